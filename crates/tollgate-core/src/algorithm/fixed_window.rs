@@ -1,0 +1,48 @@
+//! A count that starts anew each window.
+
+use crate::{Algorithm, Policy, Stamp};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FixedWindow {
+    /// Microseconds since the epoch; of no meaning while `count` is 0.
+    start: u64,
+    count: u32,
+}
+
+impl FixedWindow {
+    /// Moves to the window of `now`; returns the units left in it.
+    pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u32 {
+        let window = policy.quota().window_us();
+        // At its very end the next window has begun: a count inherited there would deny its first request.
+        if now >= self.start + window || self.count == 0 {
+            self.count = 0;
+            self.start = match policy.algorithm() {
+                Algorithm::FixedWindow { aligned: true } => now - now % window,
+                _ => now,
+            };
+        }
+        // A window that begins in the future began now: the clock stepped back, and nobody waits twice for that.
+        self.start = self.start.min(now);
+        policy.quota().limit().saturating_sub(self.count)
+    }
+
+    pub(super) fn charge(&mut self, units: u32) -> Stamp {
+        self.count += units;
+        Stamp { us: self.start, frac: 0 }
+    }
+
+    pub(super) fn wait(&self, policy: &Policy, now: u64, units: u32) -> u64 {
+        let free = policy.quota().limit().saturating_sub(self.count);
+        if units <= free { 0 } else { self.start + policy.quota().window_us() - now }
+    }
+
+    pub(super) fn reset_after(&self, policy: &Policy, now: u64) -> u64 {
+        if self.count == 0 { 0 } else { self.start + policy.quota().window_us() - now }
+    }
+
+    pub(super) fn refund(&mut self, units: u32, stamp: Stamp) {
+        if stamp.us == self.start {
+            self.count = self.count.saturating_sub(units);
+        }
+    }
+}

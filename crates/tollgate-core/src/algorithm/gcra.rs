@@ -1,0 +1,71 @@
+//! The generic cell rate algorithm (ITU-T I.371, annex A; ATM Forum TM 4.0): a token bucket whose whole state is the
+//! *theoretical arrival time* TAT, the time at which the bucket will be full again.
+//!
+//! A cost of c units conforms if max(TAT, now) + c × T ≤ now + τ, where T is the emission interval and τ the span of
+//! a full bucket, burst × T.
+
+use crate::exact::Exact;
+use crate::{Policy, Stamp};
+
+/// TAT, in rational microseconds since the epoch; the epoch itself for a key that has used nothing.
+///
+/// The denominator of the fraction is that of the policy. Where the limit has changed since, a fraction counts in the
+/// new denominator, or as a whole microsecond where it exceeds that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tat(Exact);
+
+impl Tat {
+    /// Brings a TAT that this policy could not have produced back to its horizon: an empty bucket. The clock ran
+    /// ahead, or the burst was lowered.
+    pub(super) fn clamp(&mut self, policy: &Policy, now: u64) {
+        if self.0.frac >= policy.interval.parts {
+            self.0 = Exact::from_us(self.0.us + 1);
+        }
+        self.0 = self.0.min(policy.interval.add(Exact::from_us(now), policy.horizon));
+    }
+
+    /// How far TAT lies ahead of now: what the bucket lacks, as the time that it takes to refill.
+    pub(super) fn ahead(&self, policy: &Policy, now: u64) -> Exact {
+        policy.interval.saturating_sub(self.0, Exact::from_us(now))
+    }
+
+    pub(super) fn charge(&mut self, policy: &Policy, now: u64, units: u32) -> Stamp {
+        if units > 0 {
+            let base = self.0.max(Exact::from_us(now));
+            self.0 = policy.interval.add(base, policy.interval.times(units));
+        }
+        Stamp { us: self.0.us, frac: self.0.frac }
+    }
+
+    /// The wait until `units` come within the policy's horizon, rounded up. Shared with the leaky bucket.
+    pub(super) fn wait(&self, policy: &Policy, now: u64, units: u32) -> u64 {
+        let wanted = policy.interval.add(self.ahead(policy, now), policy.interval.times(units));
+        policy.interval.saturating_sub(wanted, policy.horizon).ceil()
+    }
+
+    pub(super) fn is(&self, stamp: Stamp) -> bool {
+        self.0 == Exact { us: stamp.us, frac: stamp.frac }
+    }
+
+    pub(super) fn pull_back(&mut self, policy: &Policy, span: Exact) {
+        self.0 = policy.interval.saturating_sub(self.0, span);
+    }
+}
+
+/// Units that conform without delay: those that fit between TAT and now + τ.
+pub(super) fn remaining(tat: &Tat, policy: &Policy, now: u64) -> u32 {
+    let left = policy.interval.saturating_sub(policy.tolerance, tat.ahead(policy, now));
+    policy.interval.whole_units_in(left)
+}
+
+/// Gives back what of the charge has not been refilled yet.
+///
+/// The bucket owed up to the stamp because of this charge, and has refilled as time approached it: what lies between
+/// now and the stamp is still owed. Giving back more, the whole cost say, would return tokens that time has returned
+/// already, and let burst + cost through at once.
+pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u32, stamp: Stamp) {
+    let stamp = Exact { us: stamp.us, frac: stamp.frac };
+    let owed = policy.interval.saturating_sub(stamp, Exact::from_us(now));
+    let cost = policy.interval.times(units.min(policy.largest_cost()));
+    tat.pull_back(policy, cost.min(owed));
+}

@@ -1,0 +1,247 @@
+//! The algorithms, as pure functions of (policy, state, now, units).
+//!
+//! # Choosing one
+//!
+//! | algorithm | it guarantees | state in memory | choose it when |
+//! |---|---|---|---|
+//! | [`Gcra`](Algorithm::Gcra) (token bucket), the default | in any time t at most burst + t × limit / window units, exactly: no rounding of the emission interval, at 3 a second as at 1,000,000 a second | 12 bytes | always, unless a row below says why not |
+//! | [`LeakyBucket`](Algorithm::LeakyBucket) | the same, and what comes too early is delayed until it conforms, up to a longest wait | 12 bytes | what is behind wants an even flow: a slow database, somebody else's API |
+//! | [`FixedWindow`](Algorithm::FixedWindow) | at most the limit in each window; up to twice the limit around the boundary of two | 12 bytes | the quota is a promise about a window (5,000 a day) |
+//! | [`SlidingWindow`](Algorithm::SlidingWindow) | at most the limit, if the previous window's requests came evenly; off by what they did not | 16 bytes | a fixed window without its seam, in little memory |
+//! | [`SlidingBuckets`](Algorithm::SlidingBuckets) | never more than the limit in any window; what was used counts for up to window / buckets too long | 4 bytes a bucket | a hard bound over every window, or usage over shorter intervals to read back |
+//! | [`SlidingLog`](Algorithm::SlidingLog) | exactly the limit in every window, nothing counted too long | 16 bytes a request allowed within the window | few and dear units: log-ins, transfers, text messages |
+//!
+//! In memory, a key of any of these takes 60 bytes besides (its digest, its expiry, the table's slack), into which
+//! the states of 16 bytes or less fit.
+//!
+//! Waits may exceed the window: up to two windows for `SlidingWindow`, a window and a sub-window for
+//! `SlidingBuckets`.
+//!
+//! # When time goes backwards
+//!
+//! A server that took over from another may have an older clock. No algorithm then refills anything, and none locks a
+//! caller out for longer than its fullest state would: what lies in the future is treated as if it had happened now.
+//!
+//! # Deciding
+//!
+//! A store looks at every state of a set first ([`State::look`]) and charges them ([`State::charge`]) only if all
+//! have room; a denial asks each for its [`State::wait`].
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate_core::algorithm::State;
+//! use tollgate_core::{Policy, Quota, Timestamp, Wait};
+//!
+//! let policy = Policy::new("api", Quota::per_second(2));
+//! let now = Timestamp::from_micros(1_000_000);
+//! let mut state = State::new(&policy);
+//!
+//! assert_eq!(state.look(&policy, now).room, 2);
+//! state.charge(&policy, now, 2);
+//! assert_eq!(state.look(&policy, now).room, 0);
+//! assert_eq!(state.wait(&policy, now, 1), Wait::For(Duration::from_millis(500)));
+//! ```
+
+mod fixed_window;
+mod gcra;
+mod leaky_bucket;
+mod sliding_buckets;
+mod sliding_log;
+mod sliding_window;
+
+use std::time::Duration;
+
+use crate::{Algorithm, Policy, Stamp, Status, Timestamp, Wait};
+
+use fixed_window::FixedWindow;
+use gcra::Tat;
+use sliding_buckets::Ring;
+use sliding_log::Log;
+use sliding_window::TwoWindows;
+
+/// What a store keeps for one (policy, key) pair.
+///
+/// A state belongs to the policy it was made for, or to one of the same [scope](Policy::scope): limit and burst may
+/// change between two calls, name, algorithm and window may not. Under a policy of another algorithm it counts as
+/// absent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State(Form);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Form {
+    Tat(Tat),
+    FixedWindow(FixedWindow),
+    TwoWindows(TwoWindows),
+    // Boxed, so that the state of the default algorithm stays at 24 bytes.
+    Ring(Box<Ring>),
+    Log(Box<Log>),
+}
+
+/// What a look at a state shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Units that would pass now without delay.
+    pub remaining: u32,
+    /// Units that can be granted now: `remaining`, and for a leaky bucket those that would be delayed besides.
+    pub room: u32,
+}
+
+/// What a charge did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// What a refund of it needs.
+    pub stamp: Stamp,
+    /// How long the request is to be held back: zero for all but a leaky bucket. Rounded up to a microsecond.
+    pub delay: Duration,
+}
+
+impl State {
+    /// The state of a key that has used nothing.
+    pub fn new(policy: &Policy) -> State {
+        State(match policy.algorithm() {
+            Algorithm::Gcra | Algorithm::LeakyBucket { .. } => Form::Tat(Tat::default()),
+            Algorithm::FixedWindow { .. } => Form::FixedWindow(FixedWindow::default()),
+            Algorithm::SlidingWindow => Form::TwoWindows(TwoWindows::default()),
+            Algorithm::SlidingBuckets { buckets } => Form::Ring(Box::new(Ring::new(buckets))),
+            Algorithm::SlidingLog { .. } => Form::Log(Box::default()),
+        })
+    }
+
+    /// What can be granted at `now`. Brings the state up to date: what is over is dropped, what lies in the future
+    /// is pulled back to now. That changes no later decision.
+    pub fn look(&mut self, policy: &Policy, now: Timestamp) -> Look {
+        if !self.belongs_to(policy) {
+            *self = State::new(policy);
+        }
+        let now = now.as_micros();
+        let remaining = match &mut self.0 {
+            Form::Tat(tat) => {
+                if let Algorithm::LeakyBucket { .. } = policy.algorithm() {
+                    return leaky_bucket::look(tat, policy, now);
+                }
+                tat.clamp(policy, now);
+                gcra::remaining(tat, policy, now)
+            }
+            Form::FixedWindow(window) => window.look(policy, now),
+            Form::TwoWindows(windows) => windows.look(policy, now),
+            Form::Ring(ring) => ring.look(policy, now),
+            Form::Log(log) => log.look(policy, now),
+        };
+        Look { remaining, room: remaining }
+    }
+
+    /// Takes `units`, at most the room that [`State::look`] found at the same `now`.
+    pub fn charge(&mut self, policy: &Policy, now: Timestamp, units: u32) -> Charge {
+        let now = now.as_micros();
+        let stamp = match &mut self.0 {
+            Form::Tat(tat) => {
+                let stamp = tat.charge(policy, now, units);
+                let delay = match policy.algorithm() {
+                    Algorithm::LeakyBucket { .. } => leaky_bucket::delay(tat, policy, now),
+                    _ => 0,
+                };
+                return Charge { stamp, delay: Duration::from_micros(delay) };
+            }
+            Form::FixedWindow(window) => window.charge(units),
+            Form::TwoWindows(windows) => windows.charge(units),
+            Form::Ring(ring) => ring.charge(units),
+            Form::Log(log) => log.charge(now, units),
+        };
+        Charge { stamp, delay: Duration::ZERO }
+    }
+
+    /// How long `units` would have to wait, after a [`State::look`] at the same `now`.
+    pub fn wait(&self, policy: &Policy, now: Timestamp, units: u64) -> Wait {
+        let Ok(units) = u32::try_from(units) else { return Wait::Never };
+        if units > policy.largest_cost() {
+            return Wait::Never;
+        }
+        let now = now.as_micros();
+        let wait = match &self.0 {
+            // 0 units pass always, even where the limit was lowered below what is in use.
+            _ if units == 0 => 0,
+            Form::Tat(tat) => tat.wait(policy, now, units),
+            Form::FixedWindow(window) => window.wait(policy, now, units),
+            Form::TwoWindows(windows) => windows.wait(policy, now, units),
+            Form::Ring(ring) => ring.wait(policy, now, units),
+            Form::Log(log) => log.wait(policy, now, units),
+        };
+        if wait == 0 { Wait::None } else { Wait::For(Duration::from_micros(wait)) }
+    }
+
+    /// The time until the whole quota is back, rounded up to a microsecond. From then on the state means nothing more
+    /// and can be forgotten.
+    pub fn reset_after(&self, policy: &Policy, now: Timestamp) -> Duration {
+        let now = now.as_micros();
+        Duration::from_micros(match &self.0 {
+            Form::Tat(tat) => tat.ahead(policy, now).ceil(),
+            Form::FixedWindow(window) => window.reset_after(policy, now),
+            Form::TwoWindows(windows) => windows.reset_after(policy, now),
+            Form::Ring(ring) => ring.reset_after(policy, now),
+            Form::Log(log) => log.reset_after(policy, now),
+        })
+    }
+
+    /// Gives back `units` of the grant that `stamp` came from. See [`Store::refund`](crate::Store::refund).
+    pub fn refund(&mut self, policy: &Policy, now: Timestamp, units: u32, stamp: Stamp) {
+        self.look(policy, now);
+        let now = now.as_micros();
+        match &mut self.0 {
+            Form::Tat(tat) => match policy.algorithm() {
+                Algorithm::LeakyBucket { .. } => leaky_bucket::refund(tat, policy, now, units, stamp),
+                _ => gcra::refund(tat, policy, now, units, stamp),
+            },
+            Form::FixedWindow(window) => window.refund(units, stamp),
+            Form::TwoWindows(windows) => windows.refund(policy, units, stamp),
+            Form::Ring(ring) => ring.refund(units, stamp),
+            Form::Log(log) => log.refund(units, stamp),
+        }
+    }
+
+    /// The units used in the last `interval`, for [`Algorithm::SlidingBuckets`]: the sum over the sub-windows that
+    /// touch it, at most those of one window. `None` for other algorithms.
+    pub fn usage(&mut self, policy: &Policy, now: Timestamp, interval: Duration) -> Option<u64> {
+        self.look(policy, now);
+        match &self.0 {
+            Form::Ring(ring) => {
+                let interval = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
+                Some(ring.usage(policy, now.as_micros(), interval))
+            }
+            _ => None,
+        }
+    }
+
+    /// How a policy stands after `units` were charged of what `look` found.
+    pub fn status_after(
+        &self,
+        policy: &Policy,
+        now: Timestamp,
+        look: Look,
+        units: u32,
+        charge: Charge,
+    ) -> Status {
+        let remaining = look.remaining.saturating_sub(units);
+        Status::new(remaining, Wait::None, self.reset_after(policy, now), charge.stamp)
+    }
+
+    fn belongs_to(&self, policy: &Policy) -> bool {
+        match (&self.0, policy.algorithm()) {
+            (Form::Tat(_), Algorithm::Gcra | Algorithm::LeakyBucket { .. })
+            | (Form::FixedWindow(_), Algorithm::FixedWindow { .. })
+            | (Form::TwoWindows(_), Algorithm::SlidingWindow)
+            | (Form::Log(_), Algorithm::SlidingLog { .. }) => true,
+            (Form::Ring(ring), Algorithm::SlidingBuckets { buckets }) => ring.has(buckets),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_stays_small() {
+        assert!(size_of::<State>() <= 24, "{}", size_of::<State>());
+    }
+}

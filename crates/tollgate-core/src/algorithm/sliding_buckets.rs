@@ -1,0 +1,113 @@
+//! A ring of sub-windows, each of ceil(window / N), aligned to the epoch.
+//!
+//! A unit counts from its arrival until the whole window has passed since the *end* of its sub-window, so that the sum
+//! over the N + 1 sub-windows that touch the last window is never less than what that window saw.
+
+use crate::{Algorithm, Policy, Stamp};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ring {
+    /// The number of the newest sub-window since the epoch.
+    newest: u64,
+    /// Where in `counts` it stands; older ones before it, cyclically.
+    position: usize,
+    /// N + 1 of them.
+    counts: Box<[u32]>,
+    sum: u64,
+}
+
+impl Ring {
+    pub(super) fn new(buckets: u32) -> Ring {
+        Ring { newest: 0, position: 0, counts: vec![0; buckets as usize + 1].into(), sum: 0 }
+    }
+
+    pub(super) fn has(&self, buckets: u32) -> bool {
+        self.counts.len() == buckets as usize + 1
+    }
+
+    /// Moves to the sub-window of `now`; returns the units left.
+    pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u32 {
+        let current = now / sub_window_us(policy);
+        let steps = current.saturating_sub(self.newest);
+        for _ in 0..steps.min(self.counts.len() as u64) {
+            self.position = (self.position + 1) % self.counts.len();
+            self.sum -= u64::from(self.counts[self.position]);
+            self.counts[self.position] = 0;
+        }
+        // Where the clock stepped back, the counts stand as if they ended now.
+        self.newest = current;
+        self.free(policy)
+    }
+
+    pub(super) fn charge(&mut self, units: u32) -> Stamp {
+        self.counts[self.position] += units;
+        self.sum += u64::from(units);
+        Stamp { us: self.newest, frac: 0 }
+    }
+
+    pub(super) fn wait(&self, policy: &Policy, now: u64, units: u32) -> u64 {
+        let mut missing = u64::from(units).saturating_sub(u64::from(self.free(policy)));
+        if missing == 0 {
+            return 0;
+        }
+        // Where the limit was lowered, the sum can exceed it: `free` is 0, and the excess has to go as well.
+        missing += self.sum.saturating_sub(u64::from(policy.quota().limit()));
+        for age in (0..self.counts.len()).rev() {
+            missing = missing.saturating_sub(u64::from(self.count(age)));
+            if missing == 0 {
+                return self.expires_after(policy, now, age);
+            }
+        }
+        // Unreachable while `sum` is the sum: units ≤ limit. Full expiry is the answer that would be safe.
+        self.expires_after(policy, now, 0)
+    }
+
+    pub(super) fn reset_after(&self, policy: &Policy, now: u64) -> u64 {
+        match (0..self.counts.len()).find(|age| self.count(*age) > 0) {
+            Some(age) => self.expires_after(policy, now, age),
+            None => 0,
+        }
+    }
+
+    pub(super) fn refund(&mut self, units: u32, stamp: Stamp) {
+        let age = match self.newest.checked_sub(stamp.us).map(usize::try_from) {
+            Some(Ok(age)) if age < self.counts.len() => age,
+            _ => return,
+        };
+        let at = self.index(age);
+        let back = self.counts[at].min(units);
+        self.counts[at] -= back;
+        self.sum -= u64::from(back);
+    }
+
+    /// The sum over the sub-windows that touch the last `interval` microseconds.
+    pub(super) fn usage(&self, policy: &Policy, now: u64, interval: u64) -> u64 {
+        let oldest = now.saturating_sub(interval) / sub_window_us(policy);
+        let ages = (self.newest - oldest.min(self.newest)).min(self.counts.len() as u64 - 1);
+        (0..self.counts.len()).take_while(|age| *age as u64 <= ages).map(|age| u64::from(self.count(age))).sum()
+    }
+
+    fn free(&self, policy: &Policy) -> u32 {
+        let free = u64::from(policy.quota().limit()).saturating_sub(self.sum);
+        u32::try_from(free).unwrap_or(u32::MAX)
+    }
+
+    /// When the sub-window of that age ceases to touch the last window, from now.
+    fn expires_after(&self, policy: &Policy, now: u64, age: usize) -> u64 {
+        let ring = self.counts.len() as u64;
+        (self.newest + ring - age as u64) * sub_window_us(policy) - now
+    }
+
+    fn count(&self, age: usize) -> u32 {
+        self.counts[self.index(age)]
+    }
+
+    fn index(&self, age: usize) -> usize {
+        (self.position + self.counts.len() - age) % self.counts.len()
+    }
+}
+
+fn sub_window_us(policy: &Policy) -> u64 {
+    let Algorithm::SlidingBuckets { buckets } = policy.algorithm() else { return policy.quota().window_us() };
+    policy.quota().window_us().div_ceil(u64::from(buckets))
+}

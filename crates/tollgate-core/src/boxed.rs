@@ -1,0 +1,83 @@
+//! A store whose type is chosen at run time.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::{Check, Grant, Key, Policy, Reply, Store, Times, Verdict};
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type BoxReply<T> = Reply<T, BoxFuture<T>>;
+
+/// What every [`Store`] can do besides.
+pub trait StoreExt: Store {
+    /// Erases the type, for a program that chooses its store at run time. Answers at hand stay at hand; those to be
+    /// awaited cost one allocation.
+    fn boxed(self) -> BoxStore<Self::Error> {
+        BoxStore(Arc::new(self))
+    }
+}
+
+impl<S: Store> StoreExt for S {}
+
+/// A [`Store`] of any type with the error `E`: see [`StoreExt::boxed`].
+pub struct BoxStore<E>(Arc<dyn ErasedStore<E>>);
+
+impl<E> Clone for BoxStore<E> {
+    fn clone(&self) -> BoxStore<E> {
+        BoxStore(Arc::clone(&self.0))
+    }
+}
+
+impl<E> fmt::Debug for BoxStore<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BoxStore(..)")
+    }
+}
+
+/// [`Store`] without its associated futures, so that it can be a trait object.
+trait ErasedStore<E>: Send + Sync {
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> BoxReply<Result<Verdict, E>>;
+    fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), E>>;
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>>;
+}
+
+impl<S: Store> ErasedStore<S::Error> for S {
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> BoxReply<Result<Verdict, S::Error>> {
+        boxed(Store::acquire(self, set, times))
+    }
+
+    fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), S::Error>> {
+        boxed(Store::refund(self, grants))
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), S::Error>> {
+        boxed(Store::reset(self, key, policies))
+    }
+}
+
+fn boxed<T>(reply: Reply<T, impl Future<Output = T> + Send + 'static>) -> BoxReply<T> {
+    match reply {
+        Reply::Now(answer) => Reply::Now(answer),
+        Reply::Later(future) => Reply::Later(Box::pin(future)),
+    }
+}
+
+impl<E: Send + 'static> Store for BoxStore<E> {
+    type Error = E;
+    type Acquire = BoxFuture<Result<Verdict, E>>;
+    type Done = BoxFuture<Result<(), E>>;
+
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> BoxReply<Result<Verdict, E>> {
+        self.0.acquire(set, times)
+    }
+
+    fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), E>> {
+        self.0.refund(grants)
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>> {
+        self.0.reset(key, policies)
+    }
+}

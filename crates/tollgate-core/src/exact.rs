@@ -1,0 +1,143 @@
+//! Rational microseconds: the emission interval of three a second is 333,333⅓ µs, and dropping the third
+//! would let one request too many through every 278 hours, or one too few.
+//!
+//! A span is whole microseconds plus a fraction in `parts` of one, where `parts` is the denominator of the
+//! emission interval in lowest terms (1 for most quotas). Everything that a policy admits stays below 2^53 µs,
+//! and a fraction below 2^32, so sums stay far inside `u64`.
+
+/// A time or a span of time: `us` microseconds and `frac` of [`Interval::parts`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Exact {
+    // The order of the fields is that of their weight: the derived comparison depends on it.
+    pub(crate) us: u64,
+    pub(crate) frac: u32,
+}
+
+impl Exact {
+    pub(crate) const fn from_us(us: u64) -> Exact {
+        Exact { us, frac: 0 }
+    }
+
+    /// Whole microseconds, rounded up.
+    pub(crate) const fn ceil(self) -> u64 {
+        self.us + (self.frac > 0) as u64
+    }
+}
+
+/// The emission interval T = window / limit, exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interval {
+    /// T in whole microseconds, and what is left in `parts` of one.
+    whole: Exact,
+    /// The denominator of T in lowest terms.
+    pub(crate) parts: u32,
+    /// T × parts: the numerator.
+    numerator: u64,
+}
+
+impl Interval {
+    #[expect(clippy::cast_possible_truncation, reason = "quotients and remainders of a u32 divisor, see each")]
+    pub(crate) const fn new(limit: u32, window_us: u64) -> Interval {
+        let common = gcd(window_us, limit as u64);
+        let parts = limit as u64 / common; // ≤ limit
+        let numerator = window_us / common;
+        let whole = Exact { us: numerator / parts, frac: (numerator % parts) as u32 }; // < parts
+        Interval { whole, parts: parts as u32, numerator }
+    }
+
+    /// n × T. The caller keeps n within what the policy can admit, so that it stays below 2^54 µs.
+    pub(crate) const fn times(self, n: u32) -> Exact {
+        if self.whole.frac == 0 {
+            return Exact::from_us(n as u64 * self.whole.us);
+        }
+        let fractions = n as u64 * self.whole.frac as u64;
+        let us = n as u64 * self.whole.us + fractions / self.parts as u64;
+        #[expect(clippy::cast_possible_truncation, reason = "a remainder of a u32")]
+        Exact { us, frac: (fractions % self.parts as u64) as u32 }
+    }
+
+    pub(crate) const fn add(self, a: Exact, b: Exact) -> Exact {
+        let frac = a.frac as u64 + b.frac as u64;
+        let parts = self.parts as u64;
+        let (carry, frac) = if frac >= parts { (1, frac - parts) } else { (0, frac) };
+        #[expect(clippy::cast_possible_truncation, reason = "less than parts, a u32")]
+        Exact { us: a.us + b.us + carry, frac: frac as u32 }
+    }
+
+    /// a − b, or zero where b is larger.
+    pub(crate) fn saturating_sub(self, a: Exact, b: Exact) -> Exact {
+        if a <= b {
+            return Exact::default();
+        }
+        if a.frac >= b.frac {
+            Exact { us: a.us - b.us, frac: a.frac - b.frac }
+        } else {
+            // a > b, so that a.us > b.us here; parts − b.frac + a.frac < parts.
+            Exact { us: a.us - b.us - 1, frac: self.parts - b.frac + a.frac }
+        }
+    }
+
+    /// How many whole T fit into `span`: the units that it is worth, at most `u32::MAX`.
+    pub(crate) fn whole_units_in(self, span: Exact) -> u32 {
+        let units = match span.us.checked_mul(u64::from(self.parts)) {
+            Some(scaled) if scaled <= u64::MAX - u64::from(span.frac) => {
+                (scaled + u64::from(span.frac)) / self.numerator
+            }
+            // More than 584,000 years in parts: a limit of millions with a denominator to match.
+            _ => {
+                let scaled = u128::from(span.us) * u128::from(self.parts) + u128::from(span.frac);
+                u64::try_from(scaled / u128::from(self.numerator)).unwrap_or(u64::MAX)
+            }
+        };
+        u32::try_from(units).unwrap_or(u32::MAX)
+    }
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn three_a_second_loses_nothing() {
+        let t = Interval::new(3, 1_000_000);
+        let once = t.times(1);
+        assert_eq!(once, Exact { us: 333_333, frac: 1 });
+        let sum = (0..3).fold(Exact::default(), |sum, _| t.add(sum, once));
+        assert_eq!(sum, Exact::from_us(1_000_000));
+        assert_eq!(t.times(3 * 3_600), Exact::from_us(3_600_000_000));
+    }
+
+    #[test]
+    fn more_than_a_million_a_second_has_an_interval_below_a_microsecond() {
+        let t = Interval::new(4_000_000, 1_000_000);
+        assert_eq!(t.times(1), Exact { us: 0, frac: 1 });
+        assert_eq!(t.times(4_000_000), Exact::from_us(1_000_000));
+        assert_eq!(t.whole_units_in(Exact { us: 1, frac: 3 }), 7);
+    }
+
+    proptest! {
+        /// Every operation agrees with the same on integers scaled by the denominator.
+        #[test]
+        fn agrees_with_scaled_integers(
+            limit in 1_u32.., window in 1_000_u64..31_622_400_000_000, n in 0_u32..1_000_000, m in 0_u32..1_000_000,
+        ) {
+            let t = Interval::new(limit, window);
+            let scaled = |x: Exact| u128::from(x.us) * u128::from(t.parts) + u128::from(x.frac);
+            prop_assume!(u128::from(n.max(m)) * u128::from(window) < (1 << 53) * u128::from(limit));
+            let (a, b) = (t.times(n), t.times(m));
+            prop_assert_eq!(scaled(a), u128::from(n) * u128::from(t.numerator));
+            prop_assert_eq!(scaled(t.add(a, b)), scaled(a) + scaled(b));
+            prop_assert_eq!(scaled(t.saturating_sub(a, b)), scaled(a).saturating_sub(scaled(b)));
+            prop_assert_eq!(t.whole_units_in(a), n);
+            prop_assert_eq!(a < b, scaled(a) < scaled(b));
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! What divides a quota among callers.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use smallvec::SmallVec;
+
+/// What divides a quota among callers: an address, an API key, a user id, or several of these together (the
+/// IETF draft's partition key).
+///
+/// A key remembers what it was made of, so that no two different values are one key: the text `"1"` is not the
+/// number 1, and the pair `("a", "bc")` is not `("ab", "c")`. Up to 24 bytes of encoded form (23 characters of
+/// text) need no allocation.
+///
+/// The empty key ([`Key::is_empty`]) is nobody's: rules treat it as absent.
+///
+/// ```
+/// use tollgate_core::Key;
+///
+/// assert_ne!(Key::from("1"), Key::from(1_u64));
+/// let composite = Key::join([Key::from("acme"), Key::from(42_u64)]);
+/// assert_eq!(composite.to_string(), "(acme,42)");
+/// assert!(Key::from("").is_empty());
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// A tag and what follows it; empty for the empty key.
+    encoded: SmallVec<[u8; 24]>,
+}
+
+const TEXT: u8 = b't';
+const NUMBER: u8 = b'n';
+const NETWORK_V4: u8 = b'4';
+const NETWORK_V6: u8 = b'6';
+const GLOBAL: u8 = b'*';
+const JOINED: u8 = b'(';
+const BRANCH: u8 = b'|';
+
+impl Key {
+    /// The one key of a quota that all callers share.
+    pub fn global() -> Key {
+        Key { encoded: SmallVec::from_slice(&[GLOBAL]) }
+    }
+
+    /// Text that need not be UTF-8, such as the value of a header. Equal to the key of the same text.
+    pub fn from_bytes(bytes: &[u8]) -> Key {
+        let mut encoded = SmallVec::new();
+        if !bytes.is_empty() {
+            encoded.reserve_exact(1 + bytes.len());
+            encoded.push(TEXT);
+            encoded.extend_from_slice(bytes);
+        }
+        Key { encoded }
+    }
+
+    /// The network of an address: an IPv4 address by itself, an IPv6 address by its first `v6_prefix` bits (at
+    /// most 128), since a single customer is given a /64 or more. An IPv4-mapped IPv6 address counts as IPv4.
+    pub fn network(address: IpAddr, v6_prefix: u8) -> Key {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => {
+                let [a, b, c, d] = v4.octets();
+                Key { encoded: SmallVec::from_slice(&[NETWORK_V4, a, b, c, d]) }
+            }
+            IpAddr::V6(v6) => {
+                let prefix = v6_prefix.min(128);
+                let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+                let mut encoded = SmallVec::from_slice(&[NETWORK_V6, prefix]);
+                encoded.extend_from_slice(&(v6.to_bits() & mask).to_be_bytes());
+                Key { encoded }
+            }
+        }
+    }
+
+    /// Several keys as one. Empty if one of them is, or if there are none.
+    pub fn join(parts: impl IntoIterator<Item = Key>) -> Key {
+        let mut encoded = SmallVec::from_slice(&[JOINED]);
+        for part in parts {
+            if part.is_empty() {
+                return Key { encoded: SmallVec::new() };
+            }
+            push_length(&mut encoded, part.encoded.len());
+            encoded.extend_from_slice(&part.encoded);
+        }
+        if encoded.len() == 1 {
+            encoded.clear();
+        }
+        Key { encoded }
+    }
+
+    /// This key as the `n`th alternative of several, so that a value from one source cannot pose as the same
+    /// value from another: a header that says `192.0.2.1` is not that address. The empty key stays empty.
+    #[must_use]
+    pub fn of_branch(mut self, n: u8) -> Key {
+        if !self.is_empty() {
+            self.encoded.insert_many(0, [BRANCH, n]);
+        }
+        self
+    }
+
+    /// Whether there is nothing in it. Such a key is nobody's, and rules treat it as absent.
+    pub fn is_empty(&self) -> bool {
+        self.encoded.is_empty()
+    }
+
+    /// The unambiguous encoded form, for a store to digest. It may change between minor versions.
+    pub fn as_encoded(&self) -> &[u8] {
+        &self.encoded
+    }
+}
+
+/// One byte below 255; else that byte and four more.
+fn push_length(encoded: &mut SmallVec<[u8; 24]>, length: usize) {
+    match u8::try_from(length) {
+        Ok(short) if short < u8::MAX => encoded.push(short),
+        _ => {
+            encoded.push(u8::MAX);
+            // A key of 4 GiB cannot arrive: it was read from a request that fitted into memory many times over.
+            encoded.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+        }
+    }
+}
+
+fn pop_length(encoded: &[u8]) -> Option<(usize, &[u8])> {
+    match encoded.split_first()? {
+        (&u8::MAX, rest) => {
+            let (length, rest) = rest.split_first_chunk::<4>()?;
+            Some((u32::from_be_bytes(*length) as usize, rest))
+        }
+        (&short, rest) => Some((usize::from(short), rest)),
+    }
+}
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Key {
+        Key::from_bytes(text.as_bytes())
+    }
+}
+
+impl From<String> for Key {
+    fn from(text: String) -> Key {
+        Key::from_bytes(text.as_bytes())
+    }
+}
+
+impl From<&String> for Key {
+    fn from(text: &String) -> Key {
+        Key::from_bytes(text.as_bytes())
+    }
+}
+
+impl From<u128> for Key {
+    fn from(number: u128) -> Key {
+        let mut encoded = SmallVec::from_slice(&[NUMBER]);
+        let bytes = number.to_be_bytes();
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        encoded.extend_from_slice(&bytes[zeros..]);
+        Key { encoded }
+    }
+}
+
+impl From<u64> for Key {
+    fn from(number: u64) -> Key {
+        Key::from(u128::from(number))
+    }
+}
+
+impl From<u32> for Key {
+    fn from(number: u32) -> Key {
+        Key::from(u128::from(number))
+    }
+}
+
+/// The whole address; [`Key::network`] groups IPv6 addresses by their prefix.
+impl From<IpAddr> for Key {
+    fn from(address: IpAddr) -> Key {
+        Key::network(address, 128)
+    }
+}
+
+/// Readable, for operators: text as it is (what is not UTF-8 replaced), addresses and numbers in their usual form.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_readable(&self.encoded, f)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+fn write_readable(encoded: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Some((tag, value)) = encoded.split_first() else { return Ok(()) };
+    match *tag {
+        GLOBAL => f.write_str("*"),
+        NUMBER => {
+            let number = value.iter().fold(0_u128, |number, byte| number << 8 | u128::from(*byte));
+            write!(f, "{number}")
+        }
+        NETWORK_V4 => {
+            let octets: [u8; 4] = value.try_into().unwrap_or_default();
+            write!(f, "{}", Ipv4Addr::from(octets))
+        }
+        NETWORK_V6 => {
+            let (prefix, octets) = value.split_first().unwrap_or((&0, &[]));
+            let address = Ipv6Addr::from(<[u8; 16]>::try_from(octets).unwrap_or_default());
+            if *prefix == 128 { write!(f, "{address}") } else { write!(f, "{address}/{prefix}") }
+        }
+        BRANCH => {
+            let (branch, rest) = value.split_first().unwrap_or((&0, &[]));
+            write!(f, "{branch}|")?;
+            write_readable(rest, f)
+        }
+        JOINED => {
+            let mut rest = value;
+            let mut separator = "(";
+            while let Some((length, after)) = pop_length(rest) {
+                let (part, after) = after.split_at(length.min(after.len()));
+                f.write_str(separator)?;
+                write_readable(part, f)?;
+                (rest, separator) = (after, ",");
+            }
+            f.write_str(")")
+        }
+        _ => f.write_str(&String::from_utf8_lossy(value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_small_and_short_ones_stay_inline() {
+        assert_eq!(size_of::<Key>(), 32);
+        assert!(!Key::from("x".repeat(23)).encoded.spilled());
+        assert!(!Key::network("2001:db8::1".parse().unwrap(), 64).encoded.spilled());
+    }
+
+    #[test]
+    fn different_values_are_different_keys() {
+        let (long, longer) = ("x".repeat(300), "x".repeat(301));
+        let keys = [
+            Key::from("1"),
+            Key::from(1_u64),
+            Key::from("192.0.2.1"),
+            Key::from(IpAddr::from([192, 0, 2, 1])),
+            Key::from("*"),
+            Key::global(),
+            Key::join([Key::from("a"), Key::from("bc")]),
+            Key::join([Key::from("ab"), Key::from("c")]),
+            Key::join([Key::from("a"), Key::from("b"), Key::from("c")]),
+            Key::join([Key::join([Key::from("a"), Key::from("b")]), Key::from("c")]),
+            Key::join([Key::from("a")]),
+            Key::from("a"),
+            Key::from("a").of_branch(0),
+            Key::from("a").of_branch(1),
+            Key::join([Key::from(&long), Key::from("a")]),
+            Key::join([Key::from(&longer), Key::from("a")]),
+            Key::from(""),
+        ];
+        for (i, a) in keys.iter().enumerate() {
+            for (j, b) in keys.iter().enumerate() {
+                assert_eq!(a == b, i == j, "{a:?} and {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one_key() {
+        let key = |text: &str, prefix| Key::network(text.parse().unwrap(), prefix);
+        assert_eq!(key("2001:db8:1:2::3", 64), key("2001:db8:1:2:ffff::", 64));
+        assert_ne!(key("2001:db8:1:2::3", 64), key("2001:db8:1:3::3", 64));
+        assert_eq!(key("::ffff:192.0.2.1", 64), key("192.0.2.1", 64));
+        assert_eq!(key("2001:db8::1", 0), key("::1", 0));
+        assert_eq!(key("2001:db8::1", 200).to_string(), "2001:db8::1");
+        assert_eq!(key("2001:db8::1", 64).to_string(), "2001:db8::/64");
+    }
+
+    #[test]
+    fn an_empty_part_empties_the_whole() {
+        assert!(Key::join([Key::from("a"), Key::from("")]).is_empty());
+        assert!(Key::join([]).is_empty());
+        assert!(Key::from("").of_branch(1).is_empty());
+    }
+
+    #[test]
+    fn readable_forms() {
+        let joined = Key::join([Key::from("x".repeat(256)), Key::from(7_u32).of_branch(1)]);
+        assert_eq!(joined.to_string(), format!("({},1|7)", "x".repeat(256)));
+        assert_eq!(Key::from(u128::MAX).to_string(), u128::MAX.to_string());
+        assert_eq!(Key::from(0_u64).to_string(), "0");
+    }
+}

@@ -1,0 +1,28 @@
+//! The decisions of tollgate, without a runtime, a network or a clock of their own.
+//!
+//! Applications use the crate `tollgate`, which re-exports what they need from here. This crate is for those who
+//! write a store: a [`Store`] is asked a set of [`Check`]s and answers with a [`Verdict`], and the algorithms are in
+//! [`algorithm`] as pure functions of (policy, state, now, units).
+//!
+//! Every decision is made in integers. Microseconds are `u64`, emission intervals are exact fractions, each rounding
+//! is toward *not* exceeding the limit, and waits round up: a caller that returns exactly when it was told passes.
+
+pub mod algorithm;
+mod boxed;
+mod check;
+mod exact;
+mod key;
+mod policy;
+mod quota;
+mod store;
+mod time;
+mod verdict;
+
+pub use boxed::{BoxStore, StoreExt};
+pub use check::{Check, Grant, Times};
+pub use key::Key;
+pub use policy::{Algorithm, Policy, PolicyError};
+pub use quota::{Quota, QuotaError};
+pub use store::{Reply, Store};
+pub use time::{Clock, ManualClock, Timestamp};
+pub use verdict::{Stamp, Status, Verdict, Wait};

@@ -1,0 +1,296 @@
+//! A named quota and the algorithm that enforces it.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::exact::{Exact, Interval};
+use crate::quota::{MAX_SPAN_US, Quota};
+
+/// How a quota is enforced. The [module `algorithm`](crate::algorithm) tells what each guarantees, what it costs
+/// and when to choose it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// The token bucket, computed as the generic cell rate algorithm. The default.
+    #[default]
+    Gcra,
+    /// The leaky bucket as a queue: what does not conform is delayed until it does, for at most `max_wait`
+    /// (rounded down to a microsecond). The burst defaults to 1.
+    LeakyBucket {
+        /// The longest delay; what would wait longer is denied.
+        max_wait: Duration,
+    },
+    /// A count that starts anew each window.
+    FixedWindow {
+        /// Whether windows begin at multiples of their length since the epoch (every caller at once), or with
+        /// the caller's first request.
+        aligned: bool,
+    },
+    /// Two windows, the previous one weighted by how much of it the sliding window still covers.
+    SlidingWindow,
+    /// A ring of sub-windows, each of window / `buckets`.
+    SlidingBuckets {
+        /// How many sub-windows make a window: 1 to [`Algorithm::MAX_BUCKETS`].
+        buckets: u32,
+    },
+    /// The time of every unit allowed.
+    SlidingLog {
+        /// The largest limit that a policy may have, since the log holds an entry for each unit:
+        /// [`Algorithm::SLIDING_LOG`] has 100,000.
+        max_limit: u32,
+    },
+}
+
+impl Algorithm {
+    /// The token bucket: another name for [`Algorithm::Gcra`].
+    pub const TOKEN_BUCKET: Algorithm = Algorithm::Gcra;
+    /// Windows that open with a caller's first request, so that callers do not return in step.
+    pub const FIXED_WINDOW: Algorithm = Algorithm::FixedWindow { aligned: false };
+    /// Windows that begin at multiples of their length since the epoch.
+    pub const FIXED_WINDOW_ALIGNED: Algorithm = Algorithm::FixedWindow { aligned: true };
+    /// Ten sub-windows.
+    pub const SLIDING_BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
+    /// A log for limits up to 100,000.
+    pub const SLIDING_LOG: Algorithm = Algorithm::SlidingLog { max_limit: 100_000 };
+    /// The most sub-windows that [`Algorithm::SlidingBuckets`] takes.
+    pub const MAX_BUCKETS: u32 = 1_000;
+
+    /// The algorithm's name in configuration and in stored keys, such as `sliding-window`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Algorithm::Gcra => "gcra",
+            Algorithm::LeakyBucket { .. } => "leaky-bucket",
+            Algorithm::FixedWindow { aligned: false } => "fixed-window",
+            Algorithm::FixedWindow { aligned: true } => "fixed-window-aligned",
+            Algorithm::SlidingWindow => "sliding-window",
+            Algorithm::SlidingBuckets { .. } => "sliding-buckets",
+            Algorithm::SlidingLog { .. } => "sliding-log",
+        }
+    }
+}
+
+/// A named [`Quota`] with its [`Algorithm`].
+///
+/// The name appears in the `RateLimit` fields of responses and in stored keys, so that it must be printable ASCII
+/// and unique among the rules of one layer.
+///
+/// ```
+/// use tollgate_core::{Algorithm, Policy, PolicyError, Quota};
+///
+/// let burst = Policy::new("burst", Quota::per_second(10).burst(20));
+/// let daily = Policy::new("daily", Quota::per_day(5_000)).with_algorithm(Algorithm::SLIDING_BUCKETS);
+/// assert_eq!((burst.capacity(), daily.capacity()), (20, 5_000));
+///
+/// let wrong = Policy::try_new("daily", Quota::per_day(5_000).burst(10), Algorithm::SlidingWindow);
+/// assert_eq!(wrong, Err(PolicyError::BurstOnWindow));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    name: Box<str>,
+    scope: Box<str>,
+    quota: Quota,
+    algorithm: Algorithm,
+    pub(crate) interval: Interval,
+    /// GCRA's τ as the span of a full bucket, burst × T.
+    pub(crate) tolerance: Exact,
+    /// How far TAT may lie ahead of now: the tolerance, and a leaky bucket's longest wait.
+    pub(crate) horizon: Exact,
+    capacity: u32,
+    largest_cost: u32,
+}
+
+/// The longest name of a policy, in bytes.
+const MAX_NAME: usize = 128;
+
+impl Policy {
+    /// A policy enforced by the default algorithm, [`Algorithm::Gcra`].
+    ///
+    /// # Panics
+    /// If [`Policy::try_new`] would return an error.
+    pub fn new(name: &str, quota: Quota) -> Policy {
+        Policy::try_new(name, quota, Algorithm::Gcra).unwrap_or_else(|error| panic!("policy {name:?}: {error}"))
+    }
+
+    /// The same policy under another algorithm.
+    ///
+    /// # Panics
+    /// If [`Policy::try_new`] would return an error.
+    #[must_use]
+    pub fn with_algorithm(self, algorithm: Algorithm) -> Policy {
+        Policy::try_new(&self.name, self.quota, algorithm)
+            .unwrap_or_else(|error| panic!("policy {:?}: {error}", self.name))
+    }
+
+    /// [`Policy::new`] and [`Policy::with_algorithm`] for values that are known only at run time.
+    ///
+    /// # Errors
+    /// A [`PolicyError`] for a name, or for a combination of quota and algorithm, that cannot be.
+    pub fn try_new(name: &str, quota: Quota, algorithm: Algorithm) -> Result<Policy, PolicyError> {
+        if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(|b| matches!(b, 0x20..=0x7e)) {
+            return Err(PolicyError::InvalidName);
+        }
+        let interval = Interval::new(quota.limit(), quota.window_us());
+        let mut max_wait_us = 0;
+        let capacity = match algorithm {
+            Algorithm::Gcra => quota.given_burst().unwrap_or(quota.limit()),
+            Algorithm::LeakyBucket { max_wait } => {
+                max_wait_us = u64::try_from(max_wait.as_micros()).unwrap_or(u64::MAX);
+                quota.given_burst().unwrap_or(1)
+            }
+            _ if quota.given_burst().is_some() => return Err(PolicyError::BurstOnWindow),
+            Algorithm::SlidingBuckets { buckets } if !(1..=Algorithm::MAX_BUCKETS).contains(&buckets) => {
+                return Err(PolicyError::BucketsOutOfRange);
+            }
+            Algorithm::SlidingLog { max_limit } if quota.limit() > max_limit => {
+                return Err(PolicyError::LogTooLong);
+            }
+            _ => quota.limit(),
+        };
+        let tolerance = interval.times(capacity);
+        if tolerance.us.saturating_add(max_wait_us) > MAX_SPAN_US {
+            return Err(PolicyError::WaitTooLong);
+        }
+        let horizon = interval.add(tolerance, Exact::from_us(max_wait_us));
+        let largest_cost = match algorithm {
+            Algorithm::LeakyBucket { .. } => interval.whole_units_in(horizon),
+            _ => capacity,
+        };
+        let scope = match algorithm {
+            Algorithm::SlidingBuckets { buckets } => {
+                format!("{name}~{}.{buckets}~{}", algorithm.name(), Window(quota.window_us()))
+            }
+            _ => format!("{name}~{}~{}", algorithm.name(), Window(quota.window_us())),
+        };
+        Ok(Policy {
+            name: name.into(),
+            scope: scope.into(),
+            quota,
+            algorithm,
+            interval,
+            tolerance,
+            horizon,
+            capacity,
+            largest_cost,
+        })
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The quota.
+    pub fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// The algorithm.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// What tells this policy's stored states from others: name, algorithm and window. A limit or a burst may
+    /// change while states live on; a state of another window or algorithm means something else.
+    pub fn scope(&self) -> &str {
+        &self.scope
+    }
+
+    /// The most units that can be taken at once without delay: the burst of the bucket algorithms, the limit of
+    /// the others. This is `q` of the `RateLimit-Policy` field.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// The largest cost that can ever pass: the capacity, and for a leaky bucket what trickles out in the longest
+    /// wait besides.
+    pub fn largest_cost(&self) -> u32 {
+        self.largest_cost
+    }
+}
+
+/// A window in the largest unit that divides it: `10s`, `1500ms`, `1d`.
+struct Window(u64);
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 5] =
+            [(86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms")];
+        let (unit, suffix) =
+            UNITS.into_iter().find(|(unit, _)| self.0.is_multiple_of(*unit)).unwrap_or((1, "us"));
+        write!(f, "{}{suffix}", self.0 / unit)
+    }
+}
+
+/// Why something is not a [`Policy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// The name is empty, longer than 128 bytes, or not printable ASCII.
+    InvalidName,
+    /// A burst was given for an algorithm that counts in windows.
+    BurstOnWindow,
+    /// `SlidingBuckets` takes 1 to [`Algorithm::MAX_BUCKETS`] buckets.
+    BucketsOutOfRange,
+    /// The limit exceeds the `max_limit` of `SlidingLog`, which keeps an entry for each unit.
+    LogTooLong,
+    /// burst × window / limit + `max_wait` exceeds 2^52 µs.
+    WaitTooLong,
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PolicyError::InvalidName => "a policy's name must be 1 to 128 characters of printable ASCII",
+            PolicyError::BurstOnWindow => "a burst has no meaning for a window algorithm: choose gcra, or drop it",
+            PolicyError::BucketsOutOfRange => "sliding-buckets takes 1 to 1000 buckets",
+            PolicyError::LogTooLong => {
+                "sliding-log keeps an entry for each unit: raise max_limit, or choose another algorithm"
+            }
+            PolicyError::WaitTooLong => "burst x window / limit + max_wait must not exceed 2^52 microseconds",
+        })
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_printable_ascii() {
+        for name in ["a", "with space", "quo\"te", &"x".repeat(128)] {
+            assert!(Policy::try_new(name, Quota::per_second(1), Algorithm::Gcra).is_ok(), "{name:?}");
+        }
+        for name in ["", "é", "new\nline", "\u{7f}", &"x".repeat(129)] {
+            let error = Policy::try_new(name, Quota::per_second(1), Algorithm::Gcra);
+            assert_eq!(error, Err(PolicyError::InvalidName), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_scope_tells_window_and_algorithm_but_not_the_limit() {
+        let scope = |quota, algorithm| Policy::try_new("p", quota, algorithm).unwrap().scope().to_owned();
+        assert_eq!(scope(Quota::per_minute(7), Algorithm::Gcra), "p~gcra~1m");
+        assert_eq!(scope(Quota::per_minute(9).burst(2), Algorithm::Gcra), "p~gcra~1m");
+        assert_eq!(scope(Quota::per_day(9), Algorithm::SLIDING_BUCKETS), "p~sliding-buckets.10~1d");
+        let odd = Quota::new(1, Duration::from_micros(1_500_001));
+        assert_eq!(scope(odd, Algorithm::FIXED_WINDOW), "p~fixed-window~1500001us");
+    }
+
+    #[test]
+    fn every_combination_is_an_error_or_a_policy() {
+        let quota = Quota::per_minute(60);
+        let leaky = |max_wait| Policy::try_new("p", quota, Algorithm::LeakyBucket { max_wait });
+        assert_eq!(leaky(Duration::MAX), Err(PolicyError::WaitTooLong));
+        assert_eq!(leaky(Duration::from_micros(1 << 52)), Err(PolicyError::WaitTooLong), "burst × T comes on top");
+        assert_eq!(leaky(Duration::from_micros((1 << 52) - 1_000_000)).unwrap().largest_cost(), u32::MAX);
+        assert_eq!(leaky(Duration::from_secs(3)).unwrap().largest_cost(), 4);
+        let buckets = |buckets| Policy::try_new("p", quota, Algorithm::SlidingBuckets { buckets });
+        assert_eq!(buckets(0), Err(PolicyError::BucketsOutOfRange));
+        assert_eq!(buckets(1_001), Err(PolicyError::BucketsOutOfRange));
+        let big = Quota::per_day(100_001);
+        assert_eq!(Policy::try_new("p", big, Algorithm::SLIDING_LOG), Err(PolicyError::LogTooLong));
+        assert!(Policy::try_new("p", big, Algorithm::SlidingLog { max_limit: 200_000 }).is_ok());
+    }
+}

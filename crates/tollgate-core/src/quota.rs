@@ -1,0 +1,252 @@
+//! How much, per how long.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A limit per window, and for the bucket algorithms a burst: `Quota::per_second(5)` is five a second.
+///
+/// Constructors are `const` and panic on what cannot be a quota, so that a constant of the program is refused
+/// by the compiler; each has a `try_` twin for values that are known only at run time.
+///
+/// | value | domain |
+/// |---|---|
+/// | limit, burst | 1 to `u32::MAX` units |
+/// | window | 1 ms to 366 days, rounded up to a whole microsecond |
+/// | burst × window / limit | at most 2^52 µs (142 years), the time that an empty bucket takes to fill |
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::{Quota, QuotaError};
+///
+/// const API: Quota = Quota::per_minute(100).burst(20);
+/// assert_eq!(API.limit(), 100);
+/// assert_eq!(API.window(), Duration::from_secs(60));
+///
+/// let from_a_config_file = 0;
+/// assert_eq!(Quota::try_per_second(from_a_config_file), Err(QuotaError::ZeroLimit));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quota {
+    limit: u32,
+    window_us: u64,
+    /// 0 where it was not given: the default depends on the algorithm.
+    burst: u32,
+}
+
+/// The largest burst × emission interval, and the largest wait, in microseconds.
+pub(crate) const MAX_SPAN_US: u64 = 1 << 52;
+
+const MIN_WINDOW_US: u64 = 1_000;
+const MAX_WINDOW_US: u64 = 366 * 86_400 * 1_000_000;
+
+impl Quota {
+    /// `limit` units a second.
+    ///
+    /// # Panics
+    /// If `limit` is 0; in a constant, at compile time.
+    pub const fn per_second(limit: u32) -> Quota {
+        Quota::new(limit, Duration::from_secs(1))
+    }
+
+    /// `limit` units a minute.
+    ///
+    /// # Panics
+    /// If `limit` is 0; in a constant, at compile time.
+    pub const fn per_minute(limit: u32) -> Quota {
+        Quota::new(limit, Duration::from_secs(60))
+    }
+
+    /// `limit` units an hour.
+    ///
+    /// # Panics
+    /// If `limit` is 0; in a constant, at compile time.
+    pub const fn per_hour(limit: u32) -> Quota {
+        Quota::new(limit, Duration::from_secs(3_600))
+    }
+
+    /// `limit` units in 24 hours.
+    ///
+    /// # Panics
+    /// If `limit` is 0; in a constant, at compile time.
+    pub const fn per_day(limit: u32) -> Quota {
+        Quota::new(limit, Duration::from_secs(86_400))
+    }
+
+    /// `limit` units in each `window`.
+    ///
+    /// # Panics
+    /// If [`Quota::try_new`] would return an error; in a constant, at compile time.
+    pub const fn new(limit: u32, window: Duration) -> Quota {
+        match Quota::try_new(limit, window) {
+            Ok(quota) => quota,
+            Err(error) => panic!("{}", error.as_str()),
+        }
+    }
+
+    /// [`Quota::per_second`] for a limit that is known only at run time.
+    ///
+    /// # Errors
+    /// [`QuotaError::ZeroLimit`].
+    pub const fn try_per_second(limit: u32) -> Result<Quota, QuotaError> {
+        Quota::try_new(limit, Duration::from_secs(1))
+    }
+
+    /// [`Quota::per_minute`] for a limit that is known only at run time.
+    ///
+    /// # Errors
+    /// [`QuotaError::ZeroLimit`].
+    pub const fn try_per_minute(limit: u32) -> Result<Quota, QuotaError> {
+        Quota::try_new(limit, Duration::from_secs(60))
+    }
+
+    /// [`Quota::per_hour`] for a limit that is known only at run time.
+    ///
+    /// # Errors
+    /// [`QuotaError::ZeroLimit`].
+    pub const fn try_per_hour(limit: u32) -> Result<Quota, QuotaError> {
+        Quota::try_new(limit, Duration::from_secs(3_600))
+    }
+
+    /// [`Quota::per_day`] for a limit that is known only at run time.
+    ///
+    /// # Errors
+    /// [`QuotaError::ZeroLimit`].
+    pub const fn try_per_day(limit: u32) -> Result<Quota, QuotaError> {
+        Quota::try_new(limit, Duration::from_secs(86_400))
+    }
+
+    /// [`Quota::new`] for values that are known only at run time.
+    ///
+    /// # Errors
+    /// [`QuotaError::ZeroLimit`], or [`QuotaError::WindowOutOfRange`] for a window below 1 ms or above 366 days.
+    pub const fn try_new(limit: u32, window: Duration) -> Result<Quota, QuotaError> {
+        if limit == 0 {
+            return Err(QuotaError::ZeroLimit);
+        }
+        let window_us = window.as_nanos().div_ceil(1_000);
+        if window_us < MIN_WINDOW_US as u128 || window_us > MAX_WINDOW_US as u128 {
+            return Err(QuotaError::WindowOutOfRange);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "at most MAX_WINDOW_US, as was just checked")]
+        Ok(Quota { limit, window_us: window_us as u64, burst: 0 })
+    }
+
+    /// The most units that may be taken at once. Only the bucket algorithms (`Gcra`, `LeakyBucket`) know a burst;
+    /// for `Gcra` it defaults to the limit, for `LeakyBucket` to 1.
+    ///
+    /// # Panics
+    /// If [`Quota::try_burst`] would return an error; in a constant, at compile time.
+    #[must_use]
+    pub const fn burst(self, burst: u32) -> Quota {
+        match self.try_burst(burst) {
+            Ok(quota) => quota,
+            Err(error) => panic!("{}", error.as_str()),
+        }
+    }
+
+    /// [`Quota::burst`] for a value that is known only at run time.
+    ///
+    /// # Errors
+    /// [`QuotaError::ZeroBurst`], or [`QuotaError::BurstTooLarge`] if burst × window / limit exceeds 2^52 µs.
+    pub const fn try_burst(self, burst: u32) -> Result<Quota, QuotaError> {
+        if burst == 0 {
+            return Err(QuotaError::ZeroBurst);
+        }
+        if burst as u128 * self.window_us as u128 > MAX_SPAN_US as u128 * self.limit as u128 {
+            return Err(QuotaError::BurstTooLarge);
+        }
+        Ok(Quota { burst, ..self })
+    }
+
+    /// Units in each window.
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// The length of the window, in whole microseconds.
+    pub const fn window(&self) -> Duration {
+        Duration::from_micros(self.window_us)
+    }
+
+    /// The burst, where one was given.
+    pub const fn given_burst(&self) -> Option<u32> {
+        if self.burst == 0 { None } else { Some(self.burst) }
+    }
+
+    pub(crate) const fn window_us(&self) -> u64 {
+        self.window_us
+    }
+}
+
+/// Why something is not a [`Quota`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum QuotaError {
+    /// A limit of 0 would refuse everything.
+    ZeroLimit,
+    /// The window is below 1 ms or above 366 days.
+    WindowOutOfRange,
+    /// A burst of 0 would refuse everything.
+    ZeroBurst,
+    /// burst × window / limit exceeds 2^52 µs.
+    BurstTooLarge,
+}
+
+impl QuotaError {
+    const fn as_str(&self) -> &'static str {
+        match self {
+            QuotaError::ZeroLimit => "a quota's limit must be at least 1",
+            QuotaError::WindowOutOfRange => "a quota's window must be between 1 ms and 366 days",
+            QuotaError::ZeroBurst => "a quota's burst must be at least 1",
+            QuotaError::BurstTooLarge => "burst x window / limit must not exceed 2^52 microseconds",
+        }
+    }
+}
+
+impl fmt::Display for QuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::error::Error for QuotaError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn per_second_means_that_many_a_second() {
+        assert_eq!(Quota::per_second(5), Quota::new(5, Duration::from_secs(1)));
+        assert_eq!(Quota::per_day(5), Quota::new(5, Duration::from_secs(24 * 60 * 60)));
+    }
+
+    #[test]
+    fn the_edges_of_the_domain() {
+        let days = |n: u64| Duration::from_secs(n * 86_400);
+        assert!(Quota::try_new(u32::MAX, Duration::from_millis(1)).is_ok());
+        assert!(Quota::try_new(1, days(366)).is_ok());
+        for window in [Duration::ZERO, Duration::from_nanos(999_000), Duration::MAX, days(367)] {
+            assert_eq!(Quota::try_new(1, window), Err(QuotaError::WindowOutOfRange), "{window:?}");
+        }
+        assert_eq!(Quota::try_new(0, days(1)), Err(QuotaError::ZeroLimit));
+        assert_eq!(Quota::per_second(1).try_burst(0), Err(QuotaError::ZeroBurst));
+        assert!(Quota::per_second(1).try_burst(u32::MAX).is_ok(), "2^32 s are below 2^52 µs");
+        assert_eq!(Quota::per_minute(1).try_burst(u32::MAX), Err(QuotaError::BurstTooLarge));
+        let most = u32::try_from((1_u64 << 52) / 60_000_000).unwrap();
+        assert!(Quota::per_minute(1).try_burst(most).is_ok());
+        assert_eq!(Quota::per_minute(1).try_burst(most + 1), Err(QuotaError::BurstTooLarge));
+    }
+
+    #[test]
+    fn a_window_rounds_up_to_a_microsecond() {
+        let quota = Quota::new(3, Duration::from_nanos(1_000_001));
+        assert_eq!(quota.window(), Duration::from_micros(1_001));
+    }
+
+    #[test]
+    #[should_panic(expected = "limit must be at least 1")]
+    fn zero_panics_with_the_reason() {
+        let _ = Quota::per_second(std::hint::black_box(0));
+    }
+}

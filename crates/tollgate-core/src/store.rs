@@ -1,0 +1,66 @@
+//! The contract between what asks and what remembers.
+
+use std::future::Future;
+
+use crate::{Check, Grant, Key, Policy, Times, Verdict};
+
+/// Holds the state of every (policy, key) pair and decides atomically.
+///
+/// One operation carries everything: *acquire the whole set of checks k times, with min ≤ k ≤ max; all or nothing
+/// across the set.* A denial charges nobody. The crate `tollgate-conformance` is this contract as a test suite.
+///
+/// # What every store promises
+/// - However many callers ask at once, no policy admits more than its algorithm says.
+/// - Of a set, either every check is charged, k times its cost, or none is.
+/// - A denied request and a look record nothing; asking again and again changes no wait.
+/// - A cost of 0 passes always and charges nothing.
+/// - State disappears by itself once it means nothing more, without a thread or a task of the user's.
+///
+/// Stores are handles: clones share their state.
+pub trait Store: Clone + Send + Sync + 'static {
+    /// What can go wrong. [`std::convert::Infallible`] for a store that always answers; of any other, a layer asks
+    /// what an outage is to mean.
+    type Error: Send + 'static;
+    /// A verdict that has to be awaited.
+    type Acquire: Future<Output = Result<Verdict, Self::Error>> + Send + 'static;
+    /// The end of a refund or a reset that has to be awaited.
+    type Done: Future<Output = Result<(), Self::Error>> + Send + 'static;
+
+    /// Acquires the whole set as often as `times` asks, all or nothing.
+    ///
+    /// A future that is dropped may or may not have charged; it never charges part of a set.
+    fn acquire(
+        &self,
+        set: &[Check<'_>],
+        times: Times,
+    ) -> Reply<Result<Verdict, Self::Error>, Self::Acquire>;
+
+    /// Gives back units that were granted and not used.
+    ///
+    /// What comes back never exceeds the capacity, never lands in another window, and never creates state. Where the
+    /// units have been refilled meanwhile, or their window is over, the refund is void. The delay that a leaky
+    /// bucket has given to later requests stands: there only the latest grant can come back.
+    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done>;
+
+    /// Forgets what `key` has used of `policies`: the next request finds them full.
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done>;
+}
+
+/// An answer: at hand, or to be awaited. An answer at hand costs no future, no allocation and no wake-up.
+#[derive(Debug)]
+pub enum Reply<T, F> {
+    /// The answer.
+    Now(T),
+    /// The answer will come.
+    Later(F),
+}
+
+impl<T, F: Future<Output = T>> Reply<T, F> {
+    /// Waits for the answer, if it is not there already.
+    pub async fn wait(self) -> T {
+        match self {
+            Reply::Now(answer) => answer,
+            Reply::Later(future) => future.await,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Time, as every decision sees it: microseconds since the Unix epoch, handed in as a parameter.
+//!
+//! This is the only module of the workspace that reads a clock.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A point in time: whole microseconds since the Unix epoch, at most [`Timestamp::MAX`].
+///
+/// ```
+/// use tollgate_core::Timestamp;
+///
+/// let t = Timestamp::from_micros(1_500_000);
+/// assert_eq!(t.as_micros(), 1_500_000);
+/// assert_eq!(Timestamp::from_micros(u64::MAX), Timestamp::MAX);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The epoch itself.
+    pub const EPOCH: Timestamp = Timestamp(0);
+
+    /// The latest representable time, 2^52 µs after the epoch (in the year 2112).
+    ///
+    /// A state may lie up to 2^52 µs ahead of `now`, and the sum of the two must stay below 2^53, where the
+    /// doubles that Lua computes with cease to be exact.
+    pub const MAX: Timestamp = Timestamp(1 << 52);
+
+    /// The time `micros` microseconds after the epoch; later than [`Timestamp::MAX`] becomes that.
+    pub const fn from_micros(micros: u64) -> Timestamp {
+        if micros > Timestamp::MAX.0 { Timestamp::MAX } else { Timestamp(micros) }
+    }
+
+    /// Microseconds since the epoch.
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// The time `span` later, rounded down to a microsecond, at most [`Timestamp::MAX`].
+    #[must_use]
+    pub fn saturating_add(self, span: Duration) -> Timestamp {
+        let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        Timestamp::from_micros(self.0.saturating_add(micros))
+    }
+}
+
+/// What a store asks for the time.
+///
+/// The system clock is the wall time at the moment of its construction plus the monotonic time elapsed since:
+/// a wall clock that is stepped (by NTP, by an operator) changes no decision. A [`ManualClock`] stands still
+/// until it is told otherwise, for tests.
+///
+/// Cloning is cheap, and clones of a manual clock share their time.
+#[derive(Clone)]
+pub struct Clock(Source);
+
+#[derive(Clone)]
+enum Source {
+    System { wall: Timestamp, start: Instant },
+    Manual(Arc<AtomicU64>),
+}
+
+impl Clock {
+    /// The system's clock, immune to later steps of the wall clock.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
+    pub fn system() -> Clock {
+        // A wall clock set before 1970 reads as the epoch: only differences matter to a single process.
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Clock(Source::System { wall: Timestamp::EPOCH.saturating_add(wall), start: Instant::now() })
+    }
+
+    /// The time now.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
+    #[inline]
+    pub fn now(&self) -> Timestamp {
+        match &self.0 {
+            Source::System { wall, start } => wall.saturating_add(start.elapsed()),
+            Source::Manual(micros) => Timestamp(micros.load(Ordering::Acquire)),
+        }
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock::system()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Source::System { .. } => "Clock(system)",
+            Source::Manual(_) => "Clock(manual)",
+        })
+    }
+}
+
+/// A clock that moves only when told: the way to test a limit without waiting for it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::{Clock, ManualClock, Timestamp};
+///
+/// let time = ManualClock::new(Timestamp::from_micros(1_000_000));
+/// let clock = Clock::from(&time);
+/// time.advance(Duration::from_secs(2));
+/// assert_eq!(clock.now(), Timestamp::from_micros(3_000_000));
+/// ```
+#[derive(Clone, Debug)]
+pub struct ManualClock(Arc<AtomicU64>);
+
+impl ManualClock {
+    /// A clock that stands at `now`.
+    pub fn new(now: Timestamp) -> ManualClock {
+        ManualClock(Arc::new(AtomicU64::new(now.0)))
+    }
+
+    /// Moves forward by `span`, rounded down to a microsecond; stops at [`Timestamp::MAX`].
+    pub fn advance(&self, span: Duration) {
+        let step = |micros| Some(Timestamp(micros).saturating_add(span).0);
+        // The closure never returns None, so this cannot fail.
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, step);
+    }
+
+    /// Jumps to `now`, backwards too, as the clock of a failed-over server may.
+    pub fn set(&self, now: Timestamp) {
+        self.0.store(now.0, Ordering::Release);
+    }
+
+    /// The time at which it stands.
+    pub fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::Acquire))
+    }
+}
+
+impl From<&ManualClock> for Clock {
+    fn from(manual: &ManualClock) -> Clock {
+        Clock(Source::Manual(Arc::clone(&manual.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_clock_moves_forward_from_the_wall_time() {
+        let clock = Clock::system();
+        let (a, b) = (clock.now(), clock.now());
+        assert!(a <= b);
+        assert!(a.as_micros() > 1_600_000_000_000_000, "{a:?} is before 2020");
+    }
+
+    #[test]
+    fn time_saturates_and_never_wraps() {
+        assert_eq!(Timestamp::MAX.saturating_add(Duration::MAX), Timestamp::MAX);
+        let clock = ManualClock::new(Timestamp::MAX);
+        clock.advance(Duration::MAX);
+        assert_eq!(clock.now(), Timestamp::MAX);
+    }
+}

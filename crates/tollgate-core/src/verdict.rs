@@ -1,0 +1,123 @@
+//! What a store answers.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+/// Until when a request has to wait before its cost would pass, if nothing else were taken meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wait {
+    /// It passes now.
+    None,
+    /// It would pass after this time: rounded up to a microsecond, and exact. A microsecond earlier it would not.
+    For(Duration),
+    /// It can never pass: the cost exceeds [`Policy::largest_cost`](crate::Policy::largest_cost).
+    Never,
+}
+
+/// What a refund needs to find the grant again: GCRA's TAT after it, the start of its window, its sub-window, or its
+/// time in the log. It means something only beside the policy and key of the grant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stamp {
+    pub(crate) us: u64,
+    pub(crate) frac: u32,
+}
+
+/// How one policy stands for one key, after the decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    remaining: u32,
+    stamp: Stamp,
+    wait_us: u64,
+    reset_us: u64,
+}
+
+/// `wait_us` of what can never pass: no wait comes near it.
+const NEVER: u64 = u64::MAX;
+
+impl Status {
+    /// A status, from a store that decides for itself. Times are rounded up to a microsecond.
+    pub fn new(remaining: u32, wait: Wait, reset_after: Duration, stamp: Stamp) -> Status {
+        let wait_us = match wait {
+            Wait::None => 0,
+            Wait::For(span) => micros_up(span).min(NEVER - 1),
+            Wait::Never => NEVER,
+        };
+        Status { remaining, stamp, wait_us, reset_us: micros_up(reset_after) }
+    }
+
+    /// Units left: what would pass now without delay, after this decision.
+    pub fn remaining(&self) -> u32 {
+        self.remaining
+    }
+
+    /// Whether this policy refused the cost, and until when. [`Wait::None`] on every policy of an allowed set, and
+    /// on those policies of a denied set that had room.
+    pub fn wait(&self) -> Wait {
+        match self.wait_us {
+            0 => Wait::None,
+            NEVER => Wait::Never,
+            us => Wait::For(Duration::from_micros(us)),
+        }
+    }
+
+    /// The time until the whole quota is back, if nothing else were taken meanwhile.
+    pub fn reset_after(&self) -> Duration {
+        Duration::from_micros(self.reset_us)
+    }
+
+    /// What a refund of this grant needs. Of no use on a denied set.
+    pub fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+}
+
+fn micros_up(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
+}
+
+/// The decision over a set of checks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    times: u32,
+    delay_us: u64,
+    each: SmallVec<[Status; 4]>,
+}
+
+impl Verdict {
+    /// The whole set was granted `times` times; the request is to be delayed by `delay` (rounded up to a
+    /// microsecond), which only leaky buckets ask for. With `times` 0, nothing was charged.
+    pub fn new(times: u32, delay: Duration, each: impl IntoIterator<Item = Status>) -> Verdict {
+        Verdict { times, delay_us: micros_up(delay), each: each.into_iter().collect() }
+    }
+
+    /// How often the set was granted; 0 if it was denied, or only looked at.
+    pub fn times(&self) -> u32 {
+        self.times
+    }
+
+    /// Whether anything was granted: false of a denial, and of [`Times::LOOK`](crate::Times::LOOK).
+    pub fn is_granted(&self) -> bool {
+        self.times > 0
+    }
+
+    /// How long the request is to be held back before it passes: zero unless a leaky bucket queues it. Of several
+    /// buckets the longest delay.
+    pub fn delay(&self) -> Duration {
+        Duration::from_micros(self.delay_us)
+    }
+
+    /// One status for each check, in their order. Empty if a failure policy decided without a store.
+    pub fn each(&self) -> &[Status] {
+        &self.each
+    }
+
+    /// The longest wait of the policies that refuse: [`Wait::Never`] if one of them can never pass.
+    pub fn wait(&self) -> Wait {
+        match self.each.iter().map(|status| status.wait_us).max() {
+            None | Some(0) => Wait::None,
+            Some(NEVER) => Wait::Never,
+            Some(us) => Wait::For(Duration::from_micros(us)),
+        }
+    }
+}
