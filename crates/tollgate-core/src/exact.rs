@@ -36,7 +36,10 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
-    #[expect(clippy::cast_possible_truncation, reason = "quotients and remainders of a u32 divisor, see each")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "quotients and remainders of a u32 divisor, see each"
+    )]
     pub(crate) const fn new(limit: u32, window_us: u64) -> Interval {
         let common = gcd(window_us, limit as u64);
         let parts = limit as u64 / common; // ≤ limit

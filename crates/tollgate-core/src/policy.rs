@@ -108,7 +108,8 @@ impl Policy {
     /// # Panics
     /// If [`Policy::try_new`] would return an error.
     pub fn new(name: &str, quota: Quota) -> Policy {
-        Policy::try_new(name, quota, Algorithm::Gcra).unwrap_or_else(|error| panic!("policy {name:?}: {error}"))
+        Policy::try_new(name, quota, Algorithm::Gcra)
+            .unwrap_or_else(|error| panic!("policy {name:?}: {error}"))
     }
 
     /// The same policy under another algorithm.
@@ -241,7 +242,9 @@ impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             PolicyError::InvalidName => "a policy's name must be 1 to 128 characters of printable ASCII",
-            PolicyError::BurstOnWindow => "a burst has no meaning for a window algorithm: choose gcra, or drop it",
+            PolicyError::BurstOnWindow => {
+                "a burst has no meaning for a window algorithm: choose gcra, or drop it"
+            }
             PolicyError::BucketsOutOfRange => "sliding-buckets takes 1 to 1000 buckets",
             PolicyError::LogTooLong => {
                 "sliding-log keeps an entry for each unit: raise max_limit, or choose another algorithm"
@@ -283,7 +286,11 @@ mod tests {
         let quota = Quota::per_minute(60);
         let leaky = |max_wait| Policy::try_new("p", quota, Algorithm::LeakyBucket { max_wait });
         assert_eq!(leaky(Duration::MAX), Err(PolicyError::WaitTooLong));
-        assert_eq!(leaky(Duration::from_micros(1 << 52)), Err(PolicyError::WaitTooLong), "burst × T comes on top");
+        assert_eq!(
+            leaky(Duration::from_micros(1 << 52)),
+            Err(PolicyError::WaitTooLong),
+            "burst × T comes on top"
+        );
         assert_eq!(leaky(Duration::from_micros((1 << 52) - 1_000_000)).unwrap().largest_cost(), u32::MAX);
         assert_eq!(leaky(Duration::from_secs(3)).unwrap().largest_cost(), 4);
         let buckets = |buckets| Policy::try_new("p", quota, Algorithm::SlidingBuckets { buckets });

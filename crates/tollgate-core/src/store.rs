@@ -29,11 +29,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Acquires the whole set as often as `times` asks, all or nothing.
     ///
     /// A future that is dropped may or may not have charged; it never charges part of a set.
-    fn acquire(
-        &self,
-        set: &[Check<'_>],
-        times: Times,
-    ) -> Reply<Result<Verdict, Self::Error>, Self::Acquire>;
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire>;
 
     /// Gives back units that were granted and not used.
     ///

@@ -51,7 +51,7 @@ mod sliding_window;
 
 use std::time::Duration;
 
-use crate::{Algorithm, Policy, Stamp, Status, Timestamp, Wait};
+use crate::{Algorithm, Policy, Stamp, Timestamp, Wait};
 
 use fixed_window::FixedWindow;
 use gcra::Tat;
@@ -209,19 +209,6 @@ impl State {
             }
             _ => None,
         }
-    }
-
-    /// How a policy stands after `units` were charged of what `look` found.
-    pub fn status_after(
-        &self,
-        policy: &Policy,
-        now: Timestamp,
-        look: Look,
-        units: u32,
-        charge: Charge,
-    ) -> Status {
-        let remaining = look.remaining.saturating_sub(units);
-        Status::new(remaining, Wait::None, self.reset_after(policy, now), charge.stamp)
     }
 
     fn belongs_to(&self, policy: &Policy) -> bool {

@@ -84,7 +84,10 @@ impl Ring {
     pub(super) fn usage(&self, policy: &Policy, now: u64, interval: u64) -> u64 {
         let oldest = now.saturating_sub(interval) / sub_window_us(policy);
         let ages = (self.newest - oldest.min(self.newest)).min(self.counts.len() as u64 - 1);
-        (0..self.counts.len()).take_while(|age| *age as u64 <= ages).map(|age| u64::from(self.count(age))).sum()
+        (0..self.counts.len())
+            .take_while(|age| *age as u64 <= ages)
+            .map(|age| u64::from(self.count(age)))
+            .sum()
     }
 
     fn free(&self, policy: &Policy) -> u32 {

@@ -1,0 +1,70 @@
+//! The body of a response that may be the service's or the layer's own.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use pin_project::pin_project;
+
+/// The response body of a rate-limited service: that of the inner service, passed through frame by frame, or the answer
+/// to a refused request.
+///
+/// It is a body wherever the inner one is, so that no conversion is asked of anybody.
+#[pin_project]
+#[derive(Debug)]
+pub struct ResponseBody<B>(#[pin] Kind<B>);
+
+#[pin_project(project = KindProj)]
+#[derive(Debug)]
+enum Kind<B> {
+    Inner(#[pin] B),
+    /// `None` once it was read.
+    Answer(Option<Bytes>),
+}
+
+impl<B> ResponseBody<B> {
+    pub(crate) fn inner(body: B) -> ResponseBody<B> {
+        ResponseBody(Kind::Inner(body))
+    }
+
+    pub(crate) fn answer(bytes: Bytes) -> ResponseBody<B> {
+        // An empty body ends at once, or a client would be sent an empty frame.
+        ResponseBody(Kind::Answer(Some(bytes).filter(|bytes| !bytes.is_empty())))
+    }
+}
+
+impl<B> Body for ResponseBody<B>
+where
+    B: Body,
+    B::Data: From<Bytes>,
+{
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        match self.project().0.project() {
+            KindProj::Inner(body) => body.poll_frame(cx),
+            KindProj::Answer(answer) => Poll::Ready(answer.take().map(|bytes| Ok(Frame::data(bytes.into())))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Inner(body) => body.is_end_stream(),
+            Kind::Answer(answer) => answer.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Inner(body) => body.size_hint(),
+            Kind::Answer(answer) => {
+                SizeHint::with_exact(answer.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Why a request does not pass, and the answer that says so.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use tollgate_core::Wait;
+
+use crate::fields::{escaped, seconds_up};
+use crate::limiter::Report;
+
+/// Why a request was refused, which policies refused it, and when it would pass.
+///
+/// Every refusal of a layer carries its `Denial` in the response's extensions, for outer layers to see.
+#[derive(Clone)]
+pub struct Denial {
+    reason: Reason,
+    report: Report,
+}
+
+/// The kinds of [`Denial`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A quota is used up. Answered 429 with `Retry-After`.
+    QuotaExceeded,
+    /// The cost exceeds what a quota can ever grant: retrying is in vain. Answered 422.
+    NeverPossible,
+    /// The store did not answer, and the failure policy is to refuse. Answered 503.
+    Unavailable,
+    /// A rule found no key and refuses such requests. Answered 400.
+    NoKey,
+}
+
+impl Denial {
+    pub(crate) fn new(reason: Reason, report: Report) -> Denial {
+        Denial { reason, report }
+    }
+
+    /// The denial of a set that was not granted.
+    pub(crate) fn of(report: Report) -> Denial {
+        let reason = match report.verdict().wait() {
+            Wait::Never => Reason::NeverPossible,
+            Wait::For(_) => Reason::QuotaExceeded,
+            Wait::None => Reason::Unavailable,
+        };
+        Denial { reason, report }
+    }
+
+    /// Why.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// How all rules that applied stand, those that had room included.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// The names of the policies that refused.
+    pub fn violated(&self) -> impl Iterator<Item = &str> {
+        let refused = |(i, _): &(usize, _)| match self.report.statuses().get(*i) {
+            Some(status) if self.reason == Reason::NeverPossible => status.wait() == Wait::Never,
+            Some(status) => status.wait() != Wait::None,
+            // Without a store's answer, the report names the rule that found no key.
+            None => self.reason == Reason::NoKey,
+        };
+        self.report.policies().enumerate().filter(refused).map(|(_, policy)| policy.name())
+    }
+
+    /// How long to wait before the same request would pass, if nothing else were taken meanwhile: the longest wait of
+    /// the policies that refused. `None` where waiting does not help, or is not known to.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.report.verdict().wait() {
+            Wait::For(wait) if self.reason == Reason::QuotaExceeded => Some(wait),
+            _ => None,
+        }
+    }
+
+    /// The status code of the answer.
+    pub fn status(&self) -> StatusCode {
+        match self.reason {
+            Reason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+            Reason::NeverPossible => StatusCode::UNPROCESSABLE_ENTITY,
+            Reason::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::NoKey => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    /// The value of `Retry-After` (RFC 9110, section 10.2.3): whole seconds, rounded up, at least 1.
+    pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
+        match self.reason {
+            Reason::QuotaExceeded => self.retry_after().map(|wait| seconds_up(wait).max(1)),
+            // Nobody knows when the store will be back. A second keeps clients from hammering, and not from returning.
+            Reason::Unavailable => Some(1),
+            Reason::NeverPossible | Reason::NoKey => None,
+        }
+    }
+
+    /// The answer by default: a problem document (RFC 9457) of the types that the RateLimit draft registers, and
+    /// `Retry-After` where waiting helps.
+    pub fn response(&self) -> Response<Bytes> {
+        let mut response = Response::new(Bytes::from(self.problem()));
+        *response.status_mut() = self.status();
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        response
+    }
+
+    fn problem(&self) -> String {
+        let status = self.status().as_u16();
+        let (kind, title) = match self.reason {
+            Reason::QuotaExceeded => ("quota-exceeded", "Quota exceeded"),
+            Reason::NeverPossible => ("quota-exceeded", "The cost of this request exceeds the whole quota"),
+            Reason::Unavailable => ("temporary-reduced-capacity", "The service is at reduced capacity"),
+            Reason::NoKey => {
+                let policy = escaped(self.violated().next().unwrap_or_default());
+                return format!(
+                    "{{\"title\":\"This request carries nothing to limit it by\",\"status\":{status},\
+                     \"detail\":\"The policy \\\"{policy}\\\" found no key in the request\"}}"
+                );
+            }
+        };
+        let mut problem = String::with_capacity(192);
+        problem.push_str("{\"type\":\"https://iana.org/assignments/http-problem-types#");
+        problem.push_str(kind);
+        problem.push_str("\",\"title\":\"");
+        problem.push_str(title);
+        problem.push_str("\",\"status\":");
+        problem.push_str(itoa::Buffer::new().format(status));
+        for (n, name) in self.violated().enumerate() {
+            problem.push_str(if n == 0 { ",\"violated-policies\":[\"" } else { ",\"" });
+            problem.push_str(&escaped(name));
+            problem.push('"');
+        }
+        problem.push_str(if self.reason == Reason::Unavailable { "}" } else { "]}" });
+        problem
+    }
+}
+
+impl fmt::Debug for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Denial").field("reason", &self.reason).field("report", &self.report).finish()
+    }
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reason {
+            Reason::QuotaExceeded => f.write_str("quota exceeded"),
+            Reason::NeverPossible => f.write_str("the cost exceeds the whole quota"),
+            Reason::Unavailable => f.write_str("the rate limit store is unavailable"),
+            Reason::NoKey => f.write_str("the request carries no key"),
+        }
+    }
+}
+
+impl std::error::Error for Denial {}

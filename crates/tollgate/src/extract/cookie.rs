@@ -1,0 +1,85 @@
+//! Keys from cookies.
+
+use http::header::COOKIE;
+use http::request::Parts;
+use tollgate_core::Key;
+
+use super::KeyExtractor;
+
+/// The value of a cookie: see [`cookie`].
+#[derive(Clone, Debug)]
+pub struct Cookie(Box<str>);
+
+/// The value of the cookie `name`, such as a session, byte for byte as the caller sent it (RFC 6265, section 5.4).
+/// Of several by that name, the first. Signed or encrypted cookies are not opened: a tampered one is another key.
+///
+/// # Panics
+/// If `name` is empty or holds a character that a cookie's name cannot (RFC 6265, section 4.1.1): a request could
+/// never carry it.
+///
+/// ```
+/// use tollgate::extract::cookie;
+///
+/// let by_session = cookie("session");
+/// ```
+pub fn cookie(name: &str) -> Cookie {
+    Cookie::try_new(name).unwrap_or_else(|| panic!("{name:?} is not a cookie name"))
+}
+
+impl Cookie {
+    /// [`cookie`] for a name that is known only at run time: `None` if it is not a cookie's name.
+    pub fn try_new(name: &str) -> Option<Cookie> {
+        // The characters of a token (RFC 9110, section 5.6.2).
+        let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        (!name.is_empty() && name.bytes().all(token)).then(|| Cookie(name.into()))
+    }
+}
+
+impl KeyExtractor for Cookie {
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        // HTTP/2 may split cookies over several lines (RFC 9113, section 8.2.3).
+        let lines = parts.headers.get_all(COOKIE).iter();
+        let mut pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+        pairs.find_map(|pair| {
+            let value = pair.trim_ascii().strip_prefix(self.0.as_bytes())?.trim_ascii_start();
+            Some(Key::from_bytes(value.strip_prefix(b"=")?.trim_ascii_start()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    fn value(lines: &[&str]) -> Option<Key> {
+        let mut request = Request::new(());
+        for line in lines {
+            request.headers_mut().append(COOKIE, line.parse().unwrap());
+        }
+        cookie("session").extract(&request.into_parts().0)
+    }
+
+    #[test]
+    fn finds_its_cookie_among_others() {
+        assert_eq!(value(&["a=1; session=xyz; b=2"]), Some(Key::from("xyz")));
+        assert_eq!(value(&["a=1", "session=x=y=z"]), Some(Key::from("x=y=z")));
+        assert_eq!(value(&["session=first; session=second"]), Some(Key::from("first")));
+        assert_eq!(value(&["session = spaced"]), Some(Key::from("spaced")));
+    }
+
+    #[test]
+    fn is_not_fooled_by_a_name_that_begins_or_ends_alike() {
+        assert_eq!(value(&["sessions=1; xsession=2; Session=3; session"]), None);
+        assert_eq!(value(&["a=session=1"]), None);
+        assert_eq!(value(&[";;;=;"]), None);
+        assert!(value(&["session="]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn names_that_no_request_can_carry_are_refused() {
+        for name in ["", "a b", "a=b", "a;b", "é"] {
+            assert!(Cookie::try_new(name).is_none(), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Where a key comes from: functions of a request's head.
+//!
+//! | extractor | the key is |
+//! |---|---|
+//! | [`PeerIp`] | the address of the connection |
+//! | [`ClientIp`] | the address of the client, behind proxies that are trusted by name |
+//! | [`header`] | the value of a header, such as an API key |
+//! | [`cookie`] | the value of a cookie, such as a session |
+//! | [`extension`] | something an outer layer left, such as the authenticated user |
+//! | [`method`] | the request's method |
+//! | [`matched_path`](matched_path()) | the route that matched (feature `axum`) |
+//! | [`global`] | the same for all |
+//! | a closure | whatever it returns |
+//! | `(a, b)` | both together |
+//! | [`a.or(b)`](KeyExtractor::or) | the first that is there |
+//!
+//! # Whom to believe
+//! A header or a cookie is what the caller wrote. Limit by it only behind something that has checked it (an
+//! authentication layer that answers 401 to unknown API keys), or beside a limit by address: whoever invents values
+//! otherwise gets a fresh quota with each.
+
+mod client_ip;
+mod cookie;
+mod peer_ip;
+
+use http::request::Parts;
+use http::{HeaderName, Method};
+use tollgate_core::Key;
+
+pub use client_ip::{ClientIp, ClientIpHeader, TrustError};
+pub use cookie::{Cookie, cookie};
+pub use peer_ip::{PeerAddr, PeerIp};
+
+/// Derives a [`Key`] from a request's head. Closures of type `Fn(&Parts) -> Option<Key>` are extractors.
+///
+/// `None`, or an empty key, means that the request has none; what happens then is the rule's
+/// [`MissingKey`](crate::MissingKey).
+///
+/// ```
+/// use http::request::Parts;
+/// use tollgate::extract::{KeyExtractor, PeerIp, header};
+/// use tollgate::Key;
+///
+/// #[derive(Clone)]
+/// struct Tenant { id: u64 }
+///
+/// let tenant = |parts: &Parts| parts.extensions.get::<Tenant>().map(|tenant| Key::from(tenant.id));
+/// let tenant_and_api_key = (tenant, header("x-api-key"));
+/// let api_key_or_address = header("x-api-key").or(PeerIp::new());
+/// # fn check(_: impl KeyExtractor) {}
+/// # check(tenant_and_api_key);
+/// # check(api_key_or_address);
+/// ```
+pub trait KeyExtractor: Send + Sync + 'static {
+    /// The key of this request, if it has one.
+    fn extract(&self, parts: &Parts) -> Option<Key>;
+
+    /// This extractor's key, or where there is none the other's.
+    ///
+    /// The two are told apart: a header that says `192.0.2.1` is not the same caller as that address.
+    fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E>
+    where
+        Self: Sized,
+    {
+        Or(self, other)
+    }
+}
+
+impl<F> KeyExtractor for F
+where
+    F: Fn(&Parts) -> Option<Key> + Send + Sync + 'static,
+{
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        self(parts)
+    }
+}
+
+/// See [`KeyExtractor::or`].
+#[derive(Clone, Debug)]
+pub struct Or<A, B>(A, B);
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        let present = |key: &Key| !key.is_empty();
+        let first = self.0.extract(parts).filter(present).map(|key| key.of_branch(0));
+        first.or_else(|| self.1.extract(parts).filter(present).map(|key| key.of_branch(1)))
+    }
+}
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        Some(Key::join([self.0.extract(parts)?, self.1.extract(parts)?]))
+    }
+}
+
+impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, C) {
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        Some(Key::join([self.0.extract(parts)?, self.1.extract(parts)?, self.2.extract(parts)?]))
+    }
+}
+
+impl KeyExtractor for Box<dyn KeyExtractor> {
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        (**self).extract(parts)
+    }
+}
+
+/// The value of a header: see [`header`].
+#[derive(Clone, Debug)]
+pub struct Header(HeaderName);
+
+/// The value of the header `name`, byte for byte; of several lines, the first.
+///
+/// # Panics
+/// If `name` is not a header name. [`Header::from`] takes a [`HeaderName`] that was parsed at run time.
+///
+/// ```
+/// use tollgate::extract::header;
+///
+/// let by_api_key = header("x-api-key");
+/// ```
+pub fn header(name: &str) -> Header {
+    match HeaderName::try_from(name) {
+        Ok(name) => Header(name),
+        Err(_) => panic!("{name:?} is not a header name"),
+    }
+}
+
+impl From<HeaderName> for Header {
+    fn from(name: HeaderName) -> Header {
+        Header(name)
+    }
+}
+
+impl KeyExtractor for Header {
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        parts.headers.get(&self.0).map(|value| Key::from_bytes(value.as_bytes()))
+    }
+}
+
+/// A key from something that an outer layer left in the request's extensions, such as the user that authentication
+/// found.
+///
+/// ```
+/// use tollgate::extract::extension;
+///
+/// #[derive(Clone)]
+/// struct User { id: u64 }
+///
+/// let by_user = extension(|user: &User| user.id);
+/// ```
+pub fn extension<T, K>(key: impl Fn(&T) -> K + Send + Sync + 'static) -> impl KeyExtractor
+where
+    T: Send + Sync + 'static,
+    K: Into<Key>,
+{
+    move |parts: &Parts| parts.extensions.get::<T>().map(|value| key(value).into())
+}
+
+/// The request's method. Those that HTTP does not define share one key, since anybody can invent more.
+pub fn method() -> impl KeyExtractor {
+    |parts: &Parts| {
+        let standard = [
+            Method::GET,
+            Method::POST,
+            Method::PUT,
+            Method::DELETE,
+            Method::HEAD,
+            Method::OPTIONS,
+            Method::CONNECT,
+            Method::PATCH,
+            Method::TRACE,
+        ];
+        let known = standard.contains(&parts.method);
+        Some(if known { Key::from(parts.method.as_str()) } else { Key::from("(other)") })
+    }
+}
+
+/// One key for all requests.
+pub fn global() -> impl KeyExtractor {
+    |_: &Parts| Some(Key::global())
+}
+
+/// The route that matched, such as `/users/{id}`, as axum's `Router` left it. What matches none shares one key, since
+/// invented paths must not mint quota.
+///
+/// Routes are known to layers added with `Router::layer` or `Router::route_layer`; a layer wrapped around a whole
+/// `Router` runs before it.
+#[cfg(feature = "axum")]
+pub fn matched_path() -> impl KeyExtractor {
+    |parts: &Parts| {
+        let matched = parts.extensions.get::<axum::extract::MatchedPath>();
+        Some(Key::from(matched.map_or("(unmatched)", axum::extract::MatchedPath::as_str)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    fn parts(build: impl FnOnce(http::request::Builder) -> http::request::Builder) -> Parts {
+        build(Request::builder()).body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn a_header_cannot_pose_as_an_address() {
+        let extractor = header("x-user").or(PeerIp::new());
+        let address = "192.0.2.1:5".parse::<std::net::SocketAddr>().unwrap();
+        let by_address = extractor.extract(&parts(|b| b.extension(PeerAddr(address))));
+        let by_header = extractor.extract(&parts(|b| b.header("x-user", "192.0.2.1")));
+        assert!(by_address.is_some() && by_header.is_some());
+        assert_ne!(by_address, by_header);
+    }
+
+    #[test]
+    fn an_empty_header_is_no_key() {
+        let both = header("a").or(header("b"));
+        let key = both.extract(&parts(|b| b.header("a", "").header("b", "x")));
+        assert_eq!(key, Some(Key::from("x").of_branch(1)));
+        assert!((header("a"), header("b")).extract(&parts(|b| b.header("a", ""))).is_none());
+        let key = (header("a"), header("b")).extract(&parts(|b| b.header("a", "").header("b", "x")));
+        assert!(key.unwrap().is_empty());
+    }
+
+    #[test]
+    fn invented_methods_share_a_key() {
+        let key = |name: &str| method().extract(&parts(|b| b.method(name))).unwrap();
+        assert_eq!(key("BREW"), key("WHEN"));
+        assert_ne!(key("GET"), key("POST"));
+    }
+
+    #[test]
+    fn header_values_need_not_be_utf8() {
+        let value = http::HeaderValue::from_bytes(b"\xff\xfe").unwrap();
+        let key = header("x").extract(&parts(|b| b.header("x", value)));
+        assert_eq!(key, Some(Key::from_bytes(b"\xff\xfe")));
+    }
+
+    #[test]
+    #[should_panic(expected = "is not a header name")]
+    fn a_bad_header_name_is_refused_at_construction() {
+        header("x y");
+    }
+}

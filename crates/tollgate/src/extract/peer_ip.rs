@@ -1,0 +1,113 @@
+//! The address at the other end of the connection.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::request::Parts;
+use tollgate_core::Key;
+
+use super::KeyExtractor;
+
+/// The peer's address, for servers that leave it nowhere this crate looks: insert it into the extensions of each
+/// request that a connection carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PeerAddr(pub SocketAddr);
+
+/// The key of the peer: the IP address at the other end of the connection. IPv6 addresses are grouped by their /64,
+/// which is the least that one customer is given, so that nobody can rotate through 2^64 of them. IPv4-mapped
+/// addresses count as IPv4.
+///
+/// The address is taken from a [`PeerAddr`] in the request's extensions, or with the feature `axum` from its
+/// `ConnectInfo<SocketAddr>`, which is there if the server was started with
+/// `into_make_service_with_connect_info::<SocketAddr>()`. Where it is missing there is no key, and the log says once
+/// which call is missing.
+///
+/// **Behind a proxy all requests come from the proxy**, and share its quota: use [`ClientIp`](super::ClientIp) there.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerIp {
+    v6_prefix: u8,
+}
+
+impl PeerIp {
+    /// By address; IPv6 by /64.
+    pub fn new() -> PeerIp {
+        PeerIp { v6_prefix: 64 }
+    }
+
+    /// Groups IPv6 addresses by their first `bits` bits instead of 64: 56 or 48 where customers are given more, 128
+    /// for single addresses (and more is 128).
+    #[must_use]
+    pub fn ipv6_prefix(mut self, bits: u8) -> PeerIp {
+        self.v6_prefix = bits.min(128);
+        self
+    }
+}
+
+impl Default for PeerIp {
+    fn default() -> PeerIp {
+        PeerIp::new()
+    }
+}
+
+impl KeyExtractor for PeerIp {
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        peer(parts).map(|address| Key::network(address, self.v6_prefix))
+    }
+}
+
+/// The peer's address, as the server left it.
+pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
+    #[cfg(feature = "axum")]
+    {
+        use axum::extract::ConnectInfo;
+        use axum::extract::connect_info::MockConnectInfo;
+        if let Some(ConnectInfo(address)) = parts.extensions.get::<ConnectInfo<SocketAddr>>() {
+            return Some(address.ip());
+        }
+        // What axum's own extractor falls back to in tests.
+        if let Some(MockConnectInfo(address)) = parts.extensions.get::<MockConnectInfo<SocketAddr>>() {
+            return Some(address.ip());
+        }
+    }
+    let peer = parts.extensions.get::<PeerAddr>().map(|peer| peer.0.ip());
+    if peer.is_none() {
+        say_once_that_it_is_missing();
+    }
+    peer
+}
+
+fn say_once_that_it_is_missing() {
+    #[cfg(feature = "tracing")]
+    {
+        static SAID: std::sync::Once = std::sync::Once::new();
+        SAID.call_once(|| {
+            tracing::error!(
+                "requests carry no peer address, so that none can be limited by it: with axum, serve \
+                 `app.into_make_service_with_connect_info::<SocketAddr>()` and enable tollgate's feature `axum`; \
+                 with another server, insert `tollgate::extract::PeerAddr` into each request's extensions"
+            );
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_customer_is_one_key() {
+        let key = |address: &str| {
+            let mut request = http::Request::new(());
+            request.extensions_mut().insert(PeerAddr(address.parse().unwrap()));
+            PeerIp::new().extract(&request.into_parts().0).unwrap()
+        };
+        assert_eq!(key("[2001:db8::1]:1"), key("[2001:db8::ffff:2]:9"));
+        assert_ne!(key("[2001:db8::1]:1"), key("[2001:db8:0:1::1]:1"));
+        assert_eq!(key("192.0.2.1:1"), key("[::ffff:192.0.2.1]:9"));
+        assert_ne!(key("192.0.2.1:1"), key("192.0.2.2:1"));
+    }
+
+    #[test]
+    fn no_address_is_no_key() {
+        assert!(PeerIp::new().extract(&http::Request::new(()).into_parts().0).is_none());
+    }
+}

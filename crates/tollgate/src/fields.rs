@@ -1,0 +1,323 @@
+//! What responses tell clients about their quotas.
+//!
+//! [`Fields::Ietf`] writes the two fields of draft-ietf-httpapi-ratelimit-headers-08 to -11; both are lists of
+//! structured-field strings (RFC 9651), one item a rule, so that layers that stack append to them:
+//!
+//! ```text
+//! RateLimit-Policy: "burst";q=20;w=2, "daily";q=5000;w=86400
+//! RateLimit: "burst";r=19;t=1, "daily";r=4999;t=18
+//! ```
+//!
+//! | value | is |
+//! |---|---|
+//! | `q` | the capacity: the burst of the bucket algorithms, the limit of the others |
+//! | `w` | the time in which that much comes back: ceil(q × window / limit), in whole seconds, at least 1 |
+//! | `r` | units that would pass without delay, after this request |
+//! | `t` | seconds until the whole quota is back, rounded up; on a rule that refuses, until this request would pass |
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
+use tollgate_core::{Clock, Policy, Status, Verdict, Wait};
+
+use crate::rule::{Ask, Rule, Rules};
+
+/// Which fields responses carry. Requests that pass carry them as well as refusals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fields {
+    /// `RateLimit` and `RateLimit-Policy` of the IETF draft. The default.
+    #[default]
+    Ietf,
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, the last as seconds since the Unix epoch.
+    /// They tell of one rule: of those that refuse, the one with the longest wait; else the one with the least left.
+    XEpoch,
+    /// The same, with `X-RateLimit-Reset` in seconds from now.
+    XDelta,
+    /// None. Refusals still carry `Retry-After`.
+    None,
+}
+
+// The draft's parameter names: a renaming is being discussed.
+const QUOTA: &str = ";q=";
+const WINDOW: &str = ";w=";
+const REMAINING: &str = ";r=";
+const RESET: &str = ";t=";
+
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+
+/// What can be written once for all responses.
+#[derive(Clone, Debug)]
+pub(crate) struct FieldWriter {
+    fields: Fields,
+    /// For each rule.
+    items: Box<[Item]>,
+    /// `RateLimit-Policy` where all rules apply.
+    all_policies: HeaderValue,
+    clock: Clock,
+}
+
+#[derive(Clone, Debug)]
+struct Item {
+    /// `"name";q=20;w=2`
+    policy: Box<str>,
+    /// `"name";r=`
+    limit: Box<str>,
+}
+
+/// The fields of one response.
+#[derive(Debug)]
+pub(crate) enum Written {
+    Ietf { policy: HeaderValue, limit: HeaderValue },
+    X { limit: u32, remaining: u32, reset: u64 },
+}
+
+impl FieldWriter {
+    pub(crate) fn new(rules: &Rules, fields: Fields) -> FieldWriter {
+        let items: Box<[Item]> = rules.iter().map(Rule::policy).map(Item::new).collect();
+        let all: Vec<&str> = items.iter().map(|item| &*item.policy).collect();
+        FieldWriter {
+            fields,
+            all_policies: to_value(all.join(", ").as_bytes()),
+            items,
+            clock: Clock::system(),
+        }
+    }
+
+    /// The fields for a verdict; none where no store was asked.
+    pub(crate) fn write(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict) -> Option<Written> {
+        let statuses = verdict.each();
+        if statuses.is_empty() || asks.len() != statuses.len() {
+            return None;
+        }
+        match self.fields {
+            Fields::None => None,
+            Fields::Ietf => Some(self.ietf(asks, statuses)),
+            Fields::XEpoch => {
+                let now = Duration::from_micros(self.clock.now().as_micros());
+                Some(x_ratelimit(rules, asks, statuses, |reset| seconds_up(now.saturating_add(reset))))
+            }
+            Fields::XDelta => Some(x_ratelimit(rules, asks, statuses, seconds_up)),
+        }
+    }
+
+    fn ietf(&self, asks: &[Ask], statuses: &[Status]) -> Written {
+        let mut digits = itoa::Buffer::new();
+        let mut limit: SmallVec<[u8; 192]> = SmallVec::new();
+        for (ask, status) in asks.iter().zip(statuses) {
+            if !limit.is_empty() {
+                limit.extend_from_slice(b", ");
+            }
+            limit.extend_from_slice(self.items[ask.rule].limit.as_bytes());
+            limit.extend_from_slice(digits.format(status.remaining()).as_bytes());
+            limit.extend_from_slice(RESET.as_bytes());
+            limit.extend_from_slice(digits.format(reset_seconds(status)).as_bytes());
+        }
+        let policy = if asks.len() == self.items.len() {
+            self.all_policies.clone()
+        } else {
+            let applied: Vec<&str> = asks.iter().map(|ask| &*self.items[ask.rule].policy).collect();
+            to_value(applied.join(", ").as_bytes())
+        };
+        Written::Ietf { policy, limit: to_value(&limit) }
+    }
+}
+
+impl Item {
+    fn new(policy: &Policy) -> Item {
+        let name = escaped(policy.name());
+        let quota = policy.quota();
+        let window = u128::from(policy.capacity()) * quota.window().as_micros() / u128::from(quota.limit());
+        let rounded_up =
+            window * u128::from(quota.limit()) < u128::from(policy.capacity()) * quota.window().as_micros();
+        let seconds = (window + u128::from(rounded_up)).div_ceil(1_000_000).max(1);
+        Item {
+            policy: format!("\"{name}\"{QUOTA}{}{WINDOW}{seconds}", policy.capacity()).into(),
+            limit: format!("\"{name}\"{REMAINING}").into(),
+        }
+    }
+}
+
+impl Written {
+    pub(crate) fn add_to(self, headers: &mut HeaderMap) {
+        match self {
+            Written::Ietf { policy, limit } => {
+                // One growth instead of two; and appended, since an inner layer's items stand beside ours.
+                headers.reserve(2);
+                headers.append(RATELIMIT_POLICY, policy);
+                headers.append(RATELIMIT, limit);
+            }
+            // An inner layer's stand: these fields can tell of one rule only, and the inner one is nearer to the work.
+            Written::X { .. } if headers.contains_key(&X_LIMIT) => {}
+            Written::X { limit, remaining, reset } => {
+                headers.reserve(3);
+                headers.insert(X_LIMIT, limit.into());
+                headers.insert(X_REMAINING, remaining.into());
+                headers.insert(X_RESET, reset.into());
+            }
+        }
+    }
+}
+
+/// `Retry-After`, unless whoever made the answer has said it already.
+pub(crate) fn add_retry_after(headers: &mut HeaderMap, seconds: Option<u64>) {
+    if let Some(seconds) = seconds {
+        headers.entry(RETRY_AFTER).or_insert_with(|| seconds.into());
+    }
+}
+
+fn x_ratelimit(rules: &Rules, asks: &[Ask], statuses: &[Status], reset: impl Fn(Duration) -> u64) -> Written {
+    let wait = |status: &Status| match status.wait() {
+        Wait::None => Duration::ZERO,
+        Wait::For(wait) => wait,
+        Wait::Never => Duration::MAX,
+    };
+    let told = asks.iter().zip(statuses);
+    let (ask, status) = told
+        .max_by_key(|(_, status)| (wait(status), std::cmp::Reverse(status.remaining())))
+        .unwrap_or((&asks[0], &statuses[0]));
+    let after = match status.wait() {
+        Wait::For(wait) => wait,
+        Wait::None | Wait::Never => status.reset_after(),
+    };
+    Written::X {
+        limit: rules.policy(ask.rule).capacity(),
+        remaining: status.remaining(),
+        reset: reset(after),
+    }
+}
+
+/// On a rule that refuses the same as its `Retry-After`, so that a client that obeys either passes.
+fn reset_seconds(status: &Status) -> u64 {
+    match status.wait() {
+        Wait::For(wait) => seconds_up(wait).max(1),
+        Wait::None | Wait::Never => seconds_up(status.reset_after()),
+    }
+}
+
+/// Whole seconds, rounded up.
+pub(crate) fn seconds_up(span: Duration) -> u64 {
+    span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
+}
+
+/// A policy's name inside the quotes of a structured-field string (RFC 9651, section 3.3.3), and of a JSON string: for
+/// printable ASCII the rules are the same.
+pub(crate) fn escaped(name: &str) -> Cow<'_, str> {
+    if name.contains(['"', '\\']) {
+        Cow::Owned(name.replace('\\', "\\\\").replace('"', "\\\""))
+    } else {
+        Cow::Borrowed(name)
+    }
+}
+
+fn to_value(bytes: &[u8]) -> HeaderValue {
+    // Names are printable ASCII by construction, and the rest is ours.
+    HeaderValue::from_bytes(bytes).expect("printable ASCII is a header value")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extract::global;
+    use crate::rule::PolicyExt;
+    use tollgate_core::{Algorithm, Key, Quota, Stamp};
+
+    fn status(remaining: u32, wait: Wait, reset_us: u64) -> Status {
+        Status::new(remaining, wait, Duration::from_micros(reset_us), Stamp::default())
+    }
+
+    fn headers(fields: Fields, policies: &[Policy], statuses: &[Status]) -> HeaderMap {
+        let rules = Rules::try_new(policies.iter().map(|policy| policy.clone().by(global()))).unwrap();
+        let asks: Vec<Ask> =
+            (0..statuses.len()).map(|rule| Ask { rule, key: Key::global(), cost: 1 }).collect();
+        let verdict = Verdict::new(1, Duration::ZERO, statuses.iter().copied());
+        let mut headers = HeaderMap::new();
+        if let Some(written) = FieldWriter::new(&rules, fields).write(&rules, &asks, &verdict) {
+            written.add_to(&mut headers);
+        }
+        headers
+    }
+
+    #[test]
+    fn all_rules_in_one_field() {
+        let policies = [
+            Policy::new("burst", Quota::per_second(10).burst(20)),
+            Policy::new("daily", Quota::per_day(5_000)),
+        ];
+        let statuses = [status(19, Wait::None, 100_000), status(4_999, Wait::None, 17_280_000)];
+        let headers = headers(Fields::Ietf, &policies, &statuses);
+        assert_eq!(headers["ratelimit-policy"], "\"burst\";q=20;w=2, \"daily\";q=5000;w=86400");
+        assert_eq!(headers["ratelimit"], "\"burst\";r=19;t=1, \"daily\";r=4999;t=18");
+    }
+
+    #[test]
+    fn a_rule_that_did_not_apply_is_not_told() {
+        let policies = [Policy::new("a", Quota::per_second(1)), Policy::new("b", Quota::per_second(1))];
+        let headers = headers(Fields::Ietf, &policies, &[status(0, Wait::None, 1)]);
+        assert_eq!(headers["ratelimit-policy"], "\"a\";q=1;w=1");
+        assert_eq!(headers["ratelimit"], "\"a\";r=0;t=1");
+    }
+
+    #[test]
+    fn a_quote_in_a_name_does_not_break_the_field() {
+        let policies = [Policy::new(r#"a"b\c"#, Quota::per_second(1))];
+        let headers = headers(Fields::Ietf, &policies, &[status(0, Wait::None, 0)]);
+        assert_eq!(headers["ratelimit"], r#""a\"b\\c";r=0;t=0"#);
+    }
+
+    #[test]
+    fn the_window_is_that_of_the_capacity_rounded_up() {
+        let w = |quota: Quota, algorithm| {
+            let policy = Policy::new("p", quota).with_algorithm(algorithm);
+            headers(Fields::Ietf, &[policy], &[status(0, Wait::None, 0)])["ratelimit-policy"].clone()
+        };
+        let leaky = Algorithm::LeakyBucket { max_wait: Duration::from_secs(5) };
+        assert_eq!(w(Quota::per_minute(100), Algorithm::Gcra), "\"p\";q=100;w=60");
+        assert_eq!(w(Quota::per_minute(100).burst(1), Algorithm::Gcra), "\"p\";q=1;w=1");
+        assert_eq!(w(Quota::per_second(3).burst(10), Algorithm::Gcra), "\"p\";q=10;w=4");
+        assert_eq!(w(Quota::per_minute(7), leaky), "\"p\";q=1;w=9");
+        assert_eq!(w(Quota::new(1, Duration::from_millis(1)), Algorithm::SlidingWindow), "\"p\";q=1;w=1");
+    }
+
+    #[test]
+    fn a_refusing_rule_tells_when_this_request_would_pass() {
+        let policies = [Policy::new("a", Quota::per_minute(60)), Policy::new("b", Quota::per_minute(60))];
+        let micro = Wait::For(Duration::from_micros(1));
+        let statuses = [status(0, micro, 60_000_000), status(3, Wait::None, 1_000_001)];
+        assert_eq!(headers(Fields::Ietf, &policies, &statuses)["ratelimit"], "\"a\";r=0;t=1, \"b\";r=3;t=2");
+    }
+
+    #[test]
+    fn x_fields_tell_of_the_rule_that_binds() {
+        let policies = [Policy::new("a", Quota::per_minute(60)), Policy::new("b", Quota::per_minute(30))];
+        let least = [status(5, Wait::None, 10), status(4, Wait::None, 2_500_000)];
+        let told = headers(Fields::XDelta, &policies, &least);
+        assert_eq!((&told["x-ratelimit-limit"], &told["x-ratelimit-reset"]), (&30.into(), &3.into()));
+        let longest =
+            [status(9, Wait::For(Duration::from_secs(7)), 60_000_000), status(0, Wait::None, 2_500_000)];
+        let told = headers(Fields::XDelta, &policies, &longest);
+        assert_eq!((&told["x-ratelimit-limit"], &told["x-ratelimit-reset"]), (&60.into(), &7.into()));
+        let told = headers(Fields::XEpoch, &policies, &longest);
+        let reset: u64 = told["x-ratelimit-reset"].to_str().unwrap().parse().unwrap();
+        assert!(reset > 1_600_000_000, "{reset} is no time since the epoch");
+    }
+
+    #[test]
+    fn an_inner_layers_x_fields_stand_and_ietf_items_are_appended() {
+        let mut headers = HeaderMap::new();
+        Written::X { limit: 1, remaining: 1, reset: 1 }.add_to(&mut headers);
+        Written::X { limit: 2, remaining: 2, reset: 2 }.add_to(&mut headers);
+        assert_eq!(headers["x-ratelimit-limit"], "1");
+        let item = |text| HeaderValue::from_static(text);
+        Written::Ietf { policy: item("a"), limit: item("b") }.add_to(&mut headers);
+        Written::Ietf { policy: item("c"), limit: item("d") }.add_to(&mut headers);
+        assert_eq!(headers.get_all("ratelimit").iter().collect::<Vec<_>>(), ["b", "d"]);
+    }
+}

@@ -1,0 +1,172 @@
+//! The Tower layer.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use tollgate_core::{Policy, Quota, Store};
+use tower_layer::Layer;
+
+use crate::denial::Denial;
+use crate::extract::PeerIp;
+use crate::fields::{FieldWriter, Fields};
+use crate::limiter::{Limiter, NeverFails};
+use crate::memory::MemoryStore;
+use crate::rule::{PolicyExt, Rule, RulesError};
+use crate::service::RateLimit;
+
+/// Limits the requests that reach a service, by one or several rules that are decided together.
+///
+/// Works with any `tower::Service` over `http::Request` and `http::Response`: axum's `Router::layer`, tonic's
+/// `Server::layer`, a `tower::ServiceBuilder`. The service must be `Clone`, since a request that has to wait (for a
+/// leaky bucket, for a server) takes it along.
+///
+/// State is shared by all services that one layer, or its clones, have made.
+///
+/// ```
+/// use tollgate::extract::{PeerIp, header};
+/// use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
+///
+/// let simple = RateLimitLayer::per_ip(Quota::per_minute(100));
+///
+/// let several = RateLimitLayer::new([
+///     Policy::new("burst", Quota::per_second(10).burst(20)).by(PeerIp::new()),
+///     Policy::new("daily", Quota::per_day(5_000)).by(header("x-api-key")),
+/// ]);
+/// ```
+#[must_use]
+pub struct RateLimitLayer<S = MemoryStore> {
+    shared: Arc<Shared<S>>,
+}
+
+/// Makes the answer to a refused request.
+type Answer = dyn Fn(&Parts, &Denial) -> Response<Bytes> + Send + Sync;
+
+/// What the services of a layer have in common.
+#[derive(Clone)]
+pub(crate) struct Shared<S> {
+    pub(crate) limiter: Limiter<S>,
+    pub(crate) fields: FieldWriter,
+    pub(crate) answer: Option<Arc<Answer>>,
+    pub(crate) expose_verdict: bool,
+    pub(crate) enabled: bool,
+}
+
+impl RateLimitLayer {
+    /// Limits each peer address to `quota`, on a [`MemoryStore`] of its own. The policy's name is `default`.
+    ///
+    /// The server has to say who the peer is: see [`PeerIp`], also for what this means behind a proxy.
+    pub fn per_ip(quota: Quota) -> RateLimitLayer {
+        RateLimitLayer::new([Policy::new("default", quota).by(PeerIp::new())])
+    }
+
+    /// Rules, decided together, on a [`MemoryStore`] of their own.
+    ///
+    /// # Panics
+    /// If [`RateLimitLayer::try_new`] would return an error.
+    pub fn new(rules: impl IntoIterator<Item = Rule>) -> RateLimitLayer {
+        RateLimitLayer::from(Limiter::new(rules))
+    }
+
+    /// [`RateLimitLayer::new`] for rules that are known only at run time.
+    ///
+    /// # Errors
+    /// [`RulesError`] if there are none, or if two have one name.
+    pub fn try_new(rules: impl IntoIterator<Item = Rule>) -> Result<RateLimitLayer, RulesError> {
+        Limiter::try_new(rules).map(RateLimitLayer::from)
+    }
+}
+
+impl<S: Clone> RateLimitLayer<S> {
+    /// The same rules on another store: one with a cap or a clock of its own, one that several layers share, or one
+    /// that a fleet shares. A store that can fail needs a failure policy first; the compiler says so.
+    pub fn store<T>(self, store: T) -> RateLimitLayer<T>
+    where
+        T: Store,
+        T::Error: NeverFails,
+    {
+        let Shared { limiter, fields, answer, expose_verdict, enabled } = Arc::unwrap_or_clone(self.shared);
+        let limiter = limiter.store(store);
+        RateLimitLayer { shared: Arc::new(Shared { limiter, fields, answer, expose_verdict, enabled }) }
+    }
+
+    /// Which fields tell clients about their quotas; [`Fields::Ietf`] by default.
+    pub fn fields(mut self, fields: Fields) -> RateLimitLayer<S> {
+        let shared = Arc::make_mut(&mut self.shared);
+        shared.fields = FieldWriter::new(shared.limiter.rules(), fields);
+        self
+    }
+
+    /// Answers refused requests by a closure instead of [`Denial::response`], which it may call and change. The fields,
+    /// `Retry-After` (unless the answer has one) and the [`Denial`] in the response's extensions are added to what it
+    /// returns.
+    ///
+    /// ```
+    /// use http::{Response, request::Parts};
+    /// use tollgate::{Denial, Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).answer(|_: &Parts, denial: &Denial| {
+    ///     let mut response = Response::new("slow down, please\n");
+    ///     *response.status_mut() = denial.status();
+    ///     response
+    /// });
+    /// ```
+    pub fn answer<B: Into<Bytes>>(
+        mut self,
+        answer: impl Fn(&Parts, &Denial) -> Response<B> + Send + Sync + 'static,
+    ) -> RateLimitLayer<S> {
+        let answer = move |parts: &Parts, denial: &Denial| answer(parts, denial).map(Into::into);
+        Arc::make_mut(&mut self.shared).answer = Some(Arc::new(answer));
+        self
+    }
+
+    /// Adds the [`Report`](crate::Report) to the extensions of requests that pass, for handlers, and of their responses,
+    /// for outer layers. Off by default, since it costs allocations.
+    pub fn expose_verdict(mut self) -> RateLimitLayer<S> {
+        Arc::make_mut(&mut self.shared).expose_verdict = true;
+        self
+    }
+
+    /// Switches the layer off (every request passes, nothing is counted) or on again, without changing a type.
+    pub fn enabled(mut self, enabled: bool) -> RateLimitLayer<S> {
+        Arc::make_mut(&mut self.shared).enabled = enabled;
+        self
+    }
+
+    /// The same rules and state, to be asked directly.
+    pub fn limiter(&self) -> Limiter<S> {
+        self.shared.limiter.clone()
+    }
+}
+
+/// A layer that enforces the rules of a limiter, on its state.
+impl<S> From<Limiter<S>> for RateLimitLayer<S> {
+    fn from(limiter: Limiter<S>) -> RateLimitLayer<S> {
+        let fields = FieldWriter::new(limiter.rules(), Fields::default());
+        RateLimitLayer {
+            shared: Arc::new(Shared { limiter, fields, answer: None, expose_verdict: false, enabled: true }),
+        }
+    }
+}
+
+impl<S, Svc> Layer<Svc> for RateLimitLayer<S> {
+    type Service = RateLimit<Svc, S>;
+
+    fn layer(&self, inner: Svc) -> RateLimit<Svc, S> {
+        RateLimit::new(inner, Arc::clone(&self.shared))
+    }
+}
+
+impl<S> Clone for RateLimitLayer<S> {
+    fn clone(&self) -> RateLimitLayer<S> {
+        RateLimitLayer { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for RateLimitLayer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitLayer").field("limiter", &self.shared.limiter).finish_non_exhaustive()
+    }
+}

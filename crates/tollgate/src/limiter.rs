@@ -1,0 +1,264 @@
+//! The same rules and store without a Tower service around them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use smallvec::SmallVec;
+use tollgate_core::{Check, Grant, Key, Policy, Reply, Status, Store, Times, Verdict};
+
+use crate::denial::{Denial, Reason};
+use crate::memory::MemoryStore;
+use crate::rule::{Ask, Asks, Rule, Rules, RulesError};
+
+/// Asks rules and a store directly: for handlers, WebSocket messages, jobs, keys that are found in a body.
+///
+/// A layer and a limiter made of one another ([`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter)) share
+/// their rules and their state.
+///
+/// ```
+/// use tollgate::extract::header;
+/// use tollgate::{Key, Limiter, Policy, PolicyExt, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let limiter = Limiter::new([Policy::new("mails", Quota::per_day(2)).by(header("x-user"))]);
+/// let user = Key::from("ada");
+///
+/// assert!(limiter.check_key(&user, 1).await.is_ok());
+/// assert_eq!(limiter.look_key(&user).await.statuses()[0].remaining(), 1);
+/// let denial = limiter.check_key(&user, 2).await.unwrap_err();
+/// assert_eq!(denial.violated().collect::<Vec<_>>(), ["mails"]);
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Limiter<S = MemoryStore> {
+    rules: Arc<Rules>,
+    store: S,
+}
+
+impl<S: Clone> Clone for Limiter<S> {
+    fn clone(&self) -> Limiter<S> {
+        Limiter { rules: Arc::clone(&self.rules), store: self.store.clone() }
+    }
+}
+
+/// An error that cannot happen: what the store of a layer or a limiter has.
+///
+/// A store in memory never fails. One that talks to a server can, and what its failures mean is a choice that only you
+/// can make: it becomes such a store by a failure policy.
+#[diagnostic::on_unimplemented(
+    message = "this store can fail (`{Self}`), and what a failure means has not been chosen",
+    label = "needs a store that cannot fail",
+    note = "write `.fail_closed()` after the store to refuse requests during an outage, `.fail_open()` to let them pass, \
+            or `.fall_back_to(MemoryStore::new(), share)` to limit them locally"
+)]
+pub trait NeverFails: Send + 'static {
+    /// Turns what cannot exist into anything.
+    fn never<T>(self) -> T;
+}
+
+impl NeverFails for std::convert::Infallible {
+    fn never<T>(self) -> T {
+        match self {}
+    }
+}
+
+impl Limiter {
+    /// Rules, decided together, on a [`MemoryStore`] of their own.
+    ///
+    /// # Panics
+    /// If [`Limiter::try_new`] would return an error.
+    pub fn new(rules: impl IntoIterator<Item = Rule>) -> Limiter {
+        Limiter::try_new(rules).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// [`Limiter::new`] for rules that are known only at run time.
+    ///
+    /// # Errors
+    /// [`RulesError`] if there are none, or if two have one name.
+    pub fn try_new(rules: impl IntoIterator<Item = Rule>) -> Result<Limiter, RulesError> {
+        Ok(Limiter { rules: Arc::new(Rules::try_new(rules)?), store: MemoryStore::new() })
+    }
+}
+
+impl<S> Limiter<S> {
+    /// The same rules on another store.
+    pub fn store<T>(self, store: T) -> Limiter<T>
+    where
+        T: Store,
+        T::Error: NeverFails,
+    {
+        Limiter { rules: self.rules, store }
+    }
+
+    pub(crate) fn rules(&self) -> &Arc<Rules> {
+        &self.rules
+    }
+}
+
+impl<S: Store> Limiter<S>
+where
+    S::Error: NeverFails,
+{
+    /// Charges a request to all rules that apply to it, or to none.
+    ///
+    /// # Errors
+    /// A [`Denial`] that tells which rules refused, and for how long.
+    pub async fn check(&self, parts: &Parts) -> Result<Permit, Denial> {
+        let asks = self.asks(parts)?;
+        let verdict = self.acquire(&asks, Times::ONCE).wait().await.unwrap_or_else(NeverFails::never);
+        self.permit(asks, verdict)
+    }
+
+    /// Charges `cost` units of each rule to `key`, whatever their extractors and costs say; all or none.
+    ///
+    /// # Errors
+    /// A [`Denial`] that tells which rules refused, and for how long.
+    pub async fn check_key(&self, key: &Key, cost: u32) -> Result<Permit, Denial> {
+        let asks = self.asks_for(key, cost);
+        let verdict = self.acquire(&asks, Times::ONCE).wait().await.unwrap_or_else(NeverFails::never);
+        self.permit(asks, verdict)
+    }
+
+    /// How the rules that apply to a request stand, charging nothing.
+    ///
+    /// # Errors
+    /// A [`Denial`] if a rule finds no key and refuses such requests.
+    pub async fn look(&self, parts: &Parts) -> Result<Report, Denial> {
+        let asks = self.asks(parts)?;
+        Ok(self.look_at(asks).await)
+    }
+
+    /// How each rule stands for `key`, charging nothing.
+    pub async fn look_key(&self, key: &Key) -> Report {
+        self.look_at(self.asks_for(key, 1)).await
+    }
+
+    /// Gives back what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
+    pub async fn refund(&self, permit: Permit) {
+        self.refund_units(&permit, u32::MAX).await;
+    }
+
+    /// Gives back up to `units` of what a permit was charged by each rule: for a cost that turns out to have been less
+    /// than was reserved for it.
+    pub async fn refund_units(&self, permit: &Permit, units: u32) {
+        let statuses = permit.report.statuses();
+        let grants: SmallVec<[Grant<'_>; 4]> = permit
+            .asks
+            .iter()
+            .zip(statuses)
+            .map(|(ask, status)| Grant {
+                policy: self.rules.policy(ask.rule),
+                key: &ask.key,
+                units: ask.cost.min(units),
+                stamp: status.stamp(),
+            })
+            .collect();
+        self.store.refund(&grants).wait().await.unwrap_or_else(NeverFails::never);
+    }
+
+    /// Forgets what `key` has used of every rule.
+    pub async fn reset(&self, key: &Key) {
+        let policies: SmallVec<[&Policy; 4]> = self.rules.iter().map(Rule::policy).collect();
+        self.store.reset(key, &policies).wait().await.unwrap_or_else(NeverFails::never);
+    }
+
+    /// The keys and costs of a request, or the denial of a request without a key.
+    pub(crate) fn asks(&self, parts: &Parts) -> Result<Asks, Denial> {
+        let no_key = |rule| Denial::new(Reason::NoKey, Report::without_key(&self.rules, rule));
+        self.rules.ask(parts).map_err(no_key)
+    }
+
+    pub(crate) fn acquire(&self, asks: &[Ask], times: Times) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
+        let set: SmallVec<[Check<'_>; 4]> =
+            asks.iter().map(|ask| Check::new(self.rules.policy(ask.rule), &ask.key, ask.cost)).collect();
+        self.store.acquire(&set, times)
+    }
+
+    fn permit(&self, asks: Asks, verdict: Verdict) -> Result<Permit, Denial> {
+        let granted = verdict.is_granted();
+        let report = Report::new(&self.rules, &asks, verdict);
+        if granted { Ok(Permit { report, asks }) } else { Err(Denial::of(report)) }
+    }
+
+    async fn look_at(&self, asks: Asks) -> Report {
+        let verdict = self.acquire(&asks, Times::LOOK).wait().await.unwrap_or_else(NeverFails::never);
+        Report::new(&self.rules, &asks, verdict)
+    }
+
+    fn asks_for(&self, key: &Key, cost: u32) -> Asks {
+        (0..self.rules.len()).map(|rule| Ask { rule, key: key.clone(), cost }).collect()
+    }
+}
+
+/// How the rules that applied to a request stand. Cheap to clone.
+#[derive(Clone)]
+pub struct Report(Arc<Told>);
+
+struct Told {
+    rules: Arc<Rules>,
+    /// The numbers of the rules that applied.
+    which: SmallVec<[usize; 4]>,
+    verdict: Verdict,
+}
+
+impl Report {
+    pub(crate) fn new(rules: &Arc<Rules>, asks: &[Ask], verdict: Verdict) -> Report {
+        let which = asks.iter().map(|ask| ask.rule).collect();
+        Report(Arc::new(Told { rules: Arc::clone(rules), which, verdict }))
+    }
+
+    /// Of a request in which this rule found no key.
+    fn without_key(rules: &Arc<Rules>, rule: usize) -> Report {
+        let verdict = Verdict::new(0, Duration::ZERO, []);
+        Report(Arc::new(Told { rules: Arc::clone(rules), which: SmallVec::from_slice(&[rule]), verdict }))
+    }
+
+    /// The policies that applied, in the order of their rules.
+    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.0.which.iter().map(|rule| self.0.rules.policy(*rule))
+    }
+
+    /// The status of each of [`Report::policies`]. Empty if no store was asked: for want of a key, or by a failure
+    /// policy.
+    pub fn statuses(&self) -> &[Status] {
+        self.0.verdict.each()
+    }
+
+    /// Each policy with its status.
+    pub fn iter(&self) -> impl Iterator<Item = (&Policy, &Status)> {
+        self.policies().zip(self.statuses())
+    }
+
+    pub(crate) fn verdict(&self) -> &Verdict {
+        &self.0.verdict
+    }
+}
+
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().map(|(policy, status)| (policy.name(), status))).finish()
+    }
+}
+
+/// A request that was charged and may pass.
+#[derive(Debug)]
+#[must_use = "a leaky bucket asks for a delay before the request passes: see `delay`"]
+pub struct Permit {
+    report: Report,
+    asks: Asks,
+}
+
+impl Permit {
+    /// How long to wait before going on: zero unless a rule is a
+    /// [`LeakyBucket`](crate::Algorithm::LeakyBucket), which has reserved a slot that far ahead.
+    pub fn delay(&self) -> Duration {
+        self.report.verdict().delay()
+    }
+
+    /// How the rules stand after the charge.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+}

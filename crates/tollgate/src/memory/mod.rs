@@ -1,0 +1,375 @@
+//! The embedded store: every key in this process's memory, bounded.
+//!
+//! # What it costs
+//! A key takes at most 64 bytes at the cap under an algorithm whose state is 16 bytes or less (see
+//! [`tollgate_core::algorithm`]); sub-windows and logs come on top: 4 bytes a bucket, 16 bytes for each request that
+//! a log remembers. Memory grows with the keys in use, and idle keys are given back a few at a time by the requests
+//! themselves: there is no thread and no task to spawn.
+//!
+//! # What happens at the cap
+//! A new key takes the place of one that is idle, else of one that has denied nothing (of those looked at, the one
+//! that is nearest to its reset). A key that was denied stays until its reset, so that inventing keys wins nobody a
+//! fresh quota. Where nothing can go, new keys share one entry a policy until there is room again.
+
+mod digest;
+mod table;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Ready;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate_core::algorithm::{Look, State};
+use tollgate_core::{
+    Check, Clock, Grant, Key, Policy, Reply, Stamp, Status, Store, Times, Timestamp, Verdict, Wait,
+};
+
+use digest::{Digest, Secret};
+use table::Table;
+
+/// The embedded [`Store`]: exact, bounded, and never failing. See the [module docs](self).
+///
+/// Clones share their state. The default holds up to 1,000,000 keys, which take up to 64 MB once that many callers
+/// are active at a time.
+///
+/// ```
+/// use tollgate::memory::MemoryStore;
+///
+/// let store = MemoryStore::builder().max_keys(50_000).build();
+/// assert_eq!(store.keys(), 0);
+/// ```
+#[derive(Clone)]
+pub struct MemoryStore(Arc<Inner>);
+
+struct Inner {
+    shards: Box<[Shard]>,
+    /// One entry a policy, for new keys that find no room. Always locked last.
+    overflow: Mutex<Table>,
+    secret: Secret,
+    clock: Clock,
+}
+
+/// A lock of its own cache lines, so that threads at work on different shards do not slow each other down.
+#[repr(align(128))]
+struct Shard(Mutex<Table>);
+
+/// Builds a [`MemoryStore`]: see [`MemoryStore::builder`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct MemoryStoreBuilder {
+    max_keys: usize,
+    clock: Clock,
+}
+
+impl MemoryStoreBuilder {
+    /// The most keys held at a time, over all policies; at least 1. The default is 1,000,000.
+    pub fn max_keys(mut self, max_keys: usize) -> MemoryStoreBuilder {
+        self.max_keys = max_keys.max(1);
+        self
+    }
+
+    /// The clock: a [`ManualClock`](crate::ManualClock) makes tests of limits instant and exact.
+    pub fn clock(mut self, clock: impl Into<Clock>) -> MemoryStoreBuilder {
+        self.clock = clock.into();
+        self
+    }
+
+    /// The store.
+    pub fn build(self) -> MemoryStore {
+        let cores = std::thread::available_parallelism().map_or(4, usize::from);
+        // A few shards for each core keep threads apart; fewer than some hundred keys a shard would spread a small
+        // cap unevenly.
+        let shards = (cores * 8).min(self.max_keys / 512).max(1).next_power_of_two();
+        let cap = |n| self.max_keys / shards + usize::from(n < self.max_keys % shards);
+        MemoryStore(Arc::new(Inner {
+            shards: (0..shards).map(|n| Shard(Mutex::new(Table::new(cap(n))))).collect(),
+            overflow: Mutex::new(Table::new(usize::MAX)),
+            secret: Secret::random(),
+            clock: self.clock,
+        }))
+    }
+}
+
+impl MemoryStore {
+    /// A store for up to 1,000,000 keys.
+    pub fn new() -> MemoryStore {
+        MemoryStore::builder().build()
+    }
+
+    /// A store with another cap or another clock.
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder { max_keys: 1_000_000, clock: Clock::system() }
+    }
+
+    /// How many keys are held now, those included that have been idle since their reset and were not swept yet.
+    pub fn keys(&self) -> usize {
+        self.0.shards.iter().map(|shard| lock(&shard.0).len()).sum()
+    }
+
+    /// The units that `key` used in the last `interval` of a
+    /// [`SlidingBuckets`](crate::Algorithm::SlidingBuckets) policy, to the precision of its sub-windows and at most
+    /// those of its window. `None` for other algorithms.
+    pub fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Option<u64> {
+        let digest = self.digest(policy, key);
+        let mut table = self.shard(&digest);
+        let now = self.0.clock.now();
+        match table.find(&digest) {
+            Some(at) => table.slot(at).state.usage(policy, now, interval),
+            None => State::new(policy).usage(policy, now, interval),
+        }
+    }
+
+    fn digest(&self, policy: &Policy, key: &Key) -> Digest {
+        self.0.secret.digest(policy.scope(), key.as_encoded())
+    }
+
+    fn shard_of(&self, digest: &Digest) -> usize {
+        digest.shard() & (self.0.shards.len() - 1)
+    }
+
+    fn shard(&self, digest: &Digest) -> MutexGuard<'_, Table> {
+        lock(&self.0.shards[self.shard_of(digest)].0)
+    }
+
+    fn decide(&self, set: &[Check<'_>], times: Times) -> Verdict {
+        let targets: SmallVec<[Target; 4]> = set
+            .iter()
+            .map(|check| {
+                let digest = self.digest(check.policy, check.key);
+                Target { shard: self.shard_of(&digest), digest }
+            })
+            .collect();
+        let mut tables = self.lock(targets);
+        // After the locks: under them time only moves forward, which the exactness of every window rests on.
+        let now = self.0.clock.now();
+        tables.tend(self, set, now);
+        let (mut places, of_check) = tables.places(set);
+
+        // First phase: look at all.
+        let mut granted = times.max();
+        for place in &mut places {
+            let policy = place.policy;
+            place.look = tables.state(place).look(policy, now);
+            if let Some(room) = u64::from(place.look.room).checked_div(place.cost) {
+                granted = granted.min(u32::try_from(room).unwrap_or(u32::MAX));
+            }
+        }
+        let mut delay = Duration::ZERO;
+        let statuses: SmallVec<[Status; 4]> = if granted == 0 || granted < times.min() {
+            granted = 0;
+            places.iter_mut().map(|place| tables.turn_away(place, times, now)).collect()
+        } else {
+            // Second phase: charge all.
+            places
+                .iter_mut()
+                .map(|place| {
+                    let (status, held_back) = tables.charge(place, granted, now);
+                    delay = delay.max(held_back);
+                    status
+                })
+                .collect()
+        };
+        Verdict::new(granted, delay, of_check.iter().map(|place| statuses[*place]))
+    }
+
+    /// Locks the shards of all targets, in the order of the shards, so that two sets can never wait for each other.
+    fn lock(&self, targets: SmallVec<[Target; 4]>) -> Tables<'_> {
+        let mut shards: SmallVec<[usize; 4]> = targets.iter().map(|target| target.shard).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        let locked = shards.iter().map(|shard| (*shard, lock(&self.0.shards[*shard].0))).collect();
+        Tables { locked, targets }
+    }
+}
+
+impl Store for MemoryStore {
+    type Error = Infallible;
+    type Acquire = Ready<Result<Verdict, Infallible>>;
+    type Done = Ready<Result<(), Infallible>>;
+
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
+        Reply::Now(Ok(self.decide(set, times)))
+    }
+
+    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+        for grant in grants {
+            let digest = self.digest(grant.policy, grant.key);
+            let mut table = self.shard(&digest);
+            let now = self.0.clock.now();
+            if let Some(at) = table.find(&digest) {
+                let slot = table.slot(at);
+                slot.state.refund(grant.policy, now, grant.units, grant.stamp);
+                slot.expires(now.saturating_add(slot.state.reset_after(grant.policy, now)));
+            }
+        }
+        Reply::Now(Ok(()))
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+        for policy in policies {
+            let digest = self.digest(policy, key);
+            let mut table = self.shard(&digest);
+            if let Some(at) = table.find(&digest) {
+                table.remove(at);
+            }
+        }
+        Reply::Now(Ok(()))
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> MemoryStore {
+        MemoryStore::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("clock", &self.0.clock).finish_non_exhaustive()
+    }
+}
+
+/// Nothing panics while a table is locked, and its state would be whole if something did: poison means nothing here.
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the state of a check belongs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Target {
+    shard: usize,
+    digest: Digest,
+}
+
+/// The number of the overflow table: after every shard.
+const OVERFLOW: usize = usize::MAX;
+
+/// The locked tables of one set.
+struct Tables<'a> {
+    /// By the number of the shard.
+    locked: SmallVec<[(usize, MutexGuard<'a, Table>); 4]>,
+    /// For each check.
+    targets: SmallVec<[Target; 4]>,
+}
+
+/// A distinct (policy, key) of a set.
+struct Place<'a> {
+    policy: &'a Policy,
+    target: Target,
+    /// The sum over the checks that name it.
+    cost: u64,
+    held: Held,
+    look: Look,
+}
+
+/// Where a state is during a decision.
+enum Held {
+    Slot(usize),
+    /// A new key's, which becomes a slot only when it is charged: a denied request leaves nothing behind.
+    Fresh(State),
+}
+
+impl<'a> Tables<'a> {
+    /// Sweeps a little, and sees that each new key will find room; those that cannot are sent to the overflow entry of
+    /// their policy.
+    fn tend(&mut self, store: &'a MemoryStore, set: &[Check<'_>], now: Timestamp) {
+        for (_, table) in &mut self.locked {
+            table.sweep(now);
+        }
+        if self.locked.iter().all(|(_, table)| table.has_room_for(set.len())) {
+            return;
+        }
+        let mut missing: SmallVec<[usize; 4]> = SmallVec::new();
+        for (i, check) in set.iter().enumerate() {
+            let target = self.targets[i];
+            let targets = self.targets.clone();
+            let table = self.table(target.shard);
+            if table.find(&target.digest).is_some() {
+                continue;
+            }
+            let needed = 1 + missing.iter().filter(|shard| **shard == target.shard).count();
+            if table.make_room(needed, now, |digest| targets.iter().any(|target| target.digest == *digest)) {
+                missing.push(target.shard);
+            } else {
+                let digest = store.0.secret.digest(check.policy.scope(), b"");
+                self.targets[i] = Target { shard: OVERFLOW, digest };
+            }
+        }
+        if self.targets.iter().any(|target| target.shard == OVERFLOW) {
+            self.locked.push((OVERFLOW, lock(&store.0.overflow)));
+        }
+    }
+
+    /// The distinct places of a set, and for each check which of them it means.
+    fn places<'p>(&mut self, set: &[Check<'p>]) -> (SmallVec<[Place<'p>; 4]>, SmallVec<[usize; 4]>) {
+        let mut places: SmallVec<[Place<'p>; 4]> = SmallVec::new();
+        let mut of_check = SmallVec::new();
+        for (i, check) in set.iter().enumerate() {
+            let target = self.targets[i];
+            let cost = u64::from(check.cost);
+            if let Some(same) = places.iter().position(|place| place.target == target) {
+                places[same].cost += cost;
+                of_check.push(same);
+                continue;
+            }
+            let held = match self.table(target.shard).find(&target.digest) {
+                Some(at) => Held::Slot(at),
+                None => Held::Fresh(State::new(check.policy)),
+            };
+            of_check.push(places.len());
+            let look = Look { remaining: 0, room: 0 };
+            places.push(Place { policy: check.policy, target, cost, held, look });
+        }
+        (places, of_check)
+    }
+
+    fn turn_away(&mut self, place: &mut Place<'_>, times: Times, now: Timestamp) -> Status {
+        let wanted = place.cost.saturating_mul(u64::from(times.min().max(1)));
+        let policy = place.policy;
+        let state = self.state(place);
+        let wait = state.wait(policy, now, wanted);
+        let reset_after = state.reset_after(policy, now);
+        if let (Held::Slot(at), true) = (&place.held, times.max() > 0 && wait != Wait::None) {
+            self.table(place.target.shard).slot(*at).was_denied();
+        }
+        Status::new(place.look.remaining, wait, reset_after, Stamp::default())
+    }
+
+    fn charge(&mut self, place: &mut Place<'_>, granted: u32, now: Timestamp) -> (Status, Duration) {
+        // Within the room, which is a u32; a cost of 0 stays 0 however often it is granted.
+        let units = u32::try_from(place.cost * u64::from(granted)).unwrap_or(u32::MAX);
+        let policy = place.policy;
+        let state = self.state(place);
+        let charge = state.charge(policy, now, units);
+        let reset_after = state.reset_after(policy, now);
+        let expires = now.saturating_add(reset_after);
+        let table = self.table(place.target.shard);
+        match &mut place.held {
+            Held::Slot(at) => table.slot(*at).expires(expires),
+            Held::Fresh(_) if units == 0 => {}
+            Held::Fresh(state) => {
+                let state = std::mem::replace(state, State::new(policy));
+                table.insert(place.target.digest, state, expires);
+            }
+        }
+        let remaining = place.look.remaining.saturating_sub(units);
+        (Status::new(remaining, Wait::None, reset_after, charge.stamp), charge.delay)
+    }
+
+    fn state<'s>(&'s mut self, place: &'s mut Place<'_>) -> &'s mut State {
+        match &mut place.held {
+            Held::Slot(at) => {
+                let at = *at;
+                &mut self.table(place.target.shard).slot(at).state
+            }
+            Held::Fresh(state) => state,
+        }
+    }
+
+    fn table(&mut self, shard: usize) -> &mut Table {
+        let at = self.locked.iter().position(|(number, _)| *number == shard);
+        &mut self.locked[at.expect("the shard of every target is locked")].1
+    }
+}

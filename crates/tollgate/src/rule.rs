@@ -1,0 +1,178 @@
+//! A policy, whose key it counts by, and what a request costs there.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::request::Parts;
+use smallvec::SmallVec;
+use tollgate_core::{Key, Policy};
+
+use crate::extract::KeyExtractor;
+
+/// Makes a [`Policy`] a [`Rule`].
+pub trait PolicyExt {
+    /// Divides the quota by the key that `extractor` finds in each request: one of [`extract`](crate::extract), or a
+    /// closure `Fn(&Parts) -> Option<Key>`.
+    fn by(self, extractor: impl KeyExtractor) -> Rule;
+}
+
+impl PolicyExt for Policy {
+    fn by(self, extractor: impl KeyExtractor) -> Rule {
+        Rule { policy: self, extractor: Arc::new(extractor), cost: None, missing_key: MissingKey::default() }
+    }
+}
+
+type Cost = dyn Fn(&Parts) -> u32 + Send + Sync;
+
+/// A [`Policy`] with a key extractor and a cost: what a layer or a [`Limiter`](crate::Limiter) enforces.
+///
+/// ```
+/// use http::{Method, request::Parts};
+/// use tollgate::extract::header;
+/// use tollgate::{MissingKey, Policy, PolicyExt, Quota};
+///
+/// let rule = Policy::new("daily", Quota::per_day(5_000))
+///     .by(header("x-api-key"))
+///     .cost(|parts: &Parts| if parts.method == Method::POST { 5 } else { 1 })
+///     .on_missing_key(MissingKey::Share);
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Rule {
+    policy: Policy,
+    extractor: Arc<dyn KeyExtractor>,
+    cost: Option<Arc<Cost>>,
+    missing_key: MissingKey,
+}
+
+/// What happens to a request in which a rule finds no key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MissingKey {
+    /// It is refused, before anything is charged. The default, since leaving out a header must not lift a limit.
+    #[default]
+    Refuse,
+    /// This rule does not apply to it; the other rules do.
+    Skip,
+    /// All such requests share one key.
+    Share,
+}
+
+impl Rule {
+    /// The units that a request costs, instead of 1. A cost of 0 passes always and shows the state; one above
+    /// [`Policy::largest_cost`] is refused as never possible.
+    ///
+    /// The closure runs for every request that reaches the rule, before anything is charged.
+    pub fn cost(mut self, cost: impl Fn(&Parts) -> u32 + Send + Sync + 'static) -> Rule {
+        self.cost = Some(Arc::new(cost));
+        self
+    }
+
+    /// What happens to a request in which no key is found; [`MissingKey::Refuse`] by default.
+    pub fn on_missing_key(mut self, missing_key: MissingKey) -> Rule {
+        self.missing_key = missing_key;
+        self
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The key and the cost of this request, or `None` if the rule does not apply to it.
+    fn ask(&self, parts: &Parts) -> Result<Option<(Key, u32)>, NoKey> {
+        let key = match (self.extractor.extract(parts).filter(|key| !key.is_empty()), self.missing_key) {
+            (Some(key), _) => key,
+            (None, MissingKey::Share) => Key::global(),
+            (None, MissingKey::Skip) => return Ok(None),
+            (None, MissingKey::Refuse) => return Err(NoKey),
+        };
+        let cost = self.cost.as_ref().map_or(1, |cost| cost(parts));
+        Ok(Some((key, cost)))
+    }
+}
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rule")
+            .field("policy", &self.policy)
+            .field("missing_key", &self.missing_key)
+            .finish_non_exhaustive()
+    }
+}
+
+struct NoKey;
+
+/// Rules whose policies have different names, decided together.
+#[derive(Debug)]
+pub(crate) struct Rules(Box<[Rule]>);
+
+/// What a request asks of one rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    /// The number of the rule.
+    pub(crate) rule: usize,
+    pub(crate) key: Key,
+    pub(crate) cost: u32,
+}
+
+/// What a request asks of the rules that apply to it, in their order.
+pub(crate) type Asks = SmallVec<[Ask; 4]>;
+
+impl Rules {
+    pub(crate) fn try_new(rules: impl IntoIterator<Item = Rule>) -> Result<Rules, RulesError> {
+        let rules: Box<[Rule]> = rules.into_iter().collect();
+        if rules.is_empty() {
+            return Err(RulesError::NoRules);
+        }
+        for (i, rule) in rules.iter().enumerate() {
+            if rules[..i].iter().any(|other| other.policy.name() == rule.policy.name()) {
+                return Err(RulesError::NameTwice(rule.policy.name().to_owned()));
+            }
+        }
+        Ok(Rules(rules))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Rule> {
+        self.0.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn policy(&self, rule: usize) -> &Policy {
+        &self.0[rule].policy
+    }
+
+    /// The keys and costs of a request; or the number of the first rule that refuses it for want of a key.
+    pub(crate) fn ask(&self, parts: &Parts) -> Result<Asks, usize> {
+        let mut asks = Asks::new();
+        for (number, rule) in self.0.iter().enumerate() {
+            if let Some((key, cost)) = rule.ask(parts).map_err(|NoKey| number)? {
+                asks.push(Ask { rule: number, key, cost });
+            }
+        }
+        Ok(asks)
+    }
+}
+
+/// Why rules cannot stand together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RulesError {
+    /// There are none: nothing would be limited.
+    NoRules,
+    /// Two policies have this name, which responses and stored states tell them apart by.
+    NameTwice(String),
+}
+
+impl fmt::Display for RulesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RulesError::NoRules => f.write_str("no rules: nothing would be limited"),
+            RulesError::NameTwice(name) => write!(f, "two rules have the name {name:?}"),
+        }
+    }
+}
+
+impl std::error::Error for RulesError {}
