@@ -19,6 +19,7 @@ impl Exact {
     }
 
     /// Whole microseconds, rounded up.
+    #[inline]
     pub(crate) const fn ceil(self) -> u64 {
         self.us + (self.frac > 0) as u64
     }
@@ -49,6 +50,7 @@ impl Interval {
     }
 
     /// n × T. The caller keeps n within what the policy can admit, so that it stays below 2^54 µs.
+    #[inline]
     pub(crate) const fn times(self, n: u32) -> Exact {
         if self.whole.frac == 0 {
             return Exact::from_us(n as u64 * self.whole.us);
@@ -59,6 +61,7 @@ impl Interval {
         Exact { us, frac: (fractions % self.parts as u64) as u32 }
     }
 
+    #[inline]
     pub(crate) const fn add(self, a: Exact, b: Exact) -> Exact {
         let frac = a.frac as u64 + b.frac as u64;
         let parts = self.parts as u64;
@@ -68,6 +71,7 @@ impl Interval {
     }
 
     /// a − b, or zero where b is larger.
+    #[inline]
     pub(crate) fn saturating_sub(self, a: Exact, b: Exact) -> Exact {
         if a <= b {
             return Exact::default();
@@ -81,6 +85,7 @@ impl Interval {
     }
 
     /// How many whole T fit into `span`: the units that it is worth, at most `u32::MAX`.
+    #[inline]
     pub(crate) fn whole_units_in(self, span: Exact) -> u32 {
         let units = match span.us.checked_mul(u64::from(self.parts)) {
             Some(scaled) if scaled <= u64::MAX - u64::from(span.frac) => {

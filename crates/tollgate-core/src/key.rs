@@ -55,6 +55,7 @@ impl Key {
 
     /// The network of an address: an IPv4 address by itself, an IPv6 address by its first `v6_prefix` bits (at
     /// most 128), since a single customer is given a /64 or more. An IPv4-mapped IPv6 address counts as IPv4.
+    #[inline]
     pub fn network(address: IpAddr, v6_prefix: u8) -> Key {
         match address.to_canonical() {
             IpAddr::V4(v4) => {
@@ -98,11 +99,13 @@ impl Key {
     }
 
     /// Whether there is nothing in it. Such a key is nobody's, and rules treat it as absent.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.encoded.is_empty()
     }
 
     /// The unambiguous encoded form, for a store to digest. It may change between minor versions.
+    #[inline]
     pub fn as_encoded(&self) -> &[u8] {
         &self.encoded
     }

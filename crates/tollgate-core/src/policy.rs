@@ -1,6 +1,7 @@
 //! A named quota and the algorithm that enforces it.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hasher};
 use std::time::Duration;
 
 use crate::exact::{Exact, Interval};
@@ -88,6 +89,7 @@ impl Algorithm {
 pub struct Policy {
     name: Box<str>,
     scope: Box<str>,
+    scope_hash: u64,
     quota: Quota,
     algorithm: Algorithm,
     pub(crate) interval: Interval,
@@ -164,6 +166,7 @@ impl Policy {
         };
         Ok(Policy {
             name: name.into(),
+            scope_hash: hash_of(&scope),
             scope: scope.into(),
             quota,
             algorithm,
@@ -186,14 +189,22 @@ impl Policy {
     }
 
     /// The algorithm.
+    #[inline]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
     /// What tells this policy's stored states from others: name, algorithm and window. A limit or a burst may
     /// change while states live on; a state of another window or algorithm means something else.
+    #[inline]
     pub fn scope(&self) -> &str {
         &self.scope
+    }
+
+    /// A hash of [`Policy::scope`] for tables in memory: of no use outside this process.
+    #[inline]
+    pub fn scope_hash(&self) -> u64 {
+        self.scope_hash
     }
 
     /// The most units that can be taken at once without delay: the burst of the bucket algorithms, the limit of
@@ -207,6 +218,12 @@ impl Policy {
     pub fn largest_cost(&self) -> u32 {
         self.largest_cost
     }
+}
+
+fn hash_of(scope: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(scope.as_bytes());
+    hasher.finish()
 }
 
 /// A window in the largest unit that divides it: `10s`, `1500ms`, `1d`.

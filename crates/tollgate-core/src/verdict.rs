@@ -26,10 +26,11 @@ pub struct Stamp {
 /// How one policy stands for one key, after the decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    remaining: u32,
+    // Microseconds, and in one piece: a verdict is moved about on every request's way.
     stamp: Stamp,
     wait_us: u64,
     reset_us: u64,
+    remaining: u32,
 }
 
 /// `wait_us` of what can never pass: no wait comes near it.
@@ -43,16 +44,23 @@ impl Status {
             Wait::For(span) => micros_up(span).min(NEVER - 1),
             Wait::Never => NEVER,
         };
-        Status { remaining, stamp, wait_us, reset_us: micros_up(reset_after) }
+        Status { stamp, wait_us, reset_us: micros_up(reset_after), remaining }
+    }
+
+    /// Of a charge.
+    pub(crate) fn granted(remaining: u32, reset_us: u64, stamp: Stamp) -> Status {
+        Status { stamp, wait_us: 0, reset_us, remaining }
     }
 
     /// Units left: what would pass now without delay, after this decision.
+    #[inline]
     pub fn remaining(&self) -> u32 {
         self.remaining
     }
 
     /// Whether this policy refused the cost, and until when. [`Wait::None`] on every policy of an allowed set, and
     /// on those policies of a denied set that had room.
+    #[inline]
     pub fn wait(&self) -> Wait {
         match self.wait_us {
             0 => Wait::None,
@@ -62,6 +70,7 @@ impl Status {
     }
 
     /// The time until the whole quota is back, if nothing else were taken meanwhile.
+    #[inline]
     pub fn reset_after(&self) -> Duration {
         Duration::from_micros(self.reset_us)
     }
@@ -72,6 +81,7 @@ impl Status {
     }
 }
 
+#[inline]
 fn micros_up(span: Duration) -> u64 {
     // In u64, since this is on every request's way and a division of u128 is not cheap.
     let micros = u64::from(span.subsec_nanos().div_ceil(1_000));
@@ -93,23 +103,35 @@ impl Verdict {
         Verdict { times, delay_us: micros_up(delay), each: each.into_iter().collect() }
     }
 
+    /// [`Verdict::new`] for a set of one check, which is what most sets are.
+    #[inline]
+    pub fn of_one(times: u32, delay: Duration, status: Status) -> Verdict {
+        let mut each = SmallVec::new_const();
+        each.push(status);
+        Verdict { times, delay_us: micros_up(delay), each }
+    }
+
     /// How often the set was granted; 0 if it was denied, or only looked at.
+    #[inline]
     pub fn times(&self) -> u32 {
         self.times
     }
 
     /// Whether anything was granted: false of a denial, and of [`Times::LOOK`](crate::Times::LOOK).
+    #[inline]
     pub fn is_granted(&self) -> bool {
         self.times > 0
     }
 
     /// How long the request is to be held back before it passes: zero unless a leaky bucket queues it. Of several
     /// buckets the longest delay.
+    #[inline]
     pub fn delay(&self) -> Duration {
         Duration::from_micros(self.delay_us)
     }
 
     /// One status for each check, in their order. Empty if a failure policy decided without a store.
+    #[inline]
     pub fn each(&self) -> &[Status] {
         &self.each
     }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use smallvec::SmallVec;
 use tollgate_core::Wait;
 
 use crate::fields::{escaped, seconds_up};
@@ -101,15 +102,17 @@ impl Denial {
     /// The answer by default: a problem document (RFC 9457) of the types that the RateLimit draft registers, and
     /// `Retry-After` where waiting helps.
     pub fn response(&self) -> Response<Bytes> {
-        let mut response = Response::new(Bytes::from(self.problem()));
+        let mut response = Response::new(self.problem());
         *response.status_mut() = self.status();
+        // Room for what the layer adds, so that the map grows once.
+        *response.headers_mut() = HeaderMap::with_capacity(6);
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         response
     }
 
-    fn problem(&self) -> String {
+    fn problem(&self) -> Bytes {
         let status = self.status().as_u16();
         let (kind, title) = match self.reason {
             Reason::QuotaExceeded => ("quota-exceeded", "Quota exceeded"),
@@ -117,26 +120,28 @@ impl Denial {
             Reason::Unavailable => ("temporary-reduced-capacity", "The service is at reduced capacity"),
             Reason::NoKey => {
                 let policy = escaped(self.violated().next().unwrap_or_default());
-                return format!(
+                return Bytes::from(format!(
                     "{{\"title\":\"This request carries nothing to limit it by\",\"status\":{status},\
                      \"detail\":\"The policy \\\"{policy}\\\" found no key in the request\"}}"
-                );
+                ));
             }
         };
-        let mut problem = String::with_capacity(192);
-        problem.push_str("{\"type\":\"https://iana.org/assignments/http-problem-types#");
-        problem.push_str(kind);
-        problem.push_str("\",\"title\":\"");
-        problem.push_str(title);
-        problem.push_str("\",\"status\":");
-        problem.push_str(itoa::Buffer::new().format(status));
+        // On the stack, and copied once to its exact length: denials are what an attack is answered with.
+        let mut problem: SmallVec<[u8; 256]> = SmallVec::new();
+        let mut push = |text: &str| problem.extend_from_slice(text.as_bytes());
+        push("{\"type\":\"https://iana.org/assignments/http-problem-types#");
+        push(kind);
+        push("\",\"title\":\"");
+        push(title);
+        push("\",\"status\":");
+        push(itoa::Buffer::new().format(status));
         for (n, name) in self.violated().enumerate() {
-            problem.push_str(if n == 0 { ",\"violated-policies\":[\"" } else { ",\"" });
-            problem.push_str(&escaped(name));
-            problem.push('"');
+            push(if n == 0 { ",\"violated-policies\":[\"" } else { ",\"" });
+            push(&escaped(name));
+            push("\"");
         }
-        problem.push_str(if self.reason == Reason::Unavailable { "}" } else { "]}" });
-        problem
+        push(if self.reason == Reason::Unavailable { "}" } else { "]}" });
+        Bytes::copy_from_slice(&problem)
     }
 }
 

@@ -91,10 +91,16 @@ impl FieldWriter {
         }
     }
 
+    /// Whether no fields are wanted.
+    #[inline]
+    pub(crate) fn is_off(&self) -> bool {
+        self.fields == Fields::None
+    }
+
     /// The fields for a verdict; none where no store was asked.
     pub(crate) fn write(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict) -> Option<Written> {
         let statuses = verdict.each();
-        if statuses.is_empty() || asks.len() != statuses.len() {
+        if statuses.is_empty() {
             return None;
         }
         match self.fields {

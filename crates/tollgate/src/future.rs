@@ -11,14 +11,14 @@ use std::time::Duration;
 use http::{Request, Response};
 use pin_project::pin_project;
 use tokio::time::{Sleep, sleep};
-use tollgate_core::Store;
+use tollgate_core::{Store, Verdict};
 use tower_service::Service;
 
 use crate::body::ResponseBody;
 use crate::layer::Shared;
 use crate::limiter::NeverFails;
 use crate::rule::Asks;
-use crate::service::{Decision, Extras};
+use crate::service::Extras;
 
 /// The response of a [`RateLimit`](crate::RateLimit) service.
 ///
@@ -51,7 +51,7 @@ where
     },
     /// The request was refused.
     // ## Refused => done
-    Refused { response: Box<Response<ResponseBody<ResBody>>> },
+    Refused { response: Response<ResponseBody<ResBody>> },
     /// Between two states, and after the response.
     Done,
 }
@@ -84,12 +84,13 @@ where
         ResponseFuture(State::delayed(service, request, delay, extras))
     }
 
+    #[inline]
     pub(crate) fn passed(future: Svc::Future, extras: Extras) -> Self {
         ResponseFuture(State::Passed { future, extras })
     }
 
     pub(crate) fn refused(response: Response<ResponseBody<ResBody>>) -> Self {
-        ResponseFuture(State::Refused { response: Box::new(response) })
+        ResponseFuture(State::Refused { response })
     }
 }
 
@@ -111,54 +112,85 @@ where
 {
     type Output = Result<Response<ResponseBody<ResBody>>, Svc::Error>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().0;
         loop {
-            match state.as_mut().project() {
-                StateProj::Asking { verdict, .. } => {
-                    let verdict = ready!(verdict.as_mut().poll(cx)).unwrap_or_else(NeverFails::never);
-                    let StateOwned::Asking { held, .. } = state.as_mut().project_replace(State::Done) else {
-                        unreachable!("the state was just seen to be Asking");
-                    };
-                    let Held { mut service, request, asks, shared } = *held;
-                    let (parts, body) = request.into_parts();
-                    let next = match shared.decide(&parts, &asks, verdict) {
-                        Decision::Pass(extras) => {
-                            let request = extras.mark(Request::from_parts(parts, body));
-                            State::Passed { future: service.call(request), extras }
-                        }
-                        Decision::Delay(delay, extras) => {
-                            let request = extras.mark(Request::from_parts(parts, body));
-                            State::delayed(service, request, delay, extras)
-                        }
-                        Decision::Refuse(response) => State::Refused { response: Box::new(response) },
-                    };
-                    state.as_mut().project_replace(next);
-                }
-                StateProj::Delayed { sleep, .. } => {
-                    ready!(sleep.as_mut().poll(cx));
-                    let StateOwned::Delayed { call, extras, .. } =
-                        state.as_mut().project_replace(State::Done)
-                    else {
-                        unreachable!("the state was just seen to be Delayed");
-                    };
-                    let (mut service, request) = *call;
-                    state.as_mut().project_replace(State::Passed { future: service.call(request), extras });
-                }
-                StateProj::Passed { future, extras } => {
-                    let response = ready!(future.poll(cx));
-                    let extras = mem::take(extras);
-                    state.as_mut().project_replace(State::Done);
-                    return Poll::Ready(response.map(|response| extras.add_to(response)));
-                }
-                StateProj::Refused { .. } => {
-                    let StateOwned::Refused { response } = state.as_mut().project_replace(State::Done) else {
-                        unreachable!("the state was just seen to be Refused");
-                    };
-                    return Poll::Ready(Ok(*response));
-                }
-                StateProj::Done => panic!("the future of a response was polled after it was ready"),
+            if let StateProj::Passed { future, extras } = state.as_mut().project() {
+                return future.poll(cx).map_ok(|response| {
+                    let mut response = response.map(ResponseBody::inner);
+                    mem::take(extras).add_to(&mut response);
+                    response
+                });
             }
+            // Out of line: most requests never come here, and those that do have waited.
+            match ready!(state.as_mut().poll_waiting(cx)) {
+                Some(response) => return Poll::Ready(Ok(response)),
+                None => continue,
+            }
+        }
+    }
+}
+
+impl<Svc, S, ReqBody, ResBody> State<Svc, S, ReqBody, ResBody>
+where
+    Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    S: Store,
+    S::Error: NeverFails,
+{
+    /// Brings every state but `Passed` to the next one, or to the response of a refusal.
+    #[inline(never)]
+    fn poll_waiting(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Response<ResponseBody<ResBody>>>> {
+        match self.as_mut().project() {
+            StateProj::Asking { verdict, .. } => {
+                let verdict = ready!(verdict.as_mut().poll(cx)).unwrap_or_else(NeverFails::never);
+                if let StateOwned::Asking { held, .. } = self.as_mut().project_replace(State::Done) {
+                    self.project_replace(held.after(verdict));
+                }
+            }
+            StateProj::Delayed { sleep, .. } => {
+                ready!(sleep.as_mut().poll(cx));
+                if let StateOwned::Delayed { call, extras, .. } = self.as_mut().project_replace(State::Done) {
+                    let (mut service, request) = *call;
+                    self.project_replace(State::Passed { future: service.call(request), extras });
+                }
+            }
+            StateProj::Refused { .. } => {
+                if let StateOwned::Refused { response } = self.project_replace(State::Done) {
+                    return Poll::Ready(Some(response));
+                }
+            }
+            StateProj::Passed { .. } => {}
+            StateProj::Done => panic!("the future of a response was polled after it was ready"),
+        }
+        Poll::Ready(None)
+    }
+}
+
+impl<Svc, S, ReqBody> Held<Svc, S, ReqBody>
+where
+    S: Store,
+{
+    /// What follows the store's answer.
+    fn after<ResBody>(self, verdict: Verdict) -> State<Svc, S, ReqBody, ResBody>
+    where
+        Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    {
+        let Held { mut service, request, asks, shared } = self;
+        let (mut parts, body) = request.into_parts();
+        if !verdict.is_granted() {
+            return State::Refused { response: shared.deny(&parts, &asks, verdict) };
+        }
+        let extras = shared.extras(&asks, &verdict);
+        extras.mark(&mut parts);
+        let request = Request::from_parts(parts, body);
+        if verdict.delay().is_zero() {
+            State::Passed { future: service.call(request), extras }
+        } else {
+            State::delayed(service, request, verdict.delay(), extras)
         }
     }
 }

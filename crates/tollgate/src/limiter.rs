@@ -165,15 +165,29 @@ where
     }
 
     /// The keys and costs of a request, or the denial of a request without a key.
-    pub(crate) fn asks(&self, parts: &Parts) -> Result<Asks, Denial> {
-        let no_key = |rule| Denial::new(Reason::NoKey, Report::without_key(&self.rules, rule));
-        self.rules.ask(parts).map_err(no_key)
+    fn asks(&self, parts: &Parts) -> Result<Asks, Denial> {
+        let mut asks = Asks::new();
+        match self.rules.ask(parts, &mut asks) {
+            Ok(()) => Ok(asks),
+            Err(rule) => Err(self.no_key(rule)),
+        }
+    }
+
+    /// The denial of a request in which this rule found no key.
+    pub(crate) fn no_key(&self, rule: usize) -> Denial {
+        Denial::new(Reason::NoKey, Report::without_key(&self.rules, rule))
     }
 
     pub(crate) fn acquire(&self, asks: &[Ask], times: Times) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
-        let set: SmallVec<[Check<'_>; 4]> =
-            asks.iter().map(|ask| Check::new(self.rules.policy(ask.rule), &ask.key, ask.cost)).collect();
+        if let [ask] = asks {
+            return self.store.acquire(&[self.check_of(ask)], times);
+        }
+        let set: SmallVec<[Check<'_>; 4]> = asks.iter().map(|ask| self.check_of(ask)).collect();
         self.store.acquire(&set, times)
+    }
+
+    fn check_of<'a>(&'a self, ask: &'a Ask) -> Check<'a> {
+        Check::new(self.rules.policy(ask.rule), &ask.key, ask.cost)
     }
 
     fn permit(&self, asks: Asks, verdict: Verdict) -> Result<Permit, Denial> {

@@ -79,6 +79,7 @@ impl Rule {
     }
 
     /// The key and the cost of this request, or `None` if the rule does not apply to it.
+    #[inline]
     fn ask(&self, parts: &Parts) -> Result<Option<(Key, u32)>, NoKey> {
         let key = match (self.extractor.extract(parts).filter(|key| !key.is_empty()), self.missing_key) {
             (Some(key), _) => key,
@@ -140,19 +141,21 @@ impl Rules {
         self.0.len()
     }
 
+    #[inline]
     pub(crate) fn policy(&self, rule: usize) -> &Policy {
         &self.0[rule].policy
     }
 
-    /// The keys and costs of a request; or the number of the first rule that refuses it for want of a key.
-    pub(crate) fn ask(&self, parts: &Parts) -> Result<Asks, usize> {
-        let mut asks = Asks::new();
+    /// Adds the keys and costs of a request to `asks`; or tells the number of the first rule that refuses it for want of
+    /// a key.
+    #[inline]
+    pub(crate) fn ask(&self, parts: &Parts, asks: &mut Asks) -> Result<(), usize> {
         for (number, rule) in self.0.iter().enumerate() {
             if let Some((key, cost)) = rule.ask(parts).map_err(|NoKey| number)? {
                 asks.push(Ask { rule: number, key, cost });
             }
         }
-        Ok(asks)
+        Ok(())
     }
 }
 

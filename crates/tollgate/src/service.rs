@@ -67,30 +67,31 @@ where
         if !self.shared.enabled {
             return ResponseFuture::passed(self.inner.call(request), Extras::default());
         }
-        let (parts, body) = request.into_parts();
-        let asks = match self.shared.limiter.asks(&parts) {
-            Ok(asks) => asks,
-            Err(denial) => return ResponseFuture::refused(self.shared.refuse(&parts, denial, None)),
-        };
+        let (mut parts, body) = request.into_parts();
+        let limiter = &self.shared.limiter;
+        let mut asks = Asks::new();
+        if let Err(rule) = limiter.rules().ask(&parts, &mut asks) {
+            return ResponseFuture::refused(self.shared.refuse(&parts, limiter.no_key(rule), None));
+        }
         if asks.is_empty() {
             return ResponseFuture::passed(
                 self.inner.call(Request::from_parts(parts, body)),
                 Extras::default(),
             );
         }
-        match self.shared.limiter.acquire(&asks, Times::ONCE) {
-            Reply::Now(verdict) => {
-                let verdict = verdict.unwrap_or_else(NeverFails::never);
-                match self.shared.decide(&parts, &asks, verdict) {
-                    Decision::Pass(extras) => {
-                        let request = extras.mark(Request::from_parts(parts, body));
-                        ResponseFuture::passed(self.inner.call(request), extras)
-                    }
-                    Decision::Delay(delay, extras) => {
-                        let request = extras.mark(Request::from_parts(parts, body));
-                        ResponseFuture::delayed(self.take_ready(), request, delay, extras)
-                    }
-                    Decision::Refuse(response) => ResponseFuture::refused(response),
+        match limiter.acquire(&asks, Times::ONCE) {
+            Reply::Now(Err(error)) => error.never(),
+            Reply::Now(Ok(verdict)) if !verdict.is_granted() => {
+                ResponseFuture::refused(self.shared.deny(&parts, &asks, verdict))
+            }
+            Reply::Now(Ok(verdict)) => {
+                let extras = self.shared.extras(&asks, &verdict);
+                extras.mark(&mut parts);
+                let request = Request::from_parts(parts, body);
+                if verdict.delay().is_zero() {
+                    ResponseFuture::passed(self.inner.call(request), extras)
+                } else {
+                    ResponseFuture::delayed(self.take_ready(), request, verdict.delay(), extras)
                 }
             }
             Reply::Later(verdict) => {
@@ -123,54 +124,55 @@ impl<Svc: fmt::Debug, S> fmt::Debug for RateLimit<Svc, S> {
     }
 }
 
-/// What is to happen to a request.
-pub(crate) enum Decision<ResBody> {
-    Pass(Extras),
-    Delay(std::time::Duration, Extras),
-    Refuse(Response<ResponseBody<ResBody>>),
-}
-
-/// What a response that passes is given on its way out.
+/// What a response that passes is given on its way out; boxed, so that the future stays small where that is nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Extras {
+pub(crate) struct Extras(Option<Box<Given>>);
+
+#[derive(Debug)]
+struct Given {
     fields: Option<Written>,
     report: Option<Report>,
 }
 
 impl Extras {
     /// Lets the handler see the report.
-    pub(crate) fn mark<B>(&self, mut request: Request<B>) -> Request<B> {
-        if let Some(report) = &self.report {
-            request.extensions_mut().insert(report.clone());
+    #[inline]
+    pub(crate) fn mark(&self, parts: &mut Parts) {
+        if let Some(Given { report: Some(report), .. }) = self.0.as_deref() {
+            parts.extensions.insert(report.clone());
         }
-        request
     }
 
-    pub(crate) fn add_to<B>(self, response: Response<B>) -> Response<ResponseBody<B>> {
-        let mut response = response.map(ResponseBody::inner);
-        if let Some(fields) = self.fields {
+    #[inline]
+    pub(crate) fn add_to<B>(self, response: &mut Response<B>) {
+        let Some(given) = self.0 else { return };
+        if let Some(fields) = given.fields {
             fields.add_to(response.headers_mut());
         }
-        if let Some(report) = self.report {
+        if let Some(report) = given.report {
             response.extensions_mut().insert(report);
         }
-        response
     }
 }
 
 impl<S> Shared<S> {
-    /// Turns a verdict into what is to happen.
-    pub(crate) fn decide<B>(&self, parts: &Parts, asks: &Asks, verdict: Verdict) -> Decision<B> {
+    /// What the response to a request that passes is given.
+    #[inline]
+    pub(crate) fn extras(&self, asks: &Asks, verdict: &Verdict) -> Extras {
+        if self.fields.is_off() && !self.expose_verdict {
+            return Extras(None);
+        }
+        let rules = self.limiter.rules();
+        let fields = self.fields.write(rules, asks, verdict);
+        let report = self.expose_verdict.then(|| Report::new(rules, asks, verdict.clone()));
+        Extras(Some(Box::new(Given { fields, report })))
+    }
+
+    /// The response to a request that was not granted.
+    pub(crate) fn deny<B>(&self, parts: &Parts, asks: &Asks, verdict: Verdict) -> Response<ResponseBody<B>> {
         let rules = self.limiter.rules();
         let fields = self.fields.write(rules, asks, &verdict);
-        if !verdict.is_granted() {
-            let denial = Denial::of(Report::new(rules, asks, verdict));
-            return Decision::Refuse(self.refuse(parts, denial, fields));
-        }
-        let delay = verdict.delay();
-        let report = self.expose_verdict.then(|| Report::new(rules, asks, verdict));
-        let extras = Extras { fields, report };
-        if delay.is_zero() { Decision::Pass(extras) } else { Decision::Delay(delay, extras) }
+        self.refuse(parts, Denial::of(Report::new(rules, asks, verdict)), fields)
     }
 
     fn refuse<B>(&self, parts: &Parts, denial: Denial, fields: Option<Written>) -> Response<ResponseBody<B>> {

@@ -17,6 +17,7 @@ pub(super) struct Tat(Exact);
 impl Tat {
     /// Brings a TAT that this policy could not have produced back to its horizon: an empty bucket. The clock ran
     /// ahead, or the burst was lowered.
+    #[inline]
     pub(super) fn clamp(&mut self, policy: &Policy, now: u64) {
         if self.0.frac >= policy.interval.parts {
             self.0 = Exact::from_us(self.0.us + 1);
@@ -25,10 +26,12 @@ impl Tat {
     }
 
     /// How far TAT lies ahead of now: what the bucket lacks, as the time that it takes to refill.
+    #[inline]
     pub(super) fn ahead(&self, policy: &Policy, now: u64) -> Exact {
         policy.interval.saturating_sub(self.0, Exact::from_us(now))
     }
 
+    #[inline]
     pub(super) fn charge(&mut self, policy: &Policy, now: u64, units: u32) -> Stamp {
         if units > 0 {
             let base = self.0.max(Exact::from_us(now));
@@ -53,6 +56,7 @@ impl Tat {
 }
 
 /// Units that conform without delay: those that fit between TAT and now + τ.
+#[inline]
 pub(super) fn remaining(tat: &Tat, policy: &Policy, now: u64) -> u32 {
     let left = policy.interval.saturating_sub(policy.tolerance, tat.ahead(policy, now));
     policy.interval.whole_units_in(left)

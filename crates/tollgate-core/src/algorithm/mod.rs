@@ -25,7 +25,7 @@
 //! # Deciding
 //!
 //! A store looks at every state of a set first ([`State::look`]) and charges them ([`State::charge`]) only if all
-//! have room; a denial asks each for its [`State::wait`].
+//! have room; a denial takes the status of each from [`State::refuse`].
 //!
 //! ```
 //! use std::time::Duration;
@@ -36,8 +36,9 @@
 //! let now = Timestamp::from_micros(1_000_000);
 //! let mut state = State::new(&policy);
 //!
-//! assert_eq!(state.look(&policy, now).room, 2);
-//! state.charge(&policy, now, 2);
+//! let look = state.look(&policy, now);
+//! assert_eq!(look.room, 2);
+//! assert_eq!(state.charge(&policy, now, look, 2).status.remaining(), 0);
 //! assert_eq!(state.look(&policy, now).room, 0);
 //! assert_eq!(state.wait(&policy, now, 1), Wait::For(Duration::from_millis(500)));
 //! ```
@@ -51,7 +52,7 @@ mod sliding_window;
 
 use std::time::Duration;
 
-use crate::{Algorithm, Policy, Stamp, Timestamp, Wait};
+use crate::{Algorithm, Policy, Stamp, Status, Timestamp, Wait};
 
 use fixed_window::FixedWindow;
 use gcra::Tat;
@@ -89,10 +90,12 @@ pub struct Look {
 /// What a charge did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// What a refund of it needs.
-    pub stamp: Stamp,
+    /// How the policy stands now.
+    pub status: Status,
     /// How long the request is to be held back: zero for all but a leaky bucket. Rounded up to a microsecond.
     pub delay: Duration,
+    /// When the state will mean nothing more and can be forgotten.
+    pub expires: Timestamp,
 }
 
 impl State {
@@ -109,6 +112,7 @@ impl State {
 
     /// What can be granted at `now`. Brings the state up to date: what is over is dropped, what lies in the future
     /// is pulled back to now. That changes no later decision.
+    #[inline]
     pub fn look(&mut self, policy: &Policy, now: Timestamp) -> Look {
         if !self.belongs_to(policy) {
             *self = State::new(policy);
@@ -130,24 +134,33 @@ impl State {
         Look { remaining, room: remaining }
     }
 
-    /// Takes `units`, at most the room that [`State::look`] found at the same `now`.
-    pub fn charge(&mut self, policy: &Policy, now: Timestamp, units: u32) -> Charge {
-        let now = now.as_micros();
+    /// Takes `units`, at most the room of the `look` that was had at the same `now`.
+    #[inline]
+    pub fn charge(&mut self, policy: &Policy, now: Timestamp, look: Look, units: u32) -> Charge {
+        let now_us = now.as_micros();
+        let mut delay = Duration::ZERO;
         let stamp = match &mut self.0 {
             Form::Tat(tat) => {
-                let stamp = tat.charge(policy, now, units);
-                let delay = match policy.algorithm() {
-                    Algorithm::LeakyBucket { .. } => leaky_bucket::delay(tat, policy, now),
-                    _ => 0,
-                };
-                return Charge { stamp, delay: Duration::from_micros(delay) };
+                let stamp = tat.charge(policy, now_us, units);
+                if let Algorithm::LeakyBucket { .. } = policy.algorithm() {
+                    delay = Duration::from_micros(leaky_bucket::delay(tat, policy, now_us));
+                }
+                stamp
             }
             Form::FixedWindow(window) => window.charge(units),
             Form::TwoWindows(windows) => windows.charge(units),
             Form::Ring(ring) => ring.charge(units),
-            Form::Log(log) => log.charge(now, units),
+            Form::Log(log) => log.charge(now_us, units),
         };
-        Charge { stamp, delay: Duration::ZERO }
+        let reset_us = self.reset_us(policy, now_us);
+        let status = Status::granted(look.remaining.saturating_sub(units), reset_us, stamp);
+        Charge { status, delay, expires: Timestamp::from_micros(now_us + reset_us) }
+    }
+
+    /// How the policy stands for a request of `units` that is not granted, after a `look` at the same `now`.
+    pub fn refuse(&self, policy: &Policy, now: Timestamp, look: Look, units: u64) -> Status {
+        let wait = self.wait(policy, now, units);
+        Status::new(look.remaining, wait, self.reset_after(policy, now), Stamp::default())
     }
 
     /// How long `units` would have to wait, after a [`State::look`] at the same `now`.
@@ -172,14 +185,7 @@ impl State {
     /// The time until the whole quota is back, rounded up to a microsecond. From then on the state means nothing more
     /// and can be forgotten.
     pub fn reset_after(&self, policy: &Policy, now: Timestamp) -> Duration {
-        let now = now.as_micros();
-        Duration::from_micros(match &self.0 {
-            Form::Tat(tat) => tat.ahead(policy, now).ceil(),
-            Form::FixedWindow(window) => window.reset_after(policy, now),
-            Form::TwoWindows(windows) => windows.reset_after(policy, now),
-            Form::Ring(ring) => ring.reset_after(policy, now),
-            Form::Log(log) => log.reset_after(policy, now),
-        })
+        Duration::from_micros(self.reset_us(policy, now.as_micros()))
     }
 
     /// Gives back `units` of the grant that `stamp` came from. See [`Store::refund`](crate::Store::refund).
@@ -211,6 +217,18 @@ impl State {
         }
     }
 
+    #[inline]
+    fn reset_us(&self, policy: &Policy, now: u64) -> u64 {
+        match &self.0 {
+            Form::Tat(tat) => tat.ahead(policy, now).ceil(),
+            Form::FixedWindow(window) => window.reset_after(policy, now),
+            Form::TwoWindows(windows) => windows.reset_after(policy, now),
+            Form::Ring(ring) => ring.reset_after(policy, now),
+            Form::Log(log) => log.reset_after(policy, now),
+        }
+    }
+
+    #[inline]
     fn belongs_to(&self, policy: &Policy) -> bool {
         match (&self.0, policy.algorithm()) {
             (Form::Tat(_), Algorithm::Gcra | Algorithm::LeakyBucket { .. })

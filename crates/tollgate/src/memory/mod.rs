@@ -23,11 +23,11 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::algorithm::{Look, State};
 use tollgate_core::{
-    Check, Clock, Grant, Key, Policy, Reply, Stamp, Status, Store, Times, Timestamp, Verdict, Wait,
+    Check, Clock, Grant, Key, Policy, Reply, Status, Store, Times, Timestamp, Verdict, Wait,
 };
 
 use digest::{Digest, Secret};
-use table::Table;
+use table::{Slot, Table};
 
 /// The embedded [`Store`]: exact, bounded, and never failing. See the [module docs](self).
 ///
@@ -121,16 +121,43 @@ impl MemoryStore {
         }
     }
 
+    #[inline]
     fn digest(&self, policy: &Policy, key: &Key) -> Digest {
-        self.0.secret.digest(policy.scope(), key.as_encoded())
+        self.0.secret.digest(policy.scope_hash(), key.as_encoded())
     }
 
+    #[inline]
     fn shard_of(&self, digest: &Digest) -> usize {
         digest.shard() & (self.0.shards.len() - 1)
     }
 
+    #[inline]
     fn shard(&self, digest: &Digest) -> MutexGuard<'_, Table> {
         lock(&self.0.shards[self.shard_of(digest)].0)
+    }
+
+    /// Grants or refuses a request to a key that is there: most decisions of most programs, which therefore have a way of
+    /// their own that moves little about.
+    #[inline]
+    fn decide_one(slot: &mut Slot, check: &Check<'_>, times: Times, now: Timestamp) -> Verdict {
+        let policy = check.policy;
+        let look = slot.state.look(policy, now);
+        let granted = match times.max() {
+            // A plain check needs no division.
+            1 => u32::from(check.cost <= look.room),
+            max => look.room.checked_div(check.cost).unwrap_or(max).min(max),
+        };
+        if granted == 0 || granted < times.min() {
+            let wanted = u64::from(check.cost) * u64::from(times.min().max(1));
+            let status = slot.state.refuse(policy, now, look, wanted);
+            if times.max() > 0 {
+                slot.was_denied();
+            }
+            return Verdict::of_one(0, Duration::ZERO, status);
+        }
+        let charge = slot.state.charge(policy, now, look, check.cost * granted);
+        slot.expires(charge.expires);
+        Verdict::of_one(granted, charge.delay, charge.status)
     }
 
     fn decide(&self, set: &[Check<'_>], times: Times) -> Verdict {
@@ -175,6 +202,7 @@ impl MemoryStore {
     }
 
     /// Locks the shards of all targets, in the order of the shards, so that two sets can never wait for each other.
+    #[inline]
     fn lock(&self, targets: SmallVec<[Target; 4]>) -> Tables<'_> {
         let mut shards: SmallVec<[usize; 4]> = targets.iter().map(|target| target.shard).collect();
         shards.sort_unstable();
@@ -190,6 +218,15 @@ impl Store for MemoryStore {
     type Done = Ready<Result<(), Infallible>>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
+        if let [check] = set {
+            let digest = self.digest(check.policy, check.key);
+            let mut table = self.shard(&digest);
+            let now = self.0.clock.now();
+            table.sweep(now);
+            if let Some(at) = table.find(&digest) {
+                return Reply::Now(Ok(MemoryStore::decide_one(table.slot(at), check, times, now)));
+            }
+        }
         Reply::Now(Ok(self.decide(set, times)))
     }
 
@@ -293,7 +330,7 @@ impl<'a> Tables<'a> {
             if table.make_room(needed, now, |digest| targets.iter().any(|target| target.digest == *digest)) {
                 missing.push(target.shard);
             } else {
-                let digest = store.0.secret.digest(check.policy.scope(), b"");
+                let digest = store.0.secret.digest(check.policy.scope_hash(), b"");
                 self.targets[i] = Target { shard: OVERFLOW, digest };
             }
         }
@@ -327,35 +364,29 @@ impl<'a> Tables<'a> {
 
     fn turn_away(&mut self, place: &mut Place<'_>, times: Times, now: Timestamp) -> Status {
         let wanted = place.cost.saturating_mul(u64::from(times.min().max(1)));
-        let policy = place.policy;
-        let state = self.state(place);
-        let wait = state.wait(policy, now, wanted);
-        let reset_after = state.reset_after(policy, now);
-        if let (Held::Slot(at), true) = (&place.held, times.max() > 0 && wait != Wait::None) {
+        let (policy, look) = (place.policy, place.look);
+        let status = self.state(place).refuse(policy, now, look, wanted);
+        if let (Held::Slot(at), true) = (&place.held, times.max() > 0 && status.wait() != Wait::None) {
             self.table(place.target.shard).slot(*at).was_denied();
         }
-        Status::new(place.look.remaining, wait, reset_after, Stamp::default())
+        status
     }
 
     fn charge(&mut self, place: &mut Place<'_>, granted: u32, now: Timestamp) -> (Status, Duration) {
         // Within the room, which is a u32; a cost of 0 stays 0 however often it is granted.
         let units = u32::try_from(place.cost * u64::from(granted)).unwrap_or(u32::MAX);
-        let policy = place.policy;
-        let state = self.state(place);
-        let charge = state.charge(policy, now, units);
-        let reset_after = state.reset_after(policy, now);
-        let expires = now.saturating_add(reset_after);
+        let (policy, look) = (place.policy, place.look);
+        let charge = self.state(place).charge(policy, now, look, units);
         let table = self.table(place.target.shard);
         match &mut place.held {
-            Held::Slot(at) => table.slot(*at).expires(expires),
+            Held::Slot(at) => table.slot(*at).expires(charge.expires),
             Held::Fresh(_) if units == 0 => {}
             Held::Fresh(state) => {
                 let state = std::mem::replace(state, State::new(policy));
-                table.insert(place.target.digest, state, expires);
+                table.insert(place.target.digest, state, charge.expires);
             }
         }
-        let remaining = place.look.remaining.saturating_sub(units);
-        (Status::new(remaining, Wait::None, reset_after, charge.stamp), charge.delay)
+        (charge.status, charge.delay)
     }
 
     fn state<'s>(&'s mut self, place: &'s mut Place<'_>) -> &'s mut State {

@@ -18,6 +18,10 @@ const EVICTION_REACH: usize = 64;
 /// Of how many that may go, the one with the least left to forget is taken.
 const EVICTION_SAMPLE: usize = 8;
 
+/// For how long a key that nothing is remembered of may stay, lest a busy caller with a generous quota, whose bucket
+/// is full again at each request, be dropped and added all the time.
+const GRACE_US: u64 = 10_000_000;
+
 /// A sweep step at every so many accesses, so that a shard without new keys gives its idle ones back too.
 const SWEEP_EVERY: u32 = 8;
 
@@ -74,6 +78,7 @@ impl Table {
         self.slots.len()
     }
 
+    #[inline]
     pub(super) fn find(&self, digest: &Digest) -> Option<usize> {
         if self.heads.is_empty() {
             return None;
@@ -88,6 +93,7 @@ impl Table {
         None
     }
 
+    #[inline]
     pub(super) fn slot(&mut self, at: usize) -> &mut Slot {
         &mut self.slots[at]
     }
@@ -129,17 +135,22 @@ impl Table {
 
     /// Drops idle keys among the next few slots: two for each key that was added since, so that idle keys go faster
     /// than new ones come, and two now and then besides. Slots move.
+    #[inline]
     pub(super) fn sweep(&mut self, now: Timestamp) {
         self.accesses = self.accesses.wrapping_add(1);
-        if self.accesses.is_multiple_of(SWEEP_EVERY) {
-            self.added += 1;
+        if self.added > 0 || self.accesses.is_multiple_of(SWEEP_EVERY) {
+            self.sweep_a_few(now);
         }
-        for _ in 0..2 * std::mem::take(&mut self.added) {
+    }
+
+    fn sweep_a_few(&mut self, now: Timestamp) {
+        let long_ago = Timestamp::from_micros(now.as_micros().saturating_sub(GRACE_US));
+        for _ in 0..2 * std::mem::take(&mut self.added).max(1) {
             if self.hand >= self.slots.len() {
                 self.hand = 0;
             }
             match self.slots.get(self.hand) {
-                Some(slot) if slot.expiry.is_over(now) => self.remove(self.hand),
+                Some(slot) if slot.expiry.is_over(long_ago) => self.remove(self.hand),
                 Some(_) => self.hand += 1,
                 None => return,
             }
@@ -214,6 +225,7 @@ impl Table {
         }
     }
 
+    #[inline]
     fn bucket(&self, digest: &Digest) -> usize {
         digest.bucket() & (self.heads.len() - 1)
     }
@@ -221,6 +233,7 @@ impl Table {
 
 impl Slot {
     /// Notes when the state, which was charged, will mean nothing more.
+    #[inline]
     pub(super) fn expires(&mut self, at: Timestamp) {
         self.expiry = Expiry::new(at, self.expiry.denied());
     }
@@ -244,7 +257,7 @@ mod tests {
 
     fn digests(count: u64) -> Vec<Digest> {
         let secret = Secret::random();
-        (0..count).map(|n| secret.digest("scope", &n.to_be_bytes())).collect()
+        (0..count).map(|n| secret.digest(0, &n.to_be_bytes())).collect()
     }
 
     fn state() -> State {
@@ -303,6 +316,11 @@ mod tests {
         }
         for _ in 0..SWEEP_EVERY * 5_000 {
             table.sweep(LATER);
+        }
+        assert_eq!(table.len(), 5_000, "those just over may come back");
+        let idle = Timestamp::from_micros(LATER.as_micros() + GRACE_US);
+        for _ in 0..SWEEP_EVERY * 5_000 {
+            table.sweep(idle);
         }
         assert_eq!(table.len(), 0);
         assert!(table.slots.capacity() <= 64 && table.heads.len() <= 64);
