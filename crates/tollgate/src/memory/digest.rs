@@ -15,11 +15,10 @@ impl Digest {
         self.0 as usize
     }
 
-    /// Bits that choose a chain; not those of the shard, or a shard's keys would crowd into some of its chains.
-    #[expect(clippy::cast_possible_truncation, reason = "any of its bits do")]
+    /// Bits that choose a place; not those of the shard, or a shard's keys would crowd into a part of it.
     #[inline]
-    pub(super) fn bucket(&self) -> usize {
-        self.1 as usize
+    pub(super) fn home(&self) -> u64 {
+        self.1
     }
 }
 

@@ -1,7 +1,7 @@
 //! The embedded store: every key in this process's memory, bounded.
 //!
 //! # What it costs
-//! A key takes at most 64 bytes at the cap under an algorithm whose state is 16 bytes or less (see
+//! A key takes 60 bytes at the cap under an algorithm whose state is 16 bytes or less (see
 //! [`tollgate_core::algorithm`]); sub-windows and logs come on top: 4 bytes a bucket, 16 bytes for each request that
 //! a log remembers. Memory grows with the keys in use, and idle keys are given back a few at a time by the requests
 //! themselves: there is no thread and no task to spawn.
@@ -315,9 +315,15 @@ impl<'a> Tables<'a> {
         for (_, table) in &mut self.locked {
             table.sweep(now);
         }
-        if self.locked.iter().all(|(_, table)| table.has_room_for(set.len())) {
-            return;
+        if self.locked.iter().any(|(_, table)| !table.has_room_for(set.len())) {
+            self.make_room(store, set, now);
         }
+        for (_, table) in &mut self.locked {
+            table.reserve(set.len());
+        }
+    }
+
+    fn make_room(&mut self, store: &'a MemoryStore, set: &[Check<'_>], now: Timestamp) {
         let mut missing: SmallVec<[usize; 4]> = SmallVec::new();
         for (i, check) in set.iter().enumerate() {
             let target = self.targets[i];

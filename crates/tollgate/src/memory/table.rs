@@ -1,16 +1,13 @@
-//! One shard's keys: a hash table with chains in a dense array.
+//! One shard's keys: a single array, probed linearly from where the digest says.
 //!
-//! Dense, because three things walk over it: the sweep that reclaims idle keys a few at a time, the choice of a key to
-//! evict, and growth in steps that end exactly at the cap. A key costs its slot (48 bytes), a link (4), and its part
-//! of the heads (4 to 8).
+//! A single array, because a key that is not in the processor's caches then costs one access to memory, and because
+//! three things walk over it: the sweep that reclaims idle keys a few at a time, the choice of a key to evict, and growth
+//! in steps that end exactly at the cap. Four slots of five are used then, which makes 60 bytes a key.
 
 use tollgate_core::Timestamp;
 use tollgate_core::algorithm::State;
 
 use super::digest::Digest;
-
-/// No slot: the end of a chain.
-const NIL: u32 = u32::MAX;
 
 /// How many keys a full table looks at to find one that may go.
 const EVICTION_REACH: usize = 64;
@@ -25,16 +22,17 @@ const GRACE_US: u64 = 10_000_000;
 /// A sweep step at every so many accesses, so that a shard without new keys gives its idle ones back too.
 const SWEEP_EVERY: u32 = 8;
 
+/// How many places a sweep step looks at.
+const SWEEP_STEP: u32 = 4;
+
 #[derive(Debug)]
 pub(super) struct Table {
-    /// The first slot of each chain; a power of two of them.
-    heads: Vec<u32>,
-    /// The next slot of the chain, for each slot.
-    links: Vec<u32>,
-    slots: Vec<Slot>,
-    /// The most slots.
+    /// At most four fifths of them are taken. A key stands at its home, or behind it with no free place between.
+    slots: Vec<Option<Slot>>,
+    len: usize,
+    /// The most keys.
     cap: usize,
-    /// Where the sweep goes on.
+    /// Where the sweep, or the choice of a victim, goes on.
     hand: usize,
     accesses: u32,
     /// Keys added since the last sweep.
@@ -69,55 +67,51 @@ impl Expiry {
 
 impl Table {
     pub(super) fn new(cap: usize) -> Table {
-        // Slots are numbered in u32, less the one that means none.
-        let cap = cap.min(NIL as usize);
-        Table { heads: Vec::new(), links: Vec::new(), slots: Vec::new(), cap, hand: 0, accesses: 0, added: 0 }
+        Table { slots: Vec::new(), len: 0, cap, hand: 0, accesses: 0, added: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.slots.len()
+        self.len
     }
 
+    /// Where a key stands.
     #[inline]
     pub(super) fn find(&self, digest: &Digest) -> Option<usize> {
-        if self.heads.is_empty() {
+        if self.slots.is_empty() {
             return None;
         }
-        let mut at = self.heads[self.bucket(digest)];
-        while at != NIL {
-            if self.slots[at as usize].digest == *digest {
-                return Some(at as usize);
+        let mut at = self.home(digest);
+        // Ends, since a fifth of the places is free.
+        while let Some(slot) = &self.slots[at] {
+            if slot.digest == *digest {
+                return Some(at);
             }
-            at = self.links[at as usize];
+            at = self.after(at);
         }
         None
     }
 
+    /// The slot at a place that [`Table::find`] returned.
     #[inline]
     pub(super) fn slot(&mut self, at: usize) -> &mut Slot {
-        &mut self.slots[at]
-    }
-
-    /// Adds a key that is not there. The caller has made room.
-    pub(super) fn insert(&mut self, digest: Digest, state: State, expires: Timestamp) {
-        if self.slots.len() == self.slots.capacity() {
-            self.resize((self.slots.len() * 2).max(8));
-        }
-        let at = u32::try_from(self.slots.len()).unwrap_or(NIL);
-        let bucket = self.bucket(&digest);
-        self.slots.push(Slot { digest, expiry: Expiry::new(expires, false), state });
-        self.links.push(self.heads[bucket]);
-        self.heads[bucket] = at;
-        self.added += 1;
+        self.slots[at].as_mut().expect("a key stands where it was found")
     }
 
     /// Whether that many keys can be added without evicting any.
     pub(super) fn has_room_for(&self, keys: usize) -> bool {
-        self.slots.len() + keys <= self.cap
+        self.len + keys <= self.cap
+    }
+
+    /// Grows, if it must, so that as many keys can be added without any other being moved.
+    pub(super) fn reserve(&mut self, keys: usize) {
+        let wanted = places_for((self.len + keys).min(self.cap));
+        if wanted > self.slots.len() {
+            self.resize(wanted.max(self.slots.len() * 2).max(8));
+        }
     }
 
     /// Makes room for `needed` keys more, if it must by evicting keys that are idle or have denied nothing; keys for
-    /// which `keep` holds stay. False if there is none to evict.
+    /// which `keep` holds stay. False if there is none to evict. Keys move.
     ///
     /// A key that was denied stays until its reset: otherwise inventing keys would win its caller a fresh quota.
     pub(super) fn make_room(
@@ -133,8 +127,19 @@ impl Table {
         true
     }
 
-    /// Drops idle keys among the next few slots: two for each key that was added since, so that idle keys go faster
-    /// than new ones come, and two now and then besides. Slots move.
+    /// Adds a key that is not there. The caller has made room for it and reserved a place.
+    pub(super) fn insert(&mut self, digest: Digest, state: State, expires: Timestamp) {
+        let mut at = self.home(&digest);
+        while self.slots[at].is_some() {
+            at = self.after(at);
+        }
+        self.slots[at] = Some(Slot { digest, expiry: Expiry::new(expires, false), state });
+        self.len += 1;
+        self.added += 1;
+    }
+
+    /// Drops keys that are idle for a while among the next few places: some for each key that was added since, so that
+    /// idle keys go faster than new ones come, and some now and then besides. Keys move.
     #[inline]
     pub(super) fn sweep(&mut self, now: Timestamp) {
         self.accesses = self.accesses.wrapping_add(1);
@@ -145,42 +150,47 @@ impl Table {
 
     fn sweep_a_few(&mut self, now: Timestamp) {
         let long_ago = Timestamp::from_micros(now.as_micros().saturating_sub(GRACE_US));
-        for _ in 0..2 * std::mem::take(&mut self.added).max(1) {
-            if self.hand >= self.slots.len() {
-                self.hand = 0;
-            }
-            match self.slots.get(self.hand) {
-                Some(slot) if slot.expiry.is_over(long_ago) => self.remove(self.hand),
-                Some(_) => self.hand += 1,
-                None => return,
+        let steps = SWEEP_STEP * std::mem::take(&mut self.added).max(1);
+        for _ in 0..steps {
+            self.hand = if self.hand + 1 < self.slots.len() { self.hand + 1 } else { 0 };
+            // Whatever moves up to the place of a key that goes is looked at as well.
+            while let Some(Some(slot)) = self.slots.get(self.hand)
+                && slot.expiry.is_over(long_ago)
+            {
+                self.remove(self.hand);
             }
         }
         // Far below capacity, so that growing again right after is unlikely.
-        if self.slots.len() < self.slots.capacity() / 4 && self.slots.capacity() > 64 {
-            self.resize(self.slots.len() * 2);
+        if self.slots.len() > 64 && self.len < self.slots.len() / 8 {
+            self.resize(self.slots.len() / 4);
         }
     }
 
+    /// Drops the key at `at`, and moves up those that it kept from their homes.
     pub(super) fn remove(&mut self, at: usize) {
-        let bucket = self.bucket(&self.slots[at].digest);
-        let after = self.links[at];
-        self.relink(bucket, at, after);
-        self.slots.swap_remove(at);
-        self.links.swap_remove(at);
-        // The last slot now stands at `at`: whatever pointed to it has to follow.
-        let last = self.slots.len();
-        if at < last {
-            let bucket = self.bucket(&self.slots[at].digest);
-            self.relink(bucket, last, u32::try_from(at).unwrap_or(NIL));
+        let places = self.slots.len();
+        let mut free = at;
+        let mut next = self.after(at);
+        while let Some(slot) = &self.slots[next] {
+            // How far a key stands from its home, and how far the free place is before it, both going around.
+            let from_home = (next + places - self.home(&slot.digest)) % places;
+            let from_free = (next + places - free) % places;
+            if from_home >= from_free {
+                self.slots[free] = self.slots[next].take();
+                free = next;
+            }
+            next = self.after(next);
         }
+        self.slots[free] = None;
+        self.len -= 1;
     }
 
     fn find_victim(&mut self, now: Timestamp, keep: impl Fn(&Digest) -> bool) -> Option<usize> {
         let mut best: Option<(u64, usize)> = None;
         let mut seen = 0;
         for _ in 0..EVICTION_REACH.min(self.slots.len()) {
-            self.hand = (self.hand + 1) % self.slots.len();
-            let slot = &self.slots[self.hand];
+            self.hand = self.after(self.hand);
+            let Some(slot) = &self.slots[self.hand] else { continue };
             if keep(&slot.digest) {
                 continue;
             }
@@ -199,36 +209,39 @@ impl Table {
         best.map(|(_, at)| at)
     }
 
-    /// Makes the link of the chain that leads to `from`, which is in it, lead to `to`.
-    fn relink(&mut self, bucket: usize, from: usize, to: u32) {
-        let mut at = self.heads[bucket] as usize;
-        if at == from {
-            self.heads[bucket] = to;
-            return;
+    fn resize(&mut self, places: usize) {
+        let places = places.clamp(places_for(self.len), places_for(self.cap).max(8));
+        let mut slots = Vec::new();
+        slots.reserve_exact(places);
+        slots.resize_with(places, || None);
+        self.hand = 0;
+        for slot in std::mem::replace(&mut self.slots, slots).into_iter().flatten() {
+            let mut at = self.home(&slot.digest);
+            while self.slots[at].is_some() {
+                at = self.after(at);
+            }
+            self.slots[at] = Some(slot);
         }
-        while self.links[at] as usize != from {
-            at = self.links[at] as usize;
-        }
-        self.links[at] = to;
     }
 
-    fn resize(&mut self, capacity: usize) {
-        let capacity = capacity.clamp(self.slots.len() + 1, self.cap.max(self.slots.len() + 1));
-        for_exactly(&mut self.slots, capacity);
-        for_exactly(&mut self.links, capacity);
-        self.heads.clear();
-        self.heads.shrink_to(0);
-        self.heads.resize(capacity.next_power_of_two(), NIL);
-        for at in 0..self.slots.len() {
-            let bucket = self.bucket(&self.slots[at].digest);
-            self.links[at] = std::mem::replace(&mut self.heads[bucket], u32::try_from(at).unwrap_or(NIL));
-        }
+    /// Where a key belongs: its hash as a fraction of the table, whose size is therefore free to end at the cap.
+    #[inline]
+    fn home(&self, digest: &Digest) -> usize {
+        let places = self.slots.len() as u128;
+        #[expect(clippy::cast_possible_truncation, reason = "a fraction of a usize")]
+        let at = (u128::from(digest.home()) * places >> 64) as usize;
+        at
     }
 
     #[inline]
-    fn bucket(&self, digest: &Digest) -> usize {
-        digest.bucket() & (self.heads.len() - 1)
+    fn after(&self, at: usize) -> usize {
+        if at + 1 < self.slots.len() { at + 1 } else { 0 }
     }
+}
+
+/// The places that a table of that many keys needs: five for every four, and one that is always free.
+fn places_for(keys: usize) -> usize {
+    keys.saturating_add(keys / 4).saturating_add(1)
 }
 
 impl Slot {
@@ -242,11 +255,6 @@ impl Slot {
     pub(super) fn was_denied(&mut self) {
         self.expiry.0 |= 1;
     }
-}
-
-fn for_exactly<T>(vec: &mut Vec<T>, capacity: usize) {
-    vec.shrink_to(capacity);
-    vec.reserve_exact(capacity.saturating_sub(vec.len()));
 }
 
 #[cfg(test)]
@@ -269,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_48_bytes() {
-        assert_eq!(size_of::<Slot>(), 48);
+        assert_eq!(size_of::<Option<Slot>>(), 48);
     }
 
     #[test]
@@ -277,6 +285,7 @@ mod tests {
         let all = digests(1_000);
         let mut table = Table::new(1_000);
         for (n, digest) in all.iter().enumerate() {
+            table.reserve(1);
             table.insert(*digest, state(), LATER);
             assert_eq!(table.len(), n + 1);
         }
@@ -287,13 +296,14 @@ mod tests {
         for (n, digest) in all.iter().enumerate() {
             assert_eq!(table.find(digest).is_some(), n % 2 == 1, "{n}");
         }
-        assert_eq!(table.slots.capacity(), 1_000, "growth ends exactly at the cap");
+        assert_eq!(table.slots.capacity(), 1_251, "growth ends exactly at the cap");
     }
 
     #[test]
     fn a_full_table_evicts_what_was_not_denied() {
         let all = digests(4);
         let mut table = Table::new(3);
+        table.reserve(3);
         for digest in &all[..3] {
             table.insert(*digest, state(), LATER);
         }
@@ -312,17 +322,18 @@ mod tests {
     fn idle_keys_are_swept_and_their_memory_returned() {
         let mut table = Table::new(10_000);
         for digest in digests(5_000) {
+            table.reserve(1);
             table.insert(digest, state(), LATER);
         }
-        for _ in 0..SWEEP_EVERY * 5_000 {
+        for _ in 0..SWEEP_EVERY * 10_000 {
             table.sweep(LATER);
         }
         assert_eq!(table.len(), 5_000, "those just over may come back");
         let idle = Timestamp::from_micros(LATER.as_micros() + GRACE_US);
-        for _ in 0..SWEEP_EVERY * 5_000 {
+        for _ in 0..SWEEP_EVERY * 10_000 {
             table.sweep(idle);
         }
         assert_eq!(table.len(), 0);
-        assert!(table.slots.capacity() <= 64 && table.heads.len() <= 64);
+        assert!(table.slots.capacity() <= 64);
     }
 }
