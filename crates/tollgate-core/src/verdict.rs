@@ -36,6 +36,24 @@ pub struct Status {
 /// `wait_us` of what can never pass: no wait comes near it.
 const NEVER: u64 = u64::MAX;
 
+impl Stamp {
+    /// A stamp of a store that decides for itself: whole microseconds (or the number of a sub-window), and for the bucket
+    /// algorithms what is left of TAT in parts of one.
+    pub fn new(us: u64, frac: u32) -> Stamp {
+        Stamp { us, frac }
+    }
+
+    /// Whole microseconds, or the number of a sub-window.
+    pub fn micros(&self) -> u64 {
+        self.us
+    }
+
+    /// What is left of TAT in parts of a microsecond.
+    pub fn fraction(&self) -> u32 {
+        self.frac
+    }
+}
+
 impl Status {
     /// A status, from a store that decides for itself. Times are rounded up to a microsecond.
     pub fn new(remaining: u32, wait: Wait, reset_after: Duration, stamp: Stamp) -> Status {
@@ -106,7 +124,7 @@ impl Verdict {
     /// [`Verdict::new`] for a set of one check, which is what most sets are.
     #[inline]
     pub fn of_one(times: u32, delay: Duration, status: Status) -> Verdict {
-        let mut each = SmallVec::new_const();
+        let mut each = SmallVec::new();
         each.push(status);
         Verdict { times, delay_us: micros_up(delay), each }
     }

@@ -68,8 +68,11 @@ pub(super) fn remaining(tat: &Tat, policy: &Policy, now: u64) -> u32 {
 /// now and the stamp is still owed. Giving back more, the whole cost say, would return tokens that time has returned
 /// already, and let burst + cost through at once.
 pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u32, stamp: Stamp) {
-    let stamp = Exact { us: stamp.us, frac: stamp.frac };
-    let owed = policy.interval.saturating_sub(stamp, Exact::from_us(now));
-    let cost = policy.interval.times(units.min(policy.largest_cost()));
+    // Where the limit has changed since the grant, its fraction counts in another denominator: rounded down then, since a
+    // smaller debt gives less back.
+    let frac = if stamp.frac < policy.interval.parts { stamp.frac } else { 0 };
+    let owed = policy.interval.saturating_sub(Exact { us: stamp.us, frac }, Exact::from_us(now));
+    // More than the policy could grant now, if its burst was larger then: never more than TAT can lie ahead.
+    let cost = if units > policy.largest_cost() { policy.horizon } else { policy.interval.times(units) };
     tat.pull_back(policy, cost.min(owed));
 }

@@ -142,7 +142,8 @@ impl State {
         let stamp = match &mut self.0 {
             Form::Tat(tat) => {
                 let stamp = tat.charge(policy, now_us, units);
-                if let Algorithm::LeakyBucket { .. } = policy.algorithm() {
+                // A cost of 0 only looks: it has no place in the queue.
+                if let (Algorithm::LeakyBucket { .. }, 1..) = (policy.algorithm(), units) {
                     delay = Duration::from_micros(leaky_bucket::delay(tat, policy, now_us));
                 }
                 stamp

@@ -1,0 +1,172 @@
+//! A history, played to the implementation and to the oracle.
+
+use std::time::Duration;
+
+use tollgate_core::algorithm::State;
+use tollgate_core::{Algorithm, Policy, Stamp, Times, Timestamp, Wait};
+
+use super::{History, Step, micros};
+use crate::oracle::{Mark, Oracle, largest_cost};
+
+/// Plays the history to a [`State`] and to an [`Oracle`] and compares all that they answer, and that a retry passes
+/// exactly at the wait that was told and not a microsecond before.
+///
+/// Where the limit changes under a bucket algorithm and an emission interval is not a whole number of microseconds,
+/// what a state keeps is rounded by less than a microsecond, once. From there on the answers are only held to
+/// themselves: every wait is there, is bounded, and is exact.
+///
+/// # Panics
+/// If anything differs, with the step and both answers.
+pub fn check(history: &History) {
+    let mut run = Run {
+        state: State::new(&history.policy),
+        oracle: Some(Oracle::new(&history.policy)),
+        policy: history.policy.clone(),
+        now: history.start,
+        grants: Vec::new(),
+        told_wait: 0,
+        told_reset: 0,
+        at: String::new(),
+    };
+    for (i, step) in history.steps.iter().enumerate() {
+        run.at = format!("step {i}, {step:?}, at {}", run.now.as_micros());
+        run.play(step);
+        run.compare(1);
+        run.compare(u64::from(run.policy.largest_cost()));
+    }
+}
+
+/// A state and its oracle, side by side.
+struct Run {
+    state: State,
+    /// None once it can no longer be exact.
+    oracle: Option<Oracle>,
+    policy: Policy,
+    now: Timestamp,
+    grants: Vec<(u32, Stamp, Option<Mark>)>,
+    told_wait: u64,
+    told_reset: u64,
+    at: String,
+}
+
+impl Run {
+    fn play(&mut self, step: &Step) {
+        match step {
+            Step::Advance(span) => {
+                self.now = span.after(self.now, &self.policy, self.told_wait, self.told_reset);
+            }
+            Step::StepBack(span) => {
+                self.now = Timestamp::from_micros(self.now.as_micros().saturating_sub(*span));
+            }
+            Step::Acquire { cost, times } => self.acquire(*cost, *times),
+            Step::Refund { latest, short_by } => {
+                let Some(at) = self.grants.len().checked_sub(latest + 1) else { return };
+                let (granted, stamp, mark) = self.grants[at];
+                let units = granted - granted.min(*short_by);
+                self.grants[at].0 -= units;
+                self.state.refund(&self.policy, self.now, units, stamp);
+                match (&mut self.oracle, mark) {
+                    (Some(oracle), Some(mark)) => oracle.refund(&self.policy, self.now, units, mark),
+                    _ => self.oracle = None,
+                }
+            }
+            Step::Change(policy) => {
+                let whole = |policy: &Policy| {
+                    micros(policy.quota().window()).is_multiple_of(u64::from(policy.quota().limit()))
+                };
+                let in_time = matches!(policy.algorithm(), Algorithm::Gcra | Algorithm::LeakyBucket { .. });
+                let same_limit = policy.quota().limit() == self.policy.quota().limit();
+                if in_time && !same_limit && !(whole(policy) && whole(&self.policy)) {
+                    self.oracle = None;
+                }
+                self.policy = policy.clone();
+            }
+        }
+    }
+
+    fn acquire(&mut self, cost: u32, times: Times) {
+        let look = self.state.look(&self.policy, self.now);
+        let granted = look.room.checked_div(cost).unwrap_or(u32::MAX).min(times.max());
+        if granted == 0 || granted < times.min() {
+            // A denial leaves nothing to do but to ask for the wait.
+            self.compare(u64::from(cost) * u64::from(times.min().max(1)));
+            return;
+        }
+        let units = granted * cost;
+        let charge = self.state.charge(&self.policy, self.now, look, units);
+        let mut mark = None;
+        if let Some(oracle) = &mut self.oracle {
+            oracle.look(&self.policy, self.now);
+            let (at, delay) = oracle.charge(&self.policy, self.now, units);
+            assert_eq!(charge.delay, delay, "the delay (left: state, right: oracle): {}", self.at);
+            mark = Some(at);
+        }
+        let remaining = self.state.look(&self.policy, self.now).remaining;
+        assert_eq!(charge.status.remaining(), remaining, "remaining after the charge: {}", self.at);
+        assert_eq!(charge.status.wait(), Wait::None, "what was granted does not wait: {}", self.at);
+        let reset = self.state.reset_after(&self.policy, self.now);
+        assert_eq!(charge.status.reset_after(), reset, "the reset after the charge: {}", self.at);
+        assert_eq!(charge.expires, self.now.saturating_add(reset), "the expiry is the reset: {}", self.at);
+        self.grants.push((units, charge.status.stamp(), mark));
+    }
+
+    fn compare(&mut self, units: u64) {
+        let (policy, now) = (&self.policy, self.now);
+        let look = self.state.look(policy, now);
+        let wait = self.state.wait(policy, now, units);
+        let reset = self.state.reset_after(policy, now);
+        if let Some(oracle) = &mut self.oracle {
+            let sides = "(left: state, right: oracle)";
+            assert_eq!(look, oracle.look(policy, now), "the look {sides}: {}", self.at);
+            let should = oracle.wait(policy, now, units);
+            assert_eq!(wait, should, "the wait for {units} {sides}: {}", self.at);
+            assert_eq!(reset, oracle.reset_after(policy, now), "the reset {sides}: {}", self.at);
+        }
+        assert_eq!(policy.largest_cost(), largest_cost(policy), "the largest cost: {}", self.at);
+        let fits = units <= u64::from(look.room);
+        assert_eq!(wait == Wait::None, fits, "a wait for {units} with room for {}: {}", look.room, self.at);
+        let impossible = units > u64::from(policy.largest_cost());
+        assert_eq!(wait == Wait::Never, impossible, "never is for what can never pass: {}", self.at);
+        if let Wait::For(wait) = wait {
+            assert!(
+                wait <= longest_wait(policy),
+                "a wait of {wait:?} is longer than any can be: {}",
+                self.at
+            );
+            self.retry(wait, units);
+            self.told_wait = micros(wait);
+        }
+        self.told_reset = micros(reset);
+    }
+
+    /// Exactly at the wait it passes, and not a microsecond before.
+    fn retry(&self, wait: Duration, units: u64) {
+        let later = |span: u64| {
+            let at = self.now.saturating_add(Duration::from_micros(span));
+            u64::from(self.state.clone().look(&self.policy, at).room)
+        };
+        // Beyond the last representable time there is nothing to retry.
+        if self.now.as_micros() + micros(wait) <= Timestamp::MAX.as_micros() {
+            assert!(later(micros(wait)) >= units, "denied after the wait of {wait:?}: {}", self.at);
+            assert!(later(micros(wait) - 1) < units, "passed 1 µs before the wait of {wait:?}: {}", self.at);
+        }
+    }
+}
+
+/// The longest that anybody can be told to wait, wherever the clock went: that of the fullest state.
+pub fn longest_wait(policy: &Policy) -> Duration {
+    let quota = policy.quota();
+    let refill = |burst: u32| {
+        let span = u128::from(burst) * quota.window().as_micros();
+        Duration::from_micros(u64::try_from(span.div_ceil(u128::from(quota.limit()))).unwrap_or(u64::MAX))
+    };
+    match policy.algorithm() {
+        Algorithm::Gcra => refill(policy.capacity()),
+        Algorithm::LeakyBucket { max_wait } => refill(policy.capacity()) + max_wait,
+        Algorithm::SlidingWindow => quota.window() * 2,
+        Algorithm::SlidingBuckets { buckets } => Duration::from_micros(
+            micros(quota.window()).div_ceil(u64::from(buckets)) * u64::from(buckets + 1),
+        ),
+        _ => quota.window(),
+    }
+}

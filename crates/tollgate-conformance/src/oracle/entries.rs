@@ -1,0 +1,65 @@
+//! A list of what was allowed, each entry under a label: a time, or the number of a window.
+
+#[derive(Debug, Default)]
+pub(super) struct Entries(Vec<Entry>);
+
+#[derive(Debug)]
+struct Entry {
+    label: i128,
+    units: i128,
+}
+
+impl Entries {
+    pub(super) fn push(&mut self, label: i128, units: i128) {
+        if units > 0 {
+            self.0.push(Entry { label, units });
+        }
+    }
+
+    /// The units under the labels for which `counts` holds.
+    pub(super) fn sum(&self, counts: impl Fn(i128) -> bool) -> i128 {
+        self.0.iter().filter(|entry| counts(entry.label)).map(|entry| entry.units).sum()
+    }
+
+    pub(super) fn newest(&self) -> Option<i128> {
+        self.0.last().map(|entry| entry.label)
+    }
+
+    pub(super) fn forget_before(&mut self, label: i128) {
+        self.0.retain(|entry| entry.label >= label);
+    }
+
+    pub(super) fn relabel(&mut self, new: impl Fn(i128) -> i128) {
+        for entry in &mut self.0 {
+            entry.label = new(entry.label);
+        }
+    }
+
+    /// Takes up to `units` out of what stands under `label`.
+    pub(super) fn take_back(&mut self, label: i128, mut units: i128) {
+        for entry in self.0.iter_mut().filter(|entry| entry.label == label) {
+            let back = entry.units.min(units);
+            entry.units -= back;
+            units -= back;
+        }
+        self.0.retain(|entry| entry.units > 0);
+    }
+}
+
+/// Entries labelled by the number of an aligned window since the epoch.
+#[derive(Debug, Default)]
+pub(super) struct Numbered {
+    pub(super) entries: Entries,
+    seen: i128,
+}
+
+impl Numbered {
+    /// Moves to the window of that number and forgets all before `oldest`. When the clock stepped back, the whole
+    /// history moves along, as if it ended now.
+    pub(super) fn move_to(&mut self, number: i128, oldest: i128) {
+        let back = (self.seen - number).max(0);
+        self.entries.relabel(|label| label - back);
+        self.seen = number;
+        self.entries.forget_before(oldest);
+    }
+}

@@ -1,0 +1,98 @@
+//! The queue, by Reich's equation: the work that waits at t is the most, over every arrival s, of the work that has
+//! come since s less what could have been done since s.
+//!
+//! Work is scaled so that a microsecond does `limit` of it and a unit brings `window`. A request leaves once no more
+//! work waits than the burst.
+
+use super::{Mark, Model, Terms, ceil_div};
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    arrivals: Vec<Arrival>,
+    /// The rate that the work was scaled for.
+    limit: i128,
+}
+
+#[derive(Debug)]
+struct Arrival {
+    at: i128,
+    work: i128,
+}
+
+impl Queue {
+    fn waiting(&self, terms: &Terms, t: i128) -> i128 {
+        let mut since = 0;
+        let mut most = 0;
+        for arrival in self.arrivals.iter().rev() {
+            since += arrival.work;
+            most = most.max(since - (t - arrival.at) * terms.limit);
+        }
+        most
+    }
+
+    /// When all will be done, × limit; in the past where all is done.
+    fn finish(&self, terms: &Terms) -> i128 {
+        let mut since = 0;
+        let finishes = self.arrivals.iter().rev().map(|arrival| {
+            since += arrival.work;
+            arrival.at * terms.limit + since
+        });
+        finishes.max().unwrap_or(0)
+    }
+
+    fn most(terms: &Terms) -> i128 {
+        terms.burst * terms.window + terms.max_wait * terms.limit
+    }
+}
+
+impl Model for Queue {
+    fn settle(&mut self, terms: &Terms, now: i128) {
+        if self.limit != terms.limit {
+            // Where the limit changed, the work stays as it is in time.
+            for arrival in &mut self.arrivals {
+                arrival.work = ceil_div(arrival.work * terms.limit, self.limit);
+            }
+            self.limit = terms.limit;
+        }
+        if self.waiting(terms, now) > Queue::most(terms) {
+            self.arrivals = vec![Arrival { at: now, work: Queue::most(terms) }];
+        }
+    }
+
+    fn remaining(&self, terms: &Terms, t: i128) -> i128 {
+        (terms.burst * terms.window - self.waiting(terms, t)).max(0) / terms.window
+    }
+
+    fn room(&self, terms: &Terms, t: i128) -> i128 {
+        (Queue::most(terms) - self.waiting(terms, t)) / terms.window
+    }
+
+    fn is_unused(&self, terms: &Terms, t: i128) -> bool {
+        self.waiting(terms, t) == 0
+    }
+
+    fn charge(&mut self, terms: &Terms, now: i128, units: i128) -> Mark {
+        if units > 0 {
+            if self.waiting(terms, now) == 0 {
+                // A busy period begins: what came before is done.
+                self.arrivals.clear();
+            }
+            self.arrivals.push(Arrival { at: now, work: units * terms.window });
+        }
+        Mark { at: self.finish(terms), scale: terms.limit }
+    }
+
+    fn delay(&self, terms: &Terms, now: i128) -> i128 {
+        let too_early = self.waiting(terms, now) - terms.burst * terms.window;
+        ceil_div(too_early.max(0), terms.limit)
+    }
+
+    fn refund(&mut self, terms: &Terms, now: i128, units: i128, mark: Mark) {
+        let waiting = self.waiting(terms, now);
+        // Only the latest: whoever came after it has been told a delay already.
+        if waiting > 0 && self.finish(terms) * mark.scale == mark.at * terms.limit {
+            let work = (waiting - units * terms.window).max(0);
+            self.arrivals = vec![Arrival { at: now, work }];
+        }
+    }
+}

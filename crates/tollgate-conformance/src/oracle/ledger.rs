@@ -1,0 +1,130 @@
+//! The oracles of many keys, asked in sets as a store is.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tollgate_core::{Check, Key, Policy, Times, Timestamp, Verdict, Wait};
+
+use super::{Mark, Oracle};
+
+/// What a store should answer: an [`Oracle`] for each policy and key.
+///
+/// ```
+/// use tollgate_conformance::oracle::Ledger;
+/// use tollgate_core::{Check, Key, Policy, Quota, Times, Timestamp};
+///
+/// let (policy, key) = (Policy::new("api", Quota::per_second(3)), Key::from("somebody"));
+/// let mut ledger = Ledger::default();
+/// let answer = ledger.acquire(&[Check::new(&policy, &key, 2)], Times::ONCE, Timestamp::EPOCH);
+/// assert_eq!((answer.times, answer.each[0].remaining), (1, 1));
+/// ```
+#[derive(Debug, Default)]
+pub struct Ledger(HashMap<(String, Key), Oracle>);
+
+/// What should be in a [`Verdict`].
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// How often the set is granted.
+    pub times: u32,
+    /// How long the request is held back.
+    pub delay: Duration,
+    /// One for each check.
+    pub each: Vec<Standing>,
+}
+
+/// What should be in a [`Status`](tollgate_core::Status).
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// Units left.
+    pub remaining: u32,
+    /// Whether this policy refuses, and until when.
+    pub wait: Wait,
+    /// The time until the whole quota is back.
+    pub reset_after: Duration,
+    /// What finds the grant again: none where nothing was granted.
+    pub mark: Option<Mark>,
+}
+
+impl Ledger {
+    /// What [`Store::acquire`](tollgate_core::Store::acquire) should answer at `now`.
+    pub fn acquire(&mut self, set: &[Check<'_>], times: Times, now: Timestamp) -> Answer {
+        // A pair that is named twice costs the sum, and both checks are told the same.
+        let same = |a: &Check<'_>, b: &Check<'_>| a.key == b.key && a.policy.scope() == b.policy.scope();
+        let cost = |check: &Check<'_>| -> u64 {
+            set.iter().filter(|other| same(check, other)).map(|other| u64::from(other.cost)).sum()
+        };
+        let mut granted = times.max();
+        for check in set {
+            let room = u64::from(self.of(check.policy, check.key).look(check.policy, now).room);
+            if let Some(most) = room.checked_div(cost(check)) {
+                granted = granted.min(u32::try_from(most).unwrap_or(u32::MAX));
+            }
+        }
+        if granted == 0 || granted < times.min() {
+            let each = set.iter().map(|check| {
+                let oracle = self.of(check.policy, check.key);
+                let remaining = oracle.look(check.policy, now).remaining;
+                let wanted = cost(check).saturating_mul(u64::from(times.min().max(1)));
+                let wait = oracle.wait(check.policy, now, wanted);
+                Standing { remaining, wait, reset_after: oracle.reset_after(check.policy, now), mark: None }
+            });
+            return Answer { times: 0, delay: Duration::ZERO, each: each.collect() };
+        }
+        let mut delay = Duration::ZERO;
+        let mut marks = Vec::new();
+        for (i, check) in set.iter().enumerate() {
+            if let Some(first) = set[..i].iter().position(|other| same(check, other)) {
+                marks.push(marks[first]);
+                continue;
+            }
+            let units =
+                u32::try_from(cost(check) * u64::from(granted)).expect("it was found to be within the room");
+            let (mark, held_back) = self.of(check.policy, check.key).charge(check.policy, now, units);
+            delay = delay.max(held_back);
+            marks.push(mark);
+        }
+        let each = set.iter().zip(marks).map(|(check, mark)| {
+            let oracle = self.of(check.policy, check.key);
+            let remaining = oracle.look(check.policy, now).remaining;
+            let reset_after = oracle.reset_after(check.policy, now);
+            Standing { remaining, wait: Wait::None, reset_after, mark: Some(mark) }
+        });
+        Answer { times: granted, delay, each: each.collect() }
+    }
+
+    /// Gives back `units` of a grant.
+    pub fn refund(&mut self, policy: &Policy, key: &Key, units: u32, mark: Mark, now: Timestamp) {
+        self.of(policy, key).refund(policy, now, units, mark);
+    }
+
+    /// Forgets what `key` has used of `policy`.
+    pub fn reset(&mut self, policy: &Policy, key: &Key) {
+        self.0.remove(&(policy.scope().to_owned(), key.clone()));
+    }
+
+    fn of(&mut self, policy: &Policy, key: &Key) -> &mut Oracle {
+        let pair = (policy.scope().to_owned(), key.clone());
+        self.0.entry(pair).or_insert_with(|| Oracle::new(policy))
+    }
+}
+
+impl Answer {
+    /// What of it a verdict tells otherwise, in words.
+    pub fn difference(&self, verdict: &Verdict) -> Option<String> {
+        if verdict.times() != self.times {
+            return Some(format!("granted {} times, should be {}", verdict.times(), self.times));
+        }
+        if verdict.delay() != self.delay {
+            return Some(format!("a delay of {:?}, should be {:?}", verdict.delay(), self.delay));
+        }
+        if verdict.each().len() != self.each.len() {
+            return Some(format!("{} statuses for {} checks", verdict.each().len(), self.each.len()));
+        }
+        verdict.each().iter().zip(&self.each).enumerate().find_map(|(i, (status, should))| {
+            let told = (status.remaining(), status.wait(), status.reset_after());
+            let should = (should.remaining, should.wait, should.reset_after);
+            let what = "(remaining, wait, reset after)";
+            (told != should).then(|| format!("check {i}: {what} is {told:?}, should be {should:?}"))
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! Recounts what was allowed less than a window ago.
+
+use super::entries::Entries;
+use super::{Mark, Model, Terms};
+
+#[derive(Debug, Default)]
+pub(super) struct SlidingLog(Entries);
+
+impl SlidingLog {
+    fn used(&self, terms: &Terms, t: i128) -> i128 {
+        self.0.sum(|at| t - at < terms.window)
+    }
+}
+
+impl Model for SlidingLog {
+    fn settle(&mut self, terms: &Terms, now: i128) {
+        // What lies in the future happened now.
+        self.0.relabel(|at| at.min(now));
+        self.0.forget_before(now - terms.window + 1);
+    }
+
+    fn remaining(&self, terms: &Terms, t: i128) -> i128 {
+        terms.limit - self.used(terms, t)
+    }
+
+    fn is_unused(&self, terms: &Terms, t: i128) -> bool {
+        self.used(terms, t) == 0
+    }
+
+    fn charge(&mut self, _terms: &Terms, now: i128, units: i128) -> Mark {
+        self.0.push(now, units);
+        Mark { at: now, scale: 1 }
+    }
+
+    fn refund(&mut self, _terms: &Terms, _now: i128, units: i128, mark: Mark) {
+        self.0.take_back(mark.at, units);
+    }
+}

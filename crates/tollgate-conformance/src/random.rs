@@ -1,0 +1,185 @@
+//! Random numbers that are the same in every run, and choices made of them that lean towards the edges.
+
+use std::time::Duration;
+
+use tollgate_core::{Algorithm, Policy, Quota, Times};
+
+/// A deterministic stream of numbers (SplitMix64, Steele et al. 2014).
+///
+/// ```
+/// use tollgate_conformance::random::Random;
+///
+/// let (mut a, mut b) = (Random::new(7), Random::new(7));
+/// assert_eq!(a.next_u64(), b.next_u64());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The stream of that seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is at least 1.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next_u64() % n
+    }
+
+    /// One of several.
+    pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        let n = u64::try_from(choices.len()).unwrap_or(u64::MAX);
+        choices[usize::try_from(self.below(n)).unwrap_or(0)]
+    }
+
+    /// Between `least` and `most`, each order of magnitude as likely as the next.
+    pub fn magnitude(&mut self, least: u64, most: u64) -> u64 {
+        let bits = u64::from(u64::BITS - most.leading_zeros());
+        let shift = 64 - bits.min(64) + self.below(bits.max(1));
+        let shift = u32::try_from(shift).unwrap_or(63).min(63);
+        (self.next_u64() >> shift).clamp(least, most)
+    }
+
+    /// A `u32` of any magnitude.
+    pub fn units(&mut self, least: u32, most: u32) -> u32 {
+        u32::try_from(self.magnitude(u64::from(least), u64::from(most))).unwrap_or(most)
+    }
+
+    /// How often to acquire: mostly once.
+    pub fn times(&mut self) -> Times {
+        let some = self.units(0, 20);
+        match self.below(12) {
+            0 => Times::LOOK,
+            1 => Times::up_to(some),
+            2 => Times::up_to(u32::MAX),
+            3 => Times::between(some, some.saturating_mul(2)),
+            4 => Times::between(0, some),
+            5 => Times::between(u32::MAX, u32::MAX),
+            _ => Times::ONCE,
+        }
+    }
+
+    /// A cost: small, at the edges of what `policy` can grant, or any.
+    pub fn cost(&mut self, policy: &Policy) -> u32 {
+        let (capacity, largest) = (policy.capacity(), policy.largest_cost());
+        match self.below(16) {
+            0 => 0,
+            1..=6 => 1,
+            7 => capacity,
+            8 => largest,
+            9 => largest.saturating_add(1),
+            10 => u32::MAX,
+            11 => capacity.div_ceil(2),
+            12 => self.units(1, u32::MAX),
+            _ => self.units(1, largest),
+        }
+    }
+
+    /// A quota of the whole domain. Some have no burst.
+    pub fn quota(&mut self) -> Quota {
+        const LIMITS: [u32; 14] =
+            [1, 2, 3, 5, 7, 10, 60, 97, 1_000, 65_537, 999_983, 1_000_000, 4_000_000, u32::MAX];
+        const WINDOWS: [u64; 9] = [
+            1_000,
+            1_001,
+            999_983,
+            1_000_000,
+            10_000_000,
+            60_000_000,
+            86_400_000_000,
+            31_536_000_000_001,
+            31_622_400_000_000,
+        ];
+        let limit = if self.below(4) == 0 { self.units(1, u32::MAX) } else { self.one_of(&LIMITS) };
+        let window = if self.below(4) == 0 {
+            self.magnitude(1_000, 31_622_400_000_000)
+        } else {
+            self.one_of(&WINDOWS)
+        };
+        let quota = Quota::new(limit, Duration::from_micros(window));
+        self.burst_for(quota)
+    }
+
+    fn burst_for(&mut self, quota: Quota) -> Quota {
+        let most = (1_u128 << 52) * u128::from(quota.limit()) / quota.window().as_micros();
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let burst = match self.below(6) {
+            0 => 1,
+            1 => 2,
+            2 => most,
+            3 => self.units(1, most),
+            _ => return quota,
+        };
+        quota.try_burst(burst).unwrap_or(quota)
+    }
+
+    /// A policy of that algorithm, with a quota of the whole domain; for a leaky bucket, and for buckets, the
+    /// parameter is drawn anew.
+    pub fn policy(&mut self, name: &str, algorithm: Algorithm) -> Policy {
+        let quota = self.quota();
+        let quota = Random::within(quota, quota.limit(), algorithm);
+        let algorithm = match algorithm {
+            Algorithm::LeakyBucket { .. } => Algorithm::LeakyBucket { max_wait: self.max_wait(quota) },
+            Algorithm::SlidingBuckets { .. } => {
+                let some = self.units(1, Algorithm::MAX_BUCKETS);
+                Algorithm::SlidingBuckets { buckets: self.one_of(&[1, 2, 3, 10, 60, 1_000, some]) }
+            }
+            other => other,
+        };
+        build(name, quota, algorithm)
+    }
+
+    /// The quota with that limit, or the largest that a log takes; the burst stays only if the limit does.
+    fn within(quota: Quota, limit: u32, algorithm: Algorithm) -> Quota {
+        let limit = match algorithm {
+            Algorithm::SlidingLog { max_limit } => limit.min(max_limit),
+            _ => limit,
+        };
+        if limit == quota.limit() { quota } else { Quota::new(limit, quota.window()) }
+    }
+
+    fn max_wait(&mut self, quota: Quota) -> Duration {
+        let interval = quota.window() / quota.limit();
+        let micros = self.magnitude(1, 1 << 52);
+        let few = u32::try_from(self.below(40)).unwrap_or(1);
+        self.one_of(&[
+            Duration::ZERO,
+            Duration::from_micros(1),
+            interval,
+            quota.window(),
+            quota.window() * few / 10,
+            Duration::from_micros(micros),
+        ])
+    }
+
+    /// The same policy with another limit and burst: of the same scope, so that a live state goes on under it.
+    pub fn changed(&mut self, policy: &Policy) -> Policy {
+        let other = self.quota().limit();
+        let limit = policy.quota().limit();
+        let limit = self.one_of(&[other, limit, (limit / 2).max(1), limit.saturating_mul(2)]);
+        let quota = self.burst_for(Random::within(policy.quota(), limit, policy.algorithm()));
+        let changed = build(policy.name(), quota, policy.algorithm());
+        if changed.algorithm() == policy.algorithm() { changed } else { policy.clone() }
+    }
+}
+
+/// The policy nearest to what was asked for.
+fn build(name: &str, quota: Quota, algorithm: Algorithm) -> Policy {
+    let plain = Quota::new(quota.limit(), quota.window());
+    if let Ok(policy) = Policy::try_new(name, quota, algorithm) {
+        return policy;
+    }
+    // A burst on a window algorithm; or, together with a longest wait, beyond the domain.
+    Policy::try_new(name, plain, algorithm)
+        .or_else(|_| Policy::try_new(name, plain, Algorithm::LeakyBucket { max_wait: Duration::ZERO }))
+        .unwrap_or_else(|error| panic!("a quota of the domain without a burst is always a policy: {error}"))
+}

@@ -1,0 +1,142 @@
+//! What a case works with: a store, its clock, and short words for asking.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use tollgate_core::{
+    Algorithm, Check, Grant, Key, ManualClock, Policy, Quota, Stamp, Status, Store, Times, Timestamp,
+    Verdict, Wait,
+};
+
+pub(super) struct Bench<S> {
+    case: &'static str,
+    start: u64,
+    pub(super) store: S,
+    pub(super) time: ManualClock,
+}
+
+impl<S> Bench<S>
+where
+    S: Store,
+    S::Error: Debug,
+{
+    pub(super) fn new(case: &'static str, start: u64, store: S, time: ManualClock) -> Bench<S> {
+        Bench { case, start, store, time }
+    }
+
+    pub(super) fn fail(&self, what: &str) -> ! {
+        panic!("{} (from {} µs, at {} µs): {what}", self.case, self.start, self.time.now().as_micros())
+    }
+
+    /// That the store answered what was due.
+    pub(super) fn same<T: Debug + PartialEq>(&self, what: &str, got: T, due: T) {
+        if got != due {
+            self.fail(&format!("{what}: the store says {got:?}, should say {due:?}"));
+        }
+    }
+
+    pub(super) fn answered<T>(&self, what: &str, reply: Result<T, S::Error>) -> T {
+        reply.unwrap_or_else(|error| self.fail(&format!("{what} failed: {error:?}")))
+    }
+
+    pub(super) async fn acquire(&self, set: &[Check<'_>], times: Times) -> Verdict {
+        let verdict = self.answered("acquire", self.store.acquire(set, times).wait().await);
+        self.same("the number of statuses", verdict.each().len(), set.len());
+        self.same("is_granted", verdict.is_granted(), verdict.times() > 0);
+        verdict
+    }
+
+    /// Acquires one policy once.
+    pub(super) async fn take(&self, policy: &Policy, key: &Key, cost: u32) -> Verdict {
+        self.acquire(&[Check::new(policy, key, cost)], Times::ONCE).await
+    }
+
+    /// Takes what must be there; returns the stamp.
+    pub(super) async fn must_take(&self, policy: &Policy, key: &Key, cost: u32) -> Stamp {
+        let verdict = self.take(policy, key, cost).await;
+        self.same(&format!("times granted, {cost} of {}", policy.name()), verdict.times(), 1);
+        verdict.each()[0].stamp()
+    }
+
+    pub(super) async fn look(&self, policy: &Policy, key: &Key, cost: u32) -> Status {
+        let verdict = self.acquire(&[Check::new(policy, key, cost)], Times::LOOK).await;
+        self.same("times granted by a look", verdict.times(), 0);
+        verdict.each()[0]
+    }
+
+    /// That so many units are left, by a look.
+    pub(super) async fn left(&self, what: &str, policy: &Policy, key: &Key, due: u32) {
+        let status = self.look(policy, key, 1).await;
+        self.same(&format!("{what}: units left of {}", policy.name()), status.remaining(), due);
+    }
+
+    /// That the cost is denied; returns the wait.
+    pub(super) async fn denied(&self, policy: &Policy, key: &Key, cost: u32) -> Duration {
+        let verdict = self.take(policy, key, cost).await;
+        self.same(&format!("times granted, {cost} of {}", policy.name()), verdict.times(), 0);
+        self.same("the delay of a denial", verdict.delay(), Duration::ZERO);
+        match verdict.wait() {
+            Wait::For(wait) => wait,
+            other => self.fail(&format!("{cost} of {} is denied with the wait {other:?}", policy.name())),
+        }
+    }
+
+    pub(super) async fn refund(&self, policy: &Policy, key: &Key, units: u32, stamp: Stamp) {
+        self.refund_all(&[Grant { policy, key, units, stamp }]).await;
+    }
+
+    pub(super) async fn refund_all(&self, grants: &[Grant<'_>]) {
+        self.answered("refund", self.store.refund(grants).wait().await);
+    }
+
+    pub(super) async fn reset(&self, key: &Key, policies: &[&Policy]) {
+        self.answered("reset", self.store.reset(key, policies).wait().await);
+    }
+
+    pub(super) fn advance(&self, micros: u64) {
+        self.time.advance(Duration::from_micros(micros));
+    }
+
+    /// Moves on to the next multiple of `micros`.
+    pub(super) fn advance_to_multiple(&self, micros: u64) {
+        let now = self.time.now().as_micros();
+        self.time.set(Timestamp::from_micros(now.next_multiple_of(micros)));
+    }
+}
+
+/// The window of [`plain`].
+pub(super) const WINDOW: u64 = 10 * SECOND;
+pub(super) const SECOND: u64 = 1_000_000;
+
+/// A policy of each algorithm, of 5 units in 10 seconds, without delays. Each has its own name.
+pub(super) fn plain() -> Vec<Policy> {
+    plain_with_limit(5)
+}
+
+/// The same with another limit, and a burst to match.
+pub(super) fn plain_with_limit(limit: u32) -> Vec<Policy> {
+    let quota = Quota::new(limit, Duration::from_micros(WINDOW));
+    let mut policies = vec![
+        Policy::new("bucket", quota),
+        Policy::new("queue", quota.burst(limit))
+            .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::ZERO }),
+    ];
+    let windows = [
+        ("fixed", Algorithm::FIXED_WINDOW),
+        ("aligned", Algorithm::FIXED_WINDOW_ALIGNED),
+        ("sliding", Algorithm::SlidingWindow),
+        ("buckets", Algorithm::SLIDING_BUCKETS),
+        ("log", Algorithm::SLIDING_LOG),
+    ];
+    policies.extend(windows.map(|(name, algorithm)| Policy::new(name, quota).with_algorithm(algorithm)));
+    policies
+}
+
+/// Those of [`plain`] that count in windows.
+pub(super) fn windows() -> Vec<Policy> {
+    plain().split_off(2)
+}
+
+pub(super) fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}

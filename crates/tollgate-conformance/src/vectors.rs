@@ -1,0 +1,222 @@
+//! Golden vectors: what was asked of one key, and what the oracle answered, as text.
+//!
+//! They are made for those who write an algorithm once more, in another language or another store. The files stand in
+//! the crate's directory `vectors`, one for each algorithm; the form of their lines is written at their heads. The
+//! [suite](crate::Suite) drives every store with them; this module reads them for whoever wants to see each line.
+//!
+//! ```
+//! use tollgate_conformance::vectors::{self, Action};
+//!
+//! for vector in vectors::all() {
+//!     for step in &vector.steps {
+//!         if let Action::Acquire { cost, expected: Some(expected), .. } = &step.action {
+//!             println!("{}:{}: {cost} units, {} left", vector.file, step.line, expected.remaining);
+//!         }
+//!     }
+//! }
+//! ```
+
+use std::fmt;
+use std::time::Duration;
+
+use tollgate_core::{Algorithm, Policy, Quota, Times, Timestamp, Wait};
+
+/// The vector files: each one's name, and its text.
+pub const FILES: [(&str, &str); 7] = [
+    ("gcra", include_str!("../vectors/gcra.txt")),
+    ("leaky-bucket", include_str!("../vectors/leaky-bucket.txt")),
+    ("fixed-window", include_str!("../vectors/fixed-window.txt")),
+    ("fixed-window-aligned", include_str!("../vectors/fixed-window-aligned.txt")),
+    ("sliding-window", include_str!("../vectors/sliding-window.txt")),
+    ("sliding-buckets", include_str!("../vectors/sliding-buckets.txt")),
+    ("sliding-log", include_str!("../vectors/sliding-log.txt")),
+];
+
+/// One story of one key, from its first request on.
+#[derive(Clone, Debug)]
+pub struct Vector {
+    /// The file that it stands in: the name of the algorithm.
+    pub file: &'static str,
+    /// Its title.
+    pub title: String,
+    /// What happens, in order.
+    pub steps: Vec<Step>,
+}
+
+/// A line of a vector.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The number of the line in its file, from 1.
+    pub line: usize,
+    /// The policy in force. Within a vector its limit and its burst may change; its scope does not.
+    pub policy: Policy,
+    /// The time.
+    pub now: Timestamp,
+    /// What happens.
+    pub action: Action,
+}
+
+/// What happens in a step.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// A set of one check.
+    Acquire {
+        /// Units each time.
+        cost: u32,
+        /// How often.
+        times: Times,
+        /// The answer; none only in a file that is being written.
+        expected: Option<Expected>,
+    },
+    /// A grant comes back, or a part of it.
+    Refund {
+        /// Of which acquire of this vector, counted from 0.
+        of: usize,
+        /// How many units.
+        units: u32,
+    },
+}
+
+/// The answer to an acquire. Its `Display` form is what stands in the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// How often it is granted; 0 is a denial, or a look.
+    pub times: u32,
+    /// Units left.
+    pub remaining: u32,
+    /// How long the cost would have to wait.
+    pub wait: Wait,
+    /// The time until the whole quota is back.
+    pub reset_after: Duration,
+    /// How long the request is held back.
+    pub delay: Duration,
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "times={} remaining={} wait=", self.times, self.remaining)?;
+        match self.wait {
+            Wait::None => f.write_str("none")?,
+            Wait::For(wait) => write!(f, "{}", wait.as_micros())?,
+            Wait::Never => f.write_str("never")?,
+        }
+        write!(f, " reset={} delay={}", self.reset_after.as_micros(), self.delay.as_micros())
+    }
+}
+
+/// Every vector of every file.
+pub fn all() -> impl Iterator<Item = Vector> {
+    FILES.into_iter().flat_map(|(file, text)| parse(file, text))
+}
+
+/// The vectors of one text in the form that the heads of the files describe.
+///
+/// # Panics
+/// If a line has another form, with its number.
+pub fn parse(file: &'static str, text: &str) -> Vec<Vector> {
+    let mut vectors: Vec<Vector> = Vec::new();
+    let mut policy = None;
+    let mut now = Timestamp::EPOCH;
+    for (i, line) in text.lines().enumerate() {
+        let line_number = i + 1;
+        let at = format!("{file}:{line_number}: {line:?}");
+        let (asked, answer) = match line.split_once("=>") {
+            Some((asked, answer)) => (asked, Some(answer)),
+            None => (line, None),
+        };
+        let words: Vec<&str> = asked.split_whitespace().collect();
+        match words[..] {
+            [] => {}
+            [comment, ..] if comment.starts_with('#') => {}
+            ["vector", ..] => {
+                vectors.push(Vector { file, title: words[1..].join(" "), steps: Vec::new() });
+                policy = None;
+            }
+            ["policy", algorithm, ..] => policy = Some(policy_of(algorithm, &words[2..], &at)),
+            [time, ref rest @ ..] => {
+                let policy = policy.clone().unwrap_or_else(|| panic!("{at}: a step without a policy"));
+                now = time_of(time, now, &at);
+                let action = action_of(rest, answer, &at);
+                let vector = vectors.last_mut().unwrap_or_else(|| panic!("{at}: a step before any vector"));
+                vector.steps.push(Step { line: line_number, policy, now, action });
+            }
+        }
+    }
+    vectors
+}
+
+fn policy_of(algorithm: &str, fields: &[&str], at: &str) -> Policy {
+    let (mut limit, mut window, mut burst, mut max_wait, mut buckets) = (0, 0, None, 0, 0);
+    for field in fields {
+        match field.split_once('=') {
+            Some(("limit", value)) => limit = number(value, at),
+            Some(("window", value)) => window = number(value, at),
+            Some(("burst", value)) => burst = Some(number(value, at)),
+            Some(("max_wait", value)) => max_wait = number(value, at),
+            Some(("buckets", value)) => buckets = number(value, at),
+            _ => panic!("{at}: what is {field:?}?"),
+        }
+    }
+    let quota = Quota::new(limit, Duration::from_micros(window));
+    let algorithm = match algorithm {
+        "gcra" => Algorithm::Gcra,
+        "leaky-bucket" => Algorithm::LeakyBucket { max_wait: Duration::from_micros(max_wait) },
+        "fixed-window" => Algorithm::FIXED_WINDOW,
+        "fixed-window-aligned" => Algorithm::FIXED_WINDOW_ALIGNED,
+        "sliding-window" => Algorithm::SlidingWindow,
+        "sliding-buckets" => Algorithm::SlidingBuckets { buckets },
+        "sliding-log" => Algorithm::SLIDING_LOG,
+        other => panic!("{at}: no algorithm is called {other:?}"),
+    };
+    let quota = burst.map_or(quota, |burst| quota.burst(burst));
+    Policy::try_new("vector", quota, algorithm).unwrap_or_else(|error| panic!("{at}: {error}"))
+}
+
+fn time_of(word: &str, now: Timestamp, at: &str) -> Timestamp {
+    let micros = match word.split_at_checked(1) {
+        Some(("@", absolute)) => number(absolute, at),
+        Some(("+", later)) => now.as_micros() + number::<u64>(later, at),
+        Some(("-", earlier)) => now.as_micros() - number::<u64>(earlier, at),
+        _ => panic!("{at}: a time is @absolute, +later or -earlier"),
+    };
+    Timestamp::from_micros(micros)
+}
+
+fn action_of(words: &[&str], answer: Option<&str>, at: &str) -> Action {
+    let expected = answer.map(|answer| expected_of(answer, at));
+    let acquire = |cost, times| Action::Acquire { cost: number(cost, at), times, expected };
+    match words {
+        ["take", cost] => acquire(cost, Times::ONCE),
+        ["look", cost] => acquire(cost, Times::LOOK),
+        ["take", cost, "times", min, max] => acquire(cost, Times::between(number(min, at), number(max, at))),
+        ["refund", units, "of", of] => {
+            let of = number::<usize>(of, at).checked_sub(1).unwrap_or_else(|| panic!("{at}: counted from 1"));
+            Action::Refund { of, units: number(units, at) }
+        }
+        _ => panic!("{at}: not a step"),
+    }
+}
+
+fn expected_of(answer: &str, at: &str) -> Expected {
+    let mut fields = answer.split_whitespace();
+    let mut field = |name: &str| {
+        let value = fields.next().and_then(|field| field.split_once('='));
+        value.filter(|(found, _)| *found == name).unwrap_or_else(|| panic!("{at}: {name} is missing")).1
+    };
+    let micros = |value: &str| Duration::from_micros(number(value, at));
+    Expected {
+        times: number(field("times"), at),
+        remaining: number(field("remaining"), at),
+        wait: match field("wait") {
+            "none" => Wait::None,
+            "never" => Wait::Never,
+            wait => Wait::For(micros(wait)),
+        },
+        reset_after: micros(field("reset")),
+        delay: micros(field("delay")),
+    }
+}
+
+fn number<N: std::str::FromStr>(text: &str, at: &str) -> N {
+    text.parse().unwrap_or_else(|_| panic!("{at}: {text:?} is not a number that fits"))
+}

@@ -1,0 +1,80 @@
+//! The algorithms against the oracles, over random histories.
+
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use tollgate_conformance::history::{self, History, Mix};
+use tollgate_core::Algorithm;
+
+const HISTORIES: u32 = if cfg!(debug_assertions) { 3_000 } else { 100_000 };
+
+const EVERY: [Algorithm; 7] = [
+    Algorithm::Gcra,
+    Algorithm::LeakyBucket { max_wait: Duration::ZERO },
+    Algorithm::FIXED_WINDOW,
+    Algorithm::FIXED_WINDOW_ALIGNED,
+    Algorithm::SlidingWindow,
+    Algorithm::SLIDING_BUCKETS,
+    // Every limit, since units of one microsecond share an entry.
+    Algorithm::SlidingLog { max_limit: u32::MAX },
+];
+
+/// Random histories of one algorithm; a failing one is shrunk, word by word.
+fn histories(algorithm: Algorithm, mix: Mix, cases: u32) {
+    // Files of failures are of no use to whoever runs the suite of a published crate.
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let words = vec(any::<u64>(), 2..40);
+    let result = TestRunner::new(config).run(&words, |words| {
+        let history = History::of_words(algorithm, mix, &words);
+        let outcome = std::panic::catch_unwind(|| history::check(&history));
+        outcome.map_err(|panic| {
+            let reason = panic.downcast_ref::<String>().map_or("a panic", |reason| reason);
+            TestCaseError::fail(format!("{reason}\n{history:#?}"))
+        })
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+macro_rules! histories {
+    ($($name:ident: $algorithm:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            histories($algorithm, Mix::default(), HISTORIES);
+        }
+    )*};
+}
+
+histories! {
+    gcra: EVERY[0];
+    leaky_bucket: EVERY[1];
+    fixed_window: EVERY[2];
+    fixed_window_aligned: EVERY[3];
+    sliding_window: EVERY[4];
+    sliding_buckets: EVERY[5];
+    sliding_log: EVERY[6];
+}
+
+#[test]
+fn a_clock_that_steps_back_locks_nobody_out_and_refills_nothing() {
+    for algorithm in EVERY {
+        histories(algorithm, Mix { step_back: true, change: false }, HISTORIES / 4);
+    }
+}
+
+#[test]
+fn a_limit_changed_in_place_leaves_every_wait_exact() {
+    for algorithm in EVERY {
+        histories(algorithm, Mix { step_back: false, change: true }, HISTORIES / 4);
+    }
+}
+
+#[test]
+fn whatever_happens_nothing_panics() {
+    for algorithm in EVERY {
+        histories(algorithm, Mix { step_back: true, change: true }, HISTORIES / 4);
+    }
+}
