@@ -60,14 +60,18 @@ impl Key {
         match address.to_canonical() {
             IpAddr::V4(v4) => {
                 let [a, b, c, d] = v4.octets();
-                Key { encoded: SmallVec::from_slice(&[NETWORK_V4, a, b, c, d]) }
+                // All 24 bytes in registers: five stored singly would stall the first move of the key.
+                let mut buffer = [0; 24];
+                buffer[..5].copy_from_slice(&[NETWORK_V4, a, b, c, d]);
+                Key { encoded: SmallVec::from_buf_and_len(buffer, 5) }
             }
             IpAddr::V6(v6) => {
                 let prefix = v6_prefix.min(128);
                 let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-                let mut encoded = SmallVec::from_slice(&[NETWORK_V6, prefix]);
-                encoded.extend_from_slice(&(v6.to_bits() & mask).to_be_bytes());
-                Key { encoded }
+                let mut buffer = [0; 24];
+                buffer[..2].copy_from_slice(&[NETWORK_V6, prefix]);
+                buffer[2..18].copy_from_slice(&(v6.to_bits() & mask).to_be_bytes());
+                Key { encoded: SmallVec::from_buf_and_len(buffer, 18) }
             }
         }
     }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use smallvec::SmallVec;
-use tollgate_core::Wait;
+use tollgate_core::{Policy, Status, Wait};
 
 use crate::fields::{escaped, seconds_up};
 use crate::limiter::Report;
@@ -32,6 +31,18 @@ pub enum Reason {
     Unavailable,
     /// A rule found no key and refuses such requests. Answered 400.
     NoKey,
+}
+
+impl Reason {
+    /// The status code of the answer.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Reason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+            Reason::NeverPossible => StatusCode::UNPROCESSABLE_ENTITY,
+            Reason::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::NoKey => StatusCode::BAD_REQUEST,
+        }
+    }
 }
 
 impl Denial {
@@ -61,13 +72,19 @@ impl Denial {
 
     /// The names of the policies that refused.
     pub fn violated(&self) -> impl Iterator<Item = &str> {
-        let refused = |(i, _): &(usize, _)| match self.report.statuses().get(*i) {
-            Some(status) if self.reason == Reason::NeverPossible => status.wait() == Wait::Never,
-            Some(status) => status.wait() != Wait::None,
-            // Without a store's answer, the report names the rule that found no key.
-            None => self.reason == Reason::NoKey,
+        self.violated_at().filter_map(|at| self.report.policies().nth(at)).map(Policy::name)
+    }
+
+    /// The places in the report of the policies that refused.
+    fn violated_at(&self) -> impl Iterator<Item = usize> {
+        let refused = |status: &Status| match self.reason {
+            Reason::NeverPossible => status.wait() == Wait::Never,
+            _ => status.wait() != Wait::None,
         };
-        self.report.policies().enumerate().filter(refused).map(|(_, policy)| policy.name())
+        let by_status = self.report.statuses().iter().enumerate().filter(move |(_, status)| refused(status));
+        // Without a store's answer, the report names the rule that found no key.
+        let no_key = (self.reason == Reason::NoKey).then_some(0);
+        by_status.map(|(at, _)| at).chain(no_key)
     }
 
     /// How long to wait before the same request would pass, if nothing else were taken meanwhile: the longest wait of
@@ -79,28 +96,23 @@ impl Denial {
         }
     }
 
-    /// The status code of the answer.
-    pub fn status(&self) -> StatusCode {
-        match self.reason {
-            Reason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
-            Reason::NeverPossible => StatusCode::UNPROCESSABLE_ENTITY,
-            Reason::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Reason::NoKey => StatusCode::BAD_REQUEST,
-        }
-    }
-
-    /// The value of `Retry-After` (RFC 9110, section 10.2.3): whole seconds, rounded up, at least 1.
-    pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
+    /// The value of `Retry-After` (RFC 9110, section 10.2.3): [`Denial::retry_after`] in whole seconds, rounded up, at
+    /// least 1; and 1 where the store is unavailable, since nobody knows when it will be back, and a second keeps clients
+    /// from hammering but not from returning.
+    pub fn retry_after_seconds(&self) -> Option<u64> {
         match self.reason {
             Reason::QuotaExceeded => self.retry_after().map(|wait| seconds_up(wait).max(1)),
-            // Nobody knows when the store will be back. A second keeps clients from hammering, and not from returning.
             Reason::Unavailable => Some(1),
             Reason::NeverPossible | Reason::NoKey => None,
         }
     }
 
-    /// The answer by default: a problem document (RFC 9457) of the types that the RateLimit draft registers, and
-    /// `Retry-After` where waiting helps.
+    /// The status code of the answer.
+    pub fn status(&self) -> StatusCode {
+        self.reason.status()
+    }
+
+    /// The answer by default: a problem document (RFC 9457) of the types that the RateLimit draft registers.
     pub fn response(&self) -> Response<Bytes> {
         let mut response = Response::new(self.problem());
         *response.status_mut() = self.status();
@@ -113,37 +125,46 @@ impl Denial {
     }
 
     fn problem(&self) -> Bytes {
-        let status = self.status().as_u16();
-        let (kind, title) = match self.reason {
-            Reason::QuotaExceeded => ("quota-exceeded", "Quota exceeded"),
-            Reason::NeverPossible => ("quota-exceeded", "The cost of this request exceeds the whole quota"),
-            Reason::Unavailable => ("temporary-reduced-capacity", "The service is at reduced capacity"),
-            Reason::NoKey => {
-                let policy = escaped(self.violated().next().unwrap_or_default());
-                return Bytes::from(format!(
-                    "{{\"title\":\"This request carries nothing to limit it by\",\"status\":{status},\
-                     \"detail\":\"The policy \\\"{policy}\\\" found no key in the request\"}}"
-                ));
+        if self.reason == Reason::QuotaExceeded {
+            let mut violated = self.violated_at();
+            // Denials are what an attack is answered with, and most are by one policy: their text is there already.
+            if let (Some(at), None) = (violated.next(), violated.next()) {
+                return self.report.quota_exceeded(at).clone();
             }
-        };
-        // On the stack, and copied once to its exact length: denials are what an attack is answered with.
-        let mut problem: SmallVec<[u8; 256]> = SmallVec::new();
-        let mut push = |text: &str| problem.extend_from_slice(text.as_bytes());
-        push("{\"type\":\"https://iana.org/assignments/http-problem-types#");
-        push(kind);
-        push("\",\"title\":\"");
-        push(title);
-        push("\",\"status\":");
-        push(itoa::Buffer::new().format(status));
-        for (n, name) in self.violated().enumerate() {
-            push(if n == 0 { ",\"violated-policies\":[\"" } else { ",\"" });
-            push(&escaped(name));
-            push("\"");
         }
-        push(if self.reason == Reason::Unavailable { "}" } else { "]}" });
-        Bytes::copy_from_slice(&problem)
+        problem(self.reason, self.violated())
     }
 }
+
+/// The problem document of a request that these policies refused.
+pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a str>) -> Bytes {
+    let status = reason.status().as_u16();
+    let (kind, title) = match reason {
+        Reason::QuotaExceeded => ("quota-exceeded", "Quota exceeded"),
+        Reason::NeverPossible => ("quota-exceeded", "The cost of this request exceeds the whole quota"),
+        Reason::Unavailable => {
+            return Bytes::from(format!(
+                "{{\"type\":\"{TYPES}temporary-reduced-capacity\",\
+                 \"title\":\"The service is at reduced capacity\",\"status\":{status}}}"
+            ));
+        }
+        Reason::NoKey => {
+            let policy = escaped(violated.next().unwrap_or_default());
+            return Bytes::from(format!(
+                "{{\"title\":\"This request carries nothing to limit it by\",\"status\":{status},\
+                 \"detail\":\"The policy \\\"{policy}\\\" found no key in the request\"}}"
+            ));
+        }
+    };
+    let names: Vec<String> = violated.map(|name| format!("\"{}\"", escaped(name))).collect();
+    let names = names.join(",");
+    Bytes::from(format!(
+        "{{\"type\":\"{TYPES}{kind}\",\"title\":\"{title}\",\"status\":{status},\"violated-policies\":[{names}]}}"
+    ))
+}
+
+/// Where the RateLimit draft registers its problem types.
+const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
 
 impl fmt::Debug for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -18,9 +18,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use smallvec::SmallVec;
 use tollgate_core::{Clock, Policy, Status, Verdict, Wait};
 
 use crate::rule::{Ask, Rule, Rules};
@@ -83,12 +83,7 @@ impl FieldWriter {
     pub(crate) fn new(rules: &Rules, fields: Fields) -> FieldWriter {
         let items: Box<[Item]> = rules.iter().map(Rule::policy).map(Item::new).collect();
         let all: Vec<&str> = items.iter().map(|item| &*item.policy).collect();
-        FieldWriter {
-            fields,
-            all_policies: to_value(all.join(", ").as_bytes()),
-            items,
-            clock: Clock::system(),
-        }
+        FieldWriter { fields, all_policies: to_value(all.join(", ").into()), items, clock: Clock::system() }
     }
 
     /// Whether no fields are wanted.
@@ -115,24 +110,34 @@ impl FieldWriter {
     }
 
     fn ietf(&self, asks: &[Ask], statuses: &[Status]) -> Written {
-        let mut digits = itoa::Buffer::new();
-        let mut limit: SmallVec<[u8; 192]> = SmallVec::new();
-        for (ask, status) in asks.iter().zip(statuses) {
-            if !limit.is_empty() {
-                limit.extend_from_slice(b", ");
-            }
-            limit.extend_from_slice(self.items[ask.rule].limit.as_bytes());
-            limit.extend_from_slice(digits.format(status.remaining()).as_bytes());
-            limit.extend_from_slice(RESET.as_bytes());
-            limit.extend_from_slice(digits.format(reset_seconds(status)).as_bytes());
-        }
         let policy = if asks.len() == self.items.len() {
             self.all_policies.clone()
         } else {
             let applied: Vec<&str> = asks.iter().map(|ask| &*self.items[ask.rule].policy).collect();
-            to_value(applied.join(", ").as_bytes())
+            to_value(applied.join(", ").into())
         };
-        Written::Ietf { policy, limit: to_value(&limit) }
+        let limit = match (asks, statuses) {
+            // Of a single rule without a detour: its length is known before it is written.
+            ([ask], [status]) => {
+                let (mut r, mut t) = (itoa::Buffer::new(), itoa::Buffer::new());
+                let pieces = [
+                    &*self.items[ask.rule].limit,
+                    r.format(status.remaining()),
+                    RESET,
+                    t.format(reset_seconds(status)),
+                ];
+                to_value(pieces.concat().into())
+            }
+            _ => {
+                let item = |(ask, status): (&Ask, &Status)| {
+                    let limit = &self.items[ask.rule].limit;
+                    format!("{limit}{}{RESET}{}", status.remaining(), reset_seconds(status))
+                };
+                let items: Vec<String> = asks.iter().zip(statuses).map(item).collect();
+                to_value(items.join(", ").into())
+            }
+        };
+        Written::Ietf { policy, limit }
     }
 }
 
@@ -174,8 +179,14 @@ impl Written {
 
 /// `Retry-After`, unless whoever made the answer has said it already.
 pub(crate) fn add_retry_after(headers: &mut HeaderMap, seconds: Option<u64>) {
-    if let Some(seconds) = seconds {
-        headers.entry(RETRY_AFTER).or_insert_with(|| seconds.into());
+    if let Some(seconds) = seconds
+        && !headers.contains_key(RETRY_AFTER)
+    {
+        // Not by way of `HeaderValue::from`, which takes 64 bytes for the longest number.
+        headers.insert(
+            RETRY_AFTER,
+            to_value(Bytes::copy_from_slice(itoa::Buffer::new().format(seconds).as_bytes())),
+        );
     }
 }
 
@@ -223,9 +234,9 @@ pub(crate) fn escaped(name: &str) -> Cow<'_, str> {
     }
 }
 
-fn to_value(bytes: &[u8]) -> HeaderValue {
+fn to_value(text: Bytes) -> HeaderValue {
     // Names are printable ASCII by construction, and the rest is ours.
-    HeaderValue::from_bytes(bytes).expect("printable ASCII is a header value")
+    HeaderValue::from_maybe_shared(text).expect("printable ASCII is a header value")
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -119,7 +118,7 @@ where
             if let StateProj::Passed { future, extras } = state.as_mut().project() {
                 return future.poll(cx).map_ok(|response| {
                     let mut response = response.map(ResponseBody::inner);
-                    mem::take(extras).add_to(&mut response);
+                    extras.add_to(&mut response);
                     response
                 });
             }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::request::Parts;
 use smallvec::SmallVec;
 use tollgate_core::{Check, Grant, Key, Policy, Reply, Status, Store, Times, Verdict};
@@ -243,6 +244,11 @@ impl Report {
     /// Each policy with its status.
     pub fn iter(&self) -> impl Iterator<Item = (&Policy, &Status)> {
         self.policies().zip(self.statuses())
+    }
+
+    /// The problem document of a request that only the `at`th of these policies refused.
+    pub(crate) fn quota_exceeded(&self, at: usize) -> &Bytes {
+        self.0.rules.quota_exceeded(self.0.which[at])
     }
 
     pub(crate) fn verdict(&self) -> &Verdict {

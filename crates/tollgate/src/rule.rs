@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::request::Parts;
 use smallvec::SmallVec;
 use tollgate_core::{Key, Policy};
 
+use crate::denial::{Reason, problem};
 use crate::extract::KeyExtractor;
 
 /// Makes a [`Policy`] a [`Rule`].
@@ -78,17 +80,14 @@ impl Rule {
         &self.policy
     }
 
-    /// The key and the cost of this request, or `None` if the rule does not apply to it.
+    /// The key of this request, or what happens without one.
     #[inline]
-    fn ask(&self, parts: &Parts) -> Result<Option<(Key, u32)>, NoKey> {
-        let key = match (self.extractor.extract(parts).filter(|key| !key.is_empty()), self.missing_key) {
-            (Some(key), _) => key,
-            (None, MissingKey::Share) => Key::global(),
-            (None, MissingKey::Skip) => return Ok(None),
-            (None, MissingKey::Refuse) => return Err(NoKey),
-        };
-        let cost = self.cost.as_ref().map_or(1, |cost| cost(parts));
-        Ok(Some((key, cost)))
+    fn key(&self, parts: &Parts) -> Result<Key, MissingKey> {
+        match self.extractor.extract(parts) {
+            Some(key) if !key.is_empty() => Ok(key),
+            _ if self.missing_key == MissingKey::Share => Ok(Key::global()),
+            _ => Err(self.missing_key),
+        }
     }
 }
 
@@ -101,11 +100,13 @@ impl fmt::Debug for Rule {
     }
 }
 
-struct NoKey;
-
 /// Rules whose policies have different names, decided together.
 #[derive(Debug)]
-pub(crate) struct Rules(Box<[Rule]>);
+pub(crate) struct Rules {
+    rules: Box<[Rule]>,
+    /// For each rule, the problem document of a request that it alone refuses.
+    quota_exceeded: Box<[Bytes]>,
+}
 
 /// What a request asks of one rule.
 #[derive(Clone, Debug)]
@@ -130,29 +131,40 @@ impl Rules {
                 return Err(RulesError::NameTwice(rule.policy.name().to_owned()));
             }
         }
-        Ok(Rules(rules))
+        let names = rules.iter().map(|rule| rule.policy.name());
+        let quota_exceeded = names.map(|name| problem(Reason::QuotaExceeded, [name].into_iter())).collect();
+        Ok(Rules { rules, quota_exceeded })
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Rule> {
-        self.0.iter()
+        self.rules.iter()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.rules.len()
     }
 
     #[inline]
     pub(crate) fn policy(&self, rule: usize) -> &Policy {
-        &self.0[rule].policy
+        &self.rules[rule].policy
+    }
+
+    pub(crate) fn quota_exceeded(&self, rule: usize) -> &Bytes {
+        &self.quota_exceeded[rule]
     }
 
     /// Adds the keys and costs of a request to `asks`; or tells the number of the first rule that refuses it for want of
     /// a key.
     #[inline]
     pub(crate) fn ask(&self, parts: &Parts, asks: &mut Asks) -> Result<(), usize> {
-        for (number, rule) in self.0.iter().enumerate() {
-            if let Some((key, cost)) = rule.ask(parts).map_err(|NoKey| number)? {
-                asks.push(Ask { rule: number, key, cost });
+        for (number, rule) in self.rules.iter().enumerate() {
+            match rule.key(parts) {
+                Ok(key) => {
+                    let cost = rule.cost.as_ref().map_or(1, |cost| cost(parts));
+                    asks.push(Ask { rule: number, key, cost });
+                }
+                Err(MissingKey::Skip) => {}
+                Err(_) => return Err(number),
             }
         }
         Ok(())

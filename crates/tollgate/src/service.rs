@@ -124,12 +124,9 @@ impl<Svc: fmt::Debug, S> fmt::Debug for RateLimit<Svc, S> {
     }
 }
 
-/// What a response that passes is given on its way out; boxed, so that the future stays small where that is nothing.
+/// What a response that passes is given on its way out.
 #[derive(Debug, Default)]
-pub(crate) struct Extras(Option<Box<Given>>);
-
-#[derive(Debug)]
-struct Given {
+pub(crate) struct Extras {
     fields: Option<Written>,
     report: Option<Report>,
 }
@@ -138,18 +135,17 @@ impl Extras {
     /// Lets the handler see the report.
     #[inline]
     pub(crate) fn mark(&self, parts: &mut Parts) {
-        if let Some(Given { report: Some(report), .. }) = self.0.as_deref() {
+        if let Some(report) = &self.report {
             parts.extensions.insert(report.clone());
         }
     }
 
     #[inline]
-    pub(crate) fn add_to<B>(self, response: &mut Response<B>) {
-        let Some(given) = self.0 else { return };
-        if let Some(fields) = given.fields {
+    pub(crate) fn add_to<B>(&mut self, response: &mut Response<B>) {
+        if let Some(fields) = self.fields.take() {
             fields.add_to(response.headers_mut());
         }
-        if let Some(report) = given.report {
+        if let Some(report) = self.report.take() {
             response.extensions_mut().insert(report);
         }
     }
@@ -160,12 +156,12 @@ impl<S> Shared<S> {
     #[inline]
     pub(crate) fn extras(&self, asks: &Asks, verdict: &Verdict) -> Extras {
         if self.fields.is_off() && !self.expose_verdict {
-            return Extras(None);
+            return Extras::default();
         }
         let rules = self.limiter.rules();
         let fields = self.fields.write(rules, asks, verdict);
         let report = self.expose_verdict.then(|| Report::new(rules, asks, verdict.clone()));
-        Extras(Some(Box::new(Given { fields, report })))
+        Extras { fields, report }
     }
 
     /// The response to a request that was not granted.
