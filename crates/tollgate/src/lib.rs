@@ -1,4 +1,100 @@
-//! Rate limiting for every Tower stack.
+//! Rate limiting for every Tower stack: one [`RateLimitLayer`] on an axum router, or in front of any `tower::Service` over
+//! `http::Request`.
+//!
+//! ```
+//! # #[cfg(feature = "axum")] {
+//! use axum::{Router, routing::get};
+//! use tollgate::{Quota, RateLimitLayer};
+//!
+//! let app: Router = Router::new()
+//!     .route("/", get(|| async { "hello" }))
+//!     .layer(RateLimitLayer::per_ip(Quota::per_minute(100).burst(20)));
+//! # }
+//! ```
+//!
+//! The server has to say who its peers are (feature `axum`):
+//! `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`. Where it does not, requests are
+//! refused with 400 and the log names the missing call.
+//!
+//! # Rules
+//!
+//! A [`Policy`] is a named [`Quota`] with an [`Algorithm`]. [`by`](PolicyExt::by) divides it among callers and makes it a
+//! [`Rule`]; a layer takes one or several and decides them together: a request is charged to all that apply to it, or to
+//! none.
+//!
+//! ```
+//! use http::{Method, request::Parts};
+//! use tollgate::extract::{ClientIp, header};
+//! use tollgate::{Algorithm, Policy, PolicyExt, Quota, RateLimitLayer};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let layer = RateLimitLayer::new([
+//!     Policy::new("burst", Quota::per_second(10).burst(20))
+//!         .by(ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])?),
+//!     Policy::new("daily", Quota::per_day(5_000))
+//!         .with_algorithm(Algorithm::SLIDING_BUCKETS)
+//!         .by(header("x-api-key"))
+//!         .cost(|parts: &Parts| if parts.method == Method::POST { 5 } else { 1 }),
+//! ]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`extract`] has the keys: addresses, headers, cookies, extensions, closures, and how to combine them. **Read there
+//!   whom to believe**: a key that callers can invent limits nobody.
+//! - [`algorithm`] tells what each algorithm guarantees and when to choose it.
+//! - [`memory`] tells what a key costs and what happens when there are too many.
+//!
+//! # What a client sees
+//!
+//! | request | answer | by default |
+//! |---|---|---|
+//! | passes | that of the inner service | with [`Fields::Ietf`] |
+//! | exceeds a quota | 429 | problem document, `Retry-After` |
+//! | costs more than a quota can ever grant | 422 | problem document, no `Retry-After` |
+//! | has no key that a rule needs | 400 | problem document; or [`MissingKey::Skip`], [`MissingKey::Share`] |
+//!
+//! [`RateLimitLayer::answer`] replaces the answer by your own; each refusal carries its [`Denial`] in the response's
+//! extensions.
+//!
+//! # Without a layer
+//!
+//! A [`Limiter`] asks the same rules and store directly: for WebSocket messages, jobs, keys that are found in a body.
+//!
+//! # In tests
+//!
+//! A [`ManualClock`] moves only when it is told to:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate::extract::global;
+//! use tollgate::{Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Timestamp};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let time = ManualClock::new(Timestamp::from_micros(1_000_000));
+//! let limiter = Limiter::new([Policy::new("one", Quota::per_minute(1)).by(global())])
+//!     .store(MemoryStore::builder().clock(&time).build());
+//!
+//! assert!(limiter.check_key(&Key::global(), 1).await.is_ok());
+//! let denial = limiter.check_key(&Key::global(), 1).await.unwrap_err();
+//! assert_eq!(denial.retry_after(), Some(Duration::from_secs(60)));
+//! time.advance(Duration::from_secs(60));
+//! assert!(limiter.check_key(&Key::global(), 1).await.is_ok());
+//! # }
+//! ```
+//!
+//! # Order of layers
+//!
+//! A layer limits what is inside it. Put it outside of what is dear (body limits, handlers, authentication against a
+//! database) and inside of what its answers need: a 429 that is made outside of the CORS layer cannot be read by a
+//! browser, and one outside of tracing is not logged. A rule by user stands inside of the layer that finds the user.
+//!
+//! # Features
+//!
+//! | feature | default | for |
+//! |---|---|---|
+//! | `axum` | no | peer addresses from `ConnectInfo`, and `extract::matched_path` |
+//! | `tracing` | yes | says once, in the log, what is missing where requests carry no peer address |
 
 pub mod extract;
 pub mod memory;

@@ -53,7 +53,7 @@ struct Expiry(u64);
 
 impl Expiry {
     fn new(at: Timestamp, denied: bool) -> Expiry {
-        Expiry(at.as_micros() << 1 | u64::from(denied))
+        Expiry((at.as_micros() << 1) | u64::from(denied))
     }
 
     fn is_over(self, now: Timestamp) -> bool {
@@ -229,7 +229,7 @@ impl Table {
     fn home(&self, digest: &Digest) -> usize {
         let places = self.slots.len() as u128;
         #[expect(clippy::cast_possible_truncation, reason = "a fraction of a usize")]
-        let at = (u128::from(digest.home()) * places >> 64) as usize;
+        let at = ((u128::from(digest.home()) * places) >> 64) as usize;
         at
     }
 

@@ -1,0 +1,93 @@
+//! What the layer adds to a ready service: compare each row with `baseline`, which is the same loop without the layer.
+//!
+//! `cargo bench -p tollgate-benches --bench layer`. Allocations are counted beside the times.
+
+use std::cell::RefCell;
+use std::hint::black_box;
+
+use divan::{AllocProfiler, Bencher};
+use tollgate::extract::PeerIp;
+use tollgate::{Algorithm, Fields, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate_benches::{COLD, HOT, callers, ready_service, request, send};
+use tower::Layer;
+
+#[global_allocator]
+static ALLOC: AllocProfiler = AllocProfiler::system();
+
+fn main() {
+    divan::main();
+}
+
+/// Nobody is refused.
+const AMPLE: Quota = Quota::per_second(1_000_000).burst(1_000_000);
+/// After the first request everybody is.
+const SCANT: Quota = Quota::per_day(1);
+
+fn layer(quota: Quota, fields: Fields) -> RateLimitLayer {
+    RateLimitLayer::new([Policy::new("api", quota).by(PeerIp::new())]).fields(fields)
+}
+
+fn run(bencher: Bencher<'_, '_>, layer: &RateLimitLayer, keys: u32) {
+    let service = layer.layer(ready_service());
+    for n in 0..keys {
+        send(&mut service.clone(), request(n));
+    }
+    thread_local!(static CALLERS: RefCell<Option<Box<dyn Iterator<Item = u32>>>> = const { RefCell::new(None) });
+    CALLERS.set(None);
+    bencher
+        .with_inputs(|| {
+            let caller = CALLERS.with_borrow_mut(|order| {
+                order.get_or_insert_with(|| Box::new(callers(keys))).next().unwrap_or(0)
+            });
+            (service.clone(), request(caller))
+        })
+        .bench_values(|(mut service, request)| black_box(send(&mut service, request)));
+}
+
+#[divan::bench(threads = [1, 2])]
+fn baseline(bencher: Bencher<'_, '_>) {
+    let service = ready_service();
+    bencher
+        .with_inputs(|| (service.clone(), request(7)))
+        .bench_values(|(mut service, request)| black_box(send(&mut service, request)));
+}
+
+#[divan::bench(threads = [1, 2], args = [HOT, COLD])]
+fn allowed_with_fields(bencher: Bencher<'_, '_>, keys: u32) {
+    run(bencher, &layer(AMPLE, Fields::Ietf), keys);
+}
+
+#[divan::bench(threads = [1, 2], args = [HOT, COLD])]
+fn allowed_without_fields(bencher: Bencher<'_, '_>, keys: u32) {
+    run(bencher, &layer(AMPLE, Fields::None), keys);
+}
+
+#[divan::bench(threads = [1, 2], args = [HOT, COLD])]
+fn denied_with_fields(bencher: Bencher<'_, '_>, keys: u32) {
+    run(bencher, &layer(SCANT, Fields::Ietf), keys);
+}
+
+#[divan::bench(threads = [1, 2], args = [HOT, COLD])]
+fn denied_without_fields(bencher: Bencher<'_, '_>, keys: u32) {
+    run(bencher, &layer(SCANT, Fields::None), keys);
+}
+
+/// Three rules, all applied to each request.
+#[divan::bench(threads = [1, 2])]
+fn three_rules_allowed(bencher: Bencher<'_, '_>) {
+    let rule = |name| Policy::new(name, AMPLE).by(PeerIp::new());
+    run(bencher, &RateLimitLayer::new([rule("a"), rule("b"), rule("c")]), HOT);
+}
+
+#[divan::bench(args = ["gcra", "fixed-window", "sliding-window", "sliding-buckets", "sliding-log"])]
+fn each_algorithm_allowed(bencher: Bencher<'_, '_>, name: &str) {
+    let algorithm = match name {
+        "fixed-window" => Algorithm::FIXED_WINDOW,
+        "sliding-window" => Algorithm::SlidingWindow,
+        "sliding-buckets" => Algorithm::SLIDING_BUCKETS,
+        "sliding-log" => Algorithm::SlidingLog { max_limit: u32::MAX },
+        _ => Algorithm::Gcra,
+    };
+    let policy = Policy::new("api", Quota::per_minute(u32::MAX)).with_algorithm(algorithm);
+    run(bencher, &RateLimitLayer::new([policy.by(PeerIp::new())]).fields(Fields::None), HOT);
+}

@@ -1,0 +1,71 @@
+//! Who is measured: the bare service, and in a file of its own each limiter in front of it.
+
+mod axum_governor;
+mod tower_governor;
+#[cfg(feature = "rust-1-96")]
+mod tower_rate_limiter;
+mod tower_rate_tier;
+
+use std::convert::Infallible;
+
+use axum::body::Body;
+use http::{Request, Response};
+use tower::{Service, service_fn};
+
+use crate::measure::{Prepared, Subject};
+use crate::ours;
+use crate::scenario::{KeySource, Plan};
+
+/// A service to be measured: a limiter in one configuration, or none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contender {
+    /// The name of its package, or [`BARE`].
+    pub(crate) package: &'static str,
+    /// Whether it tells the client of its quota in header fields.
+    pub(crate) fields: bool,
+    pub(crate) key: KeySource,
+    /// A fresh limiter with this quota around the bare service.
+    pub(crate) build: fn(Plan) -> Box<dyn Subject>,
+}
+
+/// The package that the others are measured for.
+pub(crate) const OURS: &str = "tollgate";
+
+/// What stands in for the package where there is no limiter.
+pub(crate) const BARE: &str = "(none)";
+
+/// The services without a limiter: one for each way that a request carries the key, because building the request
+/// is part of the loop.
+pub(crate) fn bare() -> [Contender; 2] {
+    let contender = |key, build| Contender { package: BARE, fields: false, key, build };
+    [
+        contender(KeySource::PeerIp, |_| Prepared::boxed(service(), KeySource::PeerIp)),
+        contender(KeySource::Field, |_| Prepared::boxed(service(), KeySource::Field)),
+    ]
+}
+
+/// All limiters, tollgate first.
+pub(crate) fn limiters() -> Vec<Contender> {
+    let mut all = Vec::new();
+    all.extend(ours::contenders());
+    all.extend(tower_governor::contenders());
+    all.extend(axum_governor::contenders());
+    all.extend(tower_rate_tier::contenders());
+    #[cfg(feature = "rust-1-96")]
+    all.extend(tower_rate_limiter::contenders());
+    all
+}
+
+/// The service behind every limiter: always ready, its answer at hand, empty, without a header field.
+pub(crate) fn service()
+-> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send + 'static>
++ Clone
++ Send
++ Sync
++ 'static {
+    service_fn(answer)
+}
+
+async fn answer(_request: Request<Body>) -> Result<Response<Body>, Infallible> {
+    Ok(Response::new(Body::empty()))
+}

@@ -1,0 +1,29 @@
+//! `tower-rate-limiter` with its store in memory: a fixed window over moka. It counts in windows where the others
+//! count by GCRA; with the quotas of this comparison both allow the same requests.
+
+use tower::Layer;
+use tower_rate_limiter::{IpKeyExtractor, MemoryStore, RateLimitFields, RateLimitLayer};
+
+use super::{Contender, service};
+use crate::measure::{Prepared, Subject};
+use crate::scenario::{KeySource, Plan};
+
+pub(super) fn contenders() -> [Contender; 2] {
+    let contender =
+        |fields, build| Contender { package: "tower-rate-limiter", fields, key: KeySource::PeerIp, build };
+    [
+        contender(true, |plan| build(plan, RateLimitFields::Draft11)),
+        contender(false, |plan| build(plan, RateLimitFields::Disabled)),
+    ]
+}
+
+fn build(plan: Plan, fields: RateLimitFields) -> Box<dyn Subject> {
+    let layer = RateLimitLayer::builder(IpKeyExtractor::new())
+        .limit(u64::from(plan.burst))
+        .window(plan.window())
+        .rate_limit_fields(fields)
+        .with_store(MemoryStore::new())
+        .build()
+        .expect("the configuration is valid");
+    Prepared::boxed(layer.layer(service()), KeySource::PeerIp)
+}

@@ -1,0 +1,27 @@
+//! `tower-rate-tier` with its storage in memory: GCRA over a dashmap of (user, tier); its fields cannot be
+//! switched off. Its identifier is shown the header fields and nothing else, so the key comes in one.
+
+use tower::Layer;
+use tower_rate_tier::{Quota, RateTier, TierIdentity, TierLimitLayer};
+
+use super::{Contender, service};
+use crate::measure::{Prepared, Subject};
+use crate::scenario::{KEY_FIELD, KeySource, Plan};
+
+const TIER: &str = "t";
+
+pub(super) fn contenders() -> [Contender; 1] {
+    [Contender { package: "tower-rate-tier", fields: true, key: KeySource::Field, build }]
+}
+
+fn build(plan: Plan) -> Box<dyn Subject> {
+    let tiers = RateTier::builder()
+        .tier(TIER, Quota::with_window(plan.burst, plan.window()))
+        .default_tier(TIER)
+        .build();
+    let layer = TierLimitLayer::new(tiers).identifier_fn(|fields| {
+        let client = fields.get(KEY_FIELD)?.to_str().ok()?;
+        Some(TierIdentity::new(client, TIER))
+    });
+    Prepared::boxed(layer.layer(service()), KeySource::Field)
+}

@@ -1,0 +1,167 @@
+//! The loop that is timed, the same for every service.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::hint::black_box;
+use std::ops::AddAssign;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use http::{HeaderMap, Request, Response, StatusCode};
+use tokio::runtime::{Builder, Runtime};
+use tower::Service;
+
+use crate::scenario::{Clients, KeySource};
+
+/// How the requests of a run were answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answers {
+    pub(crate) allowed: u64,
+    pub(crate) denied: u64,
+    /// Neither 200 nor 429: the limiter was set up wrongly.
+    pub(crate) other: u64,
+}
+
+impl Answers {
+    fn count(&mut self, status: StatusCode) {
+        match status {
+            StatusCode::OK => self.allowed += 1,
+            StatusCode::TOO_MANY_REQUESTS => self.denied += 1,
+            _ => self.other += 1,
+        }
+    }
+}
+
+impl AddAssign for Answers {
+    fn add_assign(&mut self, more: Answers) {
+        self.allowed += more.allowed;
+        self.denied += more.denied;
+        self.other += more.other;
+    }
+}
+
+/// One run of the loop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// How many clients the requests come from.
+    pub(crate) clients: u32,
+    /// Requests of each thread.
+    pub(crate) requests: u64,
+    pub(crate) threads: usize,
+    /// Tells this run's order of clients from that of the next run.
+    pub(crate) round: u64,
+}
+
+/// What a run gave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// From the first thread's start to the last thread's end.
+    pub(crate) wall: Duration,
+    pub(crate) answers: Answers,
+}
+
+/// A service that can be driven, whatever its type.
+pub(crate) trait Subject {
+    /// Sends one request of every client, untimed, so that a run finds the state of each in place; returns the
+    /// header fields of the first answer.
+    fn warm(&self, clients: u32) -> HeaderMap;
+
+    /// Drives clones of the service, one a thread, each on a runtime of its own.
+    fn run(&self, load: Load) -> Sample;
+}
+
+/// A service and where its limiter finds the key. The loop is compiled for this very service: no part of it goes
+/// through a pointer that a server would not go through.
+#[derive(Debug)]
+pub(crate) struct Prepared<S> {
+    service: S,
+    key: KeySource,
+}
+
+impl<S, B> Prepared<S>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+{
+    pub(crate) fn boxed(service: S, key: KeySource) -> Box<dyn Subject>
+    where
+        B: 'static,
+    {
+        Box::new(Prepared { service, key })
+    }
+}
+
+impl<S, B> Subject for Prepared<S>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+{
+    fn warm(&self, clients: u32) -> HeaderMap {
+        let mut service = self.service.clone();
+        runtime().block_on(async {
+            let mut first = None;
+            for client in 0..clients {
+                let response = send(&mut service, self.key.request(client)).await;
+                first.get_or_insert_with(|| response.into_parts().0.headers);
+            }
+            first.unwrap_or_default()
+        })
+    }
+
+    fn run(&self, load: Load) -> Sample {
+        let barrier = &Barrier::new(load.threads);
+        let key = self.key;
+        let runs: Vec<(Instant, Instant, Answers)> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..load.threads)
+                .map(|thread| {
+                    let mut service = self.service.clone();
+                    let seed = load.round << 8 | thread as u64;
+                    scope.spawn(move || {
+                        let runtime = runtime();
+                        let clients = Clients::new(seed, load.clients);
+                        barrier.wait();
+                        let start = now();
+                        let answers = runtime.block_on(drive(&mut service, key, clients, load.requests));
+                        (start, now(), answers)
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("a service panicked")).collect()
+        });
+        let start = runs.iter().map(|run| run.0).min().expect("at least one thread");
+        let end = runs.iter().map(|run| run.1).max().expect("at least one thread");
+        let mut answers = Answers::default();
+        runs.iter().for_each(|run| answers += run.2);
+        Sample { wall: end - start, answers }
+    }
+}
+
+async fn drive<S, B>(service: &mut S, key: KeySource, mut clients: Clients, requests: u64) -> Answers
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = Infallible>,
+{
+    let mut answers = Answers::default();
+    for _ in 0..requests {
+        let response = black_box(send(service, key.request(clients.draw())).await);
+        answers.count(response.status());
+    }
+    answers
+}
+
+async fn send<S, B>(service: &mut S, request: Request<Body>) -> Response<B>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = Infallible>,
+{
+    let Ok(()) = poll_fn(|context| service.poll_ready(context)).await;
+    let Ok(response) = service.call(request).await;
+    response
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_time().build().expect("a runtime of one thread")
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time; nothing here decides by it")]
+fn now() -> Instant {
+    Instant::now()
+}

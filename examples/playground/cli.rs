@@ -1,0 +1,129 @@
+//! The command line, as clap sees it. What its values mean is decided in `config.rs`.
+
+use std::ffi::OsString;
+
+use clap::{Parser, ValueEnum};
+use tollgate::{Fields, MissingKey};
+
+const RULE_HELP: &str = "\
+A rule; repeat the option for several, which are decided together
+
+NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]
+
+  WINDOW     s, m, h, d, or a whole number with ms, s, m, h, d: 10s
+  burst      how much may come at once, for gcra (default: the limit) and leaky-bucket (default: 1)
+  algorithm  gcra (default), leaky-bucket, fixed-window, fixed-window-aligned, sliding-window, sliding-buckets,
+             sliding-log
+  key        whose requests are counted together: ip (default), header:NAME, cookie:NAME, global, path;
+             a+b counts by both together, a|b by the first that the request has, and + binds tighter
+  max-wait   how long leaky-bucket may hold a request back (default: the window)
+
+Examples: api=10/10s   burst=20/s,burst=50   'user=1000/d,algorithm=sliding-window,key=header:x-api-key|ip'";
+
+/// A server to try tollgate on.
+#[derive(Debug, Parser)]
+#[command(name = "playground", after_help = "Try: playground --rule burst=3/s --rule daily=100/d")]
+pub(crate) struct Cli {
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3000")]
+    pub(crate) listen: String,
+
+    /// Where the counts are kept: memory
+    #[arg(long, value_name = "STORE", default_value = "memory")]
+    pub(crate) store: String,
+
+    #[arg(long = "rule", value_name = "RULE", default_value = "api=10/10s", help = RULE_HELP)]
+    pub(crate) rules: Vec<String>,
+
+    /// Network of proxies to believe about client addresses, such as 10.0.0.0/8; repeat it for several
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) trust: Vec<String>,
+
+    /// Header in which those proxies tell the client's address, such as x-forwarded-for
+    #[arg(long, value_name = "NAME")]
+    pub(crate) client_ip_header: Option<String>,
+
+    /// Fields that tell clients about their quota
+    #[arg(long, value_name = "STYLE", value_enum, default_value_t)]
+    pub(crate) headers: Style,
+
+    /// What happens to a request that lacks the header or cookie it is counted by
+    #[arg(long, value_name = "ACTION", value_enum, default_value_t)]
+    pub(crate) missing_key: Action,
+}
+
+/// `--headers`.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum Style {
+    /// RateLimit and RateLimit-Policy
+    #[default]
+    Ietf,
+    /// X-RateLimit-*, the reset as a time since 1970
+    XEpoch,
+    /// X-RateLimit-*, the reset in seconds from now
+    XDelta,
+    /// Only Retry-After, on refusals
+    None,
+}
+
+impl From<Style> for Fields {
+    fn from(style: Style) -> Fields {
+        match style {
+            Style::Ietf => Fields::Ietf,
+            Style::XEpoch => Fields::XEpoch,
+            Style::XDelta => Fields::XDelta,
+            Style::None => Fields::None,
+        }
+    }
+}
+
+/// `--missing-key`.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum Action {
+    /// It is refused
+    #[default]
+    Refuse,
+    /// The rule does not apply to it
+    Skip,
+    /// All such requests are counted together
+    Share,
+}
+
+impl From<Action> for MissingKey {
+    fn from(action: Action) -> MissingKey {
+        match action {
+            Action::Refuse => MissingKey::Refuse,
+            Action::Skip => MissingKey::Skip,
+            Action::Share => MissingKey::Share,
+        }
+    }
+}
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) enum Parsed {
+    Run(Cli),
+    /// Help, and no server.
+    Print(String),
+}
+
+/// Reads the command line of the process. Errors are one line.
+pub(crate) fn parse() -> Result<Parsed, String> {
+    parse_from(std::env::args_os())
+}
+
+fn parse_from(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, String> {
+    match Cli::try_parse_from(arguments) {
+        Ok(cli) => Ok(Parsed::Run(cli)),
+        Err(error) if !error.use_stderr() => Ok(Parsed::Print(error.to_string())),
+        Err(error) => Err(one_line(&error.to_string())),
+    }
+}
+
+/// Clap's first paragraph in one line, without its advice and usage. What the user wrote is quoted there as it is, so
+/// that unprintable characters are replaced.
+fn one_line(message: &str) -> String {
+    let first: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let line = first.join(" ").replace(char::is_control, "\u{fffd}");
+    format!("{} (see --help)", line.strip_prefix("error: ").unwrap_or(&line))
+}

@@ -1,0 +1,221 @@
+//! What a rule counts by: `ip`, `header:NAME`, `cookie:NAME`, `global`, `path`, joined with `+` and `|`.
+
+use std::str::FromStr;
+
+use http::HeaderName;
+use http::request::Parts;
+use tollgate::Key;
+use tollgate::extract::{ClientIp, Cookie, Header, KeyExtractor, PeerIp, cookie, global, matched_path};
+
+/// Alternatives, of which the first that a request has is taken; each of them several parts that must all be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeySpec(Vec<Vec<Part>>);
+
+/// A single source of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Ip,
+    Header(HeaderName),
+    Cookie(String),
+    Global,
+    Path,
+}
+
+/// By address.
+impl Default for KeySpec {
+    fn default() -> KeySpec {
+        KeySpec(vec![vec![Part::Ip]])
+    }
+}
+
+impl FromStr for KeySpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<KeySpec, String> {
+        let alternatives = text.split('|').map(|all| all.split('+').map(Part::from_str).collect());
+        alternatives.collect::<Result<_, _>>().map(KeySpec)
+    }
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Part, String> {
+        match (text, text.split_once(':')) {
+            ("ip", _) => Ok(Part::Ip),
+            ("global", _) => Ok(Part::Global),
+            ("path", _) => Ok(Part::Path),
+            (_, Some(("header", name))) => HeaderName::try_from(name)
+                .map(Part::Header)
+                .map_err(|_| format!("{name:?} is not the name of a header")),
+            (_, Some(("cookie", name))) => match Cookie::try_new(name) {
+                Some(_) => Ok(Part::Cookie(name.to_owned())),
+                None => Err(format!("{name:?} is not the name of a cookie")),
+            },
+            _ => Err(format!(
+                "{text:?} is not a key: ip, header:NAME, cookie:NAME, global, path, joined with + or |"
+            )),
+        }
+    }
+}
+
+impl KeySpec {
+    /// The extractor. Addresses are the peers', unless `client_ip` knows better.
+    pub(crate) fn extractor(&self, client_ip: Option<&ClientIp>) -> Box<dyn KeyExtractor> {
+        let alternatives = self.0.iter().map(|parts| all_of(parts, client_ip));
+        // What is known when a program is written is simply `header("x-api-key").or(PeerIp::new())`.
+        let first_of = |first: Box<dyn KeyExtractor>, next| Box::new(first.or(next)) as Box<dyn KeyExtractor>;
+        alternatives.reduce(first_of).unwrap_or_else(|| Box::new(global()))
+    }
+
+    /// Completes "counted for …".
+    pub(crate) fn in_words(&self) -> String {
+        let one = |parts: &Vec<Part>| parts.iter().map(Part::in_words).collect::<Vec<_>>().join(" and ");
+        match self.0.as_slice() {
+            [parts] if parts.as_slice() == [Part::Global] => "all callers together".to_owned(),
+            [first, rest @ ..] => {
+                let rest = rest.iter().map(|parts| format!(", else {}", one(parts)));
+                format!("each {}{}", one(first), rest.collect::<String>())
+            }
+            [] => String::new(),
+        }
+    }
+
+    /// Whether it counts by address, first or last.
+    pub(crate) fn uses_addresses(&self) -> bool {
+        self.0.iter().flatten().any(|part| *part == Part::Ip)
+    }
+
+    /// Headers and cookies without which a request has no key; empty if there is an alternative that needs none.
+    pub(crate) fn needed_headers(&self) -> Vec<String> {
+        let needed = |parts: &Vec<Part>| parts.iter().filter_map(Part::needed_header).collect::<Vec<_>>();
+        self.0.iter().map(needed).min_by_key(Vec::len).unwrap_or_default()
+    }
+}
+
+impl Part {
+    fn extractor(&self, client_ip: Option<&ClientIp>) -> Box<dyn KeyExtractor> {
+        match (self, client_ip) {
+            (Part::Ip, None) => Box::new(PeerIp::new()),
+            (Part::Ip, Some(client_ip)) => Box::new(client_ip.clone()),
+            (Part::Header(name), _) => Box::new(Header::from(name.clone())),
+            (Part::Cookie(name), _) => Box::new(cookie(name)),
+            (Part::Global, _) => Box::new(global()),
+            (Part::Path, _) => Box::new(matched_path()),
+        }
+    }
+
+    fn in_words(&self) -> String {
+        match self {
+            Part::Ip => "client address".to_owned(),
+            Part::Header(name) => format!("value of the header {name}"),
+            Part::Cookie(name) => format!("value of the cookie {name}"),
+            Part::Global => "everybody".to_owned(),
+            Part::Path => "route".to_owned(),
+        }
+    }
+
+    fn needed_header(&self) -> Option<String> {
+        match self {
+            Part::Header(name) => Some(format!("{name}: demo")),
+            Part::Cookie(name) => Some(format!("cookie: {name}=demo")),
+            Part::Ip | Part::Global | Part::Path => None,
+        }
+    }
+}
+
+/// All parts together, if all are there. What is known when a program is written is simply a tuple.
+fn all_of(parts: &[Part], client_ip: Option<&ClientIp>) -> Box<dyn KeyExtractor> {
+    let mut extractors: Vec<_> = parts.iter().map(|part| part.extractor(client_ip)).collect();
+    match extractors.pop() {
+        Some(only) if extractors.is_empty() => only,
+        last => {
+            extractors.extend(last);
+            Box::new(move |head: &Parts| {
+                let keys: Option<Vec<Key>> = extractors.iter().map(|each| each.extract(head)).collect();
+                Some(Key::join(keys?))
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(spec: &str, headers: &[(&'static str, &str)]) -> Option<Key> {
+        let mut request = http::Request::new(());
+        for (name, value) in headers {
+            request.headers_mut().append(*name, value.parse().unwrap());
+        }
+        let extractor = spec.parse::<KeySpec>().unwrap().extractor(None);
+        extractor.extract(&request.into_parts().0).filter(|key| !key.is_empty())
+    }
+
+    #[test]
+    fn plus_needs_all_and_binds_tighter_than_bar() {
+        let spec = "header:a+header:b|header:c";
+        let both = key(spec, &[("a", "1"), ("b", "2"), ("c", "3")]).unwrap();
+        assert_eq!(key(spec, &[("a", "1"), ("b", "2")]), Some(both.clone()));
+        let fallback = key(spec, &[("a", "1"), ("c", "3")]).unwrap();
+        assert_ne!(both, fallback);
+        assert_eq!(key(spec, &[("c", "3")]), Some(fallback));
+        assert_eq!(key(spec, &[("a", "1")]), None);
+    }
+
+    #[test]
+    fn many_parts_and_many_alternatives() {
+        let all = [("a", "1"), ("b", "2"), ("c", "3"), ("d", "4"), ("e", "5")];
+        assert!(key("header:a+header:b+header:c+header:d+header:e", &all).is_some());
+        assert!(key("header:a+header:b+header:c+header:d+header:e", &all[..4]).is_none());
+        let any = "header:a|header:b|header:c|header:d|header:e";
+        let keys: Vec<_> = ["a", "b", "c", "d", "e"].map(|name| key(any, &[(name, "same")])).into();
+        for (n, key) in keys.iter().enumerate() {
+            assert!(key.is_some() && !keys[..n].contains(key), "alternative {n} poses as another");
+        }
+    }
+
+    #[test]
+    fn no_part_is_the_same_as_the_part_alone() {
+        assert_eq!(key("header:a", &[("a", "1")]), Some(Key::from("1")));
+        assert_eq!(key("cookie:s", &[("cookie", "s=1")]), Some(Key::from("1")));
+        assert_eq!(key("global", &[]), Some(Key::global()));
+    }
+
+    #[test]
+    fn junk_is_refused() {
+        for text in [
+            "",
+            "ip+",
+            "|ip",
+            "ip||ip",
+            "IP",
+            "header",
+            "header:",
+            "header:x y",
+            "cookie:",
+            "cookie:a b",
+            "user",
+            " ip",
+            "ip:1",
+            "global:x",
+            "path/x",
+        ] {
+            assert!(text.parse::<KeySpec>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn words_and_needs() {
+        let spec = |text: &str| text.parse::<KeySpec>().unwrap();
+        assert_eq!(spec("ip").in_words(), "each client address");
+        assert_eq!(spec("global").in_words(), "all callers together");
+        assert_eq!(
+            spec("header:x-key+path|ip").in_words(),
+            "each value of the header x-key and route, else client address"
+        );
+        assert_eq!(spec("header:x-key+cookie:s").needed_headers(), ["x-key: demo", "cookie: s=demo"]);
+        assert!(spec("header:x-key|ip").needed_headers().is_empty());
+        assert!(spec("header:x-key|ip").uses_addresses() && !spec("header:x-key+path").uses_addresses());
+    }
+}

@@ -1,0 +1,107 @@
+//! A server with every knob of tollgate, to try it out.
+//!
+//! ```text
+//! cargo run --release --example playground -- --rule api=5/10s
+//! cargo run --release --example playground -- --help
+//! ```
+//!
+//! How a command line becomes a layer is in `config.rs`, how the layer is put around routes in `routes.rs`; those two
+//! are worth copying from.
+
+mod banner;
+mod cli;
+mod config;
+mod key_spec;
+mod me;
+mod routes;
+mod rule_spec;
+mod span;
+mod transfer;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use axum::serve::ListenerExt;
+use tokio::net::TcpListener;
+use tokio::time::sleep;
+
+use crate::config::Config;
+
+/// How long requests that are under way, or queued by a leaky bucket, may take to end after a signal to stop.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_writer(io::stderr).init();
+    let config = match cli::parse() {
+        Ok(cli::Parsed::Run(cli)) => Config::try_from(cli),
+        Ok(cli::Parsed::Print(text)) => {
+            print(&text);
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => Err(error),
+    };
+    match config {
+        Err(error) => fail(&error, 2),
+        Ok(config) => serve(config).await.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS),
+    }
+}
+
+/// Serves until a signal to stop.
+async fn serve(config: Config) -> Result<(), String> {
+    let listen = &config.listen;
+    let listener = TcpListener::bind(listen).await;
+    let listener = listener.map_err(|error| format!("cannot listen on {listen:?}: {error}"))?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    print(&banner::banner(&config, address));
+
+    // Answers are small: waiting for more to send would only delay them.
+    let listener = listener.tap_io(|connection| {
+        let _ = connection.set_nodelay(true);
+    });
+    let app = routes::router(config.layer).into_make_service_with_connect_info::<SocketAddr>();
+    let server = axum::serve(listener, app).with_graceful_shutdown(stopped());
+    tokio::select! {
+        served = server => served.map_err(|error| error.to_string()),
+        () = async { stopped().await; sleep(FAREWELL).await } => Ok(()),
+    }
+}
+
+/// Ends when the process is told to stop.
+async fn stopped() {
+    let interrupt = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = interrupt => {}
+        () = terminated() => {}
+    }
+}
+
+#[cfg(unix)]
+async fn terminated() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut signal) => _ = signal.recv().await,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(not(unix))]
+async fn terminated() {
+    std::future::pending().await
+}
+
+/// Unlike `println!`, does not mind if nobody reads.
+fn print(text: &str) {
+    let _ = io::stdout().write_all(text.as_bytes());
+}
+
+fn fail(error: &str, code: u8) -> ExitCode {
+    let _ = writeln!(io::stderr(), "error: {error}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,64 @@
+//! `GET /me`: what the caller has left, without using any of it.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use serde::Serialize;
+use tollgate::{Limiter, Policy, Status, Wait};
+
+use crate::span::seconds_up;
+
+#[derive(Serialize)]
+struct Me<'a> {
+    policies: Vec<Standing<'a>>,
+}
+
+/// How the caller stands with one policy. Times are in seconds, rounded up.
+#[derive(Serialize)]
+struct Standing<'a> {
+    name: &'a str,
+    algorithm: &'static str,
+    /// Units a window.
+    limit: u32,
+    /// The most units at once.
+    capacity: u32,
+    /// Units that would pass now without delay.
+    remaining: u32,
+    /// Until the whole quota is back.
+    reset_after: u64,
+    /// Until a request that costs 1 would pass; absent if it would pass now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+}
+
+/// Looks at the caller's quotas. This route is outside of the layer, so that asking is free. A rule by `path` tells how
+/// the route `/me` itself stands.
+pub(crate) async fn me(State(limiter): State<Limiter>, parts: Parts) -> Response {
+    let report = match limiter.look(&parts).await {
+        Ok(report) => report,
+        Err(denial) => return denial.response().map(Body::from),
+    };
+    let policies = report.iter().map(|(policy, status)| standing(policy, status)).collect();
+    match serde_json::to_string_pretty(&Me { policies }) {
+        Ok(json) => ([(CONTENT_TYPE, "application/json")], json + "\n").into_response(),
+        Err(error) => (http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+fn standing<'a>(policy: &'a Policy, status: &Status) -> Standing<'a> {
+    let retry_after = match status.wait() {
+        Wait::For(wait) => Some(seconds_up(wait)),
+        Wait::None | Wait::Never => None,
+    };
+    Standing {
+        name: policy.name(),
+        algorithm: policy.algorithm().name(),
+        limit: policy.quota().limit(),
+        capacity: policy.capacity(),
+        remaining: status.remaining(),
+        reset_after: seconds_up(status.reset_after()),
+        retry_after,
+    }
+}

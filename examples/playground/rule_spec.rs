@@ -1,0 +1,265 @@
+//! A rule as it is written: `NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]`.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use tollgate::{Algorithm, Policy, PolicyError, Quota};
+
+use crate::key_spec::KeySpec;
+use crate::span;
+
+/// A policy, and whose requests it counts together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RuleSpec {
+    pub(crate) policy: Policy,
+    pub(crate) key: KeySpec,
+}
+
+/// The options as they stand in the text. Each may be given once.
+#[derive(Default)]
+struct Options<'a> {
+    burst: Option<&'a str>,
+    algorithm: Option<&'a str>,
+    key: Option<&'a str>,
+    max_wait: Option<&'a str>,
+}
+
+impl FromStr for RuleSpec {
+    type Err = String;
+
+    /// Errors are one line, and quote the rule.
+    fn from_str(text: &str) -> Result<RuleSpec, String> {
+        parse(text).map_err(|error| format!("--rule {text:?}: {error}"))
+    }
+}
+
+fn parse(text: &str) -> Result<RuleSpec, String> {
+    let form = || "expected NAME=LIMIT/WINDOW[,OPTION=VALUE]..., such as api=10/10s".to_owned();
+    // An equals sign ends the name: a comma or a slash before it belongs to the name.
+    let (name, rest) = text.split_once('=').ok_or_else(form)?;
+    let mut fields = rest.split(',');
+    let (limit, window) = fields.next().and_then(|quota| quota.split_once('/')).ok_or_else(form)?;
+    let options = Options::parse(fields)?;
+
+    let window = parse_span(window)?;
+    let mut quota = Quota::try_new(parse_units(limit)?, window).map_err(|error| error.to_string())?;
+    if let Some(burst) = options.burst {
+        quota = quota.try_burst(parse_units(burst)?).map_err(|error| error.to_string())?;
+    }
+    let algorithm = parse_algorithm(options.algorithm, options.max_wait, window)?;
+    let policy = Policy::try_new(name, quota, algorithm).map_err(|error| match error {
+        // There is no option to raise it.
+        PolicyError::LogTooLong => "sliding-log takes limits up to 100000".to_owned(),
+        error => error.to_string(),
+    })?;
+    let key = options.key.map_or_else(|| Ok(KeySpec::default()), str::parse)?;
+    Ok(RuleSpec { policy, key })
+}
+
+impl<'a> Options<'a> {
+    fn parse(fields: impl Iterator<Item = &'a str>) -> Result<Options<'a>, String> {
+        let mut options = Options::default();
+        for field in fields {
+            let (name, value) = field.split_once('=').unwrap_or((field, ""));
+            let option = match name {
+                "burst" => &mut options.burst,
+                "algorithm" => &mut options.algorithm,
+                "key" => &mut options.key,
+                "max-wait" => &mut options.max_wait,
+                _ => return Err(format!("{name:?} is not an option: burst, algorithm, key, max-wait")),
+            };
+            if option.replace(value).is_some() {
+                return Err(format!("{name} is given twice"));
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// A limit or a burst.
+fn parse_units(text: &str) -> Result<u32, String> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let units = text.parse().ok().filter(|units| digits && *units > 0);
+    units.ok_or_else(|| format!("{text:?} is not a whole number from 1 to {}", u32::MAX))
+}
+
+fn parse_span(text: &str) -> Result<Duration, String> {
+    span::parse(text).ok_or_else(|| format!("{text:?} is not a time such as s, 10s, 500ms, 5m, h or d"))
+}
+
+fn parse_algorithm(
+    name: Option<&str>,
+    max_wait: Option<&str>,
+    window: Duration,
+) -> Result<Algorithm, String> {
+    let max_wait = max_wait.map(parse_span).transpose()?;
+    let algorithm = match name {
+        None | Some("gcra") => Algorithm::Gcra,
+        Some("leaky-bucket") => Algorithm::LeakyBucket { max_wait: max_wait.unwrap_or(window) },
+        Some("fixed-window") => Algorithm::FIXED_WINDOW,
+        Some("fixed-window-aligned") => Algorithm::FIXED_WINDOW_ALIGNED,
+        Some("sliding-window") => Algorithm::SlidingWindow,
+        Some("sliding-buckets") => Algorithm::SLIDING_BUCKETS,
+        Some("sliding-log") => Algorithm::SLIDING_LOG,
+        Some(unknown) => {
+            return Err(format!(
+                "{unknown:?} is not an algorithm: gcra, leaky-bucket, fixed-window, fixed-window-aligned, \
+                 sliding-window, sliding-buckets, sliding-log"
+            ));
+        }
+    };
+    match (algorithm, max_wait) {
+        (Algorithm::LeakyBucket { .. }, _) | (_, None) => Ok(algorithm),
+        (_, Some(_)) => {
+            Err(format!("max-wait is for algorithm=leaky-bucket; {} does not wait", algorithm.name()))
+        }
+    }
+}
+
+impl RuleSpec {
+    /// The rule as one would say it.
+    pub(crate) fn in_words(&self) -> String {
+        let (quota, capacity) = (self.policy.quota(), self.policy.capacity());
+        let limit = quota.limit();
+        let window = span::in_words(quota.window());
+        let window = window.strip_prefix("1 ").unwrap_or(&window);
+        let how = match self.policy.algorithm() {
+            Algorithm::Gcra => format!("at most {capacity} at once (gcra)"),
+            Algorithm::LeakyBucket { max_wait } => format!(
+                "{capacity} at once, the next ones held back for at most {} (leaky-bucket)",
+                span::in_words(max_wait)
+            ),
+            other => other.name().to_owned(),
+        };
+        let key = self.key.in_words();
+        format!("{limit} per {window} for {key}; {how}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(text: &str) -> RuleSpec {
+        text.parse().unwrap()
+    }
+
+    fn error(text: &str) -> String {
+        text.parse::<RuleSpec>().unwrap_err()
+    }
+
+    #[test]
+    fn the_shortest_rule() {
+        let RuleSpec { policy, key } = rule("api=10/10s");
+        assert_eq!(policy, Policy::new("api", Quota::new(10, Duration::from_secs(10))));
+        assert_eq!(key, KeySpec::default());
+    }
+
+    #[test]
+    fn all_options_in_any_order() {
+        let text = "q=3/m,max-wait=500ms,key=header:x-key|ip,burst=2,algorithm=leaky-bucket";
+        let RuleSpec { policy, key } = rule(text);
+        let quota = Quota::per_minute(3).burst(2);
+        let algorithm = Algorithm::LeakyBucket { max_wait: Duration::from_millis(500) };
+        assert_eq!(policy, Policy::try_new("q", quota, algorithm).unwrap());
+        assert_eq!(key, "header:x-key|ip".parse().unwrap());
+    }
+
+    #[test]
+    fn every_algorithm_by_its_name() {
+        for name in [
+            "gcra",
+            "leaky-bucket",
+            "fixed-window",
+            "fixed-window-aligned",
+            "sliding-window",
+            "sliding-buckets",
+            "sliding-log",
+        ] {
+            assert_eq!(rule(&format!("x=5/h,algorithm={name}")).policy.algorithm().name(), name);
+        }
+    }
+
+    #[test]
+    fn a_leaky_bucket_waits_for_the_window_unless_told_otherwise() {
+        let max_wait = Duration::from_secs(7);
+        assert_eq!(
+            rule("x=5/7s,algorithm=leaky-bucket").policy.algorithm(),
+            Algorithm::LeakyBucket { max_wait }
+        );
+        assert_eq!(
+            rule("x=5/7s,algorithm=leaky-bucket,max-wait=0s").policy.algorithm(),
+            Algorithm::LeakyBucket { max_wait: Duration::ZERO }
+        );
+    }
+
+    #[test]
+    fn names_may_hold_what_a_header_can() {
+        for name in ["a b", "a,b", "a/b", "\"quoted\\\"", "~", "50%"] {
+            assert_eq!(rule(&format!("{name}=1/s")).policy.name(), name);
+        }
+        for name in ["", "é", "a\nb", &"x".repeat(129)] {
+            assert!(error(&format!("{name}=1/s")).contains("name"), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told_in_one_line() {
+        for (text, why) in [
+            ("", "expected NAME=LIMIT/WINDOW"),
+            ("api", "expected NAME=LIMIT/WINDOW"),
+            ("api=10", "expected NAME=LIMIT/WINDOW"),
+            ("api=/s", "\"\" is not a whole number"),
+            ("api=0/s", "\"0\" is not a whole number"),
+            ("api=-1/s", "\"-1\" is not a whole number"),
+            ("api=+1/s", "\"+1\" is not a whole number"),
+            ("api=1.5/s", "\"1.5\" is not a whole number"),
+            ("api=99999999999/s", "\"99999999999\" is not a whole number"),
+            ("api=5/", "\"\" is not a time"),
+            ("api=5/10", "\"10\" is not a time"),
+            ("api=5/1.5s", "\"1.5s\" is not a time"),
+            ("api=5/s/s", "\"s/s\" is not a time"),
+            ("api=5/0s", "between 1 ms and 366 days"),
+            ("api=5/367d", "between 1 ms and 366 days"),
+            ("api=5/99999999999999999999d", "is not a time"),
+            ("api=5/s,", "\"\" is not an option"),
+            ("api=5/s,brust=2", "\"brust\" is not an option"),
+            ("api=5/s,burst", "\"\" is not a whole number"),
+            ("api=5/s,burst=0", "\"0\" is not a whole number"),
+            ("api=5/s,burst=1,burst=2", "burst is given twice"),
+            ("api=1/366d,burst=4294967295", "must not exceed 2^52"),
+            ("api=5/s,algorithm=token", "\"token\" is not an algorithm"),
+            ("api=5/s,burst=2,algorithm=fixed-window", "a burst has no meaning"),
+            ("api=5/s,max-wait=5s", "max-wait is for algorithm=leaky-bucket"),
+            ("api=5/s,max-wait=5s,algorithm=sliding-log", "sliding-log does not wait"),
+            ("api=5/s,algorithm=leaky-bucket,max-wait=", "\"\" is not a time"),
+            ("api=5/s,algorithm=leaky-bucket,max-wait=99999999999d", "must not exceed 2^52"),
+            ("api=100001/d,algorithm=sliding-log", "limits up to 100000"),
+            ("api=5/s,key=user", "\"user\" is not a key"),
+            ("api=5/s,key=header:a b", "\"a b\" is not the name of a header"),
+            ("api=5/s,key=cookie:a b", "\"a b\" is not the name of a cookie"),
+            ("api=5/s,key=\n", "\"\\n\" is not a key"),
+        ] {
+            let error = error(text);
+            assert!(error.contains(why), "{text:?}: {error}");
+            assert_eq!(error.lines().count(), 1, "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn words() {
+        assert_eq!(
+            rule("api=5/10s").in_words(),
+            "5 per 10 seconds for each client address; at most 5 at once (gcra)"
+        );
+        assert_eq!(
+            rule("x=1/d,algorithm=fixed-window,key=global").in_words(),
+            "1 per day for all callers together; fixed-window"
+        );
+        assert_eq!(
+            rule("x=2/s,algorithm=leaky-bucket,max-wait=5s").in_words(),
+            "2 per second for each client address; 1 at once, the next ones held back for at most 5 seconds \
+             (leaky-bucket)"
+        );
+    }
+}

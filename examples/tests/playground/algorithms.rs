@@ -1,0 +1,154 @@
+//! What each algorithm lets pass.
+
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use crate::server::Server;
+
+/// Five requests and no more, with a window that leaves a second or more to send them in.
+const FIVE: [&str; 6] = [
+    "api=5/10s",
+    "api=5/3s,algorithm=fixed-window",
+    "api=5/3s,algorithm=fixed-window-aligned",
+    "api=5/5s,algorithm=sliding-window",
+    "api=5/3s,algorithm=sliding-buckets",
+    "api=5/3s,algorithm=sliding-log",
+];
+
+/// Runs `test` for each rule at once.
+fn for_each(rules: &[&str], test: impl Fn(&str, &Server) + Sync) {
+    scope(|scope| {
+        for rule in rules {
+            let test = &test;
+            scope.spawn(move || {
+                let server = Server::with_rules(&[rule]);
+                if rule.contains("aligned") {
+                    begin_a_window(&server);
+                }
+                test(rule, &server);
+            });
+        }
+    });
+}
+
+/// Aligned windows end when the clock says so: waits for the next, lest it end amid the test.
+fn begin_a_window(server: &Server) {
+    let seconds = server.get("/").field("ratelimit", "api", "t");
+    sleep(Duration::from_secs(seconds));
+}
+
+#[test]
+fn five_pass_two_do_not_and_after_retry_after_it_passes_again() {
+    for_each(&FIVE, |rule, server| {
+        for left in (0..5).rev() {
+            let response = server.get("/");
+            assert_eq!((response.status, response.remaining("api")), (200, left), "{rule}: {response:?}");
+            assert_eq!(response.body, "hello\n");
+            assert_eq!(response.header("retry-after"), None);
+            assert_eq!(response.field("ratelimit-policy", "api", "q"), 5);
+        }
+        let refused = server.get("/");
+        refused.assert_refused_by(&["api"]);
+        assert_eq!(refused.remaining("api"), 0);
+        assert_eq!(refused.field("ratelimit", "api", "t"), refused.retry_after().as_secs(), "{rule}");
+        server.get("/").assert_refused_by(&["api"]);
+        sleep(refused.retry_after());
+        assert_eq!(server.get("/").status, 200, "{rule}: Retry-After was too short");
+    });
+}
+
+#[test]
+fn denied_requests_recorded_starve_a_caller_that_keeps_trying() {
+    for_each(&FIVE, |rule, server| {
+        let mut connection = server.connect();
+        for _ in 0..5 {
+            assert_eq!(connection.request("GET", "/", &[]).status, 200, "{rule}");
+        }
+        let refused = connection.request("GET", "/", &[]);
+        refused.assert_refused_by(&["api"]);
+        for _ in 0..50 {
+            connection.request("GET", "/", &[]).assert_refused_by(&["api"]);
+        }
+        // From here on nothing is said to be fast, and passing once is all that is needed.
+        sleep(refused.retry_after());
+        assert_eq!(connection.request("GET", "/", &[]).status, 200, "{rule}: denials were recorded");
+    });
+}
+
+#[test]
+fn a_cost_equal_to_the_capacity_on_a_fresh_key_is_denied() {
+    let leaky = "api=5/3s,algorithm=leaky-bucket,burst=5,max-wait=0s";
+    for_each(&[&FIVE[..], &[leaky]].concat(), |rule, server| {
+        if !rule.contains("aligned") {
+            assert_eq!(server.me("api", "remaining"), Some(5), "{rule}");
+        }
+        assert_eq!(server.transfer("5").status, 200, "{rule}");
+        server.transfer("5").assert_refused_by(&["api"]);
+        let never = server.transfer("6");
+        assert_eq!((never.status, never.header("retry-after")), (422, None), "{rule}: {never:?}");
+    });
+}
+
+#[test]
+fn check_and_increment_are_two_steps_so_that_a_concurrent_burst_passes() {
+    const CONNECTIONS: usize = 50;
+    const EACH: usize = 8;
+    for algorithm in ["gcra", "fixed-window", "sliding-window", "sliding-buckets", "sliding-log"] {
+        let server = Server::with_rules(&[&format!("api=200/d,algorithm={algorithm}")]);
+        let statuses: Vec<u16> = scope(|scope| {
+            let hammer = || {
+                let mut connection = server.connect();
+                (0..EACH).map(|_| connection.request("GET", "/", &[]).status).collect::<Vec<_>>()
+            };
+            let threads: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(hammer)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let count = |status| statuses.iter().filter(|each| **each == status).count();
+        assert_eq!((count(200), count(429)), (200, CONNECTIONS * EACH - 200), "{algorithm}");
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "measures a wait from outside of the server")]
+fn a_leaky_bucket_spaces_requests_out_instead_of_refusing_them() {
+    let server = Server::with_rules(&["api=10/s,algorithm=leaky-bucket,max-wait=5s"]);
+    let start = Instant::now();
+    for _ in 0..4 {
+        assert_eq!(server.get("/").status, 200);
+    }
+    assert!(start.elapsed() >= Duration::from_millis(300), "4 requests in {:?}", start.elapsed());
+    // At once, they queue behind one another.
+    scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert_eq!(server.get("/").status, 200));
+        }
+    });
+    assert!(start.elapsed() >= Duration::from_millis(700), "8 requests in {:?}", start.elapsed());
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "measures a wait from outside of the server")]
+fn what_a_leaky_bucket_would_hold_back_for_too_long_is_refused() {
+    let server = Server::with_rules(&["api=1/3s,algorithm=leaky-bucket,max-wait=1s"]);
+    let start = Instant::now();
+    assert_eq!(server.get("/").status, 200);
+    let refused = server.get("/");
+    refused.assert_refused_by(&["api"]);
+    sleep(refused.retry_after());
+    assert_eq!(server.get("/").status, 200, "Retry-After was too short");
+    assert!(start.elapsed() >= Duration::from_secs(3), "2 requests in {:?}", start.elapsed());
+}
+
+#[test]
+fn retry_after_is_floored_to_0() {
+    let server = Server::with_rules(&["api=1/1500ms,algorithm=fixed-window"]);
+    assert_eq!(server.get("/").status, 200);
+    let refused = server.get("/");
+    refused.assert_refused_by(&["api"]);
+    sleep(Duration::from_millis(1_000));
+    // Less than a second is left.
+    let refused = server.get("/");
+    if refused.status == 429 {
+        assert_eq!(refused.retry_after().as_secs(), 1);
+    }
+}

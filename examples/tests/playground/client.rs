@@ -1,0 +1,111 @@
+//! An HTTP/1.1 client of a few lines: one that sends header lines exactly as they are given.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A connection, kept alive between requests.
+pub(crate) struct Connection(BufReader<TcpStream>);
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Connection {
+    pub(crate) fn open(address: SocketAddr) -> Connection {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        // So that a server that never answers fails the test.
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Connection(BufReader::new(stream))
+    }
+
+    pub(crate) fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Response {
+        let mut request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n");
+        for (name, value) in headers {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if method == "POST" {
+            request.push_str("content-length: 0\r\n");
+        }
+        request.push_str("\r\n");
+        self.0.get_mut().write_all(request.as_bytes()).unwrap();
+        self.response()
+    }
+
+    fn response(&mut self) -> Response {
+        let first = self.line();
+        let status = first.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("no status line: {first:?}"));
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line();
+            let Some((name, value)) = line.split_once(':') else { break };
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        let mut response = Response { status, headers, body: String::new() };
+        let length = response.header("content-length").map_or(0, |length| length.parse().unwrap());
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).unwrap();
+        response.body = String::from_utf8(body).unwrap();
+        response
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+}
+
+impl Response {
+    /// The value of a header that has one line at most.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut values =
+            self.headers.iter().filter(|(each, _)| each == name).map(|(_, value)| value.as_str());
+        let value = values.next();
+        assert_eq!(values.next(), None, "{name} has several lines: {self:?}");
+        value
+    }
+
+    /// The parameter of a policy in `RateLimit` or `RateLimit-Policy`: `r`, `t`, `q`, `w`.
+    pub(crate) fn field(&self, header: &str, policy: &str, parameter: &str) -> u64 {
+        let value = self.header(header).unwrap_or_else(|| panic!("no {header}: {self:?}"));
+        let item = value.split(", ").find_map(|item| item.strip_prefix(&format!("\"{policy}\"")));
+        let mut parameters = item.unwrap_or_else(|| panic!("no {policy}: {value}")).split(';');
+        let value = parameters.find_map(|each| each.strip_prefix(parameter)?.strip_prefix('='));
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {parameter}: {self:?}"))
+    }
+
+    pub(crate) fn remaining(&self, policy: &str) -> u64 {
+        self.field("ratelimit", policy, "r")
+    }
+
+    /// `Retry-After`, which must be there and at least a second.
+    pub(crate) fn retry_after(&self) -> Duration {
+        let seconds = self.header("retry-after").unwrap_or_else(|| panic!("no Retry-After: {self:?}"));
+        let seconds = seconds.parse().unwrap();
+        assert!(seconds >= 1, "{self:?}");
+        Duration::from_secs(seconds)
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Asserts that this is a refusal for the time being, by these policies.
+    #[track_caller]
+    pub(crate) fn assert_refused_by(&self, policies: &[&str]) {
+        assert_eq!(self.status, 429, "{self:?}");
+        assert_eq!(self.header("content-type"), Some("application/problem+json"));
+        let problem = self.json();
+        assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
+        assert_eq!(problem["status"], 429);
+        assert_eq!(problem["violated-policies"], serde_json::json!(policies), "{problem}");
+        self.retry_after();
+    }
+}

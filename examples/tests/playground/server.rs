@@ -1,0 +1,98 @@
+//! Example programs, started on a free port and killed at the end of the test.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use crate::client::{Connection, Response};
+
+/// A running server.
+pub(crate) struct Server {
+    child: Child,
+    /// Kept open, so that the server can go on writing.
+    stdout: BufReader<ChildStdout>,
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    /// The playground with these rules.
+    pub(crate) fn with_rules(rules: &[&str]) -> Server {
+        Server::playground(&rules.iter().flat_map(|rule| ["--rule", rule]).collect::<Vec<_>>())
+    }
+
+    /// The playground with these options.
+    pub(crate) fn playground(options: &[&str]) -> Server {
+        Server::start("playground", &[&["--listen", "127.0.0.1:0"], options].concat())
+    }
+
+    /// An example that says where it listens in its first line.
+    pub(crate) fn start(example: &str, arguments: &[&str]) -> Server {
+        let mut child = program(example).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let address =
+            line.split_once("http://").map(|(_, rest)| rest.trim().split(',').next().unwrap_or(rest));
+        let address = address.unwrap_or_else(|| panic!("{example} {arguments:?} does not listen: {line:?}"));
+        let address = address.parse().unwrap();
+        Server { child, stdout, address }
+    }
+
+    /// The lines of standard output after the first, up to one that begins with `last`.
+    pub(crate) fn says_until(&mut self, last: &str) -> String {
+        let mut said = String::new();
+        loop {
+            let start = said.len();
+            assert_ne!(self.stdout.read_line(&mut said).unwrap(), 0, "no line begins with {last:?}: {said}");
+            if said[start..].starts_with(last) {
+                return said;
+            }
+        }
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::open(self.address)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Response {
+        self.get_with(path, &[])
+    }
+
+    /// With header lines, in their order.
+    pub(crate) fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Response {
+        self.connect().request("GET", path, headers)
+    }
+
+    pub(crate) fn transfer(&self, amount: &str) -> Response {
+        self.connect().request("POST", &format!("/transfer/{amount}"), &[])
+    }
+
+    /// A value of a policy in the answer of `/me`; `None` where it is absent.
+    pub(crate) fn me(&self, policy: &str, value: &str) -> Option<u64> {
+        let me = self.get("/me").json();
+        let policies = me["policies"].as_array().unwrap();
+        policies.iter().find(|each| each["name"] == policy).unwrap_or_else(|| panic!("{me}"))[value].as_u64()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The program of an example, which cargo builds before it runs a package's tests.
+pub(crate) fn program(example: &str) -> Command {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.ancestors().nth(2).unwrap();
+    let program: PathBuf =
+        profile.join("examples").join(format!("{example}{}", std::env::consts::EXE_SUFFIX));
+    assert!(
+        program.exists(),
+        "{} is not there: run `cargo build -p tollgate-examples --examples` in the same profile first",
+        program.display()
+    );
+    Command::new(program)
+}

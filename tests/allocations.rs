@@ -1,0 +1,183 @@
+//! Heap allocations a request, counted at the allocator beside the same loop without the layer, so that what it takes to
+//! build a request does not count.
+
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use allocation_counter::measure;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use tollgate::extract::{PeerAddr, PeerIp, global};
+use tollgate::{Algorithm, Fields, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Rule};
+use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock, user};
+use tower::{Layer, Service, service_fn};
+
+type Body = Full<Bytes>;
+
+fn hello(_: Request<Body>) -> Ready<Result<Response<Body>, Infallible>> {
+    ready(Ok(Response::new(Body::default())))
+}
+
+fn request() -> Request<Body> {
+    let mut request = Request::new(Body::default());
+    request.headers_mut().insert("x-user", http::HeaderValue::from_static("ada"));
+    request.extensions_mut().insert(PeerAddr(([192, 0, 2, 1], 4_000).into()));
+    request
+}
+
+/// Sends `requests` to a service that answers on the spot; returns the allocations of all, and the status of the last.
+fn allocations<S, B>(service: &mut S, requests: u64) -> (u64, StatusCode)
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = Infallible>,
+{
+    let mut last = StatusCode::OK;
+    let mut cx = Context::from_waker(Waker::noop());
+    let heap = measure(|| {
+        for _ in 0..requests {
+            assert!(matches!(service.poll_ready(&mut cx), Poll::Ready(Ok(()))));
+            let Poll::Ready(Ok(response)) = pin!(service.call(request())).poll(&mut cx) else {
+                panic!("no answer on the spot")
+            };
+            last = response.status();
+        }
+    });
+    (heap.count_total, last)
+}
+
+const REQUESTS: u64 = 1_000;
+
+/// Allocations a request beyond those of the service by itself, all of which must be answered alike.
+fn a_request(layer: &RateLimitLayer, status: StatusCode) -> u64 {
+    let mut limited = layer.layer(service_fn(hello));
+    // The first request adds its key.
+    allocations(&mut limited, 1);
+    let (limited, last) = allocations(&mut limited, REQUESTS);
+    assert_eq!(last, status);
+    let (plain, _) = allocations(&mut service_fn(hello), REQUESTS);
+    let more = limited - plain;
+    assert_eq!(more % REQUESTS, 0, "{more} in {REQUESTS} requests: some take more than others");
+    more / REQUESTS
+}
+
+fn layer(rules: impl IntoIterator<Item = Rule>) -> RateLimitLayer {
+    RateLimitLayer::new(rules).store(MemoryStore::builder().clock(&clock()).build())
+}
+
+fn wide(name: &str) -> Policy {
+    Policy::new(name, Quota::per_minute(1_000_000))
+}
+
+fn four_rules() -> [Rule; 4] {
+    [
+        wide("by address").by(PeerIp::new()),
+        wide("by user").by(user()),
+        wide("of all").by(global()),
+        wide("by user and address").by((user(), PeerIp::new())),
+    ]
+}
+
+#[test]
+fn an_allowed_request_without_fields_allocates_nothing() {
+    for rules in 1..=4 {
+        let layer = layer(four_rules().into_iter().take(rules)).fields(Fields::None);
+        assert_eq!(a_request(&layer, StatusCode::OK), 0, "with {rules} rules");
+    }
+}
+
+#[test]
+fn an_allowed_request_allocates_nothing_under_any_algorithm() {
+    for algorithm in EVERY_ALGORITHM {
+        let limit = if algorithm == Algorithm::SLIDING_LOG { 100_000 } else { 1_000_000 };
+        let layer = layer([a_minute("p", algorithm, limit).by(user())]).fields(Fields::None);
+        // Requests of one microsecond share an entry of a log, and the clock stands still.
+        assert_eq!(a_request(&layer, StatusCode::OK), 0, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_layer_that_is_switched_off_allocates_nothing() {
+    let layer = layer(four_rules()).enabled(false);
+    assert_eq!(a_request(&layer, StatusCode::OK), 0);
+}
+
+/// One for what the response will be given, one for the value of `RateLimit`, and two of the response's header map, which
+/// was empty. `RateLimit-Policy` is shared by all responses.
+#[test]
+fn the_ietf_fields_take_four_allocations_however_many_rules_there_are() {
+    for rules in 1..=4 {
+        let layer = layer(four_rules().into_iter().take(rules));
+        let count = a_request(&layer, StatusCode::OK);
+        assert!(count <= 4, "{count} with {rules} rules");
+    }
+}
+
+/// One for what the response will be given, two of the header map, and two for each of the three numbers.
+#[test]
+fn the_x_fields_take_nine_allocations() {
+    for fields in [Fields::XDelta, Fields::XEpoch] {
+        let count = a_request(&layer(four_rules()).fields(fields), StatusCode::OK);
+        assert!(count <= 9, "{count} for {fields:?}");
+    }
+}
+
+fn used_up(fields: Fields) -> RateLimitLayer {
+    layer([Policy::new("p", Quota::per_minute(1)).by(user())]).fields(fields)
+}
+
+/// A denial is what an attack is answered with. Its parts: the document, the header map (2), the number of `Retry-After`
+/// (2), and the `Denial` in the extensions (its report, its box, the map and the map's table); with fields, the value of
+/// `RateLimit`. A clock that were constructed anew for each would not show here; see the benchmarks for that.
+#[test]
+fn a_denial_allocates_only_what_its_answer_needs() {
+    let bare = a_request(&used_up(Fields::None), StatusCode::TOO_MANY_REQUESTS);
+    assert!(bare <= 9, "{bare} without fields");
+    let ietf = a_request(&used_up(Fields::Ietf), StatusCode::TOO_MANY_REQUESTS);
+    assert!(ietf <= 10, "{ietf} with the fields of the draft");
+    println!("allocations a denial: {bare} without fields, {ietf} with those of the draft");
+}
+
+#[test]
+fn the_thousandth_denial_costs_what_the_second_did() {
+    for algorithm in EVERY_ALGORITHM {
+        let mut service = layer([a_minute("p", algorithm, 1).by(user())]).layer(service_fn(hello));
+        allocations(&mut service, 2);
+        let (second, status) = allocations(&mut service, 1);
+        assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+        allocations(&mut service, 1_000);
+        assert_eq!(allocations(&mut service, 1), (second, status), "{algorithm:?}");
+    }
+}
+
+/// A log that recorded what it denied would grow for as long as somebody keeps trying.
+#[test]
+fn denied_requests_do_not_lengthen_a_log() {
+    let time = clock();
+    let policy = Policy::new("p", Quota::per_day(3)).with_algorithm(Algorithm::SLIDING_LOG);
+    let store = MemoryStore::builder().clock(&time).build();
+    let mut service = RateLimitLayer::new([policy.by(user())]).store(store).layer(service_fn(hello));
+    allocations(&mut service, 4);
+    let heap = measure(|| {
+        for _ in 0..10_000 {
+            time.advance(Duration::from_millis(1));
+            assert_eq!(allocations(&mut service, 1).1, StatusCode::TOO_MANY_REQUESTS);
+        }
+    });
+    assert_eq!(heap.bytes_current, 0, "bytes that stay");
+}
+
+#[test]
+fn a_request_that_is_refused_for_want_of_a_key_leaves_nothing_behind() {
+    let layer = layer([wide("p").by(tollgate::extract::header("x-absent"))]);
+    let mut service = layer.layer(service_fn(hello));
+    allocations(&mut service, 1);
+    let heap = measure(|| {
+        let (count, status) = allocations(&mut service, REQUESTS);
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert!(count <= 14 * REQUESTS, "{count} in {REQUESTS} requests");
+    });
+    assert_eq!(heap.bytes_current, 0, "bytes that stay");
+}

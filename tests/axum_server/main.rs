@@ -1,0 +1,22 @@
+//! A real axum server, over TCP.
+
+mod connections;
+mod keys;
+mod paths;
+
+use axum::Router;
+use axum::routing::get;
+use tollgate::{Algorithm, Policy, PolicyExt, Quota, RateLimitLayer, extract::KeyExtractor};
+
+/// Two requests a day: no test lasts until one comes back, nor does a new window begin.
+fn two_a_day(key: impl KeyExtractor) -> RateLimitLayer {
+    RateLimitLayer::new([Policy::new("two", two()).with_algorithm(Algorithm::FIXED_WINDOW).by(key)])
+}
+
+fn two() -> Quota {
+    Quota::per_day(2)
+}
+
+fn hello() -> Router {
+    Router::new().route("/", get(|| async { "hello" }).post(|body: String| async move { body }))
+}

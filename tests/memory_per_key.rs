@@ -1,0 +1,75 @@
+//! What a key takes in the store in memory, counted at the allocator.
+
+use std::time::Duration;
+
+use allocation_counter::measure;
+use tollgate::{Algorithm, Check, Key, MemoryStore, Policy, Quota, Reply, Store, Times};
+use tollgate_tests::{a_minute, clock};
+
+/// Invents keys until as many are held as can be; returns the bytes that each takes.
+fn bytes_a_key(max_keys: usize, policy: &Policy) -> f64 {
+    let time = clock();
+    let mut store = None;
+    let heap = measure(|| {
+        let new = MemoryStore::builder().clock(&time).max_keys(max_keys).build();
+        let mut n = 0_u64;
+        while new.keys() < max_keys {
+            // Shards do not fill at the same time; those that are full replace a key for each new one.
+            for _ in 0..max_keys.div_ceil(100) {
+                let key = Key::from(n);
+                let reply = new.acquire(&[Check::new(policy, &key, 1)], Times::ONCE);
+                assert!(matches!(reply, Reply::Now(Ok(verdict)) if verdict.is_granted()));
+                n += 1;
+            }
+        }
+        store = Some(new);
+    });
+    #[expect(clippy::cast_precision_loss, reason = "a quotient for people to read")]
+    let bytes = heap.bytes_current as f64 / max_keys as f64;
+    println!("{max_keys} keys, {}: {bytes:.2} bytes a key", policy.algorithm().name());
+    bytes
+}
+
+#[test]
+fn a_key_of_the_default_algorithm_takes_at_most_64_bytes_at_a_cap_of_a_million() {
+    let bytes = bytes_a_key(1_000_000, &Policy::new("api", Quota::per_minute(100)));
+    assert!(bytes <= 64.0, "{bytes} bytes a key");
+}
+
+/// Caps just above a power of two are the dearest for hash tables. Of a cap of a few hundred keys the store itself, with
+/// its shards, would be a part.
+#[test]
+fn no_cap_and_no_algorithm_with_a_small_state_takes_more() {
+    let algorithms = [
+        Algorithm::Gcra,
+        Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) },
+        Algorithm::FIXED_WINDOW,
+        Algorithm::SlidingWindow,
+    ];
+    for max_keys in [10_000, 16_384, 16_400, 50_000, 66_000] {
+        for algorithm in algorithms {
+            let bytes = bytes_a_key(max_keys, &a_minute("p", algorithm, 100));
+            assert!(bytes <= 64.0, "{bytes} bytes a key under {algorithm:?} at a cap of {max_keys}");
+        }
+    }
+}
+
+#[test]
+fn idle_keys_give_their_memory_back() {
+    let time = clock();
+    let policy = Policy::new("api", Quota::per_second(100));
+    let heap = measure(|| {
+        let store = MemoryStore::builder().clock(&time).max_keys(600).build();
+        let ask = |key: u64| {
+            let key = Key::from(key);
+            assert!(matches!(store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE), Reply::Now(Ok(_))));
+        };
+        let busy = measure(|| (0..600).for_each(ask));
+        time.advance(Duration::from_secs(11));
+        let idle = measure(|| (0..5_000).for_each(|_| ask(0)));
+        assert_eq!(store.keys(), 1);
+        let left = busy.bytes_current + idle.bytes_current;
+        assert!(left * 8 <= busy.bytes_current, "{left} of {} bytes stay", busy.bytes_current);
+    });
+    assert_eq!(heap.bytes_current, 0, "a store that is dropped leaves nothing");
+}

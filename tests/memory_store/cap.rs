@@ -1,0 +1,159 @@
+//! What callers who invent keys can and cannot do.
+
+use std::thread;
+use std::time::Duration;
+
+use tollgate::{Key, MemoryStore, Policy, Quota, Wait};
+use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock};
+
+use crate::{acquire, acquire_set, passes};
+
+#[test]
+fn invented_keys_never_exceed_the_cap() {
+    const CAP: usize = 2_000;
+    let time = clock();
+    let store = MemoryStore::builder().clock(&time).max_keys(CAP).build();
+    let policy = Policy::new("p", Quota::per_minute(2));
+    thread::scope(|scope| {
+        for inventor in 0..8_u64 {
+            let (store, policy) = (&store, &policy);
+            scope.spawn(move || {
+                for n in 0..2_000_u64 {
+                    let key = Key::from(inventor << 32 | n);
+                    passes(store, policy, &key);
+                    if n % 3 == 0 {
+                        // Some are used up and denied, so that they may not go.
+                        acquire(store, policy, &key, 1);
+                        acquire(store, policy, &key, 1);
+                    }
+                    assert!(store.keys() <= CAP, "{} keys", store.keys());
+                }
+            });
+        }
+    });
+    assert_eq!(store.keys(), CAP, "the cap is used");
+}
+
+#[test]
+fn sets_of_several_new_keys_never_exceed_the_cap() {
+    for cap in [1, 2, 3, 4, 7] {
+        let time = clock();
+        let store = MemoryStore::builder().clock(&time).max_keys(cap).build();
+        let policies = ["a", "b", "c", "d"].map(|name| Policy::new(name, Quota::per_minute(1_000)));
+        for n in 0..50_u64 {
+            let key = Key::from(n);
+            let set = policies.each_ref().map(|policy| (policy, &key, 1));
+            assert!(acquire_set(&store, &set).is_granted(), "cap {cap}, key {n}");
+            assert!(store.keys() <= cap, "{} keys under a cap of {cap}", store.keys());
+        }
+        assert_eq!(store.keys(), cap);
+    }
+}
+
+#[test]
+fn a_cap_of_zero_counts_as_one() {
+    let store = MemoryStore::builder().max_keys(0).build();
+    let policy = Policy::new("p", Quota::per_day(1));
+    assert!(passes(&store, &policy, &Key::global()));
+    assert!(!passes(&store, &policy, &Key::global()));
+}
+
+/// By inventing keys nobody wins back a quota that was refused to him, under any algorithm.
+#[test]
+fn a_denied_key_survives_a_flood_of_invented_keys_until_its_reset() {
+    for algorithm in EVERY_ALGORITHM {
+        let time = clock();
+        let store = MemoryStore::builder().clock(&time).max_keys(100).build();
+        let policy = a_minute("p", algorithm, 2);
+        let denied: Vec<Key> = (0..50).map(|n| Key::from(format!("denied {n}"))).collect();
+        for key in &denied {
+            assert!(passes(&store, &policy, key) && passes(&store, &policy, key));
+            assert!(!passes(&store, &policy, key));
+        }
+        let Wait::For(wait) = acquire(&store, &policy, &denied[0], 2).wait() else {
+            panic!("{algorithm:?} refuses without a wait")
+        };
+        let flood = |from: u64| {
+            for n in from..from + 2_000 {
+                passes(&store, &policy, &Key::from(n));
+            }
+        };
+        flood(0);
+        for key in &denied {
+            assert!(!passes(&store, &policy, key), "{algorithm:?}: the flood won {key} a fresh quota");
+        }
+        time.advance(wait - Duration::from_micros(1));
+        flood(10_000);
+        for key in &denied {
+            assert!(!acquire(&store, &policy, key, 2).is_granted(), "{algorithm:?}: {key} won back its quota");
+        }
+        time.advance(Duration::from_micros(1));
+        assert!(acquire(&store, &policy, &denied[0], 2).is_granted(), "{algorithm:?}: its wait is over");
+    }
+}
+
+#[test]
+fn a_key_that_was_denied_as_one_of_a_set_survives_the_flood() {
+    let time = clock();
+    let store = MemoryStore::builder().clock(&time).max_keys(100).build();
+    let (open, narrow) =
+        (Policy::new("open", Quota::per_minute(100)), Policy::new("narrow", Quota::per_minute(1)));
+    let (free, denied) = (Key::from("free"), Key::from("denied"));
+    let set = [(&open, &free, 1), (&narrow, &denied, 1)];
+    assert!(acquire_set(&store, &set).is_granted());
+    assert!(!acquire_set(&store, &set).is_granted());
+    for n in 0..2_000_u64 {
+        passes(&store, &open, &Key::from(n));
+    }
+    assert!(!passes(&store, &narrow, &denied));
+    let left = acquire(&store, &open, &free, 0).each()[0].remaining();
+    assert_eq!(left, 100, "the other one had denied nothing, and made room");
+}
+
+/// Each caller is refused before the next comes, so that nobody may go: those that find room get their quota, and all
+/// the others together one more.
+#[test]
+fn when_every_key_is_denied_new_keys_share_one_quota_a_policy() {
+    for cap in [50, 4_096] {
+        let time = clock();
+        let store = MemoryStore::builder().clock(&time).max_keys(cap).build();
+        let policy = Policy::new("p", Quota::per_minute(3));
+        let mut granted = 0;
+        // Enough that every shard is full.
+        for n in 0..4 * cap as u64 {
+            let key = Key::from(n);
+            granted += (0..4).filter(|_| passes(&store, &policy, &key)).count();
+        }
+        assert_eq!(store.keys(), cap);
+        assert_eq!(granted, (cap + 1) * 3, "with a cap of {cap}");
+
+        // Another policy has a shared entry of its own, to which all of its keys are sent.
+        let other = Policy::new("other", Quota::per_minute(5));
+        let granted = (0..100_u64).filter(|n| passes(&store, &other, &Key::from(*n))).count();
+        assert_eq!(granted, 5);
+
+        // A caller who waits as long as the refusal said passes, though his quota is shared; and once those who were
+        // denied have been reset, there is room again.
+        time.advance(Duration::from_secs(12));
+        assert!(passes(&store, &other, &Key::from("whoever")));
+        time.advance(Duration::from_secs(60));
+        let granted = (0..100_u64).filter(|n| passes(&store, &other, &Key::from(*n))).count();
+        assert_eq!(granted, 100, "each has a quota of his own");
+        assert!(store.keys() <= cap);
+    }
+}
+
+#[test]
+fn two_new_keys_of_a_set_that_find_no_room_are_charged_together() {
+    let time = clock();
+    let store = MemoryStore::builder().clock(&time).max_keys(1).build();
+    let policy = Policy::new("p", Quota::per_minute(2));
+    let first = Key::from("first");
+    assert!(acquire(&store, &policy, &first, 2).is_granted());
+    assert!(!passes(&store, &policy, &first));
+    let (a, b) = (Key::from("a"), Key::from("b"));
+    let granted = acquire_set(&store, &[(&policy, &a, 1), (&policy, &b, 1)]);
+    assert!(granted.is_granted());
+    assert_eq!(granted.each()[1].remaining(), 0, "both are charged to the entry that new keys share");
+    assert!(!passes(&store, &policy, &a) && !passes(&store, &policy, &b));
+}

@@ -1,0 +1,109 @@
+//! A caller that leaves half-way: later requests behave as they should, and nobody gets more than the limit.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use tollgate::{RateLimitLayer, StoreExt};
+use tollgate_tests::{Later, Strict, call, clock, per_user, queue, request, store};
+use tower::{Layer, Service, ServiceExt};
+use tower_test::mock;
+
+use crate::{MockHandle, MockService, layer, poll_once, timed};
+
+/// How many requests pass before the first that does not.
+async fn passing<S, R>(service: &mut S) -> u32
+where
+    S: Service<http::Request<Body>, Response = http::Response<R>>,
+    S::Error: std::fmt::Debug,
+{
+    let mut passed = 0;
+    while call(service, request("ada")).await.status() == 200 {
+        passed += 1;
+    }
+    passed
+}
+
+#[tokio::test]
+async fn who_leaves_before_the_first_poll_has_been_charged_or_has_not_been_heard() {
+    let at_hand = store(&clock()).boxed();
+    let [first, last] = [Later::deciding_first, Later::deciding_last].map(|later| later(store(&clock())));
+    for (store, left) in [(at_hand, 4), (first.boxed(), 5), (last.boxed(), 5)] {
+        let inner = Strict::default();
+        let mut service = RateLimitLayer::new([per_user("p", 5)]).store(store).layer(inner.clone());
+        drop(service.ready().await.unwrap().call(request("ada")));
+        assert_eq!(passing(&mut service).await, left);
+    }
+}
+
+#[tokio::test]
+async fn who_leaves_while_the_store_is_asked_may_have_been_charged_and_no_more() {
+    let stores = [(Later::deciding_first(store(&clock())), 4), (Later::deciding_last(store(&clock())), 5)];
+    for (store, left) in stores {
+        let inner = Strict::default();
+        let mut service = RateLimitLayer::new([per_user("p", 5)]).store(store).layer(inner.clone());
+        poll_once(service.ready().await.unwrap().call(request("ada"))).await;
+        assert_eq!(inner.calls(), 0);
+        assert_eq!(passing(&mut service).await, left);
+        assert_eq!(inner.calls(), left);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_while_he_is_delayed_keeps_his_slot_and_his_charge() {
+    const MS: Duration = Duration::from_millis(1);
+    let [first, last] = [Later::deciding_first, Later::deciding_last].map(|later| later(store(&clock())).boxed());
+    for store in [store(&clock()).boxed(), first, last] {
+        let inner = Strict::default();
+        let rules = [queue("q", Duration::from_secs(5)), per_user("p", 5)];
+        let mut service = RateLimitLayer::new(rules).store(store).layer(inner.clone());
+        assert_eq!(timed(call(&mut service, request("ada"))).await.1, Duration::ZERO);
+        for _ in 0..2 {
+            // These have the slots at 100 and at 200 ms, and leave at 50.
+            let response = service.ready().await.unwrap().call(request("ada"));
+            assert!(tokio::time::timeout(50 * MS, response).await.is_err());
+        }
+        assert_eq!(inner.calls(), 1);
+        let (response, elapsed) = timed(call(&mut service, request("ada"))).await;
+        assert_eq!((response.status().as_u16(), elapsed), (200, 300 * MS), "the slots stay reserved");
+        assert_eq!(passing(&mut service).await, 1, "and the charges stand: 5 in all");
+        assert_eq!(inner.calls(), 3);
+    }
+}
+
+#[tokio::test]
+async fn who_leaves_while_the_inner_service_works_stays_charged() {
+    let layer = layer(&clock(), [per_user("p", 3)]);
+    let (inner, mut handle): (MockService, MockHandle) = mock::pair();
+    let mut service = layer.layer(inner);
+    poll_once(service.ready().await.unwrap().call(request("ada"))).await;
+    let (seen, send) = handle.next_request().await.unwrap();
+    assert_eq!(seen.headers()["x-user"], "ada");
+    send.send_response(http::Response::new(Body::empty()));
+
+    let mut strict = layer.layer(Strict::default());
+    assert_eq!(passing(&mut strict).await, 2);
+}
+
+/// Half of the callers leave at random stages; the others and they together never get more than the limit.
+#[tokio::test(start_paused = true)]
+async fn callers_who_leave_at_any_stage_never_let_more_than_the_limit_through() {
+    let [first, last] = [Later::deciding_first, Later::deciding_last].map(|later| later(store(&clock())).boxed());
+    for store in [store(&clock()).boxed(), first, last] {
+        let inner = Strict::default();
+        let rules = [queue("q", Duration::from_secs(2)), per_user("p", 15)];
+        let service = RateLimitLayer::new(rules).store(store).layer(inner.clone());
+        let mut callers = Vec::new();
+        for n in 0..60_u64 {
+            let response = service.clone().oneshot(request("ada"));
+            let patience = if n % 2 == 0 { Duration::from_secs(60) } else { Duration::from_millis(n * 13 % 900) };
+            callers.push(tokio::spawn(async move { tokio::time::timeout(patience, response).await }));
+        }
+        let mut passed = 0;
+        for caller in callers {
+            let answer = caller.await.unwrap();
+            passed += u32::from(answer.is_ok_and(|response| response.unwrap().status() == 200));
+        }
+        assert!((7..=15).contains(&passed), "{passed}");
+        assert!((passed..=15).contains(&inner.calls()), "{} calls for {passed} answers", inner.calls());
+    }
+}

@@ -1,0 +1,128 @@
+//! Leaky buckets: requests that come too early are held back until their slot, and no longer.
+
+use std::time::Duration;
+
+use tollgate::{Algorithm, Fields, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate_tests::{Later, Strict, call, clock, field, per_user, queue, request, store, user};
+use tower::{Layer, Service, ServiceExt};
+
+use crate::{layer, timed};
+
+const MS: Duration = Duration::from_millis(1);
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_come_at_once_leave_one_by_one() {
+    let mut service = layer(&clock(), [queue("q", 500 * MS)]).layer(Strict::default());
+    let mut pending = Vec::new();
+    for n in 0..6_u32 {
+        let response = service.ready().await.unwrap().call(request("ada"));
+        pending.push((n, tokio::spawn(timed(response))));
+    }
+    for (n, response) in pending {
+        let (response, elapsed) = response.await.unwrap();
+        assert_eq!(response.unwrap().status(), 200);
+        assert_eq!(elapsed, n * 100 * MS, "request {n}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_user_has_a_queue_of_his_own() {
+    let mut service = layer(&clock(), [queue("q", 500 * MS)]).layer(Strict::default());
+    for user in ["ada", "bob", "cy"] {
+        assert_eq!(timed(call(&mut service, request(user))).await.1, Duration::ZERO, "{user}");
+    }
+    assert_eq!(timed(call(&mut service, request("bob"))).await.1, 100 * MS);
+}
+
+/// Time passes in the store as it does for those who wait.
+#[tokio::test(start_paused = true)]
+async fn one_after_the_other_requests_are_evenly_spaced() {
+    let clock = clock();
+    let mut service = layer(&clock, [queue("q", 500 * MS)]).layer(Strict::default());
+    assert_eq!(timed(call(&mut service, request("ada"))).await.1, Duration::ZERO);
+    for _ in 0..5 {
+        let (response, elapsed) = timed(call(&mut service, request("ada"))).await;
+        clock.advance(elapsed);
+        assert_eq!((response.status().as_u16(), elapsed), (200, 100 * MS));
+    }
+    clock.advance(130 * MS);
+    assert_eq!(timed(call(&mut service, request("ada"))).await.1, Duration::ZERO, "the slot had come");
+    clock.advance(70 * MS);
+    assert_eq!(timed(call(&mut service, request("ada"))).await.1, 30 * MS, "slots are not made up for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_wait_longer_than_the_longest_wait_is_refused_at_once() {
+    let mut service = layer(&clock(), [queue("q", 250 * MS)]).layer(Strict::default());
+    let mut statuses = Vec::new();
+    for _ in 0..5 {
+        let response = service.ready().await.unwrap().call(request("ada"));
+        statuses.push(tokio::spawn(timed(response)));
+    }
+    let mut answers = Vec::new();
+    for response in statuses {
+        let (response, elapsed) = response.await.unwrap();
+        let response = response.unwrap();
+        answers.push((response.status().as_u16(), elapsed));
+        if response.status() == 429 {
+            assert_eq!(field(&response, "retry-after"), Some("1"), "50 ms, rounded up");
+            assert_eq!(field(&response, "ratelimit"), Some("\"q\";r=0;t=1"));
+        }
+    }
+    let passed = [0, 100, 200].map(|ms| (200, ms * MS));
+    assert_eq!(answers[..3], passed);
+    assert_eq!(answers[3..], [(429, Duration::ZERO); 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_leaky_buckets_the_longest_delay_is_slept() {
+    let slow = |name, per_second| {
+        Policy::new(name, Quota::per_second(per_second))
+            .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(10) })
+            .by(user())
+    };
+    for rules in [[slow("a", 10), slow("b", 4)], [slow("b", 4), slow("a", 10)]] {
+        let layer = layer(&clock(), rules);
+        let mut service = layer.layer(Strict::default());
+        for n in 0..4_u32 {
+            // The clock of the store stands still: all of these come at once.
+            let (response, elapsed) = timed(call(&mut service, request("ada"))).await;
+            assert_eq!((response.status().as_u16(), elapsed), (200, n * 250 * MS));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_another_rule_refuses_reserves_no_slot() {
+    let store = store(&clock());
+    let both = RateLimitLayer::new([queue("q", 500 * MS), per_user("p", 2)]).store(store.clone());
+    let mut service = both.layer(Strict::default());
+    for expected in [0, 100] {
+        assert_eq!(timed(call(&mut service, request("ada"))).await.1, expected * MS);
+    }
+    let (response, elapsed) = timed(call(&mut service, request("ada"))).await;
+    assert_eq!((response.status().as_u16(), elapsed), (429, Duration::ZERO));
+    let mut queue_alone = RateLimitLayer::new([queue("q", 500 * MS)]).store(store).layer(Strict::default());
+    assert_eq!(timed(call(&mut queue_alone, request("ada"))).await.1, 200 * MS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verdict_that_is_awaited_is_delayed_as_well() {
+    let store = Later::deciding_last(store(&clock()));
+    let mut service =
+        RateLimitLayer::new([queue("q", 200 * MS)]).store(store).fields(Fields::None).layer(Strict::default());
+    for (status, delay) in [(200, 0), (200, 100), (200, 200), (429, 0)] {
+        let (response, elapsed) = timed(call(&mut service, request("ada"))).await;
+        assert_eq!((response.status().as_u16(), elapsed), (status, delay * MS));
+    }
+}
+
+#[tokio::test]
+async fn a_limiter_reserves_the_slot_and_says_how_long_to_wait() {
+    let limiter = layer(&clock(), [queue("q", 250 * MS)]).limiter();
+    let ada = tollgate::Key::from("ada");
+    for delay in [0, 100, 200] {
+        assert_eq!(limiter.check_key(&ada, 1).await.unwrap().delay(), delay * MS);
+    }
+    assert_eq!(limiter.check_key(&ada, 1).await.unwrap_err().retry_after(), Some(50 * MS));
+}

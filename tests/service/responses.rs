@@ -1,0 +1,229 @@
+//! What callers, handlers and outer layers are told.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+
+use axum::body::Body;
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use tollgate::{Denial, Fields, Key, Reason, Report};
+use tollgate_tests::{Later, Strict, call, clock, field, per_user, request, store, user};
+use tower::{Layer, service_fn};
+
+use crate::layer;
+
+/// Answers with what the layer left in the request's extensions.
+fn what_is_left(request: Request<Body>) -> Ready<Result<Response<Body>, Infallible>> {
+    let remaining = request.extensions().get::<Report>().map(|report| report.statuses()[0].remaining());
+    ready(Ok(Response::new(Body::from(format!("{remaining:?}")))))
+}
+
+async fn text<B>(response: Response<B>) -> String
+where
+    B: http_body::Body<Data = bytes::Bytes, Error: std::fmt::Debug>,
+{
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().into()).unwrap()
+}
+
+#[tokio::test]
+async fn the_verdict_is_exposed_to_handlers_and_to_outer_layers() {
+    let clock = clock();
+    let layer = layer(&clock, [per_user("p", 3)]).expose_verdict();
+    let mut later = layer.clone().store(Later::deciding_last(store(&clock))).layer(service_fn(what_is_left));
+    let mut service = layer.layer(service_fn(what_is_left));
+    for left in [2, 1, 0] {
+        for response in
+            [call(&mut service, request("ada")).await, call(&mut later, request("ada")).await]
+        {
+            let report = response.extensions().get::<Report>().unwrap();
+            let (policy, status) = report.iter().next().unwrap();
+            assert_eq!((policy.name(), status.remaining()), ("p", left));
+            assert_eq!(text(response).await, format!("Some({left})"));
+        }
+    }
+    let denied = call(&mut service, request("ada")).await;
+    assert!(denied.extensions().get::<Denial>().is_some());
+    assert!(denied.extensions().get::<Report>().is_none(), "the denial has it");
+}
+
+#[tokio::test]
+async fn the_verdict_is_not_exposed_unless_asked_for() {
+    let mut service = layer(&clock(), [per_user("p", 3)]).layer(service_fn(what_is_left));
+    let response = call(&mut service, request("ada")).await;
+    assert!(response.extensions().get::<Report>().is_none());
+    assert_eq!(text(response).await, "None");
+}
+
+#[tokio::test]
+async fn a_denial_is_in_the_extensions_of_its_response() {
+    let rules = [per_user("open", 100), per_user("narrow", 1)];
+    let mut service = layer(&clock(), rules).layer(Strict::default());
+    call(&mut service, request("ada")).await;
+    let response = call(&mut service, request("ada")).await;
+    let denial = response.extensions().get::<Denial>().unwrap();
+    assert_eq!(denial.reason(), Reason::QuotaExceeded);
+    assert_eq!(denial.violated().collect::<Vec<_>>(), ["narrow"]);
+    assert_eq!(denial.retry_after(), Some(std::time::Duration::from_secs(60)));
+    let remaining: Vec<u32> = denial.report().statuses().iter().map(|status| status.remaining()).collect();
+    assert_eq!(remaining, [99, 0], "those that had room are told as well, and were not charged");
+    assert_eq!(field(&response, "ratelimit"), Some("\"open\";r=99;t=1, \"narrow\";r=0;t=60"));
+}
+
+#[tokio::test]
+async fn each_reason_has_its_status_and_only_waiting_that_helps_is_advised() {
+    let cost = |parts: &Parts| parts.headers["x-cost"].to_str().unwrap().parse().unwrap();
+    let mut service = layer(&clock(), [per_user("p", 5).cost(cost)]).layer(Strict::default());
+    let asking = |cost: &str| {
+        let mut request = request("ada");
+        request.headers_mut().insert("x-cost", cost.parse().unwrap());
+        request
+    };
+    let mut told = Vec::new();
+    for cost in ["4", "6", "2", "0", "1"] {
+        let response = call(&mut service, asking(cost)).await;
+        let denial = response.extensions().get::<Denial>().map(Denial::reason);
+        told.push((response.status().as_u16(), field(&response, "retry-after").map(str::to_owned), denial));
+    }
+    let wait = Some("12".to_owned());
+    let due = [
+        (200, None, None),
+        (422, None, Some(Reason::NeverPossible)),
+        (429, wait, Some(Reason::QuotaExceeded)),
+        (200, None, None),
+        (200, None, None),
+    ];
+    assert_eq!(told, due);
+    let response = call(&mut service, Request::new(Body::empty())).await;
+    assert_eq!(response.extensions().get::<Denial>().unwrap().reason(), Reason::NoKey);
+    assert_eq!((response.status(), field(&response, "retry-after")), (StatusCode::BAD_REQUEST, None));
+    assert_eq!(field(&response, "ratelimit"), None, "no store was asked");
+}
+
+#[tokio::test]
+async fn a_closure_answers_instead_and_what_it_has_not_said_is_added() {
+    let layer = layer(&clock(), [per_user("p", 1)]).answer(|parts: &Parts, denial: &Denial| {
+        let user = parts.headers.get("x-user").map_or("nobody", |user| user.to_str().unwrap());
+        let mut response = Response::new(format!("{user}: {denial}"));
+        *response.status_mut() = StatusCode::IM_A_TEAPOT;
+        if user == "ada" {
+            response.headers_mut().insert("retry-after", "77".parse().unwrap());
+        }
+        response
+    });
+    let mut service = layer.layer(Strict::default());
+    for (user, retry_after) in [("ada", "77"), ("bob", "60")] {
+        assert_eq!(call(&mut service, request(user)).await.status(), 200);
+        let response = call(&mut service, request(user)).await;
+        assert_eq!(response.status(), StatusCode::IM_A_TEAPOT);
+        assert_eq!(field(&response, "retry-after"), Some(retry_after));
+        assert_eq!(response.headers().get_all("retry-after").iter().count(), 1);
+        assert_eq!(field(&response, "ratelimit"), Some("\"p\";r=0;t=60"));
+        assert!(response.extensions().get::<Denial>().is_some());
+        assert_eq!(text(response).await, format!("{user}: quota exceeded"));
+    }
+    let response = call(&mut service, Request::new(Body::empty())).await;
+    assert_eq!(text(response).await, "nobody: the request carries no key");
+}
+
+/// The closure may begin with the answer that would have been given.
+#[tokio::test]
+async fn a_closure_can_change_the_answer_by_default() {
+    let layer = layer(&clock(), [per_user("p", 1)]).answer(|_: &Parts, denial: &Denial| {
+        let mut response = denial.response();
+        response.headers_mut().insert("x-more", "yes".parse().unwrap());
+        response
+    });
+    let mut service = layer.layer(Strict::default());
+    call(&mut service, request("ada")).await;
+    let response = call(&mut service, request("ada")).await;
+    assert_eq!((response.status().as_u16(), field(&response, "x-more")), (429, Some("yes")));
+    assert_eq!(field(&response, "content-type"), Some("application/problem+json"));
+}
+
+#[tokio::test]
+async fn a_layer_that_is_switched_off_passes_everything_untouched() {
+    let store = store(&clock());
+    let layer = tollgate::RateLimitLayer::new([per_user("p", 1)]).store(store.clone()).expose_verdict();
+    let mut off = layer.clone().enabled(false).layer(service_fn(what_is_left));
+    for n in 0..5 {
+        let asking = if n % 2 == 0 { request("ada") } else { Request::new(Body::empty()) };
+        let response = call(&mut off, asking).await;
+        assert_eq!(response.status(), 200);
+        assert!(response.headers().is_empty() && response.extensions().is_empty());
+        assert_eq!(text(response).await, "None");
+    }
+    assert_eq!(store.keys(), 0, "nothing was counted");
+    let mut on = layer.enabled(false).enabled(true).layer(Strict::default());
+    assert_eq!(call(&mut on, request("ada")).await.status(), 200);
+    assert_eq!(call(&mut on, request("ada")).await.status(), 429);
+}
+
+#[tokio::test]
+async fn the_fields_of_the_draft_are_appended_where_layers_stack() {
+    let clock = clock();
+    let (inner, outer) = (layer(&clock, [per_user("inner", 1)]), layer(&clock, [per_user("outer", 2)]));
+    let mut service = outer.layer(inner.layer(Strict::default()));
+    for (status, limits) in [(200, ["\"inner\";r=0;t=60", "\"outer\";r=1;t=30"]), (429, ["\"inner\";r=0;t=60", "\"outer\";r=0;t=60"])] {
+        let response = call(&mut service, request("ada")).await;
+        assert_eq!(response.status(), status);
+        let all = |name: &str| response.headers().get_all(name).iter().cloned().collect::<Vec<_>>();
+        assert_eq!(all("ratelimit"), limits);
+        assert_eq!(all("ratelimit-policy"), ["\"inner\";q=1;w=60", "\"outer\";q=2;w=60"]);
+    }
+    let response = call(&mut service, request("ada")).await;
+    assert_eq!(response.headers().get_all("ratelimit").iter().count(), 1, "the outer one refuses by itself");
+}
+
+#[tokio::test]
+async fn the_x_fields_of_an_inner_layer_stand() {
+    let clock = clock();
+    let x = |name, limit| layer(&clock, [per_user(name, limit)]).fields(Fields::XDelta);
+    let mut service = x("outer", 10).layer(x("inner", 5).layer(Strict::default()));
+    let response = call(&mut service, request("ada")).await;
+    let told = ["limit", "remaining", "reset"].map(|name| format!("x-ratelimit-{name}"));
+    assert_eq!(told.each_ref().map(|name| field(&response, name).unwrap()), ["5", "4", "12"]);
+    assert!(told.iter().all(|name| response.headers().get_all(name).iter().count() == 1));
+}
+
+#[tokio::test]
+async fn a_layer_and_its_limiter_share_their_state() {
+    let layer = layer(&clock(), [per_user("p", 3)]);
+    let (limiter, ada) = (layer.limiter(), Key::from("ada"));
+    let mut service = layer.layer(Strict::default());
+    call(&mut service, request("ada")).await;
+    assert_eq!(limiter.look_key(&ada).await.statuses()[0].remaining(), 2);
+    let permit = limiter.check_key(&ada, 2).await.unwrap();
+    assert_eq!(call(&mut service, request("ada")).await.status(), 429);
+    limiter.refund(permit).await;
+    assert_eq!(call(&mut service, request("ada")).await.status(), 200);
+    limiter.reset(&ada).await;
+    assert_eq!(limiter.look_key(&ada).await.statuses()[0].remaining(), 3);
+    let parts = request("ada").into_parts().0;
+    assert!(limiter.check(&parts).await.is_ok());
+    assert_eq!(limiter.look(&parts).await.unwrap().statuses()[0].remaining(), 2);
+}
+
+#[tokio::test]
+async fn rules_that_skip_or_share_where_there_is_no_key() {
+    use tollgate::MissingKey::{Share, Skip};
+    use tollgate::PolicyExt;
+    let rule = |name: &str, limit| tollgate::Policy::new(name, tollgate::Quota::per_minute(limit)).by(user());
+    let rules = [rule("skips", 1).on_missing_key(Skip), rule("shares", 2).on_missing_key(Share)];
+    let mut service = layer(&clock(), rules).layer(Strict::default());
+    for (status, policy) in [(200, "\"shares\";q=2;w=60"), (200, "\"shares\";q=2;w=60"), (429, "\"shares\";q=2;w=60")] {
+        let response = call(&mut service, Request::new(Body::empty())).await;
+        assert_eq!((response.status().as_u16(), field(&response, "ratelimit-policy")), (status, Some(policy)));
+    }
+    assert_eq!(call(&mut service, request("ada")).await.status(), 200, "those with a key do not share theirs");
+}
+
+#[tokio::test]
+async fn where_every_rule_skips_the_request_passes_without_fields() {
+    let rule = per_user("p", 1).on_missing_key(tollgate::MissingKey::Skip);
+    let mut service = layer(&clock(), [rule]).layer(Strict::default());
+    for _ in 0..3 {
+        let response = call(&mut service, Request::new(Body::empty())).await;
+        assert_eq!((response.status().as_u16(), response.headers().len()), (200, 0));
+    }
+}

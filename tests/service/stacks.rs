@@ -1,0 +1,140 @@
+//! Among tower's own layers, in several orders.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{Request, Response};
+use tollgate::{ManualClock, RateLimitLayer};
+use tollgate_tests::{Later, Strict, clock, per_user, queue, request, store};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+
+use crate::layer;
+
+/// Asks a stack 20 times at once; of these, `admitted` must pass and all others be refused by the layer.
+async fn admits<S, R>(order: &str, stack: S, inner: &Strict, admitted: u32)
+where
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    R: Send + 'static,
+{
+    let mut callers = Vec::new();
+    for _ in 0..20 {
+        let mut stack = stack.clone();
+        callers.push(tokio::spawn(async move {
+            let response = stack.ready().await.map_err(Into::into)?.call(request("ada"));
+            response.await.map_err(Into::into).map(|response| response.status().as_u16())
+        }));
+    }
+    let mut passed = 0;
+    for caller in callers {
+        let status: Result<u16, BoxError> = caller.await.expect("no panic");
+        match status.unwrap_or_else(|error| panic!("{order}: {error}")) {
+            200 => passed += 1,
+            429 => {}
+            other => panic!("{order}: {other}"),
+        }
+    }
+    assert_eq!((passed, inner.calls()), (admitted, admitted), "{order}");
+}
+
+fn five(time: &ManualClock) -> RateLimitLayer {
+    layer(time, [per_user("p", 5)])
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_layer_works_above_and_below_towers_own_layers() {
+    let (time, wait) = (clock(), Duration::from_secs(30));
+
+    let inner = Strict::default();
+    let stack = ServiceBuilder::new()
+        .layer(five(&time))
+        .timeout(wait)
+        .concurrency_limit(1)
+        .service(inner.clone());
+    admits("rate limit, timeout, concurrency limit", stack, &inner, 5).await;
+
+    let inner = Strict::default();
+    let stack = ServiceBuilder::new()
+        .buffer(32)
+        .concurrency_limit(2)
+        .timeout(wait)
+        .layer(five(&time))
+        .service(inner.clone());
+    admits("buffer, concurrency limit, timeout, rate limit", stack, &inner, 5).await;
+
+    let inner = Strict::default();
+    let stack = ServiceBuilder::new()
+        .load_shed()
+        .layer(five(&time))
+        .buffer(32)
+        .concurrency_limit(1)
+        .service(inner.clone());
+    admits("load shed, rate limit, buffer, concurrency limit", stack, &inner, 5).await;
+
+    let inner = Strict::default();
+    let stack = ServiceBuilder::new()
+        .timeout(wait)
+        .layer(five(&time))
+        .load_shed()
+        .buffer(32)
+        .service(inner.clone());
+    admits("timeout, rate limit, load shed, buffer", stack, &inner, 5).await;
+
+    let inner = Strict::default();
+    let stack = ServiceBuilder::new().layer(five(&time)).layer(five(&time)).service(inner.clone());
+    admits("two layers, boxed", stack.boxed_clone(), &inner, 5).await;
+}
+
+/// These take the inner service along, whose readiness is a permit here: one that is lost or taken twice would show.
+#[tokio::test(start_paused = true)]
+async fn requests_on_hold_keep_the_permit_that_they_were_given() {
+    let (time, five_at_most) = (clock(), Duration::from_millis(400));
+
+    let inner = Strict::default();
+    let stack = ServiceBuilder::new()
+        .layer(layer(&time, [queue("q", five_at_most)]))
+        .concurrency_limit(1)
+        .service(inner.clone());
+    admits("queue, concurrency limit", stack, &inner, 5).await;
+
+    for later in [Later::deciding_first, Later::deciding_last] {
+        let inner = Strict::default();
+        let rules = [queue("q", Duration::from_secs(5)), per_user("p", 5)];
+        let stack = ServiceBuilder::new()
+            .buffer(4)
+            .layer(RateLimitLayer::new(rules).store(later(store(&time))))
+            .concurrency_limit(3)
+            .service(inner.clone());
+        admits("buffer, awaited queue, concurrency limit", stack, &inner, 5).await;
+    }
+}
+
+/// Who gave up waiting for his slot has used it: the timeout does not mint another.
+#[tokio::test(start_paused = true)]
+async fn a_timeout_around_a_queue_gives_up_and_the_slot_stays_reserved() {
+    let inner = Strict::default();
+    let mut stack = ServiceBuilder::new()
+        .timeout(Duration::from_millis(250))
+        .layer(layer(&clock(), [queue("q", Duration::from_secs(5))]))
+        .service(inner.clone());
+    let mut passed = Vec::new();
+    for _ in 0..5 {
+        passed.push(stack.ready().await.unwrap().call(request("ada")).await.is_ok());
+    }
+    assert_eq!(passed, [true, true, true, false, false], "slots at 0, 100, 200, 300 and 400 ms");
+    assert_eq!(inner.calls(), 3);
+}
+
+#[tokio::test]
+async fn a_service_that_sheds_its_load_is_not_charged_twice() {
+    let (time, inner) = (clock(), Strict::default());
+    let limit = layer(&time, [per_user("p", 3)]);
+    // Nobody is ever ready below: every request is shed, after it was charged.
+    let stack = ServiceBuilder::new().layer(limit.clone()).load_shed().concurrency_limit(0).service(inner.clone());
+    for shed in [true, true, true, false] {
+        let answer = stack.clone().oneshot(request("ada")).await;
+        assert_eq!(answer.is_err(), shed);
+    }
+    assert_eq!(inner.calls(), 0);
+}

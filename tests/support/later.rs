@@ -1,0 +1,86 @@
+//! A store whose verdicts have to be awaited.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+
+use tollgate::{Check, Grant, Key, MemoryStore, Policy, Reply, Store, Times, Verdict};
+
+/// A [`MemoryStore`] at a distance: each answer is given at the second poll of its future.
+#[derive(Clone, Debug)]
+pub struct Later {
+    store: MemoryStore,
+    decides_first: bool,
+}
+
+impl Later {
+    /// The request is lost on its way if the caller leaves before the answer: nothing is charged.
+    pub fn deciding_last(store: MemoryStore) -> Later {
+        Later { store, decides_first: false }
+    }
+
+    /// The answer is lost on its way if the caller leaves before it: the charge stands.
+    pub fn deciding_first(store: MemoryStore) -> Later {
+        Later { store, decides_first: true }
+    }
+
+    async fn at_a_distance<T>(decides_first: bool, decide: impl FnOnce() -> T) -> T {
+        if decides_first {
+            let decided = decide();
+            tokio::task::yield_now().await;
+            decided
+        } else {
+            tokio::task::yield_now().await;
+            decide()
+        }
+    }
+}
+
+/// The answer of a store that answers on the spot.
+fn at_hand<T, F>(reply: Reply<T, F>) -> T {
+    match reply {
+        Reply::Now(answer) => answer,
+        Reply::Later(_) => unreachable!("a store in memory answers on the spot"),
+    }
+}
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, Infallible>> + Send>>;
+
+impl Store for Later {
+    type Error = Infallible;
+    type Acquire = BoxFuture<Verdict>;
+    type Done = BoxFuture<()>;
+
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
+        let store = self.store.clone();
+        let set: Vec<_> =
+            set.iter().map(|check| (check.policy.clone(), check.key.clone(), check.cost)).collect();
+        Reply::Later(Box::pin(Later::at_a_distance(self.decides_first, move || {
+            let set: Vec<_> = set.iter().map(|(policy, key, cost)| Check::new(policy, key, *cost)).collect();
+            at_hand(store.acquire(&set, times))
+        })))
+    }
+
+    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+        let store = self.store.clone();
+        let grants: Vec<_> = grants
+            .iter()
+            .map(|grant| (grant.policy.clone(), grant.key.clone(), grant.units, grant.stamp))
+            .collect();
+        Reply::Later(Box::pin(Later::at_a_distance(self.decides_first, move || {
+            let grants: Vec<_> = grants
+                .iter()
+                .map(|(policy, key, units, stamp)| Grant { policy, key, units: *units, stamp: *stamp })
+                .collect();
+            at_hand(store.refund(&grants))
+        })))
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+        let (store, key) = (self.store.clone(), key.clone());
+        let policies: Vec<Policy> = policies.iter().map(|policy| (*policy).clone()).collect();
+        Reply::Later(Box::pin(Later::at_a_distance(self.decides_first, move || {
+            at_hand(store.reset(&key, &policies.iter().collect::<Vec<_>>()))
+        })))
+    }
+}

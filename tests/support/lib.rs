@@ -1,0 +1,84 @@
+//! What the tests of the whole have in common: clocks that stand still, stores and services that are strict.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{Request, Response};
+use tollgate::extract::{KeyExtractor, header};
+use tollgate::{Algorithm, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Rule, Timestamp};
+use tower::{Service, ServiceExt};
+
+mod later;
+mod strict;
+mod watchdog;
+mod web;
+
+pub use later::Later;
+pub use strict::Strict;
+pub use watchdog::within;
+pub use web::{Answer, Client, serve};
+
+/// Every algorithm; the leaky bucket without a queue, so that none of them delays.
+pub const EVERY_ALGORITHM: [Algorithm; 7] = [
+    Algorithm::Gcra,
+    Algorithm::LeakyBucket { max_wait: Duration::ZERO },
+    Algorithm::FIXED_WINDOW,
+    Algorithm::FIXED_WINDOW_ALIGNED,
+    Algorithm::SlidingWindow,
+    Algorithm::SLIDING_BUCKETS,
+    Algorithm::SLIDING_LOG,
+];
+
+/// A policy of that algorithm which grants `limit` units at once, in a window of a minute.
+pub fn a_minute(name: &str, algorithm: Algorithm, limit: u32) -> Policy {
+    let quota = Quota::per_minute(limit);
+    // Of a leaky bucket the burst is 1 unless said.
+    let is_leaky = matches!(algorithm, Algorithm::LeakyBucket { .. });
+    let quota = if is_leaky { quota.burst(limit) } else { quota };
+    Policy::try_new(name, quota, algorithm).expect("a valid policy")
+}
+
+/// A clock that stands in 2026, on no round number.
+pub fn clock() -> ManualClock {
+    ManualClock::new(Timestamp::from_micros(1_767_225_600_123_457))
+}
+
+/// A store by that clock.
+pub fn store(clock: &ManualClock) -> MemoryStore {
+    MemoryStore::builder().clock(clock).build()
+}
+
+/// The header `x-user` as a key.
+pub fn user() -> impl KeyExtractor {
+    header("x-user")
+}
+
+/// `limit` requests a minute by each user.
+pub fn per_user(name: &str, limit: u32) -> Rule {
+    Policy::new(name, Quota::per_minute(limit)).by(user())
+}
+
+/// A leaky bucket for each user: one request each 100 ms, and a queue as long as `max_wait`.
+pub fn queue(name: &str, max_wait: Duration) -> Rule {
+    Policy::new(name, Quota::per_second(10)).with_algorithm(Algorithm::LeakyBucket { max_wait }).by(user())
+}
+
+/// A request of that user.
+pub fn request(user: &str) -> Request<Body> {
+    Request::builder().header("x-user", user).body(Body::empty()).expect("a valid request")
+}
+
+/// Polls a service ready and calls it.
+pub async fn call<S, B, R>(service: &mut S, request: Request<B>) -> Response<R>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: std::fmt::Debug,
+{
+    let ready = service.ready().await.expect("the service is ready");
+    ready.call(request).await.expect("the service answers")
+}
+
+/// The value of a header, as text.
+pub fn field<'a, B>(response: &'a Response<B>, name: &str) -> Option<&'a str> {
+    response.headers().get(name).map(|value| value.to_str().expect("a text"))
+}
