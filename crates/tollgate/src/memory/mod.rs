@@ -12,6 +12,7 @@
 //! fresh quota. Where nothing can go, new keys share one entry a policy until there is room again.
 
 mod digest;
+mod set;
 mod table;
 
 use std::convert::Infallible;
@@ -20,11 +21,8 @@ use std::future::Ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use smallvec::SmallVec;
-use tollgate_core::algorithm::{Look, State};
-use tollgate_core::{
-    Check, Clock, Grant, Key, Policy, Reply, Status, Store, Times, Timestamp, Verdict, Wait,
-};
+use tollgate_core::algorithm::State;
+use tollgate_core::{Check, Clock, Grant, Key, Policy, Reply, Store, Times, Timestamp, Verdict};
 
 use digest::{Digest, Secret};
 use table::{Slot, Table};
@@ -159,57 +157,6 @@ impl MemoryStore {
         slot.expires(charge.expires);
         Verdict::of_one(granted, charge.delay, charge.status)
     }
-
-    fn decide(&self, set: &[Check<'_>], times: Times) -> Verdict {
-        let targets: SmallVec<[Target; 4]> = set
-            .iter()
-            .map(|check| {
-                let digest = self.digest(check.policy, check.key);
-                Target { shard: self.shard_of(&digest), digest }
-            })
-            .collect();
-        let mut tables = self.lock(targets);
-        // After the locks: under them time only moves forward, which the exactness of every window rests on.
-        let now = self.0.clock.now();
-        tables.tend(self, set, now);
-        let (mut places, of_check) = tables.places(set);
-
-        // First phase: look at all.
-        let mut granted = times.max();
-        for place in &mut places {
-            let policy = place.policy;
-            place.look = tables.state(place).look(policy, now);
-            if let Some(room) = u64::from(place.look.room).checked_div(place.cost) {
-                granted = granted.min(u32::try_from(room).unwrap_or(u32::MAX));
-            }
-        }
-        let mut delay = Duration::ZERO;
-        let statuses: SmallVec<[Status; 4]> = if granted == 0 || granted < times.min() {
-            granted = 0;
-            places.iter_mut().map(|place| tables.turn_away(place, times, now)).collect()
-        } else {
-            // Second phase: charge all.
-            places
-                .iter_mut()
-                .map(|place| {
-                    let (status, held_back) = tables.charge(place, granted, now);
-                    delay = delay.max(held_back);
-                    status
-                })
-                .collect()
-        };
-        Verdict::new(granted, delay, of_check.iter().map(|place| statuses[*place]))
-    }
-
-    /// Locks the shards of all targets, in the order of the shards, so that two sets can never wait for each other.
-    #[inline]
-    fn lock(&self, targets: SmallVec<[Target; 4]>) -> Tables<'_> {
-        let mut shards: SmallVec<[usize; 4]> = targets.iter().map(|target| target.shard).collect();
-        shards.sort_unstable();
-        shards.dedup();
-        let locked = shards.iter().map(|shard| (*shard, lock(&self.0.shards[*shard].0))).collect();
-        Tables { locked, targets }
-    }
 }
 
 impl Store for MemoryStore {
@@ -227,7 +174,7 @@ impl Store for MemoryStore {
                 return Reply::Now(Ok(MemoryStore::decide_one(table.slot(at), check, times, now)));
             }
         }
-        Reply::Now(Ok(self.decide(set, times)))
+        Reply::Now(Ok(set::decide(self, set, times)))
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
@@ -271,142 +218,4 @@ impl fmt::Debug for MemoryStore {
 /// Nothing panics while a table is locked, and its state would be whole if something did: poison means nothing here.
 fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Where the state of a check belongs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Target {
-    shard: usize,
-    digest: Digest,
-}
-
-/// The number of the overflow table: after every shard.
-const OVERFLOW: usize = usize::MAX;
-
-/// The locked tables of one set.
-struct Tables<'a> {
-    /// By the number of the shard.
-    locked: SmallVec<[(usize, MutexGuard<'a, Table>); 4]>,
-    /// For each check.
-    targets: SmallVec<[Target; 4]>,
-}
-
-/// A distinct (policy, key) of a set.
-struct Place<'a> {
-    policy: &'a Policy,
-    target: Target,
-    /// The sum over the checks that name it.
-    cost: u64,
-    held: Held,
-    look: Look,
-}
-
-/// Where a state is during a decision.
-enum Held {
-    Slot(usize),
-    /// A new key's, which becomes a slot only when it is charged: a denied request leaves nothing behind.
-    Fresh(State),
-}
-
-impl<'a> Tables<'a> {
-    /// Sweeps a little, and sees that each new key will find room; those that cannot are sent to the overflow entry of
-    /// their policy.
-    fn tend(&mut self, store: &'a MemoryStore, set: &[Check<'_>], now: Timestamp) {
-        for (_, table) in &mut self.locked {
-            table.sweep(now);
-        }
-        if self.locked.iter().any(|(_, table)| !table.has_room_for(set.len())) {
-            self.make_room(store, set, now);
-        }
-        for (_, table) in &mut self.locked {
-            table.reserve(set.len());
-        }
-    }
-
-    fn make_room(&mut self, store: &'a MemoryStore, set: &[Check<'_>], now: Timestamp) {
-        let mut missing: SmallVec<[usize; 4]> = SmallVec::new();
-        for (i, check) in set.iter().enumerate() {
-            let target = self.targets[i];
-            let targets = self.targets.clone();
-            let table = self.table(target.shard);
-            if table.find(&target.digest).is_some() {
-                continue;
-            }
-            let needed = 1 + missing.iter().filter(|shard| **shard == target.shard).count();
-            if table.make_room(needed, now, |digest| targets.iter().any(|target| target.digest == *digest)) {
-                missing.push(target.shard);
-            } else {
-                let digest = store.0.secret.digest(check.policy.scope_hash(), b"");
-                self.targets[i] = Target { shard: OVERFLOW, digest };
-            }
-        }
-        if self.targets.iter().any(|target| target.shard == OVERFLOW) {
-            self.locked.push((OVERFLOW, lock(&store.0.overflow)));
-        }
-    }
-
-    /// The distinct places of a set, and for each check which of them it means.
-    fn places<'p>(&mut self, set: &[Check<'p>]) -> (SmallVec<[Place<'p>; 4]>, SmallVec<[usize; 4]>) {
-        let mut places: SmallVec<[Place<'p>; 4]> = SmallVec::new();
-        let mut of_check = SmallVec::new();
-        for (i, check) in set.iter().enumerate() {
-            let target = self.targets[i];
-            let cost = u64::from(check.cost);
-            if let Some(same) = places.iter().position(|place| place.target == target) {
-                places[same].cost += cost;
-                of_check.push(same);
-                continue;
-            }
-            let held = match self.table(target.shard).find(&target.digest) {
-                Some(at) => Held::Slot(at),
-                None => Held::Fresh(State::new(check.policy)),
-            };
-            of_check.push(places.len());
-            let look = Look { remaining: 0, room: 0 };
-            places.push(Place { policy: check.policy, target, cost, held, look });
-        }
-        (places, of_check)
-    }
-
-    fn turn_away(&mut self, place: &mut Place<'_>, times: Times, now: Timestamp) -> Status {
-        let wanted = place.cost.saturating_mul(u64::from(times.min().max(1)));
-        let (policy, look) = (place.policy, place.look);
-        let status = self.state(place).refuse(policy, now, look, wanted);
-        if let (Held::Slot(at), true) = (&place.held, times.max() > 0 && status.wait() != Wait::None) {
-            self.table(place.target.shard).slot(*at).was_denied();
-        }
-        status
-    }
-
-    fn charge(&mut self, place: &mut Place<'_>, granted: u32, now: Timestamp) -> (Status, Duration) {
-        // Within the room, which is a u32; a cost of 0 stays 0 however often it is granted.
-        let units = u32::try_from(place.cost * u64::from(granted)).unwrap_or(u32::MAX);
-        let (policy, look) = (place.policy, place.look);
-        let charge = self.state(place).charge(policy, now, look, units);
-        let table = self.table(place.target.shard);
-        match &mut place.held {
-            Held::Slot(at) => table.slot(*at).expires(charge.expires),
-            Held::Fresh(_) if units == 0 => {}
-            Held::Fresh(state) => {
-                let state = std::mem::replace(state, State::new(policy));
-                table.insert(place.target.digest, state, charge.expires);
-            }
-        }
-        (charge.status, charge.delay)
-    }
-
-    fn state<'s>(&'s mut self, place: &'s mut Place<'_>) -> &'s mut State {
-        match &mut place.held {
-            Held::Slot(at) => {
-                let at = *at;
-                &mut self.table(place.target.shard).slot(at).state
-            }
-            Held::Fresh(state) => state,
-        }
-    }
-
-    fn table(&mut self, shard: usize) -> &mut Table {
-        let at = self.locked.iter().position(|(number, _)| *number == shard);
-        &mut self.locked[at.expect("the shard of every target is locked")].1
-    }
 }
