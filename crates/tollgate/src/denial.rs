@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use tollgate_core::{Policy, Status, Wait};
 
-use crate::fields::{escaped, seconds_up};
-use crate::limiter::Report;
+use crate::problem::{Reason, problem, seconds_up};
+use crate::report::Report;
 
 /// Why a request was refused, which policies refused it, and when it would pass.
 ///
@@ -17,32 +17,6 @@ use crate::limiter::Report;
 pub struct Denial {
     reason: Reason,
     report: Report,
-}
-
-/// The kinds of [`Denial`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Reason {
-    /// A quota is used up. Answered 429 with `Retry-After`.
-    QuotaExceeded,
-    /// The cost exceeds what a quota can ever grant: retrying is in vain. Answered 422.
-    NeverPossible,
-    /// The store did not answer, and the failure policy is to refuse. Answered 503.
-    Unavailable,
-    /// A rule found no key and refuses such requests. Answered 400.
-    NoKey,
-}
-
-impl Reason {
-    /// The status code of the answer.
-    pub fn status(self) -> StatusCode {
-        match self {
-            Reason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
-            Reason::NeverPossible => StatusCode::UNPROCESSABLE_ENTITY,
-            Reason::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Reason::NoKey => StatusCode::BAD_REQUEST,
-        }
-    }
 }
 
 impl Denial {
@@ -135,36 +109,6 @@ impl Denial {
         problem(self.reason, self.violated())
     }
 }
-
-/// The problem document of a request that these policies refused.
-pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a str>) -> Bytes {
-    let status = reason.status().as_u16();
-    let (kind, title) = match reason {
-        Reason::QuotaExceeded => ("quota-exceeded", "Quota exceeded"),
-        Reason::NeverPossible => ("quota-exceeded", "The cost of this request exceeds the whole quota"),
-        Reason::Unavailable => {
-            return Bytes::from(format!(
-                "{{\"type\":\"{TYPES}temporary-reduced-capacity\",\
-                 \"title\":\"The service is at reduced capacity\",\"status\":{status}}}"
-            ));
-        }
-        Reason::NoKey => {
-            let policy = escaped(violated.next().unwrap_or_default());
-            return Bytes::from(format!(
-                "{{\"title\":\"This request carries nothing to limit it by\",\"status\":{status},\
-                 \"detail\":\"The policy \\\"{policy}\\\" found no key in the request\"}}"
-            ));
-        }
-    };
-    let names: Vec<String> = violated.map(|name| format!("\"{}\"", escaped(name))).collect();
-    let names = names.join(",");
-    Bytes::from(format!(
-        "{{\"type\":\"{TYPES}{kind}\",\"title\":\"{title}\",\"status\":{status},\"violated-policies\":[{names}]}}"
-    ))
-}
-
-/// Where the RateLimit draft registers its problem types.
-const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
 
 impl fmt::Debug for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

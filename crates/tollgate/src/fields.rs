@@ -15,7 +15,6 @@
 //! | `r` | units that would pass without delay, after this request |
 //! | `t` | seconds until the whole quota is back, rounded up; on a rule that refuses, until this request would pass |
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +22,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_core::{Clock, Policy, Status, Verdict, Wait};
 
+use crate::problem::{escaped, seconds_up};
 use crate::rule::{Ask, Rule, Rules};
 
 /// Which fields responses carry. Requests that pass carry them as well as refusals.
@@ -216,21 +216,6 @@ fn reset_seconds(status: &Status) -> u64 {
     match status.wait() {
         Wait::For(wait) => seconds_up(wait).max(1),
         Wait::None | Wait::Never => seconds_up(status.reset_after()),
-    }
-}
-
-/// Whole seconds, rounded up.
-pub(crate) fn seconds_up(span: Duration) -> u64 {
-    span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
-}
-
-/// A policy's name inside the quotes of a structured-field string (RFC 9651, section 3.3.3), and of a JSON string: for
-/// printable ASCII the rules are the same.
-pub(crate) fn escaped(name: &str) -> Cow<'_, str> {
-    if name.contains(['"', '\\']) {
-        Cow::Owned(name.replace('\\', "\\\\").replace('"', "\\\""))
-    } else {
-        Cow::Borrowed(name)
     }
 }
 

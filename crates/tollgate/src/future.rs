@@ -14,10 +14,9 @@ use tollgate_core::{Store, Verdict};
 use tower_service::Service;
 
 use crate::body::ResponseBody;
-use crate::layer::Shared;
 use crate::limiter::NeverFails;
 use crate::rule::Asks;
-use crate::service::Extras;
+use crate::shared::{Extras, Shared};
 
 /// The response of a [`RateLimit`](crate::RateLimit) service.
 ///

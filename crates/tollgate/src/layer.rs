@@ -16,6 +16,7 @@ use crate::limiter::{Limiter, NeverFails};
 use crate::memory::MemoryStore;
 use crate::rule::{PolicyExt, Rule, RulesError};
 use crate::service::RateLimit;
+use crate::shared::Shared;
 
 /// Limits the requests that reach a service, by one or several rules that are decided together.
 ///
@@ -39,19 +40,6 @@ use crate::service::RateLimit;
 #[must_use]
 pub struct RateLimitLayer<S = MemoryStore> {
     shared: Arc<Shared<S>>,
-}
-
-/// Makes the answer to a refused request.
-type Answer = dyn Fn(&Parts, &Denial) -> Response<Bytes> + Send + Sync;
-
-/// What the services of a layer have in common.
-#[derive(Clone)]
-pub(crate) struct Shared<S> {
-    pub(crate) limiter: Limiter<S>,
-    pub(crate) fields: FieldWriter,
-    pub(crate) answer: Option<Arc<Answer>>,
-    pub(crate) expose_verdict: bool,
-    pub(crate) enabled: bool,
 }
 
 impl RateLimitLayer {

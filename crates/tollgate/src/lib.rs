@@ -105,16 +105,21 @@ mod fields;
 mod future;
 mod layer;
 mod limiter;
+mod problem;
+mod report;
 mod rule;
 mod service;
+mod shared;
 
 pub use body::ResponseBody;
-pub use denial::{Denial, Reason};
+pub use denial::Denial;
 pub use fields::Fields;
 pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;
-pub use limiter::{Limiter, NeverFails, Permit, Report};
+pub use limiter::{Limiter, NeverFails, Permit};
 pub use memory::MemoryStore;
+pub use problem::Reason;
+pub use report::Report;
 pub use rule::{MissingKey, PolicyExt, Rule, RulesError};
 pub use service::RateLimit;
 pub use tollgate_core::{

@@ -1,16 +1,16 @@
 //! The same rules and store without a Tower service around them.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::request::Parts;
 use smallvec::SmallVec;
-use tollgate_core::{Check, Grant, Key, Policy, Reply, Status, Store, Times, Verdict};
+use tollgate_core::{Check, Grant, Key, Policy, Reply, Store, Times, Verdict};
 
-use crate::denial::{Denial, Reason};
+use crate::denial::Denial;
 use crate::memory::MemoryStore;
+use crate::problem::Reason;
+use crate::report::Report;
 use crate::rule::{Ask, Asks, Rule, Rules, RulesError};
 
 /// Asks rules and a store directly: for handlers, WebSocket messages, jobs, keys that are found in a body.
@@ -204,61 +204,6 @@ where
 
     fn asks_for(&self, key: &Key, cost: u32) -> Asks {
         (0..self.rules.len()).map(|rule| Ask { rule, key: key.clone(), cost }).collect()
-    }
-}
-
-/// How the rules that applied to a request stand. Cheap to clone.
-#[derive(Clone)]
-pub struct Report(Arc<Told>);
-
-struct Told {
-    rules: Arc<Rules>,
-    /// The numbers of the rules that applied.
-    which: SmallVec<[usize; 4]>,
-    verdict: Verdict,
-}
-
-impl Report {
-    pub(crate) fn new(rules: &Arc<Rules>, asks: &[Ask], verdict: Verdict) -> Report {
-        let which = asks.iter().map(|ask| ask.rule).collect();
-        Report(Arc::new(Told { rules: Arc::clone(rules), which, verdict }))
-    }
-
-    /// Of a request in which this rule found no key.
-    fn without_key(rules: &Arc<Rules>, rule: usize) -> Report {
-        let verdict = Verdict::new(0, Duration::ZERO, []);
-        Report(Arc::new(Told { rules: Arc::clone(rules), which: SmallVec::from_slice(&[rule]), verdict }))
-    }
-
-    /// The policies that applied, in the order of their rules.
-    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.0.which.iter().map(|rule| self.0.rules.policy(*rule))
-    }
-
-    /// The status of each of [`Report::policies`]. Empty if no store was asked: for want of a key, or by a failure
-    /// policy.
-    pub fn statuses(&self) -> &[Status] {
-        self.0.verdict.each()
-    }
-
-    /// Each policy with its status.
-    pub fn iter(&self) -> impl Iterator<Item = (&Policy, &Status)> {
-        self.policies().zip(self.statuses())
-    }
-
-    /// The problem document of a request that only the `at`th of these policies refused.
-    pub(crate) fn quota_exceeded(&self, at: usize) -> &Bytes {
-        self.0.rules.quota_exceeded(self.0.which[at])
-    }
-
-    pub(crate) fn verdict(&self) -> &Verdict {
-        &self.0.verdict
-    }
-}
-
-impl fmt::Debug for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter().map(|(policy, status)| (policy.name(), status))).finish()
     }
 }
 

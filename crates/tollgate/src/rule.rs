@@ -8,8 +8,8 @@ use http::request::Parts;
 use smallvec::SmallVec;
 use tollgate_core::{Key, Policy};
 
-use crate::denial::{Reason, problem};
 use crate::extract::KeyExtractor;
+use crate::problem::{Reason, problem};
 
 /// Makes a [`Policy`] a [`Rule`].
 pub trait PolicyExt {

@@ -5,19 +5,16 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::request::Parts;
 use http::{Request, Response};
-use tollgate_core::{Reply, Store, Times, Verdict};
+use tollgate_core::{Reply, Store, Times};
 use tower_service::Service;
 
 use crate::body::ResponseBody;
-use crate::denial::Denial;
-use crate::fields::{Written, add_retry_after};
 use crate::future::ResponseFuture;
-use crate::layer::Shared;
-use crate::limiter::{NeverFails, Report};
+use crate::limiter::NeverFails;
 use crate::memory::MemoryStore;
 use crate::rule::Asks;
+use crate::shared::{Extras, Shared};
 
 /// A service limited by a [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -121,67 +118,5 @@ impl<Svc: Clone, S> Clone for RateLimit<Svc, S> {
 impl<Svc: fmt::Debug, S> fmt::Debug for RateLimit<Svc, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit").field("inner", &self.inner).finish_non_exhaustive()
-    }
-}
-
-/// What a response that passes is given on its way out.
-#[derive(Debug, Default)]
-pub(crate) struct Extras {
-    fields: Option<Written>,
-    report: Option<Report>,
-}
-
-impl Extras {
-    /// Lets the handler see the report.
-    #[inline]
-    pub(crate) fn mark(&self, parts: &mut Parts) {
-        if let Some(report) = &self.report {
-            parts.extensions.insert(report.clone());
-        }
-    }
-
-    #[inline]
-    pub(crate) fn add_to<B>(&mut self, response: &mut Response<B>) {
-        if let Some(fields) = self.fields.take() {
-            fields.add_to(response.headers_mut());
-        }
-        if let Some(report) = self.report.take() {
-            response.extensions_mut().insert(report);
-        }
-    }
-}
-
-impl<S> Shared<S> {
-    /// What the response to a request that passes is given.
-    #[inline]
-    pub(crate) fn extras(&self, asks: &Asks, verdict: &Verdict) -> Extras {
-        if self.fields.is_off() && !self.expose_verdict {
-            return Extras::default();
-        }
-        let rules = self.limiter.rules();
-        let fields = self.fields.write(rules, asks, verdict);
-        let report = self.expose_verdict.then(|| Report::new(rules, asks, verdict.clone()));
-        Extras { fields, report }
-    }
-
-    /// The response to a request that was not granted.
-    pub(crate) fn deny<B>(&self, parts: &Parts, asks: &Asks, verdict: Verdict) -> Response<ResponseBody<B>> {
-        let rules = self.limiter.rules();
-        let fields = self.fields.write(rules, asks, &verdict);
-        self.refuse(parts, Denial::of(Report::new(rules, asks, verdict)), fields)
-    }
-
-    fn refuse<B>(&self, parts: &Parts, denial: Denial, fields: Option<Written>) -> Response<ResponseBody<B>> {
-        let response = match &self.answer {
-            Some(answer) => answer(parts, &denial),
-            None => denial.response(),
-        };
-        let mut response = response.map(ResponseBody::answer);
-        if let Some(fields) = fields {
-            fields.add_to(response.headers_mut());
-        }
-        add_retry_after(response.headers_mut(), denial.retry_after_seconds());
-        response.extensions_mut().insert(denial);
-        response
     }
 }

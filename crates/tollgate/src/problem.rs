@@ -1,0 +1,78 @@
+//! The reasons for which requests are refused, and the problem documents (RFC 9457) that tell them.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+
+/// The kinds of [`Denial`](crate::Denial).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A quota is used up. Answered 429 with `Retry-After`.
+    QuotaExceeded,
+    /// The cost exceeds what a quota can ever grant: retrying is in vain. Answered 422.
+    NeverPossible,
+    /// The store did not answer, and the failure policy is to refuse. Answered 503.
+    Unavailable,
+    /// A rule found no key and refuses such requests. Answered 400.
+    NoKey,
+}
+
+impl Reason {
+    /// The status code of the answer.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Reason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+            Reason::NeverPossible => StatusCode::UNPROCESSABLE_ENTITY,
+            Reason::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::NoKey => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+/// The problem document of a request that these policies refused.
+pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a str>) -> Bytes {
+    let status = reason.status().as_u16();
+    let (kind, title) = match reason {
+        Reason::QuotaExceeded => ("quota-exceeded", "Quota exceeded"),
+        Reason::NeverPossible => ("quota-exceeded", "The cost of this request exceeds the whole quota"),
+        Reason::Unavailable => {
+            return Bytes::from(format!(
+                "{{\"type\":\"{TYPES}temporary-reduced-capacity\",\
+                 \"title\":\"The service is at reduced capacity\",\"status\":{status}}}"
+            ));
+        }
+        Reason::NoKey => {
+            let policy = escaped(violated.next().unwrap_or_default());
+            return Bytes::from(format!(
+                "{{\"title\":\"This request carries nothing to limit it by\",\"status\":{status},\
+                 \"detail\":\"The policy \\\"{policy}\\\" found no key in the request\"}}"
+            ));
+        }
+    };
+    let names: Vec<String> = violated.map(|name| format!("\"{}\"", escaped(name))).collect();
+    let names = names.join(",");
+    Bytes::from(format!(
+        "{{\"type\":\"{TYPES}{kind}\",\"title\":\"{title}\",\"status\":{status},\"violated-policies\":[{names}]}}"
+    ))
+}
+
+/// Where the RateLimit draft registers its problem types.
+const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
+
+/// A policy's name inside the quotes of a structured-field string (RFC 9651, section 3.3.3), and of a JSON string: for
+/// printable ASCII the rules are the same.
+pub(crate) fn escaped(name: &str) -> Cow<'_, str> {
+    if name.contains(['"', '\\']) {
+        Cow::Owned(name.replace('\\', "\\\\").replace('"', "\\\""))
+    } else {
+        Cow::Borrowed(name)
+    }
+}
+
+/// Whole seconds, rounded up.
+pub(crate) fn seconds_up(span: Duration) -> u64 {
+    span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
+}

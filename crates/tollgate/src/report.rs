@@ -1,0 +1,66 @@
+//! How rules stand, for those who ask.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tollgate_core::{Policy, Status, Verdict};
+
+use crate::rule::{Ask, Rules};
+
+/// How the rules that applied to a request stand. Cheap to clone.
+#[derive(Clone)]
+pub struct Report(Arc<Told>);
+
+struct Told {
+    rules: Arc<Rules>,
+    /// The numbers of the rules that applied.
+    which: SmallVec<[usize; 4]>,
+    verdict: Verdict,
+}
+
+impl Report {
+    pub(crate) fn new(rules: &Arc<Rules>, asks: &[Ask], verdict: Verdict) -> Report {
+        let which = asks.iter().map(|ask| ask.rule).collect();
+        Report(Arc::new(Told { rules: Arc::clone(rules), which, verdict }))
+    }
+
+    /// Of a request in which this rule found no key.
+    pub(crate) fn without_key(rules: &Arc<Rules>, rule: usize) -> Report {
+        let verdict = Verdict::new(0, Duration::ZERO, []);
+        Report(Arc::new(Told { rules: Arc::clone(rules), which: SmallVec::from_slice(&[rule]), verdict }))
+    }
+
+    /// The policies that applied, in the order of their rules.
+    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.0.which.iter().map(|rule| self.0.rules.policy(*rule))
+    }
+
+    /// The status of each of [`Report::policies`]. Empty if no store was asked: for want of a key, or by a failure
+    /// policy.
+    pub fn statuses(&self) -> &[Status] {
+        self.0.verdict.each()
+    }
+
+    /// Each policy with its status.
+    pub fn iter(&self) -> impl Iterator<Item = (&Policy, &Status)> {
+        self.policies().zip(self.statuses())
+    }
+
+    /// The problem document of a request that only the `at`th of these policies refused.
+    pub(crate) fn quota_exceeded(&self, at: usize) -> &Bytes {
+        self.0.rules.quota_exceeded(self.0.which[at])
+    }
+
+    pub(crate) fn verdict(&self) -> &Verdict {
+        &self.0.verdict
+    }
+}
+
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().map(|(policy, status)| (policy.name(), status))).finish()
+    }
+}

@@ -1,0 +1,96 @@
+//! What the services of a layer have in common, and how they answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use tollgate_core::Verdict;
+
+use crate::body::ResponseBody;
+use crate::denial::Denial;
+use crate::fields::{FieldWriter, Written, add_retry_after};
+use crate::limiter::Limiter;
+use crate::report::Report;
+use crate::rule::Asks;
+
+/// Makes the answer to a refused request.
+pub(crate) type Answer = dyn Fn(&Parts, &Denial) -> Response<Bytes> + Send + Sync;
+
+/// What the services of a layer have in common.
+#[derive(Clone)]
+pub(crate) struct Shared<S> {
+    pub(crate) limiter: Limiter<S>,
+    pub(crate) fields: FieldWriter,
+    pub(crate) answer: Option<Arc<Answer>>,
+    pub(crate) expose_verdict: bool,
+    pub(crate) enabled: bool,
+}
+
+/// What a response that passes is given on its way out.
+#[derive(Debug, Default)]
+pub(crate) struct Extras {
+    fields: Option<Written>,
+    report: Option<Report>,
+}
+
+impl Extras {
+    /// Lets the handler see the report.
+    #[inline]
+    pub(crate) fn mark(&self, parts: &mut Parts) {
+        if let Some(report) = &self.report {
+            parts.extensions.insert(report.clone());
+        }
+    }
+
+    #[inline]
+    pub(crate) fn add_to<B>(&mut self, response: &mut Response<B>) {
+        if let Some(fields) = self.fields.take() {
+            fields.add_to(response.headers_mut());
+        }
+        if let Some(report) = self.report.take() {
+            response.extensions_mut().insert(report);
+        }
+    }
+}
+
+impl<S> Shared<S> {
+    /// What the response to a request that passes is given.
+    #[inline]
+    pub(crate) fn extras(&self, asks: &Asks, verdict: &Verdict) -> Extras {
+        if self.fields.is_off() && !self.expose_verdict {
+            return Extras::default();
+        }
+        let rules = self.limiter.rules();
+        let fields = self.fields.write(rules, asks, verdict);
+        let report = self.expose_verdict.then(|| Report::new(rules, asks, verdict.clone()));
+        Extras { fields, report }
+    }
+
+    /// The response to a request that was not granted.
+    pub(crate) fn deny<B>(&self, parts: &Parts, asks: &Asks, verdict: Verdict) -> Response<ResponseBody<B>> {
+        let rules = self.limiter.rules();
+        let fields = self.fields.write(rules, asks, &verdict);
+        self.refuse(parts, Denial::of(Report::new(rules, asks, verdict)), fields)
+    }
+
+    /// The response to a request that is refused, with these fields.
+    pub(crate) fn refuse<B>(
+        &self,
+        parts: &Parts,
+        denial: Denial,
+        fields: Option<Written>,
+    ) -> Response<ResponseBody<B>> {
+        let response = match &self.answer {
+            Some(answer) => answer(parts, &denial),
+            None => denial.response(),
+        };
+        let mut response = response.map(ResponseBody::answer);
+        if let Some(fields) = fields {
+            fields.add_to(response.headers_mut());
+        }
+        add_retry_after(response.headers_mut(), denial.retry_after_seconds());
+        response.extensions_mut().insert(denial);
+        response
+    }
+}
