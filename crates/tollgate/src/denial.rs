@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use tollgate_core::{Policy, Status, Wait};
 
+use crate::fields::to_value;
 use crate::problem::{Reason, problem, seconds_up};
 use crate::report::Report;
 
@@ -86,7 +87,8 @@ impl Denial {
         self.reason.status()
     }
 
-    /// The answer by default: a problem document (RFC 9457) of the types that the RateLimit draft registers.
+    /// The answer by default: a problem document (RFC 9457) of the types that the RateLimit draft registers, and
+    /// `Retry-After` where waiting helps.
     pub fn response(&self) -> Response<Bytes> {
         let mut response = Response::new(self.problem());
         *response.status_mut() = self.status();
@@ -95,7 +97,18 @@ impl Denial {
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        self.add_retry_after(response.headers_mut());
         response
+    }
+
+    /// Adds `Retry-After` where waiting helps.
+    pub(crate) fn add_retry_after(&self, headers: &mut HeaderMap) {
+        if let Some(seconds) = self.retry_after_seconds() {
+            // Not by way of `HeaderValue::from`, which takes the memory of the longest number.
+            let mut digits = itoa::Buffer::new();
+            let text = Bytes::copy_from_slice(digits.format(seconds).as_bytes());
+            headers.insert(header::RETRY_AFTER, to_value(text));
+        }
     }
 
     fn problem(&self) -> Bytes {

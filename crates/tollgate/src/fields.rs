@@ -18,7 +18,6 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_core::{Clock, Policy, Status, Verdict, Wait};
 
@@ -177,19 +176,6 @@ impl Written {
     }
 }
 
-/// `Retry-After`, unless whoever made the answer has said it already.
-pub(crate) fn add_retry_after(headers: &mut HeaderMap, seconds: Option<u64>) {
-    if let Some(seconds) = seconds
-        && !headers.contains_key(RETRY_AFTER)
-    {
-        // Not by way of `HeaderValue::from`, which takes 64 bytes for the longest number.
-        headers.insert(
-            RETRY_AFTER,
-            to_value(Bytes::copy_from_slice(itoa::Buffer::new().format(seconds).as_bytes())),
-        );
-    }
-}
-
 fn x_ratelimit(rules: &Rules, asks: &[Ask], statuses: &[Status], reset: impl Fn(Duration) -> u64) -> Written {
     let wait = |status: &Status| match status.wait() {
         Wait::None => Duration::ZERO,
@@ -219,7 +205,8 @@ fn reset_seconds(status: &Status) -> u64 {
     }
 }
 
-fn to_value(text: Bytes) -> HeaderValue {
+/// Text of ours as a field's value.
+pub(crate) fn to_value(text: Bytes) -> HeaderValue {
     // Names are printable ASCII by construction, and the rest is ours.
     HeaderValue::from_maybe_shared(text).expect("printable ASCII is a header value")
 }

@@ -49,9 +49,9 @@ where
     },
     /// The request was refused.
     // ## Refused => done
-    Refused { response: Response<ResponseBody<ResBody>> },
-    /// Between two states, and after the response.
-    Done,
+    Refused { response: Option<Response<ResponseBody<ResBody>>> },
+    /// Between two states.
+    Moving,
 }
 
 /// A request on hold, and the service that was polled ready for it.
@@ -88,7 +88,7 @@ where
     }
 
     pub(crate) fn refused(response: Response<ResponseBody<ResBody>>) -> Self {
-        ResponseFuture(State::Refused { response })
+        ResponseFuture(State::Refused { response: Some(response) })
     }
 }
 
@@ -114,17 +114,22 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().0;
         loop {
-            if let StateProj::Passed { future, extras } = state.as_mut().project() {
-                return future.poll(cx).map_ok(|response| {
-                    let mut response = response.map(ResponseBody::inner);
-                    extras.add_to(&mut response);
-                    response
-                });
-            }
-            // Out of line: most requests never come here, and those that do have waited.
-            match ready!(state.as_mut().poll_waiting(cx)) {
-                Some(response) => return Poll::Ready(Ok(response)),
-                None => continue,
+            match state.as_mut().project() {
+                StateProj::Passed { future, extras } => {
+                    return future.poll(cx).map_ok(|response| {
+                        let mut response = response.map(ResponseBody::inner);
+                        extras.add_to(&mut response);
+                        response
+                    });
+                }
+                StateProj::Refused { response } => {
+                    let response = response.take();
+                    return Poll::Ready(Ok(
+                        response.expect("a response's future is not polled after it was ready")
+                    ));
+                }
+                // Out of line: most requests never come here, and those that do are waiting.
+                _ => ready!(state.as_mut().poll_waiting(cx)),
             }
         }
     }
@@ -136,35 +141,28 @@ where
     S: Store,
     S::Error: NeverFails,
 {
-    /// Brings every state but `Passed` to the next one, or to the response of a refusal.
+    /// Brings a request that waits to its next state.
     #[inline(never)]
-    fn poll_waiting(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Response<ResponseBody<ResBody>>>> {
+    fn poll_waiting(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         match self.as_mut().project() {
             StateProj::Asking { verdict, .. } => {
                 let verdict = ready!(verdict.as_mut().poll(cx)).unwrap_or_else(NeverFails::never);
-                if let StateOwned::Asking { held, .. } = self.as_mut().project_replace(State::Done) {
+                if let StateOwned::Asking { held, .. } = self.as_mut().project_replace(State::Moving) {
                     self.project_replace(held.after(verdict));
                 }
             }
             StateProj::Delayed { sleep, .. } => {
                 ready!(sleep.as_mut().poll(cx));
-                if let StateOwned::Delayed { call, extras, .. } = self.as_mut().project_replace(State::Done) {
+                if let StateOwned::Delayed { call, extras, .. } = self.as_mut().project_replace(State::Moving)
+                {
                     let (mut service, request) = *call;
                     self.project_replace(State::Passed { future: service.call(request), extras });
                 }
             }
-            StateProj::Refused { .. } => {
-                if let StateOwned::Refused { response } = self.project_replace(State::Done) {
-                    return Poll::Ready(Some(response));
-                }
-            }
-            StateProj::Passed { .. } => {}
-            StateProj::Done => panic!("the future of a response was polled after it was ready"),
+            StateProj::Passed { .. } | StateProj::Refused { .. } => {}
+            StateProj::Moving => unreachable!("a state is left behind only if the inner service panics"),
         }
-        Poll::Ready(None)
+        Poll::Ready(())
     }
 }
 
@@ -180,7 +178,7 @@ where
         let Held { mut service, request, asks, shared } = self;
         let (mut parts, body) = request.into_parts();
         if !verdict.is_granted() {
-            return State::Refused { response: shared.deny(&parts, &asks, verdict) };
+            return State::Refused { response: Some(shared.deny(&parts, &asks, verdict)) };
         }
         let extras = shared.extras(&asks, &verdict);
         extras.mark(&mut parts);
@@ -204,7 +202,7 @@ where
             State::Delayed { .. } => "ResponseFuture(delayed)",
             State::Passed { .. } => "ResponseFuture(passed)",
             State::Refused { .. } => "ResponseFuture(refused)",
-            State::Done => "ResponseFuture(done)",
+            State::Moving => "ResponseFuture(moving)",
         })
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
+use http::{Response, header};
 use tollgate_core::Verdict;
 
 use crate::body::ResponseBody;
 use crate::denial::Denial;
-use crate::fields::{FieldWriter, Written, add_retry_after};
+use crate::fields::{FieldWriter, Written};
 use crate::limiter::Limiter;
 use crate::report::Report;
 use crate::rule::Asks;
@@ -81,15 +81,17 @@ impl<S> Shared<S> {
         denial: Denial,
         fields: Option<Written>,
     ) -> Response<ResponseBody<B>> {
-        let response = match &self.answer {
+        let mut response = match &self.answer {
             Some(answer) => answer(parts, &denial),
             None => denial.response(),
         };
+        if self.answer.is_some() && !response.headers().contains_key(header::RETRY_AFTER) {
+            denial.add_retry_after(response.headers_mut());
+        }
         let mut response = response.map(ResponseBody::answer);
         if let Some(fields) = fields {
             fields.add_to(response.headers_mut());
         }
-        add_retry_after(response.headers_mut(), denial.retry_after_seconds());
         response.extensions_mut().insert(denial);
         response
     }
