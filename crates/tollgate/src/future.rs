@@ -116,11 +116,9 @@ where
         loop {
             match state.as_mut().project() {
                 StateProj::Passed { future, extras } => {
-                    return future.poll(cx).map_ok(|response| {
-                        let mut response = response.map(ResponseBody::inner);
-                        extras.add_to(&mut response);
-                        response
-                    });
+                    // Returned as it comes where there is nothing to add: a response is large to move about.
+                    let response = future.poll(cx).map_ok(|response| response.map(ResponseBody::inner));
+                    return if extras.is_empty() { response } else { extras.add_to(response) };
                 }
                 StateProj::Refused { response } => {
                     let response = response.take();

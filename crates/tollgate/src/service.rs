@@ -5,8 +5,9 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use http::request::Parts;
 use http::{Request, Response};
-use tollgate_core::{Reply, Store, Times};
+use tollgate_core::{Reply, Store, Times, Verdict};
 use tower_service::Service;
 
 use crate::body::ResponseBody;
@@ -76,7 +77,38 @@ where
                 Extras::default(),
             );
         }
-        match limiter.acquire(&asks, Times::ONCE) {
+        let reply = limiter.acquire(&asks, Times::ONCE);
+        if let Reply::Now(Ok(verdict)) = &reply
+            && verdict.is_granted()
+            && verdict.delay().is_zero()
+        {
+            let extras = self.shared.extras(&asks, verdict);
+            extras.mark(&mut parts);
+            return ResponseFuture::passed(self.inner.call(Request::from_parts(parts, body)), extras);
+        }
+        self.hold_or_refuse(reply, parts, body, asks)
+    }
+}
+
+impl<Svc, S> RateLimit<Svc, S>
+where
+    Svc: Clone,
+    S: Store,
+    S::Error: NeverFails,
+{
+    /// The response to a request that does not pass at once. Out of line, to keep the way of the others short.
+    #[inline(never)]
+    fn hold_or_refuse<ReqBody, ResBody>(
+        &mut self,
+        reply: Reply<Result<Verdict, S::Error>, S::Acquire>,
+        mut parts: Parts,
+        body: ReqBody,
+        asks: Asks,
+    ) -> ResponseFuture<Svc, S, ReqBody, ResBody>
+    where
+        Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    {
+        match reply {
             Reply::Now(Err(error)) => error.never(),
             Reply::Now(Ok(verdict)) if !verdict.is_granted() => {
                 ResponseFuture::refused(self.shared.deny(&parts, &asks, verdict))
@@ -85,11 +117,7 @@ where
                 let extras = self.shared.extras(&asks, &verdict);
                 extras.mark(&mut parts);
                 let request = Request::from_parts(parts, body);
-                if verdict.delay().is_zero() {
-                    ResponseFuture::passed(self.inner.call(request), extras)
-                } else {
-                    ResponseFuture::delayed(self.take_ready(), request, verdict.delay(), extras)
-                }
+                ResponseFuture::delayed(self.take_ready(), request, verdict.delay(), extras)
             }
             Reply::Later(verdict) => {
                 let shared = Arc::clone(&self.shared);
