@@ -53,8 +53,8 @@ const REQUESTS: u64 = 1_000;
 /// Allocations a request beyond those of the service by itself, all of which must be answered alike.
 fn a_request(layer: &RateLimitLayer, status: StatusCode) -> u64 {
     let mut limited = layer.layer(service_fn(hello));
-    // The first request adds its key.
-    allocations(&mut limited, 1);
+    // The first request adds its keys; where several of them meet in a shard of the store, the second makes it grow.
+    allocations(&mut limited, 2);
     let (limited, last) = allocations(&mut limited, REQUESTS);
     assert_eq!(last, status);
     let (plain, _) = allocations(&mut service_fn(hello), REQUESTS);
@@ -104,23 +104,23 @@ fn a_layer_that_is_switched_off_allocates_nothing() {
     assert_eq!(a_request(&layer, StatusCode::OK), 0);
 }
 
-/// One for what the response will be given, one for the value of `RateLimit`, and two of the response's header map, which
-/// was empty. `RateLimit-Policy` is shared by all responses.
+/// One for the value of `RateLimit` and two of the response's header map, which was empty; `RateLimit-Policy` is shared by
+/// all responses, and of several rules all items are one value.
 #[test]
-fn the_ietf_fields_take_four_allocations_however_many_rules_there_are() {
-    for rules in 1..=4 {
+fn the_fields_of_the_draft_take_three_allocations_whatever_the_rules() {
+    for (rules, most) in [(1, 3), (2, 3), (3, 3), (4, 3)] {
         let layer = layer(four_rules().into_iter().take(rules));
         let count = a_request(&layer, StatusCode::OK);
-        assert!(count <= 4, "{count} with {rules} rules");
+        assert!(count <= most, "{count} with {rules} rules");
     }
 }
 
-/// One for what the response will be given, two of the header map, and two for each of the three numbers.
+/// Two of the header map, and one for each of the three numbers.
 #[test]
-fn the_x_fields_take_nine_allocations() {
+fn the_x_fields_take_five_allocations() {
     for fields in [Fields::XDelta, Fields::XEpoch] {
         let count = a_request(&layer(four_rules()).fields(fields), StatusCode::OK);
-        assert!(count <= 9, "{count} for {fields:?}");
+        assert!(count <= 5, "{count} for {fields:?}");
     }
 }
 
@@ -128,16 +128,15 @@ fn used_up(fields: Fields) -> RateLimitLayer {
     layer([Policy::new("p", Quota::per_minute(1)).by(user())]).fields(fields)
 }
 
-/// A denial is what an attack is answered with. Its parts: the document, the header map (2), the number of `Retry-After`
-/// (2), and the `Denial` in the extensions (its report, its box, the map and the map's table); with fields, the value of
-/// `RateLimit`. A clock that were constructed anew for each would not show here; see the benchmarks for that.
+/// A denial is what an attack is answered with. Its parts: the header map (2), the number of `Retry-After`, and the
+/// [`Denial`](tollgate::Denial) in the extensions (its report, its box, the map and the map's table); with fields, the
+/// value of `RateLimit`. The document is shared by all denials of a policy.
 #[test]
 fn a_denial_allocates_only_what_its_answer_needs() {
     let bare = a_request(&used_up(Fields::None), StatusCode::TOO_MANY_REQUESTS);
-    assert!(bare <= 9, "{bare} without fields");
+    assert!(bare <= 7, "{bare} without fields");
     let ietf = a_request(&used_up(Fields::Ietf), StatusCode::TOO_MANY_REQUESTS);
-    assert!(ietf <= 10, "{ietf} with the fields of the draft");
-    println!("allocations a denial: {bare} without fields, {ietf} with those of the draft");
+    assert!(ietf <= 8, "{ietf} with the fields of the draft");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use allocation_counter::measure;
 use tollgate::{Algorithm, Check, Key, MemoryStore, Policy, Quota, Reply, Store, Times};
 use tollgate_tests::{a_minute, clock};
 
-/// Invents keys until as many are held as can be; returns the bytes that each takes.
-fn bytes_a_key(max_keys: usize, policy: &Policy) -> f64 {
+/// Invents keys until as many are held as can be; returns the bytes that each takes, rounded up.
+fn bytes_a_key(max_keys: usize, policy: &Policy) -> usize {
     let time = clock();
     let mut store = None;
     let heap = measure(|| {
@@ -24,16 +24,15 @@ fn bytes_a_key(max_keys: usize, policy: &Policy) -> f64 {
         }
         store = Some(new);
     });
-    #[expect(clippy::cast_precision_loss, reason = "a quotient for people to read")]
-    let bytes = heap.bytes_current as f64 / max_keys as f64;
-    println!("{max_keys} keys, {}: {bytes:.2} bytes a key", policy.algorithm().name());
+    let bytes = usize::try_from(heap.bytes_current).expect("more than nothing").div_ceil(max_keys);
+    println!("{max_keys} keys, {}: {bytes} bytes a key", policy.algorithm().name());
     bytes
 }
 
 #[test]
 fn a_key_of_the_default_algorithm_takes_at_most_64_bytes_at_a_cap_of_a_million() {
     let bytes = bytes_a_key(1_000_000, &Policy::new("api", Quota::per_minute(100)));
-    assert!(bytes <= 64.0, "{bytes} bytes a key");
+    assert!(bytes <= 64, "{bytes} bytes a key");
 }
 
 /// Caps just above a power of two are the dearest for hash tables. Of a cap of a few hundred keys the store itself, with
@@ -49,7 +48,7 @@ fn no_cap_and_no_algorithm_with_a_small_state_takes_more() {
     for max_keys in [10_000, 16_384, 16_400, 50_000, 66_000] {
         for algorithm in algorithms {
             let bytes = bytes_a_key(max_keys, &a_minute("p", algorithm, 100));
-            assert!(bytes <= 64.0, "{bytes} bytes a key under {algorithm:?} at a cap of {max_keys}");
+            assert!(bytes <= 64, "{bytes} bytes a key under {algorithm:?} at a cap of {max_keys}");
         }
     }
 }

@@ -1,1 +1,308 @@
-//! x
+//! Mistakes that users of rate limiters reported, each with a test that would fail if it were made here. Those without a
+//! file stand below; `suite` is the contract that `memory_store/contract.rs` holds every store to, whose cases name
+//! themselves when they fail.
+//!
+//! | mistake | test |
+//! |---|---|
+//! | A first request that costs more than one unit leaves a key that never expires | [`a_first_request_of_cost_two_leaves_a_key_that_expires`] |
+//! | Every hit renews the window, which never ends | suite `waits::requests_do_not_prolong_the_window` |
+//! | At its very end a window's count is inherited by the next | suite `waits::a_new_window_does_not_inherit_the_old_count` |
+//! | State is forgotten early and the limit doubled | `memory_store/reclaim.rs`: `no_state_is_forgotten_before_its_wait_is_over`, `a_key_goes_ten_seconds_after_its_reset_and_not_before` |
+//! | Denied requests are recorded, and who keeps trying starves | suite `basics::denied_requests_are_not_recorded`; [`who_keeps_trying_passes_when_he_was_told`] |
+//! | A log grows with what it denies | `allocations.rs`: `denied_requests_do_not_lengthen_a_log` |
+//! | A state of another form makes every request fail | suite `keys::policies_of_another_name_window_or_algorithm_do_not_share_a_quota`; [`a_policy_that_changed_its_algorithm_finds_no_state`] |
+//! | An older time refills tokens, or locks everybody out | suite `changes::a_clock_that_steps_back_refills_nothing_and_locks_nobody_out` |
+//! | Times of sixteen digits lose their last ones | suite `waits::microseconds_of_a_16_digit_time_are_kept` |
+//! | The first request on a fresh key is denied by rounding | suite `basics::the_first_request_on_a_fresh_key_passes` |
+//! | A cost equal to the capacity never passes | suite `basics::a_cost_equal_to_the_capacity_passes`; [`a_transfer_of_the_whole_quota_passes`] |
+//! | The interval is cut to whole milliseconds, and limits above 1,000 a second become 1,000 | suite `waits::limits_above_a_thousand_a_second_are_not_truncated` |
+//! | `Retry-After` is 0, negative, or missing after the limit was lowered | [`retry_after_is_never_zero`], [`retry_after_is_there_after_the_limit_was_lowered`] |
+//! | A wait of -1, or of 115 days, since a denied request of large cost was booked | suite `basics::the_wait_does_not_follow_a_large_cost_that_was_denied`; [`a_large_cost_that_was_denied_changes_nobodys_wait`] |
+//! | A denied rule charges the others | suite `sets::a_denied_policy_charges_none_of_the_others`; [`a_request_refused_by_burst_leaves_daily_untouched`] |
+//! | Check and increment are two steps, between which a burst passes | suite `concurrency::a_burst_of_concurrent_requests_gets_the_limit`; `memory_store/threads.rs`; `service/concurrency.rs` |
+//! | A refund lands in the next window | suite `refunds::a_refund_does_not_land_in_the_next_window` |
+//! | A refund creates a key | suite `refunds::a_refund_creates_no_quota_on_a_fresh_key`; [`a_refund_that_comes_too_late_adds_no_key`] |
+//! | A refund exceeds the capacity | suite `refunds::a_refund_never_exceeds_the_capacity`, `refunds::a_refund_gives_back_no_more_than_is_still_owed` |
+//! | The leftmost forwarded address is trusted, and a map grows with every invented one | `axum_server/keys.rs`: `invented_entries_to_the_left_do_not_change_the_key`; [`invented_forwarded_addresses_add_no_keys`] |
+//! | `ip:port` is not parsed | `axum_server/keys.rs`: `callers_behind_a_trusted_proxy_do_not_share_one_bucket` |
+//! | Only the first of several header lines is read | `axum_server/keys.rs`: `several_lines_of_a_forwarding_header_are_one_list` |
+//! | One caller rotates through the addresses of his IPv6 network | `axum_server/keys.rs`: `one_caller_cannot_rotate_through_the_addresses_of_his_network`; [`an_ipv6_peer_cannot_rotate_through_his_network`] |
+//! | Behind a proxy everybody shares one bucket | `axum_server/keys.rs`: `callers_behind_a_trusted_proxy_do_not_share_one_bucket` |
+//! | Where the server tells no addresses, nothing says so | `missing_peer.rs` |
+//! | A clone that was not polled ready is called | `service/readiness.rs` |
+//! | A future that is dropped half-way leaks what it held | `service/cancellation.rs` |
+//! | Keys are never evicted, or the user has to run a thread for it | `memory_store/reclaim.rs`: `idle_keys_go_by_mere_use_of_others`, `callers_who_come_once_do_not_pile_up`; `memory_store/cap.rs` |
+//! | A quote in a policy's name breaks the field | [`a_quote_in_a_policy_name_breaks_neither_field_nor_document`] |
+//! | The denial, which an attack exercises, is the dearest path | `allocations.rs`: `a_denial_allocates_only_what_its_answer_needs`, `the_thousandth_denial_costs_what_the_second_did` |
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::request::Parts;
+use http::{HeaderValue, Request, Response};
+use http_body_util::BodyExt;
+use tollgate::extract::{ClientIp, PeerAddr, PeerIp};
+use tollgate::{
+    Algorithm, Denial, Fields, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer,
+    ResponseBody,
+};
+use tollgate_tests::{EVERY_ALGORITHM, Strict, a_minute, call, clock, field, per_user, request, store, user};
+use tower::Layer;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A request that costs that much, under the rules below.
+fn costing(cost: u32) -> Request<Body> {
+    let mut request = request("ada");
+    request.headers_mut().insert("x-cost", HeaderValue::from(cost));
+    request
+}
+
+fn cost(parts: &Parts) -> u32 {
+    parts.headers["x-cost"].to_str().ok().and_then(|cost| cost.parse().ok()).expect("a number")
+}
+
+fn status_and_wait(response: &Response<ResponseBody<Body>>) -> (u16, Option<u64>) {
+    let wait = field(response, "retry-after").map(|seconds| seconds.parse().expect("whole seconds"));
+    (response.status().as_u16(), wait)
+}
+
+#[tokio::test]
+async fn a_first_request_of_cost_two_leaves_a_key_that_expires() {
+    for algorithm in EVERY_ALGORITHM {
+        let time = clock();
+        let store = MemoryStore::builder().clock(&time).max_keys(600).build();
+        let limiter = Limiter::new([a_minute("p", algorithm, 2).by(user())]).store(store.clone());
+        let (ada, bob) = (Key::from("ada"), Key::from("bob"));
+        assert!(limiter.check_key(&ada, 2).await.is_ok());
+        let denial = limiter.check_key(&ada, 2).await.unwrap_err();
+        time.advance(denial.retry_after().unwrap());
+        assert!(limiter.check_key(&ada, 2).await.is_ok(), "{algorithm:?} is full for ever");
+        // Two windows are the longest that any of them remembers.
+        time.advance(130 * SECOND);
+        for _ in 0..100 {
+            assert!(limiter.check_key(&bob, 0).await.is_ok());
+        }
+        assert_eq!(store.keys(), 0, "{algorithm:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_keeps_trying_passes_when_he_was_told() {
+    for algorithm in EVERY_ALGORITHM {
+        let time = clock();
+        let mut service = RateLimitLayer::new([a_minute("p", algorithm, 3).by(user())])
+            .store(store(&time))
+            .layer(Strict::default());
+        while call(&mut service, request("ada")).await.status() == 200 {}
+        let (status, wait) = status_and_wait(&call(&mut service, request("ada")).await);
+        let wait = wait.unwrap();
+        assert_eq!(status, 429);
+        for waited in 1..=wait {
+            time.advance(SECOND);
+            let due = (wait - waited, call(&mut service, request("ada")).await);
+            if due.0 > 0 {
+                assert_eq!(status_and_wait(&due.1), (429, Some(due.0)), "{algorithm:?} after {waited} s");
+            } else {
+                assert_eq!(due.1.status(), 200, "{algorithm:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_changed_its_algorithm_finds_no_state() {
+    let store = store(&clock());
+    for algorithm in EVERY_ALGORITHM {
+        let layer = RateLimitLayer::new([a_minute("p", algorithm, 1).by(user())]).store(store.clone());
+        let mut service = layer.layer(Strict::default());
+        assert_eq!(call(&mut service, request("ada")).await.status(), 200, "{algorithm:?}");
+        assert_eq!(call(&mut service, request("ada")).await.status(), 429, "{algorithm:?}");
+    }
+}
+
+/// A bank that lets a new user move 2,000 a day.
+#[tokio::test]
+async fn a_transfer_of_the_whole_quota_passes() {
+    for algorithm in EVERY_ALGORITHM {
+        let rule = || a_minute("transfers", algorithm, 2_000).by(user()).cost(cost);
+        let mut service = RateLimitLayer::new([rule()]).store(store(&clock())).layer(Strict::default());
+        assert_eq!(call(&mut service, costing(2_000)).await.status(), 200, "{algorithm:?}");
+        assert_eq!(call(&mut service, costing(1)).await.status(), 429, "{algorithm:?}");
+
+        let mut service = RateLimitLayer::new([rule()]).store(store(&clock())).layer(Strict::default());
+        let mut statuses = Vec::new();
+        for cost in [1_999, 1, 1, 2_001] {
+            statuses.push(call(&mut service, costing(cost)).await.status().as_u16());
+        }
+        assert_eq!(statuses, [200, 200, 429, 422], "{algorithm:?}");
+    }
+}
+
+#[tokio::test]
+async fn retry_after_is_never_zero() {
+    let time = clock();
+    for fields in [Fields::Ietf, Fields::XDelta, Fields::None] {
+        let policy = Policy::new("p", Quota::per_second(1_000).burst(1));
+        let layer = RateLimitLayer::new([policy.by(user())]).store(store(&time)).fields(fields);
+        let mut service = layer.layer(Strict::default());
+        assert_eq!(call(&mut service, request("ada")).await.status(), 200);
+        for _ in 0..3 {
+            let denied = call(&mut service, request("ada")).await;
+            assert_eq!(status_and_wait(&denied), (429, Some(1)), "a millisecond or less, rounded up");
+            time.advance(Duration::from_micros(300));
+        }
+        time.advance(Duration::from_micros(100));
+        assert_eq!(call(&mut service, request("ada")).await.status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn retry_after_is_there_after_the_limit_was_lowered() {
+    for algorithm in EVERY_ALGORITHM {
+        let time = clock();
+        let store = store(&time);
+        let layer =
+            |limit| RateLimitLayer::new([a_minute("p", algorithm, limit).by(user())]).store(store.clone());
+        let (mut before, mut after) =
+            (layer(100).layer(Strict::default()), layer(10).layer(Strict::default()));
+        while call(&mut before, request("ada")).await.status() == 200 {}
+        let denied = call(&mut after, request("ada")).await;
+        let (status, wait) = status_and_wait(&denied);
+        assert_eq!(
+            (status, field(&denied, "ratelimit").map(|told| told.contains(";r=0;"))),
+            (429, Some(true))
+        );
+        let wait = wait.unwrap_or_else(|| panic!("{algorithm:?} says nothing"));
+        assert!((1..=120).contains(&wait), "{algorithm:?}: {wait}");
+        time.advance(Duration::from_secs(wait));
+        assert_eq!(call(&mut after, request("ada")).await.status(), 200, "{algorithm:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_large_cost_that_was_denied_changes_nobodys_wait() {
+    for algorithm in EVERY_ALGORITHM {
+        let rule = a_minute("p", algorithm, 10).by(user()).cost(cost);
+        let mut service = RateLimitLayer::new([rule]).store(store(&clock())).layer(Strict::default());
+        call(&mut service, costing(10)).await;
+        let before = status_and_wait(&call(&mut service, costing(1)).await);
+        for large in [10, 9, u32::MAX, 11] {
+            let (status, wait) = status_and_wait(&call(&mut service, costing(large)).await);
+            match large {
+                11.. => assert_eq!((status, wait), (422, None), "{algorithm:?}: it can never pass"),
+                _ => {
+                    assert!(status == 429 && wait.is_some_and(|wait| wait <= 120), "{algorithm:?}: {wait:?}");
+                }
+            }
+        }
+        assert_eq!(status_and_wait(&call(&mut service, costing(1)).await), before, "{algorithm:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_refused_by_burst_leaves_daily_untouched() {
+    let time = clock();
+    let rules = [
+        Policy::new("burst", Quota::per_second(3)).by(user()),
+        Policy::new("daily", Quota::per_day(5)).with_algorithm(Algorithm::FIXED_WINDOW).by(user()),
+    ];
+    let layer = RateLimitLayer::new(rules).store(store(&time));
+    let mut service = layer.layer(Strict::default());
+    let mut statuses = Vec::new();
+    for _ in 0..10 {
+        statuses.push(call(&mut service, request("ada")).await.status().as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 200, 429, 429, 429, 429, 429, 429, 429]);
+    let report = layer.limiter().look_key(&Key::from("ada")).await;
+    assert_eq!(report.statuses()[1].remaining(), 2, "three passed");
+    time.advance(SECOND);
+    assert_eq!(call(&mut service, request("ada")).await.status(), 200);
+    assert_eq!(call(&mut service, request("ada")).await.status(), 200);
+    let denied = call(&mut service, request("ada")).await;
+    let denial = denied.extensions().get::<Denial>().unwrap();
+    assert_eq!(denial.violated().collect::<Vec<_>>(), ["daily"]);
+}
+
+#[tokio::test]
+async fn a_refund_that_comes_too_late_adds_no_key() {
+    for algorithm in EVERY_ALGORITHM {
+        let time = clock();
+        let store = store(&time);
+        let limiter = Limiter::new([a_minute("p", algorithm, 5).by(user())]).store(store.clone());
+        let ada = Key::from("ada");
+        let permit = limiter.check_key(&ada, 3).await.unwrap();
+        limiter.reset(&ada).await;
+        limiter.refund_units(&permit, 3).await;
+        assert_eq!(store.keys(), 0, "{algorithm:?}");
+        time.advance(200 * SECOND);
+        assert!(limiter.check_key(&ada, 2).await.is_ok());
+        limiter.refund(permit).await;
+        assert_eq!(limiter.look_key(&ada).await.statuses()[0].remaining(), 3, "{algorithm:?}");
+    }
+}
+
+fn from_peer(address: &str) -> Request<Body> {
+    let mut request = request("ada");
+    request.extensions_mut().insert(PeerAddr(address.parse().expect("an address with a port")));
+    request
+}
+
+#[tokio::test]
+async fn invented_forwarded_addresses_add_no_keys() {
+    let store = store(&clock());
+    let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).unwrap();
+    let rule = Policy::new("p", Quota::per_minute(2)).by(client);
+    let mut service = RateLimitLayer::new([rule]).store(store.clone()).layer(Strict::default());
+    let mut passed = 0;
+    for n in 0..1_000_u32 {
+        // Directly with an invented header, and through the proxy, which appends the address that it saw.
+        let [_, b, c, d] = n.to_be_bytes();
+        let invented = format!("203.{b}.{c}.{d}");
+        for (peer, list) in
+            [("192.0.2.1:5", invented.clone()), ("10.0.0.1:5", format!("{invented}, 192.0.2.1"))]
+        {
+            let mut request = from_peer(peer);
+            request.headers_mut().insert("x-forwarded-for", HeaderValue::try_from(list).unwrap());
+            passed += u32::from(call(&mut service, request).await.status() == 200);
+        }
+    }
+    assert_eq!((passed, store.keys()), (2, 1), "all of them are one caller");
+}
+
+#[tokio::test]
+async fn an_ipv6_peer_cannot_rotate_through_his_network() {
+    let rule = Policy::new("p", Quota::per_minute(2)).by(PeerIp::new());
+    let store = store(&clock());
+    let mut service = RateLimitLayer::new([rule]).store(store.clone()).layer(Strict::default());
+    let mut passed = 0;
+    for n in 0..1_000 {
+        let request = from_peer(&format!("[2001:db8::{n:x}:{n:x}]:443"));
+        passed += u32::from(call(&mut service, request).await.status() == 200);
+    }
+    assert_eq!((passed, store.keys()), (2, 1));
+    for (address, status) in [
+        ("[2001:db8:0:1::]:1", 200),
+        ("[::ffff:192.0.2.1]:1", 200),
+        ("192.0.2.1:1", 200),
+        ("192.0.2.1:2", 429),
+    ] {
+        assert_eq!(call(&mut service, from_peer(address)).await.status(), status, "{address}");
+    }
+}
+
+#[tokio::test]
+async fn a_quote_in_a_policy_name_breaks_neither_field_nor_document() {
+    let rules = [per_user(r#"say "hi", \o/;r=9"#, 1), per_user("plain", 5)];
+    let mut service = RateLimitLayer::new(rules).store(store(&clock())).layer(Strict::default());
+    let passed = call(&mut service, request("ada")).await;
+    assert_eq!(field(&passed, "ratelimit"), Some(r#""say \"hi\", \\o/;r=9";r=0;t=60, "plain";r=4;t=12"#));
+    assert_eq!(
+        field(&passed, "ratelimit-policy"),
+        Some(r#""say \"hi\", \\o/;r=9";q=1;w=60, "plain";q=5;w=60"#)
+    );
+    let denied = call(&mut service, request("ada")).await;
+    let document = denied.into_body().collect().await.unwrap().to_bytes();
+    let document = std::str::from_utf8(&document).unwrap();
+    assert!(document.ends_with(r#","violated-policies":["say \"hi\", \\o/;r=9"]}"#), "{document}");
+}

@@ -72,8 +72,11 @@ async fn one_caller_cannot_rotate_through_the_addresses_of_his_network() {
 #[tokio::test]
 async fn without_trust_the_header_is_what_anybody_wrote() {
     let untrusting = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).unwrap();
-    let requests: [&[&str]; 3] =
-        [&["x-forwarded-for: 203.0.113.1"], &["x-forwarded-for: 203.0.113.2"], &["x-forwarded-for: 10.0.0.1"]];
+    let requests: [&[&str]; 3] = [
+        &["x-forwarded-for: 203.0.113.1"],
+        &["x-forwarded-for: 203.0.113.2"],
+        &["x-forwarded-for: 10.0.0.1"],
+    ];
     assert_eq!(statuses(untrusting, &requests).await, [200, 200, 429]);
 }
 
@@ -121,7 +124,11 @@ async fn forwarded_entries_that_are_not_utf8_stop_at_the_proxy() {
 async fn an_empty_header_or_cookie_is_no_key() {
     let requests: [&[&str]; 3] = [&["x-api-key:"], &["x-api-key:  "], &["x-api-key: k"]];
     assert_eq!(statuses(header("x-api-key"), &requests).await, [400, 400, 200]);
-    let requests: [&[&str]; 4] =
-        [&["cookie: session="], &["cookie: a=1; session=s"], &["cookie: session=s"], &["cookie: session=s; b=2"]];
+    let requests: [&[&str]; 4] = [
+        &["cookie: session="],
+        &["cookie: a=1; session=s"],
+        &["cookie: session=s"],
+        &["cookie: session=s; b=2"],
+    ];
     assert_eq!(statuses(cookie("session"), &requests).await, [400, 200, 200, 429]);
 }

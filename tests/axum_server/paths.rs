@@ -23,7 +23,8 @@ async fn statuses(app: Router, paths: &[&str]) -> Vec<u16> {
 
 #[tokio::test]
 async fn paths_of_one_route_share_a_key_and_routes_do_not() {
-    let app = Router::new().route("/users/{id}", get(ok)).route("/", get(ok)).layer(two_a_day(matched_path()));
+    let app =
+        Router::new().route("/users/{id}", get(ok)).route("/", get(ok)).layer(two_a_day(matched_path()));
     let asked = ["/users/1", "/users/2?x=1", "/users/3", "/", "/?x=2", "/"];
     assert_eq!(statuses(app, &asked).await, [200, 200, 429, 200, 200, 429]);
 }

@@ -85,7 +85,10 @@ fn a_denied_key_survives_a_flood_of_invented_keys_until_its_reset() {
         time.advance(wait - Duration::from_micros(1));
         flood(10_000);
         for key in &denied {
-            assert!(!acquire(&store, &policy, key, 2).is_granted(), "{algorithm:?}: {key} won back its quota");
+            assert!(
+                !acquire(&store, &policy, key, 2).is_granted(),
+                "{algorithm:?}: {key} won back its quota"
+            );
         }
         time.advance(Duration::from_micros(1));
         assert!(acquire(&store, &policy, &denied[0], 2).is_granted(), "{algorithm:?}: its wait is over");

@@ -82,7 +82,9 @@ fn no_state_is_forgotten_before_its_wait_is_over() {
         let other = Policy::new("other", Quota::per_second(1_000));
         let key = Key::from("k");
         assert!(acquire(&store, &policy, &key, 5).is_granted());
-        let Wait::For(wait) = acquire(&store, &policy, &key, 5).wait() else { panic!("{algorithm:?} grants") };
+        let Wait::For(wait) = acquire(&store, &policy, &key, 5).wait() else {
+            panic!("{algorithm:?} grants")
+        };
         for step in 1..=100 {
             time.advance(wait / 100 - if step == 100 { MICRO } else { Duration::ZERO });
             for n in 0..100_u64 {

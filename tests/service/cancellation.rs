@@ -51,7 +51,8 @@ async fn who_leaves_while_the_store_is_asked_may_have_been_charged_and_no_more()
 #[tokio::test(start_paused = true)]
 async fn who_leaves_while_he_is_delayed_keeps_his_slot_and_his_charge() {
     const MS: Duration = Duration::from_millis(1);
-    let [first, last] = [Later::deciding_first, Later::deciding_last].map(|later| later(store(&clock())).boxed());
+    let [first, last] =
+        [Later::deciding_first, Later::deciding_last].map(|later| later(store(&clock())).boxed());
     for store in [store(&clock()).boxed(), first, last] {
         let inner = Strict::default();
         let rules = [queue("q", Duration::from_secs(5)), per_user("p", 5)];
@@ -87,7 +88,8 @@ async fn who_leaves_while_the_inner_service_works_stays_charged() {
 /// Half of the callers leave at random stages; the others and they together never get more than the limit.
 #[tokio::test(start_paused = true)]
 async fn callers_who_leave_at_any_stage_never_let_more_than_the_limit_through() {
-    let [first, last] = [Later::deciding_first, Later::deciding_last].map(|later| later(store(&clock())).boxed());
+    let [first, last] =
+        [Later::deciding_first, Later::deciding_last].map(|later| later(store(&clock())).boxed());
     for store in [store(&clock()).boxed(), first, last] {
         let inner = Strict::default();
         let rules = [queue("q", Duration::from_secs(2)), per_user("p", 15)];
@@ -95,7 +97,8 @@ async fn callers_who_leave_at_any_stage_never_let_more_than_the_limit_through() 
         let mut callers = Vec::new();
         for n in 0..60_u64 {
             let response = service.clone().oneshot(request("ada"));
-            let patience = if n % 2 == 0 { Duration::from_secs(60) } else { Duration::from_millis(n * 13 % 900) };
+            let patience =
+                if n % 2 == 0 { Duration::from_secs(60) } else { Duration::from_millis(n * 13 % 900) };
             callers.push(tokio::spawn(async move { tokio::time::timeout(patience, response).await }));
         }
         let mut passed = 0;

@@ -11,7 +11,10 @@ use tower::{Layer, ServiceExt};
 const TASKS: usize = 64;
 
 /// 64 tasks with services of their own, each of which asks as often as said.
-async fn passed(layer: &RateLimitLayer<impl tollgate::Store<Error = std::convert::Infallible>>, each: usize) -> u32 {
+async fn passed(
+    layer: &RateLimitLayer<impl tollgate::Store<Error = std::convert::Infallible>>,
+    each: usize,
+) -> u32 {
     let inner = Strict::default();
     let mut tasks = Vec::new();
     for _ in 0..TASKS {
@@ -29,7 +32,7 @@ async fn passed(layer: &RateLimitLayer<impl tollgate::Store<Error = std::convert
     }
     let mut passed = 0;
     for task in tasks {
-        passed += task.await.unwrap();
+        passed += task.await.expect("no panic");
     }
     assert_eq!(inner.calls(), passed, "what was answered is what was served");
     passed

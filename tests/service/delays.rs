@@ -109,8 +109,10 @@ async fn a_request_that_another_rule_refuses_reserves_no_slot() {
 #[tokio::test(start_paused = true)]
 async fn a_verdict_that_is_awaited_is_delayed_as_well() {
     let store = Later::deciding_last(store(&clock()));
-    let mut service =
-        RateLimitLayer::new([queue("q", 200 * MS)]).store(store).fields(Fields::None).layer(Strict::default());
+    let mut service = RateLimitLayer::new([queue("q", 200 * MS)])
+        .store(store)
+        .fields(Fields::None)
+        .layer(Strict::default());
     for (status, delay) in [(200, 0), (200, 100), (200, 200), (429, 0)] {
         let (response, elapsed) = timed(call(&mut service, request("ada"))).await;
         assert_eq!((response.status().as_u16(), elapsed), (status, delay * MS));

@@ -107,10 +107,9 @@ async fn errors_of_the_inner_service_pass_through() {
         let layer = RateLimitLayer::new([per_user("p", 1)]).store(store);
         let (mut service, mut handle) = mock::spawn_layer::<Request<Body>, Response<Body>, _>(layer);
         assert!(service.poll_ready().is_ready());
-        let call = tokio::spawn(service.call(request("ada")));
-        let (_, send) = handle.next_request().await.unwrap();
-        send.send_error("it broke");
-        assert_eq!(call.await.unwrap().unwrap_err().to_string(), "it broke");
+        let breaks = async { handle.next_request().await.unwrap().1.send_error("it broke") };
+        let (response, ()) = tokio::join!(service.call(request("ada")), breaks);
+        assert_eq!(response.unwrap_err().to_string(), "it broke");
         handle.send_error("and for good");
         let error = service.poll_ready();
         assert!(matches!(error, std::task::Poll::Ready(Err(error)) if error.to_string() == "and for good"));

@@ -23,7 +23,8 @@ async fn text<B>(response: Response<B>) -> String
 where
     B: http_body::Body<Data = bytes::Bytes, Error: std::fmt::Debug>,
 {
-    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().into()).unwrap()
+    let body = response.into_body().collect().await.expect("a whole body");
+    String::from_utf8(body.to_bytes().into()).expect("a text")
 }
 
 #[tokio::test]
@@ -33,9 +34,7 @@ async fn the_verdict_is_exposed_to_handlers_and_to_outer_layers() {
     let mut later = layer.clone().store(Later::deciding_last(store(&clock))).layer(service_fn(what_is_left));
     let mut service = layer.layer(service_fn(what_is_left));
     for left in [2, 1, 0] {
-        for response in
-            [call(&mut service, request("ada")).await, call(&mut later, request("ada")).await]
-        {
+        for response in [call(&mut service, request("ada")).await, call(&mut later, request("ada")).await] {
             let report = response.extensions().get::<Report>().unwrap();
             let (policy, status) = report.iter().next().unwrap();
             assert_eq!((policy.name(), status.remaining()), ("p", left));
@@ -164,7 +163,10 @@ async fn the_fields_of_the_draft_are_appended_where_layers_stack() {
     let clock = clock();
     let (inner, outer) = (layer(&clock, [per_user("inner", 1)]), layer(&clock, [per_user("outer", 2)]));
     let mut service = outer.layer(inner.layer(Strict::default()));
-    for (status, limits) in [(200, ["\"inner\";r=0;t=60", "\"outer\";r=1;t=30"]), (429, ["\"inner\";r=0;t=60", "\"outer\";r=0;t=60"])] {
+    for (status, limits) in [
+        (200, ["\"inner\";r=0;t=60", "\"outer\";r=1;t=30"]),
+        (429, ["\"inner\";r=0;t=60", "\"outer\";r=0;t=60"]),
+    ] {
         let response = call(&mut service, request("ada")).await;
         assert_eq!(response.status(), status);
         let all = |name: &str| response.headers().get_all(name).iter().cloned().collect::<Vec<_>>();
@@ -211,11 +213,20 @@ async fn rules_that_skip_or_share_where_there_is_no_key() {
     let rule = |name: &str, limit| tollgate::Policy::new(name, tollgate::Quota::per_minute(limit)).by(user());
     let rules = [rule("skips", 1).on_missing_key(Skip), rule("shares", 2).on_missing_key(Share)];
     let mut service = layer(&clock(), rules).layer(Strict::default());
-    for (status, policy) in [(200, "\"shares\";q=2;w=60"), (200, "\"shares\";q=2;w=60"), (429, "\"shares\";q=2;w=60")] {
+    for (status, policy) in
+        [(200, "\"shares\";q=2;w=60"), (200, "\"shares\";q=2;w=60"), (429, "\"shares\";q=2;w=60")]
+    {
         let response = call(&mut service, Request::new(Body::empty())).await;
-        assert_eq!((response.status().as_u16(), field(&response, "ratelimit-policy")), (status, Some(policy)));
+        assert_eq!(
+            (response.status().as_u16(), field(&response, "ratelimit-policy")),
+            (status, Some(policy))
+        );
     }
-    assert_eq!(call(&mut service, request("ada")).await.status(), 200, "those with a key do not share theirs");
+    assert_eq!(
+        call(&mut service, request("ada")).await.status(),
+        200,
+        "those with a key do not share theirs"
+    );
 }
 
 #[tokio::test]

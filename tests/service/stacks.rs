@@ -47,11 +47,8 @@ async fn the_layer_works_above_and_below_towers_own_layers() {
     let (time, wait) = (clock(), Duration::from_secs(30));
 
     let inner = Strict::default();
-    let stack = ServiceBuilder::new()
-        .layer(five(&time))
-        .timeout(wait)
-        .concurrency_limit(1)
-        .service(inner.clone());
+    let stack =
+        ServiceBuilder::new().layer(five(&time)).timeout(wait).concurrency_limit(1).service(inner.clone());
     admits("rate limit, timeout, concurrency limit", stack, &inner, 5).await;
 
     let inner = Strict::default();
@@ -73,12 +70,8 @@ async fn the_layer_works_above_and_below_towers_own_layers() {
     admits("load shed, rate limit, buffer, concurrency limit", stack, &inner, 5).await;
 
     let inner = Strict::default();
-    let stack = ServiceBuilder::new()
-        .timeout(wait)
-        .layer(five(&time))
-        .load_shed()
-        .buffer(32)
-        .service(inner.clone());
+    let stack =
+        ServiceBuilder::new().timeout(wait).layer(five(&time)).load_shed().buffer(32).service(inner.clone());
     admits("timeout, rate limit, load shed, buffer", stack, &inner, 5).await;
 
     let inner = Strict::default();
@@ -131,7 +124,8 @@ async fn a_service_that_sheds_its_load_is_not_charged_twice() {
     let (time, inner) = (clock(), Strict::default());
     let limit = layer(&time, [per_user("p", 3)]);
     // Nobody is ever ready below: every request is shed, after it was charged.
-    let stack = ServiceBuilder::new().layer(limit.clone()).load_shed().concurrency_limit(0).service(inner.clone());
+    let stack =
+        ServiceBuilder::new().layer(limit.clone()).load_shed().concurrency_limit(0).service(inner.clone());
     for shed in [true, true, true, false] {
         let answer = stack.clone().oneshot(request("ada")).await;
         assert_eq!(answer.is_err(), shed);

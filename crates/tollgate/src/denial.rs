@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use tollgate_core::{Policy, Status, Wait};
 
-use crate::fields::to_value;
+use crate::fields::number;
 use crate::problem::{Reason, problem, seconds_up};
 use crate::report::Report;
 
@@ -104,10 +104,7 @@ impl Denial {
     /// Adds `Retry-After` where waiting helps.
     pub(crate) fn add_retry_after(&self, headers: &mut HeaderMap) {
         if let Some(seconds) = self.retry_after_seconds() {
-            // Not by way of `HeaderValue::from`, which takes the memory of the longest number.
-            let mut digits = itoa::Buffer::new();
-            let text = Bytes::copy_from_slice(digits.format(seconds).as_bytes());
-            headers.insert(header::RETRY_AFTER, to_value(text));
+            headers.insert(header::RETRY_AFTER, number(seconds));
         }
     }
 

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
 use tollgate_core::{Clock, Policy, Status, Verdict, Wait};
 
 use crate::problem::{escaped, seconds_up};
@@ -115,27 +116,19 @@ impl FieldWriter {
             let applied: Vec<&str> = asks.iter().map(|ask| &*self.items[ask.rule].policy).collect();
             to_value(applied.join(", ").into())
         };
-        let limit = match (asks, statuses) {
-            // Of a single rule without a detour: its length is known before it is written.
-            ([ask], [status]) => {
-                let (mut r, mut t) = (itoa::Buffer::new(), itoa::Buffer::new());
-                let pieces = [
-                    &*self.items[ask.rule].limit,
-                    r.format(status.remaining()),
-                    RESET,
-                    t.format(reset_seconds(status)),
-                ];
-                to_value(pieces.concat().into())
+        // On the stack, and copied once to its exact length.
+        let mut digits = itoa::Buffer::new();
+        let mut limit: SmallVec<[u8; 256]> = SmallVec::new();
+        for (ask, status) in asks.iter().zip(statuses) {
+            if !limit.is_empty() {
+                limit.extend_from_slice(b", ");
             }
-            _ => {
-                let item = |(ask, status): (&Ask, &Status)| {
-                    let limit = &self.items[ask.rule].limit;
-                    format!("{limit}{}{RESET}{}", status.remaining(), reset_seconds(status))
-                };
-                let items: Vec<String> = asks.iter().zip(statuses).map(item).collect();
-                to_value(items.join(", ").into())
-            }
-        };
+            limit.extend_from_slice(self.items[ask.rule].limit.as_bytes());
+            limit.extend_from_slice(digits.format(status.remaining()).as_bytes());
+            limit.extend_from_slice(RESET.as_bytes());
+            limit.extend_from_slice(digits.format(reset_seconds(status)).as_bytes());
+        }
+        let limit = to_value(Bytes::copy_from_slice(&limit));
         Written::Ietf { policy, limit }
     }
 }
@@ -168,9 +161,9 @@ impl Written {
             Written::X { .. } if headers.contains_key(&X_LIMIT) => {}
             Written::X { limit, remaining, reset } => {
                 headers.reserve(3);
-                headers.insert(X_LIMIT, limit.into());
-                headers.insert(X_REMAINING, remaining.into());
-                headers.insert(X_RESET, reset.into());
+                headers.insert(X_LIMIT, number(limit));
+                headers.insert(X_REMAINING, number(remaining));
+                headers.insert(X_RESET, number(reset));
             }
         }
     }
@@ -205,8 +198,13 @@ fn reset_seconds(status: &Status) -> u64 {
     }
 }
 
+/// A number as a field's value. Not by way of `HeaderValue::from`, which takes the memory of the longest number.
+pub(crate) fn number(number: impl itoa::Integer) -> HeaderValue {
+    to_value(Bytes::copy_from_slice(itoa::Buffer::new().format(number).as_bytes()))
+}
+
 /// Text of ours as a field's value.
-pub(crate) fn to_value(text: Bytes) -> HeaderValue {
+fn to_value(text: Bytes) -> HeaderValue {
     // Names are printable ASCII by construction, and the rest is ours.
     HeaderValue::from_maybe_shared(text).expect("printable ASCII is a header value")
 }

@@ -105,16 +105,23 @@ impl<'a> Tables<'a> {
         if self.locked.iter().any(|(_, table)| !table.has_room_for(set.len())) {
             self.make_room(store, set, now);
         }
-        for (_, table) in &mut self.locked {
-            table.reserve(set.len());
+        for (shard, table) in &mut self.locked {
+            let here = self.targets.iter().filter(|target| target.shard == *shard);
+            let missing = here.filter(|target| table.find(&target.digest).is_none()).count();
+            table.reserve(missing);
         }
     }
 
     fn make_room(&mut self, store: &'a MemoryStore, set: &[Check<'_>], now: Timestamp) {
+        let targets = self.targets.clone();
         let mut missing: SmallVec<[usize; 4]> = SmallVec::new();
         for (i, check) in set.iter().enumerate() {
-            let target = self.targets[i];
-            let targets = self.targets.clone();
+            let target = targets[i];
+            // A pair that is named twice has one place.
+            if let Some(same) = targets[..i].iter().position(|other| *other == target) {
+                self.targets[i] = self.targets[same];
+                continue;
+            }
             let table = self.table(target.shard);
             if table.find(&target.digest).is_some() {
                 continue;

@@ -104,6 +104,9 @@ impl Table {
 
     /// Grows, if it must, so that as many keys can be added without any other being moved.
     pub(super) fn reserve(&mut self, keys: usize) {
+        if keys == 0 {
+            return;
+        }
         let wanted = places_for((self.len + keys).min(self.cap));
         if wanted > self.slots.len() {
             self.resize(wanted.max(self.slots.len() * 2).max(8));
