@@ -35,7 +35,7 @@ fn decide(bencher: Bencher<'_, '_>, case: &str) {
         now = now.saturating_add(Duration::from_micros(700));
         let look = state.look(black_box(&policy), now);
         if look.room > 0 {
-            state.charge(&policy, now, 1);
+            state.charge(&policy, now, look, 1);
         }
         (state.reset_after(&policy, now), look)
     });
