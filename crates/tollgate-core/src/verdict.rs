@@ -109,11 +109,18 @@ fn micros_up(span: Duration) -> u64 {
 }
 
 /// The decision over a set of checks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Verdict {
     times: u32,
     delay_us: u64,
     each: SmallVec<[Status; 4]>,
+}
+
+// Not derived, which would clone the statuses one by one.
+impl Clone for Verdict {
+    fn clone(&self) -> Verdict {
+        Verdict { times: self.times, delay_us: self.delay_us, each: SmallVec::from_slice(&self.each) }
+    }
 }
 
 impl Verdict {

@@ -113,10 +113,10 @@ impl Denial {
             let mut violated = self.violated_at();
             // Denials are what an attack is answered with, and most are by one policy: their text is there already.
             if let (Some(at), None) = (violated.next(), violated.next()) {
-                return self.report.quota_exceeded(at).clone();
+                return Bytes::from_static(self.report.quota_exceeded(at).as_bytes());
             }
         }
-        problem(self.reason, self.violated())
+        Bytes::from(problem(self.reason, self.violated()))
     }
 }
 

@@ -22,6 +22,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 use tollgate_core::{Clock, Policy, Status, Verdict, Wait};
 
+use crate::interned::interned;
 use crate::problem::{escaped, seconds_up};
 use crate::rule::{Ask, Rule, Rules};
 
@@ -83,7 +84,8 @@ impl FieldWriter {
     pub(crate) fn new(rules: &Rules, fields: Fields) -> FieldWriter {
         let items: Box<[Item]> = rules.iter().map(Rule::policy).map(Item::new).collect();
         let all: Vec<&str> = items.iter().map(|item| &*item.policy).collect();
-        FieldWriter { fields, all_policies: to_value(all.join(", ").into()), items, clock: Clock::system() }
+        let all_policies = HeaderValue::from_static(interned(all.join(", ")));
+        FieldWriter { fields, all_policies, items, clock: Clock::system() }
     }
 
     /// Whether no fields are wanted.

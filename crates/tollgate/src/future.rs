@@ -176,7 +176,7 @@ where
         let Held { mut service, request, asks, shared } = self;
         let (mut parts, body) = request.into_parts();
         if !verdict.is_granted() {
-            return State::Refused { response: Some(shared.deny(&parts, &asks, verdict)) };
+            return State::Refused { response: Some(shared.deny(&parts, &asks, &verdict)) };
         }
         let extras = shared.extras(&asks, &verdict);
         extras.mark(&mut parts);

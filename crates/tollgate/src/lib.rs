@@ -103,6 +103,7 @@ mod body;
 mod denial;
 mod fields;
 mod future;
+mod interned;
 mod layer;
 mod limiter;
 mod problem;

@@ -193,13 +193,13 @@ where
 
     fn permit(&self, asks: Asks, verdict: Verdict) -> Result<Permit, Denial> {
         let granted = verdict.is_granted();
-        let report = Report::new(&self.rules, &asks, verdict);
+        let report = Report::new(&self.rules, &asks, &verdict);
         if granted { Ok(Permit { report, asks }) } else { Err(Denial::of(report)) }
     }
 
     async fn look_at(&self, asks: Asks) -> Report {
         let verdict = self.acquire(&asks, Times::LOOK).wait().await.unwrap_or_else(NeverFails::never);
-        Report::new(&self.rules, &asks, verdict)
+        Report::new(&self.rules, &asks, &verdict)
     }
 
     fn asks_for(&self, key: &Key, cost: u32) -> Asks {

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::StatusCode;
 
 /// The kinds of [`Denial`](crate::Denial).
@@ -33,30 +32,30 @@ impl Reason {
 }
 
 /// The problem document of a request that these policies refused.
-pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a str>) -> Bytes {
+pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a str>) -> String {
     let status = reason.status().as_u16();
     let (kind, title) = match reason {
         Reason::QuotaExceeded => ("quota-exceeded", "Quota exceeded"),
         Reason::NeverPossible => ("quota-exceeded", "The cost of this request exceeds the whole quota"),
         Reason::Unavailable => {
-            return Bytes::from(format!(
+            return format!(
                 "{{\"type\":\"{TYPES}temporary-reduced-capacity\",\
                  \"title\":\"The service is at reduced capacity\",\"status\":{status}}}"
-            ));
+            );
         }
         Reason::NoKey => {
             let policy = escaped(violated.next().unwrap_or_default());
-            return Bytes::from(format!(
+            return format!(
                 "{{\"title\":\"This request carries nothing to limit it by\",\"status\":{status},\
                  \"detail\":\"The policy \\\"{policy}\\\" found no key in the request\"}}"
-            ));
+            );
         }
     };
     let names: Vec<String> = violated.map(|name| format!("\"{}\"", escaped(name))).collect();
     let names = names.join(",");
-    Bytes::from(format!(
+    format!(
         "{{\"type\":\"{TYPES}{kind}\",\"title\":\"{title}\",\"status\":{status},\"violated-policies\":[{names}]}}"
-    ))
+    )
 }
 
 /// Where the RateLimit draft registers its problem types.

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 use tollgate_core::{Policy, Status, Verdict};
 
@@ -22,9 +21,9 @@ struct Told {
 }
 
 impl Report {
-    pub(crate) fn new(rules: &Arc<Rules>, asks: &[Ask], verdict: Verdict) -> Report {
+    pub(crate) fn new(rules: &Arc<Rules>, asks: &[Ask], verdict: &Verdict) -> Report {
         let which = asks.iter().map(|ask| ask.rule).collect();
-        Report(Arc::new(Told { rules: Arc::clone(rules), which, verdict }))
+        Report(Arc::new(Told { rules: Arc::clone(rules), which, verdict: verdict.clone() }))
     }
 
     /// Of a request in which this rule found no key.
@@ -50,7 +49,7 @@ impl Report {
     }
 
     /// The problem document of a request that only the `at`th of these policies refused.
-    pub(crate) fn quota_exceeded(&self, at: usize) -> &Bytes {
+    pub(crate) fn quota_exceeded(&self, at: usize) -> &'static str {
         self.0.rules.quota_exceeded(self.0.which[at])
     }
 

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::request::Parts;
 use smallvec::SmallVec;
 use tollgate_core::{Key, Policy};
 
 use crate::extract::KeyExtractor;
+use crate::interned::interned;
 use crate::problem::{Reason, problem};
 
 /// Makes a [`Policy`] a [`Rule`].
@@ -105,7 +105,7 @@ impl fmt::Debug for Rule {
 pub(crate) struct Rules {
     rules: Box<[Rule]>,
     /// For each rule, the problem document of a request that it alone refuses.
-    quota_exceeded: Box<[Bytes]>,
+    quota_exceeded: Box<[&'static str]>,
 }
 
 /// What a request asks of one rule.
@@ -132,7 +132,8 @@ impl Rules {
             }
         }
         let names = rules.iter().map(|rule| rule.policy.name());
-        let quota_exceeded = names.map(|name| problem(Reason::QuotaExceeded, [name].into_iter())).collect();
+        let problems = names.map(|name| problem(Reason::QuotaExceeded, [name].into_iter()));
+        let quota_exceeded = problems.map(interned).collect();
         Ok(Rules { rules, quota_exceeded })
     }
 
@@ -149,8 +150,8 @@ impl Rules {
         &self.rules[rule].policy
     }
 
-    pub(crate) fn quota_exceeded(&self, rule: usize) -> &Bytes {
-        &self.quota_exceeded[rule]
+    pub(crate) fn quota_exceeded(&self, rule: usize) -> &'static str {
+        self.quota_exceeded[rule]
     }
 
     /// Adds the keys and costs of a request to `asks`; or tells the number of the first rule that refuses it for want of

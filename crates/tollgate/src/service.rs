@@ -78,15 +78,17 @@ where
             );
         }
         let reply = limiter.acquire(&asks, Times::ONCE);
-        if let Reply::Now(Ok(verdict)) = &reply
-            && verdict.is_granted()
-            && verdict.delay().is_zero()
-        {
-            let extras = self.shared.extras(&asks, verdict);
-            extras.mark(&mut parts);
-            return ResponseFuture::passed(self.inner.call(Request::from_parts(parts, body)), extras);
+        if let Reply::Now(Ok(verdict)) = &reply {
+            if !verdict.is_granted() {
+                return ResponseFuture::refused(self.shared.deny(&parts, &asks, verdict));
+            }
+            if verdict.delay().is_zero() {
+                let extras = self.shared.extras(&asks, verdict);
+                extras.mark(&mut parts);
+                return ResponseFuture::passed(self.inner.call(Request::from_parts(parts, body)), extras);
+            }
         }
-        self.hold_or_refuse(reply, parts, body, asks)
+        self.hold(reply, parts, body, asks)
     }
 }
 
@@ -96,9 +98,10 @@ where
     S: Store,
     S::Error: NeverFails,
 {
-    /// The response to a request that does not pass at once. Out of line, to keep the way of the others short.
+    /// The response to a request that has to wait: for the store, or for its slot. Out of line, to keep the way of the
+    /// others short.
     #[inline(never)]
-    fn hold_or_refuse<ReqBody, ResBody>(
+    fn hold<ReqBody, ResBody>(
         &mut self,
         reply: Reply<Result<Verdict, S::Error>, S::Acquire>,
         mut parts: Parts,
@@ -110,9 +113,6 @@ where
     {
         match reply {
             Reply::Now(Err(error)) => error.never(),
-            Reply::Now(Ok(verdict)) if !verdict.is_granted() => {
-                ResponseFuture::refused(self.shared.deny(&parts, &asks, verdict))
-            }
             Reply::Now(Ok(verdict)) => {
                 let extras = self.shared.extras(&asks, &verdict);
                 extras.mark(&mut parts);

@@ -76,14 +76,14 @@ impl<S> Shared<S> {
         }
         let rules = self.limiter.rules();
         let fields = self.fields.write(rules, asks, verdict);
-        let report = self.expose_verdict.then(|| Report::new(rules, asks, verdict.clone()));
+        let report = self.expose_verdict.then(|| Report::new(rules, asks, verdict));
         Extras { fields, report }
     }
 
     /// The response to a request that was not granted.
-    pub(crate) fn deny<B>(&self, parts: &Parts, asks: &Asks, verdict: Verdict) -> Response<ResponseBody<B>> {
+    pub(crate) fn deny<B>(&self, parts: &Parts, asks: &Asks, verdict: &Verdict) -> Response<ResponseBody<B>> {
         let rules = self.limiter.rules();
-        let fields = self.fields.write(rules, asks, &verdict);
+        let fields = self.fields.write(rules, asks, verdict);
         self.refuse(parts, Denial::of(Report::new(rules, asks, verdict)), fields)
     }
 
