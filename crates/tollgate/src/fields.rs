@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use smallvec::SmallVec;
 use tollgate_core::{Clock, Policy, Status, Verdict, Wait};
 
 use crate::interned::interned;
@@ -47,6 +46,9 @@ const QUOTA: &str = ";q=";
 const WINDOW: &str = ";w=";
 const REMAINING: &str = ";r=";
 const RESET: &str = ";t=";
+
+/// Between the items of a list.
+const SEPARATOR: &str = ", ";
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -84,7 +86,7 @@ impl FieldWriter {
     pub(crate) fn new(rules: &Rules, fields: Fields) -> FieldWriter {
         let items: Box<[Item]> = rules.iter().map(Rule::policy).map(Item::new).collect();
         let all: Vec<&str> = items.iter().map(|item| &*item.policy).collect();
-        let all_policies = HeaderValue::from_static(interned(all.join(", ")));
+        let all_policies = HeaderValue::from_static(interned(all.join(SEPARATOR)));
         FieldWriter { fields, all_policies, items, clock: Clock::system() }
     }
 
@@ -116,21 +118,27 @@ impl FieldWriter {
             self.all_policies.clone()
         } else {
             let applied: Vec<&str> = asks.iter().map(|ask| &*self.items[ask.rule].policy).collect();
-            to_value(applied.join(", ").into())
+            to_value(applied.join(SEPARATOR).into())
         };
-        // On the stack, and copied once to its exact length.
+        // Of its exact length, or `Bytes` would take a second allocation for what is left over.
+        let length = |(ask, status): (&Ask, &Status)| {
+            let digits =
+                decimal_digits(u64::from(status.remaining())) + decimal_digits(reset_seconds(status));
+            SEPARATOR.len() + self.items[ask.rule].limit.len() + RESET.len() + digits
+        };
+        let length = asks.iter().zip(statuses).map(length).sum::<usize>() - SEPARATOR.len();
         let mut digits = itoa::Buffer::new();
-        let mut limit: SmallVec<[u8; 256]> = SmallVec::new();
+        let mut limit = Vec::with_capacity(length);
         for (ask, status) in asks.iter().zip(statuses) {
             if !limit.is_empty() {
-                limit.extend_from_slice(b", ");
+                limit.extend_from_slice(SEPARATOR.as_bytes());
             }
             limit.extend_from_slice(self.items[ask.rule].limit.as_bytes());
             limit.extend_from_slice(digits.format(status.remaining()).as_bytes());
             limit.extend_from_slice(RESET.as_bytes());
             limit.extend_from_slice(digits.format(reset_seconds(status)).as_bytes());
         }
-        let limit = to_value(Bytes::copy_from_slice(&limit));
+        let limit = to_value(limit.into());
         Written::Ietf { policy, limit }
     }
 }
@@ -198,6 +206,10 @@ fn reset_seconds(status: &Status) -> u64 {
         Wait::For(wait) => seconds_up(wait).max(1),
         Wait::None | Wait::Never => seconds_up(status.reset_after()),
     }
+}
+
+fn decimal_digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
 /// A number as a field's value. Not by way of `HeaderValue::from`, which takes the memory of the longest number.

@@ -116,9 +116,11 @@ where
         loop {
             match state.as_mut().project() {
                 StateProj::Passed { future, extras } => {
-                    // Returned as it comes where there is nothing to add: a response is large to move about.
-                    let response = future.poll(cx).map_ok(|response| response.map(ResponseBody::inner));
-                    return if extras.is_empty() { response } else { extras.add_to(response) };
+                    let mut response = ready!(future.poll(cx))?;
+                    if !extras.is_empty() {
+                        extras.add_to(&mut response);
+                    }
+                    return Poll::Ready(Ok(response.map(ResponseBody::inner)));
                 }
                 StateProj::Refused { response } => {
                     let response = response.take();

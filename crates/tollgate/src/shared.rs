@@ -1,7 +1,6 @@
 //! What the services of a layer have in common, and how they answer.
 
 use std::sync::Arc;
-use std::task::Poll;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -49,21 +48,15 @@ impl Extras {
         self.fields.is_none() && self.report.is_none()
     }
 
-    /// Adds them to a response, once it has come.
+    /// Adds them to a response that has come.
     #[inline(never)]
-    pub(crate) fn add_to<B, E>(
-        &mut self,
-        response: Poll<Result<Response<B>, E>>,
-    ) -> Poll<Result<Response<B>, E>> {
-        response.map_ok(|mut response| {
-            if let Some(fields) = self.fields.take() {
-                fields.add_to(response.headers_mut());
-            }
-            if let Some(report) = self.report.take() {
-                response.extensions_mut().insert(report);
-            }
-            response
-        })
+    pub(crate) fn add_to<B>(&mut self, response: &mut Response<B>) {
+        if let Some(fields) = self.fields.take() {
+            fields.add_to(response.headers_mut());
+        }
+        if let Some(report) = self.report.take() {
+            response.extensions_mut().insert(report);
+        }
     }
 }
 
