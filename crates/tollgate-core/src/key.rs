@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 /// IETF draft's partition key).
 ///
 /// A key remembers what it was made of, so that no two different values are one key: the text `"1"` is not the
-/// number 1, and the pair `("a", "bc")` is not `("ab", "c")`. Up to 24 bytes of encoded form (23 characters of
-/// text) need no allocation.
+/// number 1, and the pair `("a", "bc")` is not `("ab", "c")`. Up to 37 characters of text (a UUID has 36) need no
+/// allocation.
 ///
 /// The empty key ([`Key::is_empty`]) is nobody's: rules treat it as absent.
 ///
@@ -23,10 +23,22 @@ use smallvec::SmallVec;
 /// assert!(Key::from("").is_empty());
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Key {
-    /// A tag and what follows it; empty for the empty key.
-    encoded: SmallVec<[u8; 24]>,
+pub struct Key(Encoded);
+
+/// A tag and what follows it; nothing at all for the empty key.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Encoded {
+    /// The bytes behind `length` are zero, so that equal keys are equal here.
+    Inline { length: u8, bytes: [u8; INLINE] },
+    /// What does not fit inline.
+    Heap(Box<[u8]>),
 }
+
+/// A tag and a UUID in text fit, and a key takes 40 bytes.
+const INLINE: usize = 38;
+
+/// For the parts of a key that is being put together.
+type Scratch = SmallVec<[u8; 128]>;
 
 const TEXT: u8 = b't';
 const NUMBER: u8 = b'n';
@@ -37,20 +49,17 @@ const JOINED: u8 = b'(';
 const BRANCH: u8 = b'|';
 
 impl Key {
+    /// The key that is nobody's.
+    const EMPTY: Key = Key(Encoded::Inline { length: 0, bytes: [0; INLINE] });
+
     /// The one key of a quota that all callers share.
     pub fn global() -> Key {
-        Key { encoded: SmallVec::from_slice(&[GLOBAL]) }
+        Key::tagged(GLOBAL, &[])
     }
 
     /// Text that need not be UTF-8, such as the value of a header. Equal to the key of the same text.
     pub fn from_bytes(bytes: &[u8]) -> Key {
-        let mut encoded = SmallVec::new();
-        if !bytes.is_empty() {
-            encoded.reserve_exact(1 + bytes.len());
-            encoded.push(TEXT);
-            encoded.extend_from_slice(bytes);
-        }
-        Key { encoded }
+        if bytes.is_empty() { Key::EMPTY } else { Key::tagged(TEXT, bytes) }
     }
 
     /// The network of an address: an IPv4 address by itself, an IPv6 address by its first `v6_prefix` bits (at
@@ -60,63 +69,78 @@ impl Key {
         match address.to_canonical() {
             IpAddr::V4(v4) => {
                 let [a, b, c, d] = v4.octets();
-                // All 24 bytes in registers: five stored singly would stall the first move of the key.
-                let mut buffer = [0; 24];
-                buffer[..5].copy_from_slice(&[NETWORK_V4, a, b, c, d]);
-                Key { encoded: SmallVec::from_buf_and_len(buffer, 5) }
+                let mut bytes = [0; INLINE];
+                bytes[..8].copy_from_slice(&[NETWORK_V4, a, b, c, d, 0, 0, 0]);
+                Key(Encoded::Inline { length: 5, bytes })
             }
             IpAddr::V6(v6) => {
                 let prefix = v6_prefix.min(128);
                 let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-                let mut buffer = [0; 24];
-                buffer[..2].copy_from_slice(&[NETWORK_V6, prefix]);
-                buffer[2..18].copy_from_slice(&(v6.to_bits() & mask).to_be_bytes());
-                Key { encoded: SmallVec::from_buf_and_len(buffer, 18) }
+                let mut bytes = [0; INLINE];
+                bytes[..2].copy_from_slice(&[NETWORK_V6, prefix]);
+                bytes[2..18].copy_from_slice(&(v6.to_bits() & mask).to_be_bytes());
+                Key(Encoded::Inline { length: 18, bytes })
             }
         }
     }
 
     /// Several keys as one. Empty if one of them is, or if there are none.
     pub fn join(parts: impl IntoIterator<Item = Key>) -> Key {
-        let mut encoded = SmallVec::from_slice(&[JOINED]);
+        let mut joined = Scratch::new();
         for part in parts {
             if part.is_empty() {
-                return Key { encoded: SmallVec::new() };
+                return Key::EMPTY;
             }
-            push_length(&mut encoded, part.encoded.len());
-            encoded.extend_from_slice(&part.encoded);
+            push_length(&mut joined, part.as_encoded().len());
+            joined.extend_from_slice(part.as_encoded());
         }
-        if encoded.len() == 1 {
-            encoded.clear();
-        }
-        Key { encoded }
+        if joined.is_empty() { Key::EMPTY } else { Key::tagged(JOINED, &joined) }
     }
 
     /// This key as the `n`th alternative of several, so that a value from one source cannot pose as the same
     /// value from another: a header that says `192.0.2.1` is not that address. The empty key stays empty.
     #[must_use]
-    pub fn of_branch(mut self, n: u8) -> Key {
-        if !self.is_empty() {
-            self.encoded.insert_many(0, [BRANCH, n]);
+    pub fn of_branch(self, n: u8) -> Key {
+        if self.is_empty() {
+            return self;
         }
-        self
+        let mut branch = Scratch::new();
+        branch.push(n);
+        branch.extend_from_slice(self.as_encoded());
+        Key::tagged(BRANCH, &branch)
     }
 
     /// Whether there is nothing in it. Such a key is nobody's, and rules treat it as absent.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.encoded.is_empty()
+        matches!(self.0, Encoded::Inline { length: 0, .. })
     }
 
     /// The unambiguous encoded form, for a store to digest. It may change between minor versions.
     #[inline]
     pub fn as_encoded(&self) -> &[u8] {
-        &self.encoded
+        match &self.0 {
+            Encoded::Inline { length, bytes } => &bytes[..usize::from(*length)],
+            Encoded::Heap(bytes) => bytes,
+        }
+    }
+
+    fn tagged(tag: u8, value: &[u8]) -> Key {
+        let length = 1 + value.len();
+        match u8::try_from(length) {
+            Ok(short) if length <= INLINE => {
+                let mut bytes = [0; INLINE];
+                bytes[0] = tag;
+                bytes[1..length].copy_from_slice(value);
+                Key(Encoded::Inline { length: short, bytes })
+            }
+            _ => Key(Encoded::Heap([&[tag], value].concat().into())),
+        }
     }
 }
 
 /// One byte below 255; else that byte and four more.
-fn push_length(encoded: &mut SmallVec<[u8; 24]>, length: usize) {
+fn push_length(encoded: &mut Scratch, length: usize) {
     match u8::try_from(length) {
         Ok(short) if short < u8::MAX => encoded.push(short),
         _ => {
@@ -157,11 +181,9 @@ impl From<&String> for Key {
 
 impl From<u128> for Key {
     fn from(number: u128) -> Key {
-        let mut encoded = SmallVec::from_slice(&[NUMBER]);
         let bytes = number.to_be_bytes();
         let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
-        encoded.extend_from_slice(&bytes[zeros..]);
-        Key { encoded }
+        Key::tagged(NUMBER, &bytes[zeros..])
     }
 }
 
@@ -187,7 +209,7 @@ impl From<IpAddr> for Key {
 /// Readable, for operators: text as it is (what is not UTF-8 replaced), addresses and numbers in their usual form.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_readable(&self.encoded, f)
+        write_readable(self.as_encoded(), f)
     }
 }
 
@@ -240,9 +262,11 @@ mod tests {
 
     #[test]
     fn a_key_is_small_and_short_ones_stay_inline() {
-        assert_eq!(size_of::<Key>(), 32);
-        assert!(!Key::from("x".repeat(23)).encoded.spilled());
-        assert!(!Key::network("2001:db8::1".parse().unwrap(), 64).encoded.spilled());
+        assert_eq!(size_of::<Option<Key>>(), 40);
+        let inline = |key: Key| matches!(key.0, Encoded::Inline { .. });
+        assert!(inline(Key::from("a UUID has thirty-six characters, so")));
+        assert!(inline(Key::from("x".repeat(37))) && !inline(Key::from("x".repeat(38))));
+        assert!(inline(Key::network("2001:db8::1".parse().unwrap(), 64)));
     }
 
     #[test]
