@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A point in time: whole microseconds since the Unix epoch, at most [`Timestamp::MAX`].
 ///
@@ -61,7 +61,7 @@ pub struct Clock(Source);
 
 #[derive(Clone)]
 enum Source {
-    System { wall: Timestamp, start: Instant },
+    System { wall: Timestamp, since: Monotonic },
     Manual(Arc<AtomicU64>),
 }
 
@@ -71,17 +71,62 @@ impl Clock {
     pub fn system() -> Clock {
         // A wall clock set before 1970 reads as the epoch: only differences matter to a single process.
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock(Source::System { wall: Timestamp::EPOCH.saturating_add(wall), start: Instant::now() })
+        Clock(Source::System { wall: Timestamp::EPOCH.saturating_add(wall), since: Monotonic::start() })
     }
 
     /// The time now.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     #[inline]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
-            Source::System { wall, start } => wall.saturating_add(start.elapsed()),
+            Source::System { wall, since } => {
+                Timestamp::from_micros(wall.0.saturating_add(since.elapsed_us()))
+            }
             Source::Manual(micros) => Timestamp(micros.load(Ordering::Acquire)),
         }
+    }
+}
+
+/// The time since a start, which no step of the wall clock changes.
+#[cfg(not(feature = "tsc"))]
+#[derive(Clone)]
+struct Monotonic(std::time::Instant);
+
+#[cfg(not(feature = "tsc"))]
+impl Monotonic {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
+    fn start() -> Monotonic {
+        Monotonic(std::time::Instant::now())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
+    #[inline]
+    fn elapsed_us(&self) -> u64 {
+        let elapsed = self.0.elapsed();
+        elapsed.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(elapsed.subsec_micros()))
+    }
+}
+
+/// The same by the time-stamp counter. The counter is calibrated once for the process, at the first clock: constructing a
+/// clock asks the processor what it can do, which a virtual machine may have to answer in its stead, so that no decision
+/// ever constructs one.
+#[cfg(feature = "tsc")]
+#[derive(Clone)]
+struct Monotonic {
+    clock: quanta::Clock,
+    start: u64,
+}
+
+#[cfg(feature = "tsc")]
+impl Monotonic {
+    fn start() -> Monotonic {
+        let clock = quanta::Clock::new();
+        let start = clock.raw();
+        Monotonic { clock, start }
+    }
+
+    #[inline]
+    fn elapsed_us(&self) -> u64 {
+        self.clock.delta_as_nanos(self.start, self.clock.raw()) / 1_000
     }
 }
 
