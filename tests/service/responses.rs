@@ -194,13 +194,13 @@ async fn a_layer_and_its_limiter_share_their_state() {
     let (limiter, ada) = (layer.limiter(), Key::from("ada"));
     let mut service = layer.layer(Strict::default());
     call(&mut service, request("ada")).await;
-    assert_eq!(limiter.look_key(&ada).await.statuses()[0].remaining(), 2);
+    assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 2);
     let permit = limiter.check_key(&ada, 2).await.unwrap();
     assert_eq!(call(&mut service, request("ada")).await.status(), 429);
     limiter.refund(permit).await;
     assert_eq!(call(&mut service, request("ada")).await.status(), 200);
     limiter.reset(&ada).await;
-    assert_eq!(limiter.look_key(&ada).await.statuses()[0].remaining(), 3);
+    assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 3);
     let parts = request("ada").into_parts().0;
     assert!(limiter.check(&parts).await.is_ok());
     assert_eq!(limiter.look(&parts).await.unwrap().statuses()[0].remaining(), 2);

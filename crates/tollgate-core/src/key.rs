@@ -42,6 +42,7 @@ type Scratch = SmallVec<[u8; 128]>;
 
 const TEXT: u8 = b't';
 const NUMBER: u8 = b'n';
+const NEGATIVE: u8 = b'-';
 const NETWORK_V4: u8 = b'4';
 const NETWORK_V6: u8 = b'6';
 const GLOBAL: u8 = b'*';
@@ -199,6 +200,27 @@ impl From<u32> for Key {
     }
 }
 
+impl From<i64> for Key {
+    fn from(number: i64) -> Key {
+        match u64::try_from(number) {
+            Ok(number) => Key::from(number),
+            Err(_) => Key::tagged(NEGATIVE, &number.unsigned_abs().to_be_bytes()),
+        }
+    }
+}
+
+impl From<i32> for Key {
+    fn from(number: i32) -> Key {
+        Key::from(i64::from(number))
+    }
+}
+
+impl From<usize> for Key {
+    fn from(number: usize) -> Key {
+        Key::from(number as u128)
+    }
+}
+
 /// The whole address; [`Key::network`] groups IPv6 addresses by their prefix.
 impl From<IpAddr> for Key {
     fn from(address: IpAddr) -> Key {
@@ -215,7 +237,7 @@ impl fmt::Display for Key {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({self})")
+        write!(f, "Key({})", self.to_string().escape_debug())
     }
 }
 
@@ -223,7 +245,10 @@ fn write_readable(encoded: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let Some((tag, value)) = encoded.split_first() else { return Ok(()) };
     match *tag {
         GLOBAL => f.write_str("*"),
-        NUMBER => {
+        NUMBER | NEGATIVE => {
+            if *tag == NEGATIVE {
+                f.write_str("-")?;
+            }
             let number = value.iter().fold(0_u128, |number, byte| number << 8 | u128::from(*byte));
             write!(f, "{number}")
         }
@@ -322,5 +347,9 @@ mod tests {
         assert_eq!(joined.to_string(), format!("({},1|7)", "x".repeat(256)));
         assert_eq!(Key::from(u128::MAX).to_string(), u128::MAX.to_string());
         assert_eq!(Key::from(0_u64).to_string(), "0");
+        assert_eq!(Key::from(i64::MIN).to_string(), i64::MIN.to_string());
+        assert_eq!(Key::from(7), Key::from(7_usize));
+        assert_ne!(Key::from(-7), Key::from(7));
+        assert_eq!(format!("{:?}", Key::from("a\nb")), "Key(a\\nb)");
     }
 }

@@ -10,7 +10,8 @@ use pin_project::pin_project;
 /// The response body of a rate-limited service: that of the inner service, passed through frame by frame, or the answer
 /// to a refused request.
 ///
-/// It is a body wherever the inner one is, so that no conversion is asked of anybody.
+/// It is a body wherever the inner one is and its data can be made of [`Bytes`], as that of axum, tonic and hyper can, so
+/// that no conversion is asked of anybody.
 #[pin_project]
 #[derive(Debug)]
 pub struct ResponseBody<B>(#[pin] Kind<B>);
@@ -31,6 +32,13 @@ impl<B> ResponseBody<B> {
     pub(crate) fn answer(bytes: Bytes) -> ResponseBody<B> {
         // An empty body ends at once, or a client would be sent an empty frame.
         ResponseBody(Kind::Answer(Some(bytes).filter(|bytes| !bytes.is_empty())))
+    }
+}
+
+/// For layers outside that answer by themselves, such as CORS.
+impl<B: Default> Default for ResponseBody<B> {
+    fn default() -> ResponseBody<B> {
+        ResponseBody::inner(B::default())
     }
 }
 

@@ -113,7 +113,7 @@ impl Denial {
             let mut violated = self.violated_at();
             // Denials are what an attack is answered with, and most are by one policy: their text is there already.
             if let (Some(at), None) = (violated.next(), violated.next()) {
-                return Bytes::from_static(self.report.quota_exceeded(at).as_bytes());
+                return self.report.quota_exceeded(at).clone();
             }
         }
         Bytes::from(problem(self.reason, self.violated()))

@@ -13,7 +13,7 @@
 //! | `q` | the capacity: the burst of the bucket algorithms, the limit of the others |
 //! | `w` | the time in which that much comes back: ceil(q × window / limit), in whole seconds, at least 1 |
 //! | `r` | units that would pass without delay, after this request |
-//! | `t` | seconds until the whole quota is back, rounded up; on a rule that refuses, until this request would pass |
+//! | `t` | seconds until the whole quota is back, rounded up; on a rule that refuses, the same as `Retry-After` |
 
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ pub enum Fields {
     /// `RateLimit` and `RateLimit-Policy` of the IETF draft. The default.
     #[default]
     Ietf,
-    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, the last as seconds since the Unix epoch.
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, the last as seconds since the Unix epoch, by this
+    /// process's clock even where the store goes by another.
     /// They tell of one rule: of those that refuse, the one with the longest wait; else the one with the least left.
     XEpoch,
     /// The same, with `X-RateLimit-Reset` in seconds from now.
@@ -86,7 +87,7 @@ impl FieldWriter {
     pub(crate) fn new(rules: &Rules, fields: Fields) -> FieldWriter {
         let items: Box<[Item]> = rules.iter().map(Rule::policy).map(Item::new).collect();
         let all: Vec<&str> = items.iter().map(|item| &*item.policy).collect();
-        let all_policies = HeaderValue::from_static(interned(all.join(SEPARATOR)));
+        let all_policies = to_value(interned(all.join(SEPARATOR)));
         FieldWriter { fields, all_policies, items, clock: Clock::system() }
     }
 
@@ -120,10 +121,11 @@ impl FieldWriter {
             let applied: Vec<&str> = asks.iter().map(|ask| &*self.items[ask.rule].policy).collect();
             to_value(applied.join(SEPARATOR).into())
         };
+        let longest = longest_wait_seconds(statuses);
         // Of its exact length, or `Bytes` would take a second allocation for what is left over.
         let length = |(ask, status): (&Ask, &Status)| {
-            let digits =
-                decimal_digits(u64::from(status.remaining())) + decimal_digits(reset_seconds(status));
+            let digits = decimal_digits(u64::from(status.remaining()))
+                + decimal_digits(reset_seconds(status, longest));
             SEPARATOR.len() + self.items[ask.rule].limit.len() + RESET.len() + digits
         };
         let length = asks.iter().zip(statuses).map(length).sum::<usize>() - SEPARATOR.len();
@@ -136,7 +138,7 @@ impl FieldWriter {
             limit.extend_from_slice(self.items[ask.rule].limit.as_bytes());
             limit.extend_from_slice(digits.format(status.remaining()).as_bytes());
             limit.extend_from_slice(RESET.as_bytes());
-            limit.extend_from_slice(digits.format(reset_seconds(status)).as_bytes());
+            limit.extend_from_slice(digits.format(reset_seconds(status, longest)).as_bytes());
         }
         let limit = to_value(limit.into());
         Written::Ietf { policy, limit }
@@ -147,10 +149,9 @@ impl Item {
     fn new(policy: &Policy) -> Item {
         let name = escaped(policy.name());
         let quota = policy.quota();
-        let window = u128::from(policy.capacity()) * quota.window().as_micros() / u128::from(quota.limit());
-        let rounded_up =
-            window * u128::from(quota.limit()) < u128::from(policy.capacity()) * quota.window().as_micros();
-        let seconds = (window + u128::from(rounded_up)).div_ceil(1_000_000).max(1);
+        let seconds = (u128::from(policy.capacity()) * quota.window().as_micros())
+            .div_ceil(u128::from(quota.limit()) * 1_000_000)
+            .max(1);
         Item {
             policy: format!("\"{name}\"{QUOTA}{}{WINDOW}{seconds}", policy.capacity()).into(),
             limit: format!("\"{name}\"{REMAINING}").into(),
@@ -200,12 +201,20 @@ fn x_ratelimit(rules: &Rules, asks: &[Ask], statuses: &[Status], reset: impl Fn(
     }
 }
 
-/// On a rule that refuses the same as its `Retry-After`, so that a client that obeys either passes.
-fn reset_seconds(status: &Status) -> u64 {
+/// On a rule that refuses, the longest wait of those that do, as in `Retry-After`: a client that obeys either passes.
+fn reset_seconds(status: &Status, longest: u64) -> u64 {
     match status.wait() {
-        Wait::For(wait) => seconds_up(wait).max(1),
+        Wait::For(_) => longest,
         Wait::None | Wait::Never => seconds_up(status.reset_after()),
     }
+}
+
+fn longest_wait_seconds(statuses: &[Status]) -> u64 {
+    let waits = statuses.iter().map(|status| match status.wait() {
+        Wait::For(wait) => seconds_up(wait).max(1),
+        Wait::None | Wait::Never => 0,
+    });
+    waits.max().unwrap_or(0)
 }
 
 fn decimal_digits(number: u64) -> usize {

@@ -20,11 +20,15 @@ use crate::shared::Shared;
 
 /// Limits the requests that reach a service, by one or several rules that are decided together.
 ///
-/// Works with any `tower::Service` over `http::Request` and `http::Response`: axum's `Router::layer`, tonic's
-/// `Server::layer`, a `tower::ServiceBuilder`. The service must be `Clone`, since a request that has to wait (for a
+/// Works with any `tower::Service` over `http::Request` and `http::Response`: axum's `Router::layer`, a
+/// `tower::ServiceBuilder`. The service must be `Clone`, since a request that has to wait (for a
 /// leaky bucket, for a server) takes it along.
 ///
 /// State is shared by all services that one layer, or its clones, have made.
+///
+/// # Panics
+/// A request that a [leaky bucket](crate::Algorithm::LeakyBucket) delays sleeps by tokio's timer, and panics outside of a
+/// tokio runtime that has one. Nothing else needs a runtime.
 ///
 /// ```
 /// use tollgate::extract::{PeerIp, header};
@@ -69,7 +73,8 @@ impl RateLimitLayer {
 
 impl<S: Clone> RateLimitLayer<S> {
     /// The same rules on another store: one with a cap or a clock of its own, one that several layers share, or one
-    /// that a fleet shares. A store that can fail needs a failure policy first; the compiler says so.
+    /// that a fleet shares. Layers on one store share the state of policies that have the same name, algorithm and window,
+    /// and of no others: give each its own name. A store that can fail needs a failure policy first; the compiler says so.
     pub fn store<T>(self, store: T) -> RateLimitLayer<T>
     where
         T: Store,

@@ -89,6 +89,9 @@
 //! database) and inside of what its answers need: a 429 that is made outside of the CORS layer cannot be read by a
 //! browser, and one outside of tracing is not logged. A rule by user stands inside of the layer that finds the user.
 //!
+//! A request that a leaky bucket delays keeps the place in the inner service that it was promised: a concurrency limit
+//! belongs outside of such a layer, or sleepers take up its slots.
+//!
 //! # Features
 //!
 //! | feature | default | for |

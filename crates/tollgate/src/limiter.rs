@@ -1,5 +1,6 @@
 //! The same rules and store without a Tower service around them.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,25 +12,30 @@ use crate::denial::Denial;
 use crate::memory::MemoryStore;
 use crate::problem::Reason;
 use crate::report::Report;
-use crate::rule::{Ask, Asks, Rule, Rules, RulesError};
+use crate::rule::{Ask, Asks, MissingKey, Rule, Rules, RulesError};
 
 /// Asks rules and a store directly: for handlers, WebSocket messages, jobs, keys that are found in a body.
 ///
 /// A layer and a limiter made of one another ([`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter)) share
 /// their rules and their state.
 ///
+/// Where a method takes a [`Key`], it is counted as it is: to meet what an extractor counted, it has to be the key that
+/// the extractor makes. That of an address is [`Key::network`] (with 64 for IPv6), that of `a.or(b)` is
+/// [`Key::of_branch`] 0 or 1, that of `(a, b)` is [`Key::join`].
+///
 /// ```
 /// use tollgate::extract::header;
 /// use tollgate::{Key, Limiter, Policy, PolicyExt, Quota};
 ///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Denial> {
 /// let limiter = Limiter::new([Policy::new("mails", Quota::per_day(2)).by(header("x-user"))]);
 /// let user = Key::from("ada");
 ///
 /// assert!(limiter.check_key(&user, 1).await.is_ok());
-/// assert_eq!(limiter.look_key(&user).await.statuses()[0].remaining(), 1);
+/// assert_eq!(limiter.look_key(&user).await?.statuses()[0].remaining(), 1);
 /// let denial = limiter.check_key(&user, 2).await.unwrap_err();
 /// assert_eq!(denial.violated().collect::<Vec<_>>(), ["mails"]);
+/// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
@@ -54,9 +60,14 @@ impl<S: Clone> Clone for Limiter<S> {
     note = "write `.fail_closed()` after the store to refuse requests during an outage, `.fail_open()` to let them pass, \
             or `.fall_back_to(MemoryStore::new(), share)` to limit them locally"
 )]
-pub trait NeverFails: Send + 'static {
+pub trait NeverFails: sealed::Sealed + Send + 'static {
     /// Turns what cannot exist into anything.
     fn never<T>(self) -> T;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for std::convert::Infallible {}
 }
 
 impl NeverFails for std::convert::Infallible {
@@ -117,7 +128,7 @@ where
     /// # Errors
     /// A [`Denial`] that tells which rules refused, and for how long.
     pub async fn check_key(&self, key: &Key, cost: u32) -> Result<Permit, Denial> {
-        let asks = self.asks_for(key, cost);
+        let asks = self.asks_for(key, cost)?;
         let verdict = self.acquire(&asks, Times::ONCE).wait().await.unwrap_or_else(NeverFails::never);
         self.permit(asks, verdict)
     }
@@ -132,28 +143,29 @@ where
     }
 
     /// How each rule stands for `key`, charging nothing.
-    pub async fn look_key(&self, key: &Key) -> Report {
-        self.look_at(self.asks_for(key, 1)).await
+    ///
+    /// # Errors
+    /// A [`Denial`] if the key is empty and a rule refuses such requests.
+    pub async fn look_key(&self, key: &Key) -> Result<Report, Denial> {
+        Ok(self.look_at(self.asks_for(key, 1)?).await)
     }
 
     /// Gives back what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
-    pub async fn refund(&self, permit: Permit) {
-        self.refund_units(&permit, u32::MAX).await;
+    pub async fn refund(&self, mut permit: Permit) {
+        self.refund_units(&mut permit, u32::MAX).await;
     }
 
-    /// Gives back up to `units` of what a permit was charged by each rule: for a cost that turns out to have been less
-    /// than was reserved for it.
-    pub async fn refund_units(&self, permit: &Permit, units: u32) {
-        let statuses = permit.report.statuses();
-        let grants: SmallVec<[Grant<'_>; 4]> = permit
-            .asks
-            .iter()
-            .zip(statuses)
-            .map(|(ask, status)| Grant {
-                policy: self.rules.policy(ask.rule),
-                key: &ask.key,
-                units: ask.cost.min(units),
-                stamp: status.stamp(),
+    /// Gives back up to `units` of what a permit was charged by each rule and has not given back yet: for a cost that turns
+    /// out to have been less than was reserved for it.
+    pub async fn refund_units(&self, permit: &mut Permit, units: u32) {
+        let Permit { report, asks } = permit;
+        let grants: SmallVec<[Grant<'_>; 4]> = asks
+            .iter_mut()
+            .zip(report.iter())
+            .map(|(ask, (policy, status))| {
+                let units = ask.cost.min(units);
+                ask.cost -= units;
+                Grant { policy, key: &ask.key, units, stamp: status.stamp() }
             })
             .collect();
         self.store.refund(&grants).wait().await.unwrap_or_else(NeverFails::never);
@@ -202,13 +214,21 @@ where
         Report::new(&self.rules, &asks, &verdict)
     }
 
-    fn asks_for(&self, key: &Key, cost: u32) -> Asks {
-        (0..self.rules.len()).map(|rule| Ask { rule, key: key.clone(), cost }).collect()
+    /// The empty key is nobody's: each rule treats it as it does a request without a key.
+    fn asks_for(&self, key: &Key, cost: u32) -> Result<Asks, Denial> {
+        let mut asks = Asks::new();
+        for (number, rule) in self.rules.iter().enumerate() {
+            match rule.key_or_else(Some(key.clone())) {
+                Ok(key) => asks.push(Ask { rule: number, key, cost }),
+                Err(MissingKey::Skip) => {}
+                Err(_) => return Err(self.no_key(number)),
+            }
+        }
+        Ok(asks)
     }
 }
 
 /// A request that was charged and may pass.
-#[derive(Debug)]
 #[must_use = "a leaky bucket asks for a delay before the request passes: see `delay`"]
 pub struct Permit {
     report: Report,
@@ -225,5 +245,12 @@ impl Permit {
     /// How the rules stand after the charge.
     pub fn report(&self) -> &Report {
         &self.report
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the keys, which may be secrets.
+        f.debug_struct("Permit").field("report", &self.report).finish_non_exhaustive()
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a
         Reason::NoKey => {
             let policy = escaped(violated.next().unwrap_or_default());
             return format!(
-                "{{\"title\":\"This request carries nothing to limit it by\",\"status\":{status},\
+                "{{\"title\":\"Bad Request\",\"status\":{status},\
                  \"detail\":\"The policy \\\"{policy}\\\" found no key in the request\"}}"
             );
         }

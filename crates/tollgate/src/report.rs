@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 use tollgate_core::{Policy, Status, Verdict};
 
@@ -49,7 +50,7 @@ impl Report {
     }
 
     /// The problem document of a request that only the `at`th of these policies refused.
-    pub(crate) fn quota_exceeded(&self, at: usize) -> &'static str {
+    pub(crate) fn quota_exceeded(&self, at: usize) -> &Bytes {
         self.0.rules.quota_exceeded(self.0.which[at])
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::request::Parts;
 use smallvec::SmallVec;
 use tollgate_core::{Key, Policy};
@@ -83,7 +84,12 @@ impl Rule {
     /// The key of this request, or what happens without one.
     #[inline]
     fn key(&self, parts: &Parts) -> Result<Key, MissingKey> {
-        match self.extractor.extract(parts) {
+        self.key_or_else(self.extractor.extract(parts))
+    }
+
+    #[inline]
+    pub(crate) fn key_or_else(&self, key: Option<Key>) -> Result<Key, MissingKey> {
+        match key {
             Some(key) if !key.is_empty() => Ok(key),
             _ if self.missing_key == MissingKey::Share => Ok(Key::global()),
             _ => Err(self.missing_key),
@@ -105,7 +111,7 @@ impl fmt::Debug for Rule {
 pub(crate) struct Rules {
     rules: Box<[Rule]>,
     /// For each rule, the problem document of a request that it alone refuses.
-    quota_exceeded: Box<[&'static str]>,
+    quota_exceeded: Box<[Bytes]>,
 }
 
 /// What a request asks of one rule.
@@ -141,17 +147,13 @@ impl Rules {
         self.rules.iter()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.rules.len()
-    }
-
     #[inline]
     pub(crate) fn policy(&self, rule: usize) -> &Policy {
         &self.rules[rule].policy
     }
 
-    pub(crate) fn quota_exceeded(&self, rule: usize) -> &'static str {
-        self.quota_exceeded[rule]
+    pub(crate) fn quota_exceeded(&self, rule: usize) -> &Bytes {
+        &self.quota_exceeded[rule]
     }
 
     /// Adds the keys and costs of a request to `asks`; or tells the number of the first rule that refuses it for want of

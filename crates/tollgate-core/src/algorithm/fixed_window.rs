@@ -33,11 +33,16 @@ impl FixedWindow {
 
     pub(super) fn wait(&self, policy: &Policy, now: u64, units: u32) -> u64 {
         let free = policy.quota().limit().saturating_sub(self.count);
-        if units <= free { 0 } else { self.start + policy.quota().window_us() - now }
+        if units <= free { 0 } else { self.left(policy, now) }
     }
 
     pub(super) fn reset_after(&self, policy: &Policy, now: u64) -> u64 {
-        if self.count == 0 { 0 } else { self.start + policy.quota().window_us() - now }
+        if self.count == 0 { 0 } else { self.left(policy, now) }
+    }
+
+    /// What is left of the window.
+    fn left(&self, policy: &Policy, now: u64) -> u64 {
+        (self.start + policy.quota().window_us()).saturating_sub(now)
     }
 
     pub(super) fn refund(&mut self, units: u32, stamp: Stamp) {

@@ -98,7 +98,7 @@ impl Ring {
     /// When the sub-window of that age ceases to touch the last window, from now.
     fn expires_after(&self, policy: &Policy, now: u64, age: usize) -> u64 {
         let ring = self.counts.len() as u64;
-        (self.newest + ring - age as u64) * sub_window_us(policy) - now
+        ((self.newest + ring - age as u64) * sub_window_us(policy)).saturating_sub(now)
     }
 
     fn count(&self, age: usize) -> u32 {

@@ -51,30 +51,54 @@ impl Log {
     }
 
     pub(super) fn wait(&self, policy: &Policy, now: u64, units: u32) -> u64 {
-        let mut missing = (self.sum + u64::from(units)).saturating_sub(u64::from(policy.quota().limit()));
+        let limit = u64::from(policy.quota().limit());
+        let missing = (self.sum + u64::from(units)).saturating_sub(limit);
         if missing == 0 {
             return 0;
         }
-        let decisive = self.entries.iter().find(|entry| {
-            missing = missing.saturating_sub(u64::from(entry.units));
-            missing == 0
-        });
-        decisive.map_or(0, |entry| entry.at + policy.quota().window_us() - now)
+        self.decisive(missing).map_or(0, |at| self.left(policy, now, at))
+    }
+
+    /// When the unit was taken with which `missing` units will have left. Looked for from the nearer end: whoever chooses
+    /// the cost must not choose how long a look takes.
+    fn decisive(&self, missing: u64) -> Option<u64> {
+        let passed = |sum: &mut u64, entry: &Entry, bound: u64| {
+            *sum += u64::from(entry.units);
+            *sum >= bound
+        };
+        let mut sum = 0;
+        let found = if missing <= self.sum / 2 {
+            self.entries.iter().find(|entry| passed(&mut sum, entry, missing))
+        } else {
+            let bound = self.sum.saturating_sub(missing) + 1;
+            self.entries.iter().rev().find(|entry| passed(&mut sum, entry, bound))
+        };
+        found.map(|entry| entry.at)
     }
 
     pub(super) fn reset_after(&self, policy: &Policy, now: u64) -> u64 {
-        self.entries.back().map_or(0, |newest| newest.at + policy.quota().window_us() - now)
+        self.entries.back().map_or(0, |newest| self.left(policy, now, newest.at))
+    }
+
+    /// How long a unit taken then still counts.
+    fn left(&self, policy: &Policy, now: u64, at: u64) -> u64 {
+        (at + policy.quota().window_us()).saturating_sub(now)
     }
 
     pub(super) fn refund(&mut self, mut units: u32, stamp: Stamp) {
         let first = self.entries.partition_point(|entry| entry.at < stamp.us);
-        for entry in self.entries.iter_mut().skip(first).take_while(|entry| entry.at == stamp.us) {
+        while units > 0 {
+            let Some(entry) = self.entries.get_mut(first).filter(|entry| entry.at == stamp.us) else {
+                return;
+            };
             let back = entry.units.min(units);
             entry.units -= back;
             units -= back;
             self.sum -= u64::from(back);
+            if entry.units == 0 {
+                self.entries.remove(first);
+            }
         }
-        self.entries.retain(|entry| entry.units > 0);
     }
 
     fn free(&self, policy: &Policy) -> u32 {

@@ -36,7 +36,7 @@ impl TwoWindows {
 
     pub(super) fn wait(&self, policy: &Policy, now: u64, units: u32) -> u64 {
         let window = policy.quota().window_us();
-        let elapsed = now - self.start;
+        let elapsed = now.saturating_sub(self.start).min(window);
         if units <= self.free(policy, window - elapsed) {
             return 0;
         }
@@ -47,7 +47,7 @@ impl TwoWindows {
             // Not before the next window, where today's count is the previous one.
             window + fades_to(self.current, allowance, window)
         };
-        at - elapsed
+        at.saturating_sub(elapsed)
     }
 
     pub(super) fn reset_after(&self, policy: &Policy, now: u64) -> u64 {
@@ -57,13 +57,13 @@ impl TwoWindows {
             (_, 0) => self.start + window,
             _ => self.start + 2 * window,
         };
-        end - now
+        end.saturating_sub(now)
     }
 
     pub(super) fn refund(&mut self, policy: &Policy, units: u32, stamp: Stamp) {
         if stamp.us == self.start {
             self.current = self.current.saturating_sub(units);
-        } else if stamp.us + policy.quota().window_us() == self.start {
+        } else if self.start.checked_sub(policy.quota().window_us()) == Some(stamp.us) {
             self.previous = self.previous.saturating_sub(units);
         }
     }

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use tollgate_core::Key;
 
 use super::KeyExtractor;
-use super::peer_ip::peer;
+use super::peer_ip::{peer, peer_if_known};
 
 /// The client's address as one header tells it, believed as far as trusted proxies vouch for it.
 ///
@@ -77,9 +77,15 @@ impl ClientIp {
         self
     }
 
-    /// The client's address, ungrouped, for logs and handlers. `None` where the server left no peer address.
+    /// The client's address, ungrouped, for logs and handlers. `None` where the server left no peer address; with
+    /// [`trusting_hops`](ClientIpHeader::trusting_hops), only where the header is missing as well.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
-        let mut vouched_for = peer(parts)?.to_canonical();
+        let peer = match &self.trust {
+            Trust::Networks(_) => Some(peer(parts)?),
+            // Behind a proxy on a Unix socket the peer has no address, and is a hop all the same.
+            Trust::Hops(_) => peer_if_known(parts),
+        };
+        let mut vouched_for = peer.map(|peer| peer.to_canonical());
         let is_forwarded = self.header == http::header::FORWARDED;
         let lines = parts.headers.get_all(&self.header).iter().rev();
         let mut entries = lines.flat_map(|line| EntriesFromTheRight { rest: Some(line.as_bytes()) });
@@ -89,15 +95,17 @@ impl ClientIp {
             let Some(entry) = entries.find(|entry| !entry.is_empty()) else { break };
             let node = if is_forwarded { forwarded_for(entry) } else { Some(unquoted(entry)) };
             let Some(address) = node.and_then(parse_node) else { break };
-            vouched_for = address;
+            vouched_for = Some(address);
             hops += 1;
         }
-        Some(vouched_for)
+        vouched_for
     }
 
-    fn trusts(&self, address: IpAddr, hops: usize) -> bool {
+    fn trusts(&self, address: Option<IpAddr>, hops: usize) -> bool {
         match &self.trust {
-            Trust::Networks(networks) => networks.iter().any(|network| network.contains(&address)),
+            Trust::Networks(networks) => {
+                address.is_some_and(|address| networks.iter().any(|network| network.contains(&address)))
+            }
             Trust::Hops(trusted) => hops < *trusted,
         }
     }
@@ -205,7 +213,18 @@ impl<'a> Iterator for EntriesFromTheRight<'a> {
 
 /// The `for` parameter of one element of `forwarded` (RFC 7239, section 4).
 fn forwarded_for(element: &[u8]) -> Option<&[u8]> {
-    element.split(|byte| *byte == b';').find_map(|pair| {
+    let (mut quoted, mut escaped) = (false, false);
+    // A semicolon in a quoted string does not separate: a `host` that the client chose must not smuggle in a `for`.
+    let mut pairs = element.split(|byte| {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ => return *byte == b';' && !quoted,
+        }
+        false
+    });
+    pairs.find_map(|pair| {
         let equals = pair.iter().position(|byte| *byte == b'=')?;
         let (name, value) = (&pair[..equals], &pair[equals + 1..]);
         name.trim_ascii().eq_ignore_ascii_case(b"for").then(|| unquoted(value.trim_ascii()))
@@ -306,6 +325,11 @@ mod tests {
         assert_eq!(by(1, &["1.1.1.1, 198.51.100.7"]), "198.51.100.7");
         assert_eq!(by(2, &["1.1.1.1, 198.51.100.7, 10.0.0.2"]), "198.51.100.7");
         assert_eq!(by(2, &["198.51.100.7"]), "198.51.100.7");
+        let mut request = http::Request::new(());
+        request.headers_mut().insert("x-forwarded-for", http::HeaderValue::from_static("198.51.100.7"));
+        let on_a_unix_socket = ClientIp::from_header("x-forwarded-for").trusting_hops(1);
+        let address = on_a_unix_socket.address(&request.into_parts().0);
+        assert_eq!(address, Some("198.51.100.7".parse().unwrap()));
     }
 
     #[test]
@@ -319,6 +343,8 @@ mod tests {
         assert_eq!(by(&["for=1.1.1.1, for=_hidden"]), "10.0.0.1");
         assert_eq!(by(&["for=1.1.1.1, proto=https"]), "10.0.0.1");
         assert_eq!(by(&["for=198.51.100.7;note=\"a, b \\\" c\""]), "198.51.100.7");
+        assert_eq!(by(&["proto=http;host=\"x;for=6.6.6.6;y\";for=198.51.100.7"]), "198.51.100.7");
+        assert_eq!(by(&["host=\"x\\\";for=6.6.6.6;\";for=198.51.100.7"]), "198.51.100.7");
     }
 
     #[test]

@@ -23,6 +23,8 @@ mod client_ip;
 mod cookie;
 mod peer_ip;
 
+use std::sync::Arc;
+
 use http::request::Parts;
 use http::{HeaderName, Method};
 use tollgate_core::Key;
@@ -100,6 +102,12 @@ impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, 
 }
 
 impl KeyExtractor for Box<dyn KeyExtractor> {
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        (**self).extract(parts)
+    }
+}
+
+impl KeyExtractor for Arc<dyn KeyExtractor> {
     fn extract(&self, parts: &Parts) -> Option<Key> {
         (**self).extract(parts)
     }

@@ -54,8 +54,20 @@ impl KeyExtractor for PeerIp {
     }
 }
 
-/// The peer's address, as the server left it.
+/// The peer's address, as the server left it; says once in the log where it is missing.
 pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
+    let peer = peer_if_known(parts);
+    if peer.is_none() {
+        say_once_that_it_is_missing();
+    }
+    peer
+}
+
+pub(super) fn peer_if_known(parts: &Parts) -> Option<IpAddr> {
+    // First, since it was inserted by hand: by who reads the PROXY protocol, for one, and knows better than the socket.
+    if let Some(PeerAddr(address)) = parts.extensions.get::<PeerAddr>() {
+        return Some(address.ip());
+    }
     #[cfg(feature = "axum")]
     {
         use axum::extract::ConnectInfo;
@@ -68,11 +80,7 @@ pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
             return Some(address.ip());
         }
     }
-    let peer = parts.extensions.get::<PeerAddr>().map(|peer| peer.0.ip());
-    if peer.is_none() {
-        say_once_that_it_is_missing();
-    }
-    peer
+    None
 }
 
 fn say_once_that_it_is_missing() {

@@ -2,8 +2,8 @@
 //!
 //! # What it costs
 //! A key takes 60 bytes at the cap under an algorithm whose state is 16 bytes or less (see
-//! [`tollgate_core::algorithm`]); sub-windows and logs come on top: 4 bytes a bucket, 16 bytes for each request that
-//! a log remembers. Memory grows with the keys in use, and idle keys are given back a few at a time by the requests
+//! [`tollgate_core::algorithm`]); sub-windows and logs come on top, in memory of their own: about 4 bytes a
+//! bucket, and 16 to 32 for each request that a log remembers. Memory grows with the keys in use, and idle keys are given back a few at a time by the requests
 //! themselves: there is no thread and no task to spawn.
 //!
 //! # What happens at the cap
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::algorithm::State;
-use tollgate_core::{Check, Clock, Grant, Key, Policy, Reply, Store, Times, Timestamp, Verdict};
+use tollgate_core::{Check, Clock, Grant, Key, Policy, Reply, Store, Times, Timestamp, Verdict, Wait};
 
 use digest::{Digest, Secret};
 use table::{Slot, Table};
@@ -148,13 +148,14 @@ impl MemoryStore {
         if granted == 0 || granted < times.min() {
             let wanted = u64::from(check.cost) * u64::from(times.min().max(1));
             let status = slot.state.refuse(policy, now, look, wanted);
-            if times.max() > 0 {
+            // A cost that can never pass is no reason to stay: it takes nothing to send one.
+            if times.max() > 0 && matches!(status.wait(), Wait::For(_)) {
                 slot.was_denied();
             }
             return Verdict::of_one(0, Duration::ZERO, status);
         }
         let charge = slot.state.charge(policy, now, look, check.cost * granted);
-        slot.expires(charge.expires);
+        slot.charged(charge.expires, look.remaining == policy.capacity());
         Verdict::of_one(granted, charge.delay, charge.status)
     }
 }
@@ -185,7 +186,7 @@ impl Store for MemoryStore {
             if let Some(at) = table.find(&digest) {
                 let slot = table.slot(at);
                 slot.state.refund(grant.policy, now, grant.units, grant.stamp);
-                slot.expires(now.saturating_add(slot.state.reset_after(grant.policy, now)));
+                slot.charged(now.saturating_add(slot.state.reset_after(grant.policy, now)), false);
             }
         }
         Reply::Now(Ok(()))

@@ -166,7 +166,9 @@ impl<'a> Tables<'a> {
         let wanted = place.cost.saturating_mul(u64::from(times.min().max(1)));
         let (policy, look) = (place.policy, place.look);
         let status = self.state(place).refuse(policy, now, look, wanted);
-        if let (Held::Slot(at), true) = (&place.held, times.max() > 0 && status.wait() != Wait::None) {
+        if let (Held::Slot(at), true) =
+            (&place.held, times.max() > 0 && matches!(status.wait(), Wait::For(_)))
+        {
             self.table(place.target.shard).slot(*at).was_denied();
         }
         status
@@ -179,7 +181,7 @@ impl<'a> Tables<'a> {
         let charge = self.state(place).charge(policy, now, look, units);
         let table = self.table(place.target.shard);
         match &mut place.held {
-            Held::Slot(at) => table.slot(*at).expires(charge.expires),
+            Held::Slot(at) => table.slot(*at).charged(charge.expires, look.remaining == policy.capacity()),
             Held::Fresh(_) if units == 0 => {}
             Held::Fresh(state) => {
                 let state = std::mem::replace(state, State::new(policy));

@@ -248,10 +248,11 @@ fn places_for(keys: usize) -> usize {
 }
 
 impl Slot {
-    /// Notes when the state, which was charged, will mean nothing more.
+    /// Notes when the state, which was charged, will mean nothing more. A denial before its reset, when it `was_full`, is
+    /// history.
     #[inline]
-    pub(super) fn expires(&mut self, at: Timestamp) {
-        self.expiry = Expiry::new(at, self.expiry.denied());
+    pub(super) fn charged(&mut self, expires: Timestamp, was_full: bool) {
+        self.expiry = Expiry::new(expires, self.expiry.denied() && !was_full);
     }
 
     /// Notes that a request was denied: the slot must outlive that denial.
