@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use divan::{AllocProfiler, Bencher};
 use tollgate::extract::PeerIp;
-use tollgate::{Algorithm, Fields, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate::{Algorithm, Fields, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_benches::{COLD, HOT, callers, ready_service, request, send};
 use tower::Layer;
 
@@ -18,13 +18,15 @@ fn main() {
     divan::main();
 }
 
-/// Nobody is refused.
-const AMPLE: Quota = Quota::per_second(1_000_000).burst(1_000_000);
+/// Nobody is refused, and no key is idle.
+const AMPLE: Quota = Quota::per_hour(1_000_000).burst(1_000_000);
 /// After the first request everybody is.
 const SCANT: Quota = Quota::per_day(1);
 
 fn layer(quota: Quota, fields: Fields) -> RateLimitLayer {
-    RateLimitLayer::new([Policy::new("api", quota).by(PeerIp::new())]).fields(fields)
+    // Room for twice the cold keys, or some shards would evict throughout.
+    let store = MemoryStore::builder().max_keys(2_000_000).build();
+    RateLimitLayer::new([Policy::new("api", quota).by(PeerIp::new())]).fields(fields).store(store)
 }
 
 fn run(bencher: Bencher<'_, '_>, layer: &RateLimitLayer, keys: u32) {

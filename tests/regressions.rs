@@ -43,8 +43,8 @@ use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt;
 use tollgate::extract::{ClientIp, PeerAddr, PeerIp};
 use tollgate::{
-    Algorithm, Denial, Fields, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer,
-    ResponseBody,
+    Algorithm, Check, Denial, Fields, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer,
+    Reply, ResponseBody, Store, Times,
 };
 use tollgate_tests::{EVERY_ALGORITHM, Strict, a_minute, call, clock, field, per_user, request, store, user};
 use tower::Layer;
@@ -222,6 +222,66 @@ async fn a_request_refused_by_burst_leaves_daily_untouched() {
     let denied = call(&mut service, request("ada")).await;
     let denial = denied.extensions().get::<Denial>().unwrap();
     assert_eq!(denial.violated().collect::<Vec<_>>(), ["daily"]);
+}
+
+#[tokio::test]
+async fn a_permit_gives_back_what_it_took_and_no_more() {
+    for algorithm in EVERY_ALGORITHM {
+        let limiter = Limiter::new([a_minute("p", algorithm, 10).by(user())]).store(store(&clock()));
+        let ada = Key::from("ada");
+        let mut permit = limiter.check_key(&ada, 3).await.unwrap();
+        for _ in 0..10 {
+            limiter.refund_units(&mut permit, 2).await;
+        }
+        limiter.refund(permit).await;
+        // A leaky bucket takes back the latest grant, once: after that its end is no longer the grant's.
+        let back = if matches!(algorithm, Algorithm::LeakyBucket { .. }) { 9 } else { 10 };
+        let left = async || limiter.look_key(&ada).await.unwrap().statuses()[0].remaining();
+        assert_eq!(left().await, back, "{algorithm:?}");
+        let _kept = limiter.check_key(&ada, 1).await.unwrap();
+        assert_eq!(left().await, back - 1, "{algorithm:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_permit_of_other_rules_is_refunded_by_its_own() {
+    let store = store(&clock());
+    let rule = |name: &str| Policy::new(name, Quota::per_minute(5)).by(user());
+    let two = Limiter::new([rule("a"), rule("b")]).store(store.clone());
+    let one = Limiter::new([rule("c")]).store(store);
+    let ada = Key::from("ada");
+    let permit = two.check_key(&ada, 2).await.unwrap();
+    one.refund(permit).await;
+    let left: Vec<u32> = two.look_key(&ada).await.unwrap().statuses().iter().map(|s| s.remaining()).collect();
+    assert_eq!(left, [5, 5]);
+}
+
+#[tokio::test]
+async fn the_empty_key_is_nobodys_for_a_limiter_too() {
+    let rule = Policy::new("p", Quota::per_minute(1)).by(user());
+    let denial = Limiter::new([rule.clone()]).check_key(&Key::from(""), 1).await.unwrap_err();
+    assert_eq!(denial.reason(), tollgate::Reason::NoKey);
+    let skips = Limiter::new([rule.on_missing_key(tollgate::MissingKey::Skip)]);
+    for _ in 0..3 {
+        assert!(skips.check_key(&Key::from(""), 1).await.is_ok(), "no rule applies");
+    }
+}
+
+#[test]
+fn a_cost_that_can_never_pass_does_not_hold_a_key_against_honest_newcomers() {
+    let store = tollgate::MemoryStore::builder().max_keys(100).clock(&clock()).build();
+    let policy = Policy::new("p", Quota::per_day(1_000));
+    let ask = |key: &Key, cost| {
+        let Reply::Now(Ok(verdict)) = store.acquire(&[Check::new(&policy, key, cost)], Times::ONCE) else {
+            panic!("a store in memory answers at once");
+        };
+        verdict.is_granted()
+    };
+    for n in 0..100_u32 {
+        assert!(ask(&Key::from(n), 1));
+        assert!(!ask(&Key::from(n), 1_001));
+    }
+    assert!((1_000..5_000_u32).all(|n| ask(&Key::from(n), 1)), "each newcomer has a quota of its own");
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use http::{Method, StatusCode, Uri};
 
 /// What a request costs by each rule: a transfer its amount, anything else 1.
 ///
-/// An amount that is a number, but too large a one, costs more than any quota has. One that is no number costs nothing,
-/// since nothing will move: the handler refuses it.
+/// An amount that is a number, but too large a one, costs more than any quota has. One that is no number moves
+/// nothing, since the handler refuses it, and costs what any request does: what costs nothing is never limited.
 pub(crate) fn cost(parts: &Parts) -> u32 {
     if parts.method != Method::POST {
         return 1;
@@ -14,7 +14,7 @@ pub(crate) fn cost(parts: &Parts) -> u32 {
     match amount(&parts.uri) {
         None => 1,
         Some(text) if is_number(text) => text.parse().unwrap_or(u32::MAX),
-        Some(_) => 0,
+        Some(_) => 1,
     }
 }
 

@@ -156,7 +156,8 @@ where
     }
 
     /// Gives back up to `units` of what a permit was charged by each rule and has not given back yet: for a cost that turns
-    /// out to have been less than was reserved for it.
+    /// out to have been less than was reserved for it. A leaky bucket takes something back once, and only from its latest
+    /// grant.
     pub async fn refund_units(&self, permit: &mut Permit, units: u32) {
         let Permit { report, asks } = permit;
         let grants: SmallVec<[Grant<'_>; 4]> = asks
