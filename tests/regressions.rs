@@ -33,7 +33,7 @@
 //! | A future that is dropped half-way leaks what it held | `service/cancellation.rs` |
 //! | Keys are never evicted, or the user has to run a thread for it | `memory_store/reclaim.rs`: `idle_keys_go_by_mere_use_of_others`, `callers_who_come_once_do_not_pile_up`; `memory_store/cap.rs` |
 //! | A quote in a policy's name breaks the field | [`a_quote_in_a_policy_name_breaks_neither_field_nor_document`] |
-//! | The denial, which an attack exercises, is the dearest path | `allocations.rs`: `a_denial_allocates_only_what_its_answer_needs`, `the_thousandth_denial_costs_what_the_second_did` |
+//! | The denial, which an attack exercises, is the dearest path | `allocations.rs`: `a_denial_allocates_only_what_its_answer_needs`, `the_thousandth_denial_costs_what_the_second_did`; `no_clock.rs` |
 
 use std::time::Duration;
 

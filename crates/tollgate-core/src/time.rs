@@ -65,13 +65,24 @@ enum Source {
     Manual(Arc<AtomicU64>),
 }
 
+/// See [`Clock::systems_constructed`].
+static SYSTEMS: AtomicU64 = AtomicU64::new(0);
+
 impl Clock {
     /// The system's clock, immune to later steps of the wall clock.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     pub fn system() -> Clock {
         // A wall clock set before 1970 reads as the epoch: only differences matter to a single process.
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        SYSTEMS.fetch_add(1, Ordering::Relaxed);
         Clock(Source::System { wall: Timestamp::EPOCH.saturating_add(wall), since: Monotonic::start() })
+    }
+
+    /// How many system clocks this process has constructed: for the test that no decision constructs one, which is dear
+    /// where the processor's features have to be asked for.
+    #[doc(hidden)]
+    pub fn systems_constructed() -> u64 {
+        SYSTEMS.load(Ordering::Relaxed)
     }
 
     /// The time now.
