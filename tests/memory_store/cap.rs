@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use tollgate::{Key, MemoryStore, Policy, Quota, Wait};
+use tollgate::{Check, Key, MemoryStore, Policy, Quota, Reply, Store, Times, Wait};
 use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock};
 
 use crate::{acquire, acquire_set, passes};
@@ -47,6 +47,29 @@ fn sets_of_several_new_keys_never_exceed_the_cap() {
             assert!(store.keys() <= cap, "{} keys under a cap of {cap}", store.keys());
         }
         assert_eq!(store.keys(), cap);
+    }
+}
+
+#[test]
+fn a_look_at_an_invented_key_costs_nobody_his_place() {
+    let time = clock();
+    let store = MemoryStore::builder().clock(&time).max_keys(10).build();
+    let policy = Policy::new("p", Quota::per_minute(2));
+    for n in 0..10_u64 {
+        assert!(passes(&store, &policy, &Key::from(n)));
+    }
+    for n in 10..1_000_u64 {
+        let key = Key::from(n);
+        let look = store.acquire(&[Check::new(&policy, &key, 1)], Times::LOOK);
+        assert!(matches!(look, Reply::Now(Ok(verdict)) if verdict.each()[0].remaining() == 2));
+    }
+    assert_eq!(store.keys(), 10);
+    for n in 0..10_u64 {
+        assert_eq!(
+            acquire(&store, &policy, &Key::from(n), 1).each()[0].remaining(),
+            0,
+            "key {n} is remembered"
+        );
     }
 }
 

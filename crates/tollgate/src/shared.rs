@@ -87,13 +87,16 @@ impl<S> Shared<S> {
         denial: Denial,
         fields: Option<Written>,
     ) -> Response<ResponseBody<B>> {
-        let mut response = match &self.answer {
-            Some(answer) => answer(parts, &denial),
+        let response = match &self.answer {
             None => denial.response(),
+            Some(answer) => {
+                let mut response = answer(parts, &denial);
+                if !response.headers().contains_key(header::RETRY_AFTER) {
+                    denial.add_retry_after(response.headers_mut());
+                }
+                response
+            }
         };
-        if self.answer.is_some() && !response.headers().contains_key(header::RETRY_AFTER) {
-            denial.add_retry_after(response.headers_mut());
-        }
         let mut response = response.map(ResponseBody::answer);
         if let Some(fields) = fields {
             fields.add_to(response.headers_mut());

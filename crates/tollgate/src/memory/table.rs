@@ -130,6 +130,16 @@ impl Table {
         true
     }
 
+    /// Whether [`Table::make_room`] would find any.
+    pub(super) fn could_make_room(
+        &mut self,
+        needed: usize,
+        now: Timestamp,
+        keep: impl Fn(&Digest) -> bool,
+    ) -> bool {
+        self.has_room_for(needed) || self.find_victim(now, keep).is_some()
+    }
+
     /// Adds a key that is not there. The caller has made room for it and reserved a place.
     pub(super) fn insert(&mut self, digest: Digest, state: State, expires: Timestamp) {
         let mut at = self.home(&digest);
