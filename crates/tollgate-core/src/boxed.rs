@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::{Check, Grant, Key, Policy, Reply, Store, Times, Verdict};
+use crate::{Check, Grant, Key, Policy, Reply, Store, StoreError, Times, Verdict};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type BoxReply<T> = Reply<T, BoxFuture<T>>;
@@ -64,7 +64,7 @@ fn boxed<T>(reply: Reply<T, impl Future<Output = T> + Send + 'static>) -> BoxRep
     }
 }
 
-impl<E: Send + 'static> Store for BoxStore<E> {
+impl<E: StoreError> Store for BoxStore<E> {
     type Error = E;
     type Acquire = BoxFuture<Result<Verdict, E>>;
     type Done = BoxFuture<Result<(), E>>;

@@ -10,6 +10,7 @@
 pub mod algorithm;
 mod boxed;
 mod check;
+mod error;
 mod exact;
 mod key;
 mod policy;
@@ -20,6 +21,7 @@ mod verdict;
 
 pub use boxed::{BoxStore, StoreExt};
 pub use check::{Check, Grant, Times};
+pub use error::StoreError;
 pub use key::Key;
 pub use policy::{Algorithm, Policy, PolicyError};
 pub use quota::{Quota, QuotaError};

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use crate::{Check, Grant, Key, Policy, Times, Verdict};
+use crate::{Check, Grant, Key, Policy, StoreError, Times, Verdict};
 
 /// Holds the state of every (policy, key) pair and decides atomically.
 ///
@@ -20,7 +20,7 @@ use crate::{Check, Grant, Key, Policy, Times, Verdict};
 pub trait Store: Clone + Send + Sync + 'static {
     /// What can go wrong. [`std::convert::Infallible`] for a store that always answers; of any other, a layer asks
     /// what an outage is to mean.
-    type Error: Send + 'static;
+    type Error: StoreError;
     /// A verdict that has to be awaited.
     type Acquire: Future<Output = Result<Verdict, Self::Error>> + Send + 'static;
     /// The end of a refund or a reset that has to be awaited.

@@ -129,5 +129,5 @@ pub use rule::{MissingKey, PolicyExt, Rule, RulesError};
 pub use service::RateLimit;
 pub use tollgate_core::{
     Algorithm, BoxStore, Check, Clock, Grant, Key, ManualClock, Policy, PolicyError, Quota, QuotaError,
-    Reply, Stamp, Status, Store, StoreExt, Times, Timestamp, Verdict, Wait, algorithm,
+    Reply, Stamp, Status, Store, StoreError, StoreExt, Times, Timestamp, Verdict, Wait, algorithm,
 };
