@@ -1,5 +1,7 @@
 //! What divides a quota among callers.
 
+mod text;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -218,6 +218,25 @@ impl Policy {
     pub fn largest_cost(&self) -> u32 {
         self.largest_cost
     }
+
+    /// Into how many parts a microsecond is cut, so that the emission interval T = window / limit is a whole number of
+    /// them: the denominator of T in lowest terms. For a store that computes elsewhere.
+    pub fn parts(&self) -> u32 {
+        self.interval.parts
+    }
+
+    /// How far TAT may lie ahead of now: burst × T, and a leaky bucket's longest wait; in microseconds and
+    /// [parts](Policy::parts) of one. For a store that computes elsewhere.
+    pub fn horizon(&self) -> (u64, u32) {
+        (self.horizon.us, self.horizon.frac)
+    }
+
+    /// `units` × T, in microseconds and [parts](Policy::parts) of one; `None` for more than [`Policy::largest_cost`]. For a
+    /// store that computes elsewhere.
+    pub fn emission(&self, units: u32) -> Option<(u64, u32)> {
+        let fits = units <= self.largest_cost;
+        fits.then(|| self.interval.times(units)).map(|span| (span.us, span.frac))
+    }
 }
 
 fn hash_of(scope: &str) -> u64 {

@@ -10,6 +10,10 @@ pub(super) struct FixedWindow {
 }
 
 impl FixedWindow {
+    pub(super) fn restore(start: u64, count: u64) -> FixedWindow {
+        FixedWindow { start, count: super::units(count) }
+    }
+
     /// Moves to the window of `now`; returns the units left in it.
     pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u32 {
         let window = policy.quota().window_us();

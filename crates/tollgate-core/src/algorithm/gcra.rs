@@ -15,6 +15,11 @@ use crate::{Policy, Stamp};
 pub(super) struct Tat(Exact);
 
 impl Tat {
+    pub(super) fn restore(us: u64, frac: u64) -> Tat {
+        // More than any denominator counts as a whole microsecond, as it does in `clamp`.
+        Tat(Exact { us, frac: u32::try_from(frac).unwrap_or(u32::MAX) })
+    }
+
     /// Brings a TAT that this policy could not have produced back to its horizon: an empty bucket. The clock ran
     /// ahead, or the burst was lowered.
     #[inline]

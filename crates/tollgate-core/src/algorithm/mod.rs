@@ -110,6 +110,33 @@ impl State {
         })
     }
 
+    /// A state that a store has kept elsewhere, from its numbers; those that are missing are 0, and what follows is
+    /// ignored. Times are microseconds since the epoch.
+    ///
+    /// | algorithm | numbers |
+    /// |---|---|
+    /// | `Gcra`, `LeakyBucket` | TAT, and its fraction in [`Policy::parts`] |
+    /// | `FixedWindow` | the start of the window, units used in it |
+    /// | `SlidingWindow` | the start of the current window, units used in it, units used in the one before |
+    /// | `SlidingBuckets` | the number of a sub-window since the epoch, units used in it; and so on |
+    /// | `SlidingLog` | a time, units taken at it; and so on, the oldest first |
+    ///
+    /// A ring or a log need not be told whole: it answers a single question as well if units that no part of the answer
+    /// tells apart are put together.
+    pub fn restore(policy: &Policy, numbers: &[u64]) -> State {
+        let number = |at: usize| numbers.get(at).copied().unwrap_or(0);
+        let pairs = numbers.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+        State(match policy.algorithm() {
+            Algorithm::Gcra | Algorithm::LeakyBucket { .. } => Form::Tat(Tat::restore(number(0), number(1))),
+            Algorithm::FixedWindow { .. } => Form::FixedWindow(FixedWindow::restore(number(0), number(1))),
+            Algorithm::SlidingWindow => {
+                Form::TwoWindows(TwoWindows::restore(number(0), number(1), number(2)))
+            }
+            Algorithm::SlidingBuckets { buckets } => Form::Ring(Box::new(Ring::restore(buckets, pairs))),
+            Algorithm::SlidingLog { .. } => Form::Log(Box::new(Log::restore(pairs))),
+        })
+    }
+
     /// What can be granted at `now`. Brings the state up to date: what is over is dropped, what lies in the future
     /// is pulled back to now. That changes no later decision.
     #[inline]
@@ -241,6 +268,11 @@ impl State {
             _ => false,
         }
     }
+}
+
+/// A count that was read from elsewhere. None of ours is larger than a `u32`.
+fn units(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -21,6 +21,21 @@ impl Ring {
         Ring { newest: 0, position: 0, counts: vec![0; buckets as usize + 1].into(), sum: 0 }
     }
 
+    /// With units in some sub-windows, by their numbers since the epoch.
+    pub(super) fn restore(buckets: u32, used: impl Iterator<Item = (u64, u64)> + Clone) -> Ring {
+        let mut ring = Ring::new(buckets);
+        ring.newest = used.clone().map(|(sub_window, _)| sub_window).max().unwrap_or(0);
+        for (sub_window, count) in used {
+            let age = usize::try_from(ring.newest - sub_window).unwrap_or(usize::MAX);
+            if age < ring.counts.len() {
+                let (at, count) = (ring.index(age), super::units(count));
+                ring.counts[at] = ring.counts[at].saturating_add(count);
+                ring.sum += u64::from(count);
+            }
+        }
+        ring
+    }
+
     pub(super) fn has(&self, buckets: u32) -> bool {
         self.counts.len() == buckets as usize + 1
     }

@@ -21,6 +21,14 @@ struct Entry {
 }
 
 impl Log {
+    /// With units at some times, the oldest first.
+    pub(super) fn restore(taken: impl Iterator<Item = (u64, u64)>) -> Log {
+        let entries = taken.map(|(at, units)| Entry { at, units: super::units(units) });
+        let entries: VecDeque<Entry> = entries.filter(|entry| entry.units > 0).collect();
+        let sum = entries.iter().map(|entry| u64::from(entry.units)).sum();
+        Log { entries, sum }
+    }
+
     /// Drops what has left the window; returns the units left.
     pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u32 {
         let window = policy.quota().window_us();

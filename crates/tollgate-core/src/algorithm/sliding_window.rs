@@ -14,6 +14,10 @@ pub(super) struct TwoWindows {
 }
 
 impl TwoWindows {
+    pub(super) fn restore(start: u64, current: u64, previous: u64) -> TwoWindows {
+        TwoWindows { start, previous: super::units(previous), current: super::units(current) }
+    }
+
     /// Moves to the window of `now`; returns the units left by the estimate.
     pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u32 {
         let window = policy.quota().window_us();

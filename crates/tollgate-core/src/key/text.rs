@@ -1,0 +1,146 @@
+//! A key as printable text, for stores that name it.
+
+use std::fmt::{self, Write};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::{BRANCH, GLOBAL, JOINED, Key, NEGATIVE, NETWORK_V4, NETWORK_V6, NUMBER, pop_length};
+
+impl Key {
+    /// Writes the key as text that an operator can read and that no other key has: a store may name it by that.
+    ///
+    /// Texts begin with `=`, numbers with `#`, addresses with `@`; `*` is the global key, `(…,…)` a joined one, and `1|…`
+    /// the second of several alternatives. It is graphic ASCII: in texts and addresses, braces, brackets, colons, commas,
+    /// bars, percent signs and all bytes that are not graphic stand as `%` and two digits.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    ///
+    /// ```
+    /// use tollgate_core::Key;
+    ///
+    /// let mut text = String::new();
+    /// Key::join([Key::from("acme:eu"), Key::from(42)]).write_text(&mut text)?;
+    /// assert_eq!(text, "(=acme%3Aeu,#42)");
+    /// # Ok::<(), std::fmt::Error>(())
+    /// ```
+    pub fn write_text(&self, out: &mut impl Write) -> fmt::Result {
+        write_text(self.as_encoded(), out)
+    }
+}
+
+fn write_text(encoded: &[u8], out: &mut impl Write) -> fmt::Result {
+    let Some((tag, value)) = encoded.split_first() else { return Ok(()) };
+    match *tag {
+        GLOBAL => out.write_char('*'),
+        NUMBER | NEGATIVE => {
+            let sign = if *tag == NEGATIVE { "-" } else { "" };
+            let number = value.iter().fold(0_u128, |number, byte| number << 8 | u128::from(*byte));
+            write!(out, "#{sign}{number}")
+        }
+        NETWORK_V4 => {
+            let octets: [u8; 4] = value.try_into().unwrap_or_default();
+            write!(out, "@{}", Ipv4Addr::from(octets))
+        }
+        NETWORK_V6 => {
+            let (prefix, octets) = value.split_first().unwrap_or((&0, &[]));
+            let address = Ipv6Addr::from(<[u8; 16]>::try_from(octets).unwrap_or_default());
+            out.write_char('@')?;
+            write!(Escaped(out), "{address}")?;
+            if *prefix == 128 { Ok(()) } else { write!(out, "/{prefix}") }
+        }
+        BRANCH => {
+            let (branch, rest) = value.split_first().unwrap_or((&0, &[]));
+            write!(out, "{branch}|")?;
+            write_text(rest, out)
+        }
+        JOINED => {
+            let (mut rest, mut separator) = (value, '(');
+            while let Some((length, after)) = pop_length(rest) {
+                let (part, after) = after.split_at(length.min(after.len()));
+                out.write_char(separator)?;
+                write_text(part, out)?;
+                (rest, separator) = (after, ',');
+            }
+            out.write_char(')')
+        }
+        _ => {
+            out.write_char('=')?;
+            write_escaped(value, out)
+        }
+    }
+}
+
+/// Escapes what is written to it.
+struct Escaped<'a, W>(&'a mut W);
+
+impl<W: Write> Write for Escaped<'_, W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        write_escaped(text.as_bytes(), self.0)
+    }
+}
+
+fn write_escaped(bytes: &[u8], out: &mut impl Write) -> fmt::Result {
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !b"{}():,|%".contains(byte);
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let length = rest.iter().take_while(|byte| plain(byte)).count();
+        let (run, after) = rest.split_at(length);
+        // Graphic ASCII is UTF-8.
+        out.write_str(std::str::from_utf8(run).unwrap_or_default())?;
+        rest = after;
+        if let Some((byte, after)) = rest.split_first() {
+            write!(out, "%{byte:02X}")?;
+            rest = after;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    fn text(key: Key) -> String {
+        let mut text = String::new();
+        key.write_text(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn each_kind_of_key_has_its_own_form() {
+        assert_eq!(text(Key::from("alice@example.com")), "=alice@example.com");
+        assert_eq!(text(Key::from("{a}:b c%é|(,)")), "=%7Ba%7D%3Ab%20c%25%C3%A9%7C%28%2C%29");
+        assert_eq!(text(Key::from_bytes(&[0, 0xff, b'x'])), "=%00%FFx");
+        assert_eq!(text(Key::from(7)), "#7");
+        assert_eq!(text(Key::from(0_u64)), "#0");
+        assert_eq!(text(Key::from(i64::MIN)), format!("#{}", i64::MIN));
+        assert_eq!(text(Key::from(IpAddr::from([192, 0, 2, 1]))), "@192.0.2.1");
+        assert_eq!(text(Key::network("2001:db8::1".parse().unwrap(), 64)), "@2001%3Adb8%3A%3A/64");
+        assert_eq!(text(Key::from("2001:db8::1".parse::<IpAddr>().unwrap())), "@2001%3Adb8%3A%3A1");
+        assert_eq!(text(Key::global()), "*");
+        assert_eq!(text(Key::from("a").of_branch(1)), "1|=a");
+        assert_eq!(
+            text(Key::join([Key::from("a"), Key::join([Key::from("b"), Key::from(1)])])),
+            "(=a,(=b,#1))"
+        );
+        assert_eq!(text(Key::from("")), "");
+    }
+
+    #[test]
+    fn no_text_can_pose_as_another_key() {
+        let forged = [Key::from("@192.0.2.1"), Key::from("a,=b"), Key::from("a),(=b"), Key::from("0|=a")];
+        let real = [
+            Key::from(IpAddr::from([192, 0, 2, 1])),
+            Key::join([Key::from("a"), Key::from("b")]),
+            Key::from("a").of_branch(0),
+        ];
+        for forged in &forged {
+            for real in &real {
+                assert_ne!(text(forged.clone()), text(real.clone()));
+                assert_ne!(text(Key::join([forged.clone()])), text(real.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+-- A ring of sub-windows. The Rust of it: sliding_buckets.rs in tollgate-core.
+--
+-- KEYS     a hash: n  the number of the newest sub-window since the epoch
+--                  p  where in the ring it stands, from 0
+--                  s  the sum of all counts
+--                  0 to buckets  the units used in a sub-window, at its place in the ring
+-- ARGV     limit    units
+--          span     of a sub-window, in microseconds
+--          buckets  how many sub-windows make a window: the ring has one more
+--          cost     units
+-- RETURNS  what the ring holds before the charge, in two parts that answer as the whole would: the number of a
+--          sub-window and the units used in it, twice. The first is the one whose end the refused cost waits for, with
+--          the units that have to go until then; the second is the newest, with the rest.
+
+local sliding_buckets = { arguments = 4, returns = 4 }
+
+function sliding_buckets.policy(arguments)
+  local span = arguments[2]
+  return { limit = arguments[1], span = span, ring = arguments[3] + 1, cost = arguments[4], current = floor(now / span) }
+end
+
+-- When a sub-window ceases to count that is so many older than the current one.
+local function over_at(policy, age)
+  return (policy.current + policy.ring - age) * policy.span
+end
+
+-- The counts at ages `first` to `last`, by age.
+local function counts(policy, key, position, first, last)
+  local found, places = {}, {}
+  for age = first, last do
+    places[#places + 1] = (position - age) % policy.ring
+  end
+  if #places > 0 then
+    local values = call('HMGET', key, unpack(places))
+    for i = 1, #places do
+      found[first + i - 1] = count_of(values[i])
+    end
+  end
+  return found
+end
+
+-- The age of the newest sub-window that counts something.
+local function newest_age(policy, found)
+  for age = 0, policy.ring - 1 do
+    if (found[age] or 0) > 0 then
+      return age
+    end
+  end
+  return 0
+end
+
+function sliding_buckets.ends(policy)
+  return over_at(policy, 0)
+end
+
+-- The place of the current sub-window, the sum over the ring, and over how many places the ring has moved since it was
+-- written; nil where all of it is over, or nothing of ours is there.
+function sliding_buckets.look(policy, key)
+  local fields = pcall('HMGET', key, 'n', 'p', 's')
+  for i = 1, 3 do
+    if fields.err or not fields[i] or not string.find(fields[i], '^%d+$') then
+      return 0, 0, nil
+    end
+  end
+  local moved = policy.current - tonumber(fields[1])
+  local position, sum = tonumber(fields[2]) % policy.ring, count_of(fields[3])
+  if moved >= policy.ring then
+    return 0, 0, nil
+  elseif moved < 0 then
+    -- The clock stepped back: the counts stand as if they ended now.
+    call('HSET', key, 'n', policy.current)
+    call('PEXPIRE', key, life(over_at(policy, 0)))
+    moved = 0
+  end
+  for _, count in pairs(counts(policy, key, position, policy.ring - moved, policy.ring - 1)) do
+    sum = sum - count
+  end
+  return (position + moved) % policy.ring, max_of(0, sum), moved
+end
+
+function sliding_buckets.fits(policy, times, position, sum)
+  return fits(times, policy.cost, policy.limit - sum)
+end
+
+-- Writes the ring as it was seen, with a change of one count.
+local function write(policy, key, position, sum, moved, place, change)
+  if not moved then
+    call('DEL', key)
+  elseif moved > 0 then
+    local passed = {}
+    for age = 0, moved - 1 do
+      passed[#passed + 1] = (position - age) % policy.ring
+    end
+    call('HDEL', key, unpack(passed))
+  end
+  call('HSET', key, 'n', policy.current, 'p', position, 's', sum + change)
+  call('HINCRBY', key, place, change)
+end
+
+function sliding_buckets.charge(policy, key, granted, position, sum, moved)
+  local units = granted * policy.cost
+  if units > 0 then
+    write(policy, key, position, sum, moved, position, units)
+    call('PEXPIRE', key, life(over_at(policy, 0)))
+  end
+end
+
+function sliding_buckets.report(policy, key, granted, refused, position, sum, moved)
+  -- A charge is newer than all of it, and where nothing is refused nobody asks what has to go.
+  if sum == 0 or (refused == 0 and granted * policy.cost > 0) then
+    return policy.current, sum, policy.current, 0
+  end
+  local found = counts(policy, key, position, moved, policy.ring - 1)
+  local newest = policy.current - newest_age(policy, found)
+  local missing = sum + (granted + refused) * policy.cost - policy.limit
+  if missing <= 0 or missing > sum then
+    return newest, sum, newest, 0
+  end
+  local age, going = policy.ring, 0
+  repeat
+    age = age - 1
+    going = going + (found[age] or 0)
+  until going >= missing or age == 0
+  return policy.current - age, missing, newest, sum - missing
+end
+
+function sliding_buckets.refund(policy, key, units, stamp)
+  local position, sum, moved = sliding_buckets.look(policy, key)
+  local age = policy.current - stamp
+  if not moved or age < moved or age >= policy.ring then
+    return
+  end
+  local found = counts(policy, key, position, moved, policy.ring - 1)
+  local back = min_of(found[age], units, sum)
+  if back == sum then
+    call('DEL', key)
+  elseif back > 0 then
+    write(policy, key, position, sum, moved, (position - age) % policy.ring, -back)
+    found[age] = found[age] - back
+    call('PEXPIRE', key, life(over_at(policy, newest_age(policy, found))))
+  end
+end

@@ -1,0 +1,239 @@
+//! Checks that wait for the next call, and the call that carries them.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use bb8_redis::redis::{Cmd, Value};
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+use tollgate_core::algorithm::State;
+use tollgate_core::{Policy, Times, Timestamp, Verdict};
+
+use crate::Error;
+use crate::error::Cause;
+use crate::script::Parts;
+use crate::terms::Terms;
+
+pub(crate) type Answer = Result<Verdict, Error>;
+
+/// The names of a set's keys, in the order of its checks.
+pub(crate) type SetKeys = SmallVec<[String; 1]>;
+
+/// A set of checks, each pair of policy and key once.
+pub(crate) struct Ask<'a> {
+    pub(crate) checks: SmallVec<[(&'a Policy, u64); 4]>,
+    pub(crate) keys: SetKeys,
+    pub(crate) times: Times,
+}
+
+/// What one call is to carry.
+#[derive(Default)]
+pub(crate) struct Batch {
+    groups: Vec<Group>,
+    /// Where a set is that has these words and keys: its group and its place there.
+    places: HashMap<u64, (usize, usize)>,
+    hasher: RandomState,
+    sets: usize,
+    parts: Parts,
+}
+
+/// Sets that are alike but for their keys: their words are sent once.
+struct Group {
+    terms: SmallVec<[Terms; 1]>,
+    times: Times,
+    sets: Vec<Set>,
+}
+
+/// Callers that ask the same, in the order of their arrival: they are merged into one partial grant.
+struct Set {
+    keys: SetKeys,
+    callers: SmallVec<[oneshot::Sender<Answer>; 1]>,
+}
+
+impl Batch {
+    /// How many sets it carries; callers that ask the same count once.
+    pub(crate) fn len(&self) -> usize {
+        self.sets
+    }
+
+    pub(crate) fn parts(&self) -> Parts {
+        self.parts
+    }
+
+    /// Takes up what somebody asks.
+    pub(crate) fn push(
+        &mut self,
+        ask: Ask<'_>,
+        log: crate::SlidingLogLayout,
+        caller: oneshot::Sender<Answer>,
+    ) {
+        let group = self.group_of(&ask, log);
+        // A plain check, once more, is the same set acquired once more.
+        if ask.times == Times::ONCE {
+            let hash = self.hasher.hash_one((group, &ask.keys));
+            if let Some(&(_, at)) = self.places.get(&hash).filter(|(of, _)| *of == group) {
+                let set = &mut self.groups[group].sets[at];
+                if set.keys == ask.keys {
+                    set.callers.push(caller);
+                    return;
+                }
+            }
+            self.places.insert(hash, (group, self.groups[group].sets.len()));
+        }
+        self.groups[group].sets.push(Set { keys: ask.keys, callers: SmallVec::from_buf([caller]) });
+        self.sets += 1;
+    }
+
+    fn group_of(&mut self, ask: &Ask<'_>, log: crate::SlidingLogLayout) -> usize {
+        let same = |group: &Group| {
+            group.times == ask.times
+                && group.terms.len() == ask.checks.len()
+                && group
+                    .terms
+                    .iter()
+                    .zip(&ask.checks)
+                    .all(|(terms, (policy, cost))| terms.are_those_of(policy, *cost))
+        };
+        // Few: there are as many as there are different rules and costs among the callers of a call.
+        self.groups.iter().position(same).unwrap_or_else(|| {
+            let terms: SmallVec<[Terms; 1]> =
+                ask.checks.iter().map(|(policy, cost)| Terms::new(policy, *cost, log)).collect();
+            for terms in &terms {
+                self.parts.add(terms.part);
+            }
+            self.groups.push(Group { terms, times: ask.times, sets: Vec::new() });
+            self.groups.len() - 1
+        })
+    }
+
+    /// Lets go of callers that have given up: they are charged nothing.
+    pub(crate) fn drop_the_gone(&mut self) {
+        for group in &mut self.groups {
+            for set in &mut group.sets {
+                set.callers.retain(|caller| !caller.is_closed());
+            }
+            group.sets.retain(|set| !set.callers.is_empty());
+            // Callers that wait for as many others are sent together: their `max` is the same.
+            group.sets.sort_by_key(|set| set.callers.len());
+        }
+        self.groups.retain(|group| !group.sets.is_empty());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// The keys and arguments of acquire.lua, behind how many keys there are.
+    pub(crate) fn write(&self, cmd: &mut Cmd, now: Option<Timestamp>) {
+        let keys = || self.groups.iter().flat_map(|group| &group.sets).flat_map(|set| &set.keys);
+        cmd.arg(keys().count());
+        for key in keys() {
+            cmd.arg(key.as_str());
+        }
+        if let Some(now) = now {
+            cmd.arg(now.as_micros());
+        }
+        for group in &self.groups {
+            for alike in group.sets.chunk_by(|a, b| a.callers.len() == b.callers.len()) {
+                let times = group.times_of(alike[0].callers.len());
+                cmd.arg(alike.len()).arg(times.min()).arg(times.max().min(group.most_times()));
+                cmd.arg(group.terms.len());
+                for terms in &group.terms {
+                    terms.write(cmd);
+                }
+            }
+        }
+    }
+
+    /// Hands out what a call answered.
+    pub(crate) fn answer(self, answer: Result<Value, Error>) {
+        let bytes = match answer {
+            Ok(Value::BulkString(bytes)) => bytes,
+            Ok(_) => return self.fail(&Cause::Garbled.into()),
+            Err(error) => return self.fail(&error),
+        };
+        let mut numbers =
+            bytes.chunks_exact(8).map(|chunk| u64::from_le_bytes(chunk.try_into().unwrap_or_default()));
+        let now = Timestamp::from_micros(numbers.next().unwrap_or_default());
+        for group in self.groups {
+            for set in &mut group.sets.into_iter() {
+                match read(&group.terms, &mut numbers) {
+                    Some((granted, states)) => {
+                        hand_out(&group.terms, group.times, now, granted, states, set.callers)
+                    }
+                    None => set.callers.into_iter().for_each(|caller| {
+                        let _ = caller.send(Err(Cause::Garbled.into()));
+                    }),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn fail(self, error: &Error) {
+        let sets = self.groups.into_iter().flat_map(|group| group.sets);
+        for caller in sets.flat_map(|set| set.callers) {
+            // A caller that has given up hears nothing.
+            let _ = caller.send(Err(error.clone()));
+        }
+    }
+}
+
+impl Group {
+    /// How often a set is acquired for so many callers.
+    fn times_of(&self, callers: usize) -> Times {
+        match callers {
+            1 => self.times,
+            many => Times::up_to(u32::try_from(many).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// No grant is of more units than a `u32` counts.
+    fn most_times(&self) -> u32 {
+        let most = |terms: &Terms| u64::from(u32::MAX).checked_div(terms.cost);
+        let least = self.terms.iter().filter_map(most).min();
+        least.and_then(|least| u32::try_from(least).ok()).unwrap_or(u32::MAX)
+    }
+}
+
+/// How often a set was granted, and its states before that.
+fn read(terms: &[Terms], numbers: &mut impl Iterator<Item = u64>) -> Option<(u32, SmallVec<[State; 1]>)> {
+    let granted = u32::try_from(numbers.next()?).ok()?;
+    let states: SmallVec<[State; 1]> = terms.iter().map_while(|terms| terms.read(numbers)).collect();
+    (states.len() == terms.len()).then_some((granted, states))
+}
+
+/// Grants callers in the order of their arrival as often as Redis did, and refuses the others. Each is told how things stand
+/// after its own turn: what Redis has charged at once is charged here to the same states, one by one.
+fn hand_out(
+    terms: &[Terms],
+    times: Times,
+    now: Timestamp,
+    granted: u32,
+    mut states: SmallVec<[State; 1]>,
+    callers: SmallVec<[oneshot::Sender<Answer>; 1]>,
+) {
+    let alone = callers.len() == 1;
+    for (turn, caller) in callers.into_iter().enumerate() {
+        let times_granted = if alone { granted } else { u32::from(turn < granted as usize) };
+        let verdict = verdict(terms, times, now, times_granted, &mut states);
+        let _ = caller.send(Ok(verdict));
+    }
+}
+
+fn verdict(terms: &[Terms], times: Times, now: Timestamp, granted: u32, states: &mut [State]) -> Verdict {
+    let mut delay = Duration::ZERO;
+    let statuses = terms.iter().zip(states).map(|(terms, state)| {
+        let look = state.look(&terms.policy, now);
+        if granted == 0 {
+            let wanted = terms.cost.saturating_mul(u64::from(times.min().max(1)));
+            return state.refuse(&terms.policy, now, look, wanted);
+        }
+        let units = u64::from(granted) * terms.cost;
+        let charge = state.charge(&terms.policy, now, look, u32::try_from(units).unwrap_or(u32::MAX));
+        delay = delay.max(charge.delay);
+        charge.status
+    });
+    let each: SmallVec<[_; 4]> = statuses.collect();
+    Verdict::new(granted, delay, each)
+}

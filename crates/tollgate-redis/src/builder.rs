@@ -1,0 +1,147 @@
+//! What can be chosen about a store in Redis.
+
+use std::time::Duration;
+
+use tollgate_core::Clock;
+
+use crate::link::{Link, Timeouts};
+use crate::names::Names;
+use crate::script::Scripts;
+use crate::topology::Topology;
+use crate::{Error, RedisStore};
+
+/// How [`Algorithm::SlidingLog`](tollgate_core::Algorithm::SlidingLog) lays out its entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SlidingLogLayout {
+    /// A list, the default: small, and the fastest.
+    #[default]
+    List,
+    /// A sorted set, whose entries can be looked at and searched by time; it takes about five times the memory.
+    SortedSet,
+}
+
+/// A [`RedisStore`] that is being put together.
+#[derive(Debug)]
+#[must_use]
+pub struct RedisStoreBuilder {
+    url: String,
+    prefix: String,
+    secret: Option<Box<[u8]>>,
+    connections: u32,
+    connect_timeout: Duration,
+    response_timeout: Duration,
+    most_waiting: usize,
+    log: SlidingLogLayout,
+    clock: Option<Clock>,
+}
+
+impl RedisStoreBuilder {
+    pub(crate) fn new(url: &str) -> RedisStoreBuilder {
+        RedisStoreBuilder {
+            url: url.to_owned(),
+            prefix: "tollgate".to_owned(),
+            secret: None,
+            connections: 2,
+            connect_timeout: Duration::from_secs(1),
+            response_timeout: Duration::from_secs(1),
+            most_waiting: 16_384,
+            log: SlidingLogLayout::default(),
+            clock: None,
+        }
+    }
+
+    /// What all keys begin with: `tollgate` unless said. Services that share a Redis and not their limits take one each.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> RedisStoreBuilder {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Names keys by a digest under this secret (HMAC-SHA-256), so that no address, no user id and no API key rests in
+    /// Redis. All processes that share limits need the same.
+    pub fn secret(mut self, secret: impl AsRef<[u8]>) -> RedisStoreBuilder {
+        self.secret = Some(secret.as_ref().into());
+        self
+    }
+
+    /// How many connections there are to a server at most, each with one call under way: 2 unless said. A call carries up to
+    /// 64 checks, so that few are enough. Of no effect in a Cluster, where there is one to each node.
+    pub fn connections(mut self, connections: u32) -> RedisStoreBuilder {
+        self.connections = connections;
+        self
+    }
+
+    /// How long connecting may take: a second unless said.
+    pub fn connect_timeout(mut self, timeout: Duration) -> RedisStoreBuilder {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How long an answer may take: a second unless said. What callers wait for is bounded apart, by a timeout around the
+    /// store; this one finds out connections that are of no use any more.
+    pub fn response_timeout(mut self, timeout: Duration) -> RedisStoreBuilder {
+        self.response_timeout = timeout;
+        self
+    }
+
+    /// How many checks may wait for Redis at most, in all: 16,384 unless said. More than that are refused with an error
+    /// that [is_overloaded](Error::is_overloaded), so that a Redis that hangs does not fill the memory of its clients.
+    pub fn most_waiting(mut self, checks: usize) -> RedisStoreBuilder {
+        self.most_waiting = checks;
+        self
+    }
+
+    /// How sliding logs are laid out: a [`SlidingLogLayout::List`] unless said.
+    pub fn sliding_log(mut self, layout: SlidingLogLayout) -> RedisStoreBuilder {
+        self.log = layout;
+        self
+    }
+
+    /// Goes by this clock instead of the server's, for tests. Keys then live an hour longer than they need to, since Redis
+    /// lets them expire by its own.
+    #[cfg(feature = "test-util")]
+    pub fn clock(mut self, clock: impl Into<Clock>) -> RedisStoreBuilder {
+        self.clock = Some(clock.into());
+        self
+    }
+
+    /// Tries once to connect. A Redis that cannot be reached is no error: the store then answers with errors until it can,
+    /// and a service starts while its Redis is down.
+    ///
+    /// # Errors
+    /// An [`Error`] that [is_configuration](Error::is_configuration), for what will not pass by itself: a URL, a prefix or a
+    /// number that cannot be, a password or a user that Redis refuses, a permission that is missing, a master that the
+    /// Sentinels do not know, a node of a cluster that is addressed as a server of its own.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime. The store's calls run in the one where it was connected.
+    pub async fn connect(self) -> Result<RedisStore, Error> {
+        self.validate()?;
+        let timeouts = Timeouts { connect: self.connect_timeout, response: self.response_timeout };
+        let link = Link::new(Topology::parse(&self.url)?, self.connections, timeouts)?;
+        let names = Names::new(&self.prefix, self.secret.as_deref(), self.log);
+        let scripts = Scripts::new(self.clock.is_some());
+        let store = RedisStore::new(link, names, scripts, self.clock, self.connections, self.most_waiting);
+        store.try_out().await?;
+        Ok(store)
+    }
+
+    fn validate(&self) -> Result<(), Error> {
+        let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
+        if self.prefix.is_empty() || !self.prefix.bytes().all(plain) {
+            return Err(Error::config("a prefix is graphic ASCII without braces, and not empty"));
+        }
+        if self.secret.as_ref().is_some_and(|secret| secret.is_empty()) {
+            return Err(Error::config("an empty secret hides nothing"));
+        }
+        if self.connections == 0 || self.most_waiting == 0 {
+            return Err(Error::config(
+                "without a connection, and without a place to wait, nothing is decided",
+            ));
+        }
+        if self.connect_timeout.is_zero() || self.response_timeout.is_zero() {
+            return Err(Error::config("a timeout of zero lets nothing succeed"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! Group commit: while a call is under way, checks gather; the next call carries them.
+//!
+//! There is no timer, and nothing waits that could be sent: a check that finds a lane free starts a call at once. Under load
+//! calls grow by themselves, and the price of a round trip is shared by all that travel in it.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bb8_redis::redis::Cmd;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tollgate_core::Clock;
+
+use crate::batch::{Answer, Ask, Batch};
+use crate::error::Cause;
+use crate::link::{Link, Text};
+use crate::script::{Script, Scripts};
+use crate::{Error, SlidingLogLayout};
+
+/// How many sets a call carries at most: more would hardly make it cheaper, and the first would wait for the last.
+const SETS: usize = 64;
+
+pub(crate) struct Commit {
+    pub(crate) link: Link,
+    pub(crate) scripts: Scripts,
+    /// The clock of a test; the server's where there is none.
+    pub(crate) clock: Option<Clock>,
+    pub(crate) log: SlidingLogLayout,
+    /// Where calls run, so that a caller that goes away leaves none half done.
+    runtime: Handle,
+    /// How many calls may be under way at once, to a slot.
+    lanes: usize,
+    most_waiting: usize,
+    queues: Mutex<Queues>,
+}
+
+#[derive(Default)]
+struct Queues {
+    /// By slot; without slots, one.
+    of_slot: HashMap<u16, Queue>,
+    /// Callers in all queues.
+    waiting: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    batches: VecDeque<(Batch, usize)>,
+    /// Calls under way.
+    lanes: usize,
+}
+
+impl Commit {
+    pub(crate) fn new(
+        link: Link,
+        scripts: Scripts,
+        clock: Option<Clock>,
+        log: SlidingLogLayout,
+        lanes: usize,
+        most_waiting: usize,
+    ) -> Commit {
+        let runtime = Handle::current();
+        // To a slot of a cluster one call goes at a time: while it is under way, the next gathers.
+        let lanes = if link.has_slots() { 1 } else { lanes };
+        Commit { link, scripts, clock, log, runtime, lanes, most_waiting, queues: Mutex::default() }
+    }
+
+    /// Takes up a set whose keys are all in this slot.
+    pub(crate) fn ask(self: &Arc<Self>, slot: u16, ask: Ask<'_>) -> Result<oneshot::Receiver<Answer>, Error> {
+        let (caller, answer) = oneshot::channel();
+        let mut queues = self.queues();
+        if queues.waiting >= self.most_waiting {
+            return Err(Cause::Overloaded.into());
+        }
+        queues.waiting += 1;
+        let queue = queues.of_slot.entry(slot).or_default();
+        if queue.batches.back().is_none_or(|(batch, _)| batch.len() >= SETS) {
+            queue.batches.push_back(Default::default());
+        }
+        if let Some((batch, callers)) = queue.batches.back_mut() {
+            batch.push(ask, self.log, caller);
+            *callers += 1;
+        }
+        if queue.lanes < self.lanes {
+            queue.lanes += 1;
+            drop(queues);
+            let lane = Lane { commit: Arc::clone(self), slot, left: false };
+            self.runtime.spawn(lane.run());
+        }
+        Ok(answer)
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call of a script.
+    pub(crate) fn command(&self, script: &Script, text: Text, write: impl FnOnce(&mut Cmd)) -> Cmd {
+        let mut cmd = Cmd::new();
+        match text {
+            Text::Hash => cmd.arg("EVALSHA").arg(script.hash.as_str()),
+            Text::Whole => cmd.arg("EVAL").arg(script.text.as_str()),
+        };
+        write(&mut cmd);
+        cmd
+    }
+}
+
+/// One call after another, until nothing waits.
+struct Lane {
+    commit: Arc<Commit>,
+    slot: u16,
+    /// Whether it has left its queue already.
+    left: bool,
+}
+
+impl Lane {
+    async fn run(mut self) {
+        while self.stay() {
+            // A connection first: until there is one, checks go on gathering.
+            let connection = self.commit.link.connection().await;
+            let Some(mut batch) = self.next() else { continue };
+            batch.drop_the_gone();
+            if batch.is_empty() {
+                continue;
+            }
+            let commit = &self.commit;
+            let answer = match connection {
+                Err(error) => Err(error),
+                Ok(connection) => {
+                    let script = commit.scripts.acquire(batch.parts());
+                    let build = |text| {
+                        let now = commit.clock.as_ref().map(Clock::now);
+                        commit.command(script, text, |cmd| batch.write(cmd, now))
+                    };
+                    commit.link.run(connection, self.slot, &build).await
+                }
+            };
+            batch.answer(answer);
+        }
+    }
+
+    /// Whether something waits. Where nothing does, the lane is closed in the same breath: whoever comes next opens one.
+    fn stay(&mut self) -> bool {
+        let mut queues = self.commit.queues();
+        if queues.of_slot.get(&self.slot).is_some_and(|queue| !queue.batches.is_empty()) {
+            return true;
+        }
+        queues.leave(self.slot);
+        self.left = true;
+        false
+    }
+
+    fn next(&self) -> Option<Batch> {
+        let mut queues = self.commit.queues();
+        let (batch, callers) = queues.of_slot.get_mut(&self.slot)?.batches.pop_front()?;
+        queues.waiting -= callers;
+        Some(batch)
+    }
+}
+
+impl Drop for Lane {
+    /// Where the runtime stops in the midst of a call.
+    fn drop(&mut self) {
+        if !self.left {
+            self.commit.queues().leave(self.slot);
+        }
+    }
+}
+
+impl Queues {
+    fn leave(&mut self, slot: u16) {
+        let Entry::Occupied(mut queue) = self.of_slot.entry(slot) else { return };
+        queue.get_mut().lanes -= 1;
+        if queue.get().lanes == 0 {
+            // Those who are left behind, if any, are told by their senders that nobody will answer.
+            let left = queue.remove().batches;
+            self.waiting -= left.iter().map(|(_, callers)| callers).sum::<usize>();
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What can go wrong between here and Redis.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bb8_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
+use tollgate_core::StoreError;
+
+/// Why Redis did not decide.
+///
+/// Cheap to clone: all that waited for one call are told of its failure.
+#[derive(Clone)]
+pub struct Error(Arc<Cause>);
+
+pub(crate) enum Cause {
+    /// What was configured cannot be.
+    Config(String),
+    /// Redis, or the way to it.
+    Redis(RedisError),
+    /// Too many checks wait for Redis already.
+    Overloaded,
+    /// The runtime in which the store was made is gone.
+    Stopped,
+    /// No connection within the time for that.
+    NoConnection,
+    /// The answer is not one of our scripts'.
+    Garbled,
+}
+
+impl Error {
+    pub(crate) fn config(what: impl Into<String>) -> Error {
+        Cause::Config(what.into()).into()
+    }
+
+    /// Whether something has to be mended: a URL, a password, a permission, the topology. Such an error does not pass by
+    /// itself, and [`StoreError::is_transient`] is false for it.
+    pub fn is_configuration(&self) -> bool {
+        match &*self.0 {
+            Cause::Config(_) => true,
+            Cause::Redis(error) => is_configuration(error),
+            Cause::Overloaded | Cause::Stopped | Cause::NoConnection | Cause::Garbled => false,
+        }
+    }
+
+    /// Whether so many checks were waiting for Redis that this one was not taken up. It was charged nowhere.
+    pub fn is_overloaded(&self) -> bool {
+        matches!(*self.0, Cause::Overloaded)
+    }
+}
+
+impl StoreError for Error {
+    fn is_transient(&self) -> bool {
+        !self.is_configuration()
+    }
+
+    fn is_timeout(&self) -> bool {
+        match &*self.0 {
+            Cause::Redis(error) => error.is_timeout(),
+            Cause::NoConnection => true,
+            _ => false,
+        }
+    }
+}
+
+fn is_configuration(error: &RedisError) -> bool {
+    match error.kind() {
+        ErrorKind::AuthenticationFailed
+        | ErrorKind::InvalidClientConfig
+        | ErrorKind::EmptySentinelList
+        | ErrorKind::MasterNameNotFoundBySentinel
+        | ErrorKind::RESP3NotSupported
+        | ErrorKind::Server(ServerErrorKind::NoPerm | ServerErrorKind::CrossSlot) => true,
+        // A standalone connection to a node of a cluster: the cluster client follows redirections by itself.
+        ErrorKind::Server(ServerErrorKind::Moved) => true,
+        _ => {
+            let text = error.to_string();
+            // Older servers tell by words, and so do scripts of the commands that they call.
+            ["NOAUTH", "WRONGPASS", "NOPERM", "invalid password", "unknown command", "can't run this command"]
+                .iter()
+                .any(|sign| text.contains(sign))
+        }
+    }
+}
+
+impl From<Cause> for Error {
+    fn from(cause: Cause) -> Error {
+        Error(Arc::new(cause))
+    }
+}
+
+impl From<RedisError> for Error {
+    fn from(error: RedisError) -> Error {
+        Cause::Redis(error).into()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Cause::Config(what) => f.write_str(what),
+            Cause::Redis(error) => write!(f, "redis: {error}"),
+            Cause::Overloaded => f.write_str("too many checks are waiting for redis"),
+            Cause::Stopped => f.write_str("the runtime in which the store was made has stopped"),
+            Cause::NoConnection => f.write_str("no connection to redis in time"),
+            Cause::Garbled => f.write_str("redis gave an answer that is not of tollgate's scripts"),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error({self})")
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.0 {
+            Cause::Redis(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! When to try to connect again.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tollgate_core::{Clock, Timestamp};
+
+use crate::Error;
+
+/// The first pause; each further failure doubles it.
+const FIRST: Duration = Duration::from_millis(10);
+
+/// The longest pause: a server that is back is found within half a second.
+const LONGEST: Duration = Duration::from_millis(500);
+
+/// Between attempts that fail, all callers are told at once what the last one met. Pauses grow, and each is cut by chance, so
+/// that a fleet does not return in step.
+pub(super) struct Backoff {
+    clock: Clock,
+    random: RandomState,
+    failing: Mutex<Option<Failing>>,
+}
+
+struct Failing {
+    attempts: u32,
+    until: Timestamp,
+    last: Error,
+}
+
+impl Backoff {
+    pub(super) fn new() -> Backoff {
+        Backoff { clock: Clock::system(), random: RandomState::new(), failing: Mutex::new(None) }
+    }
+
+    /// What the last attempt met, as long as the next one has to wait.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*failing {
+            Some(failing) if self.clock.now() < failing.until => Err(failing.last.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn failed(&self, error: Error) {
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.now();
+        let attempts = failing.as_ref().map_or(0, |failing| failing.attempts.saturating_add(1));
+        let whole = FIRST.saturating_mul(1 << attempts.min(10)).min(LONGEST);
+        // Between half of it and the whole.
+        let micros = u64::try_from(whole.as_micros()).unwrap_or(u64::MAX) / 2;
+        let pause = Duration::from_micros(micros + self.random.hash_one((now, attempts)) % (micros + 1));
+        *failing = Some(Failing { attempts, until: now.saturating_add(pause), last: error });
+    }
+
+    pub(super) fn succeeded(&self) {
+        *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// What the last attempt met, if it failed.
+    pub(super) fn last(&self) -> Option<Error> {
+        self.failing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map(|failing| failing.last.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_are_cut_by_chance_and_end() {
+        let backoff = Backoff::new();
+        assert!(backoff.check().is_ok());
+        let mut pauses = Vec::new();
+        for _ in 0..20 {
+            backoff.failed(Error::config("refused"));
+            let failing = backoff.failing.lock().unwrap();
+            let until = failing.as_ref().unwrap().until.as_micros();
+            pauses.push(until.saturating_sub(backoff.clock.now().as_micros()));
+        }
+        assert!(backoff.check().is_err());
+        assert!(pauses[0] <= 10_000 && pauses[19] <= 500_000, "{pauses:?}");
+        assert!(pauses[10..].iter().all(|pause| *pause > 200_000), "{pauses:?}");
+        assert!(pauses[10..].windows(2).any(|pair| pair[0].abs_diff(pair[1]) > 1_000), "{pauses:?}");
+        backoff.succeeded();
+        assert!(backoff.check().is_ok());
+    }
+}

@@ -1,0 +1,135 @@
+//! A Cluster: one connection to each of its nodes, kept by the client of the `redis` crate.
+//!
+//! That client is told never to send anything again by itself: it counts redirections and lost connections alike, and after a
+//! lost connection a call may have been executed. Redirections are followed here.
+
+use std::time::Duration;
+
+use bb8_redis::redis::cluster::{ClusterClient, ClusterClientBuilder};
+use bb8_redis::redis::cluster_async::ClusterConnection;
+use bb8_redis::redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
+use bb8_redis::redis::{ConnectionInfo, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
+use tokio::sync::Mutex;
+use tokio::time::{sleep, timeout};
+
+use super::backoff::Backoff;
+use super::{Build, Text, Timeouts, tcp_settings};
+use crate::Error;
+use crate::error::Cause;
+
+/// So often a call that was certainly not executed is sent once more. While a slot moves, or a replica takes over, some rounds
+/// pass.
+const RESENDS: u32 = 8;
+
+/// What is waited before a node is asked again that has nothing better to say; each further time doubles it, up to 40 ms.
+const PAUSE: Duration = Duration::from_millis(5);
+
+pub(crate) struct Cluster {
+    client: ClusterClient,
+    connection: Mutex<Option<ClusterConnection>>,
+    connect_timeout: Duration,
+    backoff: Backoff,
+}
+
+/// All connections of a cluster.
+pub(crate) struct Handle(ClusterConnection);
+
+impl Cluster {
+    pub(super) fn new(nodes: Vec<ConnectionInfo>, timeouts: Timeouts) -> Result<Cluster, Error> {
+        let client = ClusterClientBuilder::new(nodes)
+            .retries(0)
+            .connection_timeout(timeouts.connect)
+            .response_timeout(timeouts.response)
+            .tcp_settings(tcp_settings())
+            .build()?;
+        let connect_timeout = timeouts.connect * 2;
+        Ok(Cluster { client, connection: Mutex::new(None), connect_timeout, backoff: Backoff::new() })
+    }
+
+    pub(super) async fn handle(&self) -> Result<Handle, Error> {
+        let mut connection = self.connection.lock().await;
+        if let Some(connection) = &*connection {
+            return Ok(Handle(connection.clone()));
+        }
+        self.backoff.check()?;
+        let connected = timeout(self.connect_timeout, self.client.get_async_connection()).await;
+        let connected =
+            connected.map_or_else(|_| Err(Cause::NoConnection.into()), |connected| Ok(connected?));
+        match connected {
+            Ok(connected) => {
+                self.backoff.succeeded();
+                *connection = Some(connected.clone());
+                Ok(Handle(connected))
+            }
+            Err(error) => {
+                self.backoff.failed(Error::clone(&error));
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Where a call goes.
+enum Target {
+    /// The master of the slot, as far as the client knows.
+    Owner,
+    /// The node that another named.
+    Node { host: String, port: u16, asking: bool },
+}
+
+impl Handle {
+    pub(super) async fn run(mut self, slot: u16, build: Build<'_>) -> Result<Value, Error> {
+        let (mut target, mut text, mut pause) = (Target::Owner, Text::Hash, PAUSE);
+        let mut resent = 0;
+        loop {
+            let error = match self.send(slot, &target, build, text).await {
+                Ok(value) => return Ok(value),
+                Err(error) if resent == RESENDS => return Err(error.into()),
+                Err(error) => error,
+            };
+            resent += 1;
+            // Each of these says that nothing was executed.
+            match error.kind() {
+                ErrorKind::Server(ServerErrorKind::NoScript) => text = Text::Whole,
+                ErrorKind::Server(ServerErrorKind::Moved) => target = named(&error, false)?,
+                ErrorKind::Server(ServerErrorKind::Ask) => target = named(&error, true)?,
+                ErrorKind::Server(ServerErrorKind::TryAgain | ServerErrorKind::ReadOnly)
+                | ErrorKind::ClusterConnectionNotFound => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE * 8);
+                    target = Target::Owner;
+                }
+                _ => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn send(
+        &mut self,
+        slot: u16,
+        target: &Target,
+        build: Build<'_>,
+        text: Text,
+    ) -> Result<Value, RedisError> {
+        let node = match target {
+            Target::Owner => SingleNodeRoutingInfo::SpecificNode(Route::new(slot, SlotAddr::Master)),
+            Target::Node { host, port, .. } => {
+                SingleNodeRoutingInfo::ByAddress { host: host.clone(), port: *port }
+            }
+        };
+        if let Target::Node { asking: true, .. } = target {
+            let mut pipeline = Pipeline::new();
+            pipeline.cmd("ASKING").add_command(build(text));
+            let mut answers = self.0.route_pipeline(pipeline, 0, 2, node).await?;
+            return answers.pop().unwrap_or(Value::Nil).extract_error();
+        }
+        self.0.route_command(build(text), RoutingInfo::SingleNode(node)).await?.extract_error()
+    }
+}
+
+/// The node that a redirection names.
+fn named(error: &RedisError, asking: bool) -> Result<Target, Error> {
+    let address = error.redirect_node().and_then(|(address, _)| address.rsplit_once(':'));
+    let node = address.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+    node.map(|(host, port)| Target::Node { host, port, asking }).ok_or_else(|| error.clone().into())
+}

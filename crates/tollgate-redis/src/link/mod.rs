@@ -1,0 +1,133 @@
+//! The way to Redis: connections, and what may be sent again.
+//!
+//! A call is sent again only where it is certain that nothing was executed: the server did not know the script, was a
+//! replica, or was not the one that has the slot. After anything else it may have been executed, and is not replayed: that
+//! would charge twice.
+
+mod backoff;
+mod cluster;
+mod pool;
+
+use std::time::Duration;
+
+use bb8_redis::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use bb8_redis::redis::{Cmd, RedisError, ServerErrorKind, Value};
+
+use crate::Error;
+use crate::topology::Topology;
+
+pub(crate) use cluster::Cluster;
+pub(crate) use pool::Pool;
+
+/// A command, with a script's hash or with its whole text.
+pub(crate) type Build<'a> = &'a (dyn Fn(Text) -> Cmd + Send + Sync);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Text {
+    Hash,
+    Whole,
+}
+
+pub(crate) enum Link {
+    /// A server, or the master that Sentinels name.
+    Pool(Pool),
+    Cluster(Cluster),
+}
+
+/// A connection for one call.
+pub(crate) enum Connection<'a> {
+    Pooled(pool::Checkout<'a>),
+    Cluster(cluster::Handle),
+}
+
+/// How long connecting and answering may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) connect: Duration,
+    pub(crate) response: Duration,
+}
+
+impl Link {
+    pub(crate) fn new(topology: Topology, connections: u32, timeouts: Timeouts) -> Result<Link, Error> {
+        Ok(match topology {
+            Topology::Server(info) => Link::Pool(Pool::of_server(info, connections, timeouts)?),
+            Topology::Sentinel(sentinel) => Link::Pool(Pool::of_sentinel(sentinel, connections, timeouts)?),
+            Topology::Cluster(nodes) => Link::Cluster(Cluster::new(nodes, timeouts)?),
+        })
+    }
+
+    /// Whether keys live in slots that are decided apart.
+    pub(crate) fn has_slots(&self) -> bool {
+        matches!(self, Link::Cluster(_))
+    }
+
+    /// A connection; an error at once where connecting has just failed.
+    pub(crate) async fn connection(&self) -> Result<Connection<'_>, Error> {
+        match self {
+            Link::Pool(pool) => Ok(Connection::Pooled(pool.checkout().await?)),
+            Link::Cluster(cluster) => Ok(Connection::Cluster(cluster.handle().await?)),
+        }
+    }
+
+    /// Runs a command on keys of one slot.
+    pub(crate) async fn run(
+        &self,
+        connection: Connection<'_>,
+        slot: u16,
+        build: Build<'_>,
+    ) -> Result<Value, Error> {
+        match (self, connection) {
+            (Link::Pool(pool), Connection::Pooled(checkout)) => pool.run(checkout, build).await,
+            (_, Connection::Cluster(handle)) => handle.run(slot, build).await,
+            (Link::Cluster(_), Connection::Pooled(_)) => Err(Error::config("a connection of another link")),
+        }
+    }
+
+    /// [`Link::connection`] and [`Link::run`].
+    pub(crate) async fn call(&self, slot: u16, build: Build<'_>) -> Result<Value, Error> {
+        let connection = self.connection().await?;
+        self.run(connection, slot, build).await
+    }
+}
+
+/// The settings of every connection. Calls are small and somebody waits for each: none is held back to be sent with the next;
+/// and a way that was cut without a word is found out before somebody needs it.
+fn tcp_settings() -> TcpSettings {
+    let keepalive =
+        TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5));
+    TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
+}
+
+fn server_kind(error: &RedisError) -> Option<ServerErrorKind> {
+    match error.kind() {
+        bb8_redis::redis::ErrorKind::Server(kind) => Some(kind),
+        _ => None,
+    }
+}
+
+impl Link {
+    /// Whether the server is what the URL says it is.
+    ///
+    /// # Errors
+    /// For a node of a cluster, or a Sentinel, that is addressed as a server of its own. That it cannot be asked is none.
+    pub(crate) async fn mode(&self) -> Result<(), Error> {
+        let Link::Pool(_) = self else { return Ok(()) };
+        let build = |_: Text| {
+            let mut cmd = Cmd::new();
+            cmd.arg("INFO").arg("server");
+            cmd
+        };
+        let text = match self.call(0, &build).await {
+            Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),
+            Ok(Value::VerbatimString { text, .. }) => text,
+            _ => return Ok(()),
+        };
+        if text.contains("redis_mode:cluster") {
+            return Err(Error::config("this is a node of a cluster: its URL begins with redis-cluster://"));
+        }
+        if text.contains("redis_mode:sentinel") {
+            return Err(Error::config("this is a Sentinel: its URL is redis-sentinel://host:26379/master"));
+        }
+        Ok(())
+    }
+}

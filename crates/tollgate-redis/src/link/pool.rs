@@ -1,0 +1,236 @@
+//! A small pool of connections to one server: the one of a URL, or the master that Sentinels name.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bb8_redis::bb8::{self, ErrorSink, ManageConnection, PooledConnection};
+use bb8_redis::redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
+use bb8_redis::redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use bb8_redis::redis::{
+    AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError,
+    ServerErrorKind, Value,
+};
+use tokio::sync::{Mutex, Notify};
+
+use super::backoff::Backoff;
+use super::{Build, Text, Timeouts, server_kind, tcp_settings};
+use crate::Error;
+use crate::error::Cause;
+use crate::topology::Sentinel;
+
+/// So many answers in a row that did not come in time, and a connection is given up.
+const TIMEOUTS: u32 = 3;
+
+/// So often a call that was certainly not executed is sent once more: to the master that took over.
+const RESENDS: u32 = 2;
+
+pub(crate) struct Pool {
+    pool: bb8::Pool<Manager>,
+    failures: Arc<Failures>,
+}
+
+pub(crate) type Checkout<'a> = PooledConnection<'a, Manager>;
+
+impl Pool {
+    pub(super) fn of_server(
+        info: ConnectionInfo,
+        connections: u32,
+        timeouts: Timeouts,
+    ) -> Result<Pool, Error> {
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let client = Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))?;
+        Ok(Pool::new(Source::Server(client), connections, timeouts))
+    }
+
+    pub(super) fn of_sentinel(
+        sentinel: Sentinel,
+        connections: u32,
+        timeouts: Timeouts,
+    ) -> Result<Pool, Error> {
+        let settings = sentinel.server.clone().set_protocol(ProtocolVersion::RESP3);
+        let node = SentinelNodeConnectionInfo::default()
+            .set_redis_connection_info(settings)
+            .set_tcp_settings(tcp_settings());
+        let node = match sentinel.tls {
+            Some(mode) => node.set_tls_mode(mode),
+            None => node,
+        };
+        let client = SentinelClient::build(
+            sentinel.sentinels,
+            sentinel.master,
+            Some(node),
+            SentinelServerType::Master,
+        )?;
+        Ok(Pool::new(Source::Sentinel(Box::new(Mutex::new(client))), connections, timeouts))
+    }
+
+    fn new(source: Source, connections: u32, timeouts: Timeouts) -> Pool {
+        let failures = Arc::new(Failures { backoff: Backoff::new(), notify: Notify::new() });
+        let pool = bb8::Pool::builder()
+            .max_size(connections)
+            // A dead connection makes itself known, see `Obituary`: no PING is spent on those that live.
+            .test_on_check_out(false)
+            .idle_timeout(None)
+            // What fails is told to those who wait, at once.
+            .retry_connection(false)
+            .connection_timeout(timeouts.connect * 2)
+            .error_sink(Box::new(Sink(Arc::clone(&failures))))
+            .build_unchecked(Manager { source, timeouts });
+        Pool { pool, failures }
+    }
+
+    pub(super) async fn checkout(&self) -> Result<Checkout<'_>, Error> {
+        loop {
+            if self.pool.state().idle_connections == 0 {
+                self.failures.backoff.check()?;
+            }
+            let failure = self.failures.notify.notified();
+            tokio::pin!(failure);
+            // Before the pool is asked: a failure in between must not be missed.
+            failure.as_mut().enable();
+            let checkout = tokio::select! {
+                biased;
+                checkout = self.pool.get() => checkout,
+                () = failure => return Err(self.failures.last()),
+            };
+            let mut checkout = checkout.map_err(|_| self.failures.last())?;
+            if !checkout.is_dead() {
+                self.failures.backoff.succeeded();
+                return Ok(checkout);
+            }
+            checkout.broken = true;
+        }
+    }
+
+    pub(super) async fn run(&self, mut checkout: Checkout<'_>, build: Build<'_>) -> Result<Value, Error> {
+        let mut resent = 0;
+        loop {
+            match checkout.run(build).await {
+                Err(error) if server_kind(&error) == Some(ServerErrorKind::ReadOnly) && resent < RESENDS => {
+                    // It was demoted: whoever took over is found by connecting anew.
+                    resent += 1;
+                    drop(checkout);
+                    checkout = self.checkout().await?;
+                }
+                result => return Ok(result?),
+            }
+        }
+    }
+}
+
+/// Tells those who wait for a connection that there will be none.
+struct Failures {
+    backoff: Backoff,
+    notify: Notify,
+}
+
+impl Failures {
+    fn last(&self) -> Error {
+        self.backoff.last().unwrap_or_else(|| Cause::NoConnection.into())
+    }
+}
+
+struct Sink(Arc<Failures>);
+
+impl fmt::Debug for Sink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sink")
+    }
+}
+
+impl ErrorSink<RedisError> for Sink {
+    fn sink(&self, error: RedisError) {
+        self.0.backoff.failed(error.into());
+        self.0.notify.notify_waiters();
+    }
+
+    fn boxed_clone(&self) -> Box<dyn ErrorSink<RedisError>> {
+        Box::new(Sink(Arc::clone(&self.0)))
+    }
+}
+
+pub(crate) struct Manager {
+    source: Source,
+    timeouts: Timeouts,
+}
+
+enum Source {
+    Server(Client),
+    /// Boxed, since it is large. Locked, since it keeps connections to the Sentinels.
+    Sentinel(Box<Mutex<SentinelClient>>),
+}
+
+impl ManageConnection for Manager {
+    type Connection = Conn;
+    type Error = RedisError;
+
+    async fn connect(&self) -> Result<Conn, RedisError> {
+        let dead = Arc::new(AtomicBool::new(false));
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.timeouts.connect))
+            .set_response_timeout(Some(self.timeouts.response))
+            .set_push_sender(Obituary(Arc::clone(&dead)));
+        let inner = match &self.source {
+            Source::Server(client) => client.get_multiplexed_async_connection_with_config(&config).await?,
+            Source::Sentinel(client) => client.lock().await.get_async_connection_with_config(&config).await?,
+        };
+        Ok(Conn { inner, dead, broken: false, timeouts: 0 })
+    }
+
+    async fn is_valid(&self, conn: &mut Conn) -> Result<(), RedisError> {
+        bb8_redis::redis::cmd("PING").query_async(&mut conn.inner).await
+    }
+
+    fn has_broken(&self, conn: &mut Conn) -> bool {
+        conn.broken || conn.is_dead()
+    }
+}
+
+/// Hears when a connection ends, even while nobody uses it, so that none is handed out that is known to be dead. That is
+/// what RESP3 is spoken for.
+struct Obituary(Arc<AtomicBool>);
+
+impl AsyncPushSender for Obituary {
+    fn send(&self, info: PushInfo) -> Result<(), SendError> {
+        if info.kind == PushKind::Disconnection {
+            self.0.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+pub(crate) struct Conn {
+    inner: MultiplexedConnection,
+    dead: Arc<AtomicBool>,
+    broken: bool,
+    /// How many answers in a row did not come in time.
+    timeouts: u32,
+}
+
+impl Conn {
+    fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
+    async fn run(&mut self, build: Build<'_>) -> Result<Value, RedisError> {
+        let mut result = build(Text::Hash).query_async(&mut self.inner).await;
+        if let Err(error) = &result
+            && server_kind(error) == Some(ServerErrorKind::NoScript)
+        {
+            result = build(Text::Whole).query_async(&mut self.inner).await;
+        }
+        match &result {
+            Ok(_) => self.timeouts = 0,
+            Err(error) if error.is_timeout() => {
+                self.timeouts += 1;
+                self.broken = self.timeouts >= TIMEOUTS;
+            }
+            Err(error) => {
+                let demoted = server_kind(error) == Some(ServerErrorKind::ReadOnly);
+                self.broken = demoted || error.is_unrecoverable_error() || error.is_io_error();
+            }
+        }
+        result
+    }
+}

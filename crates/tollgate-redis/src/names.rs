@@ -1,0 +1,135 @@
+//! How keys are named in Redis.
+//!
+//! `prefix:layout:{key}:policy`, such as `tollgate:1:{@192.0.2.1}:api~gcra~1m`: readable, so that `redis-cli` shows who is
+//! limited by what. In a Cluster, what stands in braces decides the slot, so that all policies of one key are decided by one
+//! node in one step.
+
+use std::fmt::Write;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+use tollgate_core::{Algorithm, Key, Policy};
+
+use crate::SlidingLogLayout;
+
+/// The version of the stored form. It changes with the meaning of what is stored, so that two versions of tollgate never
+/// misread one another.
+const LAYOUT: &str = "1";
+
+/// A key whose text is longer is hashed.
+const LONGEST: usize = 128;
+
+#[derive(Clone)]
+pub(crate) struct Names {
+    /// `prefix:layout:{`.
+    head: String,
+    secret: Option<Hmac<Sha256>>,
+    pub(crate) log: SlidingLogLayout,
+}
+
+impl Names {
+    pub(crate) fn new(prefix: &str, secret: Option<&[u8]>, log: SlidingLogLayout) -> Names {
+        // HMAC takes a key of any length.
+        let secret = secret.and_then(|secret| Hmac::new_from_slice(secret).ok());
+        Names { head: format!("{prefix}:{LAYOUT}:{{"), secret, log }
+    }
+
+    /// The part of the name that all policies of a key share: `prefix:layout:{key}:`.
+    pub(crate) fn of_key(&self, key: &Key) -> String {
+        let mut name = String::with_capacity(self.head.len() + 64);
+        name.push_str(&self.head);
+        let start = name.len();
+        // Writing to a String does not fail.
+        let _ = key.write_text(&mut name);
+        if let Some(secret) = &self.secret {
+            let digest = secret.clone().chain_update(&name[start..]).finalize().into_bytes();
+            replace(&mut name, start, &digest);
+        } else if name.len() - start > LONGEST {
+            let digest = Sha256::digest(&name[start..]);
+            replace(&mut name, start, &digest);
+        }
+        name.push_str("}:");
+        name
+    }
+
+    /// The name of a key's state under a policy.
+    pub(crate) fn of(&self, key: &Key, policy: &Policy) -> String {
+        let mut name = self.of_key(key);
+        self.push_policy(&mut name, policy);
+        name
+    }
+
+    pub(crate) fn push_policy(&self, name: &mut String, policy: &Policy) {
+        // A policy's name may contain anything printable, and stands where nothing is parsed: behind the braces.
+        name.push_str(policy.scope());
+        if let (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) = (policy.algorithm(), self.log) {
+            name.push_str("~sorted-set");
+        }
+    }
+}
+
+/// Puts the first 128 bits of a digest in the place of what it is a digest of. No text of a key begins with `~`.
+fn replace(name: &mut String, start: usize, digest: &[u8]) {
+    name.truncate(start);
+    name.push('~');
+    for byte in &digest[..16] {
+        let _ = write!(name, "{byte:02x}");
+    }
+}
+
+/// The slot of a name in a Cluster: by what stands in the first braces.
+pub(crate) fn slot(name: &str) -> u16 {
+    let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or(name, |(tag, _)| tag);
+    crc16::State::<crc16::XMODEM>::calculate(tag.as_bytes()) % 16_384
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::Quota;
+
+    use super::*;
+
+    fn names(secret: Option<&[u8]>) -> Names {
+        Names::new("tollgate", secret, SlidingLogLayout::List)
+    }
+
+    #[test]
+    fn a_name_is_readable() {
+        let policy = Policy::new("api", Quota::per_minute(100));
+        let address = Key::network("192.0.2.1".parse().unwrap(), 64);
+        assert_eq!(names(None).of(&address, &policy), "tollgate:1:{@192.0.2.1}:api~gcra~1m");
+        let hostile = Key::from("}:x{");
+        assert_eq!(names(None).of(&hostile, &policy), "tollgate:1:{=%7D%3Ax%7B}:api~gcra~1m");
+    }
+
+    #[test]
+    fn long_keys_are_hashed_and_with_a_secret_all_are() {
+        let policy = Policy::new("api", Quota::per_minute(100));
+        let long = names(None).of(&Key::from("x".repeat(500)), &policy);
+        let other = names(None).of(&Key::from("x".repeat(501)), &policy);
+        assert!(long.starts_with("tollgate:1:{~") && long.len() < 80, "{long}");
+        assert_ne!(long, other);
+        let secret = names(Some(b"secret")).of(&Key::from("alice"), &policy);
+        assert!(secret.starts_with("tollgate:1:{~") && !secret.contains("alice"), "{secret}");
+        assert_ne!(secret, names(Some(b"another")).of(&Key::from("alice"), &policy));
+        // What poses as a digest is a text like any other.
+        let digest = &long["tollgate:1:{".len()..long.find('}').unwrap()];
+        assert_ne!(names(None).of(&Key::from(digest), &policy), long);
+    }
+
+    #[test]
+    fn the_layouts_of_a_log_do_not_share_a_key() {
+        let policy = Policy::new("api", Quota::per_minute(100)).with_algorithm(Algorithm::SLIDING_LOG);
+        let set = Names::new("t", None, SlidingLogLayout::SortedSet);
+        assert_eq!(set.of(&Key::global(), &policy), "t:1:{*}:api~sliding-log~1m~sorted-set");
+        assert_eq!(names(None).of(&Key::global(), &policy), "tollgate:1:{*}:api~sliding-log~1m");
+    }
+
+    #[test]
+    fn the_slot_is_that_of_the_key_in_braces() {
+        // The reference values of the cluster specification.
+        assert_eq!(slot("123456789"), 12_739);
+        assert_eq!(slot("tollgate:1:{123456789}:api~gcra~1m"), 12_739);
+        assert_eq!(slot("x:{123456789}:a{b}"), slot("{123456789}"));
+    }
+}

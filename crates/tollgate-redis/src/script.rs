@@ -1,0 +1,163 @@
+//! The scripts, put together from the files in `lua/`.
+//!
+//! Each algorithm is written once, in a file of its own; what is loaded is the clock, the numbers, the algorithms that a call
+//! needs and the main part. Redis runs the whole text on each call, so that an algorithm that is not needed would cost.
+
+use std::sync::OnceLock;
+
+use tollgate_core::{Algorithm, Policy};
+
+use crate::SlidingLogLayout;
+
+/// A file of `lua/` that algorithms need, in the order in which they are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Gcra,
+    LeakyBucket,
+    FixedWindow,
+    SlidingWindow,
+    SlidingBuckets,
+    SlidingLogList,
+    SlidingLogSortedSet,
+}
+
+impl Part {
+    const ALL: [Part; 7] = [
+        Part::Gcra,
+        Part::LeakyBucket,
+        Part::FixedWindow,
+        Part::SlidingWindow,
+        Part::SlidingBuckets,
+        Part::SlidingLogList,
+        Part::SlidingLogSortedSet,
+    ];
+
+    /// The part that decides a policy.
+    pub(crate) fn of(policy: &Policy, log: SlidingLogLayout) -> Part {
+        match (policy.algorithm(), log) {
+            (Algorithm::LeakyBucket { .. }, _) => Part::LeakyBucket,
+            (Algorithm::FixedWindow { .. }, _) => Part::FixedWindow,
+            (Algorithm::SlidingWindow, _) => Part::SlidingWindow,
+            (Algorithm::SlidingBuckets { .. }, _) => Part::SlidingBuckets,
+            (Algorithm::SlidingLog { .. }, SlidingLogLayout::List) => Part::SlidingLogList,
+            (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) => Part::SlidingLogSortedSet,
+            // An algorithm that this crate does not know yet cannot be asked of it: both are of one version.
+            _ => Part::Gcra,
+        }
+    }
+
+    /// The name in Lua.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Part::Gcra => "gcra",
+            Part::LeakyBucket => "leaky_bucket",
+            Part::FixedWindow => "fixed_window",
+            Part::SlidingWindow => "sliding_window",
+            Part::SlidingBuckets => "sliding_buckets",
+            Part::SlidingLogList => "sliding_log_list",
+            Part::SlidingLogSortedSet => "sliding_log_sorted_set",
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Part::Gcra => include_str!("../lua/gcra.lua"),
+            Part::LeakyBucket => include_str!("../lua/leaky_bucket.lua"),
+            Part::FixedWindow => include_str!("../lua/fixed_window.lua"),
+            Part::SlidingWindow => include_str!("../lua/sliding_window.lua"),
+            Part::SlidingBuckets => include_str!("../lua/sliding_buckets.lua"),
+            Part::SlidingLogList => include_str!("../lua/sliding_log_list.lua"),
+            Part::SlidingLogSortedSet => include_str!("../lua/sliding_log_sorted_set.lua"),
+        }
+    }
+}
+
+/// A set of parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parts(u8);
+
+impl Parts {
+    const COUNT: usize = 1 << Part::ALL.len();
+
+    pub(crate) fn add(&mut self, part: Part) {
+        self.0 |= 1 << part as u8;
+    }
+
+    fn has(self, part: Part) -> bool {
+        self.0 & (1 << part as u8) != 0
+    }
+}
+
+pub(crate) struct Script {
+    pub(crate) text: String,
+    /// By which Redis knows it, once it was loaded.
+    pub(crate) hash: String,
+}
+
+impl Script {
+    fn new(text: String) -> Script {
+        let hash = bb8_redis::redis::Script::new(&text).get_hash().to_owned();
+        Script { text, hash }
+    }
+}
+
+/// Scripts of one main part, each made when it is first needed.
+struct Made(Box<[OnceLock<Script>]>);
+
+impl Made {
+    fn new() -> Made {
+        Made((0..Parts::COUNT).map(|_| OnceLock::new()).collect())
+    }
+}
+
+pub(crate) struct Scripts {
+    clock: &'static str,
+    acquire: Made,
+    refund: Made,
+}
+
+impl Scripts {
+    /// With the server's clock, or with one that is told the time as its first argument.
+    pub(crate) fn new(told_the_time: bool) -> Scripts {
+        let clock = if told_the_time {
+            include_str!("../lua/clock_manual.lua")
+        } else {
+            include_str!("../lua/clock.lua")
+        };
+        Scripts { clock, acquire: Made::new(), refund: Made::new() }
+    }
+
+    pub(crate) fn acquire(&self, parts: Parts) -> &Script {
+        self.made(&self.acquire, parts, include_str!("../lua/acquire.lua"))
+    }
+
+    pub(crate) fn refund(&self, parts: Parts) -> &Script {
+        self.made(&self.refund, parts, include_str!("../lua/refund.lua"))
+    }
+
+    fn made<'a>(&self, made: &'a Made, parts: Parts, main: &str) -> &'a Script {
+        made.0[usize::from(parts.0)].get_or_init(|| Script::new(self.text(parts, main)))
+    }
+
+    fn text(&self, parts: Parts, main: &str) -> String {
+        let mut text = [self.clock, include_str!("../lua/number.lua")].concat();
+        if parts.has(Part::LeakyBucket) && !parts.has(Part::Gcra) {
+            text.push_str(Part::Gcra.text());
+        }
+        if parts.has(Part::SlidingLogList) || parts.has(Part::SlidingLogSortedSet) {
+            text.push_str(include_str!("../lua/sliding_log.lua"));
+        }
+        let wanted = || Part::ALL.into_iter().filter(|part| parts.has(*part));
+        for part in wanted() {
+            text.push_str(part.text());
+        }
+        text.push_str("local algorithms = {");
+        for part in wanted() {
+            let name = part.name();
+            text.push_str(&format!(" {name} = {name},"));
+        }
+        text.push_str(" }\n");
+        text.push_str(main);
+        text
+    }
+}

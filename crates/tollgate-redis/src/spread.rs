@@ -1,0 +1,111 @@
+//! Sets whose keys live in several slots of a Cluster.
+//!
+//! No node can decide them, so that they cannot be one atomic step: each slot is asked in its turn, and what was granted is
+//! given back if a later one refuses. Meanwhile others may be refused what comes back a moment later, never granted too much.
+//! What cannot be given back stays charged.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate_core::{Policy, Stamp, Status, Times, Verdict};
+
+use crate::batch::{Answer, Ask, SetKeys};
+use crate::error::Cause;
+use crate::store::{Inner, Order, Pair, in_order};
+use crate::terms::Terms;
+use crate::{Error, SlidingLogLayout};
+
+/// The pairs of one slot.
+pub(crate) struct Leg {
+    slot: u16,
+    terms: Vec<Terms>,
+    keys: SetKeys,
+    /// Which pairs of the set these are.
+    at: Vec<usize>,
+}
+
+pub(crate) fn legs(pairs: &[Pair<'_>], names: Vec<String>, slots: &[u16], log: SlidingLogLayout) -> Vec<Leg> {
+    let mut legs: Vec<Leg> = Vec::new();
+    for (at, (pair, (name, slot))) in pairs.iter().zip(names.into_iter().zip(slots)).enumerate() {
+        let leg = legs.iter().position(|leg| leg.slot == *slot).unwrap_or_else(|| {
+            legs.push(Leg { slot: *slot, terms: Vec::new(), keys: SetKeys::new(), at: Vec::new() });
+            legs.len() - 1
+        });
+        legs[leg].terms.push(Terms::new(pair.policy, pair.cost, log));
+        legs[leg].keys.push(name);
+        legs[leg].at.push(at);
+    }
+    legs
+}
+
+pub(crate) async fn acquire(inner: Arc<Inner>, legs: Vec<Leg>, order: Order, times: Times) -> Answer {
+    let mut verdicts: Vec<Verdict> = Vec::with_capacity(legs.len());
+    let mut granted = times.max();
+    let mut refused = false;
+    for leg in &legs {
+        // After a denial the others are only looked at, so that all are reported.
+        let wanted = if refused { Times::LOOK } else { Times::between(times.min().min(granted), granted) };
+        let verdict = match leg.ask(&inner, wanted).await {
+            Ok(verdict) => verdict,
+            Err(error) => {
+                give_back(&inner, &legs, &verdicts, 0).await;
+                return Err(error);
+            }
+        };
+        if !refused {
+            granted = granted.min(verdict.times());
+            refused = granted < times.min() || (granted == 0 && times.max() > 0);
+        }
+        verdicts.push(verdict);
+    }
+    let granted = if refused { 0 } else { granted };
+    give_back(&inner, &legs, &verdicts, granted).await;
+    if refused {
+        // What came back changes what is left: it is looked at once more.
+        for (leg, verdict) in legs.iter().zip(&mut verdicts).filter(|(_, verdict)| verdict.is_granted()) {
+            *verdict = leg.ask(&inner, Times::LOOK).await?;
+        }
+    }
+    let mut each: SmallVec<[Option<Status>; 4]> = SmallVec::new();
+    let mut delay = Duration::ZERO;
+    for (leg, verdict) in legs.iter().zip(&verdicts) {
+        delay = delay.max(verdict.delay());
+        for (at, status) in leg.at.iter().zip(verdict.each()) {
+            if each.len() <= *at {
+                each.resize(at + 1, None);
+            }
+            each[*at] = Some(*status);
+        }
+    }
+    let verdict = Verdict::new(granted, delay, each.into_iter().flatten());
+    Ok(in_order(verdict, &order))
+}
+
+/// Gives back what was granted more often than `keep` times.
+async fn give_back(inner: &Inner, legs: &[Leg], verdicts: &[Verdict], keep: u32) {
+    for (leg, verdict) in legs.iter().zip(verdicts) {
+        let Some(too_many) = verdict.times().checked_sub(keep).filter(|too_many| *too_many > 0) else {
+            continue;
+        };
+        let refund = leg.terms.iter().zip(verdict.each()).zip(&leg.keys).map(|((terms, status), key)| {
+            let cost = terms.cost.saturating_mul(u64::from(too_many));
+            (key.clone(), Terms { cost, ..terms.clone() }, status.stamp())
+        });
+        let refund: Vec<(String, Terms, Stamp)> = refund.filter(|(_, terms, _)| terms.cost > 0).collect();
+        if !refund.is_empty() {
+            // What fails here stays charged, which errs to the side of the limit.
+            let _ = inner.refund(leg.slot, refund).await;
+        }
+    }
+}
+
+impl Leg {
+    async fn ask(&self, inner: &Inner, times: Times) -> Answer {
+        let checks: SmallVec<[(&Policy, u64); 4]> =
+            self.terms.iter().map(|terms| (&terms.policy, terms.cost)).collect();
+        let ask = Ask { checks, keys: self.keys.clone(), times };
+        let answer = inner.commit.ask(self.slot, ask)?;
+        answer.await.unwrap_or_else(|_| Err(Error::from(Cause::Stopped)))
+    }
+}

@@ -1,0 +1,313 @@
+//! The store itself.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bb8_redis::redis::{Cmd, Value};
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+use tollgate_core::{Check, Clock, Grant, Key, Policy, Quota, Reply, Store, Times, Verdict};
+
+use crate::Error;
+use crate::batch::{Answer, Ask};
+use crate::builder::RedisStoreBuilder;
+use crate::commit::Commit;
+use crate::error::Cause;
+use crate::link::{Link, Text};
+use crate::names::{Names, slot};
+use crate::script::{Parts, Scripts};
+use crate::spread;
+use crate::terms::Terms;
+
+/// A store in Redis or Valkey, shared by all processes that connect to it. See the [crate's documentation](crate).
+///
+/// It is a handle: clones share connections.
+#[derive(Clone)]
+pub struct RedisStore(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) commit: Arc<Commit>,
+    names: Names,
+}
+
+impl RedisStore {
+    /// Connects to the Redis of a URL, with the settings that suit most: short for [`RedisStore::builder`] and
+    /// [`RedisStoreBuilder::connect`].
+    ///
+    /// | URL | connects to |
+    /// |---|---|
+    /// | `redis://[user:password@]host[:port][/db]` | a server; `unix:///path` to its socket |
+    /// | `redis-sentinel://[user:password@]host[:port],…/master[/db]` | the master that these Sentinels name |
+    /// | `redis-cluster://[user:password@]host[:port],…` | the Cluster of these nodes |
+    ///
+    /// With the feature `tls`, `rediss` in the place of `redis` connects by TLS.
+    ///
+    /// # Errors
+    /// Those of [`RedisStoreBuilder::connect`]; that Redis cannot be reached is none of them.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn connect(url: &str) -> Result<RedisStore, Error> {
+        RedisStore::builder(url).connect().await
+    }
+
+    /// A store for the Redis of a URL.
+    pub fn builder(url: &str) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(url)
+    }
+
+    pub(crate) fn new(
+        link: Link,
+        names: Names,
+        scripts: Scripts,
+        clock: Option<Clock>,
+        lanes: u32,
+        most_waiting: usize,
+    ) -> RedisStore {
+        let lanes = usize::try_from(lanes).unwrap_or(usize::MAX);
+        let commit = Commit::new(link, scripts, clock, names.log, lanes, most_waiting);
+        RedisStore(Arc::new(Inner { commit: Arc::new(commit), names }))
+    }
+
+    /// Asks for something once, to find out what will not pass by itself.
+    pub(crate) async fn try_out(&self) -> Result<(), Error> {
+        let policy = Policy::new("connect", Quota::per_second(1_000));
+        let key = Key::from("connect");
+        let asked = self.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait().await;
+        let mode = self.0.commit.link.mode().await;
+        match asked {
+            Err(error) if error.is_configuration() => Err(error),
+            _ => mode,
+        }
+    }
+}
+
+impl Inner {
+    /// The slot by which checks are told apart: one for all where they can be decided together.
+    pub(crate) fn slot(&self, name: &str) -> u16 {
+        if self.commit.link.has_slots() { slot(name) } else { 0 }
+    }
+
+    pub(crate) async fn refund(
+        &self,
+        slot: u16,
+        grants: Vec<(String, Terms, tollgate_core::Stamp)>,
+    ) -> Result<(), Error> {
+        let mut parts = Parts::default();
+        for (_, terms, _) in &grants {
+            parts.add(terms.part);
+        }
+        let script = self.commit.scripts.refund(parts);
+        let now = self.commit.clock.as_ref().map(Clock::now);
+        let write = |cmd: &mut Cmd| {
+            cmd.arg(grants.len());
+            for (name, _, _) in &grants {
+                cmd.arg(name.as_str());
+            }
+            if let Some(now) = now {
+                cmd.arg(now.as_micros());
+            }
+            for (_, terms, stamp) in &grants {
+                terms.write_refund(cmd);
+                cmd.arg(terms.cost).arg(stamp.micros()).arg(stamp.fraction());
+            }
+        };
+        let build = |text| self.commit.command(script, text, write);
+        self.commit.link.call(slot, &build).await.map(drop)
+    }
+}
+
+impl Store for RedisStore {
+    type Error = Error;
+    type Acquire = Acquire;
+    type Done = Done;
+
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Error>, Acquire> {
+        if let [check] = set {
+            // Most sets are of one check, and this is short for what follows.
+            if check.key.is_empty() {
+                return Reply::Now(Err(empty_key()));
+            }
+            let name = self.0.names.of(check.key, check.policy);
+            let slot = self.0.slot(&name);
+            let ask = Ask {
+                checks: SmallVec::from_slice(&[(check.policy, u64::from(check.cost))]),
+                keys: SmallVec::from_buf([name]),
+                times,
+            };
+            return self.asked(slot, ask, None);
+        }
+        if set.is_empty() {
+            return Reply::Now(Ok(Verdict::new(times.max(), Duration::ZERO, [])));
+        }
+        if set.iter().any(|check| check.key.is_empty()) {
+            return Reply::Now(Err(empty_key()));
+        }
+        let (pairs, order) = pairs(set);
+        let names: Vec<String> = pairs.iter().map(|check| self.0.names.of(check.key, check.policy)).collect();
+        let slots: Vec<u16> = names.iter().map(|name| self.0.slot(name)).collect();
+        if slots.windows(2).any(|two| two[0] != two[1]) {
+            let legs = spread::legs(&pairs, names, &slots, self.0.names.log);
+            let inner = Arc::clone(&self.0);
+            return Reply::Later(Acquire(Form::Spread(Box::pin(spread::acquire(inner, legs, order, times)))));
+        }
+        let checks = pairs.iter().map(|pair| (pair.policy, pair.cost)).collect();
+        let ask = Ask { checks, keys: names.into(), times };
+        self.asked(slots[0], ask, (order.len() != pairs.len()).then_some(order))
+    }
+
+    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Error>, Done> {
+        let mut of_slot: Vec<(u16, Vec<_>)> = Vec::new();
+        for grant in grants.iter().filter(|grant| grant.units > 0 && !grant.key.is_empty()) {
+            let name = self.0.names.of(grant.key, grant.policy);
+            let slot = self.0.slot(&name);
+            let terms = Terms::new(grant.policy, u64::from(grant.units), self.0.names.log);
+            let refund = (name, terms, grant.stamp);
+            match of_slot.iter_mut().find(|(of, _)| *of == slot) {
+                Some((_, refunds)) => refunds.push(refund),
+                None => of_slot.push((slot, vec![refund])),
+            }
+        }
+        if of_slot.is_empty() {
+            return Reply::Now(Ok(()));
+        }
+        let inner = Arc::clone(&self.0);
+        Reply::Later(Done(Box::pin(async move {
+            let mut result = Ok(());
+            for (slot, refunds) in of_slot {
+                // What cannot come back to one slot must not keep it from the others.
+                result = result.and(inner.refund(slot, refunds).await);
+            }
+            result
+        })))
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Error>, Done> {
+        if policies.is_empty() || key.is_empty() {
+            return Reply::Now(Ok(()));
+        }
+        let names: Vec<String> = policies.iter().map(|policy| self.0.names.of(key, policy)).collect();
+        let inner = Arc::clone(&self.0);
+        Reply::Later(Done(Box::pin(async move {
+            // All policies of a key share its slot.
+            let slot = inner.slot(&names[0]);
+            let build = |_: Text| {
+                let mut cmd = Cmd::new();
+                cmd.arg("DEL").arg(&names);
+                cmd
+            };
+            inner.commit.link.call(slot, &build).await.map(|_: Value| ())
+        })))
+    }
+}
+
+impl RedisStore {
+    fn asked(&self, slot: u16, ask: Ask<'_>, order: Option<Order>) -> Reply<Result<Verdict, Error>, Acquire> {
+        match self.0.commit.ask(slot, ask) {
+            Ok(answer) => Reply::Later(Acquire(Form::Waiting { answer, order })),
+            Err(error) => Reply::Now(Err(error)),
+        }
+    }
+}
+
+fn empty_key() -> Error {
+    Error::config("the empty key is nobody's")
+}
+
+/// A pair of policy and key, and what it costs in a set.
+pub(crate) struct Pair<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) key: &'a Key,
+    pub(crate) cost: u64,
+}
+
+/// Which pair each check of a set is.
+pub(crate) type Order = SmallVec<[usize; 4]>;
+
+/// Each pair once, with the sum of what it costs.
+fn pairs<'a>(set: &[Check<'a>]) -> (SmallVec<[Pair<'a>; 4]>, Order) {
+    let mut pairs: SmallVec<[Pair<'a>; 4]> = SmallVec::new();
+    let order = set
+        .iter()
+        .map(|check| {
+            let same = |pair: &Pair<'_>| {
+                pair.policy.scope_hash() == check.policy.scope_hash()
+                    && pair.key == check.key
+                    && pair.policy.scope() == check.policy.scope()
+            };
+            let at = pairs.iter().position(same).unwrap_or_else(|| {
+                pairs.push(Pair { policy: check.policy, key: check.key, cost: 0 });
+                pairs.len() - 1
+            });
+            pairs[at].cost += u64::from(check.cost);
+            at
+        })
+        .collect();
+    (pairs, order)
+}
+
+/// A verdict over pairs, as one over the checks that name them.
+pub(crate) fn in_order(verdict: Verdict, order: &[usize]) -> Verdict {
+    let each = verdict.each();
+    Verdict::new(verdict.times(), verdict.delay(), order.iter().filter_map(|at| each.get(*at).copied()))
+}
+
+/// A verdict of a [`RedisStore`], on its way.
+///
+/// Whoever lets go of it before it was sent is charged nothing. Once it was sent, it is decided, and may be charged.
+pub struct Acquire(Form);
+
+enum Form {
+    Waiting { answer: oneshot::Receiver<Answer>, order: Option<Order> },
+    Spread(Pin<Box<dyn Future<Output = Answer> + Send>>),
+}
+
+impl Future for Acquire {
+    type Output = Result<Verdict, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Form::Waiting { answer, order } => Pin::new(answer).poll(cx).map(|answer| {
+                let verdict = answer.unwrap_or_else(|_| Err(Cause::Stopped.into()))?;
+                Ok(match order {
+                    Some(order) => in_order(verdict, order),
+                    None => verdict,
+                })
+            }),
+            Form::Spread(verdict) => verdict.as_mut().poll(cx),
+        }
+    }
+}
+
+impl fmt::Debug for Acquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Acquire(..)")
+    }
+}
+
+/// A refund or a reset of a [`RedisStore`], on its way.
+pub struct Done(Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>);
+
+impl Future for Done {
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Done(..)")
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RedisStore(..)")
+    }
+}

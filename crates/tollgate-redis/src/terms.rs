@@ -1,0 +1,90 @@
+//! A check as the arguments of a script, and the script's answer as a state.
+
+use std::time::Duration;
+
+use bb8_redis::redis::Cmd;
+use tollgate_core::algorithm::State;
+use tollgate_core::{Algorithm, Policy};
+
+use crate::SlidingLogLayout;
+use crate::script::Part;
+
+/// A policy and a cost, as they are sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) policy: Policy,
+    /// Of one time. More than a `u32` where a pair is named several times, and can never pass.
+    pub(crate) cost: u64,
+    pub(crate) part: Part,
+}
+
+/// More than any bucket holds, and the last integer that Lua's numbers count to.
+const NEVER_US: u64 = 1 << 53;
+
+impl Terms {
+    pub(crate) fn new(policy: &Policy, cost: u64, log: SlidingLogLayout) -> Terms {
+        Terms { policy: policy.clone(), cost, part: Part::of(policy, log) }
+    }
+
+    /// Whether another check would be sent in the same words: it may then share them.
+    pub(crate) fn are_those_of(&self, policy: &Policy, cost: u64) -> bool {
+        self.cost == cost
+            && self.policy.scope_hash() == policy.scope_hash()
+            && self.policy.quota() == policy.quota()
+            && self.policy == *policy
+    }
+
+    /// The algorithm's name and its arguments.
+    pub(crate) fn write(&self, cmd: &mut Cmd) {
+        let cost = u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
+        self.write_with(cmd, cost.unwrap_or((NEVER_US, 0)));
+    }
+
+    /// The same for units that come back: never more than TAT can lie ahead.
+    pub(crate) fn write_refund(&self, cmd: &mut Cmd) {
+        let cost = u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
+        self.write_with(cmd, cost.unwrap_or_else(|| self.policy.horizon()));
+    }
+
+    fn write_with(&self, cmd: &mut Cmd, emission: (u64, u32)) {
+        let policy = &self.policy;
+        let (limit, window) = (policy.quota().limit(), micros(policy.quota().window()));
+        // Costs beyond what Lua counts to are refused all the same.
+        let cost = self.cost.min(NEVER_US);
+        cmd.arg(self.part.name());
+        match policy.algorithm() {
+            Algorithm::FixedWindow { aligned } => {
+                cmd.arg(limit).arg(window).arg(u8::from(aligned)).arg(cost);
+            }
+            Algorithm::SlidingWindow | Algorithm::SlidingLog { .. } => {
+                cmd.arg(limit).arg(window).arg(cost);
+            }
+            Algorithm::SlidingBuckets { buckets } => {
+                let span = window.div_ceil(u64::from(buckets));
+                cmd.arg(limit).arg(span).arg(buckets).arg(cost);
+            }
+            _ => {
+                let (horizon, horizon_parts) = policy.horizon();
+                cmd.arg(policy.parts()).arg(horizon).arg(horizon_parts).arg(emission.0).arg(emission.1);
+            }
+        }
+    }
+
+    /// The state in a script's answer, which it is taken from.
+    pub(crate) fn read(&self, answer: &mut impl Iterator<Item = u64>) -> Option<State> {
+        let mut numbers = [0; 4];
+        let width = match self.part {
+            Part::Gcra | Part::LeakyBucket | Part::FixedWindow => 2,
+            Part::SlidingWindow => 3,
+            Part::SlidingBuckets | Part::SlidingLogList | Part::SlidingLogSortedSet => 4,
+        };
+        for number in &mut numbers[..width] {
+            *number = answer.next()?;
+        }
+        Some(State::restore(&self.policy, &numbers[..width]))
+    }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,151 @@
+//! What a URL says about where Redis is.
+
+use bb8_redis::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, TlsMode};
+
+use crate::Error;
+
+pub(crate) enum Topology {
+    Server(ConnectionInfo),
+    Sentinel(Sentinel),
+    Cluster(Vec<ConnectionInfo>),
+}
+
+/// Sentinels, and the master that they name.
+pub(crate) struct Sentinel {
+    pub(crate) sentinels: Vec<ConnectionInfo>,
+    pub(crate) master: String,
+    /// For the connections to the master.
+    pub(crate) server: RedisConnectionInfo,
+    pub(crate) tls: Option<TlsMode>,
+}
+
+impl Topology {
+    /// `redis[s]://…`, `redis[s]-sentinel://[user:password@]host:port,host:port/master[/db]`,
+    /// `redis[s]-cluster://[user:password@]host:port,host:port`. User and password are those of the servers, not those of
+    /// the Sentinels.
+    pub(crate) fn parse(url: &str) -> Result<Topology, Error> {
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| {
+            Error::config(
+                "not a URL of redis: it should begin with redis://, redis-sentinel:// or redis-cluster://",
+            )
+        })?;
+        match scheme {
+            "redis" | "rediss" | "valkey" | "valkeys" | "unix" | "redis+unix" | "valkey+unix" => {
+                Ok(Topology::Server(server(url)?))
+            }
+            "redis-sentinel" | "valkey-sentinel" => sentinel("redis", rest),
+            "rediss-sentinel" | "valkeys-sentinel" => sentinel("rediss", rest),
+            "redis-cluster" | "valkey-cluster" => cluster("redis", rest),
+            "rediss-cluster" | "valkeys-cluster" => cluster("rediss", rest),
+            _ => Err(Error::config(format!(
+                "{scheme:?} is no scheme of redis: there are redis, redis-sentinel, redis-cluster, and each with rediss"
+            ))),
+        }
+    }
+}
+
+fn server(url: &str) -> Result<ConnectionInfo, Error> {
+    let info = url.into_connection_info().map_err(|error| {
+        let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
+        Error::config(format!("not a URL of redis{detail}"))
+    })?;
+    if !info.addr().is_supported() {
+        return Err(Error::config("rediss:// needs the feature `tls` of tollgate-redis"));
+    }
+    Ok(info)
+}
+
+/// The URL of each node of a list, all with the same user and password; and what follows the list.
+fn nodes<'a>(scheme: &str, port: u16, rest: &'a str) -> (Vec<String>, &'a str) {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let (credentials, hosts) = match authority.rsplit_once('@') {
+        Some((credentials, hosts)) => (format!("{credentials}@"), hosts),
+        None => (String::new(), authority),
+    };
+    let url = |host: &str| {
+        let host = host.trim();
+        // What follows an IPv6 address in brackets, or a name.
+        let has_port = host.rsplit_once(']').map_or(host, |(_, after)| after).contains(':');
+        let port = if has_port { String::new() } else { format!(":{port}") };
+        format!("{scheme}://{credentials}{host}{port}/")
+    };
+    (hosts.split(',').map(url).collect(), path)
+}
+
+fn sentinel(scheme: &str, rest: &str) -> Result<Topology, Error> {
+    let (urls, path) = nodes(scheme, 26_379, rest);
+    let mut path = path.trim_matches('/').splitn(2, '/');
+    let master = path.next().filter(|master| !master.is_empty()).ok_or_else(|| {
+        Error::config("the URL of Sentinels must name the master: redis-sentinel://host:26379/master")
+    })?;
+    let infos = urls.iter().map(|url| server(url)).collect::<Result<Vec<_>, _>>()?;
+    let mut settings = infos[0].redis_settings().clone();
+    if let Some(db) = path.next() {
+        let db = db.parse().map_err(|_| Error::config(format!("{db:?} is not the number of a database")))?;
+        settings = settings.set_db(db);
+    }
+    let tls = match infos[0].addr() {
+        ConnectionAddr::TcpTls { .. } => Some(TlsMode::Secure),
+        _ => None,
+    };
+    let bare = |info: ConnectionInfo| info.set_redis_settings(RedisConnectionInfo::default());
+    let sentinels = infos.into_iter().map(bare).collect();
+    Ok(Topology::Sentinel(Sentinel { sentinels, master: master.to_owned(), server: settings, tls }))
+}
+
+fn cluster(scheme: &str, rest: &str) -> Result<Topology, Error> {
+    let (urls, path) = nodes(scheme, 6_379, rest);
+    if !path.trim_matches('/').is_empty() {
+        return Err(Error::config(format!("a cluster has no databases, so that {path:?} says nothing")));
+    }
+    Ok(Topology::Cluster(urls.iter().map(|url| server(url)).collect::<Result<_, _>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::StoreError;
+
+    use super::*;
+
+    fn addresses(infos: &[ConnectionInfo]) -> Vec<String> {
+        infos.iter().map(|info| info.addr().to_string()).collect()
+    }
+
+    #[test]
+    fn a_server_sentinels_and_a_cluster() {
+        assert!(matches!(Topology::parse("redis://127.0.0.1/"), Ok(Topology::Server(_))));
+        let Ok(Topology::Sentinel(sentinel)) = Topology::parse("redis-sentinel://ada:pw@a,b:7,[::1]/main/3")
+        else {
+            panic!("not Sentinels");
+        };
+        assert_eq!(addresses(&sentinel.sentinels), ["a:26379", "b:7", "::1:26379"]);
+        assert_eq!(sentinel.master, "main");
+        assert_eq!((sentinel.server.username(), sentinel.server.db()), (Some("ada"), 3));
+        assert!(sentinel.sentinels.iter().all(|info| info.redis_settings().password().is_none()));
+        let Ok(Topology::Cluster(nodes)) = Topology::parse("redis-cluster://:pw@a,b:7") else {
+            panic!("not a cluster");
+        };
+        assert_eq!(addresses(&nodes), ["a:6379", "b:7"]);
+        assert!(nodes.iter().all(|info| info.redis_settings().password() == Some("pw")));
+    }
+
+    #[test]
+    fn what_is_no_url_of_redis_is_told_so() {
+        for url in [
+            "",
+            "127.0.0.1:6379",
+            "http://127.0.0.1/",
+            "redis://",
+            "redis://host:port/",
+            "redis://127.0.0.1/x",
+            "redis-sentinel://127.0.0.1:26379",
+            "redis-sentinel://127.0.0.1:26379/main/x",
+            "redis-cluster://127.0.0.1/3",
+            "redis-cluster://,",
+        ] {
+            let Err(error) = Topology::parse(url) else { panic!("{url:?} is no URL") };
+            assert!(error.is_configuration() && !error.is_transient(), "{url:?}: {error}");
+        }
+    }
+}

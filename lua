@@ -1,0 +1,1 @@
+crates/tollgate-redis/lua
