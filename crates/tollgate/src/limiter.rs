@@ -169,6 +169,10 @@ where
                 Grant { policy, key: &ask.key, units, stamp: status.stamp() }
             })
             .collect();
+        if grants.is_empty() {
+            // No rule applied, or a failure policy let it pass: no charge is known.
+            return;
+        }
         self.store.refund(&grants).wait().await.unwrap_or_else(NeverFails::never);
     }
 
