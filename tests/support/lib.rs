@@ -13,6 +13,7 @@ use tollgate::{Algorithm, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Ru
 use tower::{Service, ServiceExt};
 
 mod contract;
+mod failing;
 mod later;
 mod log;
 mod strict;
@@ -20,6 +21,7 @@ mod watchdog;
 mod web;
 
 pub use contract::keeps_the_contract;
+pub use failing::{Connection, Failing, Fault};
 pub use later::Later;
 pub use log::Log;
 pub use strict::Strict;
