@@ -12,8 +12,11 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tollgate::extract::{PeerAddr, PeerIp, global};
-use tollgate::{Algorithm, Fields, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Rule};
-use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock, user};
+use tollgate::{
+    Algorithm, Check, FailureExt, Fields, Key, MemoryStore, NeverFails, Policy, PolicyExt, Quota,
+    RateLimitLayer, Reply, Rule, Store, Times,
+};
+use tollgate_tests::{EVERY_ALGORITHM, Later, a_minute, clock, store, user};
 use tower::{Layer, Service, service_fn};
 
 type Body = Full<Bytes>;
@@ -51,7 +54,10 @@ where
 const REQUESTS: u64 = 1_000;
 
 /// Allocations a request beyond those of the service by itself, all of which must be answered alike.
-fn a_request(layer: &RateLimitLayer, status: StatusCode) -> u64 {
+fn a_request<S>(layer: &RateLimitLayer<S>, status: StatusCode) -> u64
+where
+    S: Store<Error: NeverFails>,
+{
     let mut limited = layer.layer(service_fn(hello));
     // The first request adds its keys; where several of them meet in a shard of the store, the second makes it grow.
     allocations(&mut limited, 2);
@@ -96,6 +102,41 @@ fn an_allowed_request_allocates_nothing_under_any_algorithm() {
         // Requests of one microsecond share an entry of a log, and the clock stands still.
         assert_eq!(a_request(&layer, StatusCode::OK), 0, "{algorithm:?}");
     }
+}
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+#[test]
+fn failure_policies_around_a_store_that_answers_on_the_spot_allocate_nothing() {
+    let layer = layer(four_rules()).fields(Fields::None);
+    let store = || store(&clock()).timeout(TIMEOUT);
+    assert_eq!(a_request(&layer.clone().store(store().fail_open()), StatusCode::OK), 0);
+    assert_eq!(a_request(&layer.store(store().fail_closed()), StatusCode::OK), 0);
+}
+
+/// No future is boxed again.
+#[test]
+fn failure_policies_around_a_store_that_is_awaited_allocate_nothing() {
+    fn awaited(store: &impl Store) -> u64 {
+        let (policy, key) = (wide("p"), Key::global());
+        let mut cx = Context::from_waker(Waker::noop());
+        let heap = measure(|| {
+            for _ in 0..REQUESTS {
+                let reply = store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE);
+                let Reply::Later(future) = reply else { panic!("an answer on the spot") };
+                let mut future = pin!(future);
+                while future.as_mut().poll(&mut cx).is_pending() {}
+            }
+        });
+        heap.count_total
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let _guard = runtime.enter();
+    let later = Later::deciding_last(store(&clock()));
+    awaited(&later);
+    let bare = awaited(&later);
+    assert_eq!(awaited(&later.clone().timeout(TIMEOUT).fail_open()), bare);
+    assert_eq!(awaited(&later.timeout(TIMEOUT).fail_closed()), bare);
 }
 
 #[test]

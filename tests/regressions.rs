@@ -30,7 +30,8 @@
 //! | Behind a proxy everybody shares one bucket | `axum_server/keys.rs`: `callers_behind_a_trusted_proxy_do_not_share_one_bucket` |
 //! | Where the server tells no addresses, nothing says so | `missing_peer.rs` |
 //! | A clone that was not polled ready is called | `service/readiness.rs` |
-//! | A future that is dropped half-way leaks what it held | `service/cancellation.rs` |
+//! | A future that is dropped half-way leaks what it held | `service/cancellation.rs`, `failure/cancellation.rs` |
+//! | A store that accepts and never answers is waited for, before requests pass | `failure/timeout.rs`: `a_store_that_never_answers_is_waited_for_as_long_as_was_said`; `failure/policies.rs` |
 //! | Keys are never evicted, or the user has to run a thread for it | `memory_store/reclaim.rs`: `idle_keys_go_by_mere_use_of_others`, `callers_who_come_once_do_not_pile_up`; `memory_store/cap.rs` |
 //! | A quote in a policy's name breaks the field | [`a_quote_in_a_policy_name_breaks_neither_field_nor_document`] |
 //! | The denial, which an attack exercises, is the dearest path | `allocations.rs`: `a_denial_allocates_only_what_its_answer_needs`, `the_thousandth_denial_costs_what_the_second_did`; `no_clock.rs` |

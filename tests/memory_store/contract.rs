@@ -1,23 +1,7 @@
 //! The conformance suite. It runs to its end or panics with the name of the case that failed.
 
-use std::fmt::Debug;
-use std::time::Duration;
-
-use tokio::runtime::Builder;
-use tollgate::{Clock, MemoryStore, Store, StoreExt};
-use tollgate_conformance::run;
-use tollgate_tests::{Later, within};
-
-/// Puts the stores that `make` makes through the suite, some cases of which would hang in a store that can deadlock.
-fn keeps_the_contract<S>(make: impl Fn(Clock) -> S + Send + 'static)
-where
-    S: Store<Error: Debug>,
-{
-    within(Duration::from_secs(30), move || {
-        let runtime = Builder::new_current_thread().build().expect("a runtime");
-        runtime.block_on(run(async |clock| make(clock)));
-    });
-}
+use tollgate::{Clock, MemoryStore, StoreExt};
+use tollgate_tests::{Later, keeps_the_contract};
 
 fn store(clock: Clock, max_keys: usize) -> MemoryStore {
     MemoryStore::builder().clock(clock).max_keys(max_keys).build()

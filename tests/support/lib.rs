@@ -1,19 +1,29 @@
 //! What the tests of the whole have in common: clocks that stand still, stores and services that are strict.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
 use http::{Request, Response};
+use tokio::time::Instant;
 use tollgate::extract::{KeyExtractor, header};
 use tollgate::{Algorithm, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Rule, Timestamp};
 use tower::{Service, ServiceExt};
 
+mod contract;
+mod failing;
 mod later;
+mod log;
 mod strict;
 mod watchdog;
 mod web;
 
+pub use contract::keeps_the_contract;
+pub use failing::{Connection, Failing, Fault};
 pub use later::Later;
+pub use log::Log;
 pub use strict::Strict;
 pub use watchdog::within;
 pub use web::{Answer, Client, serve};
@@ -81,4 +91,24 @@ where
 /// The value of a header, as text.
 pub fn field<'a, B>(response: &'a Response<B>, name: &str) -> Option<&'a str> {
     response.headers().get(name).map(|value| value.to_str().expect("a text"))
+}
+
+/// What a future returns, and how long it took in tokio's time.
+pub async fn timed<F: Future>(future: F) -> (F::Output, Duration) {
+    let start = Instant::now();
+    let output = future.await;
+    (output, start.elapsed())
+}
+
+/// Polls a future once.
+///
+/// # Panics
+/// If it is ready.
+pub async fn poll_once(future: impl Future) {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        assert!(future.as_mut().poll(cx).is_pending(), "ready at once");
+        Poll::Ready(())
+    })
+    .await;
 }

@@ -74,7 +74,8 @@ impl RateLimitLayer {
 impl<S: Clone> RateLimitLayer<S> {
     /// The same rules on another store: one with a cap or a clock of its own, one that several layers share, or one
     /// that a fleet shares. Layers on one store share the state of policies that have the same name, algorithm and window,
-    /// and of no others: give each its own name. A store that can fail needs a failure policy first; the compiler says so.
+    /// and of no others: give each its own name. A store that can fail needs a [failure policy](crate::failure) first; the
+    /// compiler says so.
     pub fn store<T>(self, store: T) -> RateLimitLayer<T>
     where
         T: Store,

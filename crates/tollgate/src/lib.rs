@@ -44,6 +44,7 @@
 //!   whom to believe**: a key that callers can invent limits nobody.
 //! - [`algorithm`] tells what each algorithm guarantees and when to choose it.
 //! - [`memory`] tells what a key costs and what happens when there are too many.
+//! - [`failure`] tells what happens when a store fails, which stores over a network do.
 //!
 //! # What a client sees
 //!
@@ -53,6 +54,7 @@
 //! | exceeds a quota | 429 | problem document, `Retry-After` |
 //! | costs more than a quota can ever grant | 422 | problem document, no `Retry-After` |
 //! | has no key that a rule needs | 400 | problem document; or [`MissingKey::Skip`], [`MissingKey::Share`] |
+//! | finds the store failing, under [`fail_closed`](FailureExt::fail_closed) | 503 | problem document, `Retry-After` |
 //!
 //! [`RateLimitLayer::answer`] replaces the answer by your own; each refusal carries its [`Denial`] in the response's
 //! extensions.
@@ -98,9 +100,10 @@
 //! |---|---|---|
 //! | `axum` | no | peer addresses from `ConnectInfo`, and `extract::matched_path` |
 //! | `tsc` | yes | reads the processor's time-stamp counter for the time, where that is reliable, and the operating system's clock elsewhere: about 15 ns less for each request |
-//! | `tracing` | yes | says once, in the log, what is missing where requests carry no peer address |
+//! | `tracing` | yes | says once, in the log, what is missing where requests carry no peer address, and when a store begins to fail and answers again |
 
 pub mod extract;
+pub mod failure;
 pub mod memory;
 
 mod body;
@@ -118,6 +121,7 @@ mod shared;
 
 pub use body::ResponseBody;
 pub use denial::Denial;
+pub use failure::FailureExt;
 pub use fields::Fields;
 pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;

@@ -53,12 +53,13 @@ impl<S: Clone> Clone for Limiter<S> {
 /// An error that cannot happen: what the store of a layer or a limiter has.
 ///
 /// A store in memory never fails. One that talks to a server can, and what its failures mean is a choice that only you
-/// can make: it becomes such a store by a failure policy.
+/// can make: it becomes such a store by a [failure policy](crate::failure).
 #[diagnostic::on_unimplemented(
-    message = "this store can fail (`{Self}`), and what a failure means has not been chosen",
-    label = "needs a store that cannot fail",
-    note = "write `.fail_closed()` after the store to refuse requests during an outage, `.fail_open()` to let them pass, \
-            or `.fall_back_to(MemoryStore::new(), share)` to limit them locally"
+    message = "this store can fail (`{Self}`), and what happens to requests then has not been chosen",
+    label = "can fail",
+    note = "write `.fail_open()` after the store to let requests pass while it fails, or `.fail_closed()` to refuse them",
+    note = "a store over a network needs `.timeout(..)` before that, or requests wait for as long as it does",
+    note = "these are methods of the trait `tollgate::FailureExt`"
 )]
 pub trait NeverFails: sealed::Sealed + Send + 'static {
     /// Turns what cannot exist into anything.
@@ -70,6 +71,8 @@ mod sealed {
     impl Sealed for std::convert::Infallible {}
 }
 
+// Or the compiler recommends `Infallible`, which is not what is to be written.
+#[diagnostic::do_not_recommend]
 impl NeverFails for std::convert::Infallible {
     fn never<T>(self) -> T {
         match self {}
@@ -95,7 +98,7 @@ impl Limiter {
 }
 
 impl<S> Limiter<S> {
-    /// The same rules on another store.
+    /// The same rules on another store. One that can fail needs a [failure policy](crate::failure) first.
     pub fn store<T>(self, store: T) -> Limiter<T>
     where
         T: Store,
@@ -169,6 +172,10 @@ where
                 Grant { policy, key: &ask.key, units, stamp: status.stamp() }
             })
             .collect();
+        if grants.is_empty() {
+            // No rule applied, or a failure policy let it pass: no charge is known.
+            return;
+        }
         self.store.refund(&grants).wait().await.unwrap_or_else(NeverFails::never);
     }
 

@@ -1,0 +1,39 @@
+//! Requests are refused while the store fails.
+
+use std::convert::Infallible;
+
+use tollgate_core::{Check, Grant, Key, Policy, Reply, Store, Times, Verdict};
+
+use super::guarded::{Decided, Done, Guarded};
+
+/// A [`Store`] that refuses what the inner store fails to decide: see
+/// [`FailureExt::fail_closed`](super::FailureExt::fail_closed) and the [module docs](super).
+#[derive(Clone, Debug)]
+pub struct FailClosed<S>(Guarded<S>);
+
+impl<S: Store> FailClosed<S> {
+    pub(super) fn new(store: S) -> FailClosed<S> {
+        FailClosed(Guarded::new(store, "requests are refused"))
+    }
+}
+
+impl<S: Store> Store for FailClosed<S> {
+    type Error = Infallible;
+    type Acquire = Decided<S::Acquire>;
+    type Done = Done<S::Done>;
+
+    #[inline]
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
+        // What costs nothing passes always: no store's answer could refuse it.
+        let is_free = set.iter().all(|check| check.cost == 0);
+        self.0.acquire(set, times, if is_free { times.max() } else { 0 })
+    }
+
+    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+        self.0.refund(grants)
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+        self.0.reset(key, policies)
+    }
+}

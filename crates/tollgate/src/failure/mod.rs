@@ -1,0 +1,142 @@
+//! What it means when a store fails: wrappers around any [`Store`], each a store itself.
+//!
+//! [`MemoryStore`](crate::MemoryStore) always answers. A store that is asked over a network can be slow, unreachable or
+//! set up wrongly, and a layer or a limiter takes it only after somebody has chosen what happens then: the compiler asks.
+//!
+//! | written after the store | what it does | choose it |
+//! |---|---|---|
+//! | [`timeout`](FailureExt::timeout) | what takes longer is a failure | always: without it, requests wait for as long as the store does |
+//! | [`fail_open`](FailureExt::fail_open) | requests pass while the store fails: unlimited, and without `RateLimit` fields | where serving matters more than limiting: the limit shares a service out, and its outage should not be yours |
+//! | [`fail_closed`](FailureExt::fail_closed) | requests are refused while the store fails: 503 with `Retry-After` | where a request without a limit is worse than none: log-ins, text messages, what costs money |
+//!
+//! Each acts on what stands before it: a timeout belongs between the store and the policy.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate::extract::header;
+//! use tollgate::{FailureExt, Key, Limiter, Policy, PolicyExt, Quota, Reason};
+//! # use std::{error, fmt, future::{Pending, pending}};
+//! # use tollgate::{Check, Grant, Reply, Store, StoreError, Times, Verdict};
+//! # #[derive(Debug)] struct Never;
+//! # impl fmt::Display for Never { fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str("never") } }
+//! # impl error::Error for Never {}
+//! # impl StoreError for Never {
+//! #     fn is_transient(&self) -> bool { true }
+//! #     fn is_timeout(&self) -> bool { false }
+//! # }
+//! # #[derive(Clone)] struct Silent;
+//! # impl Store for Silent {
+//! #     type Error = Never;
+//! #     type Acquire = Pending<Result<Verdict, Never>>;
+//! #     type Done = Pending<Result<(), Never>>;
+//! #     fn acquire(&self, _: &[Check<'_>], _: Times) -> Reply<Result<Verdict, Never>, Self::Acquire> { Reply::Later(pending()) }
+//! #     fn refund(&self, _: &[Grant<'_>]) -> Reply<Result<(), Never>, Self::Done> { Reply::Later(pending()) }
+//! #     fn reset(&self, _: &Key, _: &[&Policy]) -> Reply<Result<(), Never>, Self::Done> { Reply::Later(pending()) }
+//! # }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! // `Silent` is a store that takes every question and never answers.
+//! let silent = Silent.timeout(Duration::from_millis(50));
+//! let (ada, daily) = (Key::from("ada"), || Policy::new("daily", Quota::per_day(100)).by(header("x-user")));
+//!
+//! let open = Limiter::new([daily()]).store(silent.clone().fail_open());
+//! let permit = open.check_key(&ada, 1).await.expect("open");
+//! assert!(permit.report().statuses().is_empty(), "nobody knows what is left");
+//!
+//! let closed = Limiter::new([daily()]).store(silent.fail_closed());
+//! let denial = closed.check_key(&ada, 1).await.unwrap_err();
+//! assert_eq!(denial.reason(), Reason::Unavailable);
+//! assert_eq!(denial.retry_after_seconds(), Some(1));
+//! # }
+//! ```
+//!
+//! # A timeout does not undo a charge
+//! A store that is late may have decided, or decide yet: a request that [`FailOpen`] lets through after a timeout may have
+//! been charged, and so may one that [`FailClosed`] refuses. It was charged once at most, and that charge stands.
+//!
+//! # During an outage
+//! - While the store is silent, each request waits for the timeout before it passes or is refused.
+//! - A [look](crate::Limiter::look) tells nothing: its [`Report`](crate::Report) has no statuses. Nor has that of a request
+//!   which passed.
+//! - What should have been [refunded](crate::Limiter::refund) stays charged, and a [reset](crate::Limiter::reset) forgets
+//!   nothing. What passed has nothing to be refunded, since no charge is known.
+//! - A request that costs nothing passes, as always.
+//!
+//! # What the log says
+//! That the store fails, when it begins to: a warning, or an error where waiting will not help
+//! ([`StoreError::is_transient`](crate::StoreError::is_transient)). That it answers again, when it does. Not a line for
+//! each request: a store that fails now and then is told of once in 10 seconds at most. Clones of a store are one store.
+
+mod closed;
+mod guarded;
+#[cfg(feature = "tracing")]
+mod log;
+mod open;
+mod outage;
+mod timeout;
+
+use std::time::Duration;
+
+use tollgate_core::Store;
+
+pub use closed::FailClosed;
+pub use guarded::{Decided, Done};
+pub use open::FailOpen;
+pub use timeout::{Timed, Timeout, TimeoutError, ZeroTimeout};
+
+/// What a [`Store`]'s failures mean: see the [module docs](self).
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::extract::header;
+/// use tollgate::{FailureExt, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer};
+///
+/// // A store in memory needs none of this: it stands for one that does.
+/// let store = MemoryStore::new().timeout(Duration::from_millis(50));
+///
+/// let pages = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store.clone().fail_open());
+/// let log_ins = RateLimitLayer::new([Policy::new("log-ins", Quota::per_hour(20)).by(header("x-user"))])
+///     .store(store.fail_closed());
+/// ```
+pub trait FailureExt: Store {
+    /// Ends the wait for any answer of this store after `limit`, counted from when it was asked, with
+    /// [`TimeoutError::Elapsed`]. Answers at hand pass by without a timer.
+    ///
+    /// # Panics
+    /// If `limit` is zero. And when the store is asked outside of a tokio runtime that has a timer, if its answer has to be
+    /// awaited.
+    fn timeout(self, limit: Duration) -> Timeout<Self> {
+        self.try_timeout(limit).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// [`FailureExt::timeout`] for a limit that is known only at run time.
+    ///
+    /// # Errors
+    /// [`ZeroTimeout`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::failure::ZeroTimeout;
+    /// use tollgate::{FailureExt, MemoryStore};
+    ///
+    /// let from_a_config_file = Duration::ZERO;
+    /// assert_eq!(MemoryStore::new().try_timeout(from_a_config_file).unwrap_err(), ZeroTimeout);
+    /// ```
+    fn try_timeout(self, limit: Duration) -> Result<Timeout<Self>, ZeroTimeout> {
+        Timeout::try_new(self, limit)
+    }
+
+    /// Lets requests pass while this store fails, as often as they ask to. They are not delayed, and their responses
+    /// carry no fields.
+    fn fail_open(self) -> FailOpen<Self> {
+        FailOpen::new(self)
+    }
+
+    /// Refuses requests while this store fails, for [`Reason::Unavailable`](crate::Reason::Unavailable): a layer answers
+    /// 503 with a problem document and `Retry-After`. Those that cost nothing pass.
+    fn fail_closed(self) -> FailClosed<Self> {
+        FailClosed::new(self)
+    }
+}
+
+impl<S: Store> FailureExt for S {}

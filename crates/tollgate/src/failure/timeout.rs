@@ -1,0 +1,142 @@
+//! Waits for a store end.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use pin_project::pin_project;
+use tollgate_core::{Check, Grant, Key, Policy, Reply, Store, StoreError, Times, Verdict};
+
+/// A [`Store`] whose answers are awaited for a limited time: see [`FailureExt::timeout`](super::FailureExt::timeout) and
+/// the [module docs](super).
+#[derive(Clone, Debug)]
+pub struct Timeout<S> {
+    store: S,
+    limit: Duration,
+}
+
+impl<S: Store> Timeout<S> {
+    pub(super) fn try_new(store: S, limit: Duration) -> Result<Timeout<S>, ZeroTimeout> {
+        if limit.is_zero() { Err(ZeroTimeout) } else { Ok(Timeout { store, limit }) }
+    }
+
+    #[inline]
+    fn limited<T, F>(
+        &self,
+        reply: Reply<Result<T, S::Error>, F>,
+    ) -> Reply<Result<T, TimeoutError<S::Error>>, Timed<F>>
+    where
+        F: Future<Output = Result<T, S::Error>>,
+    {
+        match reply {
+            Reply::Now(answer) => Reply::Now(answer.map_err(TimeoutError::Store)),
+            Reply::Later(future) => {
+                // The deadline is set here, and not when the future is polled first: what a caller does before that is
+                // part of its request's time as well.
+                Reply::Later(Timed { future: tokio::time::timeout(self.limit, future), limit: self.limit })
+            }
+        }
+    }
+}
+
+impl<S: Store> Store for Timeout<S> {
+    type Error = TimeoutError<S::Error>;
+    type Acquire = Timed<S::Acquire>;
+    type Done = Timed<S::Done>;
+
+    #[inline]
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire> {
+        self.limited(self.store.acquire(set, times))
+    }
+
+    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done> {
+        self.limited(self.store.refund(grants))
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {
+        self.limited(self.store.reset(key, policies))
+    }
+}
+
+/// The answer of a store, or that it did not come in time.
+#[pin_project]
+#[derive(Debug)]
+pub struct Timed<F> {
+    #[pin]
+    future: tokio::time::Timeout<F>,
+    limit: Duration,
+}
+
+impl<F, T, E> Future for Timed<F>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    type Output = Result<T, TimeoutError<E>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        Poll::Ready(match ready!(this.future.poll(cx)) {
+            Ok(answer) => answer.map_err(TimeoutError::Store),
+            Err(_) => Err(TimeoutError::Elapsed(*this.limit)),
+        })
+    }
+}
+
+/// Why a store behind a [`Timeout`] did not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TimeoutError<E> {
+    /// It took longer than this. What was asked of it may have been done, or be done yet.
+    Elapsed(Duration),
+    /// It failed by itself.
+    Store(E),
+}
+
+impl<E: StoreError> StoreError for TimeoutError<E> {
+    fn is_transient(&self) -> bool {
+        match self {
+            TimeoutError::Elapsed(_) => true,
+            TimeoutError::Store(error) => error.is_transient(),
+        }
+    }
+
+    fn is_timeout(&self) -> bool {
+        match self {
+            TimeoutError::Elapsed(_) => true,
+            TimeoutError::Store(error) => error.is_timeout(),
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for TimeoutError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TimeoutError::Elapsed(limit) => write!(f, "no answer within {limit:?}"),
+            TimeoutError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: Error> Error for TimeoutError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            TimeoutError::Elapsed(_) => None,
+            // Not the error itself, which is displayed as ours.
+            TimeoutError::Store(error) => error.source(),
+        }
+    }
+}
+
+/// A timeout of zero, which nothing over a network could keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZeroTimeout;
+
+impl fmt::Display for ZeroTimeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a store's timeout must be longer than zero")
+    }
+}
+
+impl Error for ZeroTimeout {}

@@ -1,0 +1,35 @@
+//! What happens while a store fails: in tokio's paused time, and over sockets.
+
+mod cancellation;
+mod compile_fail;
+mod contract;
+mod log;
+mod policies;
+mod server;
+mod timeout;
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use tollgate::{BoxStore, FailureExt, StoreExt};
+use tollgate_tests::{Connection, Failing, Fault, clock, store};
+
+/// How long stores are waited for.
+const TIMEOUT: Duration = Duration::from_millis(50);
+
+/// The ways to fail: known on the spot, awaited, and not told at all.
+const FAILURES: [Connection; 3] =
+    [Connection::Fails(Fault::Unreachable), Connection::FailsLater(Fault::Unreachable), Connection::IsSilent];
+
+/// A store whose clock stands still.
+fn failing(connection: Connection) -> Failing {
+    Failing::new(store(&clock()), connection)
+}
+
+fn open(store: &Failing) -> BoxStore<Infallible> {
+    store.clone().timeout(TIMEOUT).fail_open().boxed()
+}
+
+fn closed(store: &Failing) -> BoxStore<Infallible> {
+    store.clone().timeout(TIMEOUT).fail_closed().boxed()
+}

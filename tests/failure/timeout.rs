@@ -1,0 +1,132 @@
+//! Nobody waits for a store longer than its timeout.
+
+use std::error::Error;
+use std::time::Duration;
+
+use tokio::time::advance;
+use tollgate::failure::{TimeoutError, ZeroTimeout};
+use tollgate::{
+    Check, FailureExt, Grant, Key, Policy, Quota, Reply, Stamp, Store, StoreError, Times, Verdict,
+};
+use tollgate_tests::{Connection, Fault, poll_once, timed};
+
+use crate::{TIMEOUT, failing};
+
+const MS: Duration = Duration::from_millis(1);
+const ELAPSED: TimeoutError<Fault> = TimeoutError::Elapsed(TIMEOUT);
+
+fn policy() -> Policy {
+    Policy::new("p", Quota::per_day(5))
+}
+
+/// Asks for one unit.
+fn take<S: Store>(store: &S) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
+    store.acquire(&[Check::new(&policy(), &Key::global(), 1)], Times::ONCE)
+}
+
+/// The units left.
+async fn left(store: &impl Store) -> u32 {
+    let (policy, key) = (policy(), Key::global());
+    let look = store.acquire(&[Check::new(&policy, &key, 1)], Times::LOOK).wait().await;
+    look.expect("the store answers").each()[0].remaining()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_answers_is_waited_for_as_long_as_was_said() {
+    let store = failing(Connection::IsSilent).timeout(TIMEOUT);
+    let (policy, key) = (policy(), Key::global());
+    let (answer, elapsed) = timed(take(&store).wait()).await;
+    assert_eq!((answer, elapsed), (Err(ELAPSED), TIMEOUT));
+    let grant = Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::default() };
+    let (answer, elapsed) = timed(store.refund(&[grant]).wait()).await;
+    assert_eq!((answer, elapsed), (Err(ELAPSED), TIMEOUT));
+    let (answer, elapsed) = timed(store.reset(&key, &[&policy]).wait()).await;
+    assert_eq!((answer, elapsed), (Err(ELAPSED), TIMEOUT));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_in_time_is_passed_on_at_once() {
+    for (takes, in_time) in [(49 * MS, true), (51 * MS, false)] {
+        let store = failing(Connection::IsSlow(takes)).timeout(TIMEOUT);
+        let (answer, elapsed) = timed(take(&store).wait()).await;
+        assert_eq!((answer.is_ok(), elapsed), (in_time, takes.min(TIMEOUT)));
+    }
+}
+
+/// A request may be held up between the question and the first poll for its answer: by a buffer, for one.
+#[tokio::test(start_paused = true)]
+async fn the_time_before_the_first_poll_counts() {
+    let store = failing(Connection::IsSilent).timeout(TIMEOUT);
+    let reply = take(&store);
+    advance(40 * MS).await;
+    let (answer, elapsed) = timed(reply.wait()).await;
+    assert_eq!((answer, elapsed), (Err(ELAPSED), 10 * MS));
+}
+
+/// Outside of a runtime, where a timer would panic.
+#[test]
+fn an_answer_at_hand_makes_no_timer() {
+    let store = failing(Connection::Works);
+    let limited = store.clone().timeout(TIMEOUT);
+    assert!(matches!(take(&limited), Reply::Now(Ok(verdict)) if verdict.is_granted()));
+    store.set(Connection::Fails(Fault::Unreachable));
+    assert!(matches!(take(&limited), Reply::Now(Err(TimeoutError::Store(Fault::Unreachable)))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_says_of_its_errors_is_passed_on() {
+    let store = failing(Connection::Works);
+    let limited = store.clone().timeout(TIMEOUT);
+    for fault in [Fault::Unreachable, Fault::TooSlow, Fault::WrongPassword] {
+        for connection in [Connection::Fails(fault), Connection::FailsLater(fault)] {
+            store.set(connection);
+            let error = take(&limited).wait().await.unwrap_err();
+            assert_eq!(error, TimeoutError::Store(fault));
+            assert_eq!(error.is_transient(), fault.is_transient());
+            assert_eq!(error.is_timeout(), fault.is_timeout());
+            assert_eq!((error.to_string(), error.source().is_none()), (fault.to_string(), true));
+        }
+    }
+    assert!(ELAPSED.is_transient() && ELAPSED.is_timeout());
+    assert_eq!(ELAPSED.to_string(), "no answer within 50ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_does_not_undo_a_charge() {
+    let store = failing(Connection::IsSlow(80 * MS));
+    let limited = store.clone().timeout(TIMEOUT);
+    assert_eq!(take(&limited).wait().await, Err(ELAPSED));
+    store.set(Connection::Works);
+    assert_eq!(left(&limited).await, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_leaves_takes_its_timer_along_and_the_store_goes_on() {
+    let store = failing(Connection::IsSilent);
+    let limited = store.clone().timeout(TIMEOUT);
+    poll_once(take(&limited).wait()).await;
+    drop(take(&limited));
+    store.set(Connection::IsSlow(MS));
+    assert_eq!(left(&limited).await, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_beyond_the_end_of_time_is_none() {
+    let day = Duration::from_secs(86_400);
+    let store = failing(Connection::IsSlow(day)).timeout(Duration::MAX);
+    let (answer, elapsed) = timed(take(&store).wait()).await;
+    assert_eq!((answer.is_ok(), elapsed), (true, day));
+}
+
+#[test]
+fn a_timeout_of_zero_is_refused_at_construction() {
+    let store = failing(Connection::Works);
+    assert_eq!(store.clone().try_timeout(Duration::ZERO).unwrap_err(), ZeroTimeout);
+    assert!(store.try_timeout(Duration::from_nanos(1)).is_ok());
+}
+
+#[test]
+#[should_panic(expected = "must be longer than zero")]
+fn a_timeout_of_zero_panics_with_the_reason() {
+    let _ = failing(Connection::Works).timeout(Duration::ZERO);
+}

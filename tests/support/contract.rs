@@ -1,0 +1,24 @@
+//! The conformance suite, for stores that make nobody wait for real.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tollgate::{Clock, Store};
+use tollgate_conformance::run;
+
+use crate::within;
+
+/// Puts the stores that `make` makes through the suite, some cases of which would hang in a store that can deadlock.
+///
+/// # Panics
+/// If one of them breaks the contract, or hangs.
+pub fn keeps_the_contract<S>(make: impl Fn(Clock) -> S + Send + 'static)
+where
+    S: Store<Error: Debug>,
+{
+    within(Duration::from_secs(30), move || {
+        let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(run(async |clock| make(clock)));
+    });
+}

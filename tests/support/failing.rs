@@ -1,0 +1,146 @@
+//! A store that fails on command.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::task::yield_now;
+use tokio::time::sleep;
+use tollgate::{Check, Grant, Key, MemoryStore, Policy, Reply, Store, StoreError, Times, Verdict};
+
+/// A [`MemoryStore`] behind a connection that is as it is told to be. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Failing {
+    store: MemoryStore,
+    connection: Arc<Mutex<Connection>>,
+    asked: Arc<AtomicU32>,
+}
+
+/// How a [`Failing`] store is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// It answers on the spot.
+    Works,
+    /// It decides on the spot, and the answer takes so long.
+    IsSlow(Duration),
+    /// Nothing is decided, and the error is known on the spot.
+    Fails(Fault),
+    /// The same, and the error has to be awaited.
+    FailsLater(Fault),
+    /// Nothing is decided, nor answered.
+    IsSilent,
+}
+
+/// An error of a [`Failing`] store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It may be reachable again.
+    Unreachable,
+    /// By its own deadline.
+    TooSlow,
+    /// Somebody has to mend that.
+    WrongPassword,
+}
+
+impl Failing {
+    /// That store, reached so.
+    pub fn new(store: MemoryStore, connection: Connection) -> Failing {
+        Failing { store, connection: Arc::new(Mutex::new(connection)), asked: Arc::default() }
+    }
+
+    /// From now on it is reached so.
+    pub fn set(&self, connection: Connection) {
+        *self.connection() = connection;
+    }
+
+    /// How often it was asked for anything.
+    pub fn asked(&self) -> u32 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reply<T, F>(
+        &self,
+        decide: impl FnOnce(&MemoryStore) -> Reply<Result<T, Infallible>, F>,
+    ) -> Reply<Result<T, Fault>, BoxFuture<T>>
+    where
+        T: Send + 'static,
+    {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let decided = || match decide(&self.store) {
+            Reply::Now(Ok(answer)) => answer,
+            Reply::Later(_) => unreachable!("a store in memory answers on the spot"),
+        };
+        let connection = *self.connection();
+        match connection {
+            Connection::Works => Reply::Now(Ok(decided())),
+            Connection::IsSlow(delay) => {
+                let answer = decided();
+                Reply::Later(Box::pin(async move {
+                    sleep(delay).await;
+                    Ok(answer)
+                }))
+            }
+            Connection::Fails(fault) => Reply::Now(Err(fault)),
+            Connection::FailsLater(fault) => Reply::Later(Box::pin(async move {
+                yield_now().await;
+                Err(fault)
+            })),
+            // In paused time a test that waits for ever would hang: this one fails.
+            Connection::IsSilent => Reply::Later(Box::pin(async {
+                sleep(Duration::from_secs(3_600)).await;
+                panic!("somebody waited for an hour")
+            })),
+        }
+    }
+}
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
+
+impl Store for Failing {
+    type Error = Fault;
+    type Acquire = BoxFuture<Verdict>;
+    type Done = BoxFuture<()>;
+
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Fault>, Self::Acquire> {
+        self.reply(|store| store.acquire(set, times))
+    }
+
+    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Fault>, Self::Done> {
+        self.reply(|store| store.refund(grants))
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Fault>, Self::Done> {
+        self.reply(|store| store.reset(key, policies))
+    }
+}
+
+impl StoreError for Fault {
+    fn is_transient(&self) -> bool {
+        *self != Fault::WrongPassword
+    }
+
+    fn is_timeout(&self) -> bool {
+        *self == Fault::TooSlow
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fault::Unreachable => "unreachable",
+            Fault::TooSlow => "too slow",
+            Fault::WrongPassword => "wrong password",
+        })
+    }
+}
+
+impl Error for Fault {}
