@@ -113,11 +113,5 @@ impl fmt::Debug for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &*self.0 {
-            Cause::Redis(error) => Some(error),
-            _ => None,
-        }
-    }
-}
+/// Without a source: the text says all, and a type of the `redis` crate is nobody's business here.
+impl std::error::Error for Error {}
