@@ -26,6 +26,8 @@
 pub mod history;
 pub mod oracle;
 pub mod random;
+#[cfg(all(feature = "servers", unix))]
+pub mod servers;
 mod suite;
 pub mod vectors;
 
