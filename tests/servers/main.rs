@@ -1,5 +1,6 @@
 //! The servers that other tests stand on: they come, they go, and they stay as long as they should.
 
+mod cluster;
 mod fetch;
 mod lifetime;
 mod server;

@@ -1,11 +1,11 @@
-//! Redis and Valkey servers for tests, which fetch themselves.
+//! Redis and Valkey servers for tests, which fetch themselves: single ones and a cluster.
 //!
 //! A store that keeps its state on a server is only tested by servers that are killed, paused, restarted and failed over.
 //! This module starts them on free ports of the loopback address, and leaves nothing behind: neither when a test panics
 //! nor when its process is killed.
 //!
 //! ```no_run
-//! use tollgate_conformance::servers::{Error, Kind, Server};
+//! use tollgate_conformance::servers::{Cluster, Error, Kind, Server};
 //!
 //! # fn main() -> Result<(), Error> {
 //! let server = Server::start(Kind::Redis8_2)?;
@@ -15,6 +15,10 @@
 //! server.resume()?;
 //! server.kill(); // connections are reset
 //! server.restart()?; // the same port, and nothing is remembered
+//!
+//! let cluster = Cluster::start(Kind::Valkey9_1)?;
+//! let slot = cluster.slot_of("a key")?;
+//! cluster.owner_of(slot)?.command(&["SET", "a key", "1"])?;
 //! # Ok(())
 //! # }
 //! ```
@@ -35,6 +39,7 @@
 //!
 //! Needs a Unix with `sh`; what is fetched is for Linux on x86-64, and on 64-bit ARM for all but Redis 6.2.
 
+mod cluster;
 mod fetch;
 mod kind;
 mod ports;
@@ -43,8 +48,10 @@ mod resp;
 mod server;
 
 use std::fmt::{self, Debug, Display, Formatter};
+use std::thread;
 use std::time::Duration;
 
+pub use cluster::Cluster;
 pub use kind::Kind;
 pub use server::Server;
 
@@ -76,3 +83,19 @@ impl std::error::Error for Error {}
 const PAUSE: Duration = Duration::from_millis(10);
 /// A minute of pauses: machines that build beside they test are slow, and whoever gives up early fails at random.
 const ATTEMPTS: u32 = 6_000;
+
+/// Attempts something until it succeeds, for about a minute.
+///
+/// # Errors
+/// If it never does: with the last reason.
+fn patiently<T>(goal: &str, mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    let mut last = attempt();
+    for _ in 0..ATTEMPTS {
+        match last {
+            Ok(done) => return Ok(done),
+            Err(_) => thread::sleep(PAUSE),
+        }
+        last = attempt();
+    }
+    last.map_err(|error| Error(format!("it did not come about that {goal}: {error}")))
+}

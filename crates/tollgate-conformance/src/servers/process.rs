@@ -23,6 +23,7 @@ rm -rf "$1"
 #[derive(Debug)]
 pub(super) struct Process {
     server: Option<Child>,
+    is_paused: bool,
     watchdog: Child,
 }
 
@@ -36,7 +37,7 @@ impl Process {
         std::os::unix::process::CommandExt::process_group(&mut watchdog, 0);
         let watchdog =
             watchdog.spawn().map_err(|error| Error(format!("no sh to watch a server: {error}")))?;
-        Ok(Process { server: None, watchdog })
+        Ok(Process { server: None, is_paused: false, watchdog })
     }
 
     /// Starts the server by that command, after an end of the one before.
@@ -60,6 +61,11 @@ impl Process {
         self.server.as_mut().and_then(|server| server.try_wait().ok().flatten())
     }
 
+    /// Whether the server was started and neither killed nor paused.
+    pub(super) fn is_running(&self) -> bool {
+        self.server.is_some() && !self.is_paused
+    }
+
     /// Stops the server in its tracks, or lets it go on.
     pub(super) fn pause(&mut self, pause: bool) -> Result<(), Error> {
         let id = self.id().ok_or_else(|| Error::new("the server is not running"))?;
@@ -69,6 +75,7 @@ impl Process {
             .args(["-c", r#"kill -s "$1" "$2""#, "signal", signal, &id.to_string()])
             .status();
         if kill.is_ok_and(|status| status.success()) {
+            self.is_paused = pause;
             return Ok(());
         }
         Err(Error(format!("process {id} could not be sent SIG{signal}")))
@@ -77,6 +84,7 @@ impl Process {
     /// Kills the server, if it runs, and waits for its end.
     pub(super) fn kill(&mut self) {
         let Some(mut server) = self.server.take() else { return };
+        self.is_paused = false;
         // Fails for what is not there any more.
         let _ = server.kill().and_then(|()| server.wait());
         // Its number may be another's from now on. A watchdog that is gone has nobody to kill either.

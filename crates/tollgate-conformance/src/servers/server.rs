@@ -147,6 +147,11 @@ impl Server {
         resp::ask(self.address(), Duration::from_secs(10), words)
     }
 
+    /// Whether it would answer: it was neither killed nor paused.
+    pub(super) fn is_running(&self) -> bool {
+        self.process().is_running()
+    }
+
     fn new(kind: Kind, program: Program, arguments: &[&str]) -> Result<Server, Error> {
         let port = ports::free()?;
         let directory = tempfile::Builder::new().prefix("tollgate-server-").tempdir();
@@ -217,6 +222,21 @@ impl Server {
         // A test that panicked elsewhere in the meantime must not keep this from being killed.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Starts a server with each of these arguments, all at once.
+pub(super) fn start_all(kind: Kind, arguments: &[&[&str]]) -> Result<Vec<Server>, Error> {
+    thread::scope(|scope| {
+        let start = |arguments| scope.spawn(move || Server::start_with(kind, arguments));
+        let started: Vec<_> = arguments.iter().copied().map(start).collect();
+        started.into_iter().map(|server| server.join().expect("starting a server does not panic")).collect()
+    })
+}
+
+/// Whether a replica is in step with its master.
+pub(super) fn follows(replica: &Server) -> Result<(), Error> {
+    let info = replica.command(&["INFO", "replication"])?;
+    if info.contains("master_link_status:up") { Ok(()) } else { Err(Error(info)) }
 }
 
 /// Why a server did not come up.
