@@ -3,6 +3,7 @@
 mod cluster;
 mod fetch;
 mod lifetime;
+mod sentinel;
 mod server;
 
 use std::process::Command;

@@ -1,11 +1,11 @@
-//! Redis and Valkey servers for tests, which fetch themselves: single ones and a cluster.
+//! Redis and Valkey servers for tests, which fetch themselves: single ones, a cluster, and a master under sentinels.
 //!
 //! A store that keeps its state on a server is only tested by servers that are killed, paused, restarted and failed over.
 //! This module starts them on free ports of the loopback address, and leaves nothing behind: neither when a test panics
 //! nor when its process is killed.
 //!
 //! ```no_run
-//! use tollgate_conformance::servers::{Cluster, Error, Kind, Server};
+//! use tollgate_conformance::servers::{Cluster, Error, Kind, Sentinel, Server};
 //!
 //! # fn main() -> Result<(), Error> {
 //! let server = Server::start(Kind::Redis8_2)?;
@@ -19,6 +19,12 @@
 //! let cluster = Cluster::start(Kind::Valkey9_1)?;
 //! let slot = cluster.slot_of("a key")?;
 //! cluster.owner_of(slot)?.command(&["SET", "a key", "1"])?;
+//!
+//! let sentinel = Sentinel::start(Kind::Redis6_2)?;
+//! let old = sentinel.master()?;
+//! old.kill();
+//! let new = sentinel.next_master(old)?;
+//! assert_ne!(new.port(), old.port());
 //! # Ok(())
 //! # }
 //! ```
@@ -45,6 +51,7 @@ mod kind;
 mod ports;
 mod process;
 mod resp;
+mod sentinel;
 mod server;
 
 use std::fmt::{self, Debug, Display, Formatter};
@@ -53,6 +60,7 @@ use std::time::Duration;
 
 pub use cluster::Cluster;
 pub use kind::Kind;
+pub use sentinel::Sentinel;
 pub use server::Server;
 
 /// Why a server cannot be had, did not come up, or did not do what it was asked to: a text for whoever reads the output
