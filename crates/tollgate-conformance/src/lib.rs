@@ -19,6 +19,7 @@
 //! | [`vectors`] | golden vectors: what was asked of one key and what the oracle answered, as text, for whoever writes an algorithm in another language |
 //! | [`history`] | random histories of one key, aimed at the microseconds around which mistakes live |
 //! | [`random`] | numbers, costs, quotas and policies that lean towards the edges, the same in every run |
+//! | `servers` | behind the feature of that name: Redis and Valkey servers that fetch themselves, for a store that keeps its state there; single, as a cluster, and under sentinels; to be killed, paused, restarted and failed over |
 //!
 //! The crate's own tests hold `tollgate-core` to the oracles over more than a million random histories, and the suite to
 //! a row of stores with one mistake each, every one of which it has to find.
@@ -26,6 +27,8 @@
 pub mod history;
 pub mod oracle;
 pub mod random;
+#[cfg(all(feature = "servers", unix))]
+pub mod servers;
 mod suite;
 pub mod vectors;
 

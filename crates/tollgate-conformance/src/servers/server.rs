@@ -1,0 +1,260 @@
+//! One server.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::kind::{Kind, Program};
+use super::process::Process;
+use super::{ATTEMPTS, Error, PAUSE, ports, resp};
+
+/// What a server writes to, in its directory.
+const LOG: &str = "log";
+
+/// A server on a port of 127.0.0.1, with an empty data directory of its own, that persists nothing.
+///
+/// It ends with this value, and whatever becomes of this process: a server in a `static`, shared by many tests, does not
+/// stay behind either.
+#[derive(Debug)]
+pub struct Server {
+    kind: Kind,
+    program: Program,
+    port: u16,
+    arguments: Vec<String>,
+    // Before the directory, which is not removed from under a server that runs.
+    process: Mutex<Process>,
+    directory: TempDir,
+}
+
+impl Server {
+    /// Starts a server and waits until it answers.
+    ///
+    /// # Errors
+    /// If there is no such server, with the ways to get it; or if it does not come up, with the end of its log.
+    pub fn start(kind: Kind) -> Result<Server, Error> {
+        Server::start_with(kind, &[])
+    }
+
+    /// Starts a server with more arguments, `["--maxmemory", "2mb"]` say. They count more than those that it is started
+    /// with anyway.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_with(kind: Kind, arguments: &[&str]) -> Result<Server, Error> {
+        let program = kind.program()?;
+        let mut attempts = 20;
+        loop {
+            let server = Server::new(kind, program.clone(), arguments)?;
+            match server.bring_up() {
+                Ok(()) => return Ok(server),
+                // It was free a moment ago, but it was nobody's.
+                Err(Failure::PortTaken(_)) if attempts > 0 => attempts -= 1,
+                Err(failure) => return Err(failure.into()),
+            }
+        }
+    }
+
+    /// The kind it is of.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The port that it listens on.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address that it listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// `redis://127.0.0.1:PORT/`
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}/", self.address())
+    }
+
+    /// The number of its process, unless it was killed.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process().id()
+    }
+
+    /// Sends a command, over a connection of its own, and returns the answer as `redis-cli --raw` prints it: arrays one
+    /// element a line, and nothing at all as nothing. What is no UTF-8 is replaced.
+    ///
+    /// ```no_run
+    /// # use tollgate_conformance::servers::{Error, Kind, Server};
+    /// # fn main() -> Result<(), Error> {
+    /// let server = Server::start(Kind::Installed)?;
+    /// assert_eq!(server.command(&["INCRBY", "a", "2"])?, "2");
+    /// assert_eq!(server.command(&["CONFIG", "GET", "save"])?, "save\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the answer is an error, or if none comes within ten seconds: the server may be killed or paused.
+    pub fn command(&self, words: &[&str]) -> Result<String, Error> {
+        let answer = self.ask(words)?;
+        Ok(String::from_utf8_lossy(&answer.join(&b'\n')).into_owned())
+    }
+
+    /// Kills it, with SIGKILL: its connections are reset, and its port refuses new ones.
+    pub fn kill(&self) {
+        self.process().kill();
+    }
+
+    /// Starts it again on the same port with the same arguments, and waits until it answers. Kills it first if it runs.
+    ///
+    /// It remembers nothing unless it was told to by arguments (`--appendonly yes`) or it belongs to a cluster or is a
+    /// sentinel: those remember the others.
+    ///
+    /// # Errors
+    /// If it does not come up: with the end of its log.
+    pub fn restart(&self) -> Result<(), Error> {
+        self.bring_up().map_err(Error::from)
+    }
+
+    /// Stops it where it is, with SIGSTOP: its port accepts connections, and nobody answers.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn pause(&self) -> Result<(), Error> {
+        self.process().pause(true)
+    }
+
+    /// Lets it go on after [`Server::pause`].
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn resume(&self) -> Result<(), Error> {
+        self.process().pause(false)
+    }
+
+    /// Sends a command and returns the answer, element by element.
+    pub(super) fn ask(&self, words: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, Error> {
+        resp::ask(self.address(), Duration::from_secs(10), words)
+    }
+
+    /// Whether it would answer: it was neither killed nor paused.
+    pub(super) fn is_running(&self) -> bool {
+        self.process().is_running()
+    }
+
+    fn new(kind: Kind, program: Program, arguments: &[&str]) -> Result<Server, Error> {
+        let port = ports::free()?;
+        let directory = tempfile::Builder::new().prefix("tollgate-server-").tempdir();
+        let directory = directory.map_err(|error| Error(format!("no directory for a server: {error}")))?;
+        let arguments = arguments.iter().copied().map(str::to_owned).collect();
+        let process = Mutex::new(Process::new(directory.path())?);
+        Ok(Server { kind, program, port, arguments, process, directory })
+    }
+
+    /// Starts it and waits until it answers, or ends.
+    fn bring_up(&self) -> Result<(), Failure> {
+        let mut process = self.process();
+        let pid = process.start(&mut self.launch()?)?;
+        let mut last = String::new();
+        for _ in 0..ATTEMPTS {
+            match self.is_up(pid) {
+                Ok(()) => return Ok(()),
+                Err(error) => last = error.to_string(),
+            }
+            if let Some(status) = process.ended() {
+                return Err(self.failure(&format!("{} ended with {status}", self.kind)));
+            }
+            thread::sleep(PAUSE);
+        }
+        Err(self.failure(&format!("{} does not come up: {last}", self.kind)))
+    }
+
+    /// Whether it is this process that answers at the port: another's server may have been faster in taking it.
+    fn is_up(&self, pid: u32) -> Result<(), Error> {
+        let info = resp::ask(self.address(), Duration::from_secs(1), &["INFO", "server"])?;
+        if String::from_utf8_lossy(&info.concat()).contains(&format!("process_id:{pid}\r\n")) {
+            return Ok(());
+        }
+        Err(Error::new("another process answers; if the server is started by a script, that must exec it"))
+    }
+
+    fn launch(&self) -> Result<Command, Error> {
+        let failed = |path: &Path, error| Error(format!("{}: {error}", path.display()));
+        let directory = self.directory.path();
+        let mut command = self.program.command();
+        // A file for what it keeps by itself: sentinels write down whom they know.
+        let config = directory.join("server.conf");
+        File::options().append(true).create(true).open(&config).map_err(|error| failed(&config, error))?;
+        command.arg(config);
+        command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string(), "--dir"]).arg(directory);
+        command.args(["--save", "", "--appendonly", "no"]);
+        // Replicas need not wait for more replicas to come.
+        command.args(["--repl-diskless-sync-delay", "0"]);
+        command.args(&self.arguments);
+        let log = directory.join(LOG);
+        let output = File::create(&log).and_then(|file| Ok((file.try_clone()?, file)));
+        let (output, errors) = output.map_err(|error| failed(&log, error))?;
+        command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        Ok(command)
+    }
+
+    fn failure(&self, text: &str) -> Failure {
+        const LINES: usize = 20;
+        let log = fs::read_to_string(self.directory.path().join(LOG)).unwrap_or_default();
+        let from = log.lines().count().saturating_sub(LINES);
+        let end: Vec<_> = log.lines().skip(from).collect();
+        let error = Error(format!("{text}; its log ends so:\n{}", end.join("\n")));
+        let is_taken = log.contains("already in use");
+        if is_taken { Failure::PortTaken(error) } else { Failure::Other(error) }
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        // A test that panicked elsewhere in the meantime must not keep this from being killed.
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts a server with each of these arguments, all at once.
+pub(super) fn start_all(kind: Kind, arguments: &[&[&str]]) -> Result<Vec<Server>, Error> {
+    thread::scope(|scope| {
+        let start = |arguments| scope.spawn(move || Server::start_with(kind, arguments));
+        let started: Vec<_> = arguments.iter().copied().map(start).collect();
+        started.into_iter().map(|server| server.join().expect("starting a server does not panic")).collect()
+    })
+}
+
+/// Whether a replica is in step with its master.
+pub(super) fn follows(replica: &Server) -> Result<(), Error> {
+    let info = replica.command(&["INFO", "replication"])?;
+    if info.contains("master_link_status:up") { Ok(()) } else { Err(Error(info)) }
+}
+
+/// Why a server did not come up.
+enum Failure {
+    PortTaken(Error),
+    Other(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Other(error)
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        match failure {
+            Failure::PortTaken(error) | Failure::Other(error) => error,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The servers that other tests stand on: they come, they go, and they stay as long as they should.
+
+mod cluster;
+mod fetch;
+mod lifetime;
+mod sentinel;
+mod server;
+
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use tollgate_conformance::servers::Kind;
+
+/// Runs a test of every kind of server, all at once, each on a thread that is named after the kind.
+fn of_every_kind(test: impl Fn(Kind) + Sync) {
+    let test = &test;
+    thread::scope(|scope| {
+        for &kind in Kind::EVERY {
+            let named = thread::Builder::new().name(kind.to_string());
+            named.spawn_scoped(scope, move || test(kind)).expect("a thread");
+        }
+    });
+}
+
+/// Waits until something is so, for a minute at most.
+fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..6_000 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("not in a minute: {what}");
+}
+
+/// A process that runs one of these tests, an ignored one, by its full name.
+fn process_of(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("the path of this test"));
+    command.args(["--exact", test, "--ignored", "--nocapture"]);
+    command
+}
