@@ -7,25 +7,19 @@
 --          cost     units
 -- RETURNS  the start of the window, and the units used before the charge
 
-local fixed_window = { arguments = 4, returns = 2 }
-
-function fixed_window.policy(arguments)
-  return { limit = arguments[1], window = arguments[2], aligned = arguments[3] == 1, cost = arguments[4] }
-end
-
-function fixed_window.ends(policy, start)
+local function fixed_window_ends(policy, start)
   return start + policy.window
 end
 
-local function write(policy, key, start, used)
+local function fixed_window_store(policy, key, start, used)
   if used > 0 then
-    call('SET', key, value_of(start, used), 'PX', life(start + policy.window))
+    store(key, start, used, start + policy.window)
   else
     call('DEL', key)
   end
 end
 
-function fixed_window.look(policy, key)
+local function fixed_window_look(policy, key)
   local start, used = 0, 0
   local text = digits(key)
   if text then
@@ -34,30 +28,38 @@ function fixed_window.look(policy, key)
   -- At its very end the next window has begun.
   if used == 0 or now >= start + policy.window then
     start, used = now, 0
-    if policy.aligned then
+    if policy.aligned == 1 then
       start = now - now % policy.window
     end
   elseif start > now then
     -- It begins in the future: the clock stepped back, and nobody waits twice for that.
     start = now
-    write(policy, key, start, used)
+    fixed_window_store(policy, key, start, used)
   end
   return start, used
 end
 
-function fixed_window.fits(policy, times, start, used)
+local function fixed_window_fits(policy, times, start, used)
   return fits(times, policy.cost, policy.limit - used)
 end
 
-function fixed_window.charge(policy, key, granted, start, used)
+local function fixed_window_charge(policy, key, granted, start, used)
   if policy.cost > 0 then
-    write(policy, key, start, used + granted * policy.cost)
+    fixed_window_store(policy, key, start, used + granted * policy.cost)
   end
 end
 
-function fixed_window.refund(policy, key, units, stamp)
-  local start, used = fixed_window.look(policy, key)
+local function fixed_window_refund(policy, key, units, stamp)
+  local start, used = fixed_window_look(policy, key)
   if start == stamp and used > 0 then
-    write(policy, key, start, max_of(0, used - units))
+    fixed_window_store(policy, key, start, max_of(0, used - units))
   end
+end
+
+local function fixed_window(limit, window, aligned, cost)
+  return {
+    returns = 2, look = fixed_window_look, fits = fixed_window_fits, charge = fixed_window_charge,
+    ends = fixed_window_ends, refund = fixed_window_refund,
+    limit = limit, window = window, aligned = aligned, cost = cost,
+  }
 end

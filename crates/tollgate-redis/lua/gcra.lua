@@ -6,8 +6,6 @@
 --          cost, parts      cost x T; 2^53 and 0 where the cost can never pass
 -- RETURNS  TAT before the charge, and its parts
 
-local gcra = { arguments = 5, returns = 2 }
-
 -- n x (us + frac / parts), exactly. The product of n and frac may exceed 2^53, so n is taken in two halves.
 local function multiple(n, us, frac, parts)
   if frac == 0 then
@@ -23,39 +21,15 @@ local function no_more_than(us, frac, most_us, most_frac)
   return us < most_us or (us == most_us and frac <= most_frac)
 end
 
--- a - b, where a is no less than b.
-local function difference(a_us, a_frac, b_us, b_frac, parts)
-  if a_frac < b_frac then
-    return a_us - b_us - 1, a_frac - b_frac + parts
-  end
-  return a_us - b_us, a_frac - b_frac
-end
-
-function gcra.policy(read)
-  local policy = { parts = read(), horizon_us = read(), horizon_frac = read(), cost_us = 0, cost_frac = 0, cost = '' }
-  policy.cost_us, policy.cost = read()
-  policy.cost_frac = read()
-  return policy
-end
-
 -- From then on the bucket is full, and its TAT means nothing more.
-function gcra.ends(policy, us, frac)
+local function gcra_ends(policy, us, frac)
   if frac > 0 then
     return us + 1
   end
   return us
 end
 
-local function write(policy, key, us, frac)
-  local ends = gcra.ends(policy, us, frac)
-  if ends > now then
-    call('SET', key, value_of(us, frac), 'PX', life(ends))
-  else
-    call('DEL', key)
-  end
-end
-
-function gcra.look(policy, key)
+local function gcra_look(policy, key)
   local text = digits(key)
   if not text then
     return 0, 0
@@ -71,12 +45,12 @@ function gcra.look(policy, key)
   local last = now + policy.horizon_us
   if us >= last and not no_more_than(us, frac, last, policy.horizon_frac) then
     us, frac = last, policy.horizon_frac
-    write(policy, key, us, frac)
+    store(key, us, frac, gcra_ends(policy, us, frac))
   end
   return us, frac
 end
 
-function gcra.fits(policy, times, us, frac)
+local function gcra_fits(policy, times, us, frac)
   local cost_us, cost_frac, parts = policy.cost_us, policy.cost_frac, policy.parts
   local left_us, left_frac = policy.horizon_us, policy.horizon_frac
   if us >= now then
@@ -85,9 +59,11 @@ function gcra.fits(policy, times, us, frac)
       left_us, left_frac = left_us - 1, left_frac + parts
     end
   end
-  if cost_us > left_us or (cost_us == left_us and cost_frac > left_frac) then
+  if cost_us == 0 and cost_frac == 0 then
+    return times
+  elseif not no_more_than(cost_us, cost_frac, left_us, left_frac) then
     return 0
-  elseif times == 1 or (cost_us == 0 and cost_frac == 0) then
+  elseif times <= 1 then
     return times
   end
   -- The quotient of what was rounded is off by one at most.
@@ -103,14 +79,17 @@ function gcra.fits(policy, times, us, frac)
   return fitting
 end
 
-function gcra.charge(policy, key, granted, us, frac)
-  local cost_us, cost_frac = multiple(granted, policy.cost_us, policy.cost_frac, policy.parts)
+local function gcra_charge(policy, key, granted, us, frac)
+  local cost_us, cost_frac = policy.cost_us, policy.cost_frac
+  if granted > 1 then
+    cost_us, cost_frac = multiple(granted, cost_us, cost_frac, policy.parts)
+  end
   if cost_us == 0 and cost_frac == 0 then
     return
   end
   if us >= now and frac == 0 and cost_frac == 0 then
-    -- In place, which is half the price: the key is there and has a life.
-    call('INCRBY', key, granted == 1 and policy.cost or format('%.0f', cost_us))
+    -- In place, for half the price: the key is there, with a life.
+    call('INCRBY', key, granted == 1 and policy.cost or text_of(cost_us))
     outlive(key, us + cost_us)
     return
   end
@@ -121,12 +100,12 @@ function gcra.charge(policy, key, granted, us, frac)
   if frac >= policy.parts then
     us, frac = us + 1, frac - policy.parts
   end
-  write(policy, key, us, frac)
+  store(key, us, frac, gcra_ends(policy, us, frac))
 end
 
 -- Gives back what of a charge has not been refilled yet: the cost, or what lies between now and the stamp.
-function gcra.refund(policy, key, units, stamp_us, stamp_frac)
-  local us, frac = gcra.look(policy, key)
+local function gcra_refund(policy, key, units, stamp_us, stamp_frac)
+  local us, frac = gcra_look(policy, key)
   if us < now or stamp_us < now then
     return
   end
@@ -137,10 +116,22 @@ function gcra.refund(policy, key, units, stamp_us, stamp_frac)
   if no_more_than(policy.cost_us, policy.cost_frac, back_us, back_frac) then
     back_us, back_frac = policy.cost_us, policy.cost_frac
   end
-  if no_more_than(us, frac, back_us, back_frac) then
-    us, frac = 0, 0
-  else
-    us, frac = difference(us, frac, back_us, back_frac, policy.parts)
+  us, frac = us - back_us, frac - back_frac
+  if frac < 0 then
+    us, frac = us - 1, frac + policy.parts
   end
-  write(policy, key, us, frac)
+  local ends = gcra_ends(policy, us, frac)
+  if ends > now then
+    store(key, us, frac, ends)
+  else
+    call('DEL', key)
+  end
+end
+
+local function gcra(parts, horizon_us, horizon_frac, cost_us, cost_frac)
+  return {
+    returns = 2, look = gcra_look, fits = gcra_fits, charge = gcra_charge, ends = gcra_ends, refund = gcra_refund,
+    parts = parts, horizon_us = horizon_us, horizon_frac = horizon_frac, cost_us = cost_us, cost_frac = cost_frac,
+    cost = text_of(cost_us),
+  }
 end

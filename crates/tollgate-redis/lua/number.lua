@@ -1,15 +1,15 @@
 -- Numbers, and how they are stored.
 --
 -- Lua's numbers are doubles, exact up to 2^53. Times and spans of a policy stay below that; what would leave it on the
--- way (a product of two large numbers) is computed in parts. A number is handed to redis.call as it is and never made a
--- text by tostring or `..`, which keep 14 digits of the 16 that a time has.
+-- way (a product of two large numbers) is computed in parts. No number of 15 digits or more is made a text by tostring or
+-- `..`, which keep 14 of them.
 --
 -- A stored value is decimal digits and nothing else: a time in the last 16 of them, in microseconds since the epoch, and
 -- before it, where it is not zero, a count or a fraction. While that is below 922, Redis keeps the value as an integer,
 -- in no more memory than a counter takes.
 
 local call, pcall = redis.call, redis.pcall
-local floor, ceil, min_of, max_of = math.floor, math.ceil, math.min, math.max
+local floor, min_of, max_of = math.floor, math.min, math.max
 local find, format, sub = string.find, string.format, string.sub
 
 -- The digits stored under a key; nil where there is nothing, or something that is not ours.
@@ -33,21 +33,28 @@ local function time_and_number(text)
   return tonumber(sub(text, -16)), count_of(sub(text, 1, -17))
 end
 
--- A time and the number before it, as a value to store. In two parts each, since %d takes 31 bits on a small machine.
-local function value_of(time, number)
-  local high = floor(time / 1000000000)
-  if number > 0 then
-    return format('%.0f%07d%09d', number, high, time - high * 1000000000)
-  elseif high > 0 then
-    return format('%d%09d', high, time - high * 1000000000)
-  end
-  return time
-end
-
 -- How many milliseconds a key has to live whose state ends at that time: rounded up, by a millisecond where it is even.
 local function life(ends)
   local left = ends - now
   return (left - left % 1000) / 1000 + 1 + linger
+end
+
+-- A number as text, in two parts, since %d takes 31 bits on a small machine. Redis takes texts faster than numbers.
+local function text_of(number)
+  local high = floor(number / 1000000000)
+  if high > 0 then
+    return format('%d%09d', high, number - high * 1000000000)
+  end
+  return format('%d', number)
+end
+
+-- Stores a time and the number before it, until that state ends.
+local function store(key, time, number, ends)
+  local value = text_of(time)
+  if number > 0 then
+    value = text_of(number) .. string.rep('0', 16 - #value) .. value
+  end
+  call('PSETEX', key, text_of(life(ends)), value)
 end
 
 -- Sees to it that a key outlives its state, and by a second at most. Mostly it does already: to be told so costs less than
@@ -56,7 +63,7 @@ local function outlive(key, ends)
   local needed = life(ends)
   local left = call('PTTL', key)
   if left < needed or left > needed + 990 then
-    call('PEXPIRE', key, needed + 990)
+    call('PEXPIRE', key, text_of(needed + 990))
   end
 end
 

@@ -1,29 +1,21 @@
--- Gives back units that were granted. Behind it in what is loaded stand clock.lua, number.lua and the algorithms that are
--- asked for, as entries of `algorithms`.
+-- Gives back units that were granted. Before it in what is loaded stands what acquire.lua tells; of a policy's ways this uses
+-- `refund`.
 --
 -- KEYS     the key of each grant
--- ARGV     for each grant
---            algorithm   its name
---            arguments   those of the algorithm, as many as it says, with what comes back as the cost
---            units       how many come back
+-- ARGV[1]  numbers of 8 bytes (doubles, the lowest byte first); for each grant
+--            units         how many come back
 --            stamp, parts  which grant it is: TAT after it in microseconds and parts of one, the start of its window, the
---                        number of its sub-window, or its time
+--                          number of its sub-window, or its time
+--            algorithm     which of `algorithms`
+--            arguments     how many the algorithm takes; then those, with what comes back as the cost
 -- RETURNS  nothing
 
-local arguments = 0
-
-local function read_number()
-  arguments = arguments + 1
-  return tonumber(ARGV[arguments])
-end
+local sent, at = ARGV[1], 1
 
 for i = 1, #KEYS do
-  arguments = arguments + 1
-  local algorithm = algorithms[ARGV[arguments]]
-  local given = {}
-  for j = 1, algorithm.arguments do
-    given[j] = read_number()
-  end
-  local units, stamp, parts = read_number(), read_number(), read_number()
-  algorithm.refund(algorithm.policy(given), KEYS[i], units, stamp, parts)
+  local units, stamp, parts, algorithm, arguments
+  units, stamp, parts, algorithm, arguments, at = struct.unpack('<ddddd', sent, at)
+  local policy = algorithms[algorithm](struct.unpack('<' .. string.rep('d', arguments), sent, at))
+  at = at + 8 * arguments
+  policy:refund(KEYS[i], units, stamp, parts)
 end

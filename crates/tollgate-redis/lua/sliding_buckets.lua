@@ -12,13 +12,6 @@
 --          sub-window and the units used in it, twice. The first is the one whose end the refused cost waits for, with
 --          the units that have to go until then; the second is the newest, with the rest.
 
-local sliding_buckets = { arguments = 4, returns = 4 }
-
-function sliding_buckets.policy(arguments)
-  local span = arguments[2]
-  return { limit = arguments[1], span = span, ring = arguments[3] + 1, cost = arguments[4], current = floor(now / span) }
-end
-
 -- When a sub-window ceases to count that is so many older than the current one.
 local function over_at(policy, age)
   return (policy.current + policy.ring - age) * policy.span
@@ -49,13 +42,13 @@ local function newest_age(policy, found)
   return 0
 end
 
-function sliding_buckets.ends(policy)
+local function sliding_buckets_ends(policy)
   return over_at(policy, 0)
 end
 
 -- The place of the current sub-window, the sum over the ring, and over how many places the ring has moved since it was
 -- written; nil where all of it is over, or nothing of ours is there.
-function sliding_buckets.look(policy, key)
+local function sliding_buckets_look(policy, key)
   local fields = pcall('HMGET', key, 'n', 'p', 's')
   for i = 1, 3 do
     if fields.err or not fields[i] or not string.find(fields[i], '^%d+$') then
@@ -78,12 +71,12 @@ function sliding_buckets.look(policy, key)
   return (position + moved) % policy.ring, max_of(0, sum), moved
 end
 
-function sliding_buckets.fits(policy, times, position, sum)
+local function sliding_buckets_fits(policy, times, position, sum)
   return fits(times, policy.cost, policy.limit - sum)
 end
 
 -- Writes the ring as it was seen, with a change of one count.
-local function write(policy, key, position, sum, moved, place, change)
+local function sliding_buckets_store(policy, key, position, sum, moved, place, change)
   if not moved then
     call('DEL', key)
   elseif moved > 0 then
@@ -97,15 +90,15 @@ local function write(policy, key, position, sum, moved, place, change)
   call('HINCRBY', key, place, change)
 end
 
-function sliding_buckets.charge(policy, key, granted, position, sum, moved)
+local function sliding_buckets_charge(policy, key, granted, position, sum, moved)
   local units = granted * policy.cost
   if units > 0 then
-    write(policy, key, position, sum, moved, position, units)
+    sliding_buckets_store(policy, key, position, sum, moved, position, units)
     call('PEXPIRE', key, life(over_at(policy, 0)))
   end
 end
 
-function sliding_buckets.report(policy, key, granted, refused, position, sum, moved)
+local function sliding_buckets_report(policy, key, granted, refused, position, sum, moved)
   -- A charge is newer than all of it, and where nothing is refused nobody asks what has to go.
   if sum == 0 or (refused == 0 and granted * policy.cost > 0) then
     return policy.current, sum, policy.current, 0
@@ -124,8 +117,8 @@ function sliding_buckets.report(policy, key, granted, refused, position, sum, mo
   return policy.current - age, missing, newest, sum - missing
 end
 
-function sliding_buckets.refund(policy, key, units, stamp)
-  local position, sum, moved = sliding_buckets.look(policy, key)
+local function sliding_buckets_refund(policy, key, units, stamp)
+  local position, sum, moved = sliding_buckets_look(policy, key)
   local age = policy.current - stamp
   if not moved or age < moved or age >= policy.ring then
     return
@@ -135,8 +128,16 @@ function sliding_buckets.refund(policy, key, units, stamp)
   if back == sum then
     call('DEL', key)
   elseif back > 0 then
-    write(policy, key, position, sum, moved, (position - age) % policy.ring, -back)
+    sliding_buckets_store(policy, key, position, sum, moved, (position - age) % policy.ring, -back)
     found[age] = found[age] - back
     call('PEXPIRE', key, life(over_at(policy, newest_age(policy, found))))
   end
+end
+
+local function sliding_buckets(limit, span, buckets, cost)
+  return {
+    returns = 4, look = sliding_buckets_look, fits = sliding_buckets_fits, report = sliding_buckets_report,
+    charge = sliding_buckets_charge, ends = sliding_buckets_ends, refund = sliding_buckets_refund,
+    limit = limit, span = span, ring = buckets + 1, cost = cost, current = floor(now / span),
+  }
 end

@@ -11,12 +11,8 @@
 --          since the epoch and the units taken at it, twice. The first is the one that the refused cost waits for, with
 --          the units that have to go until then; the second is the newest, with the rest.
 
-local function sliding_log(layout)
-  local log = { arguments = 3, returns = 4 }
-
-  function log.policy(arguments)
-    return { limit = arguments[1], window = arguments[2], cost = arguments[3] }
-  end
+local function sliding_log(layout, limit, window, cost)
+  local log = { returns = 4, limit = limit, window = window, cost = cost }
 
   function log.ends(policy)
     return now + policy.window

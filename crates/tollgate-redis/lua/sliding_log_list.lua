@@ -59,4 +59,6 @@ function list.remove(key, time, units)
   call('LREM', key, -units, time)
 end
 
-local sliding_log_list = sliding_log(list)
+local function sliding_log_list(limit, window, cost)
+  return sliding_log(list, limit, window, cost)
+end

@@ -56,4 +56,6 @@ function sorted_set.remove(key, time, units)
   end
 end
 
-local sliding_log_sorted_set = sliding_log(sorted_set)
+local function sliding_log_sorted_set(limit, window, cost)
+  return sliding_log(sorted_set, limit, window, cost)
+end

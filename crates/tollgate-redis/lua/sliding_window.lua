@@ -8,16 +8,10 @@
 --          cost     units
 -- RETURNS  the start of the current window, the units used in it before the charge, and those used in the one before
 
-local sliding_window = { arguments = 3, returns = 3 }
-
-function sliding_window.policy(arguments)
-  return { limit = arguments[1], window = arguments[2], cost = arguments[3] }
-end
-
 -- count x covered / window, rounded up. Where the product exceeds 2^53, by six bits of the count at a time.
 local function weighted(count, covered, window)
   if count * covered < 9007199254740992 then
-    return ceil(count * covered / window)
+    return math.ceil(count * covered / window)
   end
   local quotient, rest, unit = 0, 0, 1073741824
   while unit >= 1 do
@@ -31,32 +25,31 @@ local function weighted(count, covered, window)
   return quotient
 end
 
-function sliding_window.ends(policy, start, current)
+local function sliding_window_ends(policy, start, current)
   if current > 0 then
     return start + 2 * policy.window
   end
   return start + policy.window
 end
 
-local function write(policy, key, start, current, previous)
-  if current == 0 and previous == 0 then
-    call('DEL', key)
-    return
-  end
-  local value = value_of(start, current)
+local function sliding_window_store(policy, key, start, current, previous)
+  local ends = sliding_window_ends(policy, start, current)
   if previous > 0 then
-    value = string.format('%.0f%010.0f%016.0f', previous, current, start)
+    call('PSETEX', key, text_of(life(ends)), format('%.0f%010.0f%016.0f', previous, current, start))
+  elseif current > 0 then
+    store(key, start, current, ends)
+  else
+    call('DEL', key)
   end
-  call('SET', key, value, 'PX', life(sliding_window.ends(policy, start, current)))
 end
 
-function sliding_window.look(policy, key)
+local function sliding_window_look(policy, key)
   local start, current, previous = 0, 0, 0
   local text = digits(key)
   if text then
-    start = tonumber(string.sub(text, -16))
-    current = count_of(string.sub(text, -26, -17))
-    previous = count_of(string.sub(text, 1, -27))
+    start = tonumber(sub(text, -16))
+    current = count_of(sub(text, -26, -17))
+    previous = count_of(sub(text, 1, -27))
   end
   local window = policy.window
   local began = now - now % window
@@ -66,27 +59,35 @@ function sliding_window.look(policy, key)
     current, previous = 0, current
   elseif began < start then
     -- The clock stepped back: the counts stand as if they were this window's.
-    write(policy, key, began, current, previous)
+    sliding_window_store(policy, key, began, current, previous)
   end
   return began, current, previous
 end
 
-function sliding_window.fits(policy, times, start, current, previous)
+local function sliding_window_fits(policy, times, start, current, previous)
   local covered = policy.window - (now - start)
   return fits(times, policy.cost, policy.limit - weighted(previous, covered, policy.window) - current)
 end
 
-function sliding_window.charge(policy, key, granted, start, current, previous)
+local function sliding_window_charge(policy, key, granted, start, current, previous)
   if policy.cost > 0 then
-    write(policy, key, start, current + granted * policy.cost, previous)
+    sliding_window_store(policy, key, start, current + granted * policy.cost, previous)
   end
 end
 
-function sliding_window.refund(policy, key, units, stamp)
-  local start, current, previous = sliding_window.look(policy, key)
+local function sliding_window_refund(policy, key, units, stamp)
+  local start, current, previous = sliding_window_look(policy, key)
   if stamp == start and current > 0 then
-    write(policy, key, start, max_of(0, current - units), previous)
+    sliding_window_store(policy, key, start, max_of(0, current - units), previous)
   elseif stamp == start - policy.window and previous > 0 then
-    write(policy, key, start, current, max_of(0, previous - units))
+    sliding_window_store(policy, key, start, current, max_of(0, previous - units))
   end
+end
+
+local function sliding_window(limit, window, cost)
+  return {
+    returns = 3, look = sliding_window_look, fits = sliding_window_fits, charge = sliding_window_charge,
+    ends = sliding_window_ends, refund = sliding_window_refund,
+    limit = limit, window = window, cost = cost,
+  }
 end

@@ -12,6 +12,7 @@ use tollgate_core::{Policy, Times, Timestamp, Verdict};
 
 use crate::Error;
 use crate::error::Cause;
+use crate::numbers::{self, Numbers};
 use crate::script::Parts;
 use crate::terms::Terms;
 
@@ -134,16 +135,18 @@ impl Batch {
         if let Some(now) = now {
             cmd.arg(now.as_micros());
         }
+        let mut numbers = Numbers::default();
         for group in &self.groups {
             for alike in group.sets.chunk_by(|a, b| a.callers.len() == b.callers.len()) {
                 let times = group.times_of(alike[0].callers.len());
-                cmd.arg(alike.len()).arg(times.min()).arg(times.max().min(group.most_times()));
-                cmd.arg(group.terms.len());
-                for terms in &group.terms {
-                    terms.write(cmd);
-                }
+                numbers.push(alike.len() as u64);
+                numbers.push(times.min().into());
+                numbers.push(times.max().min(group.most_times()).into());
+                numbers.push(group.terms.len() as u64);
+                group.terms.iter().for_each(|terms| terms.write(&mut numbers));
             }
         }
+        cmd.arg(numbers.as_bytes());
     }
 
     /// Hands out what a call answered.
@@ -153,14 +156,13 @@ impl Batch {
             Ok(_) => return self.fail(&Cause::Garbled.into()),
             Err(error) => return self.fail(&error),
         };
-        let mut numbers =
-            bytes.chunks_exact(8).map(|chunk| u64::from_le_bytes(chunk.try_into().unwrap_or_default()));
+        let mut numbers = numbers::read(&bytes);
         let now = Timestamp::from_micros(numbers.next().unwrap_or_default());
         for group in self.groups {
-            for set in &mut group.sets.into_iter() {
+            for set in group.sets {
                 match read(&group.terms, &mut numbers) {
                     Some((granted, states)) => {
-                        hand_out(&group.terms, group.times, now, granted, states, set.callers)
+                        hand_out(&group.terms, group.times, now, granted, states, set.callers);
                     }
                     None => set.callers.into_iter().for_each(|caller| {
                         let _ = caller.send(Err(Cause::Garbled.into()));

@@ -6,6 +6,7 @@ mod commit;
 mod error;
 mod link;
 mod names;
+mod numbers;
 mod script;
 mod spread;
 mod store;

@@ -46,8 +46,13 @@ impl Part {
         }
     }
 
-    /// The name in Lua.
-    pub(crate) fn name(self) -> &'static str {
+    /// By which scripts know it.
+    pub(crate) fn number(self) -> u8 {
+        self as u8 + 1
+    }
+
+    /// The name of the function that makes its policies.
+    fn name(self) -> &'static str {
         match self {
             Part::Gcra => "gcra",
             Part::LeakyBucket => "leaky_bucket",
@@ -153,8 +158,7 @@ impl Scripts {
         }
         text.push_str("local algorithms = {");
         for part in wanted() {
-            let name = part.name();
-            text.push_str(&format!(" {name} = {name},"));
+            text.push_str(&format!(" [{}] = {},", part.number(), part.name()));
         }
         text.push_str(" }\n");
         text.push_str(main);

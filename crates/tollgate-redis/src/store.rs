@@ -19,6 +19,7 @@ use crate::commit::Commit;
 use crate::error::Cause;
 use crate::link::{Link, Text};
 use crate::names::{Names, slot};
+use crate::numbers::Numbers;
 use crate::script::{Parts, Scripts};
 use crate::spread;
 use crate::terms::Terms;
@@ -111,10 +112,14 @@ impl Inner {
             if let Some(now) = now {
                 cmd.arg(now.as_micros());
             }
+            let mut numbers = Numbers::default();
             for (_, terms, stamp) in &grants {
-                terms.write_refund(cmd);
-                cmd.arg(terms.cost).arg(stamp.micros()).arg(stamp.fraction());
+                [terms.cost, stamp.micros(), stamp.fraction().into()]
+                    .into_iter()
+                    .for_each(|n| numbers.push(n));
+                terms.write_refund(&mut numbers);
             }
+            cmd.arg(numbers.as_bytes());
         };
         let build = |text| self.commit.command(script, text, write);
         self.commit.link.call(slot, &build).await.map(drop)

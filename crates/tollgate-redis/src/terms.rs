@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use bb8_redis::redis::Cmd;
 use tollgate_core::algorithm::State;
 use tollgate_core::{Algorithm, Policy};
 
 use crate::SlidingLogLayout;
+use crate::numbers::Numbers;
 use crate::script::Part;
 
 /// A policy and a cost, as they are sent.
@@ -34,38 +34,38 @@ impl Terms {
             && self.policy == *policy
     }
 
-    /// The algorithm's name and its arguments.
-    pub(crate) fn write(&self, cmd: &mut Cmd) {
+    /// The algorithm and its arguments.
+    pub(crate) fn write(&self, numbers: &mut Numbers) {
         let cost = u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
-        self.write_with(cmd, cost.unwrap_or((NEVER_US, 0)));
+        self.write_with(numbers, cost.unwrap_or((NEVER_US, 0)));
     }
 
     /// The same for units that come back: never more than TAT can lie ahead.
-    pub(crate) fn write_refund(&self, cmd: &mut Cmd) {
+    pub(crate) fn write_refund(&self, numbers: &mut Numbers) {
         let cost = u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
-        self.write_with(cmd, cost.unwrap_or_else(|| self.policy.horizon()));
+        self.write_with(numbers, cost.unwrap_or_else(|| self.policy.horizon()));
     }
 
-    fn write_with(&self, cmd: &mut Cmd, emission: (u64, u32)) {
+    fn write_with(&self, numbers: &mut Numbers, emission: (u64, u32)) {
         let policy = &self.policy;
-        let (limit, window) = (policy.quota().limit(), micros(policy.quota().window()));
+        let (limit, window) = (policy.quota().limit().into(), micros(policy.quota().window()));
         // Costs beyond what Lua counts to are refused all the same.
         let cost = self.cost.min(NEVER_US);
-        cmd.arg(self.part.name());
+        let mut put = |arguments: &[u64]| {
+            numbers.push(self.part.number().into());
+            numbers.push(arguments.len() as u64);
+            arguments.iter().for_each(|argument| numbers.push(*argument));
+        };
         match policy.algorithm() {
-            Algorithm::FixedWindow { aligned } => {
-                cmd.arg(limit).arg(window).arg(u8::from(aligned)).arg(cost);
-            }
-            Algorithm::SlidingWindow | Algorithm::SlidingLog { .. } => {
-                cmd.arg(limit).arg(window).arg(cost);
-            }
+            Algorithm::FixedWindow { aligned } => put(&[limit, window, aligned.into(), cost]),
+            Algorithm::SlidingWindow | Algorithm::SlidingLog { .. } => put(&[limit, window, cost]),
             Algorithm::SlidingBuckets { buckets } => {
-                let span = window.div_ceil(u64::from(buckets));
-                cmd.arg(limit).arg(span).arg(buckets).arg(cost);
+                put(&[limit, window.div_ceil(buckets.into()), buckets.into(), cost]);
             }
             _ => {
                 let (horizon, horizon_parts) = policy.horizon();
-                cmd.arg(policy.parts()).arg(horizon).arg(horizon_parts).arg(emission.0).arg(emission.1);
+                let (cost, cost_parts) = emission;
+                put(&[policy.parts().into(), horizon, horizon_parts.into(), cost, cost_parts.into()]);
             }
         }
     }

@@ -31,7 +31,7 @@ pub(crate) enum Text {
 pub(crate) enum Link {
     /// A server, or the master that Sentinels name.
     Pool(Pool),
-    Cluster(Cluster),
+    Cluster(Box<Cluster>),
 }
 
 /// A connection for one call.
@@ -52,7 +52,7 @@ impl Link {
         Ok(match topology {
             Topology::Server(info) => Link::Pool(Pool::of_server(info, connections, timeouts)?),
             Topology::Sentinel(sentinel) => Link::Pool(Pool::of_sentinel(sentinel, connections, timeouts)?),
-            Topology::Cluster(nodes) => Link::Cluster(Cluster::new(nodes, timeouts)?),
+            Topology::Cluster(nodes) => Link::Cluster(Box::new(Cluster::new(nodes, timeouts)?)),
         })
     }
 

@@ -40,7 +40,7 @@ impl Pool {
     ) -> Result<Pool, Error> {
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let client = Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))?;
-        Ok(Pool::new(Source::Server(client), connections, timeouts))
+        Ok(Pool::new(Source::Server(Box::new(client)), connections, timeouts))
     }
 
     pub(super) fn of_sentinel(
@@ -156,8 +156,8 @@ pub(crate) struct Manager {
 }
 
 enum Source {
-    Server(Client),
-    /// Boxed, since it is large. Locked, since it keeps connections to the Sentinels.
+    Server(Box<Client>),
+    /// Locked, since it keeps connections to the Sentinels.
     Sentinel(Box<Mutex<SentinelClient>>),
 }
 
