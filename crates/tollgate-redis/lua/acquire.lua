@@ -103,7 +103,7 @@ while at <= #sent do
   for i = 1, wanted do
     local algorithm, arguments
     algorithm, arguments, at = unpacked('<dd', sent, at)
-    policies[i] = algorithms[algorithm](unpacked('<' .. string.rep('d', arguments), sent, at))
+    policies[i] = algorithms[algorithm](unpacked(sub('<dddddddd', 1, arguments + 1), sent, at))
     at = at + 8 * arguments
   end
   if wanted == 1 then

@@ -89,7 +89,12 @@ local function gcra_charge(policy, key, granted, us, frac)
   end
   if us >= now and frac == 0 and cost_frac == 0 then
     -- In place, for half the price: the key is there, with a life.
-    call('INCRBY', key, granted == 1 and policy.cost or text_of(cost_us))
+    if granted > 1 then
+      call('INCRBY', key, text_of(cost_us))
+    else
+      policy.cost = policy.cost or text_of(cost_us)
+      call('INCRBY', key, policy.cost)
+    end
     outlive(key, us + cost_us)
     return
   end
@@ -132,6 +137,6 @@ local function gcra(parts, horizon_us, horizon_frac, cost_us, cost_frac)
   return {
     returns = 2, look = gcra_look, fits = gcra_fits, charge = gcra_charge, ends = gcra_ends, refund = gcra_refund,
     parts = parts, horizon_us = horizon_us, horizon_frac = horizon_frac, cost_us = cost_us, cost_frac = cost_frac,
-    cost = text_of(cost_us),
+    cost = false,
   }
 end

@@ -15,7 +15,7 @@ local sent, at = ARGV[1], 1
 for i = 1, #KEYS do
   local units, stamp, parts, algorithm, arguments
   units, stamp, parts, algorithm, arguments, at = struct.unpack('<ddddd', sent, at)
-  local policy = algorithms[algorithm](struct.unpack('<' .. string.rep('d', arguments), sent, at))
+  local policy = algorithms[algorithm](struct.unpack(sub('<dddddddd', 1, arguments + 1), sent, at))
   at = at + 8 * arguments
   policy:refund(KEYS[i], units, stamp, parts)
 end
