@@ -75,9 +75,17 @@ fn is_configuration(error: &RedisError) -> bool {
         _ => {
             let text = error.to_string();
             // Older servers tell by words, and so do scripts of the commands that they call.
-            ["NOAUTH", "WRONGPASS", "NOPERM", "invalid password", "unknown command", "can't run this command"]
-                .iter()
-                .any(|sign| text.contains(sign))
+            [
+                "NOAUTH",
+                "WRONGPASS",
+                "NOPERM",
+                "invalid password",
+                "unknown command",
+                "can't run this command",
+                "invalid peer certificate",
+            ]
+            .iter()
+            .any(|sign| text.contains(sign))
         }
     }
 }

@@ -82,8 +82,10 @@ impl Pool {
 
     pub(super) async fn checkout(&self) -> Result<Checkout<'_>, Error> {
         loop {
-            if self.pool.state().idle_connections == 0 {
-                self.failures.backoff.check()?;
+            if let Err(error) = self.failures.backoff.check()
+                && self.pool.state().idle_connections == 0
+            {
+                return Err(error);
             }
             let failure = self.failures.notify.notified();
             tokio::pin!(failure);
