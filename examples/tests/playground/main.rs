@@ -13,6 +13,7 @@ mod client;
 mod costs;
 mod fields;
 mod keys;
+mod redis_example;
 mod server;
 mod several_rules;
 
