@@ -5,8 +5,8 @@
 //! cargo run --release --example playground -- --help
 //! ```
 //!
-//! How a command line becomes a layer is in `config.rs`, how the layer is put around routes in `routes.rs`; those two
-//! are worth copying from.
+//! How a command line becomes a layer is in `config.rs`, how it becomes a store in `store.rs`, how the layer is put around
+//! routes in `routes.rs`; those three are worth copying from.
 
 mod banner;
 mod cli;

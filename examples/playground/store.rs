@@ -19,7 +19,7 @@ pub(crate) enum StoreSpec {
     Redis { url: String, timeout: Duration, on_failure: OnFailure },
 }
 
-/// How long a connection is given to answer at least, whatever callers wait for: it is one that hangs that is to be found.
+/// A connection is given at least this long to answer: it is given up because it hangs, not because callers are in a hurry.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl StoreSpec {
