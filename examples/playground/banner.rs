@@ -9,7 +9,12 @@ use crate::config::Config;
 
 /// Where it listens, what it limits, and two commands to try.
 pub(crate) fn banner(config: &Config, address: SocketAddr) -> String {
-    let mut text = format!("Listening on http://{address}, counting in memory. Ctrl-C stops.\n\nLimits:\n");
+    let store = config.store.place();
+    let mut text = format!("Listening on http://{address}, counting in {store}. Ctrl-C stops.\n");
+    if let Some(outage) = config.store.outage() {
+        let _ = writeln!(text, "{outage}");
+    }
+    text.push_str("\nLimits:\n");
     for rule in &config.rules {
         let _ = writeln!(text, "  {}: {}", rule.policy.name(), rule.in_words());
     }

@@ -20,6 +20,14 @@ NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]
 
 Examples: api=10/10s   burst=20/s,burst=50   'user=1000/d,algorithm=sliding-window,key=header:x-api-key|ip'";
 
+const STORE_HELP: &str = "\
+Where the counts are kept
+
+memory                                the default: each server counts for itself
+redis://[USER:PW@]HOST[:PORT][/DB]    a Redis or Valkey: all servers on it count together
+redis-sentinel://HOST,.../MASTER      the master that these Sentinels name
+redis-cluster://HOST,...              a Cluster";
+
 /// A server to try tollgate on.
 #[derive(Debug, Parser)]
 #[command(name = "playground", after_help = "Try: playground --rule burst=3/s --rule daily=100/d")]
@@ -28,9 +36,16 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3000")]
     pub(crate) listen: String,
 
-    /// Where the counts are kept: memory
-    #[arg(long, value_name = "STORE", default_value = "memory")]
+    #[arg(long, value_name = "STORE", default_value = "memory", hide_default_value = true, help = STORE_HELP)]
     pub(crate) store: String,
+
+    /// What happens to requests while Redis fails [default: closed]
+    #[arg(long, value_name = "POLICY", value_enum)]
+    pub(crate) on_failure: Option<OnFailure>,
+
+    /// How long Redis may take to answer, such as 50ms; longer is a failure [default: 1s]
+    #[arg(long, value_name = "D")]
+    pub(crate) timeout: Option<String>,
 
     #[arg(long = "rule", value_name = "RULE", default_value = "api=10/10s", help = RULE_HELP)]
     pub(crate) rules: Vec<String>,
@@ -50,6 +65,16 @@ pub(crate) struct Cli {
     /// What happens to a request that lacks the header or cookie it is counted by
     #[arg(long, value_name = "ACTION", value_enum, default_value_t)]
     pub(crate) missing_key: Action,
+}
+
+/// `--on-failure`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnFailure {
+    /// They pass without limit, and without RateLimit fields
+    Open,
+    /// They are refused: 503
+    #[default]
+    Closed,
 }
 
 /// `--headers`.

@@ -6,6 +6,7 @@ use tollgate::{MissingKey, PolicyExt, RateLimitLayer};
 
 use crate::cli::Cli;
 use crate::rule_spec::RuleSpec;
+use crate::store::StoreSpec;
 use crate::transfer;
 
 /// What the server does.
@@ -19,7 +20,9 @@ pub(crate) struct Config {
     pub(crate) client_ip_header: Option<HeaderName>,
     /// What happens where a rule finds no key.
     pub(crate) missing_key: MissingKey,
-    /// The rules as they are enforced.
+    /// Where the counts are kept.
+    pub(crate) store: StoreSpec,
+    /// The rules as they are enforced, once they have that store.
     pub(crate) layer: RateLimitLayer,
 }
 
@@ -28,9 +31,7 @@ impl TryFrom<Cli> for Config {
 
     /// Errors are one line, to be read by whoever typed the command.
     fn try_from(cli: Cli) -> Result<Config, String> {
-        if cli.store != "memory" {
-            return Err("--store: only \"memory\" is available yet".to_owned());
-        }
+        let store = StoreSpec::new(cli.store, cli.on_failure, cli.timeout.as_deref())?;
         let client_ip = client_ip(cli.client_ip_header.as_deref(), &cli.trust)?;
         let (client_ip_header, client_ip) = client_ip.unzip();
         let missing_key = MissingKey::from(cli.missing_key);
@@ -40,7 +41,7 @@ impl TryFrom<Cli> for Config {
             rule.policy.clone().by(extractor).cost(transfer::cost).on_missing_key(missing_key)
         }));
         let layer = layer.map_err(|error| format!("--rule: {error}"))?.fields(cli.headers.into());
-        Ok(Config { listen: cli.listen, rules, client_ip_header, missing_key, layer })
+        Ok(Config { listen: cli.listen, rules, client_ip_header, missing_key, store, layer })
     }
 }
 

@@ -5,8 +5,8 @@
 //! cargo run --release --example playground -- --help
 //! ```
 //!
-//! How a command line becomes a layer is in `config.rs`, how the layer is put around routes in `routes.rs`; those two
-//! are worth copying from.
+//! How a command line becomes a layer is in `config.rs`, how it becomes a store in `store.rs`, how the layer is put around
+//! routes in `routes.rs`; those three are worth copying from.
 
 mod banner;
 mod cli;
@@ -16,6 +16,7 @@ mod me;
 mod routes;
 mod rule_spec;
 mod span;
+mod store;
 mod transfer;
 
 use std::io::{self, Write};
@@ -28,6 +29,7 @@ use tokio::net::TcpListener;
 use tokio::time::sleep;
 
 use crate::config::Config;
+use crate::store::AnyStore;
 
 /// How long requests that are under way, or queued by a leaky bucket, may take to end after a signal to stop.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -43,14 +45,18 @@ async fn main() -> ExitCode {
         }
         Err(error) => Err(error),
     };
-    match config {
+    let config = match config {
+        Ok(config) => config,
+        Err(error) => return fail(&error, 2),
+    };
+    match config.store.open().await {
         Err(error) => fail(&error, 2),
-        Ok(config) => serve(config).await.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS),
+        Ok(store) => serve(config, store).await.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS),
     }
 }
 
 /// Serves until a signal to stop.
-async fn serve(config: Config) -> Result<(), String> {
+async fn serve(config: Config, store: AnyStore) -> Result<(), String> {
     let listen = &config.listen;
     let listener = TcpListener::bind(listen).await;
     let listener = listener.map_err(|error| format!("cannot listen on {listen:?}: {error}"))?;
@@ -61,7 +67,7 @@ async fn serve(config: Config) -> Result<(), String> {
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);
     });
-    let app = routes::router(config.layer).into_make_service_with_connect_info::<SocketAddr>();
+    let app = routes::router(config.layer.store(store)).into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, app).with_graceful_shutdown(stopped());
     tokio::select! {
         served = server => served.map_err(|error| error.to_string()),

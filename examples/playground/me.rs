@@ -9,6 +9,7 @@ use serde::Serialize;
 use tollgate::{Limiter, Policy, Status, Wait};
 
 use crate::span::seconds_up;
+use crate::store::AnyStore;
 
 #[derive(Serialize)]
 struct Me<'a> {
@@ -35,7 +36,7 @@ struct Standing<'a> {
 
 /// Looks at the caller's quotas. This route is outside of the layer, so that asking is free. A rule by `path` tells how
 /// the route `/me` itself stands.
-pub(crate) async fn me(State(limiter): State<Limiter>, parts: Parts) -> Response {
+pub(crate) async fn me(State(limiter): State<Limiter<AnyStore>>, parts: Parts) -> Response {
     let report = match limiter.look(&parts).await {
         Ok(report) => report,
         Err(denial) => return denial.response().map(Body::from),

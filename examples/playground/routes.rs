@@ -6,10 +6,11 @@ use http::StatusCode;
 use tollgate::RateLimitLayer;
 
 use crate::me::me;
+use crate::store::AnyStore;
 use crate::transfer::transfer;
 
 /// All routes, those above the layer limited by it.
-pub(crate) fn router(layer: RateLimitLayer) -> Router {
+pub(crate) fn router(layer: RateLimitLayer<AnyStore>) -> Router {
     let limiter = layer.limiter();
     Router::new()
         .route("/", get(|| async { "hello\n" }))

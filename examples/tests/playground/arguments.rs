@@ -3,7 +3,9 @@
 use std::net::TcpListener;
 use std::process::Output;
 
-use crate::server::program;
+use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server as Redis};
+
+use crate::server::{Server, program};
 
 /// The line that the playground says instead of starting.
 #[track_caller]
@@ -83,8 +85,20 @@ fn mistakes_in_other_options() {
     for (options, hint) in [
         (&["--rule", "api=5/s", "--rule", "api=6/s"][..], "two rules have the name \"api\""),
         (&["--rule"], "--rule"),
-        (&["--store", "redis://127.0.0.1/"], "only \"memory\""),
-        (&["--store", ""], "only \"memory\""),
+        (&["--store", ""], "--store"),
+        (&["--store", "disk"], "not a URL of redis"),
+        (&["--store", "http://127.0.0.1/"], "\"http\" is no scheme of redis"),
+        (&["--store", "redis://"], "--store"),
+        (&["--store", "redis://127.0.0.1:99999/"], "--store"),
+        (&["--store", "redis://127.0.0.1/first"], "--store"),
+        (&["--store", "redis-sentinel://127.0.0.1"], "must name the master"),
+        (&["--store", "redis-cluster://127.0.0.1/1"], "a cluster has no databases"),
+        (&["--on-failure", "open"], "needs --store redis"),
+        (&["--store", "memory", "--on-failure", "closed"], "needs --store redis"),
+        (&["--on-failure", "explode", "--store", "redis://127.0.0.1/"], "possible values: open, closed"),
+        (&["--timeout", "1s"], "needs --store redis"),
+        (&["--timeout", "soon", "--store", "redis://127.0.0.1/"], "--timeout: \"soon\" is not a time"),
+        (&["--timeout", "0s", "--store", "redis://127.0.0.1/"], "--timeout: \"0s\" is not a time"),
         (&["--trust", "10.0.0.0/8"], "needs --client-ip-header"),
         (&["--client-ip-header", "x-forwarded-for"], "needs --trust"),
         (&["--trust", "10.0.0.0/33", "--client-ip-header", "x-forwarded-for"], "10.0.0.0/33"),
@@ -117,14 +131,91 @@ fn addresses_that_cannot_be_listened_on() {
     }
 }
 
+/// Whatever is wrong about it, its password is nobody's business who reads the log.
+#[test]
+fn urls_with_a_password_that_is_shown() {
+    for url in [
+        "http://ada:hunter2@127.0.0.1/",
+        "redis://ada:hunter2@127.0.0.1:port/",
+        "redis://ada:hunter2@127.0.0.1/first",
+        "redis://ada:hunter2@",
+        "redis-sentinel://ada:hunter2@127.0.0.1",
+        "redis-sentinel://ada:hunter2@127.0.0.1/main/first",
+        "redis-cluster://ada:hunter2@127.0.0.1/1",
+        "redis-cluster://ada:hunter2@127.0.0.1:port",
+    ] {
+        let (code, line) = complaint(&["--store", url]);
+        assert_eq!(code, 2, "{url:?}: {line}");
+        assert!(line.contains("--store") && !line.contains("hunter2"), "{url:?}: {line}");
+    }
+}
+
+#[test]
+fn redis_refuses_who_logs_in() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    redis.command(&["CONFIG", "SET", "requirepass", "sesame"]).unwrap();
+    let address = redis.address();
+    for credentials in ["", ":hunter2@", "ada:hunter2@"] {
+        let (code, line) = complaint(&["--store", &format!("redis://{credentials}{address}/")]);
+        assert_eq!(code, 2, "{line}");
+        assert!(line.contains("--store: redis: ") && !line.contains("hunter2"), "{line}");
+    }
+    let server = Server::playground(&["--store", &format!("redis://:sesame@{address}/"), "--timeout", "30s"]);
+    assert_eq!(server.get("/").remaining("api"), 9);
+}
+
+#[test]
+fn the_banner_shows_the_password() {
+    // Nobody listens on port 1: that is no mistake of the command line.
+    for (url, shown) in [
+        ("redis://127.0.0.1:1/", "redis://127.0.0.1:1/"),
+        ("redis://:hunter2@127.0.0.1:1/3", "redis://127.0.0.1:1/3"),
+        ("redis://ada:h@nter2@127.0.0.1:1", "redis://127.0.0.1:1"),
+        (
+            "redis-sentinel://ada:hunter2@127.0.0.1:1,[::1]:1/main",
+            "redis-sentinel://127.0.0.1:1,[::1]:1/main",
+        ),
+        ("redis-cluster://:hunter2@127.0.0.1:1", "redis-cluster://127.0.0.1:1"),
+        ("unix:///no/such/socket?pass=hunter2", "unix:///no/such/socket"),
+    ] {
+        let mut server = Server::playground(&["--store", url]);
+        let said = server.first_line.clone() + &server.says_until("What is left");
+        assert!(said.contains(&format!(", counting in {shown}. ")), "{said}");
+        assert!(said.contains("Requests are refused while it fails to answer within 1 second."), "{said}");
+        assert!(!said.contains("nter2"), "{said}");
+    }
+    assert!(Server::with_rules(&["api=5/s"]).first_line.contains(", counting in memory. "));
+}
+
+#[test]
+fn redis_is_not_what_the_url_says() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let (_, line) = complaint(&["--store", &cluster.nodes()[0].url()]);
+    assert!(line.contains("redis-cluster://"), "{line}");
+    let sentinel = Sentinel::start(Kind::Redis8_2).unwrap();
+    let (_, line) = complaint(&["--store", &sentinel.sentinels()[0].url()]);
+    assert!(line.contains("redis-sentinel://"), "{line}");
+    let address = sentinel.sentinels()[0].address();
+    let (_, line) = complaint(&["--store", &format!("redis-sentinel://{address}/another")]);
+    assert!(line.contains("--store: redis: "), "{line}");
+}
+
 #[test]
 fn help_is_no_mistake() {
     let output = program("playground").arg("--help").output().unwrap();
     assert!(output.status.success());
     let help = String::from_utf8(output.stdout).unwrap();
-    for option in
-        ["--listen", "--store", "--rule", "--trust", "--client-ip-header", "--headers", "--missing-key"]
-    {
+    for option in [
+        "--listen",
+        "--store",
+        "--on-failure",
+        "--timeout",
+        "--rule",
+        "--trust",
+        "--client-ip-header",
+        "--headers",
+        "--missing-key",
+    ] {
         assert!(help.contains(option), "{help}");
     }
     assert!(help.contains("NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]"), "{help}");

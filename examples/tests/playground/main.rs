@@ -12,7 +12,10 @@ mod axum_example;
 mod client;
 mod costs;
 mod fields;
+mod fleet;
 mod keys;
+mod outage;
+mod redis_example;
 mod server;
 mod several_rules;
 

@@ -12,6 +12,8 @@ pub(crate) struct Server {
     child: Child,
     /// Kept open, so that the server can go on writing.
     stdout: BufReader<ChildStdout>,
+    /// What it said first.
+    pub(crate) first_line: String,
     pub(crate) address: SocketAddr,
 }
 
@@ -36,7 +38,7 @@ impl Server {
             line.split_once("http://").map(|(_, rest)| rest.trim().split(',').next().unwrap_or(rest));
         let address = address.unwrap_or_else(|| panic!("{example} {arguments:?} does not listen: {line:?}"));
         let address = address.parse().unwrap();
-        Server { child, stdout, address }
+        Server { child, stdout, first_line: line, address }
     }
 
     /// The lines of standard output after the first, up to one that begins with `last`.

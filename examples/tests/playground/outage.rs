@@ -1,0 +1,109 @@
+//! A Redis that is killed, paused, or not there yet.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tollgate_conformance::servers::{Kind, Server as Redis};
+
+use crate::client::Response;
+use crate::server::Server;
+
+const RULE: [&str; 2] = ["--rule", "api=1000/d,key=global"];
+
+fn on(redis: &Redis, options: &[&str]) -> Server {
+    Server::playground(&[&["--store", &redis.url()], options, &RULE].concat())
+}
+
+/// Asks until the answer is this; connections are made anew within half a second.
+fn patiently(server: &Server, expected: impl Fn(&Response) -> bool) -> Response {
+    let mut response = server.get("/");
+    for _ in 0..600 {
+        if expected(&response) {
+            return response;
+        }
+        sleep(Duration::from_millis(100));
+        response = server.get("/");
+    }
+    panic!("still {response:?}");
+}
+
+#[track_caller]
+fn assert_unavailable(response: &Response) {
+    assert_eq!(response.status, 503, "{response:?}");
+    assert_eq!(response.header("content-type"), Some("application/problem+json"));
+    let problem = response.json();
+    assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
+    assert_eq!(problem["status"], 503);
+    assert_eq!(response.header("ratelimit"), None, "nobody knows what is left");
+    response.retry_after();
+}
+
+#[test]
+fn closed_refuses_while_redis_is_down_and_not_after() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    for options in [&[][..], &["--on-failure", "closed"]] {
+        let server = on(&redis, options);
+        let response = server.get("/");
+        assert_eq!((response.status, response.remaining("api")), (200, 999));
+        redis.kill();
+        for _ in 0..3 {
+            assert_unavailable(&server.get("/"));
+        }
+        assert_eq!(server.get("/health").status, 200);
+        redis.restart().unwrap();
+        // It has forgotten everything.
+        let response = patiently(&server, |response| response.status == 200);
+        assert_eq!(response.remaining("api"), 999);
+        redis.command(&["FLUSHALL"]).unwrap();
+    }
+}
+
+#[test]
+fn open_lets_pass_while_redis_is_down_and_tells_nothing_of_what_is_left() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let server = on(&redis, &["--on-failure", "open"]);
+    assert_eq!(server.get("/").remaining("api"), 999);
+    redis.kill();
+    for _ in 0..3 {
+        let response = server.get("/");
+        assert_eq!(response.status, 200, "{response:?}");
+        assert_eq!(response.header("ratelimit"), None);
+        assert_eq!(response.header("ratelimit-policy"), None);
+    }
+    redis.restart().unwrap();
+    let response = patiently(&server, |response| response.header("ratelimit").is_some());
+    assert_eq!((response.status, response.remaining("api")), (200, 999));
+}
+
+#[test]
+fn a_server_does_not_start_before_its_redis() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    redis.kill();
+    let server = on(&redis, &[]);
+    assert_unavailable(&server.get("/"));
+    redis.restart().unwrap();
+    let response = patiently(&server, |response| response.status == 200);
+    assert_eq!(response.remaining("api"), 999);
+}
+
+/// A paused server is the worst of outages: its sockets accept, and nobody answers.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "measures a wait from outside of the server")]
+fn requests_wait_for_ever_for_a_redis_that_hangs() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    // Longer than what a connection is given to answer by default, and shorter.
+    for (timeout, least) in [("2s", Duration::from_secs(2)), ("100ms", Duration::from_millis(100))] {
+        for (policy, status) in [("closed", 503), ("open", 200)] {
+            let server = on(&redis, &["--timeout", timeout, "--on-failure", policy]);
+            assert_eq!(patiently(&server, |response| response.header("ratelimit").is_some()).status, 200);
+            redis.pause().unwrap();
+            let start = Instant::now();
+            let response = server.get("/");
+            assert_eq!((response.status, response.header("ratelimit")), (status, None), "{response:?}");
+            assert!(start.elapsed() >= least, "{:?} of {timeout}", start.elapsed());
+            redis.resume().unwrap();
+            let response = patiently(&server, |response| response.header("ratelimit").is_some());
+            assert_eq!(response.status, 200);
+        }
+    }
+}
