@@ -17,44 +17,53 @@
 
 local KEYS, ARGV = KEYS, ARGV
 local keys, arguments, answers = 0, 0, 1
-local answer = { now, 0, 0, 0 }
+local answer = { now }
 
--- The next argument, a number; and as it was written.
-local function read()
+local function read_number()
   arguments = arguments + 1
-  local text = ARGV[arguments]
-  return tonumber(text), text
+  return tonumber(ARGV[arguments])
 end
 
 -- The checks of a group, each an algorithm and its policy.
 local function read_checks()
   local checks = {}
-  for i = 1, (read()) do
-    local _, name = read()
-    local algorithm = algorithms[name]
-    checks[i] = {
-      algorithm = algorithm, policy = algorithm.policy(read), returns = algorithm.returns,
-      look = algorithm.look, fits = algorithm.fits, report = algorithm.report, charge = algorithm.charge,
-      room = 0, a = 0, b = 0, c = 0,
-    }
+  for i = 1, read_number() do
+    arguments = arguments + 1
+    local algorithm = algorithms[ARGV[arguments]]
+    local given = {}
+    for j = 1, algorithm.arguments do
+      given[j] = read_number()
+    end
+    checks[i] = { algorithm = algorithm, policy = algorithm.policy(given) }
   end
   return checks
 end
 
-local function acquire(checks, min, max)
+-- What a check answers: its state, or what its algorithm makes of that.
+local function add(check, key, granted, refused)
+  local algorithm = check.algorithm
+  local a, b, c, d = check.a, check.b, check.c, nil
+  if algorithm.report then
+    a, b, c, d = algorithm.report(check.policy, key, granted, refused, a, b, c)
+  end
+  answer[answers + 1], answer[answers + 2], answer[answers + 3], answer[answers + 4] = a, b, c, d
+  answers = answers + algorithm.returns
+end
+
+local function acquire(checks, first, min, max)
   -- First look at all ...
   local granted = max
   for i = 1, #checks do
     local check = checks[i]
-    local policy = check.policy
-    local a, b, c = check.look(policy, KEYS[keys + i])
-    local room = check.fits(policy, max, a, b, c)
-    check.a, check.b, check.c, check.room = a, b, c, room
-    if room < granted then
-      granted = room
+    local algorithm, policy = check.algorithm, check.policy
+    local a, b, c = algorithm.look(policy, KEYS[first + i])
+    local fits = algorithm.fits(policy, max, a, b, c)
+    check.a, check.b, check.c, check.fits = a, b, c, fits
+    if fits < granted then
+      granted = fits
     end
   end
-  -- What waits beyond what is granted: a denied set, or the next.
+  -- What waits beyond what was granted: a denied set, or the next.
   local refused = 0
   if granted < max or max == 0 then
     refused = max_of(1, min)
@@ -66,35 +75,30 @@ local function acquire(checks, min, max)
   answer[answers] = granted
   -- ... and charge only if all have room.
   for i = 1, #checks do
-    local check, key = checks[i], KEYS[keys + i]
-    local policy, a, b, c, d = check.policy, check.a, check.b, check.c, nil
-    if check.report then
-      a, b, c, d = check.report(policy, key, granted, refused, a, b, c)
-    end
-    answer[answers + 1], answer[answers + 2], answer[answers + 3], answer[answers + 4] = a, b, c, d
-    answers = answers + check.returns
+    local check, key = checks[i], KEYS[first + i]
+    add(check, key, granted, refused)
     if granted > 0 then
-      check.charge(policy, key, granted, check.a, check.b, check.c)
-    elseif check.room < min and call('PTTL', key) == -1 then
+      check.algorithm.charge(check.policy, key, granted, check.a, check.b, check.c)
+    elseif check.fits < min and call('PTTL', key) == -1 then
       -- Without an end to its life a key would be full for ever. Nothing of ours is written so.
-      call('PEXPIRE', key, life(check.algorithm.ends(policy, check.a, check.b, check.c)))
+      call('PEXPIRE', key, life(check.algorithm.ends(check.policy, check.a, check.b, check.c)))
     end
   end
-  keys = keys + #checks
 end
 
 while arguments < #ARGV do
-  local sets, min, max = (read()), (read()), (read())
+  local sets, min, max = read_number(), read_number(), read_number()
   local checks = read_checks()
   for _ = 1, sets do
-    acquire(checks, min, max)
+    acquire(checks, keys, min, max)
+    keys = keys + #checks
   end
 end
 
 -- In chunks: unpack gives no more than 8,000 values.
-local packed = ''
+local packed = {}
 for first = 1, answers, 4000 do
   local last = min_of(answers, first + 3999)
-  packed = packed .. struct.pack('<' .. string.rep('I8', last - first + 1), unpack(answer, first, last))
+  packed[#packed + 1] = struct.pack('<' .. string.rep('I8', last - first + 1), unpack(answer, first, last))
 end
-return packed
+return table.concat(packed)

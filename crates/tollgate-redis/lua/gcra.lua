@@ -31,11 +31,13 @@ local function difference(a_us, a_frac, b_us, b_frac, parts)
   return a_us - b_us, a_frac - b_frac
 end
 
-function gcra.policy(read)
-  local policy = { parts = read(), horizon_us = read(), horizon_frac = read(), cost_us = 0, cost_frac = 0, cost = '' }
-  policy.cost_us, policy.cost = read()
-  policy.cost_frac = read()
-  return policy
+function gcra.policy(arguments)
+  return {
+    parts = arguments[1],
+    horizon_us = arguments[2], horizon_frac = arguments[3],
+    cost_us = arguments[4], cost_frac = arguments[5],
+    cost_text = format('%.0f', arguments[4]),
+  }
 end
 
 -- From then on the bucket is full, and its TAT means nothing more.
@@ -110,7 +112,7 @@ function gcra.charge(policy, key, granted, us, frac)
   end
   if us >= now and frac == 0 and cost_frac == 0 then
     -- In place, which is half the price: the key is there and has a life.
-    call('INCRBY', key, granted == 1 and policy.cost or format('%.0f', cost_us))
+    call('INCRBY', key, granted == 1 and policy.cost_text or format('%.0f', cost_us))
     outlive(key, us + cost_us)
     return
   end
