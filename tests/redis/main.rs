@@ -7,6 +7,7 @@
 
 mod contract;
 mod denials;
+mod healing;
 mod life;
 mod windows;
 
