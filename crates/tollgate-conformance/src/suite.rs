@@ -15,7 +15,7 @@ mod waits;
 
 use std::fmt::Debug;
 
-use tollgate_core::{Clock, ManualClock, Store, Timestamp};
+use tollgate_core::{Algorithm, Clock, ManualClock, Store, Timestamp};
 
 use bench::Bench;
 
@@ -130,6 +130,7 @@ use bench::Bench;
 pub struct Suite {
     atomic_across_keys: bool,
     steps: u32,
+    only_steps_of: Option<Algorithm>,
 }
 
 impl Default for Suite {
@@ -153,9 +154,13 @@ macro_rules! cases {
 }
 
 impl Suite {
+    /// The algorithms whose random steps are compared: each of them, the log not at its largest, since some stores keep an
+    /// entry for each unit.
+    pub const ALGORITHMS: [Algorithm; 7] = random_sets::EVERY;
+
     /// The whole contract.
     pub fn new() -> Suite {
-        Suite { atomic_across_keys: true, steps: 2_000 }
+        Suite { atomic_across_keys: true, steps: 2_000, only_steps_of: None }
     }
 
     /// For a store in which the keys of a set may live in different places that cannot be decided in one step: a Redis
@@ -168,6 +173,13 @@ impl Suite {
     /// How many random steps are compared with the [oracle](crate::oracle), for each algorithm: 2,000 unless said.
     pub fn steps(mut self, steps: u32) -> Suite {
         self.steps = steps;
+        self
+    }
+
+    /// Only the random steps, and only those of this algorithm: so that very many, of a store that takes its time, can be
+    /// spread over tests that run at the same time. Besides, not instead of, the whole contract.
+    pub fn only_steps_of(mut self, algorithm: Algorithm) -> Suite {
+        self.only_steps_of = Some(algorithm);
         self
     }
 
@@ -184,6 +196,9 @@ impl Suite {
         S: Store,
         S::Error: Debug,
     {
+        if let Some(algorithm) = self.only_steps_of {
+            return self.steps_of(algorithm, &make).await;
+        }
         for start in STARTS {
             cases! { self, make, start;
                 basics:
@@ -247,16 +262,24 @@ impl Suite {
                 }
             }
         }
-        for algorithm in random_sets::EVERY {
-            let time = ManualClock::new(Timestamp::from_micros(STARTS[0]));
-            let store = make(Clock::from(&time)).await;
-            let bench = Bench::new("random_sets::are_decided_as_by_the_oracle", STARTS[0], store, time);
-            random_sets::are_decided_as_by_the_oracle(&bench, algorithm, self.steps, self.atomic_across_keys)
-                .await;
+        for algorithm in Suite::ALGORITHMS {
+            self.steps_of(algorithm, &make).await;
         }
         let time = ManualClock::new(Timestamp::EPOCH);
         let store = make(Clock::from(&time)).await;
         vectors::are_answered_as_written(&Bench::new("vectors::are_answered_as_written", 0, store, time))
+            .await;
+    }
+
+    async fn steps_of<S>(&self, algorithm: Algorithm, make: &impl AsyncFn(Clock) -> S)
+    where
+        S: Store,
+        S::Error: Debug,
+    {
+        let time = ManualClock::new(Timestamp::from_micros(STARTS[0]));
+        let store = make(Clock::from(&time)).await;
+        let bench = Bench::new("random_sets::are_decided_as_by_the_oracle", STARTS[0], store, time);
+        random_sets::are_decided_as_by_the_oracle(&bench, algorithm, self.steps, self.atomic_across_keys)
             .await;
     }
 }

@@ -41,6 +41,15 @@ fn a_cluster_is_excused_from_sets_across_keys_and_from_nothing_else() {
     assert!(found.starts_with("sets::a_denied_policy_charges_none_of_the_others"), "{found}");
 }
 
+#[test]
+fn the_steps_of_an_algorithm_alone_find_what_is_wrong_with_it() {
+    for algorithm in Suite::ALGORITHMS {
+        run(Mistake::None, Suite::new().only_steps_of(algorithm)).unwrap();
+        let found = run(Mistake::WaitTooLong, Suite::new().only_steps_of(algorithm)).unwrap_err();
+        assert!(found.starts_with("random_sets::are_decided_as_by_the_oracle"), "{algorithm:?}: {found}");
+    }
+}
+
 /// Each mistake, and the first case that finds it.
 const MISTAKES: &[(Mistake, &str)] = &[
     (Mistake::ChargesDenied, "basics::what_can_never_pass_is_told_so_and_recorded_nowhere"),

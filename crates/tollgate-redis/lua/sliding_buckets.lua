@@ -26,7 +26,9 @@ local function counts(policy, key, position, first, last)
   if #places > 0 then
     local values = call('HMGET', key, unpack(places))
     for i = 1, #places do
-      found[first + i - 1] = count_of(values[i])
+      -- What is not digits is not ours: nothing.
+      local text = values[i]
+      found[first + i - 1] = text and find(text, '^%d+$') and count_of(text) or 0
     end
   end
   return found
@@ -56,7 +58,8 @@ local function sliding_buckets_look(policy, key)
     end
   end
   local moved = policy.current - tonumber(fields[1])
-  local position, sum = tonumber(fields[2]) % policy.ring, count_of(fields[3])
+  -- So many digits that they are infinite leave no rest.
+  local position, sum = count_of(fields[2]) % policy.ring, count_of(fields[3])
   if moved >= policy.ring then
     return 0, 0, nil
   elseif moved < 0 then
@@ -87,7 +90,10 @@ local function sliding_buckets_store(policy, key, position, sum, moved, place, c
     call('HDEL', key, unpack(passed))
   end
   call('HSET', key, 'n', policy.current, 'p', position, 's', sum + change)
-  call('HINCRBY', key, place, change)
+  -- A field that is not ours cannot be counted up from, and counted nothing.
+  if type(pcall('HINCRBY', key, place, change)) == 'table' then
+    call('HSET', key, place, max_of(0, change))
+  end
 end
 
 local function sliding_buckets_charge(policy, key, granted, position, sum, moved)

@@ -58,12 +58,13 @@ local function sliding_log(layout, limit, window, cost)
     if used == 0 then
       return now, 0, now, 0
     end
-    local newest = layout.time_at(key, -1) or now
+    -- Where a time stands among others that is not ours, it may lie ahead: nobody waits for longer than a window.
+    local newest = min_of(now, layout.time_at(key, -1) or now)
     local missing = used + (granted + refused) * policy.cost - policy.limit
     if refused == 0 or missing <= 0 or missing > used then
       return newest, used, newest, 0
     end
-    return layout.time_at(key, over + missing - 1) or now, missing, newest, used - missing
+    return min_of(now, layout.time_at(key, over + missing - 1) or now), missing, newest, used - missing
   end
 
   function log.refund(policy, key, units, stamp)

@@ -1,0 +1,94 @@
+//! Denials and looks, which leave no trace.
+
+use std::time::Duration;
+
+use tollgate::{Algorithm, Check, Key, Store, Times};
+use tollgate_conformance::servers::{Kind, Server};
+
+use crate::{BothLayouts, Fresh, acquire, every_policy, look, shared};
+
+/// The names of the commands that a server was asked, by clients or by scripts, since it was last told to forget them.
+fn commands(server: &Server) -> Vec<String> {
+    let stats = server.command(&["INFO", "commandstats"]).unwrap();
+    let names = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
+    names.map(|(name, _)| name.to_lowercase()).collect()
+}
+
+const READS: [&str; 19] = [
+    "client|setinfo",
+    "config|resetstat",
+    "config",
+    "client",
+    "eval",
+    "evalsha",
+    "get",
+    "hello",
+    "hmget",
+    "info",
+    "lindex",
+    "llen",
+    "ping",
+    "pttl",
+    "time",
+    "zcard",
+    "zcount",
+    "zrange",
+    "zrevrangebyscore",
+];
+
+/// A log that grows with what it denies, a window that a denial prolongs: whoever keeps trying starves.
+#[tokio::test]
+async fn a_denied_request_writes_nothing() {
+    for &kind in Kind::EVERY {
+        let server = Server::start(kind).unwrap();
+        let stores = BothLayouts::on(&server).await;
+        for (policy, layout) in every_policy(3, Duration::from_secs(600)) {
+            let fresh = stores.of(layout);
+            let full = policy.largest_cost();
+            assert!(acquire(&fresh.store, &policy, "ada", full).await.is_granted());
+            // A fresh key under a second policy, so that the set is denied while one of its checks has room.
+            let name = fresh.name(&policy, "ada");
+            let before = server.command(&["DUMP", &name]).unwrap();
+            assert!(!before.is_empty());
+            server.command(&["CONFIG", "RESETSTAT"]).unwrap();
+            let (ada, bob) = (Key::from("ada"), Key::from("bob"));
+            for cost in [1, 2, 3, full, full + 1, u32::MAX] {
+                assert!(!acquire(&fresh.store, &policy, "ada", cost).await.is_granted());
+                let set = [Check::new(&policy, &bob, 1), Check::new(&policy, &ada, cost)];
+                assert!(!fresh.store.acquire(&set, Times::ONCE).wait().await.unwrap().is_granted());
+                assert!(!fresh.store.acquire(&set, Times::up_to(9)).wait().await.unwrap().is_granted());
+            }
+            look(&fresh.store, &policy, "ada").await;
+            let asked = commands(&server);
+            assert!(asked.iter().any(|name| name == "evalsha"), "{asked:?}");
+            let writes: Vec<_> = asked.iter().filter(|name| !READS.contains(&name.as_str())).collect();
+            assert_eq!(writes, [""; 0], "{name} on {kind}");
+            assert_eq!(server.command(&["DUMP", &name]).unwrap(), before, "{name} on {kind}");
+            let other = fresh.name(&policy, "bob");
+            assert_eq!(server.command(&["EXISTS", &other]).unwrap(), "0", "{other} on {kind}");
+        }
+    }
+}
+
+/// 1,000 at once, of which some wait behind others on their way: a merged call that is granted in part records that part.
+#[tokio::test]
+async fn a_log_does_not_grow_with_what_it_denies() {
+    let server = shared(Kind::Valkey9_1);
+    for (policy, layout) in every_policy(10, Duration::from_secs(600)) {
+        if !matches!(policy.algorithm(), Algorithm::SlidingLog { .. }) {
+            continue;
+        }
+        let fresh = Fresh::with(server, layout, |builder| builder).await;
+        let key = Key::from("ada");
+        let replies: Vec<_> =
+            (0..1_000).map(|_| fresh.store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE)).collect();
+        let mut granted = 0;
+        for reply in replies {
+            granted += reply.wait().await.unwrap().times();
+        }
+        assert_eq!(granted, 10);
+        let name = fresh.name(&policy, "ada");
+        let length = if name.ends_with("sorted-set") { "ZCARD" } else { "LLEN" };
+        assert_eq!(server.command(&[length, &name]).unwrap(), "10");
+    }
+}

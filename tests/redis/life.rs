@@ -1,0 +1,207 @@
+//! How long keys live, by the server's own clock: never without an end, never shorter than their state, and hardly longer.
+
+use std::time::Duration;
+
+use tollgate::{Algorithm, Grant, Key, Policy, Stamp, Store, Verdict, Wait};
+use tollgate_conformance::servers::{Kind, Server};
+
+use crate::{BothLayouts, Fresh, acquire, every_policy, longest, look, shared};
+
+/// In microseconds since the epoch, all read in one step: the server's time, and when the key ends.
+struct Life {
+    now: u64,
+    ends: u64,
+}
+
+/// The life of a key; nothing if there is none.
+///
+/// # Panics
+/// If it has no end.
+fn life(server: &Server, name: &str) -> Option<Life> {
+    let script = "local time = redis.call('TIME') \
+                  return { time[1], time[2], redis.call('PTTL', KEYS[1]) }";
+    let told = server.command(&["EVAL", script, "1", name]).unwrap();
+    let numbers: Vec<i64> = told.lines().map(|line| line.parse().unwrap()).collect();
+    assert_ne!(numbers[2], -1, "{name} has no end");
+    let now = u64::try_from(numbers[0] * 1_000_000 + numbers[1]).unwrap();
+    // Milliseconds, cut off.
+    let left = u64::try_from(numbers[2]).ok()?;
+    Some(Life { now, ends: now + left * 1_000 })
+}
+
+/// When the state ends that a grant has left, in microseconds since the epoch.
+fn state_ends(policy: &Policy, stamp: Stamp) -> u64 {
+    let window = u64::try_from(policy.quota().window().as_micros()).unwrap();
+    match policy.algorithm() {
+        Algorithm::SlidingWindow => stamp.micros() + 2 * window,
+        Algorithm::SlidingBuckets { buckets } => {
+            (stamp.micros() + u64::from(buckets) + 1) * window.div_ceil(buckets.into())
+        }
+        Algorithm::FixedWindow { .. } | Algorithm::SlidingLog { .. } => stamp.micros() + window,
+        _ => stamp.micros() + u64::from(stamp.fraction() > 0),
+    }
+}
+
+/// How much longer than its state a key may live: where a life is not set anew by each request, up to a second.
+fn slack(policy: &Policy) -> u64 {
+    match policy.algorithm() {
+        Algorithm::Gcra | Algorithm::LeakyBucket { .. } => 1_000_000,
+        _ => 5_000,
+    }
+}
+
+fn lives_as_long_as_its_state(server: &Server, fresh: &Fresh, policy: &Policy, key: &str, granted: &Verdict) {
+    let due = state_ends(policy, granted.each()[0].stamp());
+    let what = format!("{} on {}", fresh.name(policy, key), server.kind());
+    match life(server, &fresh.name(policy, key)) {
+        // It may have ended between the two.
+        None => {
+            let time = server.command(&["TIME"]).unwrap();
+            let (seconds, micros) = time.split_once('\n').unwrap();
+            let now = seconds.parse::<u64>().unwrap() * 1_000_000 + micros.parse::<u64>().unwrap();
+            assert!(now >= due, "{what} is forgotten {} µs early", due - now);
+        }
+        Some(life) => {
+            assert!(life.ends + 1_000 >= due, "{what} is forgotten {} µs early", due - life.ends);
+            let over = life.ends.saturating_sub(due);
+            assert!(over <= slack(policy), "{what} outlives its state by {over} µs");
+        }
+    }
+}
+
+/// That no key outlives what is told of its state, where there is no grant to go by.
+async fn ends_with_its_state(server: &Server, fresh: &Fresh, policy: &Policy, key: &str) {
+    let reset = look(&fresh.store, policy, key).await.each()[0].reset_after();
+    if let Some(life) = life(server, &fresh.name(policy, key)) {
+        let left = Duration::from_micros(life.ends - life.now);
+        let over = left.saturating_sub(reset);
+        let what = fresh.name(policy, key);
+        assert!(over <= Duration::from_micros(slack(policy)), "{what} outlives its state by {over:?}");
+    }
+}
+
+async fn on_every_server(test: impl AsyncFn(&Server, &Fresh, &Policy)) {
+    for &kind in Kind::EVERY {
+        let server = shared(kind);
+        let stores = BothLayouts::on(server).await;
+        for window in [60, 1_000, 3_600_000, 366 * 86_400_000].map(Duration::from_millis) {
+            for limit in [1, 7] {
+                for (policy, layout) in every_policy(limit, window) {
+                    test(server, stores.of(layout), &policy).await;
+                }
+            }
+        }
+    }
+}
+
+/// `count == 1` is how others find out that a key is new.
+#[tokio::test]
+async fn a_first_request_of_cost_two_leaves_a_key_that_expires() {
+    for &kind in Kind::EVERY {
+        let server = shared(kind);
+        let stores = BothLayouts::on(server).await;
+        for (policy, layout) in every_policy(7, Duration::from_secs(600)) {
+            let fresh = stores.of(layout);
+            let granted = acquire(&fresh.store, &policy, "ada", 2).await;
+            assert!(granted.is_granted());
+            assert!(life(server, &fresh.name(&policy, "ada")).is_some(), "nothing rests there");
+            lives_as_long_as_its_state(server, fresh, &policy, "ada", &granted);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_lives_exactly_as_long_as_its_state() {
+    on_every_server(async |server, fresh, policy| {
+        for key in ["ada", "bob"] {
+            for _ in 0..policy.capacity() + 2 {
+                let verdict = acquire(&fresh.store, policy, key, 1).await;
+                if verdict.is_granted() {
+                    lives_as_long_as_its_state(server, fresh, policy, key, &verdict);
+                } else {
+                    ends_with_its_state(server, fresh, policy, key).await;
+                }
+            }
+        }
+    })
+    .await;
+}
+
+/// Laravel and others set the life anew with each hit: who comes often enough never sees his window end.
+#[tokio::test]
+async fn hits_do_not_prolong_the_life_of_a_window() {
+    for (policy, layout) in every_policy(1_000, Duration::from_secs(600)) {
+        if !matches!(policy.algorithm(), Algorithm::FixedWindow { .. } | Algorithm::SlidingWindow) {
+            continue;
+        }
+        let server = shared(Kind::Redis8_2);
+        let fresh = Fresh::with(server, layout, |builder| builder).await;
+        let first = acquire(&fresh.store, &policy, "ada", 1).await.each()[0].stamp();
+        let name = fresh.name(&policy, "ada");
+        let Life { now: began, ends: before } = life(server, &name).unwrap();
+        let last = loop {
+            let last = acquire(&fresh.store, &policy, "ada", 1).await.each()[0];
+            // Until some time has passed, by the server's clock.
+            if life(server, &name).unwrap().now > began + 50_000 {
+                break last.stamp();
+            }
+        };
+        let after = life(server, &name).unwrap().ends;
+        if last == first {
+            assert!(after.abs_diff(before) < 5_000, "{name} ended at {before}, and now ends at {after}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn refunds_and_resets_leave_no_key_without_an_end() {
+    on_every_server(async |server, fresh, policy| {
+        let (key, name) = (Key::from("ada"), fresh.name(policy, "ada"));
+        let mut stamps = Vec::new();
+        for _ in 0..policy.capacity() {
+            let verdict = acquire(&fresh.store, policy, "ada", 1).await;
+            stamps.extend(verdict.is_granted().then(|| verdict.each()[0].stamp()));
+        }
+        for stamp in stamps.into_iter().rev() {
+            let grant = Grant { policy, key: &key, units: 1, stamp };
+            fresh.store.refund(&[grant]).wait().await.unwrap();
+            ends_with_its_state(server, fresh, policy, "ada").await;
+            // And once more, which is too much.
+            fresh.store.refund(&[grant]).wait().await.unwrap();
+            ends_with_its_state(server, fresh, policy, "ada").await;
+        }
+        acquire(&fresh.store, policy, "ada", policy.capacity()).await;
+        fresh.store.reset(&key, &[policy]).wait().await.unwrap();
+        assert!(life(server, &name).is_none(), "{name} is there after a reset");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refund_that_comes_too_late_creates_no_key() {
+    on_every_server(async |server, fresh, policy| {
+        let key = Key::from("ada");
+        let stamp = acquire(&fresh.store, policy, "ada", 1).await.each()[0].stamp();
+        fresh.store.reset(&key, &[policy]).wait().await.unwrap();
+        for units in [1, u32::MAX] {
+            fresh.store.refund(&[Grant { policy, key: &key, units, stamp }]).wait().await.unwrap();
+        }
+        assert!(life(server, &fresh.name(policy, "ada")).is_none());
+        assert_eq!(look(&fresh.store, policy, "ada").await.each()[0].remaining(), policy.capacity());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_wait_is_longer_than_what_is_remembered() {
+    on_every_server(async |_, fresh, policy| {
+        acquire(&fresh.store, policy, "ada", policy.largest_cost()).await;
+        let denied = acquire(&fresh.store, policy, "ada", policy.largest_cost()).await;
+        // Where the window is short, it may be over.
+        if !denied.is_granted() {
+            let Wait::For(wait) = denied.wait() else { panic!("{denied:?}") };
+            assert!(wait > Duration::ZERO && wait <= longest(policy), "{wait:?} under {policy:?}");
+        }
+    })
+    .await;
+}

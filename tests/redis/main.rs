@@ -1,0 +1,137 @@
+//! The store in Redis and Valkey, against real servers: the contract, what rests on the server and for how long, what befalls
+//! a store there (values that are not its own, scripts that are forgotten, replies that are lost, servers that die), and what
+//! it tells who connects.
+//!
+//! Most tests share a server of a kind, each under a prefix of its own. Those that kill, pause or reconfigure one, or that
+//! count what it is asked, start their own.
+
+mod contract;
+mod denials;
+mod healing;
+mod life;
+mod windows;
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times, Verdict};
+use tollgate_conformance::servers::{Kind, Server};
+use tollgate_redis::{Error, RedisStore, RedisStoreBuilder, SlidingLogLayout};
+
+/// A server of that kind, for all tests that leave it as it is.
+fn shared(kind: Kind) -> &'static Server {
+    static SERVERS: [OnceLock<Server>; 4] = [const { OnceLock::new() }; 4];
+    let at = Kind::EVERY.iter().position(|one| *one == kind).expect("a known kind");
+    SERVERS[at].get_or_init(|| Server::start(kind).expect("a server"))
+}
+
+/// A prefix that nobody else has.
+fn prefix() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("test{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A store in which nothing has been used yet, by the server's clock; and how its keys are called.
+struct Fresh {
+    store: RedisStore,
+    prefix: String,
+    layout: SlidingLogLayout,
+}
+
+impl Fresh {
+    async fn on(server: &Server) -> Fresh {
+        Fresh::with(server, SlidingLogLayout::List, |builder| builder).await
+    }
+
+    async fn with(
+        server: &Server,
+        layout: SlidingLogLayout,
+        choose: impl FnOnce(RedisStoreBuilder) -> RedisStoreBuilder,
+    ) -> Fresh {
+        let prefix = prefix();
+        let builder = RedisStore::builder(&server.url()).prefix(&*prefix).sliding_log(layout);
+        Fresh { store: choose(builder).connect().await.expect("a store"), prefix, layout }
+    }
+
+    /// The name under which a key's state rests on the server.
+    fn name(&self, policy: &Policy, key: &str) -> String {
+        let is_log = matches!(policy.algorithm(), Algorithm::SlidingLog { .. });
+        let layout = if is_log && self.layout == SlidingLogLayout::SortedSet { "~sorted-set" } else { "" };
+        format!("{}:1:{{={key}}}:{}{layout}", self.prefix, policy.scope())
+    }
+}
+
+/// Two stores, since a store lays out all its logs alike.
+struct BothLayouts([Fresh; 2]);
+
+impl BothLayouts {
+    async fn on(server: &Server) -> BothLayouts {
+        let list = Fresh::on(server).await;
+        BothLayouts([list, Fresh::with(server, SlidingLogLayout::SortedSet, |builder| builder).await])
+    }
+
+    fn of(&self, layout: SlidingLogLayout) -> &Fresh {
+        &self.0[usize::from(layout == SlidingLogLayout::SortedSet)]
+    }
+}
+
+/// A policy of every algorithm, for a limit and a window, that grants the limit at once; with the layout for a log. The
+/// second leaky bucket queues as much again. No two of all of them share a key's state.
+fn every_policy(limit: u32, window: Duration) -> Vec<(Policy, SlidingLogLayout)> {
+    let quota = Quota::new(limit, window);
+    let list = SlidingLogLayout::List;
+    let leaky = |name: &str, max_wait| {
+        let policy = Policy::new(&format!("{name} {limit}"), quota.burst(limit));
+        (policy.with_algorithm(Algorithm::LeakyBucket { max_wait }), list)
+    };
+    let plain =
+        |name: &str, algorithm| Policy::new(&format!("{name} {limit}"), quota).with_algorithm(algorithm);
+    vec![
+        (plain("bucket", Algorithm::Gcra), list),
+        leaky("strict", Duration::ZERO),
+        leaky("queue", window),
+        (plain("fixed", Algorithm::FIXED_WINDOW), list),
+        (plain("aligned", Algorithm::FIXED_WINDOW_ALIGNED), list),
+        (plain("sliding", Algorithm::SlidingWindow), list),
+        (plain("buckets", Algorithm::SLIDING_BUCKETS), list),
+        (plain("log", Algorithm::SLIDING_LOG), list),
+        (plain("log", Algorithm::SLIDING_LOG), SlidingLogLayout::SortedSet),
+    ]
+}
+
+/// The longest that anything can be remembered under a policy.
+fn longest(policy: &Policy) -> Duration {
+    let window = policy.quota().window();
+    match policy.algorithm() {
+        Algorithm::SlidingWindow => 2 * window,
+        Algorithm::SlidingBuckets { buckets } => window + window / buckets,
+        // Its burst is its limit here.
+        Algorithm::LeakyBucket { max_wait } => window + max_wait,
+        _ => window,
+    }
+}
+
+async fn try_acquire(store: &RedisStore, policy: &Policy, key: &str, cost: u32) -> Result<Verdict, Error> {
+    store.acquire(&[Check::new(policy, &Key::from(key), cost)], Times::ONCE).wait().await
+}
+
+async fn acquire(store: &RedisStore, policy: &Policy, key: &str, cost: u32) -> Verdict {
+    try_acquire(store, policy, key, cost).await.expect("a verdict")
+}
+
+async fn look(store: &RedisStore, policy: &Policy, key: &str) -> Verdict {
+    store.acquire(&[Check::new(policy, &Key::from(key), 1)], Times::LOOK).wait().await.expect("a verdict")
+}
+
+/// Waits until something is so, for a minute at most.
+async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    for _ in 0..6_000 {
+        if is_so().await {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("not in a minute: {what}");
+}

@@ -1,0 +1,89 @@
+//! Around the ends of short windows, by the server's own clock.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tollgate::{Algorithm, Policy};
+use tollgate_conformance::servers::Kind;
+
+use crate::{BothLayouts, Fresh, acquire, every_policy, shared};
+
+const LIMIT: u32 = 5;
+const WINDOW: Duration = Duration::from_millis(20);
+
+/// What one caller was answered who asked as fast as he could: the stamp of each grant, and between them denials.
+type Answers = Vec<Option<u64>>;
+
+/// Asks until ten windows' worth is granted.
+async fn ask_over_ten_windows(fresh: &Fresh, policy: &Policy) -> Answers {
+    let mut answers = Answers::new();
+    let mut granted = 0;
+    while granted < 10 * LIMIT {
+        let verdict = acquire(&fresh.store, policy, "ada", 1).await;
+        granted += verdict.times();
+        answers.push(verdict.is_granted().then(|| verdict.each()[0].stamp().micros()));
+    }
+    answers
+}
+
+fn by_stamp(answers: &Answers) -> BTreeMap<u64, u32> {
+    let mut counts = BTreeMap::new();
+    for stamp in answers.iter().flatten() {
+        *counts.entry(*stamp).or_default() += 1;
+    }
+    counts
+}
+
+/// A key's life and its state end at nearly the same time. State that is forgotten early grants too much; state that is
+/// found when its time is over denies what the new window has; a life that hits prolong never lets the window end.
+#[tokio::test]
+async fn a_window_that_ends_is_neither_forgotten_early_nor_inherited() {
+    let window = u64::try_from(WINDOW.as_micros()).unwrap();
+    for &kind in Kind::EVERY {
+        let stores = BothLayouts::on(shared(kind)).await;
+        for (policy, layout) in every_policy(LIMIT, WINDOW) {
+            let fresh = stores.of(layout);
+            let what = format!("{policy:?} on {kind}");
+            let asked = timeout(Duration::from_secs(60), ask_over_ten_windows(fresh, &policy)).await;
+            let answers = asked.unwrap_or_else(|_| panic!("no end of the window: {what}"));
+            let counts = by_stamp(&answers);
+            let stamps: Vec<u64> = answers.iter().copied().flatten().collect();
+            match policy.algorithm() {
+                Algorithm::FixedWindow { .. } => {
+                    assert!(counts.values().all(|count| *count <= LIMIT), "{what}: {counts:?}");
+                    let starts: Vec<u64> = counts.into_keys().collect();
+                    assert!(starts.windows(2).all(|two| two[1] >= two[0] + window), "{what}: {starts:?}");
+                    let mut used = (0, 0);
+                    for answer in answers {
+                        match answer {
+                            Some(start) if start == used.0 => used.1 += 1,
+                            Some(start) => used = (start, 1),
+                            None => assert_eq!(used.1, LIMIT, "{what}: denied with units left"),
+                        }
+                    }
+                }
+                Algorithm::SlidingWindow => {
+                    assert!(counts.values().all(|count| *count <= LIMIT), "{what}: {counts:?}");
+                }
+                Algorithm::SlidingBuckets { buckets } => {
+                    let ring = u64::from(buckets) + 1;
+                    for first in counts.keys() {
+                        let sum: u32 = counts.range(first..&(first + ring)).map(|(_, count)| count).sum();
+                        assert!(sum <= LIMIT, "{what}: {sum} from {first}: {counts:?}");
+                    }
+                }
+                Algorithm::SlidingLog { .. } => {
+                    let too_near = stamps
+                        .windows(LIMIT as usize + 1)
+                        .find(|some| some[some.len() - 1] < some[0] + window);
+                    assert_eq!(too_near, None, "{what}");
+                }
+                _ => {
+                    let interval = window / u64::from(LIMIT);
+                    assert!(stamps.windows(2).all(|two| two[1] >= two[0] + interval), "{what}: {stamps:?}");
+                }
+            }
+        }
+    }
+}
