@@ -1,6 +1,7 @@
 //! The conformance suite on each server that there is. It runs to its end or panics with the name of the case that failed.
 
 use std::thread;
+use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tollgate::Algorithm;
@@ -17,7 +18,8 @@ fn holds(suite: Suite, url: &str, layout: SlidingLogLayout) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(suite.run(async |clock| {
         let builder = RedisStore::builder(url).prefix(prefix()).sliding_log(layout).clock(clock);
-        builder.connect().await.unwrap()
+        // The suite takes 99,991 units at once, and all of a test binary runs beside it.
+        builder.response_timeout(Duration::from_secs(60)).connect().await.unwrap()
     }));
 }
 
