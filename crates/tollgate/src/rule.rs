@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Key, Policy};
 
 use crate::extract::KeyExtractor;
-use crate::interned::interned;
+use crate::interned::Text;
 use crate::problem::{Reason, problem};
 
 /// Makes a [`Policy`] a [`Rule`].
@@ -139,7 +139,7 @@ impl Rules {
         }
         let names = rules.iter().map(|rule| rule.policy.name());
         let problems = names.map(|name| problem(Reason::QuotaExceeded, [name].into_iter()));
-        let quota_exceeded = problems.map(interned).collect();
+        let quota_exceeded = problems.map(|problem| Text::interned(problem).bytes()).collect();
         Ok(Rules { rules, quota_exceeded })
     }
 
