@@ -175,14 +175,12 @@ where
     where
         Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
     {
-        let Held { mut service, request, asks, shared } = self;
-        let (mut parts, body) = request.into_parts();
+        let Held { mut service, mut request, asks, shared } = self;
         if !verdict.is_granted() {
-            return State::Refused { response: Some(shared.deny(&parts, &asks, &verdict)) };
+            return State::Refused { response: Some(shared.deny(request, &asks, &verdict)) };
         }
         let extras = shared.extras(&asks, &verdict);
-        extras.mark(&mut parts);
-        let request = Request::from_parts(parts, body);
+        extras.mark(&mut request);
         if verdict.delay().is_zero() {
             State::Passed { future: service.call(request), extras }
         } else {
