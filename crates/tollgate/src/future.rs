@@ -116,11 +116,14 @@ where
         loop {
             match state.as_mut().project() {
                 StateProj::Passed { future, extras } => {
-                    let mut response = ready!(future.poll(cx))?;
-                    if !extras.is_empty() {
-                        extras.add_to(&mut response);
+                    // Changed in place, and moved once.
+                    let mut done = future.poll(cx);
+                    if !extras.is_empty()
+                        && let Poll::Ready(Ok(response)) = &mut done
+                    {
+                        extras.add_to(response);
                     }
-                    return Poll::Ready(Ok(response.map(ResponseBody::inner)));
+                    return done.map_ok(|response| response.map(ResponseBody::inner));
                 }
                 StateProj::Refused { response } => {
                     let response = response.take();
