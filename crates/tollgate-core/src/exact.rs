@@ -49,6 +49,13 @@ impl Interval {
         Interval { whole, parts: parts as u32, numerator }
     }
 
+    /// Whether T is a whole number of microseconds, as that of most quotas is: then no sum has a fraction, and every
+    /// operation is a single one.
+    #[inline]
+    const fn is_whole(self) -> bool {
+        self.parts == 1
+    }
+
     /// n × T. The caller keeps n within what the policy can admit, so that it stays below 2^54 µs.
     #[inline]
     pub(crate) const fn times(self, n: u32) -> Exact {
@@ -63,6 +70,9 @@ impl Interval {
 
     #[inline]
     pub(crate) const fn add(self, a: Exact, b: Exact) -> Exact {
+        if self.is_whole() {
+            return Exact::from_us(a.us + b.us);
+        }
         let frac = a.frac as u64 + b.frac as u64;
         let parts = self.parts as u64;
         let (carry, frac) = if frac >= parts { (1, frac - parts) } else { (0, frac) };
@@ -73,6 +83,9 @@ impl Interval {
     /// a − b, or zero where b is larger.
     #[inline]
     pub(crate) fn saturating_sub(self, a: Exact, b: Exact) -> Exact {
+        if self.is_whole() {
+            return Exact::from_us(a.us.saturating_sub(b.us));
+        }
         if a <= b {
             return Exact::default();
         }
@@ -87,6 +100,9 @@ impl Interval {
     /// How many whole T fit into `span`: the units that it is worth, at most `u32::MAX`.
     #[inline]
     pub(crate) fn whole_units_in(self, span: Exact) -> u32 {
+        if self.is_whole() {
+            return u32::try_from(span.us / self.numerator).unwrap_or(u32::MAX);
+        }
         let units = match span.us.checked_mul(u64::from(self.parts)) {
             Some(scaled) if scaled <= u64::MAX - u64::from(span.frac) => {
                 (scaled + u64::from(span.frac)) / self.numerator

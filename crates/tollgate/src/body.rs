@@ -20,8 +20,9 @@ pub struct ResponseBody<B>(#[pin] Kind<B>);
 #[derive(Debug)]
 enum Kind<B> {
     Inner(#[pin] B),
-    /// `None` once it was read.
-    Answer(Option<Bytes>),
+    /// `None` once it was read. Boxed, so that this body is no larger than axum's by itself: a response of at most 128
+    /// bytes is moved in registers, and every response is moved several times, but few are answers.
+    Answer(Option<Box<Bytes>>),
 }
 
 impl<B> ResponseBody<B> {
@@ -31,7 +32,7 @@ impl<B> ResponseBody<B> {
 
     pub(crate) fn answer(bytes: Bytes) -> ResponseBody<B> {
         // An empty body ends at once, or a client would be sent an empty frame.
-        ResponseBody(Kind::Answer(Some(bytes).filter(|bytes| !bytes.is_empty())))
+        ResponseBody(Kind::Answer((!bytes.is_empty()).then(|| Box::new(bytes))))
     }
 }
 
@@ -56,7 +57,9 @@ where
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().0.project() {
             KindProj::Inner(body) => body.poll_frame(cx),
-            KindProj::Answer(answer) => Poll::Ready(answer.take().map(|bytes| Ok(Frame::data(bytes.into())))),
+            KindProj::Answer(answer) => {
+                Poll::Ready(answer.take().map(|bytes| Ok(Frame::data((*bytes).into()))))
+            }
         }
     }
 
@@ -74,5 +77,17 @@ where
                 SizeHint::with_exact(answer.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_is_no_larger_than_the_services_own() {
+        // As axum's: a box of a trait object.
+        type Boxed = Box<dyn Send>;
+        assert_eq!(size_of::<http::Response<ResponseBody<Boxed>>>(), size_of::<http::Response<Boxed>>());
     }
 }

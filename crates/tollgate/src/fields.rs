@@ -21,7 +21,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_core::{Clock, Policy, Status, Verdict, Wait};
 
-use crate::interned::interned;
+use crate::interned::{Text, printable};
 use crate::problem::{escaped, seconds_up};
 use crate::rule::{Ask, Rule, Rules};
 
@@ -64,30 +64,42 @@ pub(crate) struct FieldWriter {
     /// For each rule.
     items: Box<[Item]>,
     /// `RateLimit-Policy` where all rules apply.
-    all_policies: HeaderValue,
+    all_policies: Text,
     clock: Clock,
 }
 
 #[derive(Clone, Debug)]
-struct Item {
+pub(crate) struct Item {
     /// `"name";q=20;w=2`
-    policy: Box<str>,
-    /// `"name";r=`
-    limit: Box<str>,
+    policy: Text,
+    /// The length of `"name"`.
+    name: u16,
 }
 
-/// The fields of one response.
+/// The fields of one response, as little as has to be carried along until it is there: it moves with the future.
 #[derive(Debug)]
 pub(crate) enum Written {
-    Ietf { policy: HeaderValue, limit: HeaderValue },
-    X { limit: u32, remaining: u32, reset: u64 },
+    /// Of one rule: the numbers, whose text is made where it is put into the response.
+    One {
+        item: Item,
+        remaining: u32,
+        reset: u64,
+    },
+    Several {
+        policy: Text,
+        limit: Box<[u8]>,
+    },
+    X {
+        limit: u32,
+        remaining: u32,
+        reset: u64,
+    },
 }
 
 impl FieldWriter {
     pub(crate) fn new(rules: &Rules, fields: Fields) -> FieldWriter {
         let items: Box<[Item]> = rules.iter().map(Rule::policy).map(Item::new).collect();
-        let all: Vec<&str> = items.iter().map(|item| &*item.policy).collect();
-        let all_policies = to_value(interned(all.join(SEPARATOR)));
+        let all_policies = Text::interned(join(items.iter()));
         FieldWriter { fields, all_policies, items, clock: Clock::system() }
     }
 
@@ -98,51 +110,70 @@ impl FieldWriter {
     }
 
     /// The fields for a verdict; none where no store was asked.
+    #[inline]
     pub(crate) fn write(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict) -> Option<Written> {
-        let statuses = verdict.each();
-        if statuses.is_empty() {
-            return None;
-        }
-        match self.fields {
-            Fields::None => None,
-            Fields::Ietf => Some(self.ietf(asks, statuses)),
-            Fields::XEpoch => {
-                let now = Duration::from_micros(self.clock.now().as_micros());
-                Some(x_ratelimit(rules, asks, statuses, |reset| seconds_up(now.saturating_add(reset))))
+        match (self.fields, asks, verdict.each()) {
+            (Fields::None, ..) | (_, _, []) => None,
+            (Fields::Ietf, [ask], [status]) => {
+                let item = self.items[ask.rule].clone();
+                let reset = reset_seconds(status, longest_wait_seconds(&[*status]));
+                Some(Written::One { item, remaining: status.remaining(), reset })
             }
-            Fields::XDelta => Some(x_ratelimit(rules, asks, statuses, seconds_up)),
+            (_, asks, statuses) => Some(self.write_any(rules, asks, statuses)),
         }
     }
 
-    fn ietf(&self, asks: &[Ask], statuses: &[Status]) -> Written {
-        let policy = if asks.len() == self.items.len() {
-            self.all_policies.clone()
-        } else {
-            let applied: Vec<&str> = asks.iter().map(|ask| &*self.items[ask.rule].policy).collect();
-            to_value(applied.join(SEPARATOR).into())
-        };
-        let longest = longest_wait_seconds(statuses);
-        // Of its exact length, or `Bytes` would take a second allocation for what is left over.
-        let length = |(ask, status): (&Ask, &Status)| {
-            let digits = decimal_digits(u64::from(status.remaining()))
-                + decimal_digits(reset_seconds(status, longest));
-            SEPARATOR.len() + self.items[ask.rule].limit.len() + RESET.len() + digits
-        };
-        let length = asks.iter().zip(statuses).map(length).sum::<usize>() - SEPARATOR.len();
-        let mut digits = itoa::Buffer::new();
-        let mut limit = Vec::with_capacity(length);
-        for (ask, status) in asks.iter().zip(statuses) {
-            if !limit.is_empty() {
-                limit.extend_from_slice(SEPARATOR.as_bytes());
+    /// Whatever is not one rule's in the draft's fields. Out of line, to keep the way of most requests short.
+    #[inline(never)]
+    fn write_any(&self, rules: &Rules, asks: &[Ask], statuses: &[Status]) -> Written {
+        match self.fields {
+            Fields::XEpoch => {
+                let now = Duration::from_micros(self.clock.now().as_micros());
+                x_ratelimit(rules, asks, statuses, |reset| seconds_up(now.saturating_add(reset)))
             }
-            limit.extend_from_slice(self.items[ask.rule].limit.as_bytes());
-            limit.extend_from_slice(digits.format(status.remaining()).as_bytes());
-            limit.extend_from_slice(RESET.as_bytes());
-            limit.extend_from_slice(digits.format(reset_seconds(status, longest)).as_bytes());
+            Fields::XDelta => x_ratelimit(rules, asks, statuses, seconds_up),
+            Fields::Ietf | Fields::None => {
+                let longest = longest_wait_seconds(statuses);
+                let items = asks.iter().map(|ask| &self.items[ask.rule]);
+                let told = items
+                    .clone()
+                    .zip(statuses)
+                    .map(|(item, status)| (item.name(), status.remaining(), reset_seconds(status, longest)));
+                let all = asks.len() == self.items.len();
+                let policy = if all { self.all_policies.clone() } else { Text::counted(join(items)) };
+                Written::Several { policy, limit: limit_of(told) }
+            }
         }
-        let limit = to_value(limit.into());
-        Written::Ietf { policy, limit }
     }
+}
+
+/// The value of `RateLimit-Policy`.
+fn join<'a>(items: impl Iterator<Item = &'a Item>) -> String {
+    let policies: Vec<_> = items.map(|item| item.policy.as_str()).collect();
+    policies.join(SEPARATOR)
+}
+
+/// The value of `RateLimit`: of each rule its name in quotes, what remains, and when the whole quota is back.
+fn limit_of<'a>(told: impl Iterator<Item = (&'a [u8], u32, u64)> + Clone) -> Box<[u8]> {
+    // Of its exact length, or `Bytes` would take a second allocation for what is left over.
+    let length = |(name, remaining, reset): (&[u8], u32, u64)| {
+        let digits = decimal_digits(u64::from(remaining)) + decimal_digits(reset);
+        SEPARATOR.len() + name.len() + REMAINING.len() + RESET.len() + digits
+    };
+    let length = told.clone().map(length).sum::<usize>() - SEPARATOR.len();
+    let mut text = Vec::with_capacity(length);
+    let mut digits = itoa::Buffer::new();
+    for (name, remaining, reset) in told {
+        if !text.is_empty() {
+            text.extend_from_slice(SEPARATOR.as_bytes());
+        }
+        text.extend_from_slice(name);
+        text.extend_from_slice(REMAINING.as_bytes());
+        text.extend_from_slice(digits.format(remaining).as_bytes());
+        text.extend_from_slice(RESET.as_bytes());
+        text.extend_from_slice(digits.format(reset).as_bytes());
+    }
+    text.into_boxed_slice()
 }
 
 impl Item {
@@ -152,22 +183,27 @@ impl Item {
         let seconds = (u128::from(policy.capacity()) * quota.window().as_micros())
             .div_ceil(u128::from(quota.limit()) * 1_000_000)
             .max(1);
-        Item {
-            policy: format!("\"{name}\"{QUOTA}{}{WINDOW}{seconds}", policy.capacity()).into(),
-            limit: format!("\"{name}\"{REMAINING}").into(),
-        }
+        let text = format!("\"{name}\"{QUOTA}{}{WINDOW}{seconds}", policy.capacity());
+        // Of at most 128 characters, each of which may be escaped.
+        let name = u16::try_from(name.len() + 2).expect("a policy's name is short");
+        Item { policy: Text::interned(text), name }
+    }
+
+    /// `"name"`
+    #[inline]
+    fn name(&self) -> &[u8] {
+        &self.policy.value().as_bytes()[..usize::from(self.name)]
     }
 }
 
 impl Written {
     pub(crate) fn add_to(self, headers: &mut HeaderMap) {
         match self {
-            Written::Ietf { policy, limit } => {
-                // One growth instead of two; and appended, since an inner layer's items stand beside ours.
-                headers.reserve(2);
-                headers.append(RATELIMIT_POLICY, policy);
-                headers.append(RATELIMIT, limit);
+            Written::One { item, remaining, reset } => {
+                let limit = limit_of(std::iter::once((item.name(), remaining, reset)));
+                add_ietf(headers, &item.policy, limit);
             }
+            Written::Several { policy, limit } => add_ietf(headers, &policy, limit),
             // An inner layer's stand: these fields can tell of one rule only, and the inner one is nearer to the work.
             Written::X { .. } if headers.contains_key(&X_LIMIT) => {}
             Written::X { limit, remaining, reset } => {
@@ -178,6 +214,14 @@ impl Written {
             }
         }
     }
+}
+
+#[inline]
+fn add_ietf(headers: &mut HeaderMap, policy: &Text, limit: Box<[u8]>) {
+    // One growth instead of two; and appended, since an inner layer's items stand beside ours.
+    headers.reserve(2);
+    headers.append(RATELIMIT_POLICY, policy.value().clone());
+    headers.append(RATELIMIT, printable(limit.into()));
 }
 
 fn x_ratelimit(rules: &Rules, asks: &[Ask], statuses: &[Status], reset: impl Fn(Duration) -> u64) -> Written {
@@ -223,13 +267,7 @@ fn decimal_digits(number: u64) -> usize {
 
 /// A number as a field's value. Not by way of `HeaderValue::from`, which takes the memory of the longest number.
 pub(crate) fn number(number: impl itoa::Integer) -> HeaderValue {
-    to_value(Bytes::copy_from_slice(itoa::Buffer::new().format(number).as_bytes()))
-}
-
-/// Text of ours as a field's value.
-fn to_value(text: Bytes) -> HeaderValue {
-    // Names are printable ASCII by construction, and the rest is ours.
-    HeaderValue::from_maybe_shared(text).expect("printable ASCII is a header value")
+    printable(Bytes::copy_from_slice(itoa::Buffer::new().format(number).as_bytes()))
 }
 
 #[cfg(test)]
@@ -325,9 +363,12 @@ mod tests {
         Written::X { limit: 1, remaining: 1, reset: 1 }.add_to(&mut headers);
         Written::X { limit: 2, remaining: 2, reset: 2 }.add_to(&mut headers);
         assert_eq!(headers["x-ratelimit-limit"], "1");
-        let item = |text| HeaderValue::from_static(text);
-        Written::Ietf { policy: item("a"), limit: item("b") }.add_to(&mut headers);
-        Written::Ietf { policy: item("c"), limit: item("d") }.add_to(&mut headers);
+        let ietf = |policy: &str, limit: &str| {
+            let policy = Text::counted(policy.to_owned());
+            Written::Several { policy, limit: limit.as_bytes().into() }
+        };
+        ietf("a", "b").add_to(&mut headers);
+        ietf("c", "d").add_to(&mut headers);
         assert_eq!(headers.get_all("ratelimit").iter().collect::<Vec<_>>(), ["b", "d"]);
     }
 }

@@ -116,11 +116,14 @@ where
         loop {
             match state.as_mut().project() {
                 StateProj::Passed { future, extras } => {
-                    let mut response = ready!(future.poll(cx))?;
-                    if !extras.is_empty() {
-                        extras.add_to(&mut response);
+                    // Changed in place, and moved once.
+                    let mut done = future.poll(cx);
+                    if !extras.is_empty()
+                        && let Poll::Ready(Ok(response)) = &mut done
+                    {
+                        extras.add_to(response);
                     }
-                    return Poll::Ready(Ok(response.map(ResponseBody::inner)));
+                    return done.map_ok(|response| response.map(ResponseBody::inner));
                 }
                 StateProj::Refused { response } => {
                     let response = response.take();
@@ -175,14 +178,12 @@ where
     where
         Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
     {
-        let Held { mut service, request, asks, shared } = self;
-        let (mut parts, body) = request.into_parts();
+        let Held { mut service, mut request, asks, shared } = self;
         if !verdict.is_granted() {
-            return State::Refused { response: Some(shared.deny(&parts, &asks, &verdict)) };
+            return State::Refused { response: Some(shared.deny(request, &asks, &verdict)) };
         }
         let extras = shared.extras(&asks, &verdict);
-        extras.mark(&mut parts);
-        let request = Request::from_parts(parts, body);
+        extras.mark(&mut request);
         if verdict.delay().is_zero() {
             State::Passed { future: service.call(request), extras }
         } else {

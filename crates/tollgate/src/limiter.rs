@@ -188,7 +188,7 @@ where
     /// The keys and costs of a request, or the denial of a request without a key.
     fn asks(&self, parts: &Parts) -> Result<Asks, Denial> {
         let mut asks = Asks::new();
-        match self.rules.ask(parts, &mut asks) {
+        match self.rules.ask(&parts.into(), &mut asks) {
             Ok(()) => Ok(asks),
             Err(rule) => Err(self.no_key(rule)),
         }

@@ -8,8 +8,8 @@ use http::request::Parts;
 use smallvec::SmallVec;
 use tollgate_core::{Key, Policy};
 
-use crate::extract::KeyExtractor;
-use crate::interned::interned;
+use crate::extract::{Head, KeyExtractor};
+use crate::interned::Text;
 use crate::problem::{Reason, problem};
 
 /// Makes a [`Policy`] a [`Rule`].
@@ -83,8 +83,8 @@ impl Rule {
 
     /// The key of this request, or what happens without one.
     #[inline]
-    fn key(&self, parts: &Parts) -> Result<Key, MissingKey> {
-        self.key_or_else(self.extractor.extract(parts))
+    fn key(&self, head: &Head<'_>) -> Result<Key, MissingKey> {
+        self.key_or_else(self.extractor.extract_from(head))
     }
 
     #[inline]
@@ -110,6 +110,8 @@ impl fmt::Debug for Rule {
 #[derive(Debug)]
 pub(crate) struct Rules {
     rules: Box<[Rule]>,
+    /// Whether a key or a cost is a function of the parts of a request, which it has to be taken apart for.
+    need_parts: bool,
     /// For each rule, the problem document of a request that it alone refuses.
     quota_exceeded: Box<[Bytes]>,
 }
@@ -139,8 +141,9 @@ impl Rules {
         }
         let names = rules.iter().map(|rule| rule.policy.name());
         let problems = names.map(|name| problem(Reason::QuotaExceeded, [name].into_iter()));
-        let quota_exceeded = problems.map(interned).collect();
-        Ok(Rules { rules, quota_exceeded })
+        let quota_exceeded = problems.map(|problem| Text::interned(problem).bytes()).collect();
+        let need_parts = rules.iter().any(|rule| rule.cost.is_some() || rule.extractor.needs_parts());
+        Ok(Rules { rules, need_parts, quota_exceeded })
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Rule> {
@@ -156,14 +159,19 @@ impl Rules {
         &self.quota_exceeded[rule]
     }
 
-    /// Adds the keys and costs of a request to `asks`; or tells the number of the first rule that refuses it for want of
-    /// a key.
     #[inline]
-    pub(crate) fn ask(&self, parts: &Parts, asks: &mut Asks) -> Result<(), usize> {
+    pub(crate) fn need_parts(&self) -> bool {
+        self.need_parts
+    }
+
+    /// Adds the keys and costs of a request to `asks`; or tells the number of the first rule that refuses it for want of
+    /// a key. The head has parts where they are needed.
+    #[inline]
+    pub(crate) fn ask(&self, head: &Head<'_>, asks: &mut Asks) -> Result<(), usize> {
         for (number, rule) in self.rules.iter().enumerate() {
-            match rule.key(parts) {
+            match rule.key(head) {
                 Ok(key) => {
-                    let cost = rule.cost.as_ref().map_or(1, |cost| cost(parts));
+                    let cost = rule.cost.as_ref().zip(head.parts).map_or(1, |(cost, parts)| cost(parts));
                     asks.push(Ask { rule: number, key, cost });
                 }
                 Err(MissingKey::Skip) => {}

@@ -5,12 +5,12 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::request::Parts;
 use http::{Request, Response};
 use tollgate_core::{Reply, Store, Times, Verdict};
 use tower_service::Service;
 
 use crate::body::ResponseBody;
+use crate::extract::Head;
 use crate::future::ResponseFuture;
 use crate::limiter::NeverFails;
 use crate::memory::MemoryStore;
@@ -61,34 +61,43 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        if !self.shared.enabled {
-            return ResponseFuture::passed(self.inner.call(request), Extras::default());
-        }
-        let (mut parts, body) = request.into_parts();
-        let limiter = &self.shared.limiter;
-        let mut asks = Asks::new();
-        if let Err(rule) = limiter.rules().ask(&parts, &mut asks) {
-            return ResponseFuture::refused(self.shared.refuse(&parts, limiter.no_key(rule), None));
-        }
-        if asks.is_empty() {
-            return ResponseFuture::passed(
-                self.inner.call(Request::from_parts(parts, body)),
-                Extras::default(),
-            );
-        }
-        let reply = limiter.acquire(&asks, Times::ONCE);
-        if let Reply::Now(Ok(verdict)) = &reply {
-            if !verdict.is_granted() {
-                return ResponseFuture::refused(self.shared.deny(&parts, &asks, verdict));
+    fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
+        // One end for all that pass, so that their future is built in place; and a request stays in one piece where it can.
+        let extras = 'pass: {
+            if !self.shared.enabled {
+                break 'pass Extras::default();
             }
-            if verdict.delay().is_zero() {
-                let extras = self.shared.extras(&asks, verdict);
-                extras.mark(&mut parts);
-                return ResponseFuture::passed(self.inner.call(Request::from_parts(parts, body)), extras);
+            let limiter = &self.shared.limiter;
+            let rules = limiter.rules();
+            let mut asks = Asks::new();
+            let asked = if rules.need_parts() {
+                let (parts, body) = request.into_parts();
+                let asked = rules.ask(&Head::from(&parts), &mut asks);
+                request = Request::from_parts(parts, body);
+                asked
+            } else {
+                rules.ask(&Head::of(&request), &mut asks)
+            };
+            if let Err(rule) = asked {
+                return ResponseFuture::refused(self.shared.refuse(request, limiter.no_key(rule), None));
             }
-        }
-        self.hold(reply, parts, body, asks)
+            if asks.is_empty() {
+                break 'pass Extras::default();
+            }
+            let reply = limiter.acquire(&asks, Times::ONCE);
+            match &reply {
+                Reply::Now(Ok(verdict)) if !verdict.is_granted() => {
+                    return ResponseFuture::refused(self.shared.deny(request, &asks, verdict));
+                }
+                Reply::Now(Ok(verdict)) if verdict.delay().is_zero() => {
+                    let extras = self.shared.extras(&asks, verdict);
+                    extras.mark(&mut request);
+                    extras
+                }
+                _ => return self.hold(reply, request, asks),
+            }
+        };
+        ResponseFuture::passed(self.inner.call(request), extras)
     }
 }
 
@@ -104,8 +113,7 @@ where
     fn hold<ReqBody, ResBody>(
         &mut self,
         reply: Reply<Result<Verdict, S::Error>, S::Acquire>,
-        mut parts: Parts,
-        body: ReqBody,
+        mut request: Request<ReqBody>,
         asks: Asks,
     ) -> ResponseFuture<Svc, S, ReqBody, ResBody>
     where
@@ -115,13 +123,11 @@ where
             Reply::Now(Err(error)) => error.never(),
             Reply::Now(Ok(verdict)) => {
                 let extras = self.shared.extras(&asks, &verdict);
-                extras.mark(&mut parts);
-                let request = Request::from_parts(parts, body);
+                extras.mark(&mut request);
                 ResponseFuture::delayed(self.take_ready(), request, verdict.delay(), extras)
             }
             Reply::Later(verdict) => {
                 let shared = Arc::clone(&self.shared);
-                let request = Request::from_parts(parts, body);
                 ResponseFuture::asking(verdict, self.take_ready(), request, asks, shared)
             }
         }

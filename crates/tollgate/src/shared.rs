@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Response, header};
+use http::{Request, Response, header};
 use tollgate_core::Verdict;
 
 use crate::body::ResponseBody;
@@ -37,9 +37,9 @@ pub(crate) struct Extras {
 impl Extras {
     /// Lets the handler see the report.
     #[inline]
-    pub(crate) fn mark(&self, parts: &mut Parts) {
+    pub(crate) fn mark<B>(&self, request: &mut Request<B>) {
         if let Some(report) = &self.report {
-            parts.extensions.insert(report.clone());
+            request.extensions_mut().insert(report.clone());
         }
     }
 
@@ -74,23 +74,30 @@ impl<S> Shared<S> {
     }
 
     /// The response to a request that was not granted.
-    pub(crate) fn deny<B>(&self, parts: &Parts, asks: &Asks, verdict: &Verdict) -> Response<ResponseBody<B>> {
+    #[inline(never)]
+    pub(crate) fn deny<R, B>(
+        &self,
+        request: Request<R>,
+        asks: &Asks,
+        verdict: &Verdict,
+    ) -> Response<ResponseBody<B>> {
         let rules = self.limiter.rules();
         let fields = self.fields.write(rules, asks, verdict);
-        self.refuse(parts, Denial::of(Report::new(rules, asks, verdict)), fields)
+        self.refuse(request, Denial::of(Report::new(rules, asks, verdict)), fields)
     }
 
     /// The response to a request that is refused, with these fields.
-    pub(crate) fn refuse<B>(
+    pub(crate) fn refuse<R, B>(
         &self,
-        parts: &Parts,
+        request: Request<R>,
         denial: Denial,
         fields: Option<Written>,
     ) -> Response<ResponseBody<B>> {
         let response = match &self.answer {
             None => denial.response(),
             Some(answer) => {
-                let mut response = answer(parts, &denial);
+                let (parts, _) = request.into_parts();
+                let mut response = answer(&parts, &denial);
                 if !response.headers().contains_key(header::RETRY_AFTER) {
                     denial.add_retry_after(response.headers_mut());
                 }

@@ -11,8 +11,8 @@ use http::request::Parts;
 use ipnet::IpNet;
 use tollgate_core::Key;
 
-use super::KeyExtractor;
 use super::peer_ip::{peer, peer_if_known};
+use super::{Head, KeyExtractor};
 
 /// The client's address as one header tells it, believed as far as trusted proxies vouch for it.
 ///
@@ -80,14 +80,18 @@ impl ClientIp {
     /// The client's address, ungrouped, for logs and handlers. `None` where the server left no peer address; with
     /// [`trusting_hops`](ClientIpHeader::trusting_hops), only where the header is missing as well.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.address_from(&parts.into())
+    }
+
+    fn address_from(&self, head: &Head<'_>) -> Option<IpAddr> {
         let peer = match &self.trust {
-            Trust::Networks(_) => Some(peer(parts)?),
+            Trust::Networks(_) => Some(peer(head.extensions)?),
             // Behind a proxy on a Unix socket the peer has no address, and is a hop all the same.
-            Trust::Hops(_) => peer_if_known(parts),
+            Trust::Hops(_) => peer_if_known(head.extensions),
         };
         let mut vouched_for = peer.map(|peer| peer.to_canonical());
         let is_forwarded = self.header == http::header::FORWARDED;
-        let lines = parts.headers.get_all(&self.header).iter().rev();
+        let lines = head.headers.get_all(&self.header).iter().rev();
         let mut entries = lines.flat_map(|line| EntriesFromTheRight { rest: Some(line.as_bytes()) });
         let mut hops = 0;
         while self.trusts(vouched_for, hops) {
@@ -147,7 +151,15 @@ impl From<HeaderName> for ClientIpHeader {
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, parts: &Parts) -> Option<Key> {
-        self.address(parts).map(|address| Key::network(address, self.v6_prefix))
+        self.extract_from(&parts.into())
+    }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        self.address_from(head).map(|address| Key::network(address, self.v6_prefix))
+    }
+
+    fn needs_parts(&self) -> bool {
+        false
     }
 }
 

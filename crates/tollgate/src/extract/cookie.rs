@@ -4,7 +4,7 @@ use http::header::COOKIE;
 use http::request::Parts;
 use tollgate_core::Key;
 
-use super::KeyExtractor;
+use super::{Head, KeyExtractor};
 
 /// The value of a cookie: see [`cookie`].
 #[derive(Clone, Debug)]
@@ -37,13 +37,21 @@ impl Cookie {
 
 impl KeyExtractor for Cookie {
     fn extract(&self, parts: &Parts) -> Option<Key> {
+        self.extract_from(&parts.into())
+    }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
         // HTTP/2 may split cookies over several lines (RFC 9113, section 8.2.3).
-        let lines = parts.headers.get_all(COOKIE).iter();
+        let lines = head.headers.get_all(COOKIE).iter();
         let mut pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
         pairs.find_map(|pair| {
             let value = pair.trim_ascii().strip_prefix(self.0.as_bytes())?.trim_ascii_start();
             Some(Key::from_bytes(value.strip_prefix(b"=")?.trim_ascii_start()))
         })
+    }
+
+    fn needs_parts(&self) -> bool {
+        false
     }
 }
 

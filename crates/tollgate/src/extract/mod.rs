@@ -21,6 +21,7 @@
 
 mod client_ip;
 mod cookie;
+mod head;
 mod peer_ip;
 
 use std::sync::Arc;
@@ -29,8 +30,12 @@ use http::request::Parts;
 use http::{HeaderName, Method};
 use tollgate_core::Key;
 
+use head::ByHead;
+
 pub use client_ip::{ClientIp, ClientIpHeader, TrustError};
 pub use cookie::{Cookie, cookie};
+#[doc(hidden)]
+pub use head::Head;
 pub use peer_ip::{PeerAddr, PeerIp};
 
 /// Derives a [`Key`] from a request's head. Closures of type `Fn(&Parts) -> Option<Key>` are extractors.
@@ -56,6 +61,18 @@ pub use peer_ip::{PeerAddr, PeerIp};
 pub trait KeyExtractor: Send + Sync + 'static {
     /// The key of this request, if it has one.
     fn extract(&self, parts: &Parts) -> Option<Key>;
+
+    /// The same of a request that need not have been taken apart, for extractors of this crate.
+    #[doc(hidden)]
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        self.extract(head.parts?)
+    }
+
+    /// Whether [`extract_from`](KeyExtractor::extract_from) finds nothing in a head without parts.
+    #[doc(hidden)]
+    fn needs_parts(&self) -> bool {
+        true
+    }
 
     /// This extractor's key, or where there is none the other's.
     ///
@@ -83,21 +100,46 @@ pub struct Or<A, B>(A, B);
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, parts: &Parts) -> Option<Key> {
+        self.extract_from(&parts.into())
+    }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
         let present = |key: &Key| !key.is_empty();
-        let first = self.0.extract(parts).filter(present).map(|key| key.of_branch(0));
-        first.or_else(|| self.1.extract(parts).filter(present).map(|key| key.of_branch(1)))
+        let first = self.0.extract_from(head).filter(present).map(|key| key.of_branch(0));
+        first.or_else(|| self.1.extract_from(head).filter(present).map(|key| key.of_branch(1)))
+    }
+
+    fn needs_parts(&self) -> bool {
+        self.0.needs_parts() || self.1.needs_parts()
     }
 }
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
     fn extract(&self, parts: &Parts) -> Option<Key> {
-        Some(Key::join([self.0.extract(parts)?, self.1.extract(parts)?]))
+        self.extract_from(&parts.into())
+    }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        Some(Key::join([self.0.extract_from(head)?, self.1.extract_from(head)?]))
+    }
+
+    fn needs_parts(&self) -> bool {
+        self.0.needs_parts() || self.1.needs_parts()
     }
 }
 
 impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, C) {
     fn extract(&self, parts: &Parts) -> Option<Key> {
-        Some(Key::join([self.0.extract(parts)?, self.1.extract(parts)?, self.2.extract(parts)?]))
+        self.extract_from(&parts.into())
+    }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        let [a, b, c] = [self.0.extract_from(head)?, self.1.extract_from(head)?, self.2.extract_from(head)?];
+        Some(Key::join([a, b, c]))
+    }
+
+    fn needs_parts(&self) -> bool {
+        self.0.needs_parts() || self.1.needs_parts() || self.2.needs_parts()
     }
 }
 
@@ -105,11 +147,27 @@ impl KeyExtractor for Box<dyn KeyExtractor> {
     fn extract(&self, parts: &Parts) -> Option<Key> {
         (**self).extract(parts)
     }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        (**self).extract_from(head)
+    }
+
+    fn needs_parts(&self) -> bool {
+        (**self).needs_parts()
+    }
 }
 
 impl KeyExtractor for Arc<dyn KeyExtractor> {
     fn extract(&self, parts: &Parts) -> Option<Key> {
         (**self).extract(parts)
+    }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        (**self).extract_from(head)
+    }
+
+    fn needs_parts(&self) -> bool {
+        (**self).needs_parts()
     }
 }
 
@@ -142,7 +200,15 @@ impl From<HeaderName> for Header {
 
 impl KeyExtractor for Header {
     fn extract(&self, parts: &Parts) -> Option<Key> {
-        parts.headers.get(&self.0).map(|value| Key::from_bytes(value.as_bytes()))
+        self.extract_from(&parts.into())
+    }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        head.headers.get(&self.0).map(|value| Key::from_bytes(value.as_bytes()))
+    }
+
+    fn needs_parts(&self) -> bool {
+        false
     }
 }
 
@@ -162,12 +228,12 @@ where
     T: Send + Sync + 'static,
     K: Into<Key>,
 {
-    move |parts: &Parts| parts.extensions.get::<T>().map(|value| key(value).into())
+    ByHead(move |head: &Head<'_>| head.extensions.get::<T>().map(|value| key(value).into()))
 }
 
 /// The request's method. Those that HTTP does not define share one key, since anybody can invent more.
 pub fn method() -> impl KeyExtractor {
-    |parts: &Parts| {
+    ByHead(|head: &Head<'_>| {
         let standard = [
             Method::GET,
             Method::POST,
@@ -179,14 +245,14 @@ pub fn method() -> impl KeyExtractor {
             Method::PATCH,
             Method::TRACE,
         ];
-        let known = standard.contains(&parts.method);
-        Some(if known { Key::from(parts.method.as_str()) } else { Key::from("(other)") })
-    }
+        let known = standard.contains(head.method);
+        Some(if known { Key::from(head.method.as_str()) } else { Key::from("(other)") })
+    })
 }
 
 /// One key for all requests.
 pub fn global() -> impl KeyExtractor {
-    |_: &Parts| Some(Key::global())
+    ByHead(|_: &Head<'_>| Some(Key::global()))
 }
 
 /// The route that matched, such as `/users/{id}`, as axum's `Router` left it. What matches none shares one key, since
@@ -196,10 +262,10 @@ pub fn global() -> impl KeyExtractor {
 /// `Router` runs before it.
 #[cfg(feature = "axum")]
 pub fn matched_path() -> impl KeyExtractor {
-    |parts: &Parts| {
-        let matched = parts.extensions.get::<axum::extract::MatchedPath>();
+    ByHead(|head: &Head<'_>| {
+        let matched = head.extensions.get::<axum::extract::MatchedPath>();
         Some(Key::from(matched.map_or("(unmatched)", axum::extract::MatchedPath::as_str)))
-    }
+    })
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use http::Extensions;
 use http::request::Parts;
 use tollgate_core::Key;
 
-use super::KeyExtractor;
+use super::{Head, KeyExtractor};
 
 /// The peer's address, for servers that leave it nowhere this crate looks: insert it into the extensions of each
 /// request that a connection carries.
@@ -50,33 +51,41 @@ impl Default for PeerIp {
 
 impl KeyExtractor for PeerIp {
     fn extract(&self, parts: &Parts) -> Option<Key> {
-        peer(parts).map(|address| Key::network(address, self.v6_prefix))
+        self.extract_from(&parts.into())
+    }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        peer(head.extensions).map(|address| Key::network(address, self.v6_prefix))
+    }
+
+    fn needs_parts(&self) -> bool {
+        false
     }
 }
 
 /// The peer's address, as the server left it; says once in the log where it is missing.
-pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
-    let peer = peer_if_known(parts);
+pub(super) fn peer(extensions: &Extensions) -> Option<IpAddr> {
+    let peer = peer_if_known(extensions);
     if peer.is_none() {
         say_once_that_it_is_missing();
     }
     peer
 }
 
-pub(super) fn peer_if_known(parts: &Parts) -> Option<IpAddr> {
+pub(super) fn peer_if_known(extensions: &Extensions) -> Option<IpAddr> {
     // First, since it was inserted by hand: by who reads the PROXY protocol, for one, and knows better than the socket.
-    if let Some(PeerAddr(address)) = parts.extensions.get::<PeerAddr>() {
+    if let Some(PeerAddr(address)) = extensions.get::<PeerAddr>() {
         return Some(address.ip());
     }
     #[cfg(feature = "axum")]
     {
         use axum::extract::ConnectInfo;
         use axum::extract::connect_info::MockConnectInfo;
-        if let Some(ConnectInfo(address)) = parts.extensions.get::<ConnectInfo<SocketAddr>>() {
+        if let Some(ConnectInfo(address)) = extensions.get::<ConnectInfo<SocketAddr>>() {
             return Some(address.ip());
         }
         // What axum's own extractor falls back to in tests.
-        if let Some(MockConnectInfo(address)) = parts.extensions.get::<MockConnectInfo<SocketAddr>>() {
+        if let Some(MockConnectInfo(address)) = extensions.get::<MockConnectInfo<SocketAddr>>() {
             return Some(address.ip());
         }
     }

@@ -20,10 +20,13 @@ const EVICTION_SAMPLE: usize = 8;
 const GRACE_US: u64 = 10_000_000;
 
 /// A sweep step at every so many accesses, so that a shard without new keys gives its idle ones back too.
-const SWEEP_EVERY: u32 = 8;
+const SWEEP_EVERY: u32 = 32;
 
-/// How many places a sweep step looks at.
-const SWEEP_STEP: u32 = 4;
+/// How many places a sweep step then looks at: few steps of more places, since neighbours come out of memory together.
+const SWEEP_STEP: u32 = 8;
+
+/// How many places are looked at for each key that was added.
+const SWEEP_FOR_EACH_KEY: u32 = 4;
 
 #[derive(Debug)]
 pub(super) struct Table {
@@ -163,7 +166,10 @@ impl Table {
 
     fn sweep_a_few(&mut self, now: Timestamp) {
         let long_ago = Timestamp::from_micros(now.as_micros().saturating_sub(GRACE_US));
-        let steps = SWEEP_STEP * std::mem::take(&mut self.added).max(1);
+        let steps = match std::mem::take(&mut self.added) {
+            0 => SWEEP_STEP,
+            keys => SWEEP_FOR_EACH_KEY * keys,
+        };
         for _ in 0..steps {
             self.hand = if self.hand + 1 < self.slots.len() { self.hand + 1 } else { 0 };
             // Whatever moves up to the place of a key that goes is looked at as well.
