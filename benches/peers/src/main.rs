@@ -1,108 +1,45 @@
-//! What does the layer of a rate limiter add to a request? tollgate and its peers, in one run, beside each other.
+//! tollgate and its peers, in one run, beside each other: what a layer adds to a request, and how many decisions go
+//! through Redis.
 //!
 //! README.md says what is measured and how to read it.
 
 mod contenders;
 mod measure;
+mod memory;
 mod ours;
+mod over_redis;
 mod report;
 mod scenario;
 mod targets;
 
-use clap::{Parser, ValueEnum};
+use std::error::Error;
 
-use crate::contenders::Contender;
-use crate::measure::{Answers, Load, Subject};
-use crate::report::{Line, Report};
-use crate::scenario::Scenario;
+use clap::{Parser, Subcommand};
 
-/// Compares the layers of rate limiters for Tower and prints the result as markdown.
+/// Compares rate limiters for Tower and prints the result as markdown.
 #[derive(Debug, Parser)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Options {
-    /// What to compare.
-    #[arg(value_enum, default_value_t = Comparison::Memory)]
-    comparison: Comparison,
-    /// Only limiters whose package name contains this; may be given several times.
-    #[arg(long, value_name = "NAME")]
-    filter: Vec<String>,
-    /// Only this scenario; may be given several times.
-    #[arg(long, value_enum)]
-    scenario: Vec<Scenario>,
-    /// Only with so many threads; may be given several times. One and two if not given.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
-    threads: Vec<u8>,
-    /// Requests of each thread in a run.
-    #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u64).range(1..))]
-    requests: u64,
-    /// Runs of which the best counts.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
-    runs: u64,
+    #[command(subcommand)]
+    comparison: Option<Comparison>,
+    // The comparison that is made where none is named.
+    #[command(flatten)]
+    memory: memory::Options,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Debug, Subcommand)]
 enum Comparison {
-    /// What each layer adds to a request with its state in memory.
-    Memory,
+    /// What each layer adds to a request with its state in memory; the default.
+    Memory(memory::Options),
+    /// How many decisions each takes to Redis and back, and what they cost the server.
+    Redis(over_redis::Options),
 }
 
-/// Threads that drive clones of one service, each a round of the whole comparison.
-const THREADS: [u8; 2] = [1, 2];
-
-fn main() {
+fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let options = Options::parse();
-    match options.comparison {
-        Comparison::Memory => memory(&options),
+    match options.comparison.unwrap_or(Comparison::Memory(options.memory)) {
+        Comparison::Memory(options) => print!("{}", memory::run(&options)),
+        Comparison::Redis(options) => print!("{}", over_redis::run(&options)?),
     }
-}
-
-fn memory(options: &Options) {
-    let named = |limiter: &Contender| options.filter.iter().any(|name| limiter.package.contains(name));
-    let wanted = |limiter: &Contender| options.filter.is_empty() || named(limiter);
-    let limiters: Vec<Contender> = contenders::limiters().into_iter().filter(wanted).collect();
-
-    // Some limiters start a task that sweeps their state. They find a runtime to start it on, but nothing drives
-    // that runtime: what is measured is a request, not a sweep that may or may not fall into a run.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-    let _entered = runtime.enter();
-
-    let mut report = Report::new(options.requests, options.runs);
-    let threads = if options.threads.is_empty() { &THREADS[..] } else { &options.threads };
-    let scenarios = if options.scenario.is_empty() { &Scenario::ALL[..] } else { &options.scenario };
-    for &threads in threads {
-        for &scenario in scenarios {
-            // Without its fields a denied answer carries Retry-After all the same; only allowed ones differ.
-            let measured = |limiter: &&Contender| limiter.fields || scenario.allows();
-            let lineup: Vec<Contender> =
-                contenders::bare().into_iter().chain(limiters.iter().filter(measured).copied()).collect();
-            eprintln!("{}, {threads} thread(s): {} services …", scenario.title(), lineup.len());
-            report.add(compare(&lineup, scenario, usize::from(threads), options));
-        }
-    }
-    print!("{report}");
-}
-
-/// Measures all services in one scenario: a run of each, then the next run of each, so that whatever else the
-/// machine does falls on all of them. Every round starts with another one.
-fn compare(lineup: &[Contender], scenario: Scenario, threads: usize, options: &Options) -> Vec<Line> {
-    let mut entries: Vec<(Box<dyn Subject>, Line)> = lineup
-        .iter()
-        .map(|&contender| {
-            let subject = (contender.build)(scenario.plan());
-            let headers = subject.warm(scenario.keys());
-            let mut fields: Vec<String> = headers.keys().map(ToString::to_string).collect();
-            fields.sort_unstable();
-            (subject, Line { contender, scenario, threads, wall: None, answers: Answers::default(), fields })
-        })
-        .collect();
-    let services = entries.len();
-    for round in 0..options.runs {
-        for turn in 0..services {
-            let (subject, line) = &mut entries[(turn + round as usize) % services];
-            let load = Load { clients: scenario.keys(), requests: options.requests, threads, round };
-            let sample = subject.run(load);
-            line.wall = Some(line.wall.map_or(sample.wall, |best| best.min(sample.wall)));
-            line.answers += sample.answers;
-        }
-    }
-    entries.into_iter().map(|(_, line)| line).collect()
+    Ok(())
 }

@@ -25,7 +25,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    fn count(&mut self, status: StatusCode) {
+    pub(crate) fn count(&mut self, status: StatusCode) {
         match status {
             StatusCode::OK => self.allowed += 1,
             StatusCode::TOO_MANY_REQUESTS => self.denied += 1,
@@ -162,6 +162,6 @@ fn runtime() -> Runtime {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures time; nothing here decides by it")]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }

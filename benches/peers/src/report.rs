@@ -116,7 +116,7 @@ impl Report {
         for line in self.rows(self.threads()[0]) {
             let Contender { package, key, .. } = line.contender;
             let fields = if line.fields.is_empty() { String::from("none") } else { line.fields.join(", ") };
-            writeln!(f, "| {package} | {} | {} | {fields} |", version(package), key.title())?;
+            writeln!(f, "| {package} | {} | {} | {fields} |", version(package).unwrap_or("?"), key.title())?;
         }
         writeln!(f)
     }
@@ -269,11 +269,11 @@ impl fmt::Display for Report {
 }
 
 /// The version of a package in this package's lock file.
-fn version(package: &str) -> &'static str {
+pub(crate) fn version(package: &str) -> Option<&'static str> {
     let mut lines = include_str!("../Cargo.lock").lines();
     let name = format!("name = \"{package}\"");
     lines.find(|line| *line == name);
-    lines.next().and_then(|line| line.strip_prefix("version = \"")?.strip_suffix('"')).unwrap_or("?")
+    lines.next().and_then(|line| line.strip_prefix("version = \"")?.strip_suffix('"'))
 }
 
 fn threads_title(threads: usize) -> String {
@@ -294,7 +294,7 @@ fn nanos(value: f64) -> String {
 }
 
 /// 1234567 as 1,234,567.
-fn grouped(value: u64) -> String {
+pub(crate) fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {

@@ -1,0 +1,82 @@
+//! What does the layer add to a request, its state in memory?
+
+use clap::Args;
+
+use crate::contenders::{self, Contender};
+use crate::measure::{Answers, Load, Subject};
+use crate::report::{Line, Report};
+use crate::scenario::Scenario;
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Only limiters whose package name contains this; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    filter: Vec<String>,
+    /// Only this scenario; may be given several times.
+    #[arg(long, value_enum)]
+    scenario: Vec<Scenario>,
+    /// Only with so many threads; may be given several times. One and two if not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    threads: Vec<u8>,
+    /// Requests of each thread in a run.
+    #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u64).range(1..))]
+    requests: u64,
+    /// Runs of which the best counts.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    runs: u64,
+}
+
+/// Threads that drive clones of one service, each a round of the whole comparison.
+const THREADS: [u8; 2] = [1, 2];
+
+pub(crate) fn run(options: &Options) -> Report {
+    let named = |limiter: &Contender| options.filter.iter().any(|name| limiter.package.contains(name));
+    let wanted = |limiter: &Contender| options.filter.is_empty() || named(limiter);
+    let limiters: Vec<Contender> = contenders::limiters().into_iter().filter(wanted).collect();
+
+    // Some limiters start a task that sweeps their state. They find a runtime to start it on, but nothing drives
+    // that runtime: what is measured is a request, not a sweep that may or may not fall into a run.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let _entered = runtime.enter();
+
+    let mut report = Report::new(options.requests, options.runs);
+    let threads = if options.threads.is_empty() { &THREADS[..] } else { &options.threads };
+    let scenarios = if options.scenario.is_empty() { &Scenario::ALL[..] } else { &options.scenario };
+    for &threads in threads {
+        for &scenario in scenarios {
+            // Without its fields a denied answer carries Retry-After all the same; only allowed ones differ.
+            let measured = |limiter: &&Contender| limiter.fields || scenario.allows();
+            let lineup: Vec<Contender> =
+                contenders::bare().into_iter().chain(limiters.iter().filter(measured).copied()).collect();
+            eprintln!("{}, {threads} thread(s): {} services …", scenario.title(), lineup.len());
+            report.add(compare(&lineup, scenario, usize::from(threads), options));
+        }
+    }
+    report
+}
+
+/// Measures all services in one scenario: a run of each, then the next run of each, so that whatever else the
+/// machine does falls on all of them. Every round starts with another one.
+fn compare(lineup: &[Contender], scenario: Scenario, threads: usize, options: &Options) -> Vec<Line> {
+    let mut entries: Vec<(Box<dyn Subject>, Line)> = lineup
+        .iter()
+        .map(|&contender| {
+            let subject = (contender.build)(scenario.plan());
+            let headers = subject.warm(scenario.keys());
+            let mut fields: Vec<String> = headers.keys().map(ToString::to_string).collect();
+            fields.sort_unstable();
+            (subject, Line { contender, scenario, threads, wall: None, answers: Answers::default(), fields })
+        })
+        .collect();
+    let services = entries.len();
+    for round in 0..options.runs {
+        for turn in 0..services {
+            let (subject, line) = &mut entries[(turn + round as usize) % services];
+            let load = Load { clients: scenario.keys(), requests: options.requests, threads, round };
+            let sample = subject.run(load);
+            line.wall = Some(line.wall.map_or(sample.wall, |best| best.min(sample.wall)));
+            line.answers += sample.answers;
+        }
+    }
+    entries.into_iter().map(|(_, line)| line).collect()
+}

@@ -1,0 +1,76 @@
+//! tollgate: GCRA, the checks of many callers in one call; the whole layer with its two fields, and the store alone.
+
+use tollgate::extract::header;
+use tollgate::{Check, FailureExt, Key, Policy, PolicyExt, Quota, RateLimitLayer, Store, Times};
+use tollgate_redis::RedisStore;
+use tower::Layer;
+
+use super::layered::Layered;
+use super::{Contender, Setup, TIMEOUT};
+use crate::contenders::service;
+use crate::measure::Answers;
+use crate::over_redis::Failure;
+use crate::over_redis::measure::{Decide, Prepared, Subject, failed};
+use crate::over_redis::scenario::{Draws, KEY_FIELD};
+
+pub(crate) const OURS: &str = "tollgate";
+pub(crate) const WHOLE_LAYER: &str = "whole layer";
+
+const LAYER: Contender = Contender {
+    name: OURS,
+    part: WHOLE_LAYER,
+    algorithm: "GCRA",
+    connections: None,
+    build: |setup| Box::pin(layer(setup)),
+};
+
+pub(super) fn contenders() -> [Contender; 2] {
+    [LAYER, Contender { part: "store alone", build: |setup| Box::pin(store_alone(setup)), ..LAYER }]
+}
+
+pub(super) fn with_connections(connections: u32) -> Contender {
+    Contender { connections: Some(connections), ..LAYER }
+}
+
+fn policy(setup: &Setup) -> Policy {
+    Policy::new("api", Quota::per_day(setup.per_day))
+}
+
+async fn connect(setup: &Setup) -> Result<RedisStore, Failure> {
+    let builder = RedisStore::builder(&setup.url);
+    let builder = match setup.connections {
+        Some(connections) => builder.connections(connections),
+        None => builder,
+    };
+    Ok(builder.connect().await?)
+}
+
+async fn layer(setup: Setup) -> Result<Box<dyn Subject>, Failure> {
+    let store = connect(&setup).await?.timeout(TIMEOUT).fail_closed();
+    let rule = policy(&setup).by(header(KEY_FIELD.as_str()));
+    let service = RateLimitLayer::new([rule]).store(store).layer(service());
+    Ok(Prepared::boxed(Layered(service), setup.tasks))
+}
+
+async fn store_alone(setup: Setup) -> Result<Box<dyn Subject>, Failure> {
+    let alone = Alone { store: connect(&setup).await?, policy: policy(&setup) };
+    Ok(Prepared::boxed(alone, setup.tasks))
+}
+
+#[derive(Clone)]
+struct Alone {
+    store: RedisStore,
+    policy: Policy,
+}
+
+impl Decide for Alone {
+    async fn decide(&mut self, draws: &mut Draws, answers: &mut Answers) {
+        let key = Key::from(draws.draw().name.as_str());
+        let verdict = self.store.acquire(&[Check::new(&self.policy, &key, 1)], Times::ONCE);
+        match verdict.wait().await {
+            Ok(verdict) if verdict.is_granted() => answers.allowed += 1,
+            Ok(_) => answers.denied += 1,
+            Err(error) => failed(answers, &error),
+        }
+    }
+}

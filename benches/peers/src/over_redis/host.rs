@@ -1,0 +1,90 @@
+//! The server that everybody is measured on.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use redis::{Client, Connection, cmd};
+use tollgate_conformance::servers::{self, Server};
+
+use super::Failure;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    Installed,
+    #[value(name = "redis-6.2")]
+    Redis6_2,
+    #[value(name = "redis-8.2")]
+    Redis8_2,
+    #[value(name = "valkey-9.1")]
+    Valkey9_1,
+}
+
+pub(crate) struct Host {
+    url: String,
+    control: Connection,
+    /// Ends with this value.
+    started: Option<Server>,
+}
+
+impl Host {
+    pub(crate) fn start(kind: Kind) -> Result<Host, Failure> {
+        let server = Server::start(match kind {
+            Kind::Installed => servers::Kind::Installed,
+            Kind::Redis6_2 => servers::Kind::Redis6_2,
+            Kind::Redis8_2 => servers::Kind::Redis8_2,
+            Kind::Valkey9_1 => servers::Kind::Valkey9_1,
+        })?;
+        let host = Host::at(&server.url())?;
+        Ok(Host { started: Some(server), ..host })
+    }
+
+    /// # Errors
+    /// Also for a database that holds something: it may be somebody's, and would be lost.
+    pub(crate) fn at(url: &str) -> Result<Host, Failure> {
+        let mut control = Client::open(url)?.get_connection()?;
+        let keys: u64 = cmd("DBSIZE").query(&mut control)?;
+        if keys > 0 {
+            return Err(format!("{url} holds {keys} keys, which this comparison would delete").into());
+        }
+        Ok(Host { url: url.to_owned(), control, started: None })
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Forgets all keys; scripts stay known.
+    pub(crate) fn empty(&mut self) -> Result<(), Failure> {
+        Ok(cmd("FLUSHDB").query(&mut self.control)?)
+    }
+
+    /// The processor time that the server has taken so far.
+    pub(crate) fn cpu(&mut self) -> Result<Duration, Failure> {
+        let info = self.info("cpu")?;
+        let mut taken = Duration::ZERO;
+        for name in ["used_cpu_user", "used_cpu_sys"] {
+            let seconds = field(&info, name).ok_or_else(|| format!("INFO cpu has no {name}"))?;
+            taken += Duration::from_secs_f64(seconds.parse()?);
+        }
+        Ok(taken)
+    }
+
+    /// Which server that is, for the report.
+    pub(crate) fn title(&mut self) -> Result<String, Failure> {
+        let info = self.info("server")?;
+        let (name, version) = match field(&info, "valkey_version") {
+            Some(version) => ("Valkey", Some(version)),
+            None => ("Redis", field(&info, "redis_version")),
+        };
+        let origin = if self.started.is_some() { "started for this run" } else { "which ran already" };
+        Ok(format!("{name} {}, {origin}", version.unwrap_or("?")))
+    }
+
+    fn info(&mut self, section: &str) -> Result<String, Failure> {
+        Ok(cmd("INFO").arg(section).query(&mut self.control)?)
+    }
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}

@@ -1,0 +1,116 @@
+//! How many decisions a limiter takes to Redis and back, and what each costs the server.
+
+mod contenders;
+mod host;
+mod measure;
+mod report;
+mod scenario;
+mod targets;
+
+use std::error::Error;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::runtime::{Builder, Runtime};
+
+use contenders::{Contender, Setup};
+use host::{Host, Kind};
+use report::{Line, Report};
+use scenario::{Crowd, Scenario};
+
+/// Whatever ends a run early.
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Only contenders whose name contains this, beside the yardsticks; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    filter: Vec<String>,
+    /// Only this scenario; may be given several times.
+    #[arg(long, value_enum)]
+    scenario: Vec<Scenario>,
+    /// Also tollgate with pools of these sizes, in a table of its own: 1,2,4,8,16.
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    connections: Vec<u32>,
+    /// Seconds of a round, after a warm-up.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// Rounds of which the best counts.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: u64,
+    /// What a key may have in a day; less than a scenario needs shows in what it allows.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    per_day: Option<u32>,
+    /// The server that is started for the run.
+    #[arg(long, value_enum, default_value_t = Kind::Installed)]
+    server: Kind,
+    /// A server that runs already, instead. Its database must be empty, and is emptied again and again.
+    #[arg(long, value_name = "redis://…", conflicts_with = "server")]
+    url: Option<String>,
+}
+
+/// Before a round: connections are there, scripts are known, and the keys are.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+    let mut host = match &options.url {
+        Some(url) => Host::at(url)?,
+        None => Host::start(options.server)?,
+    };
+    let mut report = Report::new(host.title()?, options.seconds, options.rounds);
+    let scenarios = if options.scenario.is_empty() { &Scenario::ALL[..] } else { &options.scenario };
+    for &scenario in scenarios {
+        let named = |contender: &Contender| options.filter.iter().any(|name| contender.name.contains(name));
+        let mut lineup = contenders::all();
+        lineup.retain(|one| options.filter.is_empty() || one.name == scenario.yardstick() || named(one));
+        if scenario.is_load() {
+            lineup.extend(contenders::by_connections(&options.connections));
+        }
+        eprintln!("{}: {} contenders …", scenario.title(), lineup.len());
+        report.add(compare(&lineup, scenario, &mut host, options)?);
+    }
+    Ok(report)
+}
+
+/// Measures all contenders in one scenario: a round of each, then the next round of each, so that whatever else the
+/// machine does falls on all of them. Every round starts with another one.
+fn compare(
+    lineup: &[Contender],
+    scenario: Scenario,
+    host: &mut Host,
+    options: &Options,
+) -> Result<Vec<Line>, Failure> {
+    let per_day = options.per_day.unwrap_or(scenario.per_day());
+    let mut lines: Vec<Line> =
+        lineup.iter().map(|&contender| Line::new(contender, scenario, per_day)).collect();
+    let crowd = Crowd::new(scenario);
+    for round in 0..options.rounds as usize {
+        for turn in 0..lines.len() {
+            let at = (turn + round) % lines.len();
+            let line = &mut lines[at];
+            // Keys of the one before, and its state, are none of this one's.
+            host.empty()?;
+            // A runtime of its own: what a contender leaves running ends with it.
+            let runtime = runtime()?;
+            let contender = line.contender;
+            let failed = |error| format!("{} cannot be set up: {error}", contender.name);
+            let setup = Setup {
+                url: host.url().to_owned(),
+                per_day,
+                connections: contender.connections,
+                tasks: scenario.tasks(),
+            };
+            let subject = runtime.block_on((contender.build)(setup)).map_err(failed)?;
+            runtime.block_on(subject.run(&crowd, WARM_UP));
+            let before = host.cpu()?;
+            let sample = runtime.block_on(subject.run(&crowd, Duration::from_secs(options.seconds)));
+            line.take(sample, host.cpu()?.saturating_sub(before));
+        }
+    }
+    Ok(lines)
+}
+
+/// Two threads, as a small service has them, beside the server.
+fn runtime() -> Result<Runtime, Failure> {
+    Ok(Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}

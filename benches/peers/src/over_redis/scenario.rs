@@ -1,0 +1,144 @@
+//! What is asked of everybody: how many ask at once, and for which keys.
+
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use http::{HeaderName, HeaderValue};
+
+use super::contenders::{EMPTY_SCRIPT, INCR};
+use crate::scenario::Clients;
+
+/// The field that carries the key.
+pub(crate) const KEY_FIELD: HeaderName = HeaderName::from_static("x-user");
+
+/// Keys, where there is more than one.
+const KEYS: u16 = 10_000;
+
+/// One of the situations that everybody is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scenario {
+    /// 64 tasks ask for 10,000 keys, each as often as the other.
+    #[value(name = "uniform-64")]
+    Uniform64,
+    /// The same with 512 tasks.
+    #[value(name = "uniform-512")]
+    Uniform512,
+    /// 512 tasks ask for one key.
+    Hot,
+    /// 512 tasks ask for 10,000 keys, drawn by Zipf's law with s = 1: the first is every tenth.
+    Zipf,
+    /// One task asks, and waits for each answer.
+    Latency,
+}
+
+impl Scenario {
+    pub(crate) const ALL: [Scenario; 5] =
+        [Scenario::Uniform64, Scenario::Uniform512, Scenario::Hot, Scenario::Zipf, Scenario::Latency];
+
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Scenario::Uniform64 => "64 tasks, 10,000 keys evenly",
+            Scenario::Uniform512 => "512 tasks, 10,000 keys evenly",
+            Scenario::Hot => "512 tasks, one hot key",
+            Scenario::Zipf => "512 tasks, 10,000 keys by Zipf's law",
+            Scenario::Latency => "one caller at a time, 10,000 keys evenly",
+        }
+    }
+
+    pub(crate) const fn tasks(self) -> usize {
+        match self {
+            Scenario::Uniform64 => 64,
+            Scenario::Uniform512 | Scenario::Hot | Scenario::Zipf => 512,
+            Scenario::Latency => 1,
+        }
+    }
+
+    /// Whether the figure is how much is decided; if not, it is how long one decision takes.
+    pub(crate) const fn is_load(self) -> bool {
+        !matches!(self, Scenario::Latency)
+    }
+
+    /// What everybody is set against: the least that can be asked of a server for a count, or for a script.
+    pub(crate) const fn yardstick(self) -> &'static str {
+        if self.is_load() { INCR } else { EMPTY_SCRIPT }
+    }
+
+    /// What a key may have in a day, so that nothing is denied. One key takes what is spread over 10,000 elsewhere.
+    pub(crate) const fn per_day(self) -> u32 {
+        if matches!(self, Scenario::Hot) { 86_400_000 } else { 1_000_000 }
+    }
+}
+
+/// Whom requests come from.
+#[derive(Debug)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    /// The name as the value of [`KEY_FIELD`].
+    pub(crate) field: HeaderValue,
+}
+
+/// All users, and who comes when: drawn beforehand, so that nobody is timed while drawing.
+#[derive(Clone, Debug)]
+pub(crate) struct Crowd {
+    // For ever, and not behind an `Arc`: its count would be written by both threads for every decision.
+    users: &'static [User],
+    order: Arc<[u16]>,
+}
+
+impl Crowd {
+    const DRAWS: usize = 1 << 17;
+
+    pub(crate) fn new(scenario: Scenario) -> Crowd {
+        let user = |number| {
+            let name: &'static str = format!("user-{number}").leak();
+            User { name: name.to_owned(), field: HeaderValue::from_static(name) }
+        };
+        let users: Vec<User> = (0..KEYS).map(user).collect();
+        let order = match scenario {
+            Scenario::Hot => vec![0; Crowd::DRAWS],
+            Scenario::Zipf => zipf(),
+            _ => {
+                let mut draws = Clients::new(1, KEYS.into());
+                (0..Crowd::DRAWS).map(|_| draws.draw() as u16).collect()
+            }
+        };
+        Crowd { users: users.leak(), order: order.into() }
+    }
+
+    /// The users that come to one of so many tasks: each begins elsewhere.
+    pub(crate) fn draws(&self, task: usize, tasks: usize) -> Draws {
+        Draws { crowd: self.clone(), at: task * (Crowd::DRAWS / tasks) }
+    }
+}
+
+/// Numbers of keys of which the first comes twice as often as the second and three times as often as the third.
+fn zipf() -> Vec<u16> {
+    let mut sum = 0.0;
+    let sums: Vec<f64> = (1..=KEYS)
+        .map(|rank| {
+            sum += 1.0 / f64::from(rank);
+            sum
+        })
+        .collect();
+    let mut draws = Clients::new(1, u32::MAX);
+    let mut draw = || {
+        let share = f64::from(draws.draw()) / f64::from(u32::MAX);
+        sums.partition_point(|below| *below <= share * sum) as u16
+    };
+    (0..Crowd::DRAWS).map(|_| draw()).collect()
+}
+
+/// The users that come to a task.
+#[derive(Debug)]
+pub(crate) struct Draws {
+    crowd: Crowd,
+    at: usize,
+}
+
+impl Draws {
+    pub(crate) fn draw(&mut self) -> &'static User {
+        let user = &self.crowd.users[usize::from(self.crowd.order[self.at])];
+        self.at = (self.at + 1) % Crowd::DRAWS;
+        user
+    }
+}

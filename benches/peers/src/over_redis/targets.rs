@@ -1,0 +1,64 @@
+//! What tollgate has set itself over Redis, and whether a report shows it.
+
+use super::report::Report;
+use super::scenario::Scenario;
+
+/// "Decides at least so much", or "takes at most so long".
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) scenario: Scenario,
+    pub(crate) figure: Figure,
+    pub(crate) bound: f64,
+    /// What would be better still.
+    pub(crate) aim: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Figure {
+    /// Decisions a second, times those of the yardstick: at least.
+    Speed,
+    /// The median time of a decision, times that of the yardstick: at most.
+    Latency,
+    /// Microseconds of the server's processor time for a decision: at most.
+    ServerMicros,
+}
+
+const fn target(scenario: Scenario, figure: Figure, bound: f64, aim: Option<f64>) -> Target {
+    Target { scenario, figure, bound, aim }
+}
+
+pub(crate) const TARGETS: [Target; 7] = [
+    target(Scenario::Uniform64, Figure::Speed, 0.75, Some(1.0)),
+    target(Scenario::Uniform512, Figure::Speed, 0.85, Some(1.0)),
+    target(Scenario::Uniform64, Figure::ServerMicros, 2.5, Some(2.0)),
+    target(Scenario::Uniform512, Figure::ServerMicros, 2.5, Some(2.0)),
+    target(Scenario::Hot, Figure::Speed, 5.0, None),
+    target(Scenario::Zipf, Figure::Speed, 1.1, Some(1.5)),
+    target(Scenario::Latency, Figure::Latency, 1.3, None),
+];
+
+impl Target {
+    /// What a report shows; `None` if that was not measured.
+    pub(crate) fn shown(&self, report: &Report) -> Option<f64> {
+        let line = report.ours(self.scenario)?;
+        match self.figure {
+            Figure::Speed | Figure::Latency => report.ratio(line),
+            Figure::ServerMicros => line.server_micros(),
+        }
+    }
+
+    pub(crate) fn is_met(&self, shown: f64) -> bool {
+        self.reaches(shown, self.bound)
+    }
+
+    pub(crate) fn aim_is_met(&self, shown: f64) -> bool {
+        self.aim.is_some_and(|aim| self.reaches(shown, aim))
+    }
+
+    fn reaches(&self, shown: f64, bound: f64) -> bool {
+        match self.figure {
+            Figure::Speed => shown >= bound,
+            Figure::Latency | Figure::ServerMicros => shown <= bound,
+        }
+    }
+}
