@@ -17,7 +17,7 @@ pub enum SlidingLogLayout {
     /// A list, the default: small, and the fastest.
     #[default]
     List,
-    /// A sorted set, whose entries can be looked at and searched by time; it takes about five times the memory.
+    /// A sorted set, whose entries can be looked at and searched by time; it takes four to twelve times the memory.
     SortedSet,
 }
 

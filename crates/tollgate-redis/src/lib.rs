@@ -1,4 +1,126 @@
-//! The store of [tollgate](https://docs.rs/tollgate) that a fleet shares.
+//! The store of [tollgate](https://docs.rs/tollgate) that a fleet shares: exact limits over all its processes, in Redis or
+//! Valkey, on a server, behind Sentinels or in a Cluster.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use tollgate::{FailureExt, Quota, RateLimitLayer};
+//! use tollgate_redis::RedisStore;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = RedisStore::connect("redis://127.0.0.1/")
+//!     .await?
+//!     .timeout(Duration::from_millis(50))
+//!     .fail_open(); // or .fail_closed()
+//!
+//! let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Redis can be down, and a layer takes the store only once it was told what happens then: `timeout`, `fail_open` and
+//! `fail_closed` are [wrappers of the crate `tollgate`](https://docs.rs/tollgate/latest/tollgate/failure/).
+//! [`RedisStore::connect`] has the URLs, [`RedisStoreBuilder`] all that can be chosen.
+//!
+//! # What is exact
+//!
+//! Never a unit more than the limit passes in the whole fleet, whoever asks, however many at once:
+//!
+//! - **One step.** A check is one call of a script: it looks at all rules of a request, and charges all or none, while
+//!   nobody else is served. The scripts hold the same algorithms as the store in memory, in integers, and are held to the
+//!   same oracles.
+//! - **One clock**, the server's. A process whose clock is wrong changes nothing.
+//! - **One round trip at most.** While a call is under way checks gather, and the next call carries up to 64 of them, at
+//!   once and without a timer. Those that ask the same are merged into one grant, handed out in the order of their arrival:
+//!   each is told how things stand after its own turn.
+//!
+//! A failover can lose charges: replication is asynchronous, and what a master granted in its last moment may not have
+//! reached the replica that takes over. These units, and no others, can then be had once more. Where the new master's clock
+//! is behind, states that lie too far ahead are cut to an empty bucket or a full window, and nobody waits for longer.
+//!
+//! # In a Cluster
+//!
+//! All rules of one key share a slot: they are one step, as on a single server. Rules **with different keys** in one
+//! request (an address and a user, say) may be on different nodes: they are asked in order, a round trip each, and what the
+//! first granted is given back where a later one refuses. Meanwhile others may be refused what comes back a moment later;
+//! never is too much granted. What cannot be given back, since a node failed in between, stays charged.
+//!
+//! # Connections and failures
+//!
+//! - [`connect`](RedisStoreBuilder::connect) tries once. A Redis that is down is no error: a service starts, and the store
+//!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a missing permission.
+//! - Two connections to a server unless [said](RedisStoreBuilder::connections), one to each node of a Cluster. One that
+//!   dies, or leaves three calls in a row unanswered, is replaced; while that fails, checks fail at once, and it is tried
+//!   again after 10 ms to half a second, at random, lest a fleet come back in step.
+//! - **Nothing is sent twice that may have been executed.** Only answers that say that nothing was (`NOSCRIPT`, `MOVED`,
+//!   `ASK`, `TRYAGAIN`, `READONLY`) have a call sent again. After a lost connection or a timeout, the check is an error,
+//!   and may have been charged: once.
+//! - Checks that wait while Redis hangs are [bounded](RedisStoreBuilder::most_waiting). Those whose callers have given up
+//!   before they were sent are charged nothing.
+//!
+//! # What rests in Redis
+//!
+//! `tollgate:1:{@192.0.2.1}:api~gcra~1m`: the [prefix](RedisStoreBuilder::prefix), the version of the stored form, the key,
+//! and the policy with its algorithm and window. A limit or a burst can be changed in place, also while old and new
+//! processes run side by side; another name, algorithm or window begins anew. Keys of more than 128 bytes are hashed, and
+//! with a [secret](RedisStoreBuilder::secret) all are, so that no address and no API key rests in Redis. Every key expires
+//! when its state means nothing more.
+//!
+//! | bytes a key | Redis 6.2 | Redis 7.0 | Redis 8.2 | Valkey 9.1 |
+//! |---|--:|--:|--:|--:|
+//! | a counter that expires, to compare | 112 | 104 | 96 | 88 |
+//! | `Gcra`, `LeakyBucket` | 112 | 104 | 96 | 88 |
+//! | `FixedWindow` | 112 | 104 | 96 | 104 |
+//! | `SlidingWindow` | 158 | 136 | 128 | 120 |
+//! | `SlidingBuckets` of 10, one in use | 146 | 136 | 128 | 128 |
+//! | `SlidingBuckets` of 10, all in use | 187 | 184 | 176 | 160 |
+//! | `SlidingLog`, 100 units | 1,195 | 1,208 | 1,120 | 1,104 |
+//! | the same as a sorted set | 4,023 | 4,200 | 4,192 | 4,000 |
+//! | `SlidingLog`, 1,000 units | 10,238 | 10,464 | 10,456 | 10,240 |
+//! | the same as a sorted set | 119,000 | 118,000 | 103,000 | 96,000 |
+//!
+//! A name of 56 bytes is part of each; `cargo test -p tollgate-tests --test redis_docs -- --nocapture` prints the table.
+//! Valkey takes up to 32 bytes more for a `Gcra` key that was charged once, or whose limit does not divide its window into
+//! whole microseconds.
+//!
+//! A check of a sliding log costs the server the same for 100 units as for 100,000: about twice a check of `Gcra`. As a
+//! [sorted set](SlidingLogLayout::SortedSet) it can be looked at and searched by time, and takes a tenth to a third more
+//! time than as a [list](SlidingLogLayout::List) (`cargo bench -p tollgate-benches --bench sliding_log`), and the memory
+//! above.
+//!
+//! # Advice for operators
+//!
+//! **Servers.** Redis 6.2 or later, or Valkey; the tests run on Redis 6.2, 7.0 and 8.2 and on Valkey 9.1.
+//!
+//! **A Redis of its own**, with room for all keys that live at once. Beside a cache, an `allkeys-…` policy evicts limits,
+//! and an evicted caller has the whole quota again. When memory is full:
+//!
+//! | `maxmemory-policy` | what happens | choose it |
+//! |---|---|---|
+//! | `volatile-ttl` | the keys go whose states would have ended soonest: whoever is forgotten wins what that rest of time would have brought | mostly |
+//! | `noeviction` | every charge fails, also those of keys that are there: the failure policy decides all requests | with `fail_closed` and an alarm, where a limit must hold even then |
+//! | others | keys go without regard to what that lets pass | never |
+//!
+//! **Persistence** is not needed: a server that restarts without it has forgotten all usage, and each quota begins anew.
+//! Where that is too dear for quotas of a day, `appendonly yes` with `appendfsync everysec` loses a second.
+//!
+//! **Permissions.** This user may do what the store does, and nothing else. `asking` and `cluster|slots` are for a Cluster
+//! only, `role` for Sentinels only, the last line for sorted sets only:
+//!
+//! ```text
+//! ACL SETUSER tollgate on >password ~tollgate:* -@all
+//!     +eval +evalsha +info +time +cluster|slots +asking +role
+//!     +get +psetex +incrby +del +pttl +pexpire
+//!     +hmget +hset +hincrby +hdel
+//!     +lindex +llen +lrem +ltrim +rpush
+//!     +zadd +zcard +zcount +zrange +zrem +zremrangebyrank +zrevrangebyscore
+//! ```
+//!
+//! # Features
+//!
+//! | feature | default | for |
+//! |---|---|---|
+//! | `tls` | no | `rediss://` URLs |
+//! | `test-util` | no | a store that goes by the clock of a test: `RedisStoreBuilder::clock` |
 
 mod batch;
 mod builder;

@@ -44,6 +44,9 @@ impl Topology {
     }
 }
 
+/// What follows the hosts is not repeated: where this is forgotten, it is a part of the password.
+const ENCODED: &str = " (a password is percent-encoded: %2F, %3F and %23 for /, ? and #)";
+
 fn server(url: &str) -> Result<ConnectionInfo, Error> {
     let info = url.into_connection_info().map_err(|error| {
         let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
@@ -82,7 +85,9 @@ fn sentinel(scheme: &str, rest: &str) -> Result<Topology, Error> {
     let infos = urls.iter().map(|url| server(url)).collect::<Result<Vec<_>, _>>()?;
     let mut settings = infos[0].redis_settings().clone();
     if let Some(db) = path.next() {
-        let db = db.parse().map_err(|_| Error::config(format!("{db:?} is not the number of a database")))?;
+        let db = db.parse().map_err(|_| {
+            Error::config(format!("what follows the master is not the number of a database{ENCODED}"))
+        })?;
         settings = settings.set_db(db);
     }
     let tls = match infos[0].addr() {
@@ -97,7 +102,9 @@ fn sentinel(scheme: &str, rest: &str) -> Result<Topology, Error> {
 fn cluster(scheme: &str, rest: &str) -> Result<Topology, Error> {
     let (urls, path) = nodes(scheme, 6_379, rest);
     if !path.trim_matches('/').is_empty() {
-        return Err(Error::config(format!("a cluster has no databases, so that {path:?} says nothing")));
+        return Err(Error::config(format!(
+            "a cluster has no databases, so that what follows its nodes says nothing{ENCODED}"
+        )));
     }
     Ok(Topology::Cluster(urls.iter().map(|url| server(url)).collect::<Result<_, _>>()?))
 }
@@ -128,6 +135,20 @@ mod tests {
         };
         assert_eq!(addresses(&nodes), ["a:6379", "b:7"]);
         assert!(nodes.iter().all(|info| info.redis_settings().password() == Some("pw")));
+    }
+
+    #[test]
+    fn a_password_that_is_not_encoded_is_told_to_all() {
+        for url in [
+            "redis-cluster://:hun/ter2@127.0.0.1",
+            "redis-cluster://:hun#ter2@127.0.0.1",
+            "redis-sentinel://ada:12/hun/ter2@127.0.0.1/main",
+            "redis://:hun/ter2@127.0.0.1/",
+        ] {
+            let Err(error) = Topology::parse(url) else { panic!("{url:?} is no URL") };
+            let text = error.to_string();
+            assert!(!text.contains("hun") && !text.contains("ter2"), "{text}");
+        }
     }
 
     #[test]

@@ -59,6 +59,18 @@
 //! [`RateLimitLayer::answer`] replaces the answer by your own; each refusal carries its [`Denial`] in the response's
 //! extensions.
 //!
+//! # For a fleet
+//!
+//! A [`MemoryStore`] limits what one process lets pass. The crate [tollgate-redis](https://docs.rs/tollgate-redis) has a store
+//! that all processes of a fleet share, in Redis or Valkey. It can fail, so that the compiler asks what happens then:
+//!
+//! ```text
+//! let store = RedisStore::connect("redis://127.0.0.1/").await?.timeout(Duration::from_millis(50)).fail_open();
+//! let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store);
+//! ```
+//!
+//! [`failure`] has the policies. A program that chooses its store at run time takes [`StoreExt::boxed`] after one of them.
+//!
 //! # Without a layer
 //!
 //! A [`Limiter`] asks the same rules and store directly: for WebSocket messages, jobs, keys that are found in a body.

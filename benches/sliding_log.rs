@@ -1,0 +1,78 @@
+//! The two layouts of a sliding log in Redis against each other, and against the default algorithm: microseconds that the
+//! server says it took for a check, alone in its call. What a network adds is the same for all.
+//!
+//! `cargo bench -p tollgate-benches --bench sliding_log`
+
+use tollgate::{Algorithm, Check, Key, ManualClock, Policy, Quota, Store, Times, Timestamp};
+use tollgate_conformance::servers::{Kind, Server};
+use tollgate_redis::{RedisStore, SlidingLogLayout};
+
+const CHECKS: u32 = 5_000;
+
+/// A caller who has used up a limit, on a server of its own.
+struct Full {
+    server: Server,
+    time: ManualClock,
+    store: RedisStore,
+    policy: Policy,
+    key: Key,
+}
+
+impl Full {
+    async fn new(kind: Kind, algorithm: Algorithm, layout: SlidingLogLayout, limit: u32) -> Full {
+        let (server, time) =
+            (Server::start(kind).expect("a server"), ManualClock::new(Timestamp::from_micros(1 << 50)));
+        let store = RedisStore::builder(&server.url()).clock(&time).sliding_log(layout);
+        let store = store.connect().await.expect("a store");
+        let policy = Policy::new("log", Quota::per_hour(limit)).with_algorithm(algorithm);
+        let full = Full { server, time, store, policy, key: Key::from("ada") };
+        // Each unit at a time of its own.
+        full.micros(limit, true).await;
+        full
+    }
+
+    /// Takes what is left while the clock stands: of a bucket that refills, more than of a log.
+    async fn use_up(&self) {
+        let check = [Check::new(&self.policy, &self.key, 1)];
+        while self.store.acquire(&check, Times::ONCE).wait().await.expect("an answer").is_granted() {}
+    }
+
+    /// How long a check takes: of one that passes, since a unit has just become free, or of one that is denied.
+    async fn micros(&self, checks: u32, passes: bool) -> String {
+        self.server.command(&["CONFIG", "RESETSTAT"]).expect("OK");
+        for _ in 0..checks {
+            if passes {
+                self.time.advance(self.policy.quota().window() / self.policy.quota().limit());
+            }
+            let verdict =
+                self.store.acquire(&[Check::new(&self.policy, &self.key, 1)], Times::ONCE).wait().await;
+            assert_eq!(verdict.expect("an answer").is_granted(), passes);
+        }
+        let stats = self.server.command(&["INFO", "commandstats"]).expect("a text");
+        let (_, stats) = stats.split_once("cmdstat_evalsha:").expect("checks");
+        let (_, stats) = stats.split_once("usec_per_call=").expect("a time");
+        stats.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect()
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    println!("| us a check | server | passes | is denied |\n|---|---|--:|--:|");
+    for kind in [Kind::Redis6_2, Kind::Redis8_2, Kind::Valkey9_1] {
+        for (name, algorithm, layout, limit) in [
+            ("Gcra", Algorithm::Gcra, SlidingLogLayout::List, 100),
+            ("a list of 100", Algorithm::SLIDING_LOG, SlidingLogLayout::List, 100),
+            ("a sorted set of 100", Algorithm::SLIDING_LOG, SlidingLogLayout::SortedSet, 100),
+            ("a list of 10,000", Algorithm::SLIDING_LOG, SlidingLogLayout::List, 10_000),
+            ("a sorted set of 10,000", Algorithm::SLIDING_LOG, SlidingLogLayout::SortedSet, 10_000),
+            ("a list of 100,000", Algorithm::SLIDING_LOG, SlidingLogLayout::List, 100_000),
+            ("a sorted set of 100,000", Algorithm::SLIDING_LOG, SlidingLogLayout::SortedSet, 100_000),
+        ] {
+            let full = Full::new(kind, algorithm, layout, limit).await;
+            let passes = full.micros(CHECKS, true).await;
+            full.use_up().await;
+            let denied = full.micros(CHECKS, false).await;
+            println!("| {name} | {kind} | {passes} | {denied} |");
+        }
+    }
+}

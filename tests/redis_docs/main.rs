@@ -1,0 +1,4 @@
+//! What the documentation of tollgate-redis says about memory and permissions, measured and tried on each server.
+
+mod memory;
+mod permissions;

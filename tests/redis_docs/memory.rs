@@ -1,0 +1,158 @@
+//! What a key takes in Redis and Valkey, as `MEMORY USAGE` tells it. The documentation of tollgate-redis has the table that
+//! this prints: `cargo test -p tollgate-tests --test redis_memory -- --nocapture`
+
+use std::time::Duration;
+
+use tollgate::{Algorithm, Check, Key, ManualClock, Policy, Quota, Store, Times};
+use tollgate_conformance::servers::{Kind, Server};
+use tollgate_redis::{RedisStore, SlidingLogLayout};
+use tollgate_tests::clock;
+
+/// A server, and stores in it.
+struct Bench {
+    server: Server,
+    time: ManualClock,
+    lists: RedisStore,
+    sets: RedisStore,
+}
+
+impl Bench {
+    async fn new(kind: Kind) -> Bench {
+        let (server, time) = (Server::start(kind).expect("a server"), clock());
+        let store = |layout| RedisStore::builder(&server.url()).clock(&time).sliding_log(layout).connect();
+        let lists = store(SlidingLogLayout::List).await.expect("a store");
+        let sets = store(SlidingLogLayout::SortedSet).await.expect("a store");
+        Bench { server, time, lists, sets }
+    }
+
+    /// Charges a caller a unit, so many times, at even distances over `span`; returns the bytes of its key.
+    async fn bytes(&self, store: &RedisStore, policy: &Policy, units: u32, span: Duration) -> u64 {
+        let key = Key::network("192.0.2.1".parse().expect("an address"), 64);
+        store.reset(&key, &[policy]).wait().await.expect("an answer");
+        for unit in 0..units {
+            if unit > 0 {
+                self.time.advance(span / units);
+            }
+            let verdict = store.acquire(&[Check::new(policy, &key, 1)], Times::ONCE).wait().await;
+            assert!(verdict.expect("an answer").is_granted(), "{policy:?}");
+        }
+        let name = self.server.command(&["KEYS", "tollgate:1:{@192.0.2.1}:*"]).expect("names");
+        assert!(!name.is_empty() && !name.contains('\n'), "one key: {name}");
+        let bytes = self.memory_usage(&name);
+        store.reset(&key, &[policy]).wait().await.expect("an answer");
+        bytes
+    }
+
+    /// The bytes of a counter of that name which expires: the least that anything could take.
+    fn counter(&self, name: &str) -> u64 {
+        self.server.command(&["SET", name, "100", "PX", "3600000"]).expect("OK");
+        let bytes = self.memory_usage(name);
+        self.server.command(&["DEL", name]).expect("1");
+        bytes
+    }
+
+    fn memory_usage(&self, name: &str) -> u64 {
+        let bytes = self.server.command(&["MEMORY", "USAGE", name, "SAMPLES", "0"]).expect("a number");
+        bytes.parse().expect("a number")
+    }
+
+    fn version(&self) -> String {
+        let info = self.server.command(&["INFO", "server"]).expect("a text");
+        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        match (field("valkey_version:"), field("redis_version:")) {
+            (Some(version), _) => format!("Valkey {version}"),
+            (None, version) => format!("Redis {}", version.unwrap_or_default()),
+        }
+    }
+}
+
+/// Of a key whose name has 56 bytes, whatever the algorithm is called.
+fn policy(algorithm: Algorithm, layout: SlidingLogLayout) -> Policy {
+    let policy = |name: &str| Policy::new(name, Quota::per_minute(1_000)).with_algorithm(algorithm);
+    let is_set = matches!((algorithm, layout), (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet));
+    let suffix = if is_set { "~sorted-set" } else { "" };
+    let rest = format!("tollgate:1:{{@192.0.2.1}}:{}{suffix}", policy("x").scope()).len();
+    policy(&"x".repeat(57 - rest))
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What a caller leaves behind, by each algorithm.
+async fn rows(bench: &Bench) -> Vec<(&'static str, u64)> {
+    let leaky = Algorithm::LeakyBucket { max_wait: MINUTE };
+    // Less than a window, or the oldest entries would be gone.
+    let (at_once, spread) = (Duration::ZERO, MINUTE / 2);
+    let list = async |algorithm, units, span| {
+        bench.bytes(&bench.lists, &policy(algorithm, SlidingLogLayout::List), units, span).await
+    };
+    let set = async |units| {
+        bench
+            .bytes(&bench.sets, &policy(Algorithm::SLIDING_LOG, SlidingLogLayout::SortedSet), units, spread)
+            .await
+    };
+    vec![
+        ("a counter with a TTL", bench.counter(&"x".repeat(56))),
+        ("`Gcra`", list(Algorithm::Gcra, 10, at_once).await),
+        ("`LeakyBucket`", list(leaky, 10, at_once).await),
+        ("`FixedWindow`", list(Algorithm::FIXED_WINDOW, 10, at_once).await),
+        ("`SlidingWindow`", list(Algorithm::SlidingWindow, 100, 2 * MINUTE).await),
+        ("`SlidingBuckets`, 1 of 11 in use", list(Algorithm::SLIDING_BUCKETS, 10, at_once).await),
+        ("`SlidingBuckets`, all in use", list(Algorithm::SLIDING_BUCKETS, 100, MINUTE).await),
+        ("`SlidingLog`, 10 units", list(Algorithm::SLIDING_LOG, 10, spread).await),
+        ("`SlidingLog`, 100 units", list(Algorithm::SLIDING_LOG, 100, spread).await),
+        ("`SlidingLog`, 1,000 units", list(Algorithm::SLIDING_LOG, 1_000, spread).await),
+        ("the same as a sorted set, 10 units", set(10).await),
+        ("the same as a sorted set, 100 units", set(100).await),
+        ("the same as a sorted set, 1,000 units", set(1_000).await),
+    ]
+}
+
+#[tokio::test]
+async fn the_table() {
+    let mut table: Vec<String> = Vec::new();
+    for kind in Kind::EVERY {
+        let bench = Bench::new(*kind).await;
+        let rows = rows(&bench).await;
+        table.resize(rows.len() + 2, "|".to_owned());
+        if table[0].len() == 1 {
+            table[0] += " bytes a key |";
+            table[1] += "---|";
+            for (line, (name, _)) in table[2..].iter_mut().zip(&rows) {
+                *line += &format!(" {name} |");
+            }
+        }
+        table[0] += &format!(" {} |", bench.version());
+        table[1] += "--:|";
+        for (line, (_, bytes)) in table[2..].iter_mut().zip(&rows) {
+            *line += &format!(" {bytes} |");
+        }
+    }
+    println!("{}", table.join("\n"));
+}
+
+#[tokio::test]
+async fn a_gcra_key_takes_more_than_a_counter() {
+    for kind in Kind::EVERY {
+        let bench = Bench::new(*kind).await;
+        // Valkey keeps as text what a script sets, until it is counted up.
+        let as_text = if *kind == Kind::Valkey9_1 { 32 } else { 0 };
+        for (quota, window, is_whole) in [
+            (Quota::per_second(10), "1s", true),
+            (Quota::per_second(1_000), "1s", true),
+            (Quota::per_minute(100).burst(20), "1m", true),
+            (Quota::per_hour(1_000), "1h", true),
+            (Quota::per_day(5_000), "1d", true),
+            // A third of a second, and a seventh of a minute, are no whole microseconds: these are set anew each time.
+            (Quota::per_second(3), "1s", false),
+            (Quota::per_minute(7), "1m", false),
+        ] {
+            let policy = Policy::new("api", quota);
+            let counter = bench.counter(&format!("tollgate:1:{{@192.0.2.1}}:api~gcra~{window}"));
+            let first = bench.bytes(&bench.lists, &policy, 1, Duration::ZERO).await;
+            assert!(first <= counter + as_text, "{kind}, {quota:?}: {first} bytes, a counter {counter}");
+            let later = bench.bytes(&bench.lists, &policy, 3, Duration::ZERO).await;
+            let text = if is_whole { 0 } else { as_text };
+            assert!(later <= counter + text, "{kind}, {quota:?}: {later} bytes, a counter {counter}");
+        }
+    }
+}

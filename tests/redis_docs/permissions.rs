@@ -1,0 +1,107 @@
+//! The commands that a store's user has to be allowed: that those which the documentation lists suffice, and that none of
+//! them is too much.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tollgate::{Check, Key, Policy, Quota, Store, Times};
+use tollgate_conformance::Suite;
+use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
+use tollgate_redis::{RedisStore, RedisStoreBuilder, SlidingLogLayout};
+
+const DOCS: &str = include_str!("../../crates/tollgate-redis/src/lib.rs");
+
+/// What only finds the way: to the slots of a Cluster, and to the master that Sentinels name.
+const WAYS: [&str; 3] = ["asking", "cluster|slots", "role"];
+
+/// `ACL SETUSER …` as it stands in the documentation, word by word.
+fn documented() -> Vec<&'static str> {
+    let (_, text) = DOCS.split_once("//! ACL SETUSER").expect("the documentation names the command");
+    let (text, _) = text.split_once("```").expect("the end of the block");
+    ["ACL", "SETUSER"].into_iter().chain(text.split_whitespace().filter(|word| *word != "//!")).collect()
+}
+
+/// A store by the documented user, patient on slow machines.
+fn store(url: &str) -> RedisStoreBuilder {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let url = url.replacen("://", "://tollgate:password@", 1);
+    RedisStore::builder(&url).connect_timeout(PATIENCE).response_timeout(PATIENCE)
+}
+
+fn hosts(servers: &[Server]) -> String {
+    servers.iter().map(|server| server.address().to_string()).collect::<Vec<_>>().join(",")
+}
+
+/// Puts stores of the documented user through the whole contract; returns the commands that the server executed.
+async fn keeps_the_contract(server: &Server, layout: SlidingLogLayout) -> BTreeSet<String> {
+    server.command(&documented()).expect("OK");
+    let stores = AtomicU32::new(0);
+    let make = async |clock| {
+        let prefix = format!("tollgate:{layout:?}:{}", stores.fetch_add(1, Ordering::Relaxed));
+        let store = store(&server.url()).prefix(prefix).sliding_log(layout).clock(clock);
+        store.connect().await.expect("a store")
+    };
+    Suite::new().steps(100).run(make).await;
+    // By the server's clock.
+    store(&server.url()).connect().await.expect("a store");
+
+    let stats = server.command(&["INFO", "commandstats"]).expect("a text");
+    let names = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split(':').next());
+    // What a connection says of itself may be refused, and these of others who ask are not the store's.
+    let others = ["acl", "auth", "client", "config", "hello", "ping"];
+    names
+        .filter(|name| !others.contains(&name.split('|').next().unwrap_or(name)))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn the_documented_user_lacks_a_permission_or_has_one_too_many() {
+    let mut used = BTreeSet::new();
+    for (kind, layout) in [
+        (Kind::Redis6_2, SlidingLogLayout::List),
+        (Kind::Redis8_2, SlidingLogLayout::SortedSet),
+        (Kind::Valkey9_1, SlidingLogLayout::List),
+    ] {
+        used.extend(keeps_the_contract(&Server::start(kind).expect("a server"), layout).await);
+    }
+    let allowed = documented().into_iter().filter_map(|word| word.strip_prefix('+'));
+    let allowed: BTreeSet<_> = allowed.filter(|name| !WAYS.contains(name)).map(str::to_owned).collect();
+    assert_eq!(allowed, used);
+}
+
+async fn passes(store: &RedisStore) {
+    let (policy, key) = (Policy::new("api", Quota::per_minute(100)), Key::from("ada"));
+    let verdict = store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait().await;
+    assert!(verdict.expect("an answer").is_granted());
+}
+
+#[tokio::test]
+async fn the_documented_user_does_not_find_the_way_to_a_master() {
+    let sentinel = Sentinel::start(Kind::Redis8_2).expect("servers");
+    for server in sentinel.servers() {
+        server.command(&documented()).expect("OK");
+    }
+    let url = format!("redis-sentinel://{}/{}", hosts(sentinel.sentinels()), sentinel.master_name());
+    passes(&store(&url).connect().await.expect("a store")).await;
+}
+
+#[tokio::test]
+async fn the_documented_user_does_not_find_the_way_to_a_slot() {
+    let cluster = Cluster::start(Kind::Redis8_2).expect("a cluster");
+    for server in cluster.nodes() {
+        server.command(&documented()).expect("OK");
+    }
+    let url = format!("redis-cluster://{}", hosts(cluster.nodes()));
+    let store = store(&url).connect().await.expect("a store");
+    // A slot that moves, to a node that has to be asked for it.
+    let slot = cluster.slot_of("{=ada}").expect("a slot");
+    let owner = cluster.owner_of(slot).expect("a master");
+    let masters = cluster.masters().expect("masters");
+    let other = masters.into_iter().find(|master| master.port() != owner.port()).expect("another");
+    cluster.begin_migration(slot, other).expect("OK");
+    passes(&store).await;
+    cluster.finish_migration(slot, other).expect("OK");
+    passes(&store).await;
+}
