@@ -5,10 +5,19 @@
 //! Most tests share a server of a kind, each under a prefix of its own. Those that kill, pause or reconfigure one, or that
 //! count what it is asked, start their own.
 
+#![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
+
+mod cluster;
+mod connect;
 mod contract;
 mod denials;
 mod healing;
 mod life;
+mod load;
+mod lost;
+mod names;
+mod scripts;
+mod sentinel;
 mod windows;
 
 use std::sync::OnceLock;
@@ -43,6 +52,12 @@ struct Fresh {
 impl Fresh {
     async fn on(server: &Server) -> Fresh {
         Fresh::with(server, SlidingLogLayout::List, |builder| builder).await
+    }
+
+    /// Another handle to the same limits, as another process has: at another URL, if the way there is another.
+    async fn again(&self, url: &str) -> RedisStore {
+        let builder = RedisStore::builder(url).prefix(&*self.prefix).sliding_log(self.layout);
+        builder.connect().await.expect("a store")
     }
 
     async fn with(
@@ -123,6 +138,11 @@ async fn acquire(store: &RedisStore, policy: &Policy, key: &str, cost: u32) -> V
 
 async fn look(store: &RedisStore, policy: &Policy, key: &str) -> Verdict {
     store.acquire(&[Check::new(policy, &Key::from(key), 1)], Times::LOOK).wait().await.expect("a verdict")
+}
+
+/// How much of a policy that refills nothing within a test is used.
+async fn used(store: &RedisStore, policy: &Policy, key: &str) -> u32 {
+    policy.capacity() - look(store, policy, key).await.each()[0].remaining()
 }
 
 /// Waits until something is so, for a minute at most.

@@ -62,6 +62,23 @@ impl StoreError for Error {
     }
 }
 
+/// What older servers tell by words; scripts, of the commands that they call; and the cluster's client, of all of it.
+const SIGNS: [&str; 13] = [
+    "NOAUTH",
+    "WRONGPASS",
+    "NOPERM",
+    "ACL failure",
+    "has no permissions",
+    "can't run this command",
+    "can't access at least one of the keys",
+    "invalid password",
+    "authentication failed",
+    "unknown command",
+    "DB index is out of range",
+    "cluster support disabled",
+    "invalid peer certificate",
+];
+
 fn is_configuration(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::AuthenticationFailed
@@ -74,18 +91,7 @@ fn is_configuration(error: &RedisError) -> bool {
         ErrorKind::Server(ServerErrorKind::Moved) => true,
         _ => {
             let text = error.to_string();
-            // Older servers tell by words, and so do scripts of the commands that they call.
-            [
-                "NOAUTH",
-                "WRONGPASS",
-                "NOPERM",
-                "invalid password",
-                "unknown command",
-                "can't run this command",
-                "invalid peer certificate",
-            ]
-            .iter()
-            .any(|sign| text.contains(sign))
+            SIGNS.iter().any(|sign| text.contains(sign))
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tollgate_core::{Check, Clock, Grant, Key, Policy, Quota, Reply, Store, Times, Verdict};
 
@@ -33,6 +34,8 @@ pub struct RedisStore(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) commit: Arc<Commit>,
     names: Names,
+    /// Where the store was made.
+    runtime: Handle,
 }
 
 impl RedisStore {
@@ -71,7 +74,7 @@ impl RedisStore {
     ) -> RedisStore {
         let lanes = usize::try_from(lanes).unwrap_or(usize::MAX);
         let commit = Commit::new(link, scripts, clock, names.log, lanes, most_waiting);
-        RedisStore(Arc::new(Inner { commit: Arc::new(commit), names }))
+        RedisStore(Arc::new(Inner { commit: Arc::new(commit), names, runtime: Handle::current() }))
     }
 
     /// Asks for something once, to find out what will not pass by itself.
@@ -159,7 +162,15 @@ impl Store for RedisStore {
         if slots.windows(2).any(|two| two[0] != two[1]) {
             let legs = spread::legs(&pairs, names, &slots, self.0.names.log);
             let inner = Arc::clone(&self.0);
-            return Reply::Later(Acquire(Form::Spread(Box::pin(spread::acquire(inner, legs, order, times)))));
+            let (caller, answer) = oneshot::channel();
+            // In a task: a caller who leaves between two slots must not leave half of a set charged.
+            self.0.runtime.spawn(async move {
+                if !caller.is_closed() {
+                    // Nobody may be left to hear it.
+                    let _ = caller.send(spread::acquire(inner, legs, order, times).await);
+                }
+            });
+            return Reply::Later(Acquire { answer, order: None });
         }
         let checks = pairs.iter().map(|pair| (pair.policy, pair.cost)).collect();
         let ask = Ask { checks, keys: names.into(), times };
@@ -214,7 +225,7 @@ impl Store for RedisStore {
 impl RedisStore {
     fn asked(&self, slot: u16, ask: Ask<'_>, order: Option<Order>) -> Reply<Result<Verdict, Error>, Acquire> {
         match self.0.commit.ask(slot, ask) {
-            Ok(answer) => Reply::Later(Acquire(Form::Waiting { answer, order })),
+            Ok(answer) => Reply::Later(Acquire { answer, order }),
             Err(error) => Reply::Now(Err(error)),
         }
     }
@@ -265,27 +276,23 @@ pub(crate) fn in_order(verdict: Verdict, order: &[usize]) -> Verdict {
 /// A verdict of a [`RedisStore`], on its way.
 ///
 /// Whoever lets go of it before it was sent is charged nothing. Once it was sent, it is decided, and may be charged.
-pub struct Acquire(Form);
-
-enum Form {
-    Waiting { answer: oneshot::Receiver<Answer>, order: Option<Order> },
-    Spread(Pin<Box<dyn Future<Output = Answer> + Send>>),
+pub struct Acquire {
+    answer: oneshot::Receiver<Answer>,
+    /// Which status is that of which check, where a set names a pair twice.
+    order: Option<Order>,
 }
 
 impl Future for Acquire {
     type Output = Result<Verdict, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            Form::Waiting { answer, order } => Pin::new(answer).poll(cx).map(|answer| {
-                let verdict = answer.unwrap_or_else(|_| Err(Cause::Stopped.into()))?;
-                Ok(match order {
-                    Some(order) => in_order(verdict, order),
-                    None => verdict,
-                })
-            }),
-            Form::Spread(verdict) => verdict.as_mut().poll(cx),
-        }
+        Pin::new(&mut self.answer).poll(cx).map(|answer| {
+            let verdict = answer.unwrap_or_else(|_| Err(Cause::Stopped.into()))?;
+            Ok(match &self.order {
+                Some(order) => in_order(verdict, order),
+                None => verdict,
+            })
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use super::backoff::Backoff;
-use super::{Build, Text, Timeouts, tcp_settings};
+use super::{Build, Text, Timeouts, is_read_only, tcp_settings};
 use crate::Error;
 use crate::error::Cause;
 
@@ -93,8 +93,10 @@ impl Handle {
                 ErrorKind::Server(ServerErrorKind::NoScript) => text = Text::Whole,
                 ErrorKind::Server(ServerErrorKind::Moved) => target = named(&error, false)?,
                 ErrorKind::Server(ServerErrorKind::Ask) => target = named(&error, true)?,
-                ErrorKind::Server(ServerErrorKind::TryAgain | ServerErrorKind::ReadOnly)
-                | ErrorKind::ClusterConnectionNotFound => {
+                kind if kind == ErrorKind::Server(ServerErrorKind::TryAgain)
+                    || kind == ErrorKind::ClusterConnectionNotFound
+                    || is_read_only(&error) =>
+                {
                     sleep(pause).await;
                     pause = (pause * 2).min(PAUSE * 8);
                     target = Target::Owner;

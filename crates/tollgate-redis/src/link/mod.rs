@@ -31,6 +31,7 @@ pub(crate) enum Text {
 pub(crate) enum Link {
     /// A server, or the master that Sentinels name.
     Pool(Pool),
+    /// Boxed, since it is large.
     Cluster(Box<Cluster>),
 }
 
@@ -111,6 +112,18 @@ fn ensure_crypto_provider() {
     }
 }
 
+/// Whether a replica was asked to write. Nothing was executed then: the first thing that a script of ours writes is refused.
+/// Versions before 7 tell what befell a script as an error of another kind, in whose text it stands.
+fn is_read_only(error: &RedisError) -> bool {
+    match server_kind(error) {
+        Some(ServerErrorKind::ReadOnly) => true,
+        Some(ServerErrorKind::ResponseError) => {
+            error.detail().is_some_and(|text| text.contains("-READONLY "))
+        }
+        _ => false,
+    }
+}
+
 fn server_kind(error: &RedisError) -> Option<ServerErrorKind> {
     match error.kind() {
         bb8_redis::redis::ErrorKind::Server(kind) => Some(kind),
@@ -135,10 +148,11 @@ impl Link {
             Ok(Value::VerbatimString { text, .. }) => text,
             _ => return Ok(()),
         };
-        if text.contains("redis_mode:cluster") {
+        // Valkey calls it server_mode.
+        if text.contains("_mode:cluster") {
             return Err(Error::config("this is a node of a cluster: its URL begins with redis-cluster://"));
         }
-        if text.contains("redis_mode:sentinel") {
+        if text.contains("_mode:sentinel") {
             return Err(Error::config("this is a Sentinel: its URL is redis-sentinel://host:26379/master"));
         }
         Ok(())

@@ -14,7 +14,7 @@ use bb8_redis::redis::{
 use tokio::sync::{Mutex, Notify};
 
 use super::backoff::Backoff;
-use super::{Build, Text, Timeouts, server_kind, tcp_settings};
+use super::{Build, Text, Timeouts, is_read_only, server_kind, tcp_settings};
 use crate::Error;
 use crate::error::Cause;
 use crate::topology::Sentinel;
@@ -109,7 +109,7 @@ impl Pool {
         let mut resent = 0;
         loop {
             match checkout.run(build).await {
-                Err(error) if server_kind(&error) == Some(ServerErrorKind::ReadOnly) && resent < RESENDS => {
+                Err(error) if is_read_only(&error) && resent < RESENDS => {
                     // It was demoted: whoever took over is found by connecting anew.
                     resent += 1;
                     drop(checkout);
@@ -229,8 +229,7 @@ impl Conn {
                 self.broken = self.timeouts >= TIMEOUTS;
             }
             Err(error) => {
-                let demoted = server_kind(error) == Some(ServerErrorKind::ReadOnly);
-                self.broken = demoted || error.is_unrecoverable_error() || error.is_io_error();
+                self.broken = is_read_only(error) || error.is_unrecoverable_error() || error.is_io_error();
             }
         }
         result

@@ -1,0 +1,255 @@
+//! A Cluster: slots that move while they are asked, masters that die, and sets whose keys live apart.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times};
+use tollgate_conformance::servers::{Cluster, Kind, Server};
+use tollgate_redis::RedisStore;
+
+use crate::{acquire, eventually, prefix, try_acquire, used};
+
+fn url(cluster: &Cluster) -> String {
+    let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.address().to_string()).collect();
+    format!("redis-cluster://{}", nodes.join(","))
+}
+
+async fn store(cluster: &Cluster, prefix: &str) -> RedisStore {
+    RedisStore::builder(&url(cluster)).prefix(prefix).connect().await.unwrap()
+}
+
+fn a_day(name: &str, limit: u32) -> Policy {
+    Policy::new(name, Quota::per_day(limit)).with_algorithm(Algorithm::FIXED_WINDOW)
+}
+
+/// The slot of a key's state, and who has it.
+fn home<'a>(cluster: &'a Cluster, prefix: &str, key: &str) -> (u16, &'a Server) {
+    let slot = cluster.slot_of(&format!("{prefix}:1:{{={key}}}:")).unwrap();
+    (slot, cluster.owner_of(slot).unwrap())
+}
+
+/// A key whose state is on another node than that of the first.
+fn elsewhere(cluster: &Cluster, prefix: &str, key: &str) -> String {
+    let of = home(cluster, prefix, key).1.port();
+    let keys = (0..).map(|n| format!("{key}{n}"));
+    keys.into_iter().find(|other| home(cluster, prefix, other).1.port() != of).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moves_under_load_fails_no_request_and_the_limit_stands() {
+    for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
+        let cluster = Arc::new(Cluster::start(kind).unwrap());
+        let prefix = prefix();
+        let store = store(&cluster, &prefix).await;
+        let policy = a_day("p", u32::MAX);
+        // One key that is there before, and others of its slot that come while it moves: a tag in the key is none.
+        let (slot, from) = home(&cluster, &prefix, "ada");
+        let to = cluster.masters().unwrap().into_iter().find(|master| master.port() != from.port()).unwrap();
+        let (granted, is_over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+        let mut callers = JoinSet::new();
+        for _ in 0..8 {
+            let (store, policy) = (store.clone(), policy.clone());
+            let (granted, is_over) = (Arc::clone(&granted), Arc::clone(&is_over));
+            callers.spawn(async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    let verdict = try_acquire(&store, &policy, "ada", 1).await.unwrap();
+                    granted.fetch_add(verdict.times(), Ordering::Relaxed);
+                }
+            });
+        }
+        let more = async || {
+            let before = granted.load(Ordering::Relaxed);
+            eventually("load", async || {
+                assert!(!callers.is_empty());
+                granted.load(Ordering::Relaxed) > before + 100
+            })
+            .await;
+        };
+        more().await;
+        cluster.begin_migration(slot, to).unwrap();
+        more().await;
+        // A caller who is new to the slot meets ASK. Of another process: see `callers_of_a_slot_that_moves_…`.
+        let elsewhere = self::store(&cluster, &prefix).await;
+        let names = (0..100_000).map(|n| format!("new{n}"));
+        let new: Vec<String> = names.filter(|key| slot_by_crc(key) == slot).take(2).collect();
+        for key in &new {
+            for taken in 1..=5 {
+                acquire(&elsewhere, &policy, key, 1).await;
+                assert_eq!(used(&elsewhere, &policy, key).await, taken);
+            }
+        }
+        tokio::task::spawn_blocking({
+            let (cluster, to) = (Arc::clone(&cluster), to.port());
+            move || {
+                let to = cluster.nodes().iter().find(|node| node.port() == to).unwrap();
+                cluster.finish_migration(slot, to).unwrap();
+            }
+        })
+        .await
+        .unwrap();
+        more().await;
+        for key in &new {
+            assert_eq!(used(&store, &policy, key).await, 5);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        while let Some(caller) = callers.join_next().await {
+            caller.unwrap();
+        }
+        assert_eq!(used(&store, &policy, "ada").await, granted.load(Ordering::Relaxed), "on {kind}");
+
+        // Who has it now is known by then: nobody asks the old one for ever.
+        eventually("the old owner is left alone", async || {
+            let calls = || from.command(&["INFO", "commandstats"]).unwrap();
+            from.command(&["CONFIG", "RESETSTAT"]).unwrap();
+            for _ in 0..10 {
+                acquire(&store, &policy, "ada", 1).await;
+            }
+            !calls().contains("cmdstat_evalsha")
+        })
+        .await;
+    }
+}
+
+/// The slot of a key, without asking: CRC-16/XMODEM over what stands in braces.
+fn slot_by_crc(key: &str) -> u16 {
+    let crc = format!("={key}").bytes().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
+    });
+    crc % 16_384
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_dies_is_replaced_without_a_restart() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let policy = a_day("p", 1_000_000);
+    let other = elsewhere(&cluster, &prefix, "ada");
+    acquire(&store, &policy, "ada", 1).await;
+    acquire(&store, &policy, &other, 1).await;
+    let (slot, old) = home(&cluster, &prefix, "ada");
+    old.kill();
+    eventually("its keys are errors", async || try_acquire(&store, &policy, "ada", 1).await.is_err()).await;
+    eventually("a replica takes over", async || cluster.owner_of(slot).is_ok()).await;
+    eventually("requests pass", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
+    eventually("the others, too", async || try_acquire(&store, &policy, &other, 1).await.is_ok()).await;
+    for _ in 0..20 {
+        acquire(&store, &policy, "ada", 1).await;
+        acquire(&store, &policy, &other, 1).await;
+    }
+}
+
+/// An answer that never came: what was asked may have been done, and is not asked of anybody again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_answers_too_late_charges_once() {
+    let cluster = Cluster::start(Kind::Installed).unwrap();
+    let prefix = prefix();
+    let builder = RedisStore::builder(&url(&cluster)).prefix(&*prefix);
+    let store = builder.response_timeout(Duration::from_millis(200)).connect().await.unwrap();
+    let policy = a_day("p", 1_000);
+    let (_, node) = home(&cluster, &prefix, "ada");
+    for n in 1..=3 {
+        acquire(&store, &policy, "ada", 1).await;
+        node.pause().unwrap();
+        let asked = try_acquire(&store, &policy, "ada", 1).await;
+        node.resume().unwrap();
+        asked.unwrap_err();
+        eventually("it answers", async || {
+            store.acquire(&[Check::new(&policy, &Key::from("ada"), 1)], Times::LOOK).wait().await.is_ok()
+        })
+        .await;
+        assert_eq!(used(&store, &policy, "ada").await, 2 * n);
+    }
+}
+
+/// Their keys are in different slots, of which one refuses: what the others granted comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_set_over_several_slots_charges_nobody_when_one_refuses() {
+    let cluster = Cluster::start(Kind::Redis6_2).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let other = elsewhere(&cluster, &prefix, "ada");
+    for algorithm in [Algorithm::FIXED_WINDOW, Algorithm::Gcra, Algorithm::SLIDING_LOG] {
+        let of = |limit| Policy::new("p", Quota::per_day(limit)).with_algorithm(algorithm);
+        let (wide, scarce) = (of(100), Policy::new("scarce", Quota::per_day(3)).with_algorithm(algorithm));
+        let (ada, bob) = (Key::from("ada"), Key::from(&*other));
+        for set in [
+            [Check::new(&wide, &ada, 1), Check::new(&scarce, &bob, 1)],
+            [Check::new(&scarce, &bob, 1), Check::new(&wide, &ada, 1)],
+        ] {
+            let mut replies = JoinSet::new();
+            for _ in 0..20 {
+                replies.spawn(store.acquire(&set, Times::ONCE).wait());
+            }
+            let granted: u32 = replies.join_all().await.into_iter().map(|reply| reply.unwrap().times()).sum();
+            // Some are refused what comes back a moment later.
+            assert!(granted <= 3, "{granted}");
+            assert_eq!(used(&store, &scarce, &other).await, granted);
+            assert_eq!(used(&store, &wide, "ada").await, granted, "{algorithm:?}");
+            store.reset(&ada, &[&wide]).wait().await.unwrap();
+            store.reset(&bob, &[&scarce]).wait().await.unwrap();
+        }
+    }
+}
+
+/// A caller who gives up between two nodes: a set is charged whole or not at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_who_leaves_between_two_slots_leaves_no_half_of_a_set() {
+    let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let (policy, other) = (a_day("p", 1_000), elsewhere(&cluster, &prefix, "ada"));
+    acquire(&store, &policy, "ada", 1).await;
+    acquire(&store, &policy, &other, 1).await;
+    let (ada, bob) = (Key::from("ada"), Key::from(&*other));
+    let set = [Check::new(&policy, &ada, 1), Check::new(&policy, &bob, 1)];
+    for key in ["ada", &other] {
+        let (_, node) = home(&cluster, &prefix, key);
+        for _ in 0..5 {
+            node.pause().unwrap();
+            let caller = tokio::spawn(store.acquire(&set, Times::ONCE).wait());
+            // By then it was sent to the node that does not answer. Were it not, this would find nothing.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            caller.abort();
+            caller.await.unwrap_err();
+            node.resume().unwrap();
+            eventually("both are charged, or none is", async || {
+                used(&store, &policy, "ada").await == used(&store, &policy, &other).await
+            })
+            .await;
+        }
+    }
+    assert!(used(&store, &policy, "ada").await > 1, "nothing was ever sent");
+}
+
+/// All policies of a caller are decided by one node in one step.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_policies_of_a_key_share_a_slot() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    for key in ["ada", "}", "{", "{}", "}{x}", "{a}{b}", "a{b", "\0\r\n", "é"] {
+        let policies = crate::every_policy(3, Duration::from_secs(600));
+        let key = Key::from(key);
+        let set: Vec<Check<'_>> =
+            policies[..8].iter().map(|(policy, _)| Check::new(policy, &key, 1)).collect();
+        for _ in 0..3 {
+            assert!(store.acquire(&set, Times::ONCE).wait().await.unwrap().is_granted(), "{key:?}");
+        }
+        assert!(!store.acquire(&set, Times::ONCE).wait().await.unwrap().is_granted(), "{key:?}");
+    }
+    // Each key's names are on one node, and all of them are in one slot there.
+    let mut slots_of = std::collections::BTreeMap::<String, std::collections::BTreeSet<u16>>::new();
+    for node in cluster.masters().unwrap() {
+        for name in node.command(&["KEYS", &format!("{prefix}:*")]).unwrap().lines() {
+            let tag = name[..name.rfind("}:").unwrap()].to_owned();
+            slots_of.entry(tag).or_default().insert(cluster.slot_of(name).unwrap());
+        }
+    }
+    assert_eq!(slots_of.len(), 9 + usize::from(slots_of.keys().any(|tag| tag.contains("connect"))));
+    assert!(slots_of.values().all(|slots| slots.len() == 1), "{slots_of:?}");
+}

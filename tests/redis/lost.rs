@@ -1,0 +1,156 @@
+//! Errors after which nobody knows whether a call was executed: nothing is asked twice.
+
+use std::time::Duration;
+
+use tollgate::{Policy, Quota, StoreError};
+use tollgate_conformance::servers::{Kind, Server};
+use tollgate_redis::RedisStore;
+use tollgate_tests::{Proxy, Way};
+
+use crate::{Fresh, acquire, eventually, every_policy, shared, try_acquire, used};
+
+/// A store behind a proxy, and one that goes straight to the same limits.
+struct Behind {
+    proxy: Proxy,
+    store: RedisStore,
+    straight: Fresh,
+}
+
+impl Behind {
+    async fn a_proxy_before(server: &Server) -> Behind {
+        let proxy = Proxy::before(server.address()).await;
+        let straight = Fresh::on(server).await;
+        let store = straight.again(&format!("redis://{}/", proxy.address())).await;
+        Behind { proxy, store, straight }
+    }
+
+    /// Waits until requests pass again; how many units that took.
+    async fn recovers(&self, policy: &Policy) -> u32 {
+        let before = used(&self.straight.store, policy, "ada").await;
+        eventually("requests pass", async || try_acquire(&self.store, policy, "ada", 1).await.is_ok()).await;
+        used(&self.straight.store, policy, "ada").await - before
+    }
+}
+
+fn an_hour(limit: u32) -> Policy {
+    Policy::new("p", Quota::per_hour(limit))
+}
+
+/// rate-limit-redis and others send a call again whose connection was lost, and charge twice.
+#[tokio::test]
+async fn a_reply_that_is_lost_after_the_charge_charges_once() {
+    for &kind in Kind::EVERY {
+        let behind = Behind::a_proxy_before(shared(kind)).await;
+        for (policy, _) in every_policy(100, Duration::from_secs(36_000)) {
+            for n in 0..5 {
+                behind.proxy.set(Way::IsOpen);
+                assert_eq!(behind.recovers(&policy).await, 1);
+                let (lost, before) =
+                    (behind.proxy.lost(), used(&behind.straight.store, &policy, "ada").await);
+                behind.proxy.set(Way::LosesAnswers);
+                let error = try_acquire(&behind.store, &policy, "ada", 3).await.unwrap_err();
+                assert!(error.is_transient() && !error.is_configuration(), "{error}");
+                assert!(behind.proxy.lost() > lost);
+                let after = used(&behind.straight.store, &policy, "ada").await;
+                assert_eq!(after - before, 3, "loss {n} of {} on {kind}", policy.name());
+            }
+        }
+    }
+}
+
+/// The first time of a script there are two errors: one that says that it is not known, and the loss.
+#[tokio::test]
+async fn a_reply_that_is_lost_after_the_script_was_sent_whole_charges_once() {
+    let server = Server::start(Kind::Redis6_2).unwrap();
+    let behind = Behind::a_proxy_before(&server).await;
+    let policy = an_hour(1_000);
+    behind.recovers(&policy).await;
+    for _ in 0..10 {
+        server.command(&["SCRIPT", "FLUSH"]).unwrap();
+        let before = used_without_scripts(&server, &behind.straight, &policy);
+        let lost = behind.proxy.lost();
+        behind.proxy.set(Way::LosesSecondAnswers);
+        try_acquire(&behind.store, &policy, "ada", 1).await.unwrap_err();
+        assert!(behind.proxy.lost() > lost);
+        behind.proxy.set(Way::IsOpen);
+        let once = used_without_scripts(&server, &behind.straight, &policy) - before;
+        assert_eq!(once, 3_600_000, "in microseconds of TAT");
+        behind.recovers(&policy).await;
+    }
+}
+
+/// TAT, in microseconds: looking by the store would load the script.
+fn used_without_scripts(server: &Server, fresh: &Fresh, policy: &Policy) -> u64 {
+    server.command(&["GET", &fresh.name(policy, "ada")]).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_too_late_is_an_error_and_charges_once() {
+    let server = shared(Kind::Redis8_2);
+    let proxy = Proxy::before(server.address()).await;
+    let straight = Fresh::on(server).await;
+    let builder = RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(&*straight.prefix);
+    let store = builder.response_timeout(Duration::from_millis(100)).connect().await.unwrap();
+    let policy = an_hour(1_000);
+    for way in [Way::HoldsAnswersBack, Way::IsSlow(Duration::from_millis(300)), Way::HoldsAnswersBack] {
+        for _ in 0..4 {
+            proxy.set(Way::IsOpen);
+            eventually("requests pass", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
+            let before = used(&straight.store, &policy, "ada").await;
+            proxy.set(way);
+            let error = try_acquire(&store, &policy, "ada", 2).await.unwrap_err();
+            assert!(error.is_timeout(), "{error}");
+            assert_eq!(used(&straight.store, &policy, "ada").await - before, 2);
+            // What comes late is nobody's answer any more.
+            proxy.set(Way::IsOpen);
+            let verdict = loop {
+                if let Ok(verdict) = try_acquire(&store, &policy, "ada", 1).await {
+                    break verdict;
+                }
+            };
+            let left = policy.capacity() - used(&straight.store, &policy, "ada").await;
+            assert_eq!(verdict.each()[0].remaining(), left, "another request's answer");
+        }
+    }
+}
+
+/// A way that was cut without a word, an idle hour ago: the first request after it must not fail.
+#[tokio::test]
+async fn the_first_request_after_connections_were_cut_passes() {
+    let behind = Behind::a_proxy_before(shared(Kind::Valkey9_1)).await;
+    let policy = an_hour(1_000);
+    for _ in 0..10 {
+        acquire(&behind.store, &policy, "ada", 1).await;
+        let accepted = behind.proxy.accepted();
+        behind.proxy.cut();
+        // It hears of it while it waits for nothing: without that, one request would find out.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        acquire(&behind.store, &policy, "ada", 1).await;
+        assert!(behind.proxy.accepted() > accepted);
+    }
+}
+
+/// Redis that accepts and never answers, from the start or later: errors, not hangs, and requests pass when it answers.
+#[tokio::test]
+async fn a_server_that_stops_answering_is_found_again() {
+    let server = shared(Kind::Installed);
+    let proxy = Proxy::before(server.address()).await;
+    let straight = Fresh::on(server).await;
+    proxy.set(Way::IsSilent);
+    let builder = RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(&*straight.prefix);
+    let patience = Duration::from_millis(100);
+    let store = builder.connect_timeout(patience).response_timeout(patience).connect().await.unwrap();
+    let policy = an_hour(1_000_000);
+    for way in [Way::IsSilent, Way::IsClosed, Way::HoldsAnswersBack, Way::IsSilent] {
+        proxy.set(way);
+        for _ in 0..5 {
+            let error = try_acquire(&store, &policy, "ada", 1).await.unwrap_err();
+            assert!(error.is_transient(), "{error}");
+        }
+        proxy.set(Way::IsOpen);
+        eventually("requests pass", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
+        for _ in 0..20 {
+            acquire(&store, &policy, "ada", 1).await;
+        }
+    }
+}

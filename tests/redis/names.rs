@@ -1,0 +1,162 @@
+//! What keys are called, and what they keep when a limit changes.
+
+use std::collections::BTreeSet;
+
+use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times, Wait};
+use tollgate_conformance::servers::{Kind, Server};
+use tollgate_redis::RedisStore;
+
+use crate::{Fresh, acquire, every_policy, look, shared, used};
+
+fn names(server: &Server) -> BTreeSet<String> {
+    let told = server.command(&["KEYS", "*"]).unwrap();
+    // What `connect` asked for ends by itself.
+    told.lines().filter(|name| !name.contains(":connect~")).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn operators_can_read_who_is_limited_by_what() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let burst = Policy::new("burst", Quota::per_second(1_000_000).burst(2));
+    let daily = Policy::new("daily", Quota::per_day(5)).with_algorithm(Algorithm::FIXED_WINDOW);
+    let address = Key::network("192.0.2.1".parse().unwrap(), 64);
+    store.acquire(&[Check::new(&daily, &address, 1)], Times::ONCE).wait().await.unwrap();
+    acquire(&store, &daily, "ada", 1).await;
+    assert_eq!(
+        names(&server).into_iter().collect::<Vec<_>>(),
+        ["tollgate:1:{=ada}:daily~fixed-window~1d", "tollgate:1:{@192.0.2.1}:daily~fixed-window~1d"]
+    );
+    acquire(&store, &burst, "ada", 1).await;
+}
+
+#[tokio::test]
+async fn with_a_secret_nothing_of_a_key_rests_on_the_server() {
+    let server = Server::start(Kind::Installed).unwrap();
+    let with =
+        async |secret: &str| RedisStore::builder(&server.url()).secret(secret).connect().await.unwrap();
+    let (one, same, other) = (with("a").await, with("a").await, with("b").await);
+    let policy = Policy::new("p", Quota::per_day(10));
+    for store in [&one, &same, &other] {
+        acquire(store, &policy, "ada@example.com", 1).await;
+    }
+    assert_eq!(used(&one, &policy, "ada@example.com").await, 2);
+    assert_eq!(used(&other, &policy, "ada@example.com").await, 1);
+    let names = names(&server);
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names.iter().all(|name| name.starts_with("tollgate:1:{~") && !name.contains("ada")), "{names:?}");
+}
+
+#[tokio::test]
+async fn hostile_keys_neither_collide_nor_break_anything() {
+    let server = Server::start(Kind::Valkey9_1).unwrap();
+    let fresh = Fresh::on(&server).await;
+    let policy = Policy::new("p", Quota::per_day(1)).with_algorithm(Algorithm::FIXED_WINDOW);
+    let megabyte = "x".repeat(1 << 20);
+    let mut other_megabyte = megabyte.clone();
+    other_megabyte.replace_range(1 << 19..=1 << 19, "y");
+    let texts = [
+        "a",
+        "a}",
+        "a}:p~fixed-window~1d",
+        "{a}",
+        "}{",
+        "{",
+        "}",
+        "%7D",
+        "%",
+        "%%",
+        "a:b",
+        "a\r\nDEL *\r\n",
+        "a\n",
+        "\r",
+        "\0",
+        "a\0",
+        "\0a",
+        " ",
+        "a ",
+        " a",
+        "A",
+        "é",
+        "e\u{301}",
+        "*",
+        "?",
+        "[a]",
+        "\\",
+        "\"",
+        "'",
+        "=a",
+        "~",
+        "@192.0.2.1",
+        "~0123456789abcdef0123456789abcdef",
+        "\u{feff}a",
+        "\u{202e}a",
+        &megabyte,
+        &other_megabyte,
+        &megabyte[1..],
+    ];
+    let keys: Vec<Key> = texts
+        .iter()
+        .map(|text| Key::from(*text))
+        .chain([Key::join([Key::from("a"), Key::from("b")]), Key::join([Key::from("a:b")]), Key::from(1_u32)])
+        .chain([Key::global(), Key::network("192.0.2.1".parse().unwrap(), 64)])
+        .collect();
+    for (n, key) in keys.iter().enumerate() {
+        let set = [Check::new(&policy, key, 1)];
+        let verdict = fresh.store.acquire(&set, Times::ONCE).wait().await.unwrap();
+        assert!(verdict.is_granted(), "key {n} shares a quota with one before it");
+        assert!(!fresh.store.acquire(&set, Times::ONCE).wait().await.unwrap().is_granted());
+    }
+    let names = names(&server);
+    // One name a line: no line feed of a key is in a name.
+    assert_eq!(names.len(), keys.len(), "{names:?}");
+    let is_plain = |name: &String| name.len() < 256 && name.bytes().all(|byte| byte.is_ascii_graphic());
+    assert!(names.iter().all(is_plain), "{names:?}");
+}
+
+#[tokio::test]
+async fn prefixes_are_apart() {
+    let server = Server::start(Kind::Redis6_2).unwrap();
+    let policy = Policy::new("p", Quota::per_day(1));
+    for prefix in ["a", "a:1", "a:1:", "a:", ":a", "A", "~", "*"] {
+        let store = RedisStore::builder(&server.url()).prefix(prefix).connect().await.unwrap();
+        assert!(acquire(&store, &policy, "ada", 1).await.is_granted(), "{prefix:?} is not alone");
+    }
+}
+
+/// A deployment that changes a limit must neither forgive what was used nor lock anybody out for longer than is due.
+#[tokio::test]
+async fn a_limit_that_is_changed_in_place_keeps_what_was_used() {
+    for &kind in Kind::EVERY {
+        let fresh = Fresh::on(shared(kind)).await;
+        let window = std::time::Duration::from_secs(36_000);
+        // The same names, for every limit.
+        let of = |limit: u32| {
+            let policies = every_policy(limit, window).into_iter().take(8);
+            policies.map(move |(policy, _)| {
+                Policy::try_new("changes", policy.quota(), policy.algorithm()).unwrap()
+            })
+        };
+        for ((ten, twenty), (five, one)) in of(10).zip(of(20)).zip(of(5).zip(of(1))) {
+            let key = format!("{:?}", ten.algorithm());
+            assert_eq!(ten.scope(), twenty.scope());
+            acquire(&fresh.store, &ten, &key, 6).await;
+            let what = format!("{ten:?} on {kind}");
+            let left = async |policy: &Policy| look(&fresh.store, policy, &key).await.each()[0].remaining();
+            let before = left(&ten).await;
+            assert_eq!(before, 4, "{what}");
+            match ten.algorithm() {
+                // Six of ten is 0.6 of the span.
+                Algorithm::Gcra => assert_eq!((left(&twenty).await, left(&five).await), (8, 2), "{what}"),
+                Algorithm::LeakyBucket { .. } => assert!(left(&twenty).await >= 8, "{what}"),
+                _ => assert_eq!((left(&twenty).await, left(&five).await), (14, 0), "{what}"),
+            }
+            let denied = look(&fresh.store, &one, &key).await;
+            match denied.wait() {
+                Wait::For(wait) => assert!(wait <= crate::longest(&one), "{wait:?} under {what}"),
+                Wait::None => assert_eq!(one.largest_cost(), 2, "only a queue has room: {what}"),
+                Wait::Never => panic!("{what}"),
+            }
+        }
+    }
+}

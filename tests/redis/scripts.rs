@@ -1,0 +1,110 @@
+//! Scripts that a server forgets, and servers that forget everything.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tollgate::{Algorithm, Policy, Quota, StoreError};
+use tollgate_conformance::servers::{Kind, Server};
+
+use crate::{Fresh, eventually, every_policy, try_acquire, used};
+
+/// Each error of a caller in between would be a request that failed, or passed without being counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_that_are_flushed_under_load_fail_no_request_and_grant_nothing_twice() {
+    for &kind in Kind::EVERY {
+        let server = Arc::new(Server::start(kind).unwrap());
+        let fresh = Fresh::on(&server).await;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let flushing = tokio::task::spawn_blocking({
+            let (server, is_over) = (Arc::clone(&server), Arc::clone(&is_over));
+            move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    server.command(&["SCRIPT", "FLUSH"]).unwrap();
+                }
+            }
+        });
+        let mut callers = JoinSet::new();
+        let policies: Arc<[Policy]> =
+            every_policy(150, Duration::from_secs(36_000)).into_iter().map(|(policy, _)| policy).collect();
+        for n in 0..8 {
+            // Several handles are several processes.
+            let store = if n % 2 == 0 { fresh.store.clone() } else { fresh.again(&server.url()).await };
+            let policies = Arc::clone(&policies);
+            callers.spawn(async move {
+                let mut granted = vec![0; policies.len()];
+                for _ in 0..30 {
+                    for (policy, granted) in policies.iter().zip(&mut granted) {
+                        *granted += try_acquire(&store, policy, "ada", 1).await.unwrap().times();
+                    }
+                }
+                granted
+            });
+        }
+        let granted = callers.join_all().await;
+        is_over.store(true, Ordering::Relaxed);
+        flushing.await.unwrap();
+        for (n, policy) in policies.iter().enumerate() {
+            // Logs of both layouts are one here; a queue grants more, later.
+            let due = match policy.algorithm() {
+                Algorithm::SlidingLog { .. } => continue,
+                _ => policy.largest_cost().min(240),
+            };
+            let sum: u32 = granted.iter().map(|of_caller| of_caller[n]).sum();
+            assert_eq!(sum, due, "{} on {kind}", policy.name());
+        }
+    }
+}
+
+/// Others kept a dead connection, or the belief that the script was known: minutes of 503.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_in_mid_load_fails_what_was_on_its_way_and_nothing_after() {
+    for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
+        // It keeps what was charged, so that the limit can be held to it.
+        let arguments = ["--appendonly", "yes", "--appendfsync", "always"];
+        let server = Server::start_with(kind, &arguments).unwrap();
+        let fresh = Fresh::on(&server).await;
+        let policy = Policy::new("p", Quota::per_day(u32::MAX)).with_algorithm(Algorithm::FIXED_WINDOW);
+        let (granted, failed) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut callers = JoinSet::new();
+        for _ in 0..16 {
+            let (store, policy, is_over) = (fresh.store.clone(), policy.clone(), Arc::clone(&is_over));
+            let (granted, failed) = (Arc::clone(&granted), Arc::clone(&failed));
+            callers.spawn(async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    match try_acquire(&store, &policy, "ada", 1).await {
+                        Ok(verdict) => {
+                            granted.fetch_add(verdict.times(), Ordering::Relaxed);
+                        }
+                        Err(error) => {
+                            assert!(error.is_transient(), "{error}");
+                            failed.fetch_add(1, Ordering::Relaxed);
+                            tokio::task::yield_now().await;
+                        }
+                    }
+                }
+            });
+        }
+        for _ in 0..3 {
+            let before = granted.load(Ordering::Relaxed);
+            eventually("load", async || granted.load(Ordering::Relaxed) > before + 50).await;
+            server.restart().unwrap();
+            eventually("requests pass", async || try_acquire(&fresh.store, &policy, "bob", 1).await.is_ok())
+                .await;
+            let failed_until_now = failed.load(Ordering::Relaxed);
+            for _ in 0..50 {
+                try_acquire(&fresh.store, &policy, "bob", 1).await.unwrap();
+            }
+            assert!(failed_until_now > 0, "nothing was on its way");
+        }
+        is_over.store(true, Ordering::Relaxed);
+        callers.join_all().await;
+        let (granted, failed) = (granted.load(Ordering::Relaxed), failed.load(Ordering::Relaxed));
+        let used = used(&fresh.store, &policy, "ada").await;
+        assert!(used >= granted, "{granted} granted, of which {used} are charged");
+        // Only what was on its way may have been charged unseen, each once; most errors are those of a server that is down.
+        assert!(used - granted <= 3 * 16, "{granted} granted, {used} charged, {failed} failed");
+    }
+}

@@ -1,0 +1,90 @@
+//! A master under Sentinels.
+
+use tollgate::{Algorithm, Policy, Quota};
+use tollgate_conformance::servers::{Kind, Sentinel, Server};
+use tollgate_redis::RedisStore;
+use tollgate_tests::Proxy;
+
+use crate::{Fresh, acquire, eventually, prefix, try_acquire};
+
+fn url(sentinel: &Sentinel) -> String {
+    let addresses: Vec<String> = sentinel.sentinels().iter().map(|one| one.address().to_string()).collect();
+    format!("redis-sentinel://{}/{}", addresses.join(","), sentinel.master_name())
+}
+
+fn a_day() -> Policy {
+    Policy::new("p", Quota::per_day(1_000_000)).with_algorithm(Algorithm::FIXED_WINDOW)
+}
+
+async fn passes_again(store: &RedisStore) {
+    let policy = a_day();
+    eventually("requests pass", async || try_acquire(store, &policy, "ada", 1).await.is_ok()).await;
+    for _ in 0..20 {
+        acquire(store, &policy, "ada", 1).await;
+    }
+}
+
+/// Nobody fails: the old master goes on as one, until the Sentinels find that out and make a replica of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_is_demoted_is_left_for_the_next() {
+    let sentinel = Sentinel::start(Kind::Redis6_2).unwrap();
+    let store = RedisStore::builder(&url(&sentinel)).prefix(prefix()).connect().await.unwrap();
+    passes_again(&store).await;
+    let new = tokio::task::block_in_place(|| sentinel.failover()).unwrap();
+    eventually("the new one is asked", async || {
+        // In the midst of it there may be errors, but nothing stays broken.
+        let _ = try_acquire(&store, &a_day(), "ada", 1).await;
+        new.command(&["INFO", "commandstats"]).unwrap().contains("cmdstat_evalsha")
+    })
+    .await;
+    passes_again(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_dies_is_left_for_the_next() {
+    let sentinel = Sentinel::start(Kind::Installed).unwrap();
+    let store = RedisStore::builder(&url(&sentinel)).prefix(prefix()).connect().await.unwrap();
+    passes_again(&store).await;
+    let old = sentinel.master().unwrap();
+    old.kill();
+    tokio::task::block_in_place(|| sentinel.next_master(old)).unwrap();
+    passes_again(&store).await;
+}
+
+/// Two of three that do not answer, or are gone: the third knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sentinel_that_never_answers_holds_nobody_up() {
+    let sentinel = Sentinel::start(Kind::Valkey9_1).unwrap();
+    sentinel.sentinels()[0].pause().unwrap();
+    let store = RedisStore::builder(&url(&sentinel)).prefix(prefix()).connect().await.unwrap();
+    passes_again(&store).await;
+    // And connections that are lost meanwhile.
+    sentinel.sentinels()[1].kill();
+    let master =
+        sentinel.servers().iter().find(|server| server.command(&["ROLE"]).unwrap().starts_with("master"));
+    master.unwrap().command(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+    passes_again(&store).await;
+}
+
+/// One address before whichever is the master, as operators of clouds have it; connections to the old one stay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_to_a_demoted_master_is_replaced() {
+    for &kind in Kind::EVERY {
+        let (old, new) = (Server::start(kind).unwrap(), Server::start(kind).unwrap());
+        let proxy = Proxy::before(old.address()).await;
+        let fresh = Fresh::on(&old).await;
+        let store = fresh.again(&format!("redis://{}/", proxy.address())).await;
+        acquire(&store, &a_day(), "ada", 1).await;
+        proxy.lead_to(new.address());
+        old.command(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]).unwrap();
+        eventually("the replica follows", async || {
+            old.command(&["INFO", "replication"]).unwrap().contains("master_link_status:up")
+        })
+        .await;
+        // Nothing was executed there, so that nobody need be told.
+        for _ in 0..20 {
+            let passed = try_acquire(&store, &a_day(), "ada", 1).await;
+            assert!(passed.is_ok(), "{:?} on {kind}", passed.err());
+        }
+    }
+}
