@@ -12,10 +12,20 @@ local call, pcall = redis.call, redis.pcall
 local floor, min_of, max_of = math.floor, math.min, math.max
 local find, format, sub = string.find, string.format, string.sub
 
+-- What a command reads; false where the key holds another type than ours, which counts as nothing. That a key may not be
+-- read is another thing: then the call fails.
+local function read(...)
+  local found = pcall(...)
+  if type(found) == 'table' and found.err then
+    return not find(found.err, 'WRONGTYPE') and call(...)
+  end
+  return found
+end
+
 -- The digits stored under a key; nil where there is nothing, or something that is not ours.
 local function digits(key)
-  local text = pcall('GET', key)
-  if text and type(text) == 'string' and find(text, '^[1-9]%d*$') then
+  local text = read('GET', key)
+  if text and find(text, '^[1-9]%d*$') then
     return text
   end
 end

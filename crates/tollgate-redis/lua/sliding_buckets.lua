@@ -51,13 +51,9 @@ end
 -- The place of the current sub-window, the sum over the ring, and over how many places the ring has moved since it was
 -- written; nil where all of it is over, or nothing of ours is there.
 local function sliding_buckets_look(policy, key)
-  local fields = pcall('HMGET', key, 'n', 'p', 's')
-  if fields.err and not find(fields.err, 'WRONGTYPE') then
-    -- It may not be read: that is another thing than a key that is not there.
-    call('HMGET', key, 'n', 'p', 's')
-  end
+  local fields = read('HMGET', key, 'n', 'p', 's')
   for i = 1, 3 do
-    if fields.err or not fields[i] or not string.find(fields[i], '^%d+$') then
+    if not fields or not fields[i] or not find(fields[i], '^%d+$') then
       return 0, 0, nil
     end
   end

@@ -8,12 +8,8 @@ local list = {}
 
 -- The time at an index, where -1 is the newest; nil where there is none of ours.
 function list.time_at(key, index)
-  local text = pcall('LINDEX', key, index)
-  if type(text) == 'table' and not find(text.err, 'WRONGTYPE') then
-    -- It may not be read: that is another thing than a key that is not there.
-    call('LINDEX', key, index)
-  end
-  if type(text) == 'string' and string.find(text, '^%d+$') then
+  local text = read('LINDEX', key, index)
+  if text and find(text, '^%d+$') then
     return tonumber(text)
   end
 end

@@ -8,12 +8,8 @@
 local sorted_set = {}
 
 function sorted_set.time_at(key, rank)
-  local found = pcall('ZRANGE', key, rank, rank, 'WITHSCORES')
-  if found.err and not find(found.err, 'WRONGTYPE') then
-    -- It may not be read: that is another thing than a key that is not there.
-    call('ZRANGE', key, rank, rank, 'WITHSCORES')
-  end
-  if not found.err and found[2] and string.find(found[2], '^%d+$') then
+  local found = read('ZRANGE', key, rank, rank, 'WITHSCORES')
+  if found and found[2] and find(found[2], '^%d+$') then
     return tonumber(found[2])
   end
 end
