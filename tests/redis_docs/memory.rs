@@ -131,9 +131,11 @@ async fn the_table() {
 }
 
 #[tokio::test]
-async fn a_gcra_key_takes_more_than_a_counter() {
+async fn a_gcra_key_takes_no_more_than_a_counter() {
     for kind in Kind::EVERY {
         let bench = Bench::new(*kind).await;
+        // Of these two the C library counts the memory, which may give a name a few bytes more than it asked for.
+        let chunk = if matches!(kind, Kind::Redis6_2 | Kind::Valkey9_1) { 16 } else { 0 };
         // Valkey keeps as text what a script sets, until it is counted up.
         let as_text = if *kind == Kind::Valkey9_1 { 32 } else { 0 };
         for (quota, window, is_whole) in [
@@ -149,10 +151,13 @@ async fn a_gcra_key_takes_more_than_a_counter() {
             let policy = Policy::new("api", quota);
             let counter = bench.counter(&format!("tollgate:1:{{@192.0.2.1}}:api~gcra~{window}"));
             let first = bench.bytes(&bench.lists, &policy, 1, Duration::ZERO).await;
-            assert!(first <= counter + as_text, "{kind}, {quota:?}: {first} bytes, a counter {counter}");
+            assert!(
+                first <= counter + chunk + as_text,
+                "{kind}, {quota:?}: {first} bytes, a counter {counter}"
+            );
             let later = bench.bytes(&bench.lists, &policy, 3, Duration::ZERO).await;
             let text = if is_whole { 0 } else { as_text };
-            assert!(later <= counter + text, "{kind}, {quota:?}: {later} bytes, a counter {counter}");
+            assert!(later <= counter + chunk + text, "{kind}, {quota:?}: {later} bytes, a counter {counter}");
         }
     }
 }
