@@ -83,9 +83,8 @@
 //! whole microseconds.
 //!
 //! A check of a sliding log costs the server the same for 100 units as for 100,000: about twice a check of `Gcra`. As a
-//! [sorted set](SlidingLogLayout::SortedSet) it can be looked at and searched by time, and takes a tenth to a third more
-//! time than as a [list](SlidingLogLayout::List) (`cargo bench -p tollgate-benches --bench sliding_log`), and the memory
-//! above.
+//! [sorted set](SlidingLogLayout::SortedSet) it can be looked at and searched by time, and takes up to a third more time
+//! than as a [list](SlidingLogLayout::List) (`cargo bench -p tollgate-benches --bench sliding_log`), and the memory above.
 //!
 //! # Advice for operators
 //!
