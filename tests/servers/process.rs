@@ -1,0 +1,32 @@
+//! A process of its own, that tests start to see what becomes of servers: in another environment, or when it is killed.
+
+use std::io::{self, Read};
+
+use tollgate_conformance::servers::{Error, Kind, Server};
+
+/// `starts KIND` prints why a server of that kind cannot be had. `holds` prints the ports of two servers, and waits until it is
+/// killed.
+fn main() -> Result<(), Error> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match &*words.iter().map(String::as_str).collect::<Vec<_>>() {
+        ["starts", name] => {
+            let kind = Kind::EVERY.iter().find(|kind| kind.to_string() == *name).expect("a kind");
+            match Server::start(*kind) {
+                Ok(_) => panic!("a server came up"),
+                Err(error) => println!("{error}"),
+            }
+        }
+        ["holds"] => {
+            let servers = [Server::start(Kind::Redis6_2)?, Server::start(Kind::Redis6_2)?];
+            servers[0].restart()?;
+            servers[1].pause()?;
+            for server in &servers {
+                println!("port {}", server.port());
+            }
+            // Until the other end is closed, which it is not.
+            io::stdin().read_to_end(&mut Vec::new()).expect("a pipe");
+        }
+        _ => panic!("what is {words:?}?"),
+    }
+    Ok(())
+}
