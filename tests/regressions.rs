@@ -1,27 +1,35 @@
 //! Mistakes that users of rate limiters reported, each with a test that would fail if it were made here. Those without a
-//! file stand below; `suite` is the contract that `memory_store/contract.rs` holds every store to, whose cases name
-//! themselves when they fail.
+//! file stand below; `suite` is the contract that `memory_store/contract.rs` holds every store in memory to and
+//! `redis/contract.rs` the one in Redis on each server, whose cases name themselves when they fail.
 //!
 //! | mistake | test |
 //! |---|---|
-//! | A first request that costs more than one unit leaves a key that never expires | [`a_first_request_of_cost_two_leaves_a_key_that_expires`] |
-//! | Every hit renews the window, which never ends | suite `waits::requests_do_not_prolong_the_window` |
-//! | At its very end a window's count is inherited by the next | suite `waits::a_new_window_does_not_inherit_the_old_count` |
-//! | State is forgotten early and the limit doubled | `memory_store/reclaim.rs`: `no_state_is_forgotten_before_its_wait_is_over`, `a_key_goes_ten_seconds_after_its_reset_and_not_before` |
-//! | Denied requests are recorded, and who keeps trying starves | suite `basics::denied_requests_are_not_recorded`; [`who_keeps_trying_passes_when_he_was_told`] |
-//! | A log grows with what it denies | `allocations.rs`: `denied_requests_do_not_lengthen_a_log` |
-//! | A state of another form makes every request fail | suite `keys::policies_of_another_name_window_or_algorithm_do_not_share_a_quota`; [`a_policy_that_changed_its_algorithm_finds_no_state`] |
-//! | An older time refills tokens, or locks everybody out | suite `changes::a_clock_that_steps_back_refills_nothing_and_locks_nobody_out` |
-//! | Times of sixteen digits lose their last ones | suite `waits::microseconds_of_a_16_digit_time_are_kept` |
+//! | A first request that costs more than one unit leaves a key that never expires | [`a_first_request_of_cost_two_leaves_a_key_that_expires`]; `redis/life.rs`: the same; `redis/healing.rs`: `a_key_without_an_end_gets_one_by_a_charge_and_by_a_denial` |
+//! | Every hit renews the window, which never ends | suite `waits::requests_do_not_prolong_the_window`; `redis/life.rs`: `hits_do_not_prolong_the_life_of_a_window` |
+//! | At its very end a window's count is inherited by the next | suite `waits::a_new_window_does_not_inherit_the_old_count`; `redis/windows.rs`: `a_window_that_ends_is_neither_forgotten_early_nor_inherited` |
+//! | State is forgotten early and the limit doubled | `memory_store/reclaim.rs`: `no_state_is_forgotten_before_its_wait_is_over`, `a_key_goes_ten_seconds_after_its_reset_and_not_before`; `redis/life.rs`: `a_key_lives_exactly_as_long_as_its_state` |
+//! | Denied requests are recorded, and who keeps trying starves | suite `basics::denied_requests_are_not_recorded`; [`who_keeps_trying_passes_when_he_was_told`]; `redis/denials.rs`: `a_denied_request_writes_nothing` |
+//! | A log grows with what it denies | `allocations.rs`: `denied_requests_do_not_lengthen_a_log`; `redis/denials.rs`: `a_log_does_not_grow_with_what_it_denies` |
+//! | A state of another form makes every request fail | suite `keys::policies_of_another_name_window_or_algorithm_do_not_share_a_quota`; [`a_policy_that_changed_its_algorithm_finds_no_state`]; `redis/healing.rs`: `a_foreign_value_fails_no_request_and_locks_nobody_out` |
+//! | A script that the server has forgotten is an error to callers | `redis/scripts.rs`: `scripts_that_are_flushed_under_load_fail_no_request_and_grant_nothing_twice` |
+//! | A call whose reply was lost is sent again and charges twice | `redis/lost.rs`: `a_reply_that_is_lost_after_the_charge_charges_once`, `a_reply_that_is_lost_after_the_script_was_sent_whole_charges_once`, `an_answer_that_comes_too_late_is_an_error_and_charges_once`; `redis/cluster.rs`: `a_node_that_answers_too_late_charges_once` |
+//! | The keys of one check are in different slots, and the error is granted | `redis/cluster.rs`: `all_policies_of_a_key_share_a_slot`, `a_set_over_several_slots_charges_nobody_when_one_refuses`, `a_caller_who_leaves_between_two_slots_leaves_no_half_of_a_set` |
+//! | A connection never comes back after Redis restarted | `redis/scripts.rs`: `a_restart_in_mid_load_fails_what_was_on_its_way_and_nothing_after`; `redis/lost.rs`: `a_server_that_stops_answering_is_found_again` |
+//! | After a failover the old primary is used for ever | `redis/sentinel.rs`: `a_connection_to_a_demoted_master_is_replaced`, `a_master_that_is_demoted_is_left_for_the_next`; `redis/cluster.rs`: `a_master_that_dies_is_replaced_without_a_restart` |
+//! | The first call after an idle hour fails | `redis/lost.rs`: `the_first_request_after_connections_were_cut_passes` |
+//! | A service does not start while its Redis is down | `redis/connect.rs`: `a_redis_that_is_down_is_no_error_and_decides_when_it_is_up` |
+//! | A permission that is missing is taken for a key that is not there | `redis/connect.rs`: `a_command_that_an_algorithm_may_not_use_is_an_error_and_grants_nothing` |
+//! | An older time refills tokens, or locks everybody out | suite `changes::a_clock_that_steps_back_refills_nothing_and_locks_nobody_out`; `redis/healing.rs`: `a_tat_of_next_year_is_an_empty_bucket_at_once` |
+//! | Times of sixteen digits lose their last ones | suite `waits::microseconds_of_a_16_digit_time_are_kept`; `redis/healing.rs`: `what_is_stored_is_digits_and_nothing_else` |
 //! | The first request on a fresh key is denied by rounding | suite `basics::the_first_request_on_a_fresh_key_passes` |
 //! | A cost equal to the capacity never passes | suite `basics::a_cost_equal_to_the_capacity_passes`; [`a_transfer_of_the_whole_quota_passes`] |
 //! | The interval is cut to whole milliseconds, and limits above 1,000 a second become 1,000 | suite `waits::limits_above_a_thousand_a_second_are_not_truncated` |
 //! | `Retry-After` is 0, negative, or missing after the limit was lowered | [`retry_after_is_never_zero`], [`retry_after_is_there_after_the_limit_was_lowered`] |
 //! | A wait of -1, or of 115 days, since a denied request of large cost was booked | suite `basics::the_wait_does_not_follow_a_large_cost_that_was_denied`; [`a_large_cost_that_was_denied_changes_nobodys_wait`] |
 //! | A denied rule charges the others | suite `sets::a_denied_policy_charges_none_of_the_others`; [`a_request_refused_by_burst_leaves_daily_untouched`] |
-//! | Check and increment are two steps, between which a burst passes | suite `concurrency::a_burst_of_concurrent_requests_gets_the_limit`; `memory_store/threads.rs`; `service/concurrency.rs` |
+//! | Check and increment are two steps, between which a burst passes | suite `concurrency::a_burst_of_concurrent_requests_gets_the_limit`; `memory_store/threads.rs`; `service/concurrency.rs`; `redis/load.rs`: `processes_that_share_a_limit_get_it_exactly`, `callers_that_are_merged_get_the_limit_and_not_one_more` |
 //! | A refund lands in the next window | suite `refunds::a_refund_does_not_land_in_the_next_window` |
-//! | A refund creates a key | suite `refunds::a_refund_creates_no_quota_on_a_fresh_key`; [`a_refund_that_comes_too_late_adds_no_key`] |
+//! | A refund creates a key | suite `refunds::a_refund_creates_no_quota_on_a_fresh_key`; [`a_refund_that_comes_too_late_adds_no_key`]; `redis/life.rs`: `a_refund_that_comes_too_late_creates_no_key` |
 //! | A refund exceeds the capacity | suite `refunds::a_refund_never_exceeds_the_capacity`, `refunds::a_refund_gives_back_no_more_than_is_still_owed` |
 //! | The leftmost forwarded address is trusted, and a map grows with every invented one | `axum_server/keys.rs`: `invented_entries_to_the_left_do_not_change_the_key`; [`invented_forwarded_addresses_add_no_keys`] |
 //! | `ip:port` is not parsed | `axum_server/keys.rs`: `callers_behind_a_trusted_proxy_do_not_share_one_bucket` |

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate::{Algorithm, Grant, Key, Policy, Stamp, Store, Wait};
 use tollgate_conformance::servers::{Kind, Server};
+use tollgate_redis::SlidingLogLayout;
 
 use crate::{BothLayouts, Fresh, acquire, every_policy, longest, look, shared, try_acquire};
 
@@ -244,6 +245,39 @@ async fn a_tat_of_next_year_is_an_empty_bucket_at_once() {
             let most = u64::try_from(longest(policy).as_micros()).unwrap();
             assert!((before + most..=now(server) + most).contains(&stored), "{stored}");
             assert_eq!(endless(server, &name, policy), None, "{name}");
+        }
+    }
+}
+
+/// `tostring` and `..` make 1.76e+15 of a time.
+#[tokio::test]
+async fn what_is_stored_is_digits_and_nothing_else() {
+    for &kind in Kind::EVERY {
+        let server = shared(kind);
+        let stores = BothLayouts::on(server).await;
+        // Fractions of a microsecond, and counts that leave 2^53 with the time behind them.
+        for limit in [7, 9_991] {
+            for (policy, layout) in every_policy(limit, Duration::from_secs(36_000)) {
+                let fresh = stores.of(layout);
+                for cost in [1, limit / 3, 1] {
+                    acquire(&fresh.store, &policy, "ada", cost).await;
+                }
+                let name = fresh.name(&policy, "ada");
+                let stored = match (policy.algorithm(), layout) {
+                    (Algorithm::SlidingBuckets { .. }, _) => server.command(&["HVALS", &name]),
+                    (Algorithm::SlidingLog { .. }, SlidingLogLayout::List) => {
+                        server.command(&["LRANGE", &name, "0", "99"])
+                    }
+                    (Algorithm::SlidingLog { .. }, _) => server
+                        .command(&["ZRANGE", &name, "0", "99"])
+                        .map(|members| members.replace('-', "\n")),
+                    _ => server.command(&["GET", &name]),
+                };
+                let stored = stored.unwrap();
+                let is_digits =
+                    |line: &str| !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
+                assert!(!stored.is_empty() && stored.lines().all(is_digits), "{name} on {kind}: {stored}");
+            }
         }
     }
 }
