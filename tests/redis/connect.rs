@@ -84,6 +84,7 @@ async fn a_missing_permission_is_told_and_grants_nothing() {
         for (name, rules) in [
             ("pattern", "~other:* +@all"),
             ("evalsha", "~* +@all -evalsha"),
+            ("get", "~* +@all -get"),
             ("time", "~* +@all -time"),
             ("nothing", "~*"),
         ] {
