@@ -70,7 +70,7 @@ async fn a_slot_that_moves_under_load_fails_no_request_and_the_limit_stands() {
         more().await;
         cluster.begin_migration(slot, to).unwrap();
         more().await;
-        // A caller who is new to the slot meets ASK. Of another process: see `callers_of_a_slot_that_moves_…`.
+        // A caller who is new to the slot meets ASK. Of another process: those of one share calls, which the next test is of.
         let elsewhere = self::store(&cluster, &prefix).await;
         let names = (0..100_000).map(|n| format!("new{n}"));
         let new: Vec<String> = names.filter(|key| slot_by_crc(key) == slot).take(2).collect();
@@ -109,6 +109,43 @@ async fn a_slot_that_moves_under_load_fails_no_request_and_the_limit_stands() {
             !calls().contains("cmdstat_evalsha")
         })
         .await;
+    }
+}
+
+/// A call that carries several keys of a slot that moves is refused as long as some of them are here and some there: each
+/// alone is decided.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_of_a_slot_that_moves_do_not_fail_each_other() {
+    for kind in [Kind::Redis6_2, Kind::Redis8_2] {
+        let cluster = Cluster::start(kind).unwrap();
+        let prefix = prefix();
+        let store = store(&cluster, &prefix).await;
+        let policy = a_day("p", 1_000);
+        let (slot, from) = home(&cluster, &prefix, "ada");
+        let to = cluster.masters().unwrap().into_iter().find(|master| master.port() != from.port()).unwrap();
+        let names = (0..1_000_000).map(|n| format!("new{n}"));
+        let mut keys: Vec<String> = names.filter(|key| slot_by_crc(key) == slot).take(7).collect();
+        keys.push("ada".to_owned());
+        acquire(&store, &policy, "ada", 1).await;
+        acquire(&store, &policy, &keys[0], 1).await;
+        cluster.begin_migration(slot, to).unwrap();
+        let mut callers = JoinSet::new();
+        for key in keys.iter().cycle().take(64).cloned() {
+            let (store, policy) = (store.clone(), policy.clone());
+            callers.spawn(async move {
+                for _ in 0..5 {
+                    assert!(acquire(&store, &policy, &key, 1).await.is_granted());
+                }
+            });
+        }
+        while let Some(caller) = callers.join_next().await {
+            caller.unwrap();
+        }
+        cluster.finish_migration(slot, to).unwrap();
+        for (n, key) in keys.iter().enumerate() {
+            let before = u32::from(n == 0 || key == "ada");
+            assert_eq!(used(&store, &policy, key).await, 8 * 5 + before, "{key} on {kind}");
+        }
     }
 }
 

@@ -121,6 +121,17 @@ impl Batch {
         self.groups.retain(|group| !group.sets.is_empty());
     }
 
+    /// Each set by itself.
+    pub(crate) fn split(self) -> impl Iterator<Item = Batch> {
+        let parts = self.parts;
+        self.groups.into_iter().flat_map(move |Group { terms, times, sets }| {
+            sets.into_iter().map(move |set| {
+                let group = Group { terms: terms.clone(), times, sets: vec![set] };
+                Batch { groups: vec![group], sets: 1, parts, ..Batch::default() }
+            })
+        })
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }

@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bb8_redis::redis::Cmd;
+use bb8_redis::redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tollgate_core::Clock;
 
 use crate::batch::{Answer, Ask, Batch};
 use crate::error::Cause;
-use crate::link::{Link, Text};
+use crate::link::{Connection, Link, Text};
 use crate::script::{Script, Scripts};
 use crate::{Error, SlidingLogLayout};
 
@@ -90,6 +90,21 @@ impl Commit {
         Ok(answer)
     }
 
+    async fn send(
+        &self,
+        connection: Result<Connection<'_>, Error>,
+        slot: u16,
+        batch: &Batch,
+        alone: bool,
+    ) -> Result<Value, Error> {
+        let script = self.scripts.acquire(batch.parts());
+        let build = |text| {
+            let now = self.clock.as_ref().map(Clock::now);
+            self.command(script, text, |cmd| batch.write(cmd, now))
+        };
+        self.link.run(connection?, slot, &build, alone).await
+    }
+
     fn queues(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -124,19 +139,21 @@ impl Lane {
             if batch.is_empty() {
                 continue;
             }
-            let commit = &self.commit;
-            let answer = match connection {
-                Err(error) => Err(error),
-                Ok(connection) => {
-                    let script = commit.scripts.acquire(batch.parts());
-                    let build = |text| {
-                        let now = commit.clock.as_ref().map(Clock::now);
-                        commit.command(script, text, |cmd| batch.write(cmd, now))
-                    };
-                    commit.link.run(connection, self.slot, &build).await
+            let alone = batch.len() == 1;
+            match self.commit.send(connection, self.slot, &batch, alone).await {
+                Err(error) if error.is_torn_apart() && !alone => {
+                    // Nothing was executed. Apart, so that nobody waits for those whose own keys are apart.
+                    for batch in batch.split() {
+                        let (commit, slot) = (Arc::clone(&self.commit), self.slot);
+                        self.commit.runtime.spawn(async move {
+                            let connection = commit.link.connection().await;
+                            let answer = commit.send(connection, slot, &batch, true).await;
+                            batch.answer(answer);
+                        });
+                    }
                 }
-            };
-            batch.answer(answer);
+                answer => batch.answer(answer),
+            }
         }
     }
 

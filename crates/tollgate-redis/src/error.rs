@@ -42,6 +42,11 @@ impl Error {
         }
     }
 
+    /// Whether a Cluster's node refused a call since some of its keys have moved to another node and some have not.
+    pub(crate) fn is_torn_apart(&self) -> bool {
+        matches!(&*self.0, Cause::Redis(error) if error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain))
+    }
+
     /// Whether so many checks were waiting for Redis that this one was not taken up. It was charged nowhere.
     pub fn is_overloaded(&self) -> bool {
         matches!(*self.0, Cause::Overloaded)

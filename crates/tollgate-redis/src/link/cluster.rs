@@ -78,7 +78,7 @@ enum Target {
 }
 
 impl Handle {
-    pub(super) async fn run(mut self, slot: u16, build: Build<'_>) -> Result<Value, Error> {
+    pub(super) async fn run(mut self, slot: u16, build: Build<'_>, alone: bool) -> Result<Value, Error> {
         let (mut target, mut text, mut pause) = (Target::Owner, Text::Hash, PAUSE);
         let mut resent = 0;
         loop {
@@ -90,6 +90,7 @@ impl Handle {
             resent += 1;
             // Each of these says that nothing was executed.
             match error.kind() {
+                ErrorKind::Server(ServerErrorKind::TryAgain) if !alone => return Err(error.into()),
                 ErrorKind::Server(ServerErrorKind::NoScript) => text = Text::Whole,
                 ErrorKind::Server(ServerErrorKind::Moved) => target = named(&error, false)?,
                 ErrorKind::Server(ServerErrorKind::Ask) => target = named(&error, true)?,

@@ -72,16 +72,18 @@ impl Link {
         }
     }
 
-    /// Runs a command on keys of one slot.
+    /// Runs a command on keys of one slot. While that moves, some of them may be on one node and some on another: one that can
+    /// be taken apart is refused at once then, and one that stands alone is repeated for a while.
     pub(crate) async fn run(
         &self,
         connection: Connection<'_>,
         slot: u16,
         build: Build<'_>,
+        alone: bool,
     ) -> Result<Value, Error> {
         match (self, connection) {
             (Link::Pool(pool), Connection::Pooled(checkout)) => pool.run(checkout, build).await,
-            (_, Connection::Cluster(handle)) => handle.run(slot, build).await,
+            (_, Connection::Cluster(handle)) => handle.run(slot, build, alone).await,
             (Link::Cluster(_), Connection::Pooled(_)) => Err(Error::config("a connection of another link")),
         }
     }
@@ -89,7 +91,7 @@ impl Link {
     /// [`Link::connection`] and [`Link::run`].
     pub(crate) async fn call(&self, slot: u16, build: Build<'_>) -> Result<Value, Error> {
         let connection = self.connection().await?;
-        self.run(connection, slot, build).await
+        self.run(connection, slot, build, true).await
     }
 }
 
