@@ -130,8 +130,8 @@ async fn callers_of_a_slot_that_moves_do_not_fail_each_other() {
         acquire(&store, &policy, &keys[0], 1).await;
         cluster.begin_migration(slot, to).unwrap();
         let mut callers = JoinSet::new();
-        for key in keys.iter().cycle().take(64).cloned() {
-            let (store, policy) = (store.clone(), policy.clone());
+        for key in keys.iter().cycle().take(64) {
+            let (store, policy, key) = (store.clone(), policy.clone(), key.clone());
             callers.spawn(async move {
                 for _ in 0..5 {
                     assert!(acquire(&store, &policy, &key, 1).await.is_granted());
