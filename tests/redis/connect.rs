@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use tollgate::{Policy, Quota, StoreError};
 use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_redis::{Error, RedisStore};
+use tollgate_tests::Proxy;
 
 use crate::{eventually, every_policy, prefix, shared, try_acquire};
 
@@ -184,5 +185,28 @@ async fn a_redis_that_is_down_is_no_error_and_decides_when_it_is_up() {
     {
         let store = connect(&url).await.unwrap_or_else(|error| panic!("{url}: {error}"));
         assert!(try_acquire(&store, &policy, "ada", 1).await.unwrap_err().is_transient());
+    }
+}
+
+/// Failure policies log what a store's error says, and a server that does not know a command repeats what it was asked.
+#[tokio::test]
+async fn an_error_names_no_key() {
+    for &kind in Kind::EVERY {
+        let server = shared(kind);
+        let stranger = Server::start_with(kind, &["--sentinel"]).unwrap();
+        let proxy = Proxy::before(server.address()).await;
+        let store = connect(&format!("redis://{}/", proxy.address())).await.unwrap();
+        proxy.lead_to(stranger.address());
+        proxy.cut();
+        let policy = Policy::new("p", Quota::per_day(100));
+        eventually("it is refused", async || {
+            let asked = try_acquire(&store, &policy, "ada@example.com", 1).await;
+            let Err(error) = asked else { return false };
+            for text in [error.to_string(), format!("{error:?}")] {
+                assert!(!text.contains("example"), "{text}");
+            }
+            error.is_configuration()
+        })
+        .await;
     }
 }

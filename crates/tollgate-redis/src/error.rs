@@ -117,7 +117,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
             Cause::Config(what) => f.write_str(what),
-            Cause::Redis(error) => write!(f, "redis: {error}"),
+            Cause::Redis(error) => {
+                let text = error.to_string();
+                // A server that does not know a command repeats what it was asked, keys and all, and this is logged.
+                let told = text.split_once(", with args beginning with").map_or(&*text, |(told, _)| told);
+                write!(f, "redis: {told}")
+            }
             Cause::Overloaded => f.write_str("too many checks are waiting for redis"),
             Cause::Stopped => f.write_str("the runtime in which the store was made has stopped"),
             Cause::NoConnection => f.write_str("no connection to redis in time"),
