@@ -28,7 +28,7 @@ pub(crate) struct Commit {
     pub(crate) clock: Option<Clock>,
     pub(crate) log: SlidingLogLayout,
     /// Where calls run, so that a caller that goes away leaves none half done.
-    runtime: Handle,
+    pub(crate) runtime: Handle,
     /// How many calls may be under way at once, to a slot.
     lanes: usize,
     most_waiting: usize,
@@ -102,7 +102,7 @@ impl Commit {
             let now = self.clock.as_ref().map(Clock::now);
             self.command(script, text, |cmd| batch.write(cmd, now))
         };
-        self.link.run(connection?, slot, &build, alone).await
+        connection?.run(slot, &build, alone).await
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues> {

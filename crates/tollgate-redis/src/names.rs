@@ -35,7 +35,7 @@ impl Names {
     }
 
     /// The part of the name that all policies of a key share: `prefix:layout:{key}:`.
-    pub(crate) fn of_key(&self, key: &Key) -> String {
+    fn of_key(&self, key: &Key) -> String {
         let mut name = String::with_capacity(self.head.len() + 64);
         name.push_str(&self.head);
         let start = name.len();
@@ -59,7 +59,7 @@ impl Names {
         name
     }
 
-    pub(crate) fn push_policy(&self, name: &mut String, policy: &Policy) {
+    fn push_policy(&self, name: &mut String, policy: &Policy) {
         // A policy's name may contain anything printable, and stands where nothing is parsed: behind the braces.
         name.push_str(policy.scope());
         if let (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) = (policy.algorithm(), self.log) {

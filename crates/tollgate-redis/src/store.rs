@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
 use smallvec::SmallVec;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tollgate_core::{Check, Clock, Grant, Key, Policy, Quota, Reply, Store, Times, Verdict};
 
@@ -34,8 +33,6 @@ pub struct RedisStore(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) commit: Arc<Commit>,
     names: Names,
-    /// Where the store was made.
-    runtime: Handle,
 }
 
 impl RedisStore {
@@ -74,7 +71,7 @@ impl RedisStore {
     ) -> RedisStore {
         let lanes = usize::try_from(lanes).unwrap_or(usize::MAX);
         let commit = Commit::new(link, scripts, clock, names.log, lanes, most_waiting);
-        RedisStore(Arc::new(Inner { commit: Arc::new(commit), names, runtime: Handle::current() }))
+        RedisStore(Arc::new(Inner { commit: Arc::new(commit), names }))
     }
 
     /// Asks for something once, to find out what will not pass by itself.
@@ -164,7 +161,7 @@ impl Store for RedisStore {
             let inner = Arc::clone(&self.0);
             let (caller, answer) = oneshot::channel();
             // In a task: a caller who leaves between two slots must not leave half of a set charged.
-            self.0.runtime.spawn(async move {
+            self.0.commit.runtime.spawn(async move {
                 if !caller.is_closed() {
                     // Nobody may be left to hear it.
                     let _ = caller.send(spread::acquire(inner, legs, order, times).await);

@@ -37,7 +37,7 @@ pub(crate) enum Link {
 
 /// A connection for one call.
 pub(crate) enum Connection<'a> {
-    Pooled(pool::Checkout<'a>),
+    Pooled(&'a Pool, pool::Checkout<'a>),
     Cluster(cluster::Handle),
 }
 
@@ -67,31 +67,25 @@ impl Link {
     /// A connection; an error at once where connecting has just failed.
     pub(crate) async fn connection(&self) -> Result<Connection<'_>, Error> {
         match self {
-            Link::Pool(pool) => Ok(Connection::Pooled(pool.checkout().await?)),
+            Link::Pool(pool) => Ok(Connection::Pooled(pool, pool.checkout().await?)),
             Link::Cluster(cluster) => Ok(Connection::Cluster(cluster.handle().await?)),
         }
     }
 
+    /// [`Link::connection`] and [`Connection::run`].
+    pub(crate) async fn call(&self, slot: u16, build: Build<'_>) -> Result<Value, Error> {
+        self.connection().await?.run(slot, build, true).await
+    }
+}
+
+impl Connection<'_> {
     /// Runs a command on keys of one slot. While that moves, some of them may be on one node and some on another: one that can
     /// be taken apart is refused at once then, and one that stands alone is repeated for a while.
-    pub(crate) async fn run(
-        &self,
-        connection: Connection<'_>,
-        slot: u16,
-        build: Build<'_>,
-        alone: bool,
-    ) -> Result<Value, Error> {
-        match (self, connection) {
-            (Link::Pool(pool), Connection::Pooled(checkout)) => pool.run(checkout, build).await,
-            (_, Connection::Cluster(handle)) => handle.run(slot, build, alone).await,
-            (Link::Cluster(_), Connection::Pooled(_)) => Err(Error::config("a connection of another link")),
+    pub(crate) async fn run(self, slot: u16, build: Build<'_>, alone: bool) -> Result<Value, Error> {
+        match self {
+            Connection::Pooled(pool, checkout) => pool.run(checkout, build).await,
+            Connection::Cluster(handle) => handle.run(slot, build, alone).await,
         }
-    }
-
-    /// [`Link::connection`] and [`Link::run`].
-    pub(crate) async fn call(&self, slot: u16, build: Build<'_>) -> Result<Value, Error> {
-        let connection = self.connection().await?;
-        self.run(connection, slot, build, true).await
     }
 }
 
