@@ -16,14 +16,11 @@
 //! use tollgate::extract::header;
 //! use tollgate::{FailureExt, Key, Limiter, Policy, PolicyExt, Quota, Reason};
 //! # use std::{error, fmt, future::{Pending, pending}};
-//! # use tollgate::{Check, Grant, Reply, Store, StoreError, Times, Verdict};
+//! # use tollgate::{Check, ErrorKind, Grant, Reply, Store, StoreError, Times, Verdict};
 //! # #[derive(Debug)] struct Never;
 //! # impl fmt::Display for Never { fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str("never") } }
 //! # impl error::Error for Never {}
-//! # impl StoreError for Never {
-//! #     fn is_transient(&self) -> bool { true }
-//! #     fn is_timeout(&self) -> bool { false }
-//! # }
+//! # impl StoreError for Never { fn kind(&self) -> ErrorKind { ErrorKind::Unavailable } }
 //! # #[derive(Clone)] struct Silent;
 //! # impl Store for Silent {
 //! #     type Error = Never;
@@ -67,7 +64,10 @@
 //! ([`StoreError::is_transient`](crate::StoreError::is_transient)). That it answers again, when it does. Not a line for
 //! each request: a store that fails now and then is told of once in 10 seconds at most. Clones of a store are one store.
 
+mod breaker;
 mod closed;
+mod event;
+mod fall_back;
 mod guarded;
 #[cfg(feature = "tracing")]
 mod log;
@@ -77,9 +77,14 @@ mod timeout;
 
 use std::time::Duration;
 
-use tollgate_core::Store;
+use std::convert::Infallible;
 
+use tollgate_core::{CircuitBreaker, Share, Store};
+
+pub use breaker::{BreakerError, Breaking, CircuitView, Watched};
 pub use closed::FailClosed;
+pub use event::{Event, Source};
+pub use fall_back::{BothDone, FallBack, FallingBack};
 pub use guarded::{Decided, Done};
 pub use open::FailOpen;
 pub use timeout::{Timed, Timeout, TimeoutError, ZeroTimeout};
@@ -124,6 +129,29 @@ pub trait FailureExt: Store {
     /// ```
     fn try_timeout(self, limit: Duration) -> Result<Timeout<Self>, ZeroTimeout> {
         Timeout::try_new(self, limit)
+    }
+
+    /// Leaves this store alone while it fails: then each request fails at once, with [`BreakerError::Open`], but for one now
+    /// and then that finds out whether it is back. Only [transient](crate::StoreError::is_transient) errors count.
+    ///
+    /// It belongs after a [`timeout`](FailureExt::timeout), since a silent store never fails without one; and before the
+    /// policy, which decides in the store's place.
+    fn circuit_breaker(self, settings: CircuitBreaker) -> Breaking<Self> {
+        Breaking::new(self, settings)
+    }
+
+    /// Has `fallback`, such as a [`MemoryStore`](crate::MemoryStore), decide while this store fails: over `share` of every
+    /// quota, since the nodes of a fleet cannot know of one another then. With 1/N on each of N nodes, together they admit no
+    /// more than the quota; a policy of which that share is less than one unit is refused when a layer or a limiter is
+    /// given the store. Fields and reports tell of the share.
+    ///
+    /// What the fallback admits is not charged to this store afterwards, nor does the fallback know what this store had
+    /// admitted before: an outage grants one share more, at most.
+    fn fall_back_to<F>(self, fallback: F, share: Share) -> FallBack<Self, F>
+    where
+        F: Store<Error = Infallible>,
+    {
+        FallBack::new(self, fallback, share)
     }
 
     /// Lets requests pass while this store fails, as often as they ask to. They are not delayed, and their responses
