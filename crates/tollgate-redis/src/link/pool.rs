@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bb8_redis::bb8::{self, ErrorSink, ManageConnection, PooledConnection};
 use bb8_redis::redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
-use bb8_redis::redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
 use bb8_redis::redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError,
     ServerErrorKind, Value,
 };
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Notify;
 
 use super::backoff::Backoff;
+use super::sentinels::Sentinels;
 use super::{Build, Text, Timeouts, is_read_only, server_kind, tcp_settings};
 use crate::Error;
 use crate::error::Cause;
@@ -48,21 +48,8 @@ impl Pool {
         connections: u32,
         timeouts: Timeouts,
     ) -> Result<Pool, Error> {
-        let settings = sentinel.server.clone().set_protocol(ProtocolVersion::RESP3);
-        let node = SentinelNodeConnectionInfo::default()
-            .set_redis_connection_info(settings)
-            .set_tcp_settings(tcp_settings());
-        let node = match sentinel.tls {
-            Some(mode) => node.set_tls_mode(mode),
-            None => node,
-        };
-        let client = SentinelClient::build(
-            sentinel.sentinels,
-            sentinel.master,
-            Some(node),
-            SentinelServerType::Master,
-        )?;
-        Ok(Pool::new(Source::Sentinel(Box::new(Mutex::new(client))), connections, timeouts))
+        let sentinels = Sentinels::new(sentinel, timeouts)?;
+        Ok(Pool::new(Source::Sentinels(Box::new(sentinels)), connections, timeouts))
     }
 
     fn new(source: Source, connections: u32, timeouts: Timeouts) -> Pool {
@@ -159,8 +146,7 @@ pub(crate) struct Manager {
 
 enum Source {
     Server(Box<Client>),
-    /// Locked, since it keeps connections to the Sentinels.
-    Sentinel(Box<Mutex<SentinelClient>>),
+    Sentinels(Box<Sentinels>),
 }
 
 impl ManageConnection for Manager {
@@ -175,7 +161,7 @@ impl ManageConnection for Manager {
             .set_push_sender(Obituary(Arc::clone(&dead)));
         let inner = match &self.source {
             Source::Server(client) => client.get_multiplexed_async_connection_with_config(&config).await?,
-            Source::Sentinel(client) => client.lock().await.get_async_connection_with_config(&config).await?,
+            Source::Sentinels(sentinels) => sentinels.connect(&config).await?,
         };
         Ok(Conn { inner, dead, broken: false, timeouts: 0 })
     }
