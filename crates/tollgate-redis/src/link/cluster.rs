@@ -84,7 +84,7 @@ impl Handle {
         loop {
             let error = match self.send(slot, &target, build, text).await {
                 Ok(value) => return Ok(value),
-                Err(error) if resent == RESENDS => return Err(error.into()),
+                Err(error) if resent == RESENDS => return Err(unsettled(error).into()),
                 Err(error) => error,
             };
             resent += 1;
@@ -127,6 +127,18 @@ impl Handle {
             return answers.pop().unwrap_or(Value::Nil).extract_error();
         }
         self.0.route_command(build(text), RoutingInfo::SingleNode(node)).await?.extract_error()
+    }
+}
+
+/// What is told where redirections do not end. Nodes name one that has died until they give it up, some seconds later: that
+/// passes by itself, unlike the redirection of who takes a cluster for a single server.
+fn unsettled(error: RedisError) -> RedisError {
+    match error.kind() {
+        ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => {
+            let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
+            (kind, "the node that has the slot by the others' account cannot be reached").into()
+        }
+        _ => error,
     }
 }
 
