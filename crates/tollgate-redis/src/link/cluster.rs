@@ -8,7 +8,9 @@ use std::time::Duration;
 use bb8_redis::redis::cluster::{ClusterClient, ClusterClientBuilder};
 use bb8_redis::redis::cluster_async::ClusterConnection;
 use bb8_redis::redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
-use bb8_redis::redis::{ConnectionInfo, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
+use bb8_redis::redis::{
+    ConnectionInfo, ErrorKind, Pipeline, ProtocolVersion, RedisError, ServerErrorKind, Value,
+};
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
@@ -38,6 +40,8 @@ impl Cluster {
     pub(super) fn new(nodes: Vec<ConnectionInfo>, timeouts: Timeouts) -> Result<Cluster, Error> {
         let client = ClusterClientBuilder::new(nodes)
             .retries(0)
+            // By this it hears of a connection that ends while nobody uses it, and replaces that before somebody does.
+            .use_protocol(ProtocolVersion::RESP3)
             .connection_timeout(timeouts.connect)
             .response_timeout(timeouts.response)
             .tcp_settings(tcp_settings())
