@@ -132,7 +132,11 @@ pub(crate) struct Scene {
 
 enum Place {
     Server(Server),
-    Behind(Server, Proxy),
+    /// The server is not asked, and has to stay.
+    Behind {
+        proxy: Proxy,
+        _server: Server,
+    },
     Sentinel(Sentinel),
     Cluster(Cluster),
 }
@@ -146,7 +150,7 @@ impl Scene {
             Fault::Behind(_) | Fault::Stranded => {
                 let server = start(Kind::Valkey9_1);
                 let proxy = Proxy::before(server.address()).await;
-                Place::Behind(server, proxy)
+                Place::Behind { proxy, _server: server }
             }
             Fault::MasterLost => {
                 Place::Sentinel(block_in_place(|| Sentinel::start(Kind::Redis8_2)).expect("sentinels"))
@@ -165,7 +169,7 @@ impl Scene {
         };
         let url = match &place {
             Place::Server(server) => server.url(),
-            Place::Behind(_, proxy) => format!("redis://{}/", proxy.address()),
+            Place::Behind { proxy, .. } => format!("redis://{}/", proxy.address()),
             Place::Sentinel(sentinel) => {
                 format!("redis-sentinel://{}/{}", list(sentinel.sentinels()), sentinel.master_name())
             }
@@ -179,7 +183,7 @@ impl Scene {
         let fault = self.fault;
         match &self.place {
             Place::Server(server) => block_in_place(|| begin_on(fault, server)),
-            Place::Behind(_, proxy) => match fault {
+            Place::Behind { proxy, .. } => match fault {
                 Fault::Behind(way) => {
                     proxy.set(way);
                     if way == Way::IsClosed {
@@ -227,7 +231,7 @@ impl Scene {
         let fault = self.fault;
         match &self.place {
             Place::Server(server) => block_in_place(|| end_on(fault, server)),
-            Place::Behind(_, proxy) => proxy.set(Way::IsOpen),
+            Place::Behind { proxy, .. } => proxy.set(Way::IsOpen),
             Place::Sentinel(sentinel) => block_in_place(|| {
                 let old = sentinel.servers().iter().find(|server| server.pid().is_none());
                 sentinel.next_master(old.expect("one was killed")).expect("another master");
@@ -255,7 +259,7 @@ impl Scene {
             (Place::Server(server), Fault::MemoryFullAndEvicting) => {
                 !command(server, &["INFO", "stats"]).contains("evicted_keys:0\r")
             }
-            (Place::Behind(_, proxy), Fault::Behind(Way::LosesAnswersOfScripts)) => proxy.lost() > 0,
+            (Place::Behind { proxy, .. }, Fault::Behind(Way::LosesAnswersOfScripts)) => proxy.lost() > 0,
             _ => true,
         }
     }

@@ -5,10 +5,13 @@
 
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
+mod clock;
 mod fault;
+mod idle;
 mod policy;
 mod promises;
 mod run;
+mod storm;
 
 use std::io::Write;
 use std::sync::Arc;
