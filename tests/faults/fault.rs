@@ -94,13 +94,20 @@ impl Fault {
         use ErrorKind::{Misconfigured, Timeout, Unavailable};
         match self {
             Fault::ScriptsFlushed | Fault::MemoryFullAndEvicting | Fault::SlotMoves => Effect::None,
-            Fault::MemoryFull => Effect::Every(&[Unavailable]),
             // Those on their way when clients are killed, and whoever connects to a server that does not answer yet.
             Fault::PasswordSet => Effect::Every(&[Misconfigured, Unavailable, Timeout]),
             Fault::Stranded | Fault::ClusterMasterLost | Fault::ClusterMasterLostForGood => {
                 Effect::Some(&[Timeout, Unavailable])
             }
             _ => Effect::Every(&[Timeout, Unavailable]),
+        }
+    }
+
+    /// How long the store is waited for. Where no request may fail, none may be late for want of a processor.
+    pub(crate) fn timeout(self) -> Duration {
+        match self.effect() {
+            Effect::None => Duration::from_secs(10),
+            _ => Duration::from_millis(50),
         }
     }
 

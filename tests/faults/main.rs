@@ -23,7 +23,7 @@ use crate::fault::Fault;
 use crate::run::{Row, Way};
 
 /// How many faults there are at a time: most of it is waiting, and a machine has few processors.
-const AT_A_TIME: usize = 4;
+const AT_A_TIME: usize = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_policy_keeps_its_promise_under_every_fault() {

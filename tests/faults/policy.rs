@@ -14,9 +14,6 @@ use tollgate::{
 };
 use tollgate_redis::RedisStore;
 
-/// How long the store is waited for.
-pub(crate) const TIMEOUT: Duration = Duration::from_millis(50);
-
 /// What the fallback grants.
 pub(crate) const SHARE: Share = Share::new(1, 10);
 
@@ -45,8 +42,13 @@ impl Guard {
         Guard { instead: Instead::Fallback, has_breaker: true },
     ];
 
-    pub(crate) fn around(self, store: RedisStore, heard: &Arc<Heard>) -> BoxStore<Infallible> {
-        let store = store.timeout(TIMEOUT);
+    pub(crate) fn around(
+        self,
+        store: RedisStore,
+        timeout: Duration,
+        heard: &Arc<Heard>,
+    ) -> BoxStore<Infallible> {
+        let store = store.timeout(timeout);
         if self.has_breaker {
             let breaker =
                 CircuitBreaker::default().probe_after(Duration::from_millis(100), Duration::from_millis(400));

@@ -81,6 +81,8 @@ pub(crate) struct Row {
     pub(crate) way: Way,
     pub(crate) begun: Instant,
     pub(crate) ending: Instant,
+    /// How late those are who merely sleep, beside all that: 95 of 100 are less.
+    pub(crate) lateness: Duration,
     pub(crate) cells: Vec<Cell>,
 }
 
@@ -104,9 +106,11 @@ struct Running {
 
 pub(crate) async fn run(fault: Fault, way: Way) -> Row {
     let mut scene = Scene::of(fault).await;
+    let is_over = Arc::<AtomicBool>::default();
+    let sleepers: JoinSet<Vec<Duration>> = (0..CALLERS).map(|_| sleeps(Arc::clone(&is_over))).collect();
     let mut cells = Vec::new();
     for (n, guard) in Guard::EVERY.into_iter().enumerate() {
-        cells.push(start(&scene.url, guard, format!("cell{n}"), way).await);
+        cells.push(start(&scene.url, fault, guard, format!("cell{n}"), way).await);
     }
     until(&cells, "the store decides", |cell| cell.progress.granted_to_ada.load(Ordering::Relaxed) >= 20)
         .await;
@@ -134,13 +138,17 @@ pub(crate) async fn run(fault: Fault, way: Way) -> Row {
     .await;
     assert!(scene.has_come_about(), "{} has not come about", fault.name());
 
-    let mut row = Row { fault, way, begun, ending, cells: Vec::new() };
+    is_over.store(true, Ordering::Relaxed);
+    let mut late: Vec<Duration> = sleepers.join_all().await.into_iter().flatten().collect();
+    late.sort_unstable();
+    let lateness = late.get(late.len() * 95 / 100).copied().unwrap_or_default();
+    let mut row = Row { fault, way, begun, ending, lateness, cells: Vec::new() };
     for cell in cells {
         let back = cell.heard.back().expect("it is back");
         cell.progress.is_over.store(true, Ordering::Relaxed);
         // A caller that panicked fails the test here.
         let seen: Vec<Seen> = cell.callers.join_all().await.into_iter().flatten().collect();
-        let store = connect(&scene.url, &cell.prefix).await;
+        let store = connect(&scene.url, &cell.prefix, PATIENCE).await;
         let users = cell.progress.next_user.load(Ordering::Relaxed);
         row.cells.push(Cell {
             guard: cell.guard,
@@ -155,9 +163,11 @@ pub(crate) async fn run(fault: Fault, way: Way) -> Row {
     row
 }
 
-async fn start(url: &str, guard: Guard, prefix: String, way: Way) -> Running {
+async fn start(url: &str, fault: Fault, guard: Guard, prefix: String, way: Way) -> Running {
     let heard = Arc::<Heard>::default();
-    let store = guard.around(connect(url, &prefix).await, &heard);
+    // A second is what it is unless said.
+    let patience = fault.timeout().max(Duration::from_secs(1));
+    let store = guard.around(connect(url, &prefix, patience).await, fault.timeout(), &heard);
     let layer = RateLimitLayer::new([policy().by(user())]).store(store);
     let progress = Arc::<Progress>::default();
     let server = match way {
@@ -185,6 +195,17 @@ async fn start(url: &str, guard: Guard, prefix: String, way: Way) -> Running {
         });
     }
     Running { guard, heard, progress, prefix, callers }
+}
+
+/// By how much those wake up too late who do nothing but sleep.
+async fn sleeps(is_over: Arc<AtomicBool>) -> Vec<Duration> {
+    let mut late = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        sleep(PAUSE).await;
+        late.push(start.elapsed().saturating_sub(PAUSE));
+    }
+    late
 }
 
 impl Progress {
@@ -253,8 +274,10 @@ fn name(user: u32) -> String {
     format!("user{user}")
 }
 
-async fn connect(url: &str, prefix: &str) -> RedisStore {
-    RedisStore::builder(url).prefix(prefix).connect().await.expect("a store")
+/// A store that gives up a connection on which it is not answered for so long.
+async fn connect(url: &str, prefix: &str, patience: Duration) -> RedisStore {
+    let builder = RedisStore::builder(url).prefix(prefix);
+    builder.connect_timeout(patience).response_timeout(patience).connect().await.expect("a store")
 }
 
 /// What is charged to each of them.

@@ -33,7 +33,8 @@ async fn a_server_that_is_lost_by_everybody_is_not_stormed() {
         stores.push(RedisStore::builder(&url).prefix(format!("store{n}")).connect().await.unwrap());
     }
     let mut callers = JoinSet::new();
-    for store in stores.iter().cycle().take((STORES * CALLERS) as usize).cloned() {
+    for store in (0..CALLERS).flat_map(|_| &stores) {
+        let store = store.clone();
         callers.spawn(async move {
             let (policy, key) = (policy(), Key::from("ada"));
             loop {
