@@ -96,6 +96,8 @@ impl Fault {
             Fault::ScriptsFlushed | Fault::MemoryFullAndEvicting | Fault::SlotMoves => Effect::None,
             // Those on their way when clients are killed, and whoever connects to a server that does not answer yet.
             Fault::PasswordSet => Effect::Every(&[Misconfigured, Unavailable, Timeout]),
+            // Denials write nothing, and are decided.
+            Fault::MemoryFull | Fault::MadeReplica => Effect::Some(&[Timeout, Unavailable]),
             Fault::Stranded | Fault::ClusterMasterLost | Fault::ClusterMasterLostForGood => {
                 Effect::Some(&[Timeout, Unavailable])
             }
