@@ -1,16 +1,20 @@
 //! What befalls a server that is really there, and what each failure policy makes of it: requests over a layer, through
-//! faults that are brought about and end. Each run prints a table of all of them, whatever becomes of the test.
+//! faults that are brought about and end. Each run prints a table of all of them, whatever becomes of the test;
+//! `TOLLGATE_FAULT=Sentinel` leaves it at those in whose name that stands.
 //!
 //! What is a matter of the store in Redis alone is in `redis`: `lost.rs`, `scripts.rs`, `cluster.rs`, `sentinel.rs`.
 
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
+mod caller;
 mod clock;
 mod fault;
 mod idle;
 mod policy;
 mod promises;
 mod run;
+mod scene;
+mod server;
 mod storm;
 
 use std::io::Write;
@@ -19,8 +23,9 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::caller::Way;
 use crate::fault::Fault;
-use crate::run::{Row, Way};
+use crate::run::Row;
 
 /// How many faults there are at a time: most of it is waiting, and a machine has few processors.
 const AT_A_TIME: usize = 3;
@@ -39,6 +44,7 @@ async fn every_policy_keeps_its_promise_under_every_fault() {
             (n, run::run(fault, way).await)
         });
     }
+    assert!(!running.is_empty(), "no fault is called {chosen:?}");
     let (mut rows, mut complaints) = (Vec::new(), Vec::new());
     while let Some(row) = running.join_next().await {
         match row {
@@ -51,7 +57,9 @@ async fn every_policy_keeps_its_promise_under_every_fault() {
     let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
     let table: String = rows.iter().map(Row::lines).collect();
     // Not by `println!`, which says nothing where a test passes.
-    std::io::stdout().write_all((promises::head() + &table).as_bytes()).unwrap();
+    let denial = caller::denial_in_memory().await;
+    let text = format!("{}{table}(a denial in memory takes {denial:?})\n", promises::head());
+    std::io::stdout().write_all(text.as_bytes()).unwrap();
     complaints.extend(rows.iter().flat_map(Row::complaints));
     assert!(complaints.is_empty(), "{complaints:#?}");
 }

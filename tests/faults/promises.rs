@@ -6,9 +6,10 @@ use tollgate::ErrorKind;
 use tollgate::failure::Source;
 use tollgate_tests::Way as Through;
 
+use crate::caller::{Seen, Way, median};
 use crate::fault::{Effect, Fault};
 use crate::policy::{Instead, SHARE};
-use crate::run::{Cell, LIMIT, Row, Seen, Way, policy};
+use crate::run::{Cell, LIMIT, Row, policy};
 
 /// Beyond its timeout, a request may take so much longer, and by as much as those are late who merely sleep; not each, on a
 /// machine that has other things to do.
@@ -31,51 +32,66 @@ impl Row {
     }
 }
 
+/// Spared is who met an open circuit; back is the time from a fault's end to the store's first decision, and from the probe
+/// that found it; late are those who merely sleep.
 pub(crate) fn head() -> String {
-    format!(
-        "\n{:<40} {:<23} {:>8} {:>7} {:>6} {:>7} {:>7} {:>10} {:>9} {:>6} {:>5} {:>7} {:>8} {}\n",
-        "fault",
-        "policy",
-        "requests",
+    let names = [
         "allowed",
         "denied",
         "refused",
-        "at once",
-        "slowest ms",
         "in time %",
-        "opened",
+        "slowest ms",
         "over",
+        "spared",
+        "spared µs",
+        "opened",
         "back ms",
-        "probe ms",
-        "timeouts/unavailable/misconfigured, late ms"
-    )
+        "of probe ms",
+        "timeouts",
+        "unavailable",
+        "misconfigured",
+        "late ms",
+    ];
+    let names: String = names.iter().map(|name| format!(" {name:>WIDTH$}")).collect();
+    format!("\n{:<40} {:<23} requests{names}\n", "fault", "policy")
 }
 
 fn line(name: &str, row: &Row, cell: &Cell) -> String {
-    let status = |status| cell.seen.iter().filter(|seen| seen.status == status).count();
+    let status = |status| count(cell, |seen| seen.status == status).to_string();
+    let failed = |kind| cell.heard.failed(kind).to_string();
+    let millis = |time: Duration| time.as_millis().to_string();
     let slowest = cell.seen.iter().map(|seen| seen.took).max().unwrap_or_default();
-    let probe = cell.back_after_probe.map_or_else(|| "-".to_owned(), |took| took.as_millis().to_string());
-    let circuit_open = cell.heard.failed(ErrorKind::CircuitOpen);
-    format!(
-        "{name:<40} {:<23} {:>8} {:>7} {:>6} {:>7} {:>7} {:>10} {:>9} {:>6} {:>5} {:>7} {:>8} {}/{}/{} {:>5}\n",
-        cell.guard.to_string(),
-        cell.seen.len(),
+    let spared = cell.heard.failed(ErrorKind::CircuitOpen);
+    let at_once = cell.seen.iter().filter(|seen| seen.at_once).map(|seen| seen.took).collect::<Vec<_>>();
+    let is_known = spared > 0 && row.way == Way::InProcess;
+    let spared_micros = if is_known { median(at_once).as_micros().to_string() } else { none() };
+    let figures = [
         status(200),
         status(429),
         status(503),
-        circuit_open,
-        slowest.as_millis(),
-        percent_within(cell, row.fault.timeout() + SLACK),
-        cell.heard.opened(),
-        over(cell),
-        cell.back_after.as_millis(),
-        probe,
-        cell.heard.failed(ErrorKind::Timeout),
-        cell.heard.failed(ErrorKind::Unavailable),
-        cell.heard.failed(ErrorKind::Misconfigured),
-        row.lateness.as_millis(),
-    )
+        percent_within(cell, row.fault.timeout() + SLACK).to_string(),
+        millis(slowest),
+        over(cell).to_string(),
+        spared.to_string(),
+        spared_micros,
+        cell.heard.opened().to_string(),
+        millis(cell.back_after),
+        cell.back_after_probe.map_or_else(none, millis),
+        failed(ErrorKind::Timeout),
+        failed(ErrorKind::Unavailable),
+        failed(ErrorKind::Misconfigured),
+        millis(row.lateness),
+    ];
+    let figures: String = figures.iter().map(|figure| format!(" {figure:>WIDTH$}")).collect();
+    format!("{name:<40} {:<23} {:>8}{figures}\n", cell.guard.to_string(), cell.seen.len())
 }
+
+fn none() -> String {
+    "-".to_owned()
+}
+
+/// Of a column.
+const WIDTH: usize = 9;
 
 /// How many requests of ada passed beyond her limit.
 fn over(cell: &Cell) -> u32 {

@@ -1,11 +1,7 @@
 //! A fault and its policies: many callers of a layer each, before the fault, while it lasts, and after it.
 
-use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
@@ -13,15 +9,14 @@ use axum::routing::get;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::failure::Source;
-use tollgate::{
-    Algorithm, BoxStore, Check, Key, Policy, PolicyExt, Quota, RateLimit, RateLimitLayer, Store, Times,
-};
+use tollgate::{Algorithm, Check, Key, Policy, PolicyExt, Quota, RateLimitLayer, Store, Times};
 use tollgate_redis::RedisStore;
-use tollgate_tests::{Client, Strict, field, request, serve, user};
-use tower::{Layer, Service, ServiceExt};
+use tollgate_tests::{serve, user};
 
-use crate::fault::{ADA, Fault, Scene};
-use crate::policy::{Guard, Heard, SHARE};
+use crate::caller::{Caller, Seen, Way, name};
+use crate::fault::Fault;
+use crate::policy::{Guard, Heard};
+use crate::scene::{ADA, Scene};
 
 /// What each user has. Nothing of it comes back within a test.
 pub(crate) const LIMIT: u32 = 150;
@@ -37,27 +32,6 @@ const PATIENCE: Duration = Duration::from_secs(40);
 
 pub(crate) fn policy() -> Policy {
     Policy::new("p", Quota::per_day(LIMIT)).with_algorithm(Algorithm::FIXED_WINDOW)
-}
-
-/// How callers come to the layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    InProcess,
-    /// Through an axum server.
-    Sockets,
-}
-
-/// A request and what became of it.
-#[derive(Clone, Debug)]
-pub(crate) struct Seen {
-    /// `None` for ada's; each of the others is another user's, with this number.
-    pub(crate) user: Option<u32>,
-    pub(crate) status: u16,
-    pub(crate) by: Source,
-    pub(crate) asked: Instant,
-    pub(crate) took: Duration,
-    /// Whether the answer was there as soon as it was asked for: nobody waited for anything.
-    pub(crate) at_once: bool,
 }
 
 /// One policy under one fault.
@@ -216,62 +190,6 @@ impl Progress {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
-}
-
-/// Somebody who sends requests.
-enum Caller {
-    InProcess(RateLimit<Strict, BoxStore<Infallible>>),
-    Sockets(Client),
-}
-
-impl Caller {
-    async fn new(layer: &RateLimitLayer<BoxStore<Infallible>>, server: Option<SocketAddr>) -> Caller {
-        match server {
-            None => Caller::InProcess(layer.layer(Strict::default())),
-            Some(address) => Caller::Sockets(Client::connect(address).await),
-        }
-    }
-
-    async fn ask(&mut self, user: Option<u32>) -> Seen {
-        let name = user.map_or_else(|| ADA.to_owned(), name);
-        let asked = Instant::now();
-        let (status, policy, at_once) = match self {
-            Caller::InProcess(service) => {
-                let called = service.ready().await.expect("it is ready").call(request(&name));
-                let mut called = pin!(called);
-                let first = std::future::poll_fn(|cx| Poll::Ready(called.as_mut().poll(cx))).await;
-                let at_once = first.is_ready();
-                let response = match first {
-                    Poll::Ready(response) => response,
-                    Poll::Pending => called.await,
-                };
-                let response = response.expect("a layer fails nothing");
-                let policy = field(&response, "ratelimit-policy").map(str::to_owned);
-                (response.status().as_u16(), policy, at_once)
-            }
-            Caller::Sockets(client) => {
-                let answer = client.get("/", &[&format!("x-user: {name}")]).await;
-                (answer.status, answer.field("ratelimit-policy").map(str::to_owned), false)
-            }
-        };
-        Seen { user, status, by: decided_by(policy.as_deref()), asked, took: asked.elapsed(), at_once }
-    }
-}
-
-/// Fields tell who decided: those of the quota, those of the share, or none.
-fn decided_by(policy: Option<&str>) -> Source {
-    let share = crate::run::policy().share(SHARE).expect("a share").quota().limit();
-    let field = |limit: u32| format!("\"p\";q={limit};w=86400");
-    match policy {
-        None => Source::Policy,
-        Some(told) if told == field(LIMIT) => Source::Store,
-        Some(told) if told == field(share) => Source::Fallback,
-        Some(told) => panic!("what is {told:?}?"),
-    }
-}
-
-fn name(user: u32) -> String {
-    format!("user{user}")
 }
 
 /// A store that gives up a connection on which it is not answered for so long.
