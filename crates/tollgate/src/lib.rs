@@ -122,6 +122,7 @@ mod body;
 mod denial;
 mod fields;
 mod future;
+mod grpc;
 mod interned;
 mod layer;
 mod limiter;
