@@ -11,6 +11,7 @@
 mod banner;
 mod cli;
 mod config;
+mod greeter;
 mod key_spec;
 mod me;
 mod routes;
@@ -67,7 +68,8 @@ async fn serve(config: Config, store: AnyStore) -> Result<(), String> {
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);
     });
-    let app = routes::router(config.layer.store(store)).into_make_service_with_connect_info::<SocketAddr>();
+    let app = routes::router(config.layer.store(store)).map_err(|error| error.to_string())?;
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, app).with_graceful_shutdown(stopped());
     tokio::select! {
         served = server => served.map_err(|error| error.to_string()),
