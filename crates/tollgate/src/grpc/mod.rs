@@ -51,7 +51,7 @@ pub(crate) fn response(denial: &Denial, content_type: &HeaderValue) -> Response<
     add_pushback(denial, &mut headers);
     #[cfg(feature = "tonic")]
     status::add_details(denial, &message, &mut headers);
-    headers.insert(GRPC_MESSAGE, printable(percent_encoded(message).into()));
+    headers.insert(GRPC_MESSAGE, percent_encoded(&message));
     let mut response = Response::new(Bytes::new());
     *response.headers_mut() = headers;
     response
@@ -65,7 +65,7 @@ pub(crate) fn add_pushback(denial: &Denial, headers: &mut HeaderMap) {
 /// Whole milliseconds, rounded up; -1 where waiting is in vain.
 fn pushback(denial: &Denial) -> HeaderValue {
     match wait(denial) {
-        Some(wait) => number(wait.as_micros().div_ceil(1_000)),
+        Some(wait) => number(wait.as_nanos().div_ceil(1_000_000)),
         None => HeaderValue::from_static("-1"),
     }
 }
@@ -90,7 +90,9 @@ const UNAVAILABLE: &str = "14";
 
 /// Why, and which policies: `quota exceeded: burst, daily`.
 fn message(denial: &Denial) -> String {
-    let mut message = denial.to_string();
+    // Most are no longer: it grows once.
+    let mut message = String::with_capacity(64);
+    let _ = write!(message, "{denial}");
     for (n, name) in denial.violated().enumerate() {
         let _ = write!(message, "{}{name}", if n == 0 { ": " } else { ", " });
     }
@@ -98,13 +100,55 @@ fn message(denial: &Denial) -> String {
 }
 
 /// As `grpc-message` is written. A message is printable ASCII, of which only the percent sign is encoded.
-fn percent_encoded(message: String) -> String {
-    if message.contains('%') { message.replace('%', "%25") } else { message }
+fn percent_encoded(message: &str) -> HeaderValue {
+    if message.contains('%') {
+        printable(message.replace('%', "%25").into())
+    } else {
+        printable(Bytes::copy_from_slice(message.as_bytes()))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, StatusCode};
+    use http_body::Body;
+    use http_body_util::Full;
+    use tollgate_core::{ManualClock, Policy, Quota, Timestamp};
+    use tower::{ServiceExt, service_fn};
+    use tower_layer::Layer;
+
     use super::*;
+    use crate::extract::global;
+    use crate::{MemoryStore, PolicyExt, RateLimitLayer, ResponseBody};
+
+    /// What the second request of a minute is answered.
+    async fn second() -> Response<ResponseBody<Full<Bytes>>> {
+        let clock = ManualClock::new(Timestamp::from_micros(1_000_000));
+        let store = MemoryStore::builder().clock(&clock).build();
+        let layer = RateLimitLayer::new([Policy::new("5%", Quota::per_minute(1)).by(global())]).store(store);
+        let inner = async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::new(Bytes::new())));
+        let service = layer.layer(service_fn(inner));
+        let call = || Request::post("/").header("content-type", "application/grpc+proto").body(()).unwrap();
+        service.clone().oneshot(call()).await.unwrap();
+        service.oneshot(call()).await.unwrap()
+    }
+
+    /// Without the feature as well, of which all other tests have the benefit: see `.ci/run`.
+    #[tokio::test]
+    async fn the_status_of_a_denial_needs_no_feature() {
+        let response = second().await;
+        let headers = response.headers();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(headers["content-type"], "application/grpc+proto");
+        assert_eq!(headers["grpc-status"], "8");
+        assert_eq!(headers["grpc-message"], "quota exceeded: 5%25");
+        assert_eq!(headers["grpc-retry-pushback-ms"], "60000");
+        assert_eq!(headers["ratelimit"], "\"5%\";r=0;t=60");
+        assert_eq!(headers.contains_key("grpc-status-details-bin"), cfg!(feature = "tonic"));
+        assert!(response.body().is_end_stream(), "no frame follows the headers");
+    }
 
     #[test]
     fn which_content_types_are_those_of_grpc() {
@@ -142,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_percent_sign_in_a_message_is_no_escape() {
-        assert_eq!(percent_encoded("50%25".to_owned()), "50%2525");
-        assert_eq!(percent_encoded("\"a b\" ~".to_owned()), "\"a b\" ~");
+        assert_eq!(percent_encoded("50%25"), "50%2525");
+        assert_eq!(percent_encoded("\"a b\" ~"), "\"a b\" ~");
     }
 }
