@@ -5,8 +5,8 @@
 //! cargo run --release --example playground -- --help
 //! ```
 //!
-//! How a command line becomes a layer is in `config.rs`, how it becomes a store in `store.rs`, how the layer is put around
-//! routes in `routes.rs`; those three are worth copying from.
+//! It serves HTTP and gRPC on one port, under the same rules. How a command line becomes a layer is in `config.rs`, how it
+//! becomes a store in `store.rs`, how the layer is put around routes in `routes.rs`; those three are worth copying from.
 
 mod banner;
 mod cli;

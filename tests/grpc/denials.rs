@@ -88,17 +88,15 @@ async fn all_policies_that_refuse_are_named() {
 /// In real time, as a program does it.
 #[tokio::test]
 async fn who_waits_for_the_pushback_passes() {
-    let mut client = client(RateLimitLayer::per_ip(Quota::per_second(4).burst(1))).await;
-    for _ in 0..3 {
-        let status = loop {
-            if let Err(status) = call(&mut client, "ada").await {
-                break status;
-            }
-        };
-        let wait = u64::try_from(pushback(&status)).expect("it is worth waiting");
-        sleep(Duration::from_millis(wait)).await;
-        assert_eq!(code(&mut client, "ada").await, Code::Ok);
-    }
+    let mut client = client(RateLimitLayer::per_ip(Quota::per_second(1))).await;
+    let status = loop {
+        if let Err(status) = call(&mut client, "ada").await {
+            break status;
+        }
+    };
+    let wait = u64::try_from(pushback(&status)).expect("it is worth waiting");
+    sleep(Duration::from_millis(wait)).await;
+    assert_eq!(code(&mut client, "ada").await, Code::Ok);
 }
 
 #[tokio::test]
