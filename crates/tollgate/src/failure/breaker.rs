@@ -217,7 +217,7 @@ fn log(before: CircuitState, state: CircuitState) {
     match (before, state) {
         (CircuitState::Closed, _) => {
             tracing::warn!(
-                "the circuit breaker of the rate limit store opens: it is not asked but by a probe"
+                "the circuit breaker of the rate limit store opens: only probes ask it now"
             );
         }
         (_, CircuitState::Closed) => {
