@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use smallvec::SmallVec;
-use tollgate_core::{Key, Policy};
+use tollgate_core::{Key, Policy, PolicyError, Store};
 
 use crate::extract::{Head, KeyExtractor};
 use crate::interned::Text;
@@ -146,6 +146,14 @@ impl Rules {
         Ok(Rules { rules, need_parts, quota_exceeded })
     }
 
+    /// Whether a store can enforce all policies.
+    pub(crate) fn supported_by(&self, store: &impl Store) -> Result<(), RulesError> {
+        self.iter().map(Rule::policy).try_for_each(|policy| {
+            let unsupported = |error| RulesError::Unsupported(policy.name().to_owned(), error);
+            store.supports(policy).map_err(unsupported)
+        })
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Rule> {
         self.rules.iter()
     }
@@ -190,6 +198,8 @@ pub enum RulesError {
     NoRules,
     /// Two policies have this name, which responses and stored states tell them apart by.
     NameTwice(String),
+    /// The store cannot enforce the policy of this name.
+    Unsupported(String, PolicyError),
 }
 
 impl fmt::Display for RulesError {
@@ -197,6 +207,9 @@ impl fmt::Display for RulesError {
         match self {
             RulesError::NoRules => f.write_str("no rules: nothing would be limited"),
             RulesError::NameTwice(name) => write!(f, "two rules have the name {name:?}"),
+            RulesError::Unsupported(name, error) => {
+                write!(f, "the store cannot enforce the policy {name:?}: {error}")
+            }
         }
     }
 }
