@@ -49,12 +49,7 @@ impl Denial {
 
     /// The names of the policies that refused.
     pub fn violated(&self) -> impl Iterator<Item = &str> {
-        self.violated_policies().map(Policy::name)
-    }
-
-    /// The policies that refused.
-    pub(crate) fn violated_policies(&self) -> impl Iterator<Item = &Policy> {
-        self.violated_at().filter_map(|at| self.report.policies().nth(at))
+        self.violated_at().filter_map(|at| self.report.policies().nth(at)).map(Policy::name)
     }
 
     /// The places in the report of the policies that refused.
@@ -94,8 +89,8 @@ impl Denial {
         self.reason.status()
     }
 
-    /// The answer by default outside of gRPC: a problem document (RFC 9457) of the types that the RateLimit draft registers, and
-    /// `Retry-After` where waiting helps.
+    /// The answer by default outside of gRPC: a problem document (RFC 9457) of the types that the RateLimit draft
+    /// registers, and `Retry-After` where waiting helps.
     pub fn response(&self) -> Response<Bytes> {
         let mut response = Response::new(self.problem());
         *response.status_mut() = self.status();
@@ -119,7 +114,8 @@ impl Denial {
     /// | `grpc-retry-pushback-ms` | [`Denial::retry_after`] in whole milliseconds, rounded up; 1000 where the store is unavailable; -1 where waiting does not help |
     /// | `grpc-status-details-bin` | with the feature `tonic`: `RetryInfo`, and a `QuotaFailure` with a violation for each policy that refused |
     ///
-    /// The status of the HTTP response is 200, and its body empty.
+    /// The status of the HTTP response is 200, and its body empty. [`RateLimitLayer::answer`](crate::RateLimitLayer::answer)
+    /// has an example.
     pub fn response_to(&self, parts: &Parts) -> Response<Bytes> {
         self.response_by(&parts.headers)
     }

@@ -2,7 +2,6 @@
 //! [richer error model](https://grpc.io/docs/guides/error/#richer-error-model).
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tollgate_core::Policy;
 use tonic::metadata::{Binary, MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, QuotaViolation, StatusExt};
@@ -70,13 +69,9 @@ fn details(denial: &Denial) -> Option<ErrorDetails> {
         details.set_retry_info(wait);
     }
     if exceeded {
-        details.set_quota_failure(denial.violated_policies().map(violation).collect::<Vec<_>>());
+        // The subject is the policy: whose quota it is would tell a key.
+        let violation = |name| QuotaViolation::new(name, denial.to_string());
+        details.set_quota_failure(denial.violated().map(violation).collect::<Vec<_>>());
     }
     Some(details)
-}
-
-/// The subject is the policy: whose quota it is would tell a key.
-fn violation(policy: &Policy) -> QuotaViolation {
-    let quota = policy.quota();
-    QuotaViolation::new(policy.name(), format!("{} per {:?}", quota.limit(), quota.window()))
 }
