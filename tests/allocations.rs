@@ -37,6 +37,17 @@ fn allocations<S, B>(service: &mut S, requests: u64) -> (u64, StatusCode)
 where
     S: Service<Request<Body>, Response = Response<B>, Error = Infallible>,
 {
+    allocations_of(request, service, requests)
+}
+
+fn allocations_of<S, B>(
+    request: impl Fn() -> Request<Body>,
+    service: &mut S,
+    requests: u64,
+) -> (u64, StatusCode)
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = Infallible>,
+{
     let mut last = StatusCode::OK;
     let mut cx = Context::from_waker(Waker::noop());
     let heap = measure(|| {
@@ -58,12 +69,19 @@ fn a_request<S>(layer: &RateLimitLayer<S>, status: StatusCode) -> u64
 where
     S: Store<Error: NeverFails>,
 {
+    each(request, layer, status)
+}
+
+fn each<S>(request: impl Fn() -> Request<Body>, layer: &RateLimitLayer<S>, status: StatusCode) -> u64
+where
+    S: Store<Error: NeverFails>,
+{
     let mut limited = layer.layer(service_fn(hello));
     // The first request adds its keys; where several of them meet in a shard of the store, the second makes it grow.
-    allocations(&mut limited, 2);
-    let (limited, last) = allocations(&mut limited, REQUESTS);
+    allocations_of(&request, &mut limited, 2);
+    let (limited, last) = allocations_of(&request, &mut limited, REQUESTS);
     assert_eq!(last, status);
-    let (plain, _) = allocations(&mut service_fn(hello), REQUESTS);
+    let (plain, _) = allocations_of(&request, &mut service_fn(hello), REQUESTS);
     let more = limited - plain;
     assert_eq!(more % REQUESTS, 0, "{more} in {REQUESTS} requests: some take more than others");
     more / REQUESTS
@@ -178,6 +196,28 @@ fn a_denial_allocates_only_what_its_answer_needs() {
     assert!(bare <= 8, "{bare} without fields");
     let ietf = a_request(&used_up(Fields::Ietf), StatusCode::TOO_MANY_REQUESTS);
     assert!(ietf <= 9, "{ietf} with the fields of the draft");
+}
+
+fn call() -> Request<Body> {
+    let mut request = request();
+    request.headers_mut().insert("content-type", http::HeaderValue::from_static("application/grpc"));
+    request
+}
+
+/// More than half of these are what the library of tonic takes for the details of a status.
+#[test]
+fn a_denial_of_grpc_allocates_only_what_its_answer_needs() {
+    for (fields, most) in [(Fields::None, 23), (Fields::Ietf, 24)] {
+        let layer = used_up(fields);
+        a_request(&layer, StatusCode::TOO_MANY_REQUESTS);
+        let count = each(call, &layer, StatusCode::OK);
+        assert!(count <= most, "{count} with {fields:?}");
+    }
+}
+
+#[test]
+fn a_call_of_grpc_that_passes_allocates_nothing_without_fields() {
+    assert_eq!(each(call, &layer(four_rules()).fields(Fields::None), StatusCode::OK), 0);
 }
 
 #[test]

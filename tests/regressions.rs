@@ -41,8 +41,9 @@
 //! | A future that is dropped half-way leaks what it held | `service/cancellation.rs`, `failure/cancellation.rs` |
 //! | A store that accepts and never answers is waited for, before requests pass | `failure/timeout.rs`: `a_store_that_never_answers_is_waited_for_as_long_as_was_said`; `failure/policies.rs` |
 //! | Keys are never evicted, or the user has to run a thread for it | `memory_store/reclaim.rs`: `idle_keys_go_by_mere_use_of_others`, `callers_who_come_once_do_not_pile_up`; `memory_store/cap.rs` |
+//! | gRPC is left unlimited, or answered with an HTTP 429 that its clients cannot read | `grpc/denials.rs`: `a_client_reads_the_code_the_wait_and_the_policy`, `who_waits_for_the_pushback_passes`; `grpc/mounts.rs`: `http_and_grpc_on_one_port_use_up_one_quota`; `grpc/streams.rs`: `a_stream_is_refused_before_it_begins`; `grpc/web.rs` |
 //! | A quote in a policy's name breaks the field | [`a_quote_in_a_policy_name_breaks_neither_field_nor_document`] |
-//! | The denial, which an attack exercises, is the dearest path | `allocations.rs`: `a_denial_allocates_only_what_its_answer_needs`, `the_thousandth_denial_costs_what_the_second_did`; `no_clock.rs` |
+//! | The denial, which an attack exercises, is the dearest path | `allocations.rs`: `a_denial_allocates_only_what_its_answer_needs`, `a_denial_of_grpc_allocates_only_what_its_answer_needs`, `the_thousandth_denial_costs_what_the_second_did`; `no_clock.rs` |
 
 use std::time::Duration;
 

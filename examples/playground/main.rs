@@ -5,12 +5,14 @@
 //! cargo run --release --example playground -- --help
 //! ```
 //!
-//! How a command line becomes a layer is in `config.rs`, how it becomes a store in `store.rs` and `outage.rs`, how the layer is put around
-//! routes in `routes.rs`; those are worth copying from.
+//! It serves HTTP and gRPC on one port, under the same rules. How a command line becomes a layer is in `config.rs`, how it
+//! becomes a store in `store.rs` and `outage.rs`, how the layer is put around routes in `routes.rs`; those are worth
+//! copying from.
 
 mod banner;
 mod cli;
 mod config;
+mod greeter;
 mod key_spec;
 mod me;
 mod outage;
@@ -73,7 +75,8 @@ async fn serve(config: Config, layer: RateLimitLayer<AnyStore>) -> Result<(), St
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);
     });
-    let app = routes::router(layer).into_make_service_with_connect_info::<SocketAddr>();
+    let app = routes::router(layer).map_err(|error| error.to_string())?;
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, app).with_graceful_shutdown(stopped());
     tokio::select! {
         served = server => served.map_err(|error| error.to_string()),

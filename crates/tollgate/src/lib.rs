@@ -1,5 +1,5 @@
-//! Rate limiting for every Tower stack: one [`RateLimitLayer`] on an axum router, or in front of any `tower::Service` over
-//! `http::Request`.
+//! Rate limiting for every Tower stack: one [`RateLimitLayer`] on an axum router, around a tonic server, or in front of any
+//! `tower::Service` over `http::Request`.
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -48,16 +48,52 @@
 //!
 //! # What a client sees
 //!
-//! | request | answer | by default |
-//! |---|---|---|
-//! | passes | that of the inner service | with [`Fields::Ietf`] |
-//! | exceeds a quota | 429 | problem document, `Retry-After` |
-//! | costs more than a quota can ever grant | 422 | problem document, no `Retry-After` |
-//! | has no key that a rule needs | 400 | problem document; or [`MissingKey::Skip`], [`MissingKey::Share`] |
-//! | finds the store failing, under [`fail_closed`](FailureExt::fail_closed) | 503 | problem document, `Retry-After` |
+//! | request | answer | by default | gRPC |
+//! |---|---|---|---|
+//! | passes | that of the inner service | with [`Fields::Ietf`] | the same |
+//! | exceeds a quota | 429 | problem document, `Retry-After` | 8 `RESOURCE_EXHAUSTED`, pushback |
+//! | costs more than a quota can ever grant | 422 | problem document, no `Retry-After` | 8, pushback -1 |
+//! | has no key that a rule needs | 400 | problem document; or [`MissingKey::Skip`], [`MissingKey::Share`] | 3 `INVALID_ARGUMENT`, pushback -1 |
+//! | finds the store failing, under [`fail_closed`](FailureExt::fail_closed) | 503 | problem document, `Retry-After` | 14 `UNAVAILABLE`, pushback |
 //!
 //! [`RateLimitLayer::answer`] replaces the answer by your own; each refusal carries its [`Denial`] in the response's
 //! extensions.
+//!
+//! # gRPC
+//!
+//! One layer serves HTTP and gRPC on one port: what it answers goes by the content type of the request. gRPC and gRPC-Web
+//! get a status in the headers ([`Denial::response_to`] tells which), with `grpc-retry-pushback-ms`, which clients with
+//! a retry policy obey by themselves. Calls that pass, streams included, pass as they are.
+//!
+//! With the feature `tonic` the address of a peer is known under tonic's own server, statuses carry `RetryInfo` and
+//! `QuotaFailure`, a [`Denial`] becomes a `tonic::Status` by `?`, and the layer may stand around one service of several:
+//!
+//! ```
+//! # #[cfg(feature = "tonic")] {
+//! # use tollgate::{Quota, RateLimitLayer};
+//! # use tonic::body::Body;
+//! # fn mount<G>(greeter: G, uploads: G)
+//! # where
+//! #     G: tower::Service<http::Request<Body>, Response = http::Response<Body>, Error = std::convert::Infallible>,
+//! #     G: tonic::server::NamedService + Clone + Send + Sync + 'static,
+//! #     G::Future: Send + 'static,
+//! # {
+//! use tonic::transport::Server;
+//! use tower::ServiceBuilder;
+//!
+//! // All services of a server,
+//! let all = RateLimitLayer::per_ip(Quota::per_second(50).burst(100));
+//! let server = Server::builder().layer(all).add_service(greeter);
+//!
+//! // or one of them.
+//! let few = RateLimitLayer::per_ip(Quota::per_minute(10));
+//! let server = Server::builder().add_service(ServiceBuilder::new().layer(few).service(uploads));
+//! # }
+//! # }
+//! ```
+//!
+//! tonic's `Routes` take a router of axum (`Routes::from(router).add_service(..).into_axum_router()`), around which the same
+//! layer stands.
 //!
 //! # For a fleet
 //!
@@ -112,6 +148,7 @@
 //! |---|---|---|
 //! | `axum` | no | peer addresses from `ConnectInfo`, and `extract::matched_path` |
 //! | `tsc` | yes | reads the processor's time-stamp counter for the time, where that is reliable, and the operating system's clock elsewhere: about 15 ns less for each request |
+//! | `tonic` | no | peer addresses from tonic's server, details in gRPC statuses, `tonic::Status` from a [`Denial`], `NamedService`; gRPC is answered as such without it |
 //! | `tracing` | yes | says once, in the log, what is missing where requests carry no peer address, and when a store begins to fail and answers again |
 
 pub mod extract;
@@ -122,6 +159,7 @@ mod body;
 mod denial;
 mod fields;
 mod future;
+mod grpc;
 mod interned;
 mod layer;
 mod limiter;

@@ -13,11 +13,13 @@ mod client;
 mod costs;
 mod fields;
 mod fleet;
+mod grpc;
 mod keys;
 mod outage;
 mod redis_example;
 mod server;
 mod several_rules;
+mod tonic_example;
 
 // An example's own unit tests are not run by `cargo test` unless it is no longer built as a program: they run here.
 #[path = "../../playground/key_spec.rs"]

@@ -19,7 +19,8 @@ pub struct PeerAddr(pub SocketAddr);
 ///
 /// The address is taken from a [`PeerAddr`] in the request's extensions, or with the feature `axum` from its
 /// `ConnectInfo<SocketAddr>`, which is there if the server was started with
-/// `into_make_service_with_connect_info::<SocketAddr>()`. Where it is missing there is no key, and the log says once
+/// `into_make_service_with_connect_info::<SocketAddr>()`; or with the feature `tonic` from the `TcpConnectInfo` that tonic's
+/// own server leaves, with or without TLS. Where it is missing there is no key, and the log says once
 /// which call is missing.
 ///
 /// **Behind a proxy all requests come from the proxy**, and share its quota: use [`ClientIp`](super::ClientIp) there.
@@ -89,6 +90,14 @@ pub(super) fn peer_if_known(extensions: &Extensions) -> Option<IpAddr> {
             return Some(address.ip());
         }
     }
+    #[cfg(feature = "tonic")]
+    {
+        use tonic::transport::server::TcpConnectInfo;
+        // Of a connection with TLS, tonic's server leaves this as well.
+        if let Some(address) = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr) {
+            return Some(address.ip());
+        }
+    }
     None
 }
 
@@ -100,6 +109,7 @@ fn say_once_that_it_is_missing() {
             tracing::error!(
                 "requests carry no peer address, so that none can be limited by it: with axum, serve \
                  `app.into_make_service_with_connect_info::<SocketAddr>()` and enable tollgate's feature `axum`; \
+                 with tonic's own server, enable tollgate's feature `tonic`; \
                  with another server, insert `tollgate::extract::PeerAddr` into each request's extensions"
             );
         });
