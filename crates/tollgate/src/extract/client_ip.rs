@@ -3,14 +3,13 @@
 //! A proxy appends the address that it saw to the right of what it was sent. What stands to the left of that was written
 //! by whoever sent the request, so that the list is read from the right, and only as far as trusted proxies vouch for it.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderName;
 use http::request::Parts;
-use ipnet::IpNet;
 use tollgate_core::Key;
 
+use super::networks::{Networks, TrustError};
 use super::peer_ip::{peer, peer_if_known};
 use super::{Head, KeyExtractor};
 
@@ -48,7 +47,7 @@ pub struct ClientIp {
 
 #[derive(Clone, Debug)]
 enum Trust {
-    Networks(Box<[IpNet]>),
+    Networks(Networks),
     Hops(usize),
 }
 
@@ -107,9 +106,7 @@ impl ClientIp {
 
     fn trusts(&self, address: Option<IpAddr>, hops: usize) -> bool {
         match &self.trust {
-            Trust::Networks(networks) => {
-                address.is_some_and(|address| networks.iter().any(|network| network.contains(&address)))
-            }
+            Trust::Networks(networks) => address.is_some_and(|address| networks.contain(address)),
             Trust::Hops(trusted) => hops < *trusted,
         }
     }
@@ -128,9 +125,8 @@ impl ClientIpHeader {
         self,
         networks: impl IntoIterator<Item = N>,
     ) -> Result<ClientIp, TrustError> {
-        let networks =
-            networks.into_iter().map(|text| parse_network(text.as_ref())).collect::<Result<_, _>>()?;
-        Ok(ClientIp { header: self.0, trust: Trust::Networks(networks), v6_prefix: 64 })
+        let trust = Trust::Networks(Networks::parse(networks)?);
+        Ok(ClientIp { header: self.0, trust, v6_prefix: 64 })
     }
 
     /// Trusts a fixed number of proxies, whatever their addresses: with 1, the rightmost entry is the client. With 0
@@ -160,33 +156,6 @@ impl KeyExtractor for ClientIp {
 
     fn needs_parts(&self) -> bool {
         false
-    }
-}
-
-/// A text that is neither a network in CIDR notation nor an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrustError(String);
-
-impl fmt::Display for TrustError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is neither a network such as 10.0.0.0/8 nor an address", self.0)
-    }
-}
-
-impl std::error::Error for TrustError {}
-
-fn parse_network(text: &str) -> Result<IpNet, TrustError> {
-    let text = text.trim();
-    let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    let network = network.map_err(|_| TrustError(text.to_owned()))?;
-    // Addresses are compared unmapped, so that a mapped network has to be as well.
-    match network {
-        IpNet::V6(v6) if v6.prefix_len() >= 96 => {
-            let mapped = v6.addr().to_ipv4_mapped();
-            let v4 = mapped.and_then(|v4| IpNet::new(IpAddr::V4(v4), v6.prefix_len() - 96).ok());
-            Ok(v4.unwrap_or(network))
-        }
-        _ => Ok(network),
     }
 }
 

@@ -22,6 +22,7 @@
 mod client_ip;
 mod cookie;
 mod head;
+mod networks;
 mod peer_ip;
 
 use std::sync::Arc;
@@ -32,10 +33,11 @@ use tollgate_core::Key;
 
 use head::ByHead;
 
-pub use client_ip::{ClientIp, ClientIpHeader, TrustError};
+pub use client_ip::{ClientIp, ClientIpHeader};
 pub use cookie::{Cookie, cookie};
 #[doc(hidden)]
 pub use head::Head;
+pub use networks::TrustError;
 pub use peer_ip::{PeerAddr, PeerIp};
 
 /// Derives a [`Key`] from a request's head. Closures of type `Fn(&Parts) -> Option<Key>` are extractors.
