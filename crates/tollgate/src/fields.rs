@@ -23,7 +23,7 @@ use tollgate_core::{Clock, Policy, Status, Verdict, Wait};
 
 use crate::interned::{Text, printable};
 use crate::problem::{escaped, seconds_up};
-use crate::rule::{Ask, Rule, Rules};
+use crate::rule::{Ask, Rules};
 
 /// Which fields responses carry. Requests that pass carry them as well as refusals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -61,10 +61,11 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 #[derive(Clone, Debug)]
 pub(crate) struct FieldWriter {
     fields: Fields,
-    /// For each rule.
+    /// For each policy.
     items: Box<[Item]>,
-    /// `RateLimit-Policy` where all rules apply.
-    all_policies: Text,
+    /// `RateLimit-Policy` where all rules apply, each with its own policy.
+    own_policies: Text,
+    rules: usize,
     clock: Clock,
 }
 
@@ -98,9 +99,10 @@ pub(crate) enum Written {
 
 impl FieldWriter {
     pub(crate) fn new(rules: &Rules, fields: Fields) -> FieldWriter {
-        let items: Box<[Item]> = rules.iter().map(Rule::policy).map(Item::new).collect();
-        let all_policies = Text::interned(join(items.iter()));
-        FieldWriter { fields, all_policies, items, clock: Clock::system() }
+        let items: Box<[Item]> = rules.policies().iter().map(Item::new).collect();
+        let count = rules.iter().count();
+        let own_policies = Text::interned(join(items[..count].iter()));
+        FieldWriter { fields, own_policies, rules: count, items, clock: Clock::system() }
     }
 
     /// Whether no fields are wanted.
@@ -115,7 +117,7 @@ impl FieldWriter {
         match (self.fields, asks, verdict.each()) {
             (Fields::None, ..) | (_, _, []) => None,
             (Fields::Ietf, [ask], [status]) => {
-                let item = self.items[ask.rule].clone();
+                let item = self.items[ask.policy].clone();
                 let reset = reset_seconds(status, longest_wait_seconds(&[*status]));
                 Some(Written::One { item, remaining: status.remaining(), reset })
             }
@@ -134,13 +136,14 @@ impl FieldWriter {
             Fields::XDelta => x_ratelimit(rules, asks, statuses, seconds_up),
             Fields::Ietf | Fields::None => {
                 let longest = longest_wait_seconds(statuses);
-                let items = asks.iter().map(|ask| &self.items[ask.rule]);
+                let items = asks.iter().map(|ask| &self.items[ask.policy]);
                 let told = items
                     .clone()
                     .zip(statuses)
                     .map(|(item, status)| (item.name(), status.remaining(), reset_seconds(status, longest)));
-                let all = asks.len() == self.items.len();
-                let policy = if all { self.all_policies.clone() } else { Text::counted(join(items)) };
+                // Rules come in their order, and no two asks are of one: these are all, under their own policies.
+                let own = asks.len() == self.rules && asks.iter().all(|ask| ask.policy < self.rules);
+                let policy = if own { self.own_policies.clone() } else { Text::counted(join(items)) };
                 Written::Several { policy, limit: limit_of(told) }
             }
         }
@@ -239,7 +242,7 @@ fn x_ratelimit(rules: &Rules, asks: &[Ask], statuses: &[Status], reset: impl Fn(
         Wait::None | Wait::Never => status.reset_after(),
     };
     Written::X {
-        limit: rules.policy(ask.rule).capacity(),
+        limit: rules.policy(ask.policy).capacity(),
         remaining: status.remaining(),
         reset: reset(after),
     }
@@ -284,7 +287,7 @@ mod tests {
     fn headers(fields: Fields, policies: &[Policy], statuses: &[Status]) -> HeaderMap {
         let rules = Rules::try_new(policies.iter().map(|policy| policy.clone().by(global()))).unwrap();
         let asks: Vec<Ask> =
-            (0..statuses.len()).map(|rule| Ask { rule, key: Key::global(), cost: 1 }).collect();
+            (0..statuses.len()).map(|policy| Ask { policy, key: Key::global(), cost: 1 }).collect();
         let verdict = Verdict::new(1, Duration::ZERO, statuses.iter().copied());
         let mut headers = HeaderMap::new();
         if let Some(written) = FieldWriter::new(&rules, fields).write(&rules, &asks, &verdict) {

@@ -110,10 +110,11 @@
 //!
 //! | feature | default | for |
 //! |---|---|---|
-//! | `axum` | no | peer addresses from `ConnectInfo`, and `extract::matched_path` |
+//! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, and [`Report`] as an extractor |
 //! | `tsc` | yes | reads the processor's time-stamp counter for the time, where that is reliable, and the operating system's clock elsewhere: about 15 ns less for each request |
 //! | `tracing` | yes | says once, in the log, what is missing where requests carry no peer address, and when a store begins to fail and answers again |
 
+pub mod exempt;
 pub mod extract;
 pub mod failure;
 pub mod memory;
@@ -140,8 +141,10 @@ pub use layer::RateLimitLayer;
 pub use limiter::{Limiter, NeverFails, Permit};
 pub use memory::MemoryStore;
 pub use problem::Reason;
+#[cfg(feature = "axum")]
+pub use report::MissingReport;
 pub use report::Report;
-pub use rule::{MissingKey, PolicyExt, Rule, RulesError};
+pub use rule::{MissingKey, PolicyExt, Rule, RulesError, TiersError};
 pub use service::RateLimit;
 pub use tollgate_core::{
     Algorithm, BoxStore, Check, Clock, Grant, Key, ManualClock, Policy, PolicyError, Quota, QuotaError,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{Request, Response};
 use tollgate_core::{Reply, Store, Times, Verdict};
@@ -65,7 +66,7 @@ where
         // One end for all that pass, so that their future is built in place; and a request stays in one piece where it can.
         let extras = 'pass: {
             if !self.shared.enabled {
-                break 'pass Extras::default();
+                break 'pass self.unlimited(&mut request);
             }
             let limiter = &self.shared.limiter;
             let rules = limiter.rules();
@@ -82,7 +83,7 @@ where
                 return ResponseFuture::refused(self.shared.refuse(request, limiter.no_key(rule), None));
             }
             if asks.is_empty() {
-                break 'pass Extras::default();
+                break 'pass self.unlimited(&mut request);
             }
             let reply = limiter.acquire(&asks, Times::ONCE);
             match &reply {
@@ -131,6 +132,20 @@ where
                 ResponseFuture::asking(verdict, self.take_ready(), request, asks, shared)
             }
         }
+    }
+}
+
+impl<Svc, S> RateLimit<Svc, S> {
+    /// For a request that no rule applies to. A report is exposed all the same, with nothing in it: handlers that ask for
+    /// one must not fail where a layer is switched off.
+    #[inline(never)]
+    fn unlimited<B>(&self, request: &mut Request<B>) -> Extras {
+        if !self.shared.expose_verdict {
+            return Extras::default();
+        }
+        let extras = self.shared.extras(&Asks::new(), &Verdict::new(1, Duration::ZERO, []));
+        extras.mark(request);
+        extras
     }
 }
 

@@ -12,6 +12,7 @@ use tollgate_core::Key;
 use super::networks::{Networks, TrustError};
 use super::peer_ip::{peer, peer_if_known};
 use super::{Head, KeyExtractor};
+use crate::exempt::Addresses;
 
 /// The client's address as one header tells it, believed as far as trusted proxies vouch for it.
 ///
@@ -76,13 +77,38 @@ impl ClientIp {
         self
     }
 
+    /// Requests of clients from these networks, in CIDR notation or single addresses, for
+    /// [`Rule::exempt`](crate::Rule::exempt). Addresses are compared by themselves, however they are grouped as keys. Where
+    /// none is known, nobody is exempt.
+    ///
+    /// Do not list your proxies: a request whose client they do not tell counts as theirs.
+    ///
+    /// # Errors
+    /// [`TrustError`] for the first that is neither a network nor an address.
+    ///
+    /// ```
+    /// use tollgate::extract::ClientIp;
+    ///
+    /// # fn main() -> Result<(), tollgate::extract::TrustError> {
+    /// let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])?;
+    /// let of_the_office = client.is_in(["192.0.2.0/24", "2001:db8:1::/48"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_in<N: AsRef<str>>(
+        self,
+        networks: impl IntoIterator<Item = N>,
+    ) -> Result<Addresses, TrustError> {
+        Ok(Addresses::of_clients(self, Networks::parse(networks)?))
+    }
+
     /// The client's address, ungrouped, for logs and handlers. `None` where the server left no peer address; with
     /// [`trusting_hops`](ClientIpHeader::trusting_hops), only where the header is missing as well.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.address_from(&parts.into())
     }
 
-    fn address_from(&self, head: &Head<'_>) -> Option<IpAddr> {
+    pub(crate) fn address_from(&self, head: &Head<'_>) -> Option<IpAddr> {
         let peer = match &self.trust {
             Trust::Networks(_) => Some(peer(head.extensions)?),
             // Behind a proxy on a Unix socket the peer has no address, and is a hop all the same.
