@@ -30,7 +30,7 @@ fn preflight() -> Request<Body> {
         .header("origin", "https://app.example")
         .header("access-control-request-method", "POST")
         .body(Body::empty())
-        .unwrap()
+        .expect("a valid request")
 }
 
 /// It carries none of what identifies a caller: to refuse it is to break every page of another origin.

@@ -40,8 +40,35 @@
 //! # }
 //! ```
 //!
+//! A rule may grant some callers, routes or methods another quota, and leave some requests alone:
+//!
+//! ```
+//! use http::request::Parts;
+//! use tollgate::exempt::cors_preflight;
+//! use tollgate::extract::{PeerIp, extension};
+//! use tollgate::{Key, Policy, PolicyExt, Quota};
+//!
+//! // Left in the extensions by the layer that knows the caller.
+//! #[derive(Clone)]
+//! struct Caller { id: u64, plan: &'static str }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Whoever is in no tier, or in one that is not there, has the policy's own quota: nobody is unlimited by mistake.
+//! let rule = Policy::new("api", Quota::per_minute(60))
+//!     .by(extension(|caller: &Caller| caller.id))
+//!     .tiers(
+//!         [("pro", Quota::per_minute(600)), ("enterprise", Quota::per_minute(6_000))],
+//!         |parts: &Parts, _: &Key| parts.extensions.get::<Caller>().map(|caller| caller.plan),
+//!     )
+//!     .exempt(cors_preflight())
+//!     .exempt(PeerIp::new().is_in(["10.0.0.0/8", "::1"])?);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! - [`extract`] has the keys: addresses, headers, cookies, extensions, closures, and how to combine them. **Read there
 //!   whom to believe**: a key that callers can invent limits nobody.
+//! - [`Rule::tiers`] tells what a caller keeps who changes his tier, [`exempt`] which exemptions are holes.
 //! - [`algorithm`] tells what each algorithm guarantees and when to choose it.
 //! - [`memory`] tells what a key costs and what happens when there are too many.
 //! - [`failure`] tells what happens when a store fails, which stores over a network do.
@@ -57,7 +84,7 @@
 //! | finds the store failing, under [`fail_closed`](FailureExt::fail_closed) | 503 | problem document, `Retry-After` |
 //!
 //! [`RateLimitLayer::answer`] replaces the answer by your own; each refusal carries its [`Denial`] in the response's
-//! extensions.
+//! extensions. [`RateLimitLayer::expose_verdict`] tells handlers how the rules stand, as a [`Report`].
 //!
 //! # For a fleet
 //!
@@ -74,6 +101,26 @@
 //! # Without a layer
 //!
 //! A [`Limiter`] asks the same rules and store directly: for WebSocket messages, jobs, keys that are found in a body.
+//!
+//! # On the other side
+//!
+//! The same layer limits what a client sends: around hyper-util's `Client`, or whatever else is a service over
+//! `http::Request`. A [leaky bucket](Algorithm::LeakyBucket) makes requests wait for their turn instead of failing. What would
+//! wait longer than its `max_wait` is answered 429 without having been sent, with a [`Denial`] in the extensions, which tells it
+//! from a 429 of the other side.
+//!
+//! ```
+//! use std::time::Duration;
+//! use http::request::Parts;
+//! use tollgate::{Algorithm, Fields, Key, Policy, PolicyExt, Quota, RateLimitLayer};
+//!
+//! // Ten requests a second to each host, evenly spaced.
+//! let ours = Policy::new("ours", Quota::per_second(10))
+//!     .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(30) })
+//!     .by(|parts: &Parts| parts.uri.host().map(Key::from));
+//! // Without fields of ours, which would stand among those of the other side.
+//! let layer = RateLimitLayer::new([ours]).fields(Fields::None);
+//! ```
 //!
 //! # In tests
 //!
@@ -102,6 +149,15 @@
 //! A layer limits what is inside it. Put it outside of what is dear (body limits, handlers, authentication against a
 //! database) and inside of what its answers need: a 429 that is made outside of the CORS layer cannot be read by a
 //! browser, and one outside of tracing is not logged. A rule by user stands inside of the layer that finds the user.
+//!
+//! | layer | outside of the limit | inside of it |
+//! |---|---|---|
+//! | trace, metrics | sees refusals: **here** | sees what passes |
+//! | CORS | refusals can be read, preflights cost nothing: **here** | needs [`exempt::cors_preflight`] |
+//! | compression | of refusals too: either | of responses that pass: either |
+//! | authentication | rules may be by user | is spared what is refused |
+//! | load shed, concurrency limit, buffer | one caller can take all the places | what is shed has been charged: **here** |
+//! | timeout | counts the wait of a leaky bucket | limits the work alone: **here**, as a rule |
 //!
 //! A request that a leaky bucket delays keeps the place in the inner service that it was promised: a concurrency limit
 //! belongs outside of such a layer, or sleepers take up its slots.
