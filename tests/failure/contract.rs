@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Clock, FailureExt, MemoryStore, StoreExt};
+use tollgate::{CircuitBreaker, Clock, FailureExt, MemoryStore, Share, StoreExt};
 use tollgate_tests::{Later, keeps_the_contract};
 
 /// Longer than any test takes.
@@ -39,4 +39,20 @@ fn wrappers_around_wrappers_and_boxes_keep_the_contract() {
     keeps_the_contract(|clock| memory(clock).timeout(LONG).boxed().fail_open().boxed());
     keeps_the_contract(|clock| later(clock).boxed().timeout(LONG).fail_open().boxed());
     keeps_the_contract(|clock| later(clock).timeout(LONG).boxed().fail_closed().timeout(LONG).fail_open());
+    keeps_the_contract(|clock| {
+        let store = later(clock).timeout(LONG).circuit_breaker(CircuitBreaker::default()).boxed();
+        store.fall_back_to(MemoryStore::new().boxed(), Share::WHOLE).boxed()
+    });
+}
+
+#[test]
+fn a_circuit_breaker_keeps_the_contract() {
+    keeps_the_contract(|clock| memory(clock).circuit_breaker(CircuitBreaker::default()));
+    keeps_the_contract(|clock| later(clock).circuit_breaker(CircuitBreaker::default()));
+}
+
+#[test]
+fn fall_back_to_keeps_the_contract() {
+    keeps_the_contract(|clock| memory(clock).fall_back_to(MemoryStore::new(), Share::WHOLE));
+    keeps_the_contract(|clock| later(clock).fall_back_to(MemoryStore::new(), Share::WHOLE));
 }

@@ -1,8 +1,11 @@
 //! What happens while a store fails: in tokio's paused time, and over sockets.
 
+mod breaker;
 mod cancellation;
 mod compile_fail;
 mod contract;
+mod events;
+mod fallback;
 mod log;
 mod policies;
 mod server;

@@ -37,7 +37,7 @@ async fn a_store_that_never_answers_is_waited_for_as_long_as_was_said() {
     let (policy, key) = (policy(), Key::global());
     let (answer, elapsed) = timed(take(&store).wait()).await;
     assert_eq!((answer, elapsed), (Err(ELAPSED), TIMEOUT));
-    let grant = Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::default() };
+    let grant = Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::default(), share: None };
     let (answer, elapsed) = timed(store.refund(&[grant]).wait()).await;
     assert_eq!((answer, elapsed), (Err(ELAPSED), TIMEOUT));
     let (answer, elapsed) = timed(store.reset(&key, &[&policy]).wait()).await;

@@ -103,7 +103,7 @@ fn a_reset_and_a_refund_leave_no_key_for_ever() {
     let other = Policy::new("other", Quota::per_second(1_000));
     let key = Key::from("k");
     let stamp = acquire(&store, &policy, &key, 5).each()[0].stamp();
-    let grant = tollgate::Grant { policy: &policy, key: &key, units: 5, stamp };
+    let grant = tollgate::Grant { policy: &policy, key: &key, units: 5, stamp, share: None };
     assert!(matches!(tollgate::Store::refund(&store, &[grant]), tollgate::Reply::Now(Ok(()))));
     time.advance(GRACE);
     for _ in 0..100 {

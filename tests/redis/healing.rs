@@ -137,7 +137,7 @@ async fn heals(
     server.command(&words).unwrap();
     // What comes back from before, and finds that.
     let stamp = Stamp::new(now(server), 0);
-    let grant = Grant { policy, key: &Key::from(key), units: 1, stamp };
+    let grant = Grant { policy, key: &Key::from(key), units: 1, stamp, share: None };
     fresh.store.refund(&[grant]).wait().await.map_err(|error| format!("a refund: {error}"))?;
     drop(few);
     let ask = async |cost| {

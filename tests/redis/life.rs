@@ -164,7 +164,7 @@ async fn refunds_and_resets_leave_no_key_without_an_end() {
             stamps.extend(verdict.is_granted().then(|| verdict.each()[0].stamp()));
         }
         for stamp in stamps.into_iter().rev() {
-            let grant = Grant { policy, key: &key, units: 1, stamp };
+            let grant = Grant { policy, key: &key, units: 1, stamp, share: None };
             fresh.store.refund(&[grant]).wait().await.unwrap();
             ends_with_its_state(server, fresh, policy, "ada").await;
             // And once more, which is too much.
@@ -185,7 +185,12 @@ async fn a_refund_that_comes_too_late_creates_no_key() {
         let stamp = acquire(&fresh.store, policy, "ada", 1).await.each()[0].stamp();
         fresh.store.reset(&key, &[policy]).wait().await.unwrap();
         for units in [1, u32::MAX] {
-            fresh.store.refund(&[Grant { policy, key: &key, units, stamp }]).wait().await.unwrap();
+            fresh
+                .store
+                .refund(&[Grant { policy, key: &key, units, stamp, share: None }])
+                .wait()
+                .await
+                .unwrap();
         }
         assert!(life(server, &fresh.name(policy, "ada")).is_none());
         assert_eq!(look(&fresh.store, policy, "ada").await.each()[0].remaining(), policy.capacity());

@@ -205,7 +205,7 @@ fn a_runtime_that_is_dropped_leaves_nobody_waiting() {
                 assert!(!error.is_overloaded(), "{error}");
             }
             // These run where they are awaited; what they find is an error or an answer.
-            let grant = Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::new(1, 0) };
+            let grant = Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::new(1, 0), share: None };
             let done = timeout(Duration::from_secs(30), fresh.store.refund(&[grant]).wait()).await;
             let _: Result<(), Error> = done.expect("an end of a refund");
         });

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::task::yield_now;
 use tokio::time::sleep;
-use tollgate::{Check, Grant, Key, MemoryStore, Policy, Reply, Store, StoreError, Times, Verdict};
+use tollgate::{Check, ErrorKind, Grant, Key, MemoryStore, Policy, Reply, Store, StoreError, Times, Verdict};
 
 /// A [`MemoryStore`] behind a connection that is as it is told to be. Clones share it.
 #[derive(Clone, Debug)]
@@ -124,12 +124,12 @@ impl Store for Failing {
 }
 
 impl StoreError for Fault {
-    fn is_transient(&self) -> bool {
-        *self != Fault::WrongPassword
-    }
-
-    fn is_timeout(&self) -> bool {
-        *self == Fault::TooSlow
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Fault::Unreachable => ErrorKind::Unavailable,
+            Fault::TooSlow => ErrorKind::Timeout,
+            Fault::WrongPassword => ErrorKind::Misconfigured,
+        }
     }
 }
 

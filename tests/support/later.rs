@@ -70,7 +70,13 @@ impl Store for Later {
         Reply::Later(Box::pin(Later::at_a_distance(self.decides_first, move || {
             let grants: Vec<_> = grants
                 .iter()
-                .map(|(policy, key, units, stamp)| Grant { policy, key, units: *units, stamp: *stamp })
+                .map(|(policy, key, units, stamp)| Grant {
+                    policy,
+                    key,
+                    units: *units,
+                    stamp: *stamp,
+                    share: None,
+                })
                 .collect();
             at_hand(store.refund(&grants))
         })))

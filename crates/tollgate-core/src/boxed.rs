@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::{Check, Grant, Key, Policy, Reply, Store, StoreError, Times, Verdict};
+use crate::{Check, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Times, Verdict};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type BoxReply<T> = Reply<T, BoxFuture<T>>;
@@ -41,6 +41,7 @@ trait ErasedStore<E>: Send + Sync {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> BoxReply<Result<Verdict, E>>;
     fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), E>>;
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>>;
+    fn supports(&self, policy: &Policy) -> Result<(), PolicyError>;
 }
 
 impl<S: Store> ErasedStore<S::Error> for S {
@@ -54,6 +55,10 @@ impl<S: Store> ErasedStore<S::Error> for S {
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), S::Error>> {
         boxed(Store::reset(self, key, policies))
+    }
+
+    fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
+        Store::supports(self, policy)
     }
 }
 
@@ -79,5 +84,9 @@ impl<E: StoreError> Store for BoxStore<E> {
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>> {
         self.0.reset(key, policies)
+    }
+
+    fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
+        self.0.supports(policy)
     }
 }

@@ -1,6 +1,6 @@
 //! What is asked of a store.
 
-use crate::{Key, Policy, Stamp};
+use crate::{Key, Policy, Share, Stamp};
 
 /// One policy, one key and what a request costs there. A set of these is decided together: all or nothing.
 ///
@@ -77,4 +77,6 @@ pub struct Grant<'a> {
     pub units: u32,
     /// [`Status::stamp`](crate::Status::stamp) of the grant.
     pub stamp: Stamp,
+    /// [`Verdict::share`](crate::Verdict::share) of the verdict that granted them.
+    pub share: Option<Share>,
 }

@@ -9,22 +9,26 @@
 
 pub mod algorithm;
 mod boxed;
+mod breaker;
 mod check;
 mod error;
 mod exact;
 mod key;
 mod policy;
 mod quota;
+mod share;
 mod store;
 mod time;
 mod verdict;
 
 pub use boxed::{BoxStore, StoreExt};
+pub use breaker::{Admission, Circuit, CircuitBreaker, CircuitBreakerError, CircuitState, Probed};
 pub use check::{Check, Grant, Times};
-pub use error::StoreError;
+pub use error::{ErrorKind, StoreError};
 pub use key::Key;
 pub use policy::{Algorithm, Policy, PolicyError};
 pub use quota::{Quota, QuotaError};
+pub use share::{Share, ShareError};
 pub use store::{Reply, Store};
 pub use time::{Clock, ManualClock, Timestamp};
 pub use verdict::{Stamp, Status, Verdict, Wait};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::exact::{Exact, Interval};
@@ -87,8 +88,9 @@ impl Algorithm {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    name: Box<str>,
-    scope: Box<str>,
+    /// The scope, which begins with the name. Counted, since stores and failure policies keep policies of their own.
+    scope: Arc<str>,
+    name_length: u8,
     scope_hash: u64,
     quota: Quota,
     algorithm: Algorithm,
@@ -120,8 +122,8 @@ impl Policy {
     /// If [`Policy::try_new`] would return an error.
     #[must_use]
     pub fn with_algorithm(self, algorithm: Algorithm) -> Policy {
-        Policy::try_new(&self.name, self.quota, algorithm)
-            .unwrap_or_else(|error| panic!("policy {:?}: {error}", self.name))
+        Policy::try_new(self.name(), self.quota, algorithm)
+            .unwrap_or_else(|error| panic!("policy {:?}: {error}", self.name()))
     }
 
     /// [`Policy::new`] and [`Policy::with_algorithm`] for values that are known only at run time.
@@ -132,6 +134,30 @@ impl Policy {
         if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(|b| matches!(b, 0x20..=0x7e)) {
             return Err(PolicyError::InvalidName);
         }
+        let scope = match algorithm {
+            Algorithm::SlidingBuckets { buckets } => {
+                format!("{name}~{}.{buckets}~{}", algorithm.name(), Window(quota.window_us()))
+            }
+            _ => format!("{name}~{}~{}", algorithm.name(), Window(quota.window_us())),
+        };
+        // Of at most 128 bytes.
+        let name_length = u8::try_from(name.len()).map_err(|_| PolicyError::InvalidName)?;
+        Policy::of_scope(hash_of(&scope), scope.into(), name_length, quota, algorithm)
+    }
+
+    /// The same policy with another quota of the same window, and so with the same states.
+    pub(crate) fn with_quota(&self, quota: Quota) -> Result<Policy, PolicyError> {
+        debug_assert_eq!(quota.window(), self.quota.window());
+        Policy::of_scope(self.scope_hash, Arc::clone(&self.scope), self.name_length, quota, self.algorithm)
+    }
+
+    fn of_scope(
+        scope_hash: u64,
+        scope: Arc<str>,
+        name_length: u8,
+        quota: Quota,
+        algorithm: Algorithm,
+    ) -> Result<Policy, PolicyError> {
         let interval = Interval::new(quota.limit(), quota.window_us());
         let mut max_wait_us = 0;
         let capacity = match algorithm {
@@ -158,16 +184,10 @@ impl Policy {
             Algorithm::LeakyBucket { .. } => interval.whole_units_in(horizon),
             _ => capacity,
         };
-        let scope = match algorithm {
-            Algorithm::SlidingBuckets { buckets } => {
-                format!("{name}~{}.{buckets}~{}", algorithm.name(), Window(quota.window_us()))
-            }
-            _ => format!("{name}~{}~{}", algorithm.name(), Window(quota.window_us())),
-        };
         Ok(Policy {
-            name: name.into(),
-            scope_hash: hash_of(&scope),
-            scope: scope.into(),
+            scope,
+            name_length,
+            scope_hash,
             quota,
             algorithm,
             interval,
@@ -180,7 +200,7 @@ impl Policy {
 
     /// The name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.scope[..usize::from(self.name_length)]
     }
 
     /// The quota.
@@ -272,6 +292,8 @@ pub enum PolicyError {
     LogTooLong,
     /// burst × window / limit + `max_wait` exceeds 2^52 µs.
     WaitTooLong,
+    /// Of the limit, or of the burst, the [`Share`](crate::Share) is less than one unit.
+    ShareOfNothing,
 }
 
 impl fmt::Display for PolicyError {
@@ -286,6 +308,9 @@ impl fmt::Display for PolicyError {
                 "sliding-log keeps an entry for each unit: raise max_limit, or choose another algorithm"
             }
             PolicyError::WaitTooLong => "burst x window / limit + max_wait must not exceed 2^52 microseconds",
+            PolicyError::ShareOfNothing => {
+                "that share of the limit, or of the burst (1 for leaky-bucket unless given), is less than one unit"
+            }
         })
     }
 }

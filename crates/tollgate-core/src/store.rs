@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use crate::{Check, Grant, Key, Policy, StoreError, Times, Verdict};
+use crate::{Check, Grant, Key, Policy, PolicyError, StoreError, Times, Verdict};
 
 /// Holds the state of every (policy, key) pair and decides atomically.
 ///
@@ -37,6 +37,16 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// units have been refilled meanwhile, or their window is over, the refund is void. The delay that a leaky
     /// bucket has given to later requests stands: there only the latest grant can come back.
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done>;
+
+    /// Whether this store can enforce a policy: what it cannot is refused when a layer is made, and not when the first
+    /// request comes. Wrappers ask the stores in them.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
+        let _ = policy;
+        Ok(())
+    }
 
     /// Forgets what `key` has used of `policies`: the next request finds them full.
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done>;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::Share;
+
 /// Until when a request has to wait before its cost would pass, if nothing else were taken meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wait {
@@ -112,6 +114,7 @@ fn micros_up(span: Duration) -> u64 {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Verdict {
     times: u32,
+    share: Option<Share>,
     delay_us: u64,
     each: SmallVec<[Status; 4]>,
 }
@@ -119,7 +122,12 @@ pub struct Verdict {
 // Not derived, which would clone the statuses one by one.
 impl Clone for Verdict {
     fn clone(&self) -> Verdict {
-        Verdict { times: self.times, delay_us: self.delay_us, each: SmallVec::from_slice(&self.each) }
+        Verdict {
+            times: self.times,
+            share: self.share,
+            delay_us: self.delay_us,
+            each: SmallVec::from_slice(&self.each),
+        }
     }
 }
 
@@ -127,7 +135,7 @@ impl Verdict {
     /// The whole set was granted `times` times; the request is to be delayed by `delay` (rounded up to a
     /// microsecond), which only leaky buckets ask for. With `times` 0, nothing was charged.
     pub fn new(times: u32, delay: Duration, each: impl IntoIterator<Item = Status>) -> Verdict {
-        Verdict { times, delay_us: micros_up(delay), each: each.into_iter().collect() }
+        Verdict { times, share: None, delay_us: micros_up(delay), each: each.into_iter().collect() }
     }
 
     /// [`Verdict::new`] for a set of one check, which is what most sets are.
@@ -135,7 +143,20 @@ impl Verdict {
     pub fn of_one(times: u32, delay: Duration, status: Status) -> Verdict {
         let mut each = SmallVec::new();
         each.push(status);
-        Verdict { times, delay_us: micros_up(delay), each }
+        Verdict { times, share: None, delay_us: micros_up(delay), each }
+    }
+
+    /// The same verdict, over that share of each policy's quota.
+    #[must_use]
+    pub fn of_share(self, share: Share) -> Verdict {
+        Verdict { share: Some(share), ..self }
+    }
+
+    /// The share of each policy's quota that the statuses are of: of a verdict that a fallback gave. `None` is the whole,
+    /// decided by the store itself.
+    #[inline]
+    pub fn share(&self) -> Option<Share> {
+        self.share
     }
 
     /// How often the set was granted; 0 if it was denied, or only looked at.

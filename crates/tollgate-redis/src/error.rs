@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bb8_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
-use tollgate_core::StoreError;
+use tollgate_core::{ErrorKind as Kind, StoreError};
 
 /// Why Redis did not decide.
 ///
@@ -54,15 +54,18 @@ impl Error {
 }
 
 impl StoreError for Error {
-    fn is_transient(&self) -> bool {
-        !self.is_configuration()
-    }
-
-    fn is_timeout(&self) -> bool {
-        match &*self.0 {
+    fn kind(&self) -> Kind {
+        let is_timeout = match &*self.0 {
             Cause::Redis(error) => error.is_timeout(),
             Cause::NoConnection => true,
             _ => false,
+        };
+        if self.is_configuration() {
+            Kind::Misconfigured
+        } else if is_timeout {
+            Kind::Timeout
+        } else {
+            Kind::Unavailable
         }
     }
 }

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
 use tollgate_core::{Clock, Policy, Status, Verdict, Wait};
 
 use crate::interned::{Text, printable};
@@ -99,7 +100,8 @@ pub(crate) enum Written {
 
 impl FieldWriter {
     pub(crate) fn new(rules: &Rules, fields: Fields) -> FieldWriter {
-        let items: Box<[Item]> = rules.policies().iter().map(Item::new).collect();
+        let items: Box<[Item]> =
+            rules.policies().iter().map(|policy| Item::new(policy, Text::interned)).collect();
         let count = rules.iter().count();
         let own_policies = Text::interned(join(items[..count].iter()));
         FieldWriter { fields, own_policies, rules: count, items, clock: Clock::system() }
@@ -116,34 +118,60 @@ impl FieldWriter {
     pub(crate) fn write(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict) -> Option<Written> {
         match (self.fields, asks, verdict.each()) {
             (Fields::None, ..) | (_, _, []) => None,
-            (Fields::Ietf, [ask], [status]) => {
+            (Fields::Ietf, [ask], [status]) if verdict.share().is_none() => {
                 let item = self.items[ask.policy].clone();
                 let reset = reset_seconds(status, longest_wait_seconds(&[*status]));
                 Some(Written::One { item, remaining: status.remaining(), reset })
             }
-            (_, asks, statuses) => Some(self.write_any(rules, asks, statuses)),
+            _ => Some(self.write_any(rules, asks, verdict)),
         }
     }
 
     /// Whatever is not one rule's in the draft's fields. Out of line, to keep the way of most requests short.
     #[inline(never)]
-    fn write_any(&self, rules: &Rules, asks: &[Ask], statuses: &[Status]) -> Written {
+    fn write_any(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict) -> Written {
+        let (statuses, share) = (verdict.each(), verdict.share());
+        let x = |reset: &dyn Fn(Duration) -> u64| {
+            let capacity = |ask: &Ask| {
+                let policy = rules.policy(ask.policy);
+                share
+                    .and_then(|share| policy.share(share).ok())
+                    .map_or(policy.capacity(), |part| part.capacity())
+            };
+            x_ratelimit(capacity, asks, statuses, reset)
+        };
         match self.fields {
             Fields::XEpoch => {
                 let now = Duration::from_micros(self.clock.now().as_micros());
-                x_ratelimit(rules, asks, statuses, |reset| seconds_up(now.saturating_add(reset)))
+                x(&|reset| seconds_up(now.saturating_add(reset)))
             }
-            Fields::XDelta => x_ratelimit(rules, asks, statuses, seconds_up),
+            Fields::XDelta => x(&seconds_up),
             Fields::Ietf | Fields::None => {
+                let parts: Vec<Item>;
+                let items: SmallVec<[&Item; 4]> = match share {
+                    None => asks.iter().map(|ask| &self.items[ask.policy]).collect(),
+                    // Not kept, since an outage is short.
+                    Some(share) => {
+                        let part = |ask: &Ask| rules.policy(ask.policy).share(share).ok();
+                        parts = asks
+                            .iter()
+                            .filter_map(part)
+                            .map(|part| Item::new(&part, Text::counted))
+                            .collect();
+                        parts.iter().collect()
+                    }
+                };
                 let longest = longest_wait_seconds(statuses);
-                let items = asks.iter().map(|ask| &self.items[ask.policy]);
-                let told = items
-                    .clone()
-                    .zip(statuses)
+                let told = items.iter().zip(statuses);
+                let told = told
                     .map(|(item, status)| (item.name(), status.remaining(), reset_seconds(status, longest)));
                 // Rules come in their order, and no two asks are of one: these are all, under their own policies.
-                let own = asks.len() == self.rules && asks.iter().all(|ask| ask.policy < self.rules);
-                let policy = if own { self.own_policies.clone() } else { Text::counted(join(items)) };
+                let all = asks.len() == self.rules && asks.iter().all(|ask| ask.policy < self.rules);
+                let policy = if all && share.is_none() {
+                    self.own_policies.clone()
+                } else {
+                    Text::counted(join(items.iter().copied()))
+                };
                 Written::Several { policy, limit: limit_of(told) }
             }
         }
@@ -180,16 +208,16 @@ fn limit_of<'a>(told: impl Iterator<Item = (&'a [u8], u32, u64)> + Clone) -> Box
 }
 
 impl Item {
-    fn new(policy: &Policy) -> Item {
+    fn new(policy: &Policy, text: impl Fn(String) -> Text) -> Item {
         let name = escaped(policy.name());
         let quota = policy.quota();
         let seconds = (u128::from(policy.capacity()) * quota.window().as_micros())
             .div_ceil(u128::from(quota.limit()) * 1_000_000)
             .max(1);
-        let text = format!("\"{name}\"{QUOTA}{}{WINDOW}{seconds}", policy.capacity());
+        let told = format!("\"{name}\"{QUOTA}{}{WINDOW}{seconds}", policy.capacity());
         // Of at most 128 characters, each of which may be escaped.
         let name = u16::try_from(name.len() + 2).expect("a policy's name is short");
-        Item { policy: Text::interned(text), name }
+        Item { policy: text(told), name }
     }
 
     /// `"name"`
@@ -227,7 +255,12 @@ fn add_ietf(headers: &mut HeaderMap, policy: &Text, limit: Box<[u8]>) {
     headers.append(RATELIMIT, printable(limit.into()));
 }
 
-fn x_ratelimit(rules: &Rules, asks: &[Ask], statuses: &[Status], reset: impl Fn(Duration) -> u64) -> Written {
+fn x_ratelimit(
+    capacity: impl Fn(&Ask) -> u32,
+    asks: &[Ask],
+    statuses: &[Status],
+    reset: impl Fn(Duration) -> u64,
+) -> Written {
     let wait = |status: &Status| match status.wait() {
         Wait::None => Duration::ZERO,
         Wait::For(wait) => wait,
@@ -241,11 +274,7 @@ fn x_ratelimit(rules: &Rules, asks: &[Ask], statuses: &[Status], reset: impl Fn(
         Wait::For(wait) => wait,
         Wait::None | Wait::Never => status.reset_after(),
     };
-    Written::X {
-        limit: rules.policy(ask.policy).capacity(),
-        remaining: status.remaining(),
-        reset: reset(after),
-    }
+    Written::X { limit: capacity(ask), remaining: status.remaining(), reset: reset(after) }
 }
 
 /// On a rule that refuses, the longest wait of those that do, as in `Retry-After`: a client that obeys either passes.

@@ -76,14 +76,30 @@ impl<S: Clone> RateLimitLayer<S> {
     /// that a fleet shares. Layers on one store share the state of policies that have the same name, algorithm and window,
     /// and of no others: give each its own name. A store that can fail needs a [failure policy](crate::failure) first; the
     /// compiler says so.
+    ///
+    /// # Panics
+    /// If [`RateLimitLayer::try_store`] would return an error.
     pub fn store<T>(self, store: T) -> RateLimitLayer<T>
     where
         T: Store,
         T::Error: NeverFails,
     {
+        self.try_store(store).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// [`RateLimitLayer::store`] for rules or stores that are known only at run time.
+    ///
+    /// # Errors
+    /// [`RulesError::Unsupported`] if the store cannot enforce a policy, such as a
+    /// [fallback](crate::FailureExt::fall_back_to) whose share of it is less than one unit.
+    pub fn try_store<T>(self, store: T) -> Result<RateLimitLayer<T>, RulesError>
+    where
+        T: Store,
+        T::Error: NeverFails,
+    {
         let Shared { limiter, fields, answer, expose_verdict, enabled } = Arc::unwrap_or_clone(self.shared);
-        let limiter = limiter.store(store);
-        RateLimitLayer { shared: Arc::new(Shared { limiter, fields, answer, expose_verdict, enabled }) }
+        let limiter = limiter.try_store(store)?;
+        Ok(RateLimitLayer { shared: Arc::new(Shared { limiter, fields, answer, expose_verdict, enabled }) })
     }
 
     /// Which fields tell clients about their quotas; [`Fields::Ietf`] by default.

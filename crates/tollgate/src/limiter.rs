@@ -57,8 +57,10 @@ impl<S: Clone> Clone for Limiter<S> {
 #[diagnostic::on_unimplemented(
     message = "this store can fail (`{Self}`), and what happens to requests then has not been chosen",
     label = "can fail",
-    note = "write `.fail_open()` after the store to let requests pass while it fails, or `.fail_closed()` to refuse them",
-    note = "a store over a network needs `.timeout(..)` before that, or requests wait for as long as it does",
+    note = "write `.fail_open()` after the store to let requests pass while it fails, `.fail_closed()` to refuse them, or \
+            `.fall_back_to(MemoryStore::new(), Share::new(1, 3))` to grant a third of each quota here",
+    note = "a store over a network needs `.timeout(..)` before that, or requests wait for as long as it does; \
+            `.circuit_breaker(..)` after it spares them that wait",
     note = "these are methods of the trait `tollgate::FailureExt`"
 )]
 pub trait NeverFails: sealed::Sealed + Send + 'static {
@@ -99,12 +101,29 @@ impl Limiter {
 
 impl<S> Limiter<S> {
     /// The same rules on another store. One that can fail needs a [failure policy](crate::failure) first.
+    ///
+    /// # Panics
+    /// If [`Limiter::try_store`] would return an error.
     pub fn store<T>(self, store: T) -> Limiter<T>
     where
         T: Store,
         T::Error: NeverFails,
     {
-        Limiter { rules: self.rules, store }
+        self.try_store(store).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// [`Limiter::store`] for rules or stores that are known only at run time.
+    ///
+    /// # Errors
+    /// [`RulesError::Unsupported`] if the store cannot enforce a policy, such as a
+    /// [fallback](crate::FailureExt::fall_back_to) whose share of it is less than one unit.
+    pub fn try_store<T>(self, store: T) -> Result<Limiter<T>, RulesError>
+    where
+        T: Store,
+        T::Error: NeverFails,
+    {
+        self.rules.supported_by(&store)?;
+        Ok(Limiter { rules: self.rules, store })
     }
 
     pub(crate) fn rules(&self) -> &Arc<Rules> {
@@ -166,13 +185,14 @@ where
     /// grant.
     pub async fn refund_units(&self, permit: &mut Permit, units: u32) {
         let Permit { report, asks } = permit;
+        let share = report.share();
         let grants: SmallVec<[Grant<'_>; 4]> = asks
             .iter_mut()
             .zip(report.iter())
             .map(|(ask, (policy, status))| {
                 let units = ask.cost.min(units);
                 ask.cost -= units;
-                Grant { policy, key: &ask.key, units, stamp: status.stamp() }
+                Grant { policy, key: &ask.key, units, stamp: status.stamp(), share }
             })
             .collect();
         if grants.is_empty() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tollgate_core::{Policy, Status, Verdict};
+use tollgate_core::{Policy, Share, Status, Verdict};
 
 use crate::rule::{Ask, Rules};
 
@@ -49,6 +49,11 @@ impl Report {
     /// policy.
     pub fn statuses(&self) -> &[Status] {
         self.0.verdict.each()
+    }
+
+    /// The share of each quota that the statuses are of, where a [fallback](crate::FailureExt::fall_back_to) decided.
+    pub fn share(&self) -> Option<Share> {
+        self.0.verdict.share()
     }
 
     /// Each policy with its status.

@@ -82,7 +82,7 @@ where
     }
 
     pub(super) async fn refund(&self, policy: &Policy, key: &Key, units: u32, stamp: Stamp) {
-        self.refund_all(&[Grant { policy, key, units, stamp }]).await;
+        self.refund_all(&[Grant { policy, key, units, stamp, share: None }]).await;
     }
 
     pub(super) async fn refund_all(&self, grants: &[Grant<'_>]) {

@@ -97,7 +97,7 @@ impl<S: Store<Error: Debug>> Play<'_, S> {
         let (policy, key) = (&self.policies[granted.policy], &self.keys[granted.key]);
         let units = random.one_of(&[granted.units, granted.units / 2, granted.units.min(1)]);
         self.ledger.refund(policy, key, units, granted.mark, self.bench.time.now());
-        let grant = Grant { policy, key, units, stamp: granted.stamp };
+        let grant = Grant { policy, key, units, stamp: granted.stamp, share: None };
         self.bench.refund_all(&[grant]).await;
     }
 

@@ -100,6 +100,7 @@ pub(super) async fn every_policy_of_a_set_is_refunded<S: Store<Error: Debug>>(be
             key: check.key,
             units: 2,
             stamp: status.stamp(),
+            share: None,
         })
         .collect();
     bench.refund_all(&grants).await;

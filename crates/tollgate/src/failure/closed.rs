@@ -2,8 +2,9 @@
 
 use std::convert::Infallible;
 
-use tollgate_core::{Check, Grant, Key, Policy, Reply, Store, Times, Verdict};
+use tollgate_core::{Check, Grant, Key, Policy, PolicyError, Reply, Store, Times, Verdict};
 
+use super::event::Event;
 use super::guarded::{Decided, Done, Guarded};
 
 /// A [`Store`] that refuses what the inner store fails to decide: see
@@ -14,6 +15,11 @@ pub struct FailClosed<S>(Guarded<S>);
 impl<S: Store> FailClosed<S> {
     pub(super) fn new(store: S) -> FailClosed<S> {
         FailClosed(Guarded::new(store, "requests are refused"))
+    }
+
+    /// Tells `observe` of every [`Event::Decided`] and [`Event::Failed`]. It is called within a request and must not block.
+    pub fn observe(self, observe: impl Fn(Event) + Send + Sync + 'static) -> FailClosed<S> {
+        FailClosed(self.0.observe(observe))
     }
 }
 
@@ -35,5 +41,9 @@ impl<S: Store> Store for FailClosed<S> {
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
         self.0.reset(key, policies)
+    }
+
+    fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
+        self.0.supports(policy)
     }
 }

@@ -7,8 +7,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project::pin_project;
-use tollgate_core::{Check, Grant, Key, Policy, Reply, Store, StoreError, Times, Verdict};
+use tollgate_core::{Check, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Times, Verdict};
 
+use super::event::{Event, Source};
 use super::outage::Outage;
 
 /// A store, and who hears its answers.
@@ -21,7 +22,15 @@ pub(super) struct Guarded<S> {
 impl<S: Store> Guarded<S> {
     /// `meaning` is what happens to requests during an outage, for the log.
     pub(super) fn new(store: S, meaning: &'static str) -> Guarded<S> {
-        Guarded { store, outage: Outage::new(meaning) }
+        Guarded { store, outage: Outage::new(meaning, Source::Policy) }
+    }
+
+    pub(super) fn observe(self, observe: impl Fn(Event) + Send + Sync + 'static) -> Guarded<S> {
+        Guarded { outage: self.outage.observe(observe), ..self }
+    }
+
+    pub(super) fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
+        self.store.supports(policy)
     }
 
     /// As the store decides; if it fails, the set is granted `otherwise` times.
@@ -34,7 +43,7 @@ impl<S: Store> Guarded<S> {
     ) -> Reply<Result<Verdict, Infallible>, Decided<S::Acquire>> {
         match self.store.acquire(set, times) {
             Reply::Now(answer) => {
-                Reply::Now(Ok(self.outage.hear(answer).unwrap_or_else(|| unasked(otherwise))))
+                Reply::Now(Ok(self.outage.decided(answer).unwrap_or_else(|| unasked(otherwise))))
             }
             Reply::Later(future) => Reply::Later(Decided { future, otherwise, outage: self.outage.clone() }),
         }
@@ -92,7 +101,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let answer = ready!(this.future.poll(cx));
-        Poll::Ready(Ok(this.outage.hear(answer).unwrap_or_else(|| unasked(*this.otherwise))))
+        Poll::Ready(Ok(this.outage.decided(answer).unwrap_or_else(|| unasked(*this.otherwise))))
     }
 }
 

@@ -37,7 +37,8 @@ impl Log {
     #[cold]
     pub(super) fn fails(&self, error: &dyn StoreError) {
         let level = if error.is_transient() { WARNING } else { ERROR };
-        if !self.told.fails(level, self.clock.now()) {
+        // Before the clock is read: during an outage this is on every request's way.
+        if self.told.knows(level) || !self.told.fails(level, self.clock.now()) {
             return;
         }
         let (meaning, cause) = (self.meaning, error as &(dyn Error + 'static));
@@ -74,11 +75,17 @@ impl Told {
         self.level.load(Relaxed) != NOTHING
     }
 
+    /// Whether the log was told already that the store fails so.
+    #[inline]
+    fn knows(&self, level: u8) -> bool {
+        self.level.load(Relaxed) >= level
+    }
+
     /// Whether the log has to be told that the store fails.
     fn fails(&self, level: u8, now: Timestamp) -> bool {
         let told = self.level.load(Relaxed);
         let is_quiet = told == NOTHING && now.as_micros() < self.quiet_until.load(Relaxed);
-        if told >= level || is_quiet || self.level.fetch_max(level, Relaxed) >= level {
+        if is_quiet || self.level.fetch_max(level, Relaxed) >= level {
             return false;
         }
         if told == NOTHING {

@@ -2,8 +2,9 @@
 
 use std::convert::Infallible;
 
-use tollgate_core::{Check, Grant, Key, Policy, Reply, Store, Times, Verdict};
+use tollgate_core::{Check, Grant, Key, Policy, PolicyError, Reply, Store, Times, Verdict};
 
+use super::event::Event;
 use super::guarded::{Decided, Done, Guarded};
 
 /// A [`Store`] that grants what the inner store fails to decide: see [`FailureExt::fail_open`](super::FailureExt::fail_open)
@@ -14,6 +15,11 @@ pub struct FailOpen<S>(Guarded<S>);
 impl<S: Store> FailOpen<S> {
     pub(super) fn new(store: S) -> FailOpen<S> {
         FailOpen(Guarded::new(store, "requests pass without limit"))
+    }
+
+    /// Tells `observe` of every [`Event::Decided`] and [`Event::Failed`]. It is called within a request and must not block.
+    pub fn observe(self, observe: impl Fn(Event) + Send + Sync + 'static) -> FailOpen<S> {
+        FailOpen(self.0.observe(observe))
     }
 }
 
@@ -33,5 +39,9 @@ impl<S: Store> Store for FailOpen<S> {
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
         self.0.reset(key, policies)
+    }
+
+    fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
+        self.0.supports(policy)
     }
 }

@@ -1,35 +1,76 @@
 //! Whether a store answers.
 
-use tollgate_core::StoreError;
+use std::sync::Arc;
 
+use tollgate_core::{StoreError, Verdict};
+
+use super::event::{Event, Observer, Source};
 #[cfg(feature = "tracing")]
-use {super::log::Log, std::sync::Arc};
+use super::log::Log;
 
-/// Hears every answer of a store, and has the log told. Clones hear the same store.
+/// Hears every answer of a store, and tells the log and the observer. Clones hear the same store.
 #[derive(Clone, Debug)]
-pub(super) struct Outage {
+pub(super) struct Outage(Arc<Ears>);
+
+#[derive(Debug)]
+struct Ears {
+    meaning: &'static str,
+    /// Who decides what the store does not.
+    instead: Source,
+    observer: Observer,
     #[cfg(feature = "tracing")]
-    log: Arc<Log>,
+    log: Log,
 }
 
 impl Outage {
-    /// `meaning` is what happens to requests meanwhile.
-    #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "only the log asks for it"))]
-    pub(super) fn new(meaning: &'static str) -> Outage {
-        Outage {
+    /// `meaning` is what happens to requests meanwhile, for the log.
+    pub(super) fn new(meaning: &'static str, instead: Source) -> Outage {
+        Outage::observed(meaning, instead, Observer::default())
+    }
+
+    fn observed(meaning: &'static str, instead: Source, observer: Observer) -> Outage {
+        Outage(Arc::new(Ears {
+            meaning,
+            instead,
+            observer,
             #[cfg(feature = "tracing")]
-            log: Arc::new(Log::new(meaning)),
-        }
+            log: Log::new(meaning),
+        }))
+    }
+
+    /// The same, telling somebody else.
+    pub(super) fn observe(&self, observe: impl Fn(Event) + Send + Sync + 'static) -> Outage {
+        Outage::observed(self.0.meaning, self.0.instead, Observer::new(observe))
+    }
+
+    /// The verdict, if there is one.
+    #[inline]
+    pub(super) fn decided<E: StoreError>(&self, verdict: Result<Verdict, E>) -> Option<Verdict> {
+        let heard = self.hear(verdict);
+        self.0.observer.tell(Event::Decided(if heard.is_some() { Source::Store } else { self.0.instead }));
+        heard
     }
 
     /// The answer, if there is one.
     #[inline]
     pub(super) fn hear<T, E: StoreError>(&self, answer: Result<T, E>) -> Option<T> {
-        #[cfg(feature = "tracing")]
-        match &answer {
-            Ok(_) => self.log.answers(),
-            Err(error) => self.log.fails(error),
+        match answer {
+            Ok(answer) => {
+                #[cfg(feature = "tracing")]
+                self.0.log.answers();
+                Some(answer)
+            }
+            Err(error) => {
+                self.fails(&error);
+                None
+            }
         }
-        answer.ok()
+    }
+
+    #[cold]
+    fn fails(&self, error: &dyn StoreError) {
+        #[cfg(feature = "tracing")]
+        self.0.log.fails(error);
+        self.0.observer.tell(Event::Failed(error.kind()));
     }
 }

@@ -8,7 +8,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project::pin_project;
-use tollgate_core::{Check, Grant, Key, Policy, Reply, Store, StoreError, Times, Verdict};
+use tollgate_core::{
+    Check, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Times, Verdict,
+};
 
 /// A [`Store`] whose answers are awaited for a limited time: see [`FailureExt::timeout`](super::FailureExt::timeout) and
 /// the [module docs](super).
@@ -59,6 +61,10 @@ impl<S: Store> Store for Timeout<S> {
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {
         self.limited(self.store.reset(key, policies))
     }
+
+    fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
+        self.store.supports(policy)
+    }
 }
 
 /// The answer of a store, or that it did not come in time.
@@ -95,17 +101,10 @@ pub enum TimeoutError<E> {
 }
 
 impl<E: StoreError> StoreError for TimeoutError<E> {
-    fn is_transient(&self) -> bool {
+    fn kind(&self) -> ErrorKind {
         match self {
-            TimeoutError::Elapsed(_) => true,
-            TimeoutError::Store(error) => error.is_transient(),
-        }
-    }
-
-    fn is_timeout(&self) -> bool {
-        match self {
-            TimeoutError::Elapsed(_) => true,
-            TimeoutError::Store(error) => error.is_timeout(),
+            TimeoutError::Elapsed(_) => ErrorKind::Timeout,
+            TimeoutError::Store(error) => error.kind(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tollgate_core::{Key, Policy};
+use tollgate_core::{Key, Policy, PolicyError, Store};
 
 use super::{MissingKey, Rule};
 use crate::extract::Head;
@@ -70,6 +70,14 @@ impl Rules {
             quota_exceeded: quota_exceeded.into(),
             apart,
             policies: policies.into(),
+        })
+    }
+
+    /// Whether a store can enforce all policies, those of tiers included.
+    pub(crate) fn supported_by(&self, store: &impl Store) -> Result<(), RulesError> {
+        self.policies.iter().try_for_each(|policy| {
+            let unsupported = |error| RulesError::Unsupported(policy.name().to_owned(), error);
+            store.supports(policy).map_err(unsupported)
         })
     }
 
@@ -139,6 +147,8 @@ pub enum RulesError {
     NoRules,
     /// Two policies have this name, which responses and stored states tell them apart by.
     NameTwice(String),
+    /// The store cannot enforce the policy of this name, or that of one of its tiers.
+    Unsupported(String, PolicyError),
 }
 
 impl fmt::Display for RulesError {
@@ -146,6 +156,9 @@ impl fmt::Display for RulesError {
         match self {
             RulesError::NoRules => f.write_str("no rules: nothing would be limited"),
             RulesError::NameTwice(name) => write!(f, "two rules have the name {name:?}"),
+            RulesError::Unsupported(name, error) => {
+                write!(f, "the store cannot enforce the policy {name:?}: {error}")
+            }
         }
     }
 }

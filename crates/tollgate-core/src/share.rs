@@ -1,0 +1,213 @@
+//! A part of a quota.
+
+use std::fmt;
+use std::num::NonZeroU16;
+use std::str::FromStr;
+
+use crate::{Algorithm, Policy, PolicyError, Quota};
+
+/// Which part of every quota a store grants that decides alone what a fleet should decide together.
+///
+/// With 1/N of it, N nodes that cannot reach their common store admit together no more than the quota says.
+///
+/// ```
+/// use tollgate_core::{Policy, Quota, Share};
+///
+/// let a_third = Share::new(1, 3);
+/// let daily = Policy::new("daily", Quota::per_day(1_000));
+/// assert_eq!(daily.share(a_third)?.quota(), Quota::per_day(333));
+/// assert_eq!("1/3".parse(), Ok(a_third));
+/// # Ok::<(), tollgate_core::PolicyError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Share {
+    part: NonZeroU16,
+    of: NonZeroU16,
+}
+
+impl Share {
+    /// All of it: for a store that decides for everybody.
+    pub const WHOLE: Share = Share::new(1, 1);
+
+    /// `part` parts of `of`.
+    ///
+    /// # Panics
+    /// If [`Share::try_new`] would return an error; in a constant, at compile time.
+    pub const fn new(part: u16, of: u16) -> Share {
+        match Share::try_new(part, of) {
+            Ok(share) => share,
+            Err(error) => panic!("{}", error.as_str()),
+        }
+    }
+
+    /// [`Share::new`] for values that are known only at run time.
+    ///
+    /// # Errors
+    /// [`ShareError`] for nothing, and for more than the whole.
+    pub const fn try_new(part: u16, of: u16) -> Result<Share, ShareError> {
+        match (NonZeroU16::new(part), NonZeroU16::new(of)) {
+            (Some(part), Some(of)) if part.get() <= of.get() => Ok(Share { part, of }),
+            (None, Some(_)) => Err(ShareError::Nothing),
+            _ => Err(ShareError::MoreThanWhole),
+        }
+    }
+
+    /// This part of so many units, rounded down.
+    fn of_units(self, units: u32) -> u32 {
+        let part = u64::from(units) * u64::from(self.part.get()) / u64::from(self.of.get());
+        u32::try_from(part).unwrap_or(units)
+    }
+}
+
+/// As `1/3`.
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.part, self.of)
+    }
+}
+
+impl FromStr for Share {
+    type Err = ShareError;
+
+    fn from_str(text: &str) -> Result<Share, ShareError> {
+        // `u16` would take a sign.
+        let number =
+            |text: &str| text.starts_with(|c: char| c.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+        let (part, of) = text.split_once('/').ok_or(ShareError::Malformed)?;
+        match (number(part), number(of)) {
+            (Some(part), Some(of)) => Share::try_new(part, of),
+            _ => Err(ShareError::Malformed),
+        }
+    }
+}
+
+/// Why something is not a [`Share`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ShareError {
+    /// No part at all.
+    Nothing,
+    /// More than the whole, or a part of nothing.
+    MoreThanWhole,
+    /// Not two whole numbers below 65,536 with a slash between them.
+    Malformed,
+}
+
+impl ShareError {
+    const fn as_str(&self) -> &'static str {
+        match self {
+            ShareError::Nothing => "a share of nothing would refuse everything",
+            ShareError::MoreThanWhole => "a share must not be more than the whole",
+            ShareError::Malformed => "a share is written as 1/3, in numbers below 65536",
+        }
+    }
+}
+
+impl fmt::Display for ShareError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::error::Error for ShareError {}
+
+impl Policy {
+    /// The same policy with that share of its limit and of its burst, each rounded down.
+    ///
+    /// # Errors
+    /// [`PolicyError::ShareOfNothing`] if less than one unit is left of either, as of a
+    /// [leaky bucket](Algorithm::LeakyBucket) whose burst was left at 1; and whatever a policy of that quota would be
+    /// refused for.
+    pub fn share(&self, share: Share) -> Result<Policy, PolicyError> {
+        if share.part == share.of {
+            return Ok(self.clone());
+        }
+        let quota = self.quota();
+        let nothing = PolicyError::ShareOfNothing;
+        let limit = share.of_units(quota.limit());
+        let part = Quota::try_new(limit, quota.window()).map_err(|_| nothing)?;
+        let has_own_burst =
+            quota.given_burst().is_some() || matches!(self.algorithm(), Algorithm::LeakyBucket { .. });
+        if !has_own_burst {
+            return self.with_quota(part);
+        }
+        match share.of_units(self.capacity()) {
+            0 => Err(nothing),
+            burst => self.with_quota(part.try_burst(burst).map_err(|_| PolicyError::WaitTooLong)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn quota(policy: Policy, share: Share) -> Result<(u32, Option<u32>), PolicyError> {
+        policy.share(share).map(|policy| (policy.quota().limit(), policy.quota().given_burst()))
+    }
+
+    #[test]
+    fn nodes_with_a_share_each_have_no_more_than_the_whole() {
+        for of in 1..=20_u16 {
+            for limit in 20..=100 {
+                let policy = Policy::new("p", Quota::per_second(limit).burst(2 * limit + 1));
+                let (part, burst) = quota(policy, Share::new(1, of)).unwrap();
+                assert!(part * u32::from(of) <= limit && (part + 1) * u32::from(of) > limit);
+                assert!(burst.unwrap() * u32::from(of) <= 2 * limit + 1);
+            }
+        }
+        assert_eq!(
+            quota(Policy::new("p", Quota::per_day(u32::MAX)), Share::new(65_534, 65_535)),
+            Ok((4_294_901_758, None))
+        );
+    }
+
+    #[test]
+    fn a_share_that_rounds_to_nothing_is_refused() {
+        let third = Share::new(1, 3);
+        assert_eq!(quota(Policy::new("p", Quota::per_day(2)), third), Err(PolicyError::ShareOfNothing));
+        assert_eq!(
+            quota(Policy::new("p", Quota::per_day(9).burst(2)), third),
+            Err(PolicyError::ShareOfNothing)
+        );
+        let queue = Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) };
+        let leaky = |quota| Policy::new("p", quota).with_algorithm(queue);
+        assert_eq!(quota(leaky(Quota::per_second(9)), third), Err(PolicyError::ShareOfNothing));
+        assert_eq!(quota(leaky(Quota::per_second(9).burst(3)), third), Ok((3, Some(1))));
+        assert_eq!(quota(leaky(Quota::per_second(9)), Share::WHOLE), Ok((9, None)));
+    }
+
+    #[test]
+    fn a_share_has_the_states_of_the_whole() {
+        let policy = Policy::new("p", Quota::per_minute(9).burst(6)).with_algorithm(Algorithm::Gcra);
+        let third = policy.share(Share::new(1, 3)).unwrap();
+        assert_eq!(
+            (third.name(), third.scope(), third.scope_hash()),
+            (policy.name(), policy.scope(), policy.scope_hash())
+        );
+        assert_eq!((third.quota(), third.capacity()), (Quota::per_minute(3).burst(2), 2));
+        assert_eq!(third, Policy::new("p", Quota::per_minute(3).burst(2)));
+    }
+
+    #[test]
+    fn text_is_a_share_or_an_error() {
+        assert_eq!("2/5".parse(), Ok(Share::new(2, 5)));
+        assert_eq!(Share::new(2, 5).to_string(), "2/5");
+        for (text, error) in [
+            ("0/5", ShareError::Nothing),
+            ("6/5", ShareError::MoreThanWhole),
+            ("1/0", ShareError::MoreThanWhole),
+            ("", ShareError::Malformed),
+            ("1", ShareError::Malformed),
+            ("+1/3", ShareError::Malformed),
+            ("1/-3", ShareError::Malformed),
+            ("1/3/3", ShareError::Malformed),
+            ("1 / 3", ShareError::Malformed),
+            ("1/65536", ShareError::Malformed),
+        ] {
+            assert_eq!(text.parse::<Share>(), Err(error), "{text:?}");
+        }
+    }
+}

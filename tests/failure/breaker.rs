@@ -1,0 +1,297 @@
+//! The circuit breaker around a store that fails, by a clock that is moved by hand.
+
+use std::time::Duration;
+
+use tollgate::failure::{BreakerError, Breaking, CircuitView};
+use tollgate::{
+    Check, CircuitBreaker, CircuitState, FailureExt, Grant, Key, ManualClock, Policy, Quota, RateLimitLayer,
+    Reply, Store, Times, Verdict,
+};
+use tollgate_tests::{
+    Connection, Failing, Fault, Strict, call, clock, field, per_user, poll_once, request, timed,
+};
+use tower::Layer;
+
+use crate::{TIMEOUT, failing};
+
+/// Opens at the third failure in a row, for 1 s to 1.5 s at first.
+fn settings() -> CircuitBreaker {
+    CircuitBreaker::default().failures_in_a_row(3).probe_after(Duration::from_secs(1), Duration::from_secs(4))
+}
+
+/// Longer than the first wait, whatever chance adds to it.
+const FIRST_WAIT: Duration = Duration::from_millis(1_500);
+
+struct Bench {
+    inner: Failing,
+    time: ManualClock,
+    store: Breaking<Failing>,
+    circuit: CircuitView,
+}
+
+fn bench(connection: Connection) -> Bench {
+    let (inner, time) = (failing(connection), clock());
+    let store = inner.clone().circuit_breaker(settings()).clock(&time);
+    let circuit = store.circuit();
+    Bench { inner, time, store, circuit }
+}
+
+fn policy() -> Policy {
+    Policy::new("p", Quota::per_minute(1_000))
+}
+
+fn acquire<S: Store>(store: &S) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
+    store.acquire(&[Check::new(&policy(), &Key::from("ada"), 1)], Times::ONCE)
+}
+
+impl Bench {
+    async fn ask(&self) -> Result<Verdict, BreakerError<Fault>> {
+        acquire(&self.store).wait().await
+    }
+
+    /// Opened by three failures.
+    async fn open(&self, connection: Connection) {
+        self.inner.set(connection);
+        for _ in 0..3 {
+            assert!(self.ask().await.is_err());
+        }
+        assert_eq!(self.circuit.state(), CircuitState::Open);
+    }
+}
+
+fn is_open(answer: &Result<Verdict, BreakerError<Fault>>) -> bool {
+    matches!(answer, Err(BreakerError::Open { .. }))
+}
+
+const FAULTS: [Connection; 3] = [
+    Connection::Fails(Fault::Unreachable),
+    Connection::FailsLater(Fault::Unreachable),
+    Connection::Fails(Fault::TooSlow),
+];
+
+#[tokio::test]
+async fn a_store_that_fails_is_not_asked_until_it_is_time_to_look() {
+    for fault in FAULTS {
+        let bench = bench(Connection::Works);
+        bench.open(fault).await;
+        let asked = bench.inner.asked();
+        for _ in 0..100 {
+            assert!(is_open(&bench.ask().await));
+        }
+        bench.time.advance(Duration::from_millis(999));
+        assert!(is_open(&bench.ask().await));
+        assert_eq!(bench.inner.asked(), asked, "{fault:?}");
+
+        bench.time.advance(FIRST_WAIT);
+        assert_eq!(
+            bench.ask().await,
+            Err(BreakerError::Store(match fault {
+                Connection::Fails(fault) | Connection::FailsLater(fault) => fault,
+                other => panic!("{other:?}"),
+            }))
+        );
+        assert_eq!((bench.inner.asked(), bench.circuit.state()), (asked + 1, CircuitState::Open));
+        assert!(is_open(&bench.ask().await), "the probe has failed");
+
+        bench.inner.set(Connection::Works);
+        bench.time.advance(2 * FIRST_WAIT);
+        assert!(bench.ask().await.is_ok());
+        assert_eq!(bench.circuit.state(), CircuitState::Closed);
+        for _ in 0..100 {
+            assert!(bench.ask().await.is_ok());
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_open_circuit_says_when_to_come_back() {
+    let bench = bench(Connection::Works);
+    bench.open(FAULTS[0]).await;
+    bench.time.advance(Duration::from_millis(400));
+    let Err(BreakerError::Open { retry_in }) = bench.ask().await else { panic!("open") };
+    assert!(
+        retry_in >= Duration::from_millis(600) && retry_in <= Duration::from_millis(1_100),
+        "{retry_in:?}"
+    );
+    bench.time.advance(retry_in - Duration::from_micros(1));
+    assert!(is_open(&bench.ask().await));
+    bench.time.advance(Duration::from_micros(1));
+    assert!(!is_open(&bench.ask().await));
+}
+
+/// Else a wrong password would be answered by a circuit that is quietly open.
+#[tokio::test]
+async fn a_misconfiguration_never_opens_it_and_ends_an_outage() {
+    for wrong in [Connection::Fails(Fault::WrongPassword), Connection::FailsLater(Fault::WrongPassword)] {
+        let bench = bench(wrong);
+        for _ in 0..200 {
+            assert_eq!(bench.ask().await, Err(BreakerError::Store(Fault::WrongPassword)));
+        }
+        assert_eq!(bench.circuit.state(), CircuitState::Closed);
+        bench.open(FAULTS[0]).await;
+        bench.inner.set(wrong);
+        bench.time.advance(FIRST_WAIT);
+        assert_eq!(bench.ask().await, Err(BreakerError::Store(Fault::WrongPassword)));
+        assert_eq!(bench.circuit.state(), CircuitState::Closed, "it is to be seen");
+    }
+}
+
+#[tokio::test]
+async fn there_is_one_probe_at_a_time() {
+    let bench = bench(Connection::Works);
+    bench.open(FAULTS[0]).await;
+    bench.inner.set(Connection::FailsLater(Fault::Unreachable));
+    bench.time.advance(FIRST_WAIT);
+    let asked = bench.inner.asked();
+    let Reply::Later(probe) = acquire(&bench.store) else { panic!("the probe") };
+    for _ in 0..10 {
+        assert!(is_open(&bench.ask().await));
+    }
+    assert_eq!((bench.inner.asked(), bench.circuit.state()), (asked + 1, CircuitState::HalfOpen));
+    assert!(probe.await.is_err());
+    assert_eq!(bench.circuit.state(), CircuitState::Open);
+}
+
+/// Dropped before it was polled, and after: the next request is the probe.
+#[tokio::test(start_paused = true)]
+async fn a_probe_whose_caller_leaves_is_not_lost() {
+    let bench = bench(Connection::Works);
+    bench.open(FAULTS[0]).await;
+    bench.inner.set(Connection::IsSilent);
+    bench.time.advance(FIRST_WAIT);
+    for is_polled in [false, true, false, true] {
+        let Reply::Later(mut probe) = acquire(&bench.store) else { panic!("the probe") };
+        if is_polled {
+            poll_once(&mut probe).await;
+        }
+        assert_eq!(bench.circuit.state(), CircuitState::HalfOpen);
+        drop(probe);
+        assert_eq!(bench.circuit.state(), CircuitState::Open);
+    }
+    bench.inner.set(Connection::Works);
+    assert!(bench.ask().await.is_ok());
+}
+
+/// A caller that neither waits nor lets go, such as one whose future lies in a queue.
+#[tokio::test]
+async fn a_probe_that_is_kept_and_not_polled_is_followed_by_another() {
+    let bench = bench(Connection::Works);
+    bench.open(FAULTS[0]).await;
+    bench.inner.set(Connection::FailsLater(Fault::Unreachable));
+    bench.time.advance(FIRST_WAIT);
+    let Reply::Later(kept) = acquire(&bench.store) else { panic!("the probe") };
+    assert!(is_open(&bench.ask().await));
+    bench.time.advance(4 * FIRST_WAIT);
+    bench.inner.set(Connection::Works);
+    assert!(bench.ask().await.is_ok());
+    assert_eq!(bench.circuit.state(), CircuitState::Closed);
+    drop(kept);
+    assert_eq!(bench.circuit.state(), CircuitState::Closed, "what is heard of it now is of no interest");
+}
+
+#[tokio::test]
+async fn what_was_asked_before_it_opened_does_not_prolong_the_wait() {
+    let bench = bench(Connection::FailsLater(Fault::Unreachable));
+    let mut late = Vec::new();
+    for _ in 0..100 {
+        let Reply::Later(answer) = acquire(&bench.store) else { panic!("later") };
+        late.push(answer);
+    }
+    for answer in late.drain(..3) {
+        assert!(answer.await.is_err());
+    }
+    assert_eq!(bench.circuit.state(), CircuitState::Open);
+    bench.time.advance(Duration::from_millis(900));
+    for answer in late {
+        assert!(answer.await.is_err());
+    }
+    bench.inner.set(Connection::Works);
+    bench.time.advance(Duration::from_millis(600));
+    assert!(bench.ask().await.is_ok());
+}
+
+#[tokio::test]
+async fn answers_between_failures_keep_it_closed_and_half_of_them_do_not() {
+    let bench = bench(Connection::Works);
+    let alternate = async |good: u32, bad: u32, rounds: u32| {
+        for _ in 0..rounds {
+            for (times, connection) in [(good, Connection::Works), (bad, FAULTS[0])] {
+                bench.inner.set(connection);
+                for _ in 0..times {
+                    let _ = bench.ask().await;
+                }
+            }
+        }
+    };
+    alternate(3, 2, 100).await;
+    assert_eq!(bench.circuit.state(), CircuitState::Closed, "40 of a hundred");
+    alternate(2, 2, 30).await;
+    assert_eq!(bench.circuit.state(), CircuitState::Open, "50 of a hundred");
+}
+
+#[tokio::test]
+async fn refunds_and_resets_are_answers_as_well() {
+    let (policy, key) = (policy(), Key::from("ada"));
+    let grant = [Grant { policy: &policy, key: &key, units: 1, stamp: Default::default(), share: None }];
+    let bench = bench(FAULTS[1]);
+    assert!(bench.store.refund(&grant).wait().await.is_err());
+    assert!(bench.store.reset(&key, &[&policy]).wait().await.is_err());
+    assert!(bench.ask().await.is_err());
+    assert_eq!(bench.circuit.state(), CircuitState::Open);
+    let asked = bench.inner.asked();
+    assert!(matches!(bench.store.refund(&grant), Reply::Now(Err(BreakerError::Open { .. }))));
+    assert!(matches!(bench.store.reset(&key, &[&policy]), Reply::Now(Err(BreakerError::Open { .. }))));
+    assert_eq!(bench.inner.asked(), asked);
+}
+
+#[tokio::test]
+async fn clones_share_a_circuit() {
+    let bench = bench(Connection::Works);
+    let clone = bench.store.clone();
+    bench.open(FAULTS[0]).await;
+    assert!(matches!(acquire(&clone), Reply::Now(Err(BreakerError::Open { .. }))));
+}
+
+/// A silent store costs the timeout, three times; then nothing.
+#[tokio::test(start_paused = true)]
+async fn requests_wait_for_a_silent_store_until_the_circuit_opens() {
+    for is_open in [true, false] {
+        let inner = failing(Connection::Works);
+        let store = inner.clone().timeout(TIMEOUT).circuit_breaker(settings());
+        let rules = [per_user("p", 100)];
+        let layer = if is_open {
+            RateLimitLayer::new(rules).store(tollgate::StoreExt::boxed(store.fail_open()))
+        } else {
+            RateLimitLayer::new(rules).store(tollgate::StoreExt::boxed(store.fail_closed()))
+        };
+        let mut service = layer.layer(Strict::default());
+        assert_eq!(call(&mut service, request("ada")).await.status(), 200);
+        inner.set(Connection::IsSilent);
+        for n in 0..10 {
+            let (response, elapsed) = timed(call(&mut service, request("ada"))).await;
+            assert_eq!(response.status(), if is_open { 200 } else { 503 });
+            assert_eq!(field(&response, "ratelimit"), None);
+            assert_eq!(elapsed, if n < 3 { TIMEOUT } else { Duration::ZERO });
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn callers_at_once_send_one_probe() {
+    for _ in 0..50 {
+        let bench = bench(Connection::Works);
+        bench.open(FAULTS[0]).await;
+        bench.inner.set(Connection::FailsLater(Fault::Unreachable));
+        bench.time.advance(FIRST_WAIT);
+        let asked = bench.inner.asked();
+        let callers = (0..16).map(|_| {
+            let store = bench.store.clone();
+            tokio::spawn(async move { acquire(&store).wait().await })
+        });
+        for caller in callers.collect::<Vec<_>>() {
+            assert!(caller.await.unwrap().is_err());
+        }
+        assert_eq!(bench.inner.asked(), asked + 1);
+        assert_eq!(bench.circuit.state(), CircuitState::Open);
+    }
+}

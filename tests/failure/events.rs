@@ -1,0 +1,93 @@
+//! What those are told who watch: who decided, how the store failed, and how a circuit stands.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tollgate::failure::{Event, Source};
+use tollgate::{
+    BoxStore, CircuitBreaker, CircuitState, ErrorKind, FailureExt, Key, Limiter, Share, StoreExt,
+};
+use tollgate_tests::{Connection, Fault, clock, per_user, store};
+
+use crate::{TIMEOUT, failing};
+
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<Event>>>);
+
+impl Heard {
+    fn ear(&self) -> impl Fn(Event) + Send + Sync + 'static {
+        let heard = self.clone();
+        move |event| heard.0.lock().expect("nobody panicked").push(event)
+    }
+
+    fn take(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.0.lock().expect("nobody panicked"))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_decision_is_told_once_with_its_source_and_every_failure_with_its_kind() {
+    let ada = Key::from("ada");
+    let inner = failing(Connection::Works);
+    let heard = Heard::default();
+    let timed = || inner.clone().timeout(TIMEOUT);
+    let policies: [(BoxStore<_>, Source); 3] = [
+        (timed().fail_open().observe(heard.ear()).boxed(), Source::Policy),
+        (timed().fail_closed().observe(heard.ear()).boxed(), Source::Policy),
+        (timed().fall_back_to(store(&clock()), Share::WHOLE).observe(heard.ear()).boxed(), Source::Fallback),
+    ];
+    for (store, instead) in policies {
+        let limiter = Limiter::new([per_user("p", 100), per_user("q", 100)]).store(store);
+        for (connection, kind) in [
+            (Connection::Works, None),
+            (Connection::IsSlow(TIMEOUT / 2), None),
+            (Connection::Fails(Fault::Unreachable), Some(ErrorKind::Unavailable)),
+            (Connection::FailsLater(Fault::Unreachable), Some(ErrorKind::Unavailable)),
+            (Connection::Fails(Fault::TooSlow), Some(ErrorKind::Timeout)),
+            (Connection::IsSilent, Some(ErrorKind::Timeout)),
+            (Connection::FailsLater(Fault::WrongPassword), Some(ErrorKind::Misconfigured)),
+        ] {
+            inner.set(connection);
+            let _ = limiter.check_key(&ada, 1).await;
+            let expected = match kind {
+                None => vec![Event::Decided(Source::Store)],
+                Some(kind) => vec![Event::Failed(kind), Event::Decided(instead)],
+            };
+            assert_eq!(heard.take(), expected, "{connection:?}");
+            limiter.reset(&ada).await;
+            let expected: Vec<_> = kind.map(Event::Failed).into_iter().collect();
+            assert_eq!(heard.take(), expected, "a reset decides nothing");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_circuit_is_told_of_when_it_changes_and_not_besides() {
+    let ada = Key::from("ada");
+    let (inner, time, heard) = (failing(Connection::Works), clock(), Heard::default());
+    let settings = CircuitBreaker::default().failures_in_a_row(2);
+    let store = inner.clone().circuit_breaker(settings).clock(&time).observe(heard.ear());
+    let limiter = Limiter::new([per_user("p", 100)]).store(store.fail_open().observe(heard.ear()));
+    let ask = async |connection| {
+        inner.set(connection);
+        let _ = limiter.check_key(&ada, 1).await;
+        heard.take()
+    };
+    let fails = Connection::FailsLater(Fault::Unreachable);
+    let failed = [Event::Failed(ErrorKind::Unavailable), Event::Decided(Source::Policy)];
+    let circuit = |state| vec![Event::Circuit(state)];
+    assert_eq!(ask(fails).await, failed);
+    assert_eq!(ask(fails).await, [circuit(CircuitState::Open), failed.to_vec()].concat());
+    for _ in 0..3 {
+        let refused = [Event::Failed(ErrorKind::CircuitOpen), Event::Decided(Source::Policy)];
+        assert_eq!(ask(fails).await, refused);
+    }
+    time.advance(Duration::from_secs(1));
+    let probed = [circuit(CircuitState::HalfOpen), circuit(CircuitState::Open), failed.to_vec()].concat();
+    assert_eq!(ask(fails).await, probed);
+    time.advance(Duration::from_secs(2));
+    let back =
+        [circuit(CircuitState::HalfOpen), circuit(CircuitState::Closed), vec![Event::Decided(Source::Store)]];
+    assert_eq!(ask(Connection::Works).await, back.concat());
+    assert_eq!(ask(Connection::Works).await, [Event::Decided(Source::Store)]);
+}

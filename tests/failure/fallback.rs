@@ -1,0 +1,245 @@
+//! Another store decides, over a share of the quotas, while the store fails.
+
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use tollgate::extract::global;
+use tollgate::failure::FallBack;
+use tollgate::{
+    Algorithm, FailureExt, Fields, Key, Limiter, MemoryStore, Policy, PolicyError, PolicyExt, Quota,
+    RateLimitLayer, Reason, RulesError, Share,
+};
+use tollgate_tests::{
+    Connection, EVERY_ALGORITHM, Failing, Later, Strict, a_minute, call, clock, field, per_user, request,
+    store, timed, user,
+};
+use tower::Layer;
+
+use crate::{FAILURES, TIMEOUT, failing};
+
+const THIRD: Share = Share::new(1, 3);
+
+/// That store, and another in memory for a third of what it grants.
+fn with_a_third(inner: &Failing) -> FallBack<tollgate::failure::Timeout<Failing>, MemoryStore> {
+    inner.clone().timeout(TIMEOUT).fall_back_to(store(&clock()), THIRD)
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_nodes_with_a_third_each_admit_no_more_than_the_limit() {
+    for failure in FAILURES {
+        for algorithm in EVERY_ALGORITHM {
+            for limit in [3, 9, 10, 11, 100] {
+                let mut admitted = 0;
+                for _node in 0..3 {
+                    let limiter = Limiter::new([a_minute("p", algorithm, limit).by(user())]);
+                    let limiter = limiter.store(with_a_third(&failing(failure)));
+                    let ada = Key::from("ada");
+                    while let Ok(permit) = limiter.check_key(&ada, 1).await {
+                        assert_eq!(permit.report().share(), Some(THIRD));
+                        admitted += 1;
+                    }
+                }
+                assert_eq!(admitted, limit / 3 * 3, "{algorithm:?} {limit} {failure:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_and_denials_tell_of_the_share() {
+    let rules = || {
+        [
+            Policy::new("burst", Quota::per_second(10).burst(31)).by(user()),
+            Policy::new("daily", Quota::per_day(100)).with_algorithm(Algorithm::FIXED_WINDOW).by(user()),
+        ]
+    };
+    for failure in FAILURES {
+        let inner = failing(Connection::Works);
+        let layer = RateLimitLayer::new(rules()).store(with_a_third(&inner));
+        let mut service = layer.clone().layer(Strict::default());
+        let told = |response: &http::Response<_>| {
+            ["ratelimit-policy", "ratelimit"].map(|name| field(response, name).map(str::to_owned))
+        };
+        let response = call(&mut service, request("ada")).await;
+        assert_eq!(
+            told(&response).map(Option::unwrap),
+            [r#""burst";q=31;w=4, "daily";q=100;w=86400"#, r#""burst";r=30;t=1, "daily";r=99;t=86400"#]
+        );
+        inner.set(failure);
+        let mut response = call(&mut service, request("ada")).await;
+        assert_eq!(
+            told(&response).map(Option::unwrap),
+            [r#""burst";q=10;w=4, "daily";q=33;w=86400"#, r#""burst";r=9;t=1, "daily";r=32;t=86400"#]
+        );
+        for _ in 0..10 {
+            response = call(&mut service, request("ada")).await;
+        }
+        assert_eq!((response.status().as_u16(), field(&response, "retry-after")), (429, Some("1")));
+        assert_eq!(told(&response)[0].as_deref(), Some(r#""burst";q=10;w=4, "daily";q=33;w=86400"#));
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(String::from_utf8_lossy(&body).contains(r#""violated-policies":["burst"]"#), "{body:?}");
+
+        for (fields, user) in [(Fields::XDelta, "bob"), (Fields::XEpoch, "cleo")] {
+            let mut service = layer.clone().fields(fields).layer(Strict::default());
+            let response = call(&mut service, request(user)).await;
+            assert_eq!(field(&response, "x-ratelimit-limit"), Some("10"));
+            assert_eq!(field(&response, "x-ratelimit-remaining"), Some("9"));
+        }
+        let response = call(&mut layer.fields(Fields::None).layer(Strict::default()), request("eve")).await;
+        assert!(response.headers().is_empty());
+    }
+}
+
+/// Each tier has a share of its own, and the smallest of them has to have one.
+#[tokio::test(start_paused = true)]
+async fn a_share_is_of_the_tier_that_a_request_is_in() {
+    let tier =
+        |parts: &http::request::Parts, _: &Key| Some(parts.headers.get("x-tier")?.to_str().ok()?.to_owned());
+    let rule = |least| {
+        let tiers = [("pro", Quota::per_minute(90)), ("least", Quota::per_minute(least))];
+        per_user("api", 30).tiers(tiers, tier)
+    };
+    let inner = failing(FAILURES[0]);
+    let mut service = RateLimitLayer::new([rule(3)]).store(with_a_third(&inner)).layer(Strict::default());
+    for (tier, told) in
+        [("none", r#""api";q=10;w=60"#), ("pro", r#""api";q=30;w=60"#), ("least", r#""api";q=1;w=60"#)]
+    {
+        let mut request = request(tier);
+        request.headers_mut().insert("x-tier", tier.parse().unwrap());
+        assert_eq!(field(&call(&mut service, request).await, "ratelimit-policy"), Some(told));
+    }
+    let error = RateLimitLayer::new([rule(2)]).try_store(with_a_third(&inner)).unwrap_err();
+    assert_eq!(error, RulesError::Unsupported("api".to_owned(), PolicyError::ShareOfNothing));
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_store_answers_again_it_decides() {
+    for failure in FAILURES {
+        let inner = failing(Connection::Works);
+        let limiter = Limiter::new([per_user("p", 30)]).store(with_a_third(&inner));
+        let ada = Key::from("ada");
+        let mut left = Vec::new();
+        for connection in [Connection::Works, failure, failure, Connection::Works, failure, Connection::Works]
+        {
+            inner.set(connection);
+            left.push(limiter.check_key(&ada, 1).await.unwrap().report().statuses()[0].remaining());
+        }
+        assert_eq!(
+            left,
+            [29, 9, 8, 28, 7, 27],
+            "{failure:?}: an outage that returns finds what the last left"
+        );
+    }
+}
+
+/// A charge comes back to where it was made, whichever store answers by then.
+#[tokio::test(start_paused = true)]
+async fn a_refund_goes_to_the_store_that_granted() {
+    let ada = Key::from("ada");
+    for failure in FAILURES {
+        for algorithm in EVERY_ALGORITHM {
+            let inner = failing(Connection::Works);
+            let limiter = Limiter::new([a_minute("p", algorithm, 30).by(user())]).store(with_a_third(&inner));
+            let left = async |connection| {
+                inner.set(connection);
+                limiter.look_key(&ada).await.unwrap().statuses()[0].remaining()
+            };
+            let by_store = limiter.check_key(&ada, 5).await.unwrap();
+            inner.set(failure);
+            let by_fallback = limiter.check_key(&ada, 4).await.unwrap();
+            assert_eq!((left(Connection::Works).await, left(failure).await), (25, 6), "{algorithm:?}");
+            inner.set(Connection::Works);
+            limiter.refund(by_fallback).await;
+            assert_eq!((left(Connection::Works).await, left(failure).await), (25, 10), "{algorithm:?}");
+            inner.set(Connection::Works);
+            limiter.refund(by_store).await;
+            assert_eq!((left(Connection::Works).await, left(failure).await), (30, 10), "{algorithm:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_forgets_in_both_stores() {
+    let ada = Key::from("ada");
+    for failure in FAILURES {
+        let inner = failing(failure);
+        let limiter = Limiter::new([per_user("p", 30)]).store(with_a_third(&inner));
+        let _ = limiter.check_key(&ada, 5).await.unwrap();
+        inner.set(Connection::Works);
+        let _ = limiter.check_key(&ada, 5).await.unwrap();
+        limiter.reset(&ada).await;
+        assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 30);
+        inner.set(failure);
+        assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 10);
+    }
+}
+
+/// 422 would tell the client never to come back, and 429 when it is in vain.
+#[tokio::test(start_paused = true)]
+async fn what_is_too_much_for_the_share_only_is_refused_as_an_outage() {
+    for failure in FAILURES {
+        let limiter = Limiter::new([per_user("p", 30)]).store(with_a_third(&failing(failure)));
+        let ada = Key::from("ada");
+        for (cost, reason) in
+            [(11, Reason::Unavailable), (30, Reason::Unavailable), (31, Reason::NeverPossible)]
+        {
+            let denial = limiter.check_key(&ada, cost).await.unwrap_err();
+            assert_eq!(denial.reason(), reason, "{cost}");
+        }
+        assert!(limiter.check_key(&ada, 10).await.is_ok(), "nothing was charged");
+    }
+}
+
+#[test]
+fn a_share_that_is_less_than_a_unit_is_refused_when_the_layer_is_made() {
+    let store = || failing(Connection::Works).fall_back_to(MemoryStore::new(), THIRD);
+    let queue = Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) };
+    for policy in [
+        Policy::new("p", Quota::per_minute(2)),
+        Policy::new("p", Quota::per_minute(20).burst(2)),
+        Policy::new("p", Quota::per_minute(20)).with_algorithm(queue),
+    ] {
+        let rules = || [per_user("fine", 3), policy.clone().by(global())];
+        let error = RulesError::Unsupported("p".to_owned(), PolicyError::ShareOfNothing);
+        assert_eq!(RateLimitLayer::new(rules()).try_store(store()).unwrap_err(), error);
+        assert_eq!(Limiter::new(rules()).try_store(tollgate::StoreExt::boxed(store())).unwrap_err(), error);
+        let outer = store().timeout(TIMEOUT).circuit_breaker(Default::default());
+        assert_eq!(Limiter::new(rules()).try_store(outer.clone().fail_open()).unwrap_err(), error);
+        assert_eq!(Limiter::new(rules()).try_store(outer.fail_closed()).unwrap_err(), error);
+        assert!(
+            Limiter::new(rules())
+                .try_store(failing(Connection::Works).fall_back_to(MemoryStore::new(), Share::WHOLE))
+                .is_ok()
+        );
+    }
+    let panic =
+        std::panic::catch_unwind(|| RateLimitLayer::new([per_user("p", 2)]).store(store())).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(
+        text.contains("cannot enforce the policy \"p\"") && text.contains("less than one unit"),
+        "{text}"
+    );
+}
+
+/// A fallback that has to be awaited as well, such as a second server that is near.
+#[tokio::test(start_paused = true)]
+async fn a_fallback_may_be_awaited() {
+    for failure in FAILURES {
+        let inner = failing(failure);
+        let fallback = Later::deciding_last(store(&clock()));
+        let limiter = Limiter::new([per_user("p", 9)])
+            .store(inner.clone().timeout(TIMEOUT).fall_back_to(fallback, THIRD));
+        let ada = Key::from("ada");
+        let (permit, elapsed) = timed(limiter.check_key(&ada, 2)).await;
+        assert!(elapsed <= TIMEOUT);
+        let permit = permit.unwrap();
+        assert_eq!((permit.report().share(), permit.report().statuses()[0].remaining()), (Some(THIRD), 1));
+        assert_eq!(limiter.check_key(&ada, 2).await.unwrap_err().reason(), Reason::QuotaExceeded);
+        assert_eq!(limiter.check_key(&ada, 4).await.unwrap_err().reason(), Reason::Unavailable);
+        limiter.refund(permit).await;
+        assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 3);
+        let _ = limiter.check_key(&ada, 1).await.unwrap();
+        limiter.reset(&ada).await;
+        assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 3);
+    }
+}
