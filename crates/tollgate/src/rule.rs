@@ -209,7 +209,11 @@ impl Rule {
             || self.exemptions.iter().any(|exemption| exemption.needs_parts())
     }
 
-    #[inline]
+    /// Whether it asks one unit of its own policy for the key that it finds, and has no say besides.
+    fn is_only_a_key(&self) -> bool {
+        self.cost.is_none() && self.tiers.is_none() && self.exemptions.is_empty()
+    }
+
     fn is_exempt(&self, head: &Head<'_>) -> bool {
         self.exemptions.iter().any(|exemption| exemption.exempts_head(head))
     }

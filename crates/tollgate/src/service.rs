@@ -63,10 +63,11 @@ where
     }
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
-        // One end for all that pass, so that their future is built in place; and a request stays in one piece where it can.
-        let extras = 'pass: {
+        // One end for those that pass at once, so that their future is built in place; and a request stays in one piece where
+        // it can.
+        let extras = {
             if !self.shared.enabled {
-                break 'pass self.unlimited(&mut request);
+                return self.unlimited(request);
             }
             let limiter = &self.shared.limiter;
             let rules = limiter.rules();
@@ -83,7 +84,7 @@ where
                 return ResponseFuture::refused(self.shared.refuse(request, limiter.no_key(rule), None));
             }
             if asks.is_empty() {
-                break 'pass self.unlimited(&mut request);
+                return self.unlimited(request);
             }
             let reply = limiter.acquire(&asks, Times::ONCE);
             match &reply {
@@ -108,6 +109,21 @@ where
     S: Store,
     S::Error: NeverFails,
 {
+    /// The response to a request that no rule applies to. A report is exposed all the same, with nothing in it: handlers
+    /// that ask for one must not fail where a layer is switched off.
+    #[inline(never)]
+    fn unlimited<ReqBody, ResBody>(
+        &mut self,
+        mut request: Request<ReqBody>,
+    ) -> ResponseFuture<Svc, S, ReqBody, ResBody>
+    where
+        Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    {
+        let extras = self.shared.extras(&Asks::new(), &Verdict::new(1, Duration::ZERO, []));
+        extras.mark(&mut request);
+        ResponseFuture::passed(self.inner.call(request), extras)
+    }
+
     /// The response to a request that has to wait: for the store, or for its slot. Out of line, to keep the way of the
     /// others short.
     #[inline(never)]
@@ -132,20 +148,6 @@ where
                 ResponseFuture::asking(verdict, self.take_ready(), request, asks, shared)
             }
         }
-    }
-}
-
-impl<Svc, S> RateLimit<Svc, S> {
-    /// For a request that no rule applies to. A report is exposed all the same, with nothing in it: handlers that ask for
-    /// one must not fail where a layer is switched off.
-    #[inline(never)]
-    fn unlimited<B>(&self, request: &mut Request<B>) -> Extras {
-        if !self.shared.expose_verdict {
-            return Extras::default();
-        }
-        let extras = self.shared.extras(&Asks::new(), &Verdict::new(1, Duration::ZERO, []));
-        extras.mark(request);
-        extras
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Rules {
     first_tiers: Box<[usize]>,
     /// Whether something is a function of the parts of a request, which it has to be taken apart for.
     need_parts: bool,
+    /// Whether no rule has more than a key.
+    only_keys: bool,
     /// For each policy, the problem document of a request that it alone refuses.
     quota_exceeded: Box<[Bytes]>,
     /// The numbers of policies no two of which share a key's state.
@@ -63,10 +65,12 @@ impl Rules {
         let mut scopes = HashSet::new();
         let apart = (0..policies.len()).filter(|number| scopes.insert(policies[*number].scope())).collect();
         let need_parts = rules.iter().any(Rule::needs_parts);
+        let only_keys = rules.iter().all(Rule::is_only_a_key);
         Ok(Rules {
             rules,
             first_tiers: first_tiers.into(),
             need_parts,
+            only_keys,
             quota_exceeded: quota_exceeded.into(),
             apart,
             policies: policies.into(),
@@ -113,6 +117,22 @@ impl Rules {
     /// a key. The head has parts where they are needed.
     #[inline]
     pub(crate) fn ask(&self, head: &Head<'_>, asks: &mut Asks) -> Result<(), usize> {
+        if !self.only_keys {
+            return self.ask_each(head, asks);
+        }
+        for (number, rule) in self.rules.iter().enumerate() {
+            match rule.key(head) {
+                Ok(key) => asks.push(Ask { policy: number, key, cost: 1 }),
+                Err(MissingKey::Skip) => {}
+                Err(_) => return Err(number),
+            }
+        }
+        Ok(())
+    }
+
+    /// The same with exemptions, tiers and costs. Out of line, to keep the way of requests without them short.
+    #[inline(never)]
+    fn ask_each(&self, head: &Head<'_>, asks: &mut Asks) -> Result<(), usize> {
         for (number, rule) in self.rules.iter().enumerate() {
             if rule.is_exempt(head) {
                 continue;
