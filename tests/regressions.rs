@@ -42,6 +42,7 @@
 //! | A store that accepts and never answers is waited for, before requests pass | `failure/timeout.rs`: `a_store_that_never_answers_is_waited_for_as_long_as_was_said`; `failure/policies.rs` |
 //! | An unknown tier has no limit | `service/tiers.rs`: `an_unknown_tier_is_never_unlimited` |
 //! | Who changes his tier begins anew | `service/tiers.rs`: `who_changes_his_tier_keeps_what_he_used` |
+//! | A tier of a small burst forgives the debt that another has made | `service/tiers.rs`, `redis/tiers.rs`: `a_tier_of_a_smaller_burst_forgives_no_debt_of_a_larger` |
 //! | Callers of two tiers who are merged in a call are decided by one's limit | `redis/tiers.rs`: `tiers_that_are_asked_at_once_for_one_key_are_not_mistaken_for_one_another` |
 //! | A preflight is refused for want of a key | `service/exemptions.rs`: `a_preflight_needs_no_key_and_costs_nothing`; `stacks/http_layers.rs` |
 //! | An address in a forged header, or a neighbour in its /64, is exempt | `service/exemptions.rs`: `a_forged_address_is_not_exempt`, `addresses_that_are_listed_are_not_limited_and_their_neighbours_are` |

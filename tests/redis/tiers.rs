@@ -5,24 +5,27 @@ use http::request::Parts;
 use tollgate::extract::header;
 use tollgate::{Algorithm, Check, FailureExt, Key, Limiter, Policy, PolicyExt, Quota, Store, Times, Verdict};
 use tollgate_conformance::servers::Kind;
+use tollgate_redis::SlidingLogLayout;
 
-use crate::{Fresh, shared};
+use crate::{BothLayouts, Fresh, shared};
 
-const ALGORITHMS: [Algorithm; 6] = [
-    Algorithm::Gcra,
-    Algorithm::FIXED_WINDOW,
-    Algorithm::FIXED_WINDOW_ALIGNED,
-    Algorithm::SlidingWindow,
-    Algorithm::SLIDING_BUCKETS,
-    Algorithm::SLIDING_LOG,
+const ALGORITHMS: [(Algorithm, SlidingLogLayout); 7] = [
+    (Algorithm::Gcra, SlidingLogLayout::List),
+    (Algorithm::FIXED_WINDOW, SlidingLogLayout::List),
+    (Algorithm::FIXED_WINDOW_ALIGNED, SlidingLogLayout::List),
+    (Algorithm::SlidingWindow, SlidingLogLayout::List),
+    (Algorithm::SLIDING_BUCKETS, SlidingLogLayout::List),
+    (Algorithm::SLIDING_LOG, SlidingLogLayout::List),
+    (Algorithm::SLIDING_LOG, SlidingLogLayout::SortedSet),
 ];
 
 /// Callers of different tiers travel in one call, under one name: each is decided by the terms of its own.
 #[tokio::test]
 async fn tiers_that_are_asked_at_once_for_one_key_are_not_mistaken_for_one_another() {
     for &kind in Kind::EVERY {
-        let fresh = Fresh::on(shared(kind)).await;
-        for algorithm in ALGORITHMS {
+        let stores = BothLayouts::on(shared(kind)).await;
+        for (algorithm, layout) in ALGORITHMS {
+            let fresh = stores.of(layout);
             // Nothing to speak of comes back meanwhile, and no window of a year ends.
             let of = |limit| {
                 let quota = Quota::new(limit, 365 * std::time::Duration::from_secs(86_400));
@@ -79,4 +82,33 @@ async fn a_limiter_charges_refunds_and_resets_the_tier_of_a_request() {
     assert_eq!(left().await, [0, 2, 2]);
     limiter.reset(&Key::from("ada")).await;
     assert_eq!(left().await, [2, 4, 3]);
+}
+
+/// A debt beyond what a policy could have made is taken for that of a clock that ran ahead. One that another tier has made is
+/// none.
+#[tokio::test]
+async fn a_tier_of_a_smaller_burst_forgives_no_debt_of_a_larger() {
+    let tier = |parts: &Parts, _: &Key| parts.headers.contains_key("x-small").then_some("small");
+    for &kind in Kind::EVERY {
+        // 12 days until all is back, and 24 minutes: nothing to speak of comes back meanwhile.
+        let rule = Policy::new("api", Quota::per_day(10).burst(120))
+            .by(header("x-user"))
+            .tiers([("small", Quota::per_day(600).burst(10))], tier);
+        let fresh = Fresh::on(shared(kind)).await;
+        let limiter = Limiter::new([rule]).store(fresh.store.clone().fail_closed());
+        let request = |name: &str| {
+            let request = Request::builder().header("x-user", "ada").header(name, "");
+            request.body(()).unwrap().into_parts().0
+        };
+        let (large, small) = (request("x-large"), request("x-small"));
+        let mut passed = 0;
+        for _ in 0..200 {
+            for parts in [&large, &small] {
+                passed += u32::from(limiter.check(parts).await.is_ok());
+            }
+        }
+        assert!((120..=131).contains(&passed), "{passed} on {kind}");
+        let denial = limiter.check(&small).await.unwrap_err();
+        assert!(denial.retry_after().unwrap() > std::time::Duration::from_secs(11 * 86_400), "{denial:?}");
+    }
 }

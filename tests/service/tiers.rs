@@ -133,6 +133,47 @@ async fn who_changes_his_tier_keeps_what_he_used() {
     }
 }
 
+/// A debt beyond what a policy could have made is taken for that of a clock that ran ahead, and forgiven; one that another
+/// tier has made must not be, or who goes to and fro between a slow tier with a large burst and a quick one pays for nothing.
+#[tokio::test]
+async fn a_tier_of_a_smaller_burst_forgives_no_debt_of_a_larger() {
+    let leaky = Algorithm::LeakyBucket { max_wait: Duration::ZERO };
+    for algorithm in [Algorithm::Gcra, leaky] {
+        for (own, tier) in [(large(), small()), (small(), large())] {
+            let rule =
+                Policy::try_new("api", own, algorithm).unwrap().by(user()).tiers([("tier", tier)], plan);
+            let time = clock();
+            let mut service = layer(&time, [rule]).layer(Strict::default());
+            let [mut passed, mut refused] = [0, 0];
+            for _ in 0..300 {
+                for plan in ["none", "tier"] {
+                    match call(&mut service, on("ada", plan)).await.status().as_u16() {
+                        200 => passed += 1,
+                        _ => refused += 1,
+                    }
+                }
+            }
+            assert!((100..=110).contains(&passed) && refused > 400, "{passed} passed, {algorithm:?}");
+            // Of the ten minutes that he owes, one passes.
+            time.advance(Duration::from_secs(60));
+            assert_eq!(
+                passing(&mut service, || on("ada", if own == large() { "none" } else { "tier" })).await,
+                10
+            );
+        }
+    }
+}
+
+/// A unit each 6 s, and 100 at once.
+fn large() -> Quota {
+    Quota::per_minute(10).burst(100)
+}
+
+/// A unit each second, and 10 at once.
+fn small() -> Quota {
+    Quota::per_minute(60).burst(10)
+}
+
 #[tokio::test]
 async fn a_tier_of_another_window_counts_by_itself() {
     let tiers = [("daily", Quota::per_day(3))];

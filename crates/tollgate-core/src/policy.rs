@@ -99,6 +99,9 @@ pub struct Policy {
     pub(crate) tolerance: Exact,
     /// How far TAT may lie ahead of now: the tolerance, and a leaky bucket's longest wait.
     pub(crate) horizon: Exact,
+    /// What a TAT that lies further ahead is taken for a mistake beyond: the horizon, or that of another policy with which
+    /// this one shares its states.
+    pub(crate) furthest: Exact,
     capacity: u32,
     largest_cost: u32,
 }
@@ -148,7 +151,11 @@ impl Policy {
     /// The same policy with another quota of the same window, and so with the same states.
     pub(crate) fn with_quota(&self, quota: Quota) -> Result<Policy, PolicyError> {
         debug_assert_eq!(quota.window(), self.quota.window());
-        Policy::of_scope(self.scope_hash, Arc::clone(&self.scope), self.name_length, quota, self.algorithm)
+        let scope = Arc::clone(&self.scope);
+        let policy = Policy::of_scope(self.scope_hash, scope, self.name_length, quota, self.algorithm)?;
+        // Limits are rounded down, to a half at the least, and horizons grow by that.
+        let furthest = self.furthest.ceil().saturating_mul(2).min(MAX_SPAN_US);
+        Ok(Policy { furthest: policy.furthest.max(Exact::from_us(furthest)), ..policy })
     }
 
     fn of_scope(
@@ -193,6 +200,7 @@ impl Policy {
             interval,
             tolerance,
             horizon,
+            furthest: horizon,
             capacity,
             largest_cost,
         })
@@ -227,6 +235,37 @@ impl Policy {
         self.scope_hash
     }
 
+    /// The same policy, for keys that `other` counts as well: both in the same states, if their [scope](Policy::scope) is one.
+    ///
+    /// A bucket's debt that lies beyond what its policy could have made is taken for that of a clock that ran ahead, and
+    /// forgiven. One that the other could have made is not.
+    ///
+    /// ```
+    /// use tollgate_core::algorithm::State;
+    /// use tollgate_core::{Policy, Quota, Timestamp};
+    ///
+    /// let large = Policy::new("api", Quota::per_minute(10).burst(100));
+    /// let small = Policy::new("api", Quota::per_minute(60).burst(10));
+    /// let now = Timestamp::from_micros(1_000_000);
+    /// let left_of_large = |small: &Policy| {
+    ///     let mut state = State::new(&large);
+    ///     let look = state.look(&large, now);
+    ///     state.charge(&large, now, look, 100);
+    ///     state.look(small, now);
+    ///     state.look(&large, now).remaining
+    /// };
+    /// assert_eq!(left_of_large(&small), 98);
+    /// assert_eq!(left_of_large(&small.beside(&large)), 0);
+    /// ```
+    #[must_use]
+    pub fn beside(&self, other: &Policy) -> Policy {
+        let mut policy = self.clone();
+        if policy.scope == other.scope {
+            policy.furthest = policy.furthest.max(Exact::from_us(other.furthest.ceil()));
+        }
+        policy
+    }
+
     /// The most units that can be taken at once without delay: the burst of the bucket algorithms, the limit of
     /// the others. This is `q` of the `RateLimit-Policy` field.
     pub fn capacity(&self) -> u32 {
@@ -249,6 +288,13 @@ impl Policy {
     /// [parts](Policy::parts) of one. For a store that computes elsewhere.
     pub fn horizon(&self) -> (u64, u32) {
         (self.horizon.us, self.horizon.frac)
+    }
+
+    /// Beyond which a TAT is taken for that of a clock that ran ahead, and brought back to it: the
+    /// [horizon](Policy::horizon), or that of a policy which this one is [beside](Policy::beside); in microseconds and
+    /// [parts](Policy::parts) of one. For a store that computes elsewhere.
+    pub fn furthest(&self) -> (u64, u32) {
+        (self.furthest.us, self.furthest.frac)
     }
 
     /// `units` × T, in microseconds and [parts](Policy::parts) of one; `None` for more than [`Policy::largest_cost`]. For a

@@ -165,12 +165,12 @@ impl Rule {
     /// assert_eq!(rule.unwrap_err(), TiersError::NameTwice("acme".to_owned()));
     /// ```
     pub fn try_tiers<N: AsRef<str>, T: AsRef<str>>(
-        mut self,
+        self,
         quotas: impl IntoIterator<Item = (N, Quota)>,
         tier: impl Fn(&Parts, &Key) -> Option<T> + Send + Sync + 'static,
     ) -> Result<Rule, TiersError> {
-        self.tiers = Some(Tiers::try_new(&self.policy, quotas, tier)?);
-        Ok(self)
+        let (tiers, own) = Tiers::try_new(&self.policy, quotas, tier)?;
+        Ok(Rule { policy: own, tiers: Some(tiers), ..self })
     }
 
     /// Leaves some requests alone: this rule neither asks them for a key nor charges them; the other rules do. One of

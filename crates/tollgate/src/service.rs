@@ -16,7 +16,7 @@ use crate::future::ResponseFuture;
 use crate::limiter::NeverFails;
 use crate::memory::MemoryStore;
 use crate::rule::Asks;
-use crate::shared::{Extras, Shared};
+use crate::shared::Shared;
 
 /// A service limited by a [`RateLimitLayer`](crate::RateLimitLayer).
 ///

@@ -1,5 +1,6 @@
 //! Quotas for some callers, routes or methods in the place of a rule's own.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,11 +18,12 @@ pub(super) struct Tiers {
 }
 
 impl Tiers {
+    /// The tiers, and the policy as it is beside them.
     pub(super) fn try_new<N: AsRef<str>, T: AsRef<str>>(
         policy: &Policy,
         quotas: impl IntoIterator<Item = (N, Quota)>,
         tier: impl Fn(&Parts, &Key) -> Option<T> + Send + Sync + 'static,
-    ) -> Result<Tiers, TiersError> {
+    ) -> Result<(Tiers, Policy), TiersError> {
         let mut tiers = Vec::new();
         for (name, quota) in quotas {
             let name = name.as_ref();
@@ -39,13 +41,16 @@ impl Tiers {
         if let Some(two) = tiers.windows(2).find(|two| two[0].0 == two[1].0) {
             return Err(TiersError::NameTwice(two[0].0.to_string()));
         }
-        let (names, policies): (Vec<Box<str>>, Vec<Policy>) = tiers.into_iter().unzip();
+        let (names, mut policies): (Vec<Box<str>>, Vec<Policy>) = tiers.into_iter().unzip();
+        policies.push(policy.clone());
+        put_beside_one_another(&mut policies);
+        let own = policies.pop().unwrap_or_else(|| policy.clone());
         // Two or three comparisons for a handful of plans, fourteen for ten thousand tenants; and no hash to be attacked.
         let choose = move |parts: &Parts, key: &Key| {
             let name = tier(parts, key)?;
             names.binary_search_by(|other| (**other).cmp(name.as_ref())).ok()
         };
-        Ok(Tiers { policies: policies.into(), choose: Arc::new(choose) })
+        Ok((Tiers { policies: policies.into(), choose: Arc::new(choose) }, own))
     }
 
     pub(super) fn policies(&self) -> &[Policy] {
@@ -55,6 +60,18 @@ impl Tiers {
     /// The place among the policies of the tier that a request is under, if it is under one.
     pub(super) fn choose(&self, parts: &Parts, key: &Key) -> Option<usize> {
         (self.choose)(parts, key)
+    }
+}
+
+/// Tells each policy of the longest debt that a state which it shares may have.
+fn put_beside_one_another(policies: &mut [Policy]) {
+    let mut longest: HashMap<String, Policy> = HashMap::new();
+    for policy in policies.iter() {
+        let other = longest.entry(policy.scope().to_owned()).or_insert_with(|| policy.clone());
+        *other = other.beside(policy);
+    }
+    for policy in policies {
+        *policy = policy.beside(&longest[policy.scope()]);
     }
 }
 
