@@ -61,7 +61,7 @@
 //!         |parts: &Parts, _: &Key| parts.extensions.get::<Caller>().map(|caller| caller.plan),
 //!     )
 //!     .exempt(cors_preflight())
-//!     .exempt(PeerIp::new().is_in(["10.0.0.0/8", "::1"])?);
+//!     .exempt(PeerIp::new().is_in(["203.0.113.0/24", "2001:db8:1::/48"])?);
 //! # Ok(())
 //! # }
 //! ```
@@ -159,8 +159,9 @@
 //! | load shed, concurrency limit, buffer | one caller can take all the places | what is shed has been charged: **here** |
 //! | timeout | counts the wait of a leaky bucket | limits the work alone: **here**, as a rule |
 //!
-//! A request that a leaky bucket delays keeps the place in the inner service that it was promised: a concurrency limit
-//! belongs outside of such a layer, or sleepers take up its slots.
+//! A request that a leaky bucket delays keeps the place in the inner service that it was promised, and those in the services
+//! outside. Sleepers so take up the slots of a concurrency limit on either side, unless it is inside with a `buffer` between
+//! the two, which gives them places of its own.
 //!
 //! # Features
 //!

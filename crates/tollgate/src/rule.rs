@@ -187,7 +187,7 @@ impl Rule {
     /// let rule = Policy::new("api", Quota::per_minute(60))
     ///     .by(PeerIp::new())
     ///     .exempt(cors_preflight())
-    ///     .exempt(PeerIp::new().is_in(["10.0.0.0/8", "::1"])?);
+    ///     .exempt(PeerIp::new().is_in(["203.0.113.0/24", "2001:db8:1::/48"])?);
     /// # Ok(())
     /// # }
     /// ```

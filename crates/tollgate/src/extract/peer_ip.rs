@@ -48,7 +48,8 @@ impl PeerIp {
     /// [`Rule::exempt`](crate::Rule::exempt). Addresses are compared by themselves, however they are grouped as keys;
     /// IPv4-mapped ones count as IPv4. Where the peer's address is missing, nobody is exempt.
     ///
-    /// Behind a proxy the peer is the proxy: to list it is to exempt everybody.
+    /// **Behind a proxy the peer is the proxy**: to list it, or the network or the `::1` that it calls from, is to exempt
+    /// everybody. Use [`ClientIp::is_in`](super::ClientIp::is_in) there.
     ///
     /// # Errors
     /// [`TrustError`] for the first that is neither a network nor an address.
@@ -57,7 +58,7 @@ impl PeerIp {
     /// use tollgate::extract::PeerIp;
     ///
     /// # fn main() -> Result<(), tollgate::extract::TrustError> {
-    /// let from_within = PeerIp::new().is_in(["10.0.0.0/8", "::1"])?;
+    /// let of_the_office = PeerIp::new().is_in(["203.0.113.0/24", "2001:db8:1::/48"])?;
     /// # Ok(())
     /// # }
     /// ```
