@@ -99,8 +99,9 @@ pub struct Policy {
     pub(crate) tolerance: Exact,
     /// How far TAT may lie ahead of now: the tolerance, and a leaky bucket's longest wait.
     pub(crate) horizon: Exact,
-    /// What a TAT that lies further ahead is taken for a mistake beyond: the horizon, or that of another policy with which
-    /// this one shares its states.
+    /// The longest horizon of the policies that this one is beside, in microseconds; 0 if it is alone.
+    beside_us: u64,
+    /// A TAT that lies further ahead is a mistake: the horizon, or that of the policies beside this one.
     pub(crate) furthest: Exact,
     capacity: u32,
     largest_cost: u32,
@@ -153,9 +154,12 @@ impl Policy {
         debug_assert_eq!(quota.window(), self.quota.window());
         let scope = Arc::clone(&self.scope);
         let policy = Policy::of_scope(self.scope_hash, scope, self.name_length, quota, self.algorithm)?;
-        // Limits are rounded down, to a half at the least, and horizons grow by that.
-        let furthest = self.furthest.ceil().saturating_mul(2).min(MAX_SPAN_US);
-        Ok(Policy { furthest: policy.furthest.max(Exact::from_us(furthest)), ..policy })
+        // The same happens to those beside it: limits are rounded down, to a half at the least, and horizons grow by that.
+        Ok(policy.with_beside((2 * self.beside_us).min(MAX_SPAN_US)))
+    }
+
+    fn with_beside(self, beside_us: u64) -> Policy {
+        Policy { beside_us, furthest: self.horizon.max(Exact::from_us(beside_us)), ..self }
     }
 
     fn of_scope(
@@ -200,6 +204,7 @@ impl Policy {
             interval,
             tolerance,
             horizon,
+            beside_us: 0,
             furthest: horizon,
             capacity,
             largest_cost,
@@ -259,11 +264,10 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn beside(&self, other: &Policy) -> Policy {
-        let mut policy = self.clone();
-        if policy.scope == other.scope {
-            policy.furthest = policy.furthest.max(Exact::from_us(other.furthest.ceil()));
+        if self.scope != other.scope {
+            return self.clone();
         }
-        policy
+        self.clone().with_beside(self.furthest.ceil().max(other.furthest.ceil()))
     }
 
     /// The most units that can be taken at once without delay: the burst of the bucket algorithms, the limit of
@@ -386,6 +390,31 @@ mod tests {
         assert_eq!(scope(Quota::per_day(9), Algorithm::SLIDING_BUCKETS), "p~sliding-buckets.10~1d");
         let odd = Quota::new(1, Duration::from_micros(1_500_001));
         assert_eq!(scope(odd, Algorithm::FIXED_WINDOW), "p~fixed-window~1500001us");
+    }
+
+    #[test]
+    fn policies_beside_one_another_have_one_furthest_debt() {
+        let large = Policy::new("p", Quota::per_minute(10).burst(100));
+        let small = Policy::new("p", Quota::per_minute(60).burst(10));
+        let elsewhere = Policy::new("p", Quota::per_hour(1));
+        assert_eq!((large.furthest(), small.furthest()), ((600_000_000, 0), (10_000_000, 0)));
+        assert_eq!(small.beside(&large).furthest(), (600_000_000, 0));
+        assert_eq!(large.beside(&small).furthest(), (600_000_000, 0));
+        assert_eq!(small.beside(&elsewhere), small, "its states are others");
+        assert_eq!(small.beside(&large).horizon(), small.horizon(), "and it grants no more than it did");
+    }
+
+    /// A share rounds down limit and burst, each by itself: those beside a policy may so come to lie further ahead.
+    #[test]
+    fn shares_of_policies_beside_one_another_forgive_no_debt_either() {
+        for (limit, burst, part) in [(5, 100, 3), (3, 8, 2), (199, 1_000, 100), (10, 10, 3)] {
+            let share = crate::Share::new(1, part);
+            let large = Policy::new("p", Quota::per_minute(limit).burst(burst));
+            let small = Policy::new("p", Quota::per_minute(1_000).burst(100));
+            let horizon = large.share(share).unwrap().horizon();
+            let furthest = small.beside(&large).share(share).unwrap().furthest();
+            assert!(furthest >= horizon, "{furthest:?} and {horizon:?} of {burst} at {limit}");
+        }
     }
 
     #[test]
