@@ -100,7 +100,7 @@ pub struct Policy {
     /// How far TAT may lie ahead of now: the tolerance, and a leaky bucket's longest wait.
     pub(crate) horizon: Exact,
     /// The longest horizon of the policies that this one is beside, in microseconds; 0 if it is alone.
-    beside_us: u64,
+    pub(crate) beside_us: u64,
     /// A TAT that lies further ahead is a mistake: the horizon, or that of the policies beside this one.
     pub(crate) furthest: Exact,
     capacity: u32,
@@ -156,10 +156,6 @@ impl Policy {
         let policy = Policy::of_scope(self.scope_hash, scope, self.name_length, quota, self.algorithm)?;
         // The same happens to those beside it: limits are rounded down, to a half at the least, and horizons grow by that.
         Ok(policy.with_beside((2 * self.beside_us).min(MAX_SPAN_US)))
-    }
-
-    fn with_beside(self, beside_us: u64) -> Policy {
-        Policy { beside_us, furthest: self.horizon.max(Exact::from_us(beside_us)), ..self }
     }
 
     fn of_scope(
@@ -240,36 +236,6 @@ impl Policy {
         self.scope_hash
     }
 
-    /// The same policy, for keys that `other` counts as well: both in the same states, if their [scope](Policy::scope) is one.
-    ///
-    /// A bucket's debt that lies beyond what its policy could have made is taken for that of a clock that ran ahead, and
-    /// forgiven. One that the other could have made is not.
-    ///
-    /// ```
-    /// use tollgate_core::algorithm::State;
-    /// use tollgate_core::{Policy, Quota, Timestamp};
-    ///
-    /// let large = Policy::new("api", Quota::per_minute(10).burst(100));
-    /// let small = Policy::new("api", Quota::per_minute(60).burst(10));
-    /// let now = Timestamp::from_micros(1_000_000);
-    /// let left_of_large = |small: &Policy| {
-    ///     let mut state = State::new(&large);
-    ///     let look = state.look(&large, now);
-    ///     state.charge(&large, now, look, 100);
-    ///     state.look(small, now);
-    ///     state.look(&large, now).remaining
-    /// };
-    /// assert_eq!(left_of_large(&small), 98);
-    /// assert_eq!(left_of_large(&small.beside(&large)), 0);
-    /// ```
-    #[must_use]
-    pub fn beside(&self, other: &Policy) -> Policy {
-        if self.scope != other.scope {
-            return self.clone();
-        }
-        self.clone().with_beside(self.furthest.ceil().max(other.furthest.ceil()))
-    }
-
     /// The most units that can be taken at once without delay: the burst of the bucket algorithms, the limit of
     /// the others. This is `q` of the `RateLimit-Policy` field.
     pub fn capacity(&self) -> u32 {
@@ -292,13 +258,6 @@ impl Policy {
     /// [parts](Policy::parts) of one. For a store that computes elsewhere.
     pub fn horizon(&self) -> (u64, u32) {
         (self.horizon.us, self.horizon.frac)
-    }
-
-    /// Beyond which a TAT is taken for that of a clock that ran ahead, and brought back to it: the
-    /// [horizon](Policy::horizon), or that of a policy which this one is [beside](Policy::beside); in microseconds and
-    /// [parts](Policy::parts) of one. For a store that computes elsewhere.
-    pub fn furthest(&self) -> (u64, u32) {
-        (self.furthest.us, self.furthest.frac)
     }
 
     /// `units` × T, in microseconds and [parts](Policy::parts) of one; `None` for more than [`Policy::largest_cost`]. For a
@@ -390,31 +349,6 @@ mod tests {
         assert_eq!(scope(Quota::per_day(9), Algorithm::SLIDING_BUCKETS), "p~sliding-buckets.10~1d");
         let odd = Quota::new(1, Duration::from_micros(1_500_001));
         assert_eq!(scope(odd, Algorithm::FIXED_WINDOW), "p~fixed-window~1500001us");
-    }
-
-    #[test]
-    fn policies_beside_one_another_have_one_furthest_debt() {
-        let large = Policy::new("p", Quota::per_minute(10).burst(100));
-        let small = Policy::new("p", Quota::per_minute(60).burst(10));
-        let elsewhere = Policy::new("p", Quota::per_hour(1));
-        assert_eq!((large.furthest(), small.furthest()), ((600_000_000, 0), (10_000_000, 0)));
-        assert_eq!(small.beside(&large).furthest(), (600_000_000, 0));
-        assert_eq!(large.beside(&small).furthest(), (600_000_000, 0));
-        assert_eq!(small.beside(&elsewhere), small, "its states are others");
-        assert_eq!(small.beside(&large).horizon(), small.horizon(), "and it grants no more than it did");
-    }
-
-    /// A share rounds down limit and burst, each by itself: those beside a policy may so come to lie further ahead.
-    #[test]
-    fn shares_of_policies_beside_one_another_forgive_no_debt_either() {
-        for (limit, burst, part) in [(5, 100, 3), (3, 8, 2), (199, 1_000, 100), (10, 10, 3)] {
-            let share = crate::Share::new(1, part);
-            let large = Policy::new("p", Quota::per_minute(limit).burst(burst));
-            let small = Policy::new("p", Quota::per_minute(1_000).burst(100));
-            let horizon = large.share(share).unwrap().horizon();
-            let furthest = small.beside(&large).share(share).unwrap().furthest();
-            assert!(furthest >= horizon, "{furthest:?} and {horizon:?} of {burst} at {limit}");
-        }
     }
 
     #[test]
