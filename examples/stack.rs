@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .layer(RateLimitLayer::per_ip(Quota::per_minute(100).burst(20)))
         // Below the limit, so that one caller alone does not fill the queue. Who is turned away here has been charged.
         .layer(HandleErrorLayer::new(overloaded))
-        // 32 requests at a time and 64 in the queue; what comes on top is answered 503 instead of waiting.
+        // 32 requests at a time, and 64 in the queue of each route; what comes on top is answered 503 instead of waiting.
         .load_shed()
         .buffer(64)
         .layer(GlobalConcurrencyLimitLayer::new(32))
@@ -60,6 +60,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
     let listener = TcpListener::bind(address).await?;
     println!("listening on http://{}", listener.local_addr()?);
+
+    // Not `app` by itself: axum would make the stack, with its queue, anew for each connection.
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
 }

@@ -10,6 +10,7 @@ use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
+use tollgate::Key;
 use tollgate_tests::field;
 use tower::util::BoxCloneService;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
@@ -114,4 +115,57 @@ async fn a_timeout_counts_the_wait_of_a_queue_where_it_is_outside() {
     assert_eq!(statuses(serve(outside).await, 3).await, [200, 504, 504]);
     let inside = ServiceBuilder::new().layer(queue(Quota::per_second(20))).layer(timeout()).service(hello());
     assert_eq!(statuses(serve(inside).await, 3).await, [200, 200, 200]);
+}
+
+/// Readiness is that of the inner service: where it sheds its load, a denial need not wait until somebody has time.
+#[tokio::test]
+async fn an_overloaded_service_denies_at_once_and_sheds_the_rest() {
+    use axum::error_handling::HandleErrorLayer;
+    use axum::{Router, routing::get};
+    use http::StatusCode;
+    use tokio::sync::Semaphore;
+    use tokio::task::JoinSet;
+
+    let end = Arc::new(Semaphore::new(0));
+    let ended = Arc::clone(&end);
+    let works = async move || {
+        ended.acquire().await.expect("it is never closed").forget();
+        "done"
+    };
+    let limit = two_each();
+    let limiter = limit.limiter();
+    let layers = ServiceBuilder::new()
+        .layer(limit)
+        .layer(HandleErrorLayer::new(async |_: BoxError| StatusCode::SERVICE_UNAVAILABLE))
+        .load_shed()
+        .buffer(4)
+        .concurrency_limit(1);
+    // Without `with_state`, which `into_make_service` calls as well, axum makes the stack anew for each request.
+    let address = serve(Router::new().route("/", get(works)).layer(layers).with_state(())).await;
+    let ask = move |user: usize| async move {
+        let request = Request::get(format!("http://{address}/")).header("x-user", user);
+        answer(request).await.status().as_u16()
+    };
+    // Of thirty, one is at work and some wait; all others are shed, each after it was charged.
+    let mut callers: JoinSet<u16> = (0..15).flat_map(|user| [ask(user), ask(user)]).collect();
+    for user in 0..15 {
+        let user = Key::from(user.to_string());
+        while limiter.look_key(&user).await.unwrap().get("two").unwrap().1.remaining() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    let mut denied: JoinSet<u16> = (0..15).map(ask).collect();
+    while let Some(status) = denied.join_next().await {
+        assert_eq!(status.unwrap(), 429, "nobody at work has ended, and nobody is waited for");
+    }
+    end.add_permits(30);
+    let (mut done, mut shed) = (0, 0);
+    while let Some(status) = callers.join_next().await {
+        match status.unwrap() {
+            200 => done += 1,
+            503 => shed += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert!((5..=10).contains(&done) && done + shed == 30, "{done} and {shed}");
 }

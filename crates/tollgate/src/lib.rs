@@ -159,6 +159,9 @@
 //! | load shed, concurrency limit, buffer | one caller can take all the places | what is shed has been charged: **here** |
 //! | timeout | counts the wait of a leaky bucket | limits the work alone: **here**, as a rule |
 //!
+//! The layer is ready when the service inside it is. Where that may be busy, put `load_shed` or `buffer` between the two, or
+//! refusals wait until somebody has time.
+//!
 //! A request that a leaky bucket delays keeps the place in the inner service that it was promised, and those in the services
 //! outside. Sleepers so take up the slots of a concurrency limit on either side, unless it is inside with a `buffer` between
 //! the two, which gives them places of its own.
