@@ -148,7 +148,11 @@ impl<S: Clone> RateLimitLayer<S> {
     }
 
     /// Adds the [`Report`](crate::Report) to the extensions of requests that pass, for handlers, and of their responses,
-    /// for outer layers. Off by default, since it costs allocations.
+    /// for outer layers. Off by default, since it costs allocations. With the feature `axum` a handler takes it as an
+    /// argument.
+    ///
+    /// The report is empty where no rule applied, or where the layer is switched off. Of several layers that expose theirs,
+    /// the nearest is seen: a handler finds the innermost's report, and outside of all the response has the outermost's.
     pub fn expose_verdict(mut self) -> RateLimitLayer<S> {
         Arc::make_mut(&mut self.shared).expose_verdict = true;
         self

@@ -40,8 +40,35 @@
 //! # }
 //! ```
 //!
+//! A rule may grant some callers, routes or methods another quota, and leave some requests alone:
+//!
+//! ```
+//! use http::request::Parts;
+//! use tollgate::exempt::cors_preflight;
+//! use tollgate::extract::{PeerIp, extension};
+//! use tollgate::{Key, Policy, PolicyExt, Quota};
+//!
+//! // Left in the extensions by the layer that knows the caller.
+//! #[derive(Clone)]
+//! struct Caller { id: u64, plan: &'static str }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Whoever is in no tier, or in one that is not there, has the policy's own quota: nobody is unlimited by mistake.
+//! let rule = Policy::new("api", Quota::per_minute(60))
+//!     .by(extension(|caller: &Caller| caller.id))
+//!     .tiers(
+//!         [("pro", Quota::per_minute(600)), ("enterprise", Quota::per_minute(6_000))],
+//!         |parts: &Parts, _: &Key| parts.extensions.get::<Caller>().map(|caller| caller.plan),
+//!     )
+//!     .exempt(cors_preflight())
+//!     .exempt(PeerIp::new().is_in(["203.0.113.0/24", "2001:db8:1::/48"])?);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! - [`extract`] has the keys: addresses, headers, cookies, extensions, closures, and how to combine them. **Read there
 //!   whom to believe**: a key that callers can invent limits nobody.
+//! - [`Rule::tiers`] tells what a caller keeps who changes his tier, [`exempt`] which exemptions are holes.
 //! - [`algorithm`] tells what each algorithm guarantees and when to choose it.
 //! - [`memory`] tells what a key costs and what happens when there are too many.
 //! - [`failure`] tells what happens when a store fails, which stores over a network do.
@@ -57,7 +84,7 @@
 //! | finds the store failing, under [`fail_closed`](FailureExt::fail_closed) | 503 | problem document, `Retry-After` | 14 `UNAVAILABLE`, pushback |
 //!
 //! [`RateLimitLayer::answer`] replaces the answer by your own; each refusal carries its [`Denial`] in the response's
-//! extensions.
+//! extensions. [`RateLimitLayer::expose_verdict`] tells handlers how the rules stand, as a [`Report`].
 //!
 //! # gRPC
 //!
@@ -111,6 +138,26 @@
 //!
 //! A [`Limiter`] asks the same rules and store directly: for WebSocket messages, jobs, keys that are found in a body.
 //!
+//! # On the other side
+//!
+//! The same layer limits what a client sends: around hyper-util's `Client`, or whatever else is a service over
+//! `http::Request`. A [leaky bucket](Algorithm::LeakyBucket) makes requests wait for their turn instead of failing. What would
+//! wait longer than its `max_wait` is answered 429 without having been sent, with a [`Denial`] in the extensions, which tells it
+//! from a 429 of the other side.
+//!
+//! ```
+//! use std::time::Duration;
+//! use http::request::Parts;
+//! use tollgate::{Algorithm, Fields, Key, Policy, PolicyExt, Quota, RateLimitLayer};
+//!
+//! // Ten requests a second to each host, evenly spaced.
+//! let ours = Policy::new("ours", Quota::per_second(10))
+//!     .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(30) })
+//!     .by(|parts: &Parts| parts.uri.host().map(Key::from));
+//! // Without fields of ours, which would stand among those of the other side.
+//! let layer = RateLimitLayer::new([ours]).fields(Fields::None);
+//! ```
+//!
 //! # In tests
 //!
 //! A [`ManualClock`] moves only when it is told to:
@@ -139,18 +186,32 @@
 //! database) and inside of what its answers need: a 429 that is made outside of the CORS layer cannot be read by a
 //! browser, and one outside of tracing is not logged. A rule by user stands inside of the layer that finds the user.
 //!
-//! A request that a leaky bucket delays keeps the place in the inner service that it was promised: a concurrency limit
-//! belongs outside of such a layer, or sleepers take up its slots.
+//! | layer | outside of the limit | inside of it |
+//! |---|---|---|
+//! | trace, metrics | sees refusals: **here** | sees what passes |
+//! | CORS | refusals can be read, preflights cost nothing: **here** | needs [`exempt::cors_preflight`] |
+//! | compression | of refusals too: either | of responses that pass: either |
+//! | authentication | rules may be by user | is spared what is refused |
+//! | load shed, concurrency limit, buffer | one caller can take all the places | what is shed has been charged: **here** |
+//! | timeout | counts the wait of a leaky bucket | limits the work alone: **here**, as a rule |
+//!
+//! The layer is ready when the service inside it is. Where that may be busy, put `load_shed` or `buffer` between the two, or
+//! refusals wait until somebody has time.
+//!
+//! A request that a leaky bucket delays keeps the place in the inner service that it was promised, and those in the services
+//! outside. Sleepers so take up the slots of a concurrency limit on either side, unless it is inside with a `buffer` between
+//! the two, which gives them places of its own.
 //!
 //! # Features
 //!
 //! | feature | default | for |
 //! |---|---|---|
-//! | `axum` | no | peer addresses from `ConnectInfo`, and `extract::matched_path` |
+//! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, and [`Report`] as an extractor |
 //! | `tsc` | yes | reads the processor's time-stamp counter for the time, where that is reliable, and the operating system's clock elsewhere: about 15 ns less for each request |
 //! | `tonic` | no | peer addresses from tonic's server, details in gRPC statuses, `tonic::Status` from a [`Denial`], `NamedService`; gRPC is answered as such without it |
 //! | `tracing` | yes | says once, in the log, what is missing where requests carry no peer address, and when a store begins to fail and answers again |
 
+pub mod exempt;
 pub mod extract;
 pub mod failure;
 pub mod memory;
@@ -178,8 +239,10 @@ pub use layer::RateLimitLayer;
 pub use limiter::{Limiter, NeverFails, Permit};
 pub use memory::MemoryStore;
 pub use problem::Reason;
+#[cfg(feature = "axum")]
+pub use report::MissingReport;
 pub use report::Report;
-pub use rule::{MissingKey, PolicyExt, Rule, RulesError};
+pub use rule::{MissingKey, PolicyExt, Rule, RulesError, TiersError};
 pub use service::RateLimit;
 pub use tollgate_core::{
     Algorithm, BoxStore, Check, CircuitBreaker, CircuitBreakerError, CircuitState, Clock, ErrorKind, Grant,

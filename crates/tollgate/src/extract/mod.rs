@@ -22,6 +22,7 @@
 mod client_ip;
 mod cookie;
 mod head;
+mod networks;
 mod peer_ip;
 
 use std::sync::Arc;
@@ -30,13 +31,15 @@ use http::request::Parts;
 use http::{HeaderName, Method};
 use tollgate_core::Key;
 
-use head::ByHead;
-
-pub use client_ip::{ClientIp, ClientIpHeader, TrustError};
+pub use client_ip::{ClientIp, ClientIpHeader};
 pub use cookie::{Cookie, cookie};
 #[doc(hidden)]
 pub use head::Head;
+pub use networks::TrustError;
 pub use peer_ip::{PeerAddr, PeerIp};
+
+pub(crate) use head::ByHead;
+pub(crate) use networks::Networks;
 
 /// Derives a [`Key`] from a request's head. Closures of type `Fn(&Parts) -> Option<Key>` are extractors.
 ///

@@ -6,7 +6,9 @@ use http::Extensions;
 use http::request::Parts;
 use tollgate_core::Key;
 
+use super::networks::{Networks, TrustError};
 use super::{Head, KeyExtractor};
+use crate::exempt::Addresses;
 
 /// The peer's address, for servers that leave it nowhere this crate looks: insert it into the extensions of each
 /// request that a connection carries.
@@ -41,6 +43,35 @@ impl PeerIp {
     pub fn ipv6_prefix(mut self, bits: u8) -> PeerIp {
         self.v6_prefix = bits.min(128);
         self
+    }
+
+    /// Requests from these networks, in CIDR notation (`10.0.0.0/8`, `fd00::/8`) or single addresses, for
+    /// [`Rule::exempt`](crate::Rule::exempt). Addresses are compared by themselves, however they are grouped as keys;
+    /// IPv4-mapped ones count as IPv4. Where the peer's address is missing, nobody is exempt.
+    ///
+    /// **Behind a proxy the peer is the proxy**: to list it, or the network or the `::1` that it calls from, is to exempt
+    /// everybody. Use [`ClientIp::is_in`](super::ClientIp::is_in) there.
+    ///
+    /// # Errors
+    /// [`TrustError`] for the first that is neither a network nor an address.
+    ///
+    /// ```
+    /// use tollgate::extract::PeerIp;
+    ///
+    /// # fn main() -> Result<(), tollgate::extract::TrustError> {
+    /// let of_the_office = PeerIp::new().is_in(["203.0.113.0/24", "2001:db8:1::/48"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_in<N: AsRef<str>>(
+        self,
+        networks: impl IntoIterator<Item = N>,
+    ) -> Result<Addresses, TrustError> {
+        Ok(Addresses::of_peers(self, Networks::parse(networks)?))
+    }
+
+    pub(crate) fn address_from(self, head: &Head<'_>) -> Option<IpAddr> {
+        peer(head.extensions).map(|address| address.to_canonical())
     }
 }
 
