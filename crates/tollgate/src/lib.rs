@@ -45,6 +45,7 @@
 //! - [`algorithm`] tells what each algorithm guarantees and when to choose it.
 //! - [`memory`] tells what a key costs and what happens when there are too many.
 //! - [`failure`] tells what happens when a store fails, which stores over a network do.
+//! - [`guide`] has a chapter for each question that comes up on the way to production.
 //!
 //! # What a client sees
 //!
@@ -77,34 +78,11 @@
 //!
 //! # In tests
 //!
-//! A [`ManualClock`] moves only when it is told to:
-//!
-//! ```
-//! use std::time::Duration;
-//! use tollgate::extract::global;
-//! use tollgate::{Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Timestamp};
-//!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let time = ManualClock::new(Timestamp::from_micros(1_000_000));
-//! let limiter = Limiter::new([Policy::new("one", Quota::per_minute(1)).by(global())])
-//!     .store(MemoryStore::builder().clock(&time).build());
-//!
-//! assert!(limiter.check_key(&Key::global(), 1).await.is_ok());
-//! let denial = limiter.check_key(&Key::global(), 1).await.unwrap_err();
-//! assert_eq!(denial.retry_after(), Some(Duration::from_secs(60)));
-//! time.advance(Duration::from_secs(60));
-//! assert!(limiter.check_key(&Key::global(), 1).await.is_ok());
-//! # }
-//! ```
+//! A [`ManualClock`] moves only when it is told to: see [how to test limits without waiting](guide::testing).
 //!
 //! # Order of layers
 //!
-//! A layer limits what is inside it. Put it outside of what is dear (body limits, handlers, authentication against a
-//! database) and inside of what its answers need: a 429 that is made outside of the CORS layer cannot be read by a
-//! browser, and one outside of tracing is not logged. A rule by user stands inside of the layer that finds the user.
-//!
-//! A request that a leaky bucket delays keeps the place in the inner service that it was promised: a concurrency limit
-//! belongs outside of such a layer, or sleepers take up its slots.
+//! Outside of what is dear, inside of CORS and of tracing: see [where the limit stands](guide::layers).
 //!
 //! # Features
 //!
@@ -116,6 +94,7 @@
 
 pub mod extract;
 pub mod failure;
+pub mod guide;
 pub mod memory;
 
 mod body;
