@@ -8,12 +8,11 @@
 //! | "as you come, but evenly" | `.with_algorithm(Algorithm::LeakyBucket { max_wait })` | requests wait for their turn instead of failing. Each that waits is held, with its connection |
 //! | "5,000 a day, from midnight UTC" | `.with_algorithm(Algorithm::FIXED_WINDOW_ALIGNED)` | twice that around midnight; and at midnight everybody is back at once |
 //! | "5,000 a day, from your first request" | `.with_algorithm(Algorithm::FIXED_WINDOW)` | twice that around the end of the day |
-//! | "about 5,000 in any day" | `.with_algorithm(Algorithm::SlidingWindow)` | an estimate, in as little memory as a fixed window |
+//! | "about 5,000 in any day" | `.with_algorithm(Algorithm::SlidingWindow)` | an estimate, in little more memory than a fixed window takes |
 //! | "never more than 5,000 in any day" | `.with_algorithm(Algorithm::SLIDING_BUCKETS)` | what was used may count for a tenth of a day too long |
 //! | "5 log-ins in any hour, to the microsecond" | `.with_algorithm(Algorithm::SLIDING_LOG)` | memory for each unit: for few and dear ones |
 //!
-//! When in doubt, take the default with a burst. It never makes a caller wait longer than for the units that he wants, and a
-//! change of its limit needs no new state.
+//! When in doubt, take the default with a burst: nobody waits longer than it takes for the units that he wants to come back.
 //!
 //! # The burst
 //!
@@ -107,5 +106,5 @@
 //!
 //! # To change one later
 //!
-//! Limit and burst can change while states live on, in memory and in Redis: a key keeps what it has used. With another name,
+//! Limit and burst can change while states live on in a store: a key keeps what it has used. With another name,
 //! algorithm or window it begins anew.

@@ -41,8 +41,8 @@
 //!
 //! # The terms
 //!
-//! **`per_second(2)` there is one request every two seconds; here it is two every second.** It is the one line that compiles
-//! on both sides and means something else.
+//! **`per_second(2)` there is one request every two seconds; here it is two every second.** It is the one name that is there on
+//! both sides and means something else.
 //!
 //! | tower_governor | tollgate |
 //! |---|---|
@@ -50,7 +50,7 @@
 //! | `.burst_size(n)` | [`.burst(n)`](crate::Quota::burst). Without it the burst is the limit, not 8 |
 //! | `GovernorConfig::default()`: 500 ms, 8 | `Quota::per_second(2).burst(8)` |
 //! | `GovernorConfig::secure()`: 4 s, 2 | `Quota::per_minute(15).burst(2)` |
-//! | `.finish()`, `None` for zeros | constants are refused by the compiler; [`try_per_second`](crate::Quota::try_per_second) and its like for what a configuration says |
+//! | `.finish()`, `None` for zeros | a zero in a constant is refused by the compiler, elsewhere by a panic; [`try_per_second`](crate::Quota::try_per_second) and its like return an error, for what a configuration says |
 //! | `PeerIpKeyExtractor` | [`PeerIp`](crate::extract::PeerIp) |
 //! | `SmartIpKeyExtractor` | [`ClientIp`](crate::extract::ClientIp), and [a decision](super::keys#behind-a-proxy): see below |
 //! | `GlobalKeyExtractor` | [`global`](crate::extract::global) |
@@ -68,7 +68,7 @@
 //! |---|---|---|
 //! | the client behind proxies | the first address in `X-Forwarded-For` that can be read, else `X-Real-IP`, else `Forwarded`, else the peer; whoever wrote it | one header that you name, as far as proxies that you name vouch for it |
 //! | an IPv6 address | is a caller | its /64 is a caller |
-//! | a request without a key | 500 | 400, or [what you choose](crate::MissingKey) |
+//! | a request without a key | 500, unless an extractor of yours says otherwise | 400, or [what you choose](crate::MissingKey) |
 //! | a refusal's body | text | a problem document (RFC 9457) |
 //! | `Retry-After` | rounded down, so that 0 is possible and too early | rounded up, at least 1: whoever waits that long passes |
 //! | `x-ratelimit-after`, `x-ratelimit-whitelisted` | sent | not sent: `Retry-After` tells the first |
@@ -83,7 +83,6 @@
 //! use tollgate::{Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Timestamp};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! assert_eq!(Quota::per_minute(30), Quota::new(30, Duration::from_secs(60)));
 //! for quota in [Quota::per_minute(30).burst(5), Quota::new(1, Duration::from_secs(2)).burst(5)] {
 //!     let time = ManualClock::new(Timestamp::from_micros(1_000_000));
 //!     let limiter = Limiter::new([Policy::new("default", quota).by(global())])

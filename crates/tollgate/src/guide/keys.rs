@@ -102,36 +102,35 @@
 //!
 //! # Several parts, and parts of your own
 //!
-//! A pair is counted as a pair: `(PeerIp::new(), method())` gives each address a quota for each method. Functions of the
-//! request's head are extractors:
+//! A pair is counted as a pair: `(PeerIp::new(), method())` gives each address a quota for each method. And closures over
+//! the request's head are extractors:
 //!
 //! ```
 //! use http::request::Parts;
-//! use tollgate::extract::PeerIp;
+//! use tollgate::extract::method;
 //! use tollgate::{Key, Policy, PolicyExt, Quota};
 //!
-//! // `/v1/{tenant}/..`
-//! let tenant = |parts: &Parts| parts.uri.path().split('/').nth(2).map(Key::from);
-//! let rule = Policy::new("tenant", Quota::per_minute(600)).by((tenant, PeerIp::new()));
+//! // Left in the extensions by a layer that has checked it.
+//! #[derive(Clone)]
+//! struct Tenant { id: u64, is_internal: bool }
+//!
+//! let tenant = |parts: &Parts| match parts.extensions.get::<Tenant>()? {
+//!     Tenant { is_internal: true, .. } => Some(Key::from("internal")),
+//!     Tenant { id, .. } => Some(Key::from(*id)),
+//! };
+//! let rule = Policy::new("tenant", Quota::per_minute(600)).by((tenant, method()));
 //! ```
 //!
 //! Numbers, texts and addresses become keys by `Key::from`, and `7` and `"7"` are two.
 //!
-#![cfg_attr(
-    feature = "axum",
-    doc = "For a quota by route take [`matched_path`](crate::extract::matched_path()), not the path: paths can be invented, \
-           and `/users/1` and `/users/2` are one route."
-)]
-#![cfg_attr(
-    not(feature = "axum"),
-    doc = "For a quota by route take `matched_path` (feature `axum`), not the path: paths can be invented, and `/users/1` \
-           and `/users/2` are one route."
-)]
+//! For a quota by route take [`matched_path`] (feature `axum`), not the path: paths can be invented, and `/users/1` and
+//! `/users/2` are one route.
 //!
 //! # Keys in a body
 //!
 //! A layer reads no bodies. Whose log-in it is that fails, say, is known to the handler, which asks a
-//! [`Limiter`](crate::Limiter). Here only those that fail are counted:
+//! [`Limiter`](crate::Limiter). Here only those that fail are counted. (A quota by a user's name can be used up by anybody who
+//! knows the name: leave it room, and have a rule by address beside it.)
 //!
 //! ```
 //! use axum::body::Body;
@@ -164,3 +163,6 @@
 //! assert_eq!(log_in(&failures, "ada", "secret").await.status(), 429);
 //! # }
 //! ```
+//!
+#![cfg_attr(feature = "axum", doc = "[`matched_path`]: crate::extract::matched_path()")]
+#![cfg_attr(not(feature = "axum"), doc = "[`matched_path`]: crate::extract")]

@@ -35,7 +35,7 @@
 //! |---|---|---|---|
 //! | trace, metrics | sees refusals | sees what passes | outside |
 //! | CORS | scripts can read refusals; it answers preflights by itself, and they cost nothing | a refusal reaches no script, and preflights are charged | outside |
-//! | compression | tries its hand at refusals too, which are short | compresses what passes | either |
+//! | compression | compresses refusals too, which are short | compresses what passes | either |
 //! | a timeout | counts the time that a leaky bucket makes a request wait, and the time that the store takes | limits the work alone | inside, as a rule |
 //! | authentication | the rule can be by user | is spared the requests that are refused | see [below](#before-and-after-authentication) |
 //! | load shed, buffer, concurrency limit | one caller can take all the places | a caller gets no more places than his rate allows; what is shed has been charged | inside |
@@ -157,8 +157,8 @@
 //! # Load shed, buffer and concurrency limit
 //!
 //! Tower asks a service whether it is ready before it gives it a request, and a limited service is ready when what is inside
-//! of it is. So a full concurrency limit right inside of the rate limit makes requests wait *before* they are looked at,
-//! those that will be refused among them. A load shed in between ends that:
+//! of it is. So in one `ServiceBuilder` a full concurrency limit inside of the rate limit makes requests wait *before* they are
+//! looked at, those that will be refused among them. A load shed in between ends that:
 //!
 //! ```
 //! # use axum::{Router, error_handling::HandleErrorLayer, routing::get};

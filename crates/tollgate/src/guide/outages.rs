@@ -11,7 +11,8 @@
 //! | money, messages or passwords are lost | `.timeout(..).circuit_breaker(..).fail_closed()` |
 //! | neither is acceptable, and you know how many nodes there are | `.timeout(..).circuit_breaker(..).fall_back_to(MemoryStore::new(), Share::new(1, nodes))` |
 //!
-//! One store serves several layers with different policies; a clone shares its connections:
+//! One store serves several layers, each with a failure policy of its own; a clone shares its connections and its states, so
+//! that the layers' policies need different names:
 //!
 //! ```
 //! use std::time::Duration;
@@ -35,9 +36,9 @@
 //!
 //! # The timeout
 //!
-//! It is what a request waits at most for the store, in an outage as on a bad day: some times the slowest answer that you
-//! measure in normal operation, and much less than your callers' patience. 50 ms is a good start within a data centre. It
-//! does not undo a charge: [what came late may have been counted](crate::failure#a-timeout-does-not-undo-a-charge), once.
+//! It is what a request waits at most for the store, in an outage as on a bad day: a few times the slowest answer that you
+//! measure in normal operation, and much less than your callers' patience. It does not undo a charge:
+//! [what came late may have been counted](crate::failure#a-timeout-does-not-undo-a-charge), once.
 //!
 //! # The circuit breaker
 //!
@@ -63,7 +64,7 @@
 //!
 //! The log tells when a store begins to fail and when it answers again; an **error** there, instead of a warning, will not
 //! pass by itself. [To watch](crate::failure#to-watch) has the events for your metrics: who decided, and how the store failed.
-//! Under `fail_open` nothing else shows that there is no limit, but that the `RateLimit` fields are missing.
+//! What callers see of `fail_open` is no more than that the `RateLimit` fields are missing.
 //!
 //! # Before it happens
 //!

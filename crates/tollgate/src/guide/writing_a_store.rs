@@ -13,7 +13,7 @@
 //! 2. Add up the costs of checks that name one pair of [`Policy::scope`](crate::Policy::scope) and key.
 //! 3. [`look`](crate::algorithm::State::look) at the state of each; what is not there is a
 //!    [`State::new`](crate::algorithm::State::new). The set can be granted as often as the scarcest has room.
-//! 4. If that is less than `min`: [`refuse`](crate::algorithm::State::refuse) each, and store nothing. Else
+//! 4. If that is less than `min`, or none: [`refuse`](crate::algorithm::State::refuse) each, and store nothing. Else
 //!    [`charge`](crate::algorithm::State::charge) each; it tells when the state [expires](crate::algorithm::Charge::expires).
 //! 5. Answer with a [`Verdict`](crate::Verdict): a status for each check, in their order, and the longest delay.
 //!
