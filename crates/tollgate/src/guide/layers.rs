@@ -181,19 +181,21 @@
 //!   service that is not `Clone` needs one inside: a limited service has to be.
 //! - A request that a **[leaky bucket](crate::Algorithm::LeakyBucket)** delays waits inside of the rate limit. A concurrency
 //!   limit outside counts it as under way. So does one inside in the same `ServiceBuilder`: the place that made it ready is
-//!   kept for the request. Where sleepers are not to take up places, add the concurrency limit to the `Router` first, in a
-//!   `.layer()` of its own: axum asks what is inside of that only when the request comes to it.
+//!   kept for the request. Where sleepers are not to take up places, put a buffer between the two, of whose places they then
+//!   take one each; or add the concurrency limit to the `Router` first, in a `.layer()` of its own: axum asks what is inside
+//!   of that only when the request comes to it.
 //!
 //! ```
 //! # use std::sync::Arc;
 //! # use std::task::Poll;
 //! # use std::time::Duration;
-//! # use axum::{Router, body::Body, routing::get};
-//! # use http::Request;
+//! # use axum::{Router, body::Body, error_handling::HandleErrorLayer, routing::get};
+//! # use http::{Request, StatusCode};
 //! # use tokio::sync::Semaphore;
 //! # use tollgate::extract::global;
 //! # use tollgate::{Algorithm, Policy, PolicyExt, Quota, RateLimitLayer};
-//! # use tower::{ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer};
+//! # use tower::buffer::BufferLayer;
+//! # use tower::{BoxError, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer};
 //! # type Layers = (GlobalConcurrencyLimitLayer, RateLimitLayer);
 //! # async fn places_taken_by_a_sleeper(app: impl Fn(Layers) -> Router) -> usize {
 //! #     let an_hour = Algorithm::LeakyBucket { max_wait: Duration::from_secs(3_600) };
@@ -212,6 +214,11 @@
 //! # assert_eq!(places_taken_by_a_sleeper(outside).await, 1);
 //! # let inside = |(places, even): Layers| routes().layer(ServiceBuilder::new().layer(even).layer(places));
 //! # assert_eq!(places_taken_by_a_sleeper(inside).await, 1);
+//! # let buffered = |(places, even): Layers| {
+//! #     let error = HandleErrorLayer::new(async |_: BoxError| StatusCode::SERVICE_UNAVAILABLE);
+//! #     routes().layer(ServiceBuilder::new().layer(error).layer(even).layer(BufferLayer::new(8)).layer(places))
+//! # };
+//! # assert_eq!(places_taken_by_a_sleeper(buffered).await, 0);
 //! # let apart = |(places, even): Layers| {
 //! let app: Router = routes()
 //!     .layer(places)
