@@ -58,7 +58,7 @@
 //! | `.use_headers()` | [`.fields(Fields::XDelta)`](crate::RateLimitLayer::fields). On by default are the IETF draft's, [`Fields::Ietf`](crate::Fields::Ietf) |
 //! | `.error_handler(..)` of the layer | [`.answer(..)`](crate::RateLimitLayer::answer), which is shown the request as well |
 //! | `GovernorError::TooManyRequests { wait_time, .. }` | [`Denial::retry_after`](crate::Denial::retry_after); [`Denial::reason`](crate::Denial::reason) for the others |
-//! | `.methods(vec![Method::POST])` | a [cost](crate::Rule::cost) of 0 for the others: `.cost(\|parts: &Parts\| u32::from(parts.method == Method::POST))` |
+//! | `.methods(vec![Method::POST])` | an [exemption](crate::Rule::exempt) of the others: `.exempt(\|parts: &Parts\| parts.method != Method::POST)` |
 //! | `retain_recent` in a thread | nothing: remove the thread |
 //! | `config.limiter().len()` | [`MemoryStore::keys`](crate::MemoryStore::keys) of a store that you [give](crate::RateLimitLayer::store) to the layer |
 //!

@@ -34,7 +34,7 @@
 //! | layer | outside of the limit | inside of it | put it |
 //! |---|---|---|---|
 //! | trace, metrics | sees refusals | sees what passes | outside |
-//! | CORS | scripts can read refusals; it answers preflights by itself, and they cost nothing | a refusal reaches no script, and preflights are charged | outside |
+//! | CORS | scripts can read refusals; it answers preflights by itself, and they cost nothing | a refusal reaches no script, and preflights are charged unless they are [exempt](crate::exempt::cors_preflight) | outside |
 //! | compression | compresses refusals too, which are short | compresses what passes | either |
 //! | a timeout | counts the time that a leaky bucket makes a request wait, and the time that the store takes | limits the work alone | inside, as a rule |
 //! | authentication | the rule can be by user | is spared the requests that are refused | see [below](#before-and-after-authentication) |

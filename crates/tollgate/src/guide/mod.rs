@@ -6,6 +6,7 @@
 //! | [`keys`] | whom a request is charged to, behind which proxies, and whom to believe |
 //! | [`layers`] | where among the other layers the limit stands |
 //! | [`outages`] | what happens to requests while the store is away |
+//! | [`tiers`] | how some callers get another quota, and some requests none |
 //! | [`testing`] | how to test limits without waiting for them |
 //! | [`writing_a_store`] | how to keep the state in a place of your own |
 //! | [`from_tower_governor`] | what becomes of a service that is limited by tower_governor |
@@ -18,4 +19,5 @@ pub mod keys;
 pub mod layers;
 pub mod outages;
 pub mod testing;
+pub mod tiers;
 pub mod writing_a_store;
