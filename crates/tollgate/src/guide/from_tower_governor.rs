@@ -72,6 +72,7 @@
 //! | a refusal's body | text | a problem document (RFC 9457) |
 //! | `Retry-After` | rounded down, so that 0 is possible and too early | rounded up, at least 1: whoever waits that long passes |
 //! | `x-ratelimit-after`, `x-ratelimit-whitelisted` | sent | not sent: `Retry-After` tells the first |
+//! | gRPC | by its feature `tonic`, around services of tonic: a status | around any, by the content type of the request: [a status](super::grpc), and when to come back |
 //! | idle keys | stay until `retain_recent` | go by themselves, and there is [a bound](crate::memory) |
 //! | two limits | two layers: what one refuses, the other has charged already, or not, as they stand | several [rules](crate::RateLimitLayer::new) in a layer: all are charged, or none |
 //!

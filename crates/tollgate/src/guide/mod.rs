@@ -7,6 +7,7 @@
 //! | [`layers`] | where among the other layers the limit stands |
 //! | [`outages`] | what happens to requests while the store is away |
 //! | [`tiers`] | how some callers get another quota, and some requests none |
+//! | [`grpc`] | what gRPC clients are told, and where the layer stands in a server of tonic |
 //! | [`testing`] | how to test limits without waiting for them |
 //! | [`writing_a_store`] | how to keep the state in a place of your own |
 //! | [`from_tower_governor`] | what becomes of a service that is limited by tower_governor |
@@ -15,6 +16,7 @@
 
 pub mod algorithms;
 pub mod from_tower_governor;
+pub mod grpc;
 pub mod keys;
 pub mod layers;
 pub mod outages;
