@@ -74,7 +74,7 @@
 //! | `x-ratelimit-after`, `x-ratelimit-whitelisted` | sent | not sent: `Retry-After` tells the first |
 //! | gRPC | by its feature `tonic`, around services of tonic: a status | around any, by the content type of the request: [a status](super::grpc), and when to come back |
 //! | idle keys | stay until `retain_recent` | go by themselves, and there is [a bound](crate::memory) |
-//! | two limits | two layers: what one refuses, the other has charged already, or not, as they stand | several [rules](crate::RateLimitLayer::new) in a layer: all are charged, or none |
+//! | two limits | two layers: what the inner one refuses, the outer one has charged | several [rules](crate::RateLimitLayer::new) in a layer: all are charged, or none |
 //!
 //! The algorithm is the same one, GCRA, and callers who keep to the limit see no difference:
 //!
