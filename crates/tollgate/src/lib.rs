@@ -72,6 +72,7 @@
 //! - [`algorithm`] tells what each algorithm guarantees and when to choose it.
 //! - [`memory`] tells what a key costs and what happens when there are too many.
 //! - [`failure`] tells what happens when a store fails, which stores over a network do.
+//! - [`guide`] has a chapter for each question that comes up on the way to production.
 //!
 //! # What a client sees
 //!
@@ -160,47 +161,11 @@
 //!
 //! # In tests
 //!
-//! A [`ManualClock`] moves only when it is told to:
-//!
-//! ```
-//! use std::time::Duration;
-//! use tollgate::extract::global;
-//! use tollgate::{Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Timestamp};
-//!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let time = ManualClock::new(Timestamp::from_micros(1_000_000));
-//! let limiter = Limiter::new([Policy::new("one", Quota::per_minute(1)).by(global())])
-//!     .store(MemoryStore::builder().clock(&time).build());
-//!
-//! assert!(limiter.check_key(&Key::global(), 1).await.is_ok());
-//! let denial = limiter.check_key(&Key::global(), 1).await.unwrap_err();
-//! assert_eq!(denial.retry_after(), Some(Duration::from_secs(60)));
-//! time.advance(Duration::from_secs(60));
-//! assert!(limiter.check_key(&Key::global(), 1).await.is_ok());
-//! # }
-//! ```
+//! A [`ManualClock`] moves only when it is told to: see [how to test limits without waiting](guide::testing).
 //!
 //! # Order of layers
 //!
-//! A layer limits what is inside it. Put it outside of what is dear (body limits, handlers, authentication against a
-//! database) and inside of what its answers need: a 429 that is made outside of the CORS layer cannot be read by a
-//! browser, and one outside of tracing is not logged. A rule by user stands inside of the layer that finds the user.
-//!
-//! | layer | outside of the limit | inside of it |
-//! |---|---|---|
-//! | trace, metrics | sees refusals: **here** | sees what passes |
-//! | CORS | refusals can be read, preflights cost nothing: **here** | needs [`exempt::cors_preflight`] |
-//! | compression | of refusals too: either | of responses that pass: either |
-//! | authentication | rules may be by user | is spared what is refused |
-//! | load shed, concurrency limit, buffer | one caller can take all the places | what is shed has been charged: **here** |
-//! | timeout | counts the wait of a leaky bucket | limits the work alone: **here**, as a rule |
-//!
-//! The layer is ready when the service inside it is. Where that may be busy, put `load_shed` or `buffer` between the two, or
-//! refusals wait until somebody has time.
-//!
-//! A request that a leaky bucket delays keeps the place in the inner service that it was promised, and those in the services
-//! outside. Sleepers so take up the slots of a concurrency limit on either side, unless it is inside with a `buffer` between
-//! the two, which gives them places of its own.
+//! Outside of what is dear, inside of CORS and of tracing: see [where the limit stands](guide::layers).
 //!
 //! # Features
 //!
@@ -214,6 +179,7 @@
 pub mod exempt;
 pub mod extract;
 pub mod failure;
+pub mod guide;
 pub mod memory;
 
 mod body;

@@ -8,7 +8,7 @@
 //! | [`cookie`] | the value of a cookie, such as a session |
 //! | [`extension`] | something an outer layer left, such as the authenticated user |
 //! | [`method`] | the request's method |
-//! | [`matched_path`](matched_path()) | the route that matched (feature `axum`) |
+//! | [`matched_path`] | the route that matched (feature `axum`) |
 //! | [`global`] | the same for all |
 //! | a closure | whatever it returns |
 //! | `(a, b)` | both together |
@@ -18,6 +18,9 @@
 //! A header or a cookie is what the caller wrote. Limit by it only behind something that has checked it (an
 //! authentication layer that answers 401 to unknown API keys), or beside a limit by address: whoever invents values
 //! otherwise gets a fresh quota with each.
+//!
+#![cfg_attr(feature = "axum", doc = "[`matched_path`]: matched_path()")]
+#![cfg_attr(not(feature = "axum"), doc = "[`matched_path`]: crate::extract")]
 
 mod client_ip;
 mod cookie;
