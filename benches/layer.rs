@@ -4,10 +4,12 @@
 
 use std::cell::RefCell;
 use std::hint::black_box;
+use std::sync::Arc;
 
 use divan::{AllocProfiler, Bencher};
+use http::request::Parts;
 use tollgate::extract::PeerIp;
-use tollgate::{Algorithm, Fields, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate::{Algorithm, Fields, Key, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_benches::{COLD, HOT, callers, ready_service, request, send};
 use tower::Layer;
 
@@ -79,6 +81,32 @@ fn denied_without_fields(bencher: Bencher<'_, '_>, keys: u32) {
 fn three_rules_allowed(bencher: Bencher<'_, '_>) {
     let rule = |name| Policy::new(name, AMPLE).by(PeerIp::new());
     run(bencher, &RateLimitLayer::new([rule("a"), rule("b"), rule("c")]), HOT);
+}
+
+/// A cost by closure, the same for all: what any function of a request's parts costs beside its own work.
+#[divan::bench]
+fn cost_by_closure_allowed(bencher: Bencher<'_, '_>) {
+    let rule = Policy::new("api", AMPLE).by(PeerIp::new()).cost(|_: &Parts| 1);
+    run(bencher, &RateLimitLayer::new([rule]).fields(Fields::None), HOT);
+}
+
+/// So many tiers, of which each request is in one: beside the row above.
+#[divan::bench(args = [2, 10_000])]
+fn tiers_allowed(bencher: Bencher<'_, '_>, tiers: usize) {
+    let name = |n: usize| format!("tenant-{n}");
+    let quotas = (0..tiers).map(|n| (name(n), AMPLE));
+    let chosen: Arc<str> = name(tiers / 3).into();
+    let rule = Policy::new("api", AMPLE).by(PeerIp::new());
+    let rule = rule.tiers(quotas, move |_: &Parts, _: &Key| Some(Arc::clone(&chosen)));
+    run(bencher, &RateLimitLayer::new([rule]).fields(Fields::None), HOT);
+}
+
+/// Nobody is on the list.
+#[divan::bench]
+fn exemption_by_address_allowed(bencher: Bencher<'_, '_>) {
+    let listed = PeerIp::new().is_in(["192.0.2.0/24", "2001:db8::/32", "::1"]).expect("networks");
+    let rule = Policy::new("api", AMPLE).by(PeerIp::new()).exempt(listed);
+    run(bencher, &RateLimitLayer::new([rule]).fields(Fields::None), HOT);
 }
 
 #[divan::bench(args = ["gcra", "fixed-window", "sliding-window", "sliding-buckets", "sliding-log"])]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::{Router, routing::get};
 use tokio::net::TcpListener;
-use tollgate::{FailureExt, Quota, RateLimitLayer};
+use tollgate::{CircuitBreaker, FailureExt, Quota, RateLimitLayer};
 use tollgate_redis::RedisStore;
 
 #[tokio::main]
@@ -20,8 +20,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // An error here is one to mend: a URL, a password, a permission. A Redis that is down is none: it is joined later.
     let store = RedisStore::connect(&redis)
         .await?
-        // No request waits longer for Redis,
+        // No request waits longer for Redis, and none at all once several have waited in vain,
         .timeout(Duration::from_millis(50))
+        .circuit_breaker(CircuitBreaker::default())
         // and this is what happens to those that would: they pass. `fail_closed` refuses them.
         .fail_open();
 

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use allocation_counter::measure;
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
+use tollgate::exempt::cors_preflight;
 use tollgate::extract::{PeerAddr, PeerIp, global};
 use tollgate::{
     Algorithm, Check, FailureExt, Fields, Key, MemoryStore, NeverFails, Policy, PolicyExt, Quota,
@@ -37,6 +39,17 @@ fn allocations<S, B>(service: &mut S, requests: u64) -> (u64, StatusCode)
 where
     S: Service<Request<Body>, Response = Response<B>, Error = Infallible>,
 {
+    allocations_of(request, service, requests)
+}
+
+fn allocations_of<S, B>(
+    request: impl Fn() -> Request<Body>,
+    service: &mut S,
+    requests: u64,
+) -> (u64, StatusCode)
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = Infallible>,
+{
     let mut last = StatusCode::OK;
     let mut cx = Context::from_waker(Waker::noop());
     let heap = measure(|| {
@@ -58,12 +71,19 @@ fn a_request<S>(layer: &RateLimitLayer<S>, status: StatusCode) -> u64
 where
     S: Store<Error: NeverFails>,
 {
+    each(request, layer, status)
+}
+
+fn each<S>(request: impl Fn() -> Request<Body>, layer: &RateLimitLayer<S>, status: StatusCode) -> u64
+where
+    S: Store<Error: NeverFails>,
+{
     let mut limited = layer.layer(service_fn(hello));
     // The first request adds its keys; where several of them meet in a shard of the store, the second makes it grow.
-    allocations(&mut limited, 2);
-    let (limited, last) = allocations(&mut limited, REQUESTS);
+    allocations_of(&request, &mut limited, 2);
+    let (limited, last) = allocations_of(&request, &mut limited, REQUESTS);
     assert_eq!(last, status);
-    let (plain, _) = allocations(&mut service_fn(hello), REQUESTS);
+    let (plain, _) = allocations_of(&request, &mut service_fn(hello), REQUESTS);
     let more = limited - plain;
     assert_eq!(more % REQUESTS, 0, "{more} in {REQUESTS} requests: some take more than others");
     more / REQUESTS
@@ -102,6 +122,20 @@ fn an_allowed_request_allocates_nothing_under_any_algorithm() {
         // Requests of one microsecond share an entry of a log, and the clock stands still.
         assert_eq!(a_request(&layer, StatusCode::OK), 0, "{algorithm:?}");
     }
+}
+
+#[test]
+fn tiers_and_exemptions_allocate_nothing() {
+    let tiers = [("pro", Quota::per_minute(2_000_000)), ("enterprise", Quota::per_minute(3_000_000))];
+    let elsewhere = || PeerIp::new().is_in(["10.0.0.0/8", "2001:db8::/32"]).expect("networks");
+    let [address, user, all, both] =
+        four_rules().map(|rule| rule.exempt(elsewhere()).exempt(cors_preflight()));
+    let user = user.tiers(tiers, |parts: &Parts, _: &Key| (parts.uri.path() == "/").then_some("pro"));
+    let four = layer([address, user, all, both]).fields(Fields::None);
+    assert_eq!(a_request(&four, StatusCode::OK), 0);
+    let listed = PeerIp::new().is_in(["192.0.2.1"]).expect("an address");
+    let nobody_is_limited = layer([Policy::new("p", Quota::per_day(1)).by(global()).exempt(listed)]);
+    assert_eq!(a_request(&nobody_is_limited, StatusCode::OK), 0);
 }
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -178,6 +212,28 @@ fn a_denial_allocates_only_what_its_answer_needs() {
     assert!(bare <= 8, "{bare} without fields");
     let ietf = a_request(&used_up(Fields::Ietf), StatusCode::TOO_MANY_REQUESTS);
     assert!(ietf <= 9, "{ietf} with the fields of the draft");
+}
+
+fn call() -> Request<Body> {
+    let mut request = request();
+    request.headers_mut().insert("content-type", http::HeaderValue::from_static("application/grpc"));
+    request
+}
+
+/// More than half of these are what the library of tonic takes for the details of a status.
+#[test]
+fn a_denial_of_grpc_allocates_only_what_its_answer_needs() {
+    for (fields, most) in [(Fields::None, 23), (Fields::Ietf, 24)] {
+        let layer = used_up(fields);
+        a_request(&layer, StatusCode::TOO_MANY_REQUESTS);
+        let count = each(call, &layer, StatusCode::OK);
+        assert!(count <= most, "{count} with {fields:?}");
+    }
+}
+
+#[test]
+fn a_call_of_grpc_that_passes_allocates_nothing_without_fields() {
+    assert_eq!(each(call, &layer(four_rules()).fields(Fields::None), StatusCode::OK), 0);
 }
 
 #[test]

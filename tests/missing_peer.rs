@@ -29,4 +29,5 @@ async fn without_the_addresses_of_peers_requests_are_refused_and_the_log_names_t
     errors.retain(|line| line.contains("ERROR"));
     let [error] = &errors[..] else { panic!("not one error but {errors:?}") };
     assert!(error.contains("into_make_service_with_connect_info"), "{error}");
+    assert!(error.contains("feature `tonic`"), "{error}");
 }

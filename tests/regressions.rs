@@ -39,13 +39,21 @@
 //! | One caller rotates through the addresses of his IPv6 network | `axum_server/keys.rs`: `one_caller_cannot_rotate_through_the_addresses_of_his_network`; [`an_ipv6_peer_cannot_rotate_through_his_network`] |
 //! | Behind a proxy everybody shares one bucket | `axum_server/keys.rs`: `callers_behind_a_trusted_proxy_do_not_share_one_bucket` |
 //! | Where the server tells no addresses, nothing says so | `missing_peer.rs` |
-//! | A clone that was not polled ready is called | `service/readiness.rs` |
+//! | A clone that was not polled ready is called | `service/readiness.rs`; among other layers, `service/stacks.rs`, `stacks/orders.rs` |
 //! | A future that is dropped half-way leaks what it held | `service/cancellation.rs`, `failure/cancellation.rs` |
 //! | A store that accepts and never answers is waited for, before requests pass | `failure/timeout.rs`: `a_store_that_never_answers_is_waited_for_as_long_as_was_said`; `failure/policies.rs`; `faults`: `every_policy_keeps_its_promise_under_every_fault` |
 //! | Those who wait for a server that hangs fill the memory | `redis/load.rs`: `a_redis_that_hangs_does_not_gather_callers_without_end`; `stopped_server.rs` |
+//! | An unknown tier has no limit | `service/tiers.rs`: `an_unknown_tier_is_never_unlimited` |
+//! | Who changes his tier begins anew | `service/tiers.rs`: `who_changes_his_tier_keeps_what_he_used` |
+//! | A tier of a small burst forgives the debt that another has made | `service/tiers.rs`, `redis/tiers.rs`: `a_tier_of_a_smaller_burst_forgives_no_debt_of_a_larger` |
+//! | Callers of two tiers who are merged in a call are decided by one's limit | `redis/tiers.rs`: `tiers_that_are_asked_at_once_for_one_key_are_not_mistaken_for_one_another` |
+//! | A preflight is refused for want of a key | `service/exemptions.rs`: `a_preflight_needs_no_key_and_costs_nothing`; `stacks/http_layers.rs` |
+//! | An address in a forged header, or a neighbour in its /64, is exempt | `service/exemptions.rs`: `a_forged_address_is_not_exempt`, `addresses_that_are_listed_are_not_limited_and_their_neighbours_are` |
+//! | A handler that asks for the verdict fails where the layer is switched off | `axum_server/verdicts.rs`: `a_handler_finds_an_empty_report_where_no_limit_applies` |
 //! | Keys are never evicted, or the user has to run a thread for it | `memory_store/reclaim.rs`: `idle_keys_go_by_mere_use_of_others`, `callers_who_come_once_do_not_pile_up`; `memory_store/cap.rs` |
+//! | gRPC is left unlimited, or answered with an HTTP 429 that its clients cannot read | `grpc/denials.rs`: `a_client_reads_the_code_the_wait_and_the_policy`, `who_waits_for_the_pushback_passes`; `grpc/mounts.rs`: `http_and_grpc_on_one_port_use_up_one_quota`; `grpc/streams.rs`: `a_stream_is_refused_before_it_begins`; `grpc/web.rs` |
 //! | A quote in a policy's name breaks the field | [`a_quote_in_a_policy_name_breaks_neither_field_nor_document`] |
-//! | The denial, which an attack exercises, is the dearest path | `allocations.rs`: `a_denial_allocates_only_what_its_answer_needs`, `the_thousandth_denial_costs_what_the_second_did`; `no_clock.rs` |
+//! | The denial, which an attack exercises, is the dearest path | `allocations.rs`: `a_denial_allocates_only_what_its_answer_needs`, `a_denial_of_grpc_allocates_only_what_its_answer_needs`, `the_thousandth_denial_costs_what_the_second_did`; `no_clock.rs` |
 
 use std::time::Duration;
 

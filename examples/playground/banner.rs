@@ -7,7 +7,7 @@ use tollgate::MissingKey;
 
 use crate::config::Config;
 
-/// Where it listens, what it limits, and two commands to try.
+/// Where it listens, what it limits, and commands to try.
 pub(crate) fn banner(config: &Config, address: SocketAddr) -> String {
     let store = config.store.place();
     let mut text = format!("Listening on http://{address}, counting in {store}. Ctrl-C stops.\n");
@@ -35,11 +35,13 @@ pub(crate) fn banner(config: &Config, address: SocketAddr) -> String {
     }
 
     let headers = headers(config);
-    let url = format!("http://{}", reachable(address));
+    let reachable = reachable(address);
+    let url = format!("http://{reachable}");
     let amount = config.rules.iter().map(|rule| rule.policy.largest_cost()).min().unwrap_or(1).min(3);
     let _ = write!(
         text,
-        "\nTry, several times:\n  curl -i{headers} {url}/\n  curl -i{headers} -X POST {url}/transfer/{amount}\n\
+        "\nTry, several times:\n  curl -i{headers} {url}/\n  curl -i{headers} -X POST {url}/transfer/{amount}\n  \
+         grpcurl -plaintext{headers} {reachable} helloworld.Greeter/SayHello\n\
          What is left is at {url}/me; {url}/health is never limited.\n\n",
     );
     text

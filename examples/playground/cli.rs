@@ -43,9 +43,19 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "POLICY", value_enum)]
     pub(crate) on_failure: Option<OnFailure>,
 
+    /// Which part of every quota this server grants by itself with --on-failure fallback: 1/N on each of N servers
+    /// [default: 1/1]
+    #[arg(long, value_name = "1/N")]
+    pub(crate) share: Option<String>,
+
     /// How long Redis may take to answer, such as 50ms; longer is a failure [default: 1s]
     #[arg(long, value_name = "D")]
     pub(crate) timeout: Option<String>,
+
+    /// After N failures in a row, leave Redis alone for D before one request finds out whether it is back: 5/500ms
+    /// [default: ask it each time]
+    #[arg(long, value_name = "N/D")]
+    pub(crate) breaker: Option<String>,
 
     #[arg(long = "rule", value_name = "RULE", default_value = "api=10/10s", help = RULE_HELP)]
     pub(crate) rules: Vec<String>,
@@ -75,6 +85,8 @@ pub(crate) enum OnFailure {
     /// They are refused: 503
     #[default]
     Closed,
+    /// This server decides by itself, over a share of every quota
+    Fallback,
 }
 
 /// `--headers`.

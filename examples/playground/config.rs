@@ -31,7 +31,7 @@ impl TryFrom<Cli> for Config {
 
     /// Errors are one line, to be read by whoever typed the command.
     fn try_from(cli: Cli) -> Result<Config, String> {
-        let store = StoreSpec::new(cli.store, cli.on_failure, cli.timeout.as_deref())?;
+        let store = StoreSpec::new(&cli)?;
         let client_ip = client_ip(cli.client_ip_header.as_deref(), &cli.trust)?;
         let (client_ip_header, client_ip) = client_ip.unzip();
         let missing_key = MissingKey::from(cli.missing_key);

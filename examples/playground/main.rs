@@ -5,14 +5,17 @@
 //! cargo run --release --example playground -- --help
 //! ```
 //!
-//! How a command line becomes a layer is in `config.rs`, how it becomes a store in `store.rs`, how the layer is put around
-//! routes in `routes.rs`; those three are worth copying from.
+//! It serves HTTP and gRPC on one port, under the same rules. How a command line becomes a layer is in `config.rs`, how it
+//! becomes a store in `store.rs` and `outage.rs`, how the layer is put around routes in `routes.rs`; those are worth
+//! copying from.
 
 mod banner;
 mod cli;
 mod config;
+mod greeter;
 mod key_spec;
 mod me;
+mod outage;
 mod routes;
 mod rule_spec;
 mod span;
@@ -27,6 +30,7 @@ use std::time::Duration;
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
+use tollgate::RateLimitLayer;
 
 use crate::config::Config;
 use crate::store::AnyStore;
@@ -49,14 +53,18 @@ async fn main() -> ExitCode {
         Ok(config) => config,
         Err(error) => return fail(&error, 2),
     };
-    match config.store.open().await {
+    let layer =
+        config.store.open().await.and_then(|store| {
+            config.layer.clone().try_store(store).map_err(|error| format!("--rule: {error}"))
+        });
+    match layer {
         Err(error) => fail(&error, 2),
-        Ok(store) => serve(config, store).await.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS),
+        Ok(layer) => serve(config, layer).await.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS),
     }
 }
 
 /// Serves until a signal to stop.
-async fn serve(config: Config, store: AnyStore) -> Result<(), String> {
+async fn serve(config: Config, layer: RateLimitLayer<AnyStore>) -> Result<(), String> {
     let listen = &config.listen;
     let listener = TcpListener::bind(listen).await;
     let listener = listener.map_err(|error| format!("cannot listen on {listen:?}: {error}"))?;
@@ -67,7 +75,8 @@ async fn serve(config: Config, store: AnyStore) -> Result<(), String> {
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);
     });
-    let app = routes::router(config.layer.store(store)).into_make_service_with_connect_info::<SocketAddr>();
+    let app = routes::router(layer).map_err(|error| error.to_string())?;
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, app).with_graceful_shutdown(stopped());
     tokio::select! {
         served = server => served.map_err(|error| error.to_string()),

@@ -1,24 +1,35 @@
-//! Routes that are limited, and routes that are not.
+//! Routes that are limited, and routes that are not: of HTTP and of gRPC, on one port.
 
 use axum::Router;
 use axum::routing::{get, post};
 use http::StatusCode;
 use tollgate::RateLimitLayer;
+use tollgate_examples::helloworld::FILE_DESCRIPTOR_SET;
+use tollgate_examples::helloworld::greeter_server::GreeterServer;
+use tonic::service::Routes;
+use tonic_reflection::server::{Builder, Error};
 
+use crate::greeter::Hello;
 use crate::me::me;
 use crate::store::AnyStore;
 use crate::transfer::transfer;
 
+const NOT_FOUND: &str = "there is /, /me, /health, POST /transfer/3, and gRPC helloworld.Greeter/SayHello\n";
+
 /// All routes, those above the layer limited by it.
-pub(crate) fn router(layer: RateLimitLayer<AnyStore>) -> Router {
+pub(crate) fn router(layer: RateLimitLayer<AnyStore>) -> Result<Router, Error> {
     let limiter = layer.limiter();
-    Router::new()
+    let http = Router::new()
         .route("/", get(|| async { "hello\n" }))
         .route("/transfer/{amount}", post(transfer))
-        .fallback(|| async { (StatusCode::NOT_FOUND, "there is /, /me, /health and POST /transfer/3\n") })
-        .layer(layer)
-        // Added after the layer, these are outside of it.
+        .fallback(|| async { (StatusCode::NOT_FOUND, NOT_FOUND) });
+    let limited = Routes::from(http).add_service(GreeterServer::new(Hello)).into_axum_router().layer(layer);
+    // Added after the layer, these are outside of it. Clients ask reflection, in either version, before they call anything.
+    let reflection = || Builder::configure().register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET);
+    Ok(Routes::from(limited)
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?)
+        .into_axum_router()
         .route("/health", get(|| async { "ok\n" }))
-        .route("/me", get(me))
-        .with_state(limiter)
+        .route("/me", get(me).with_state(limiter)))
 }

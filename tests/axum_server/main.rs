@@ -3,6 +3,7 @@
 mod connections;
 mod keys;
 mod paths;
+mod verdicts;
 
 use axum::Router;
 use axum::routing::get;

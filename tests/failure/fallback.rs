@@ -90,6 +90,28 @@ async fn fields_and_denials_tell_of_the_share() {
     }
 }
 
+/// Each tier has a share of its own, and the smallest of them has to have one.
+#[tokio::test(start_paused = true)]
+async fn a_share_is_of_the_tier_that_a_request_is_in() {
+    let tier =
+        |parts: &http::request::Parts, _: &Key| Some(parts.headers.get("x-tier")?.to_str().ok()?.to_owned());
+    let rule = |least| {
+        let tiers = [("pro", Quota::per_minute(90)), ("least", Quota::per_minute(least))];
+        per_user("api", 30).tiers(tiers, tier)
+    };
+    let inner = failing(FAILURES[0]);
+    let mut service = RateLimitLayer::new([rule(3)]).store(with_a_third(&inner)).layer(Strict::default());
+    for (tier, told) in
+        [("none", r#""api";q=10;w=60"#), ("pro", r#""api";q=30;w=60"#), ("least", r#""api";q=1;w=60"#)]
+    {
+        let mut request = request(tier);
+        request.headers_mut().insert("x-tier", tier.parse().unwrap());
+        assert_eq!(field(&call(&mut service, request).await, "ratelimit-policy"), Some(told));
+    }
+    let error = RateLimitLayer::new([rule(2)]).try_store(with_a_third(&inner)).unwrap_err();
+    assert_eq!(error, RulesError::Unsupported("api".to_owned(), PolicyError::ShareOfNothing));
+}
+
 #[tokio::test(start_paused = true)]
 async fn when_the_store_answers_again_it_decides() {
     for failure in FAILURES {

@@ -18,6 +18,7 @@ mod lost;
 mod names;
 mod scripts;
 mod sentinel;
+mod tiers;
 mod windows;
 
 use std::sync::OnceLock;

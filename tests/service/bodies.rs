@@ -34,8 +34,11 @@ where
 }
 
 #[test]
-fn the_bodies_of_axum_hyper_and_http_body_util_need_no_conversion() {
+fn the_bodies_of_axum_tonic_hyper_and_http_body_util_need_no_conversion() {
     is_limited::<Body, Body>();
+    is_limited::<tonic::body::Body, tonic::body::Body>();
+    is_limited::<Body, tonic::body::Body>();
+    is_limited::<Incoming, tonic::body::Body>();
     is_limited::<Incoming, Full<Bytes>>();
     is_limited::<Incoming, Incoming>();
     is_limited::<Full<Bytes>, Empty<Bytes>>();

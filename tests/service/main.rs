@@ -4,9 +4,11 @@ mod bodies;
 mod cancellation;
 mod concurrency;
 mod delays;
+mod exemptions;
 mod readiness;
 mod responses;
 mod stacks;
+mod tiers;
 
 use axum::body::Body;
 use http::{Request, Response};

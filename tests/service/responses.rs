@@ -9,14 +9,20 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::{Denial, Fields, Key, Reason, Report};
 use tollgate_tests::{Later, Strict, call, clock, field, per_user, request, store, user};
-use tower::{Layer, service_fn};
+use tower::{Layer, ServiceExt, service_fn};
 
 use crate::layer;
 
 /// Answers with what the layer left in the request's extensions.
 fn what_is_left(request: Request<Body>) -> Ready<Result<Response<Body>, Infallible>> {
-    let remaining = request.extensions().get::<Report>().map(|report| report.statuses()[0].remaining());
-    ready(Ok(Response::new(Body::from(format!("{remaining:?}")))))
+    let told = match request.extensions().get::<Report>() {
+        None => "no report".to_owned(),
+        Some(report) => report
+            .iter()
+            .map(|(policy, status)| format!("{} {}", policy.name(), status.remaining()))
+            .collect(),
+    };
+    ready(Ok(Response::new(Body::from(told))))
 }
 
 async fn text<B>(response: Response<B>) -> String
@@ -38,7 +44,7 @@ async fn the_verdict_is_exposed_to_handlers_and_to_outer_layers() {
             let report = response.extensions().get::<Report>().unwrap();
             let (policy, status) = report.iter().next().unwrap();
             assert_eq!((policy.name(), status.remaining()), ("p", left));
-            assert_eq!(text(response).await, format!("Some({left})"));
+            assert_eq!(text(response).await, format!("p {left}"));
         }
     }
     let denied = call(&mut service, request("ada")).await;
@@ -51,7 +57,51 @@ async fn the_verdict_is_not_exposed_unless_asked_for() {
     let mut service = layer(&clock(), [per_user("p", 3)]).layer(service_fn(what_is_left));
     let response = call(&mut service, request("ada")).await;
     assert!(response.extensions().get::<Report>().is_none());
-    assert_eq!(text(response).await, "None");
+    assert_eq!(text(response).await, "no report");
+}
+
+#[tokio::test]
+async fn a_policy_is_found_in_a_report_by_its_name() {
+    let rules = [per_user("first", 5), per_user("second", 9)];
+    let mut service = layer(&clock(), rules).expose_verdict().layer(Strict::default());
+    let response = call(&mut service, request("ada")).await;
+    let report = response.extensions().get::<Report>().unwrap();
+    let (policy, status) = report.get("second").unwrap();
+    assert_eq!((policy.capacity(), status.remaining()), (9, 8));
+    assert_eq!(report.get("first").map(|(_, status)| status.remaining()), Some(4));
+    assert!(report.get("third").is_none());
+}
+
+#[tokio::test]
+async fn of_layers_that_stack_the_nearest_ones_verdict_is_seen() {
+    let exposing = |name| layer(&clock(), [per_user(name, 3)]).expose_verdict();
+    let mut service = exposing("outer").layer(exposing("inner").layer(service_fn(what_is_left)));
+    let response = call(&mut service, request("ada")).await;
+    let report = response.extensions().get::<Report>().unwrap();
+    assert!(report.get("outer").is_some() && report.get("inner").is_none());
+    assert_eq!(text(response).await, "inner 2");
+}
+
+/// Or handlers that ask for one would fail where no limit applies.
+#[tokio::test]
+async fn a_report_is_empty_and_not_missing_where_no_rule_applies() {
+    let exempt = || per_user("p", 1).exempt(|_: &Parts| true);
+    let everybody_exempt = layer(&clock(), [exempt()]).expose_verdict();
+    let later = everybody_exempt.clone().store(Later::deciding_last(store(&clock())));
+    let switched_off = layer(&clock(), [per_user("p", 1)]).expose_verdict().enabled(false);
+    let mut services = [
+        everybody_exempt.layer(service_fn(what_is_left)).boxed_clone(),
+        later.layer(service_fn(what_is_left)).boxed_clone(),
+        switched_off.layer(service_fn(what_is_left)).boxed_clone(),
+    ];
+    for service in &mut services {
+        for _ in 0..3 {
+            let response = call(service, request("ada")).await;
+            assert_eq!((response.status().as_u16(), response.headers().len()), (200, 0));
+            assert_eq!(response.extensions().get::<Report>().unwrap().iter().count(), 0);
+            assert_eq!(text(response).await, "");
+        }
+    }
 }
 
 #[tokio::test]
@@ -143,14 +193,14 @@ async fn a_closure_can_change_the_answer_by_default() {
 #[tokio::test]
 async fn a_layer_that_is_switched_off_passes_everything_untouched() {
     let store = store(&clock());
-    let layer = tollgate::RateLimitLayer::new([per_user("p", 1)]).store(store.clone()).expose_verdict();
+    let layer = tollgate::RateLimitLayer::new([per_user("p", 1)]).store(store.clone());
     let mut off = layer.clone().enabled(false).layer(service_fn(what_is_left));
     for n in 0..5 {
         let asking = if n % 2 == 0 { request("ada") } else { Request::new(Body::empty()) };
         let response = call(&mut off, asking).await;
         assert_eq!(response.status(), 200);
         assert!(response.headers().is_empty() && response.extensions().is_empty());
-        assert_eq!(text(response).await, "None");
+        assert_eq!(text(response).await, "no report");
     }
     assert_eq!(store.keys(), 0, "nothing was counted");
     let mut on = layer.enabled(false).enabled(true).layer(Strict::default());

@@ -8,7 +8,7 @@ use tollgate::{ManualClock, RateLimitLayer};
 use tollgate_tests::{Later, Strict, clock, per_user, queue, request, store};
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
-use crate::layer;
+use crate::{layer, timed};
 
 /// Asks a stack 20 times at once; of these, `admitted` must pass and all others be refused by the layer.
 async fn admits<S, R>(order: &str, stack: S, inner: &Strict, admitted: u32)
@@ -100,6 +100,25 @@ async fn requests_on_hold_keep_the_permit_that_they_were_given() {
             .concurrency_limit(3)
             .service(inner.clone());
         admits("buffer, awaited queue, concurrency limit", stack, &inner, 5).await;
+    }
+}
+
+/// Sleepers take up places, of whatever is next inside: of a buffer, before those of a concurrency limit.
+#[tokio::test(start_paused = true)]
+async fn a_buffer_keeps_sleepers_out_of_the_slots_of_a_concurrency_limit() {
+    let an_hour = || layer(&clock(), [queue("q", Duration::from_secs(3_600))]);
+    let slots = || ServiceBuilder::new().concurrency_limit(1).service(Strict::default());
+    let without = ServiceBuilder::new().layer(an_hour()).service(slots());
+    let with = ServiceBuilder::new().layer(an_hour()).buffer(8).service(slots());
+    let [without, with] = [without.map_err(BoxError::from).boxed_clone(), with.boxed_clone()];
+    for (stack, waits) in [(without, true), (with, false)] {
+        stack.clone().oneshot(request("ada")).await.unwrap();
+        let sleeps = tokio::spawn(stack.clone().oneshot(request("ada")));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(!sleeps.is_finished());
+        let (response, elapsed) = timed(stack.oneshot(request("bob"))).await;
+        assert_eq!((response.unwrap().status().as_u16(), !elapsed.is_zero()), (200, waits));
+        assert_eq!(sleeps.await.unwrap().unwrap().status(), 200);
     }
 }
 

@@ -8,6 +8,7 @@
 //! is toward *not* exceeding the limit, and waits round up: a caller that returns exactly when it was told passes.
 
 pub mod algorithm;
+mod beside;
 mod boxed;
 mod breaker;
 mod check;

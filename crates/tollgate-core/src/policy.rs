@@ -99,6 +99,10 @@ pub struct Policy {
     pub(crate) tolerance: Exact,
     /// How far TAT may lie ahead of now: the tolerance, and a leaky bucket's longest wait.
     pub(crate) horizon: Exact,
+    /// The longest horizon of the policies that this one is beside, in microseconds; 0 if it is alone.
+    pub(crate) beside_us: u64,
+    /// A TAT that lies further ahead is a mistake: the horizon, or that of the policies beside this one.
+    pub(crate) furthest: Exact,
     capacity: u32,
     largest_cost: u32,
 }
@@ -148,7 +152,10 @@ impl Policy {
     /// The same policy with another quota of the same window, and so with the same states.
     pub(crate) fn with_quota(&self, quota: Quota) -> Result<Policy, PolicyError> {
         debug_assert_eq!(quota.window(), self.quota.window());
-        Policy::of_scope(self.scope_hash, Arc::clone(&self.scope), self.name_length, quota, self.algorithm)
+        let scope = Arc::clone(&self.scope);
+        let policy = Policy::of_scope(self.scope_hash, scope, self.name_length, quota, self.algorithm)?;
+        // The same happens to those beside it: limits are rounded down, to a half at the least, and horizons grow by that.
+        Ok(policy.with_beside((2 * self.beside_us).min(MAX_SPAN_US)))
     }
 
     fn of_scope(
@@ -193,6 +200,8 @@ impl Policy {
             interval,
             tolerance,
             horizon,
+            beside_us: 0,
+            furthest: horizon,
             capacity,
             largest_cost,
         })

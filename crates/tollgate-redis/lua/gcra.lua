@@ -3,6 +3,8 @@
 -- KEYS     a string: TAT, in microseconds since the epoch, and before it its fraction in parts of a microsecond
 -- ARGV     parts            into how many parts a microsecond is cut: the denominator of the emission interval T
 --          horizon, parts   how far TAT may lie ahead of now: burst x T, and a leaky bucket's longest wait
+--          furthest, parts  beyond which TAT is taken for that of a clock that ran ahead: the horizon, or that of a policy
+--                           which counts in the same key
 --          cost, parts      cost x T; 2^53 and 0 where the cost can never pass
 -- RETURNS  TAT before the charge, and its parts
 
@@ -41,10 +43,10 @@ local function gcra_look(policy, key)
   if frac >= policy.parts then
     us, frac = us + 1, 0
   end
-  -- Beyond the horizon: a clock ran ahead, or the burst was larger then. That is an empty bucket, and no worse.
-  local last = now + policy.horizon_us
-  if us >= last and not no_more_than(us, frac, last, policy.horizon_frac) then
-    us, frac = last, policy.horizon_frac
+  -- Beyond any horizon: a clock ran ahead, or the burst was larger then. That is an empty bucket, and no worse.
+  local last = now + policy.furthest_us
+  if us >= last and not no_more_than(us, frac, last, policy.furthest_frac) then
+    us, frac = last, policy.furthest_frac
     store(key, us, frac, gcra_ends(policy, us, frac))
   end
   return us, frac
@@ -133,10 +135,10 @@ local function gcra_refund(policy, key, units, stamp_us, stamp_frac)
   end
 end
 
-local function gcra(parts, horizon_us, horizon_frac, cost_us, cost_frac)
+local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac, cost_us, cost_frac)
   return {
     returns = 2, look = gcra_look, fits = gcra_fits, charge = gcra_charge, ends = gcra_ends, refund = gcra_refund,
-    parts = parts, horizon_us = horizon_us, horizon_frac = horizon_frac, cost_us = cost_us, cost_frac = cost_frac,
-    cost = false,
+    parts = parts, horizon_us = horizon_us, horizon_frac = horizon_frac, furthest_us = furthest_us,
+    furthest_frac = furthest_frac, cost_us = cost_us, cost_frac = cost_frac, cost = false,
   }
 end

@@ -3,22 +3,25 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use tollgate::{FailureExt, Quota, RateLimitLayer};
+//! use tollgate::{CircuitBreaker, FailureExt, Quota, RateLimitLayer};
 //! use tollgate_redis::RedisStore;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = RedisStore::connect("redis://127.0.0.1/")
 //!     .await?
 //!     .timeout(Duration::from_millis(50))
-//!     .fail_open(); // or .fail_closed()
+//!     .circuit_breaker(CircuitBreaker::default())
+//!     .fail_open(); // or .fail_closed(), or .fall_back_to(..)
 //!
 //! let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Redis can be down, and a layer takes the store only once it was told what happens then: `timeout`, `fail_open` and
-//! `fail_closed` are [wrappers of the crate `tollgate`](https://docs.rs/tollgate/latest/tollgate/failure/).
+//! Redis can be down, and a layer takes the store only once it was told what happens then: `timeout`,
+//! `circuit_breaker`, `fail_open`, `fail_closed` and `fall_back_to` are
+//! [wrappers of the crate `tollgate`](https://docs.rs/tollgate/latest/tollgate/failure/), and that page tells what each outage
+//! then means.
 //! [`RedisStore::connect`] has the URLs, [`RedisStoreBuilder`] all that can be chosen.
 //!
 //! # What is exact

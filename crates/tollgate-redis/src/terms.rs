@@ -65,7 +65,16 @@ impl Terms {
             _ => {
                 let (horizon, horizon_parts) = policy.horizon();
                 let (cost, cost_parts) = emission;
-                put(&[policy.parts().into(), horizon, horizon_parts.into(), cost, cost_parts.into()]);
+                let (furthest, furthest_parts) = policy.furthest();
+                put(&[
+                    policy.parts().into(),
+                    horizon,
+                    horizon_parts.into(),
+                    furthest,
+                    furthest_parts.into(),
+                    cost,
+                    cost_parts.into(),
+                ]);
             }
         }
     }

@@ -4,10 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use tollgate_core::{Policy, Status, Wait};
 
 use crate::fields::number;
+use crate::grpc;
 use crate::problem::{Reason, problem, seconds_up};
 use crate::report::Report;
 
@@ -82,13 +84,13 @@ impl Denial {
         }
     }
 
-    /// The status code of the answer.
+    /// The status code of the answer, outside of gRPC.
     pub fn status(&self) -> StatusCode {
         self.reason.status()
     }
 
-    /// The answer by default: a problem document (RFC 9457) of the types that the RateLimit draft registers, and
-    /// `Retry-After` where waiting helps.
+    /// The answer by default outside of gRPC: a problem document (RFC 9457) of the types that the RateLimit draft
+    /// registers, and `Retry-After` where waiting helps.
     pub fn response(&self) -> Response<Bytes> {
         let mut response = Response::new(self.problem());
         *response.status_mut() = self.status();
@@ -101,8 +103,42 @@ impl Denial {
         response
     }
 
+    /// The answer by default to this request: [`Denial::response`], or to a gRPC call, whose clients cannot read that, a
+    /// gRPC status. It is one for the content types `application/grpc`, `application/grpc-web` and
+    /// `application/grpc-web-text`, and says:
+    ///
+    /// | header | is |
+    /// |---|---|
+    /// | `grpc-status` | 8 (`RESOURCE_EXHAUSTED`), 14 (`UNAVAILABLE`), or without a key 3 (`INVALID_ARGUMENT`) |
+    /// | `grpc-message` | why, and which policies refused |
+    /// | `grpc-retry-pushback-ms` | [`Denial::retry_after`] in whole milliseconds, rounded up; 1000 where the store is unavailable; -1 where waiting does not help |
+    /// | `grpc-status-details-bin` | with the feature `tonic`: `RetryInfo`, and a `QuotaFailure` with a violation for each policy that refused |
+    ///
+    /// The status of the HTTP response is 200, and its body empty. [`RateLimitLayer::answer`](crate::RateLimitLayer::answer)
+    /// has an example.
+    pub fn response_to(&self, parts: &Parts) -> Response<Bytes> {
+        self.response_by(&parts.headers)
+    }
+
+    /// The answer by default to a request with these headers.
+    pub(crate) fn response_by(&self, request: &HeaderMap) -> Response<Bytes> {
+        match grpc::content_type(request) {
+            Some(content_type) => grpc::response(self, content_type),
+            None => self.response(),
+        }
+    }
+
+    /// Tells how long to wait in an answer to a request with these headers, unless the answer does.
+    pub(crate) fn add_wait(&self, request: &HeaderMap, answer: &mut HeaderMap) {
+        if grpc::content_type(request).is_some() {
+            grpc::add_pushback(self, answer);
+        } else if !answer.contains_key(header::RETRY_AFTER) {
+            self.add_retry_after(answer);
+        }
+    }
+
     /// Adds `Retry-After` where waiting helps.
-    pub(crate) fn add_retry_after(&self, headers: &mut HeaderMap) {
+    fn add_retry_after(&self, headers: &mut HeaderMap) {
         if let Some(seconds) = self.retry_after_seconds() {
             headers.insert(header::RETRY_AFTER, number(seconds));
         }

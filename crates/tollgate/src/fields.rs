@@ -62,10 +62,11 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 #[derive(Clone, Debug)]
 pub(crate) struct FieldWriter {
     fields: Fields,
-    /// For each rule.
+    /// For each policy.
     items: Box<[Item]>,
-    /// `RateLimit-Policy` where all rules apply.
-    all_policies: Text,
+    /// `RateLimit-Policy` where all rules apply, each with its own policy.
+    own_policies: Text,
+    rules: usize,
     clock: Clock,
 }
 
@@ -99,9 +100,11 @@ pub(crate) enum Written {
 
 impl FieldWriter {
     pub(crate) fn new(rules: &Rules, fields: Fields) -> FieldWriter {
-        let items: Box<[Item]> = rules.iter().map(|rule| Item::new(rule.policy(), Text::interned)).collect();
-        let all_policies = Text::interned(join(items.iter()));
-        FieldWriter { fields, all_policies, items, clock: Clock::system() }
+        let items: Box<[Item]> =
+            rules.policies().iter().map(|policy| Item::new(policy, Text::interned)).collect();
+        let count = rules.iter().count();
+        let own_policies = Text::interned(join(items[..count].iter()));
+        FieldWriter { fields, own_policies, rules: count, items, clock: Clock::system() }
     }
 
     /// Whether no fields are wanted.
@@ -116,7 +119,7 @@ impl FieldWriter {
         match (self.fields, asks, verdict.each()) {
             (Fields::None, ..) | (_, _, []) => None,
             (Fields::Ietf, [ask], [status]) if verdict.share().is_none() => {
-                let item = self.items[ask.rule].clone();
+                let item = self.items[ask.policy].clone();
                 let reset = reset_seconds(status, longest_wait_seconds(&[*status]));
                 Some(Written::One { item, remaining: status.remaining(), reset })
             }
@@ -130,7 +133,7 @@ impl FieldWriter {
         let (statuses, share) = (verdict.each(), verdict.share());
         let x = |reset: &dyn Fn(Duration) -> u64| {
             let capacity = |ask: &Ask| {
-                let policy = rules.policy(ask.rule);
+                let policy = rules.policy(ask.policy);
                 share
                     .and_then(|share| policy.share(share).ok())
                     .map_or(policy.capacity(), |part| part.capacity())
@@ -146,10 +149,10 @@ impl FieldWriter {
             Fields::Ietf | Fields::None => {
                 let parts: Vec<Item>;
                 let items: SmallVec<[&Item; 4]> = match share {
-                    None => asks.iter().map(|ask| &self.items[ask.rule]).collect(),
+                    None => asks.iter().map(|ask| &self.items[ask.policy]).collect(),
                     // Not kept, since an outage is short.
                     Some(share) => {
-                        let part = |ask: &Ask| rules.policy(ask.rule).share(share).ok();
+                        let part = |ask: &Ask| rules.policy(ask.policy).share(share).ok();
                         parts = asks
                             .iter()
                             .filter_map(part)
@@ -162,9 +165,13 @@ impl FieldWriter {
                 let told = items.iter().zip(statuses);
                 let told = told
                     .map(|(item, status)| (item.name(), status.remaining(), reset_seconds(status, longest)));
-                let all = share.is_none() && asks.len() == self.items.len();
-                let policy =
-                    if all { self.all_policies.clone() } else { Text::counted(join(items.iter().copied())) };
+                // Rules come in their order, and no two asks are of one: these are all, under their own policies.
+                let all = asks.len() == self.rules && asks.iter().all(|ask| ask.policy < self.rules);
+                let policy = if all && share.is_none() {
+                    self.own_policies.clone()
+                } else {
+                    Text::counted(join(items.iter().copied()))
+                };
                 Written::Several { policy, limit: limit_of(told) }
             }
         }
@@ -309,7 +316,7 @@ mod tests {
     fn headers(fields: Fields, policies: &[Policy], statuses: &[Status]) -> HeaderMap {
         let rules = Rules::try_new(policies.iter().map(|policy| policy.clone().by(global()))).unwrap();
         let asks: Vec<Ask> =
-            (0..statuses.len()).map(|rule| Ask { rule, key: Key::global(), cost: 1 }).collect();
+            (0..statuses.len()).map(|policy| Ask { policy, key: Key::global(), cost: 1 }).collect();
         let verdict = Verdict::new(1, Duration::ZERO, statuses.iter().copied());
         let mut headers = HeaderMap::new();
         if let Some(written) = FieldWriter::new(&rules, fields).write(&rules, &asks, &verdict) {

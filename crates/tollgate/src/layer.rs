@@ -20,8 +20,8 @@ use crate::shared::Shared;
 
 /// Limits the requests that reach a service, by one or several rules that are decided together.
 ///
-/// Works with any `tower::Service` over `http::Request` and `http::Response`: axum's `Router::layer`, a
-/// `tower::ServiceBuilder`. The service must be `Clone`, since a request that has to wait (for a
+/// Works with any `tower::Service` over `http::Request` and `http::Response`: axum's `Router::layer`, tonic's
+/// `Server::builder().layer(..)`, a `tower::ServiceBuilder`. The service must be `Clone`, since a request that has to wait (for a
 /// leaky bucket, for a server) takes it along.
 ///
 /// State is shared by all services that one layer, or its clones, have made.
@@ -109,9 +109,9 @@ impl<S: Clone> RateLimitLayer<S> {
         self
     }
 
-    /// Answers refused requests by a closure instead of [`Denial::response`], which it may call and change. The fields,
-    /// `Retry-After` (unless the answer has one) and the [`Denial`] in the response's extensions are added to what it
-    /// returns.
+    /// Answers refused requests, those of gRPC as well, by a closure instead of [`Denial::response_to`], which it may call
+    /// and change. The fields, `Retry-After` or to gRPC `grpc-retry-pushback-ms` (unless the answer has one), and the
+    /// [`Denial`] in the response's extensions are added to what it returns.
     ///
     /// ```
     /// use http::{Response, request::Parts};
@@ -120,6 +120,21 @@ impl<S: Clone> RateLimitLayer<S> {
     /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).answer(|_: &Parts, denial: &Denial| {
     ///     let mut response = Response::new("slow down, please\n");
     ///     *response.status_mut() = denial.status();
+    ///     response
+    /// });
+    /// ```
+    ///
+    /// Where there are services of gRPC behind the layer, whose clients could not read that, begin with the answer that suits
+    /// the request:
+    ///
+    /// ```
+    /// # use http::request::Parts;
+    /// # use tollgate::{Denial, Quota, RateLimitLayer};
+    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).answer(|parts: &Parts, denial: &Denial| {
+    ///     let mut response = denial.response_to(parts);
+    ///     if !response.headers().contains_key("grpc-status") {
+    ///         *response.body_mut() = "slow down, please\n".into();
+    ///     }
     ///     response
     /// });
     /// ```
@@ -133,7 +148,11 @@ impl<S: Clone> RateLimitLayer<S> {
     }
 
     /// Adds the [`Report`](crate::Report) to the extensions of requests that pass, for handlers, and of their responses,
-    /// for outer layers. Off by default, since it costs allocations.
+    /// for outer layers. Off by default, since it costs allocations. With the feature `axum` a handler takes it as an
+    /// argument.
+    ///
+    /// The report is empty where no rule applied, or where the layer is switched off. Of several layers that expose theirs,
+    /// the nearest is seen: a handler finds the innermost's report, and outside of all the response has the outermost's.
     pub fn expose_verdict(mut self) -> RateLimitLayer<S> {
         Arc::make_mut(&mut self.shared).expose_verdict = true;
         self

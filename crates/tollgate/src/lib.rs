@@ -1,5 +1,5 @@
-//! Rate limiting for every Tower stack: one [`RateLimitLayer`] on an axum router, or in front of any `tower::Service` over
-//! `http::Request`.
+//! Rate limiting for every Tower stack: one [`RateLimitLayer`] on an axum router, around a tonic server, or in front of any
+//! `tower::Service` over `http::Request`.
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -40,24 +40,88 @@
 //! # }
 //! ```
 //!
+//! A rule may grant some callers, routes or methods another quota, and leave some requests alone:
+//!
+//! ```
+//! use http::request::Parts;
+//! use tollgate::exempt::cors_preflight;
+//! use tollgate::extract::{PeerIp, extension};
+//! use tollgate::{Key, Policy, PolicyExt, Quota};
+//!
+//! // Left in the extensions by the layer that knows the caller.
+//! #[derive(Clone)]
+//! struct Caller { id: u64, plan: &'static str }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Whoever is in no tier, or in one that is not there, has the policy's own quota: nobody is unlimited by mistake.
+//! let rule = Policy::new("api", Quota::per_minute(60))
+//!     .by(extension(|caller: &Caller| caller.id))
+//!     .tiers(
+//!         [("pro", Quota::per_minute(600)), ("enterprise", Quota::per_minute(6_000))],
+//!         |parts: &Parts, _: &Key| parts.extensions.get::<Caller>().map(|caller| caller.plan),
+//!     )
+//!     .exempt(cors_preflight())
+//!     .exempt(PeerIp::new().is_in(["203.0.113.0/24", "2001:db8:1::/48"])?);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! - [`extract`] has the keys: addresses, headers, cookies, extensions, closures, and how to combine them. **Read there
 //!   whom to believe**: a key that callers can invent limits nobody.
+//! - [`Rule::tiers`] tells what a caller keeps who changes his tier, [`exempt`] which exemptions are holes.
 //! - [`algorithm`] tells what each algorithm guarantees and when to choose it.
 //! - [`memory`] tells what a key costs and what happens when there are too many.
 //! - [`failure`] tells what happens when a store fails, which stores over a network do.
+//! - [`guide`] has a chapter for each question that comes up on the way to production.
 //!
 //! # What a client sees
 //!
-//! | request | answer | by default |
-//! |---|---|---|
-//! | passes | that of the inner service | with [`Fields::Ietf`] |
-//! | exceeds a quota | 429 | problem document, `Retry-After` |
-//! | costs more than a quota can ever grant | 422 | problem document, no `Retry-After` |
-//! | has no key that a rule needs | 400 | problem document; or [`MissingKey::Skip`], [`MissingKey::Share`] |
-//! | finds the store failing, under [`fail_closed`](FailureExt::fail_closed) | 503 | problem document, `Retry-After` |
+//! | request | answer | by default | gRPC |
+//! |---|---|---|---|
+//! | passes | that of the inner service | with [`Fields::Ietf`] | the same |
+//! | exceeds a quota | 429 | problem document, `Retry-After` | 8 `RESOURCE_EXHAUSTED`, pushback |
+//! | costs more than a quota can ever grant | 422 | problem document, no `Retry-After` | 8, pushback -1 |
+//! | has no key that a rule needs | 400 | problem document; or [`MissingKey::Skip`], [`MissingKey::Share`] | 3 `INVALID_ARGUMENT`, pushback -1 |
+//! | finds the store failing, under [`fail_closed`](FailureExt::fail_closed) | 503 | problem document, `Retry-After` | 14 `UNAVAILABLE`, pushback |
 //!
 //! [`RateLimitLayer::answer`] replaces the answer by your own; each refusal carries its [`Denial`] in the response's
-//! extensions.
+//! extensions. [`RateLimitLayer::expose_verdict`] tells handlers how the rules stand, as a [`Report`].
+//!
+//! # gRPC
+//!
+//! One layer serves HTTP and gRPC on one port: what it answers goes by the content type of the request. gRPC and gRPC-Web
+//! get a status in the headers ([`Denial::response_to`] tells which), with `grpc-retry-pushback-ms`, which clients with
+//! a retry policy obey by themselves. Calls that pass, streams included, pass as they are.
+//!
+//! With the feature `tonic` the address of a peer is known under tonic's own server, statuses carry `RetryInfo` and
+//! `QuotaFailure`, a [`Denial`] becomes a `tonic::Status` by `?`, and the layer may stand around one service of several:
+//!
+//! ```
+//! # #[cfg(feature = "tonic")] {
+//! # use tollgate::{Quota, RateLimitLayer};
+//! # use tonic::body::Body;
+//! # fn mount<G>(greeter: G, uploads: G)
+//! # where
+//! #     G: tower::Service<http::Request<Body>, Response = http::Response<Body>, Error = std::convert::Infallible>,
+//! #     G: tonic::server::NamedService + Clone + Send + Sync + 'static,
+//! #     G::Future: Send + 'static,
+//! # {
+//! use tonic::transport::Server;
+//! use tower::ServiceBuilder;
+//!
+//! // All services of a server,
+//! let all = RateLimitLayer::per_ip(Quota::per_second(50).burst(100));
+//! let server = Server::builder().layer(all).add_service(greeter);
+//!
+//! // or one of them.
+//! let few = RateLimitLayer::per_ip(Quota::per_minute(10));
+//! let server = Server::builder().add_service(ServiceBuilder::new().layer(few).service(uploads));
+//! # }
+//! # }
+//! ```
+//!
+//! tonic's `Routes` take a router of axum (`Routes::from(router).add_service(..).into_axum_router()`), around which the same
+//! layer stands.
 //!
 //! # For a fleet
 //!
@@ -75,53 +139,54 @@
 //!
 //! A [`Limiter`] asks the same rules and store directly: for WebSocket messages, jobs, keys that are found in a body.
 //!
-//! # In tests
+//! # On the other side
 //!
-//! A [`ManualClock`] moves only when it is told to:
+//! The same layer limits what a client sends: around hyper-util's `Client`, or whatever else is a service over
+//! `http::Request`. A [leaky bucket](Algorithm::LeakyBucket) makes requests wait for their turn instead of failing. What would
+//! wait longer than its `max_wait` is answered 429 without having been sent, with a [`Denial`] in the extensions, which tells it
+//! from a 429 of the other side.
 //!
 //! ```
 //! use std::time::Duration;
-//! use tollgate::extract::global;
-//! use tollgate::{Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Timestamp};
+//! use http::request::Parts;
+//! use tollgate::{Algorithm, Fields, Key, Policy, PolicyExt, Quota, RateLimitLayer};
 //!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let time = ManualClock::new(Timestamp::from_micros(1_000_000));
-//! let limiter = Limiter::new([Policy::new("one", Quota::per_minute(1)).by(global())])
-//!     .store(MemoryStore::builder().clock(&time).build());
-//!
-//! assert!(limiter.check_key(&Key::global(), 1).await.is_ok());
-//! let denial = limiter.check_key(&Key::global(), 1).await.unwrap_err();
-//! assert_eq!(denial.retry_after(), Some(Duration::from_secs(60)));
-//! time.advance(Duration::from_secs(60));
-//! assert!(limiter.check_key(&Key::global(), 1).await.is_ok());
-//! # }
+//! // Ten requests a second to each host, evenly spaced.
+//! let ours = Policy::new("ours", Quota::per_second(10))
+//!     .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(30) })
+//!     .by(|parts: &Parts| parts.uri.host().map(Key::from));
+//! // Without fields of ours, which would stand among those of the other side.
+//! let layer = RateLimitLayer::new([ours]).fields(Fields::None);
 //! ```
+//!
+//! # In tests
+//!
+//! A [`ManualClock`] moves only when it is told to: see [how to test limits without waiting](guide::testing).
 //!
 //! # Order of layers
 //!
-//! A layer limits what is inside it. Put it outside of what is dear (body limits, handlers, authentication against a
-//! database) and inside of what its answers need: a 429 that is made outside of the CORS layer cannot be read by a
-//! browser, and one outside of tracing is not logged. A rule by user stands inside of the layer that finds the user.
-//!
-//! A request that a leaky bucket delays keeps the place in the inner service that it was promised: a concurrency limit
-//! belongs outside of such a layer, or sleepers take up its slots.
+//! Outside of what is dear, inside of CORS and of tracing: see [where the limit stands](guide::layers).
 //!
 //! # Features
 //!
 //! | feature | default | for |
 //! |---|---|---|
-//! | `axum` | no | peer addresses from `ConnectInfo`, and `extract::matched_path` |
+//! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, and [`Report`] as an extractor |
 //! | `tsc` | yes | reads the processor's time-stamp counter for the time, where that is reliable, and the operating system's clock elsewhere: about 15 ns less for each request |
+//! | `tonic` | no | peer addresses from tonic's server, details in gRPC statuses, `tonic::Status` from a [`Denial`], `NamedService`; gRPC is answered as such without it |
 //! | `tracing` | yes | says once, in the log, what is missing where requests carry no peer address, and when a store begins to fail and answers again |
 
+pub mod exempt;
 pub mod extract;
 pub mod failure;
+pub mod guide;
 pub mod memory;
 
 mod body;
 mod denial;
 mod fields;
 mod future;
+mod grpc;
 mod interned;
 mod layer;
 mod limiter;
@@ -140,8 +205,10 @@ pub use layer::RateLimitLayer;
 pub use limiter::{Limiter, NeverFails, Permit};
 pub use memory::MemoryStore;
 pub use problem::Reason;
+#[cfg(feature = "axum")]
+pub use report::MissingReport;
 pub use report::Report;
-pub use rule::{MissingKey, PolicyExt, Rule, RulesError};
+pub use rule::{MissingKey, PolicyExt, Rule, RulesError, TiersError};
 pub use service::RateLimit;
 pub use tollgate_core::{
     Algorithm, BoxStore, Check, CircuitBreaker, CircuitBreakerError, CircuitState, Clock, ErrorKind, Grant,

@@ -57,8 +57,10 @@ impl<S: Clone> Clone for Limiter<S> {
 #[diagnostic::on_unimplemented(
     message = "this store can fail (`{Self}`), and what happens to requests then has not been chosen",
     label = "can fail",
-    note = "write `.fail_open()` after the store to let requests pass while it fails, or `.fail_closed()` to refuse them",
-    note = "a store over a network needs `.timeout(..)` before that, or requests wait for as long as it does",
+    note = "write `.fail_open()` after the store to let requests pass while it fails, `.fail_closed()` to refuse them, or \
+            `.fall_back_to(MemoryStore::new(), Share::new(1, 3))` to grant a third of each quota here",
+    note = "a store over a network needs `.timeout(..)` before that, or requests wait for as long as it does; \
+            `.circuit_breaker(..)` after it spares them that wait",
     note = "these are methods of the trait `tollgate::FailureExt`"
 )]
 pub trait NeverFails: sealed::Sealed + Send + 'static {
@@ -143,7 +145,10 @@ where
         self.permit(asks, verdict)
     }
 
-    /// Charges `cost` units of each rule to `key`, whatever their extractors and costs say; all or none.
+    /// Charges `cost` units of each rule to `key`, whatever their extractors, costs and exemptions say; all or none.
+    ///
+    /// **Of a rule with tiers, the policy's own quota is asked**, whoever the key belongs to: the tier is a function of a
+    /// request, and here is none. Where a tier is to count, keep the request's parts and ask by [`Limiter::check`].
     ///
     /// # Errors
     /// A [`Denial`] that tells which rules refused, and for how long.
@@ -162,7 +167,7 @@ where
         Ok(self.look_at(asks).await)
     }
 
-    /// How each rule stands for `key`, charging nothing.
+    /// How each rule stands for `key`, charging nothing; of a rule with tiers, by the policy's own quota.
     ///
     /// # Errors
     /// A [`Denial`] if the key is empty and a rule refuses such requests.
@@ -197,9 +202,9 @@ where
         self.store.refund(&grants).wait().await.unwrap_or_else(NeverFails::never);
     }
 
-    /// Forgets what `key` has used of every rule.
+    /// Forgets what `key` has used of every rule, in whichever of its tiers.
     pub async fn reset(&self, key: &Key) {
-        let policies: SmallVec<[&Policy; 4]> = self.rules.iter().map(Rule::policy).collect();
+        let policies: SmallVec<[&Policy; 4]> = self.rules.policies_with_states().collect();
         self.store.reset(key, &policies).wait().await.unwrap_or_else(NeverFails::never);
     }
 
@@ -226,7 +231,7 @@ where
     }
 
     fn check_of<'a>(&'a self, ask: &'a Ask) -> Check<'a> {
-        Check::new(self.rules.policy(ask.rule), &ask.key, ask.cost)
+        Check::new(self.rules.policy(ask.policy), &ask.key, ask.cost)
     }
 
     fn permit(&self, asks: Asks, verdict: Verdict) -> Result<Permit, Denial> {
@@ -245,7 +250,7 @@ where
         let mut asks = Asks::new();
         for (number, rule) in self.rules.iter().enumerate() {
             match rule.key_or_else(Some(key.clone())) {
-                Ok(key) => asks.push(Ask { rule: number, key, cost }),
+                Ok(key) => asks.push(Ask { policy: number, key, cost }),
                 Err(MissingKey::Skip) => {}
                 Err(_) => return Err(self.no_key(number)),
             }

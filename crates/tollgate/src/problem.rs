@@ -9,18 +9,19 @@ use http::StatusCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// A quota is used up. Answered 429 with `Retry-After`.
+    /// A quota is used up. Answered 429 with `Retry-After`, in gRPC 8 (`RESOURCE_EXHAUSTED`).
     QuotaExceeded,
-    /// The cost exceeds what a quota can ever grant: retrying is in vain. Answered 422.
+    /// The cost exceeds what a quota can ever grant: retrying is in vain. Answered 422, in gRPC 8 with a
+    /// pushback of -1.
     NeverPossible,
-    /// The store did not answer, and the failure policy is to refuse. Answered 503.
+    /// The store did not answer, and the failure policy is to refuse. Answered 503, in gRPC 14 (`UNAVAILABLE`).
     Unavailable,
-    /// A rule found no key and refuses such requests. Answered 400.
+    /// A rule found no key and refuses such requests. Answered 400, in gRPC 3 (`INVALID_ARGUMENT`).
     NoKey,
 }
 
 impl Reason {
-    /// The status code of the answer.
+    /// The status code of the answer, outside of gRPC.
     pub fn status(self) -> StatusCode {
         match self {
             Reason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,

@@ -1,5 +1,8 @@
 //! How rules stand, for those who ask.
 
+#[cfg(feature = "axum")]
+mod extractor;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,32 +13,36 @@ use tollgate_core::{Policy, Share, Status, Verdict};
 
 use crate::rule::{Ask, Rules};
 
+#[cfg(feature = "axum")]
+pub use extractor::MissingReport;
+
 /// How the rules that applied to a request stand. Cheap to clone.
 #[derive(Clone)]
 pub struct Report(Arc<Told>);
 
 struct Told {
     rules: Arc<Rules>,
-    /// The numbers of the rules that applied.
+    /// The numbers of the policies that applied.
     which: SmallVec<[usize; 4]>,
     verdict: Verdict,
 }
 
 impl Report {
     pub(crate) fn new(rules: &Arc<Rules>, asks: &[Ask], verdict: &Verdict) -> Report {
-        let which = asks.iter().map(|ask| ask.rule).collect();
+        let which = asks.iter().map(|ask| ask.policy).collect();
         Report(Arc::new(Told { rules: Arc::clone(rules), which, verdict: verdict.clone() }))
     }
 
-    /// Of a request in which this rule found no key.
+    /// Of a request in which this rule found no key: of its own policy, which has its number.
     pub(crate) fn without_key(rules: &Arc<Rules>, rule: usize) -> Report {
         let verdict = Verdict::new(0, Duration::ZERO, []);
         Report(Arc::new(Told { rules: Arc::clone(rules), which: SmallVec::from_slice(&[rule]), verdict }))
     }
 
-    /// The policies that applied, in the order of their rules.
+    /// The policies that applied, in the order of their rules. Of a rule with [tiers](crate::Rule::tiers), the policy of the
+    /// request's tier.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.0.which.iter().map(|rule| self.0.rules.policy(*rule))
+        self.0.which.iter().map(|policy| self.0.rules.policy(*policy))
     }
 
     /// The status of each of [`Report::policies`]. Empty if no store was asked: for want of a key, or by a failure
@@ -52,6 +59,18 @@ impl Report {
     /// Each policy with its status.
     pub fn iter(&self) -> impl Iterator<Item = (&Policy, &Status)> {
         self.policies().zip(self.statuses())
+    }
+
+    /// The policy of that name, and its status; `None` if it did not apply, or if no store was asked.
+    ///
+    /// ```
+    /// # use tollgate::Report;
+    /// fn left_today(report: &Report) -> Option<u32> {
+    ///     report.get("daily").map(|(_, status)| status.remaining())
+    /// }
+    /// ```
+    pub fn get(&self, policy: &str) -> Option<(&Policy, &Status)> {
+        self.iter().find(|(each, _)| each.name() == policy)
     }
 
     /// The problem document of a request that only the `at`th of these policies refused.

@@ -1,16 +1,22 @@
 //! A policy, whose key it counts by, and what a request costs there.
 
+mod rules;
+mod tiers;
+
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::request::Parts;
-use smallvec::SmallVec;
-use tollgate_core::{Key, Policy, PolicyError, Store};
+use tollgate_core::{Key, Policy, Quota};
 
+use crate::exempt::Exemption;
 use crate::extract::{Head, KeyExtractor};
-use crate::interned::Text;
-use crate::problem::{Reason, problem};
+
+use tiers::Tiers;
+
+pub use rules::RulesError;
+pub(crate) use rules::{Ask, Asks, Rules};
+pub use tiers::TiersError;
 
 /// Makes a [`Policy`] a [`Rule`].
 pub trait PolicyExt {
@@ -21,7 +27,14 @@ pub trait PolicyExt {
 
 impl PolicyExt for Policy {
     fn by(self, extractor: impl KeyExtractor) -> Rule {
-        Rule { policy: self, extractor: Arc::new(extractor), cost: None, missing_key: MissingKey::default() }
+        Rule {
+            policy: self,
+            extractor: Arc::new(extractor),
+            cost: None,
+            missing_key: MissingKey::default(),
+            tiers: None,
+            exemptions: Vec::new(),
+        }
     }
 }
 
@@ -46,6 +59,8 @@ pub struct Rule {
     extractor: Arc<dyn KeyExtractor>,
     cost: Option<Arc<Cost>>,
     missing_key: MissingKey,
+    tiers: Option<Tiers>,
+    exemptions: Vec<Arc<dyn Exemption>>,
 }
 
 /// What happens to a request in which a rule finds no key.
@@ -76,15 +91,151 @@ impl Rule {
         self
     }
 
-    /// The policy.
+    /// Gives some requests another quota than the policy's own, under the policy's name and algorithm: by a caller's plan,
+    /// by tenant, by route, by method. The closure sees the request and the key that it is counted by, and returns the name
+    /// of its tier, which nobody else is told.
+    ///
+    /// **An unknown tier is never unlimited**: where the closure returns `None`, or a name that is not among `quotas`, the
+    /// policy's own quota stands. Whoever is to have no limit is [exempt](Rule::exempt), by name.
+    ///
+    /// **A tier by a header is the caller's to choose**, unless something outside of the layer has checked it.
+    ///
+    /// The tier is part of what is asked, not of the key. Among tiers of one window, a key has one state: a caller who changes
+    /// his tier keeps what he used (GCRA keeps his debt in time, the windows keep their counts). A tier of another window has
+    /// a state of its own. Where routes or methods are to be counted apart, put them into the key as well:
+    /// `.by((PeerIp::new(), method()))`.
+    ///
+    /// Thousands of tiers are found by a few comparisons of their names. A closure that returns a `&'static str` or an
+    /// `Arc<str>` spares a copy of the name for each request. It runs where a key was found, or is shared.
+    ///
+    /// A [`Limiter`](crate::Limiter) that is shown a request's parts asks for the quota of its tier; one that is given a key
+    /// knows of no request, and asks for the policy's own.
+    ///
+    /// ```
+    /// use http::request::Parts;
+    /// use tollgate::extract::header;
+    /// use tollgate::{Key, Policy, PolicyExt, Quota};
+    ///
+    /// #[derive(Clone, Copy)]
+    /// enum Plan { Free, Pro, Enterprise }
+    ///
+    /// // Left in the extensions by the layer that knows the caller.
+    /// let plan = |parts: &Parts, _: &Key| match parts.extensions.get::<Plan>()? {
+    ///     Plan::Free => None,
+    ///     Plan::Pro => Some("pro"),
+    ///     Plan::Enterprise => Some("enterprise"),
+    /// };
+    /// let rule = Policy::new("api", Quota::per_minute(60))
+    ///     .by(header("x-api-key"))
+    ///     .tiers([("pro", Quota::per_minute(600)), ("enterprise", Quota::per_minute(6_000))], plan);
+    /// ```
+    ///
+    /// # Panics
+    /// If [`Rule::try_tiers`] would return an error.
+    pub fn tiers<N: AsRef<str>, T: AsRef<str>>(
+        self,
+        quotas: impl IntoIterator<Item = (N, Quota)>,
+        tier: impl Fn(&Parts, &Key) -> Option<T> + Send + Sync + 'static,
+    ) -> Rule {
+        let name = self.policy.name().to_owned();
+        self.try_tiers(quotas, tier).unwrap_or_else(|error| panic!("policy {name:?}: {error}"))
+    }
+
+    /// [`Rule::tiers`] for quotas that are known only at run time.
+    ///
+    /// # Errors
+    /// [`TiersError`] if there are none, if a name is empty or there twice, or if a quota does not fit the policy's
+    /// algorithm.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use http::request::Parts;
+    /// use tollgate::extract::extension;
+    /// use tollgate::{Key, Policy, PolicyExt, Quota, TiersError};
+    ///
+    /// #[derive(Clone)]
+    /// struct Tenant(Arc<str>);
+    ///
+    /// // As a configuration may have it.
+    /// let quotas = vec![("acme".to_owned(), Quota::per_hour(100_000)), ("acme".to_owned(), Quota::per_hour(5))];
+    /// let rule = Policy::new("tenant", Quota::per_hour(1_000))
+    ///     .by(extension(|tenant: &Tenant| Key::from(&*tenant.0)))
+    ///     .try_tiers(quotas, |parts: &Parts, _: &Key| parts.extensions.get::<Tenant>().map(|tenant| tenant.0.clone()));
+    /// assert_eq!(rule.unwrap_err(), TiersError::NameTwice("acme".to_owned()));
+    /// ```
+    pub fn try_tiers<N: AsRef<str>, T: AsRef<str>>(
+        self,
+        quotas: impl IntoIterator<Item = (N, Quota)>,
+        tier: impl Fn(&Parts, &Key) -> Option<T> + Send + Sync + 'static,
+    ) -> Result<Rule, TiersError> {
+        let (tiers, own) = Tiers::try_new(&self.policy, quotas, tier)?;
+        Ok(Rule { policy: own, tiers: Some(tiers), ..self })
+    }
+
+    /// Leaves some requests alone: this rule neither asks them for a key nor charges them; the other rules do. One of
+    /// [`exempt`](crate::exempt), or a closure `Fn(&Parts) -> bool`. Called several times, each exempts.
+    ///
+    /// **An exemption by what callers can write is a hole**: see [`exempt`](crate::exempt#whom-to-believe).
+    ///
+    /// ```
+    /// use tollgate::exempt::cors_preflight;
+    /// use tollgate::extract::PeerIp;
+    /// use tollgate::{Policy, PolicyExt, Quota};
+    ///
+    /// # fn main() -> Result<(), tollgate::extract::TrustError> {
+    /// let rule = Policy::new("api", Quota::per_minute(60))
+    ///     .by(PeerIp::new())
+    ///     .exempt(cors_preflight())
+    ///     .exempt(PeerIp::new().is_in(["203.0.113.0/24", "2001:db8:1::/48"])?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn exempt(mut self, exemption: impl Exemption) -> Rule {
+        self.exemptions.push(Arc::new(exemption));
+        self
+    }
+
+    /// The policy of all who are in no [tier](Rule::tiers).
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// Whether a part of this rule is a function of a request's parts.
+    fn needs_parts(&self) -> bool {
+        self.cost.is_some()
+            || self.tiers.is_some()
+            || self.extractor.needs_parts()
+            || self.exemptions.iter().any(|exemption| exemption.needs_parts())
+    }
+
+    /// Whether it asks one unit of its own policy for the key that it finds, and has no say besides.
+    fn is_only_a_key(&self) -> bool {
+        self.cost.is_none() && self.tiers.is_none() && self.exemptions.is_empty()
+    }
+
+    fn is_exempt(&self, head: &Head<'_>) -> bool {
+        self.exemptions.iter().any(|exemption| exemption.exempts_head(head))
     }
 
     /// The key of this request, or what happens without one.
     #[inline]
     fn key(&self, head: &Head<'_>) -> Result<Key, MissingKey> {
         self.key_or_else(self.extractor.extract_from(head))
+    }
+
+    fn cost_of(&self, parts: &Parts) -> u32 {
+        self.cost.as_ref().map_or(1, |cost| cost(parts))
+    }
+
+    /// The policies of its tiers.
+    fn tiers_policies(&self) -> &[Policy] {
+        self.tiers.as_ref().map_or(&[], Tiers::policies)
+    }
+
+    /// The place among them of the tier that a request is in.
+    fn tier(&self, parts: &Parts, key: &Key) -> Option<usize> {
+        self.tiers.as_ref()?.choose(parts, key)
     }
 
     #[inline]
@@ -105,113 +256,3 @@ impl fmt::Debug for Rule {
             .finish_non_exhaustive()
     }
 }
-
-/// Rules whose policies have different names, decided together.
-#[derive(Debug)]
-pub(crate) struct Rules {
-    rules: Box<[Rule]>,
-    /// Whether a key or a cost is a function of the parts of a request, which it has to be taken apart for.
-    need_parts: bool,
-    /// For each rule, the problem document of a request that it alone refuses.
-    quota_exceeded: Box<[Bytes]>,
-}
-
-/// What a request asks of one rule.
-#[derive(Clone, Debug)]
-pub(crate) struct Ask {
-    /// The number of the rule.
-    pub(crate) rule: usize,
-    pub(crate) key: Key,
-    pub(crate) cost: u32,
-}
-
-/// What a request asks of the rules that apply to it, in their order.
-pub(crate) type Asks = SmallVec<[Ask; 4]>;
-
-impl Rules {
-    pub(crate) fn try_new(rules: impl IntoIterator<Item = Rule>) -> Result<Rules, RulesError> {
-        let rules: Box<[Rule]> = rules.into_iter().collect();
-        if rules.is_empty() {
-            return Err(RulesError::NoRules);
-        }
-        for (i, rule) in rules.iter().enumerate() {
-            if rules[..i].iter().any(|other| other.policy.name() == rule.policy.name()) {
-                return Err(RulesError::NameTwice(rule.policy.name().to_owned()));
-            }
-        }
-        let names = rules.iter().map(|rule| rule.policy.name());
-        let problems = names.map(|name| problem(Reason::QuotaExceeded, [name].into_iter()));
-        let quota_exceeded = problems.map(|problem| Text::interned(problem).bytes()).collect();
-        let need_parts = rules.iter().any(|rule| rule.cost.is_some() || rule.extractor.needs_parts());
-        Ok(Rules { rules, need_parts, quota_exceeded })
-    }
-
-    /// Whether a store can enforce all policies.
-    pub(crate) fn supported_by(&self, store: &impl Store) -> Result<(), RulesError> {
-        self.iter().map(Rule::policy).try_for_each(|policy| {
-            let unsupported = |error| RulesError::Unsupported(policy.name().to_owned(), error);
-            store.supports(policy).map_err(unsupported)
-        })
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Rule> {
-        self.rules.iter()
-    }
-
-    #[inline]
-    pub(crate) fn policy(&self, rule: usize) -> &Policy {
-        &self.rules[rule].policy
-    }
-
-    pub(crate) fn quota_exceeded(&self, rule: usize) -> &Bytes {
-        &self.quota_exceeded[rule]
-    }
-
-    #[inline]
-    pub(crate) fn need_parts(&self) -> bool {
-        self.need_parts
-    }
-
-    /// Adds the keys and costs of a request to `asks`; or tells the number of the first rule that refuses it for want of
-    /// a key. The head has parts where they are needed.
-    #[inline]
-    pub(crate) fn ask(&self, head: &Head<'_>, asks: &mut Asks) -> Result<(), usize> {
-        for (number, rule) in self.rules.iter().enumerate() {
-            match rule.key(head) {
-                Ok(key) => {
-                    let cost = rule.cost.as_ref().zip(head.parts).map_or(1, |(cost, parts)| cost(parts));
-                    asks.push(Ask { rule: number, key, cost });
-                }
-                Err(MissingKey::Skip) => {}
-                Err(_) => return Err(number),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Why rules cannot stand together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RulesError {
-    /// There are none: nothing would be limited.
-    NoRules,
-    /// Two policies have this name, which responses and stored states tell them apart by.
-    NameTwice(String),
-    /// The store cannot enforce the policy of this name.
-    Unsupported(String, PolicyError),
-}
-
-impl fmt::Display for RulesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RulesError::NoRules => f.write_str("no rules: nothing would be limited"),
-            RulesError::NameTwice(name) => write!(f, "two rules have the name {name:?}"),
-            RulesError::Unsupported(name, error) => {
-                write!(f, "the store cannot enforce the policy {name:?}: {error}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for RulesError {}

@@ -4,6 +4,7 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{Request, Response};
 use tollgate_core::{Reply, Store, Times, Verdict};
@@ -15,7 +16,7 @@ use crate::future::ResponseFuture;
 use crate::limiter::NeverFails;
 use crate::memory::MemoryStore;
 use crate::rule::Asks;
-use crate::shared::{Extras, Shared};
+use crate::shared::Shared;
 
 /// A service limited by a [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -62,10 +63,11 @@ where
     }
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
-        // One end for all that pass, so that their future is built in place; and a request stays in one piece where it can.
-        let extras = 'pass: {
+        // One end for those that pass at once, so that their future is built in place; and a request stays in one piece where
+        // it can.
+        let extras = {
             if !self.shared.enabled {
-                break 'pass Extras::default();
+                return self.unlimited(request);
             }
             let limiter = &self.shared.limiter;
             let rules = limiter.rules();
@@ -82,7 +84,7 @@ where
                 return ResponseFuture::refused(self.shared.refuse(request, limiter.no_key(rule), None));
             }
             if asks.is_empty() {
-                break 'pass Extras::default();
+                return self.unlimited(request);
             }
             let reply = limiter.acquire(&asks, Times::ONCE);
             match &reply {
@@ -107,6 +109,21 @@ where
     S: Store,
     S::Error: NeverFails,
 {
+    /// The response to a request that no rule applies to. A report is exposed all the same, with nothing in it: handlers
+    /// that ask for one must not fail where a layer is switched off.
+    #[inline(never)]
+    fn unlimited<ReqBody, ResBody>(
+        &mut self,
+        mut request: Request<ReqBody>,
+    ) -> ResponseFuture<Svc, S, ReqBody, ResBody>
+    where
+        Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    {
+        let extras = self.shared.extras(&Asks::new(), &Verdict::new(1, Duration::ZERO, []));
+        extras.mark(&mut request);
+        ResponseFuture::passed(self.inner.call(request), extras)
+    }
+
     /// The response to a request that has to wait: for the store, or for its slot. Out of line, to keep the way of the
     /// others short.
     #[inline(never)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response, header};
+use http::{Request, Response};
 use tollgate_core::Verdict;
 
 use crate::body::ResponseBody;
@@ -94,13 +94,11 @@ impl<S> Shared<S> {
         fields: Option<Written>,
     ) -> Response<ResponseBody<B>> {
         let response = match &self.answer {
-            None => denial.response(),
+            None => denial.response_by(request.headers()),
             Some(answer) => {
                 let (parts, _) = request.into_parts();
                 let mut response = answer(&parts, &denial);
-                if !response.headers().contains_key(header::RETRY_AFTER) {
-                    denial.add_retry_after(response.headers_mut());
-                }
+                denial.add_wait(&parts.headers, response.headers_mut());
                 response
             }
         };

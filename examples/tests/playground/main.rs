@@ -10,14 +10,20 @@ mod algorithms;
 mod arguments;
 mod axum_example;
 mod client;
+mod client_example;
 mod costs;
 mod fields;
 mod fleet;
+mod grpc;
+mod hyper_example;
 mod keys;
 mod outage;
 mod redis_example;
 mod server;
 mod several_rules;
+mod stack_example;
+mod tiers_example;
+mod tonic_example;
 
 // An example's own unit tests are not run by `cargo test` unless it is no longer built as a program: they run here.
 #[path = "../../playground/key_spec.rs"]

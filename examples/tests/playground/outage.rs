@@ -107,3 +107,51 @@ fn requests_wait_for_ever_for_a_redis_that_hangs() {
         }
     }
 }
+
+/// Three servers whose Redis is killed: each grants its third, and together they grant no more than the limit.
+#[test]
+fn a_fleet_with_a_third_each_admits_no_more_than_the_limit() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let options =
+        ["--on-failure", "fallback", "--share", "1/3", "--timeout", "200ms", "--breaker", "3/200ms"];
+    let rule = ["--rule", "api=100/d,key=global"];
+    let url = redis.url();
+    let options = [&["--store", &url][..], &options, &rule].concat();
+    let fleet: Vec<Server> = (0..3).map(|_| Server::playground(&options)).collect();
+    for server in &fleet {
+        let response = server.get("/");
+        assert_eq!(response.header("ratelimit-policy"), Some("\"api\";q=100;w=86400"), "{response:?}");
+    }
+    redis.kill();
+    let mut passed = 0;
+    for server in &fleet {
+        for n in 0..40 {
+            let response = server.get("/");
+            assert_eq!(response.status, if n < 33 { 200 } else { 429 }, "{response:?}");
+            assert_eq!(response.header("ratelimit-policy"), Some("\"api\";q=33;w=86400"));
+            passed += u32::from(response.status == 200);
+        }
+    }
+    assert_eq!(passed, 99);
+    redis.restart().unwrap();
+    for server in &fleet {
+        let whole =
+            |response: &Response| response.header("ratelimit-policy") == Some("\"api\";q=100;w=86400");
+        assert_eq!(patiently(server, whole).status, 200);
+    }
+}
+
+/// A server whose Redis is down when it starts decides by itself, and joins its Redis when that comes up.
+#[test]
+fn a_server_falls_back_before_its_redis_has_come_up() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    redis.kill();
+    let server = on(&redis, &["--on-failure", "fallback", "--share", "1/10", "--breaker", "2/100ms"]);
+    for left in [99, 98, 97] {
+        let response = server.get("/");
+        assert_eq!((response.status, response.remaining("api")), (200, left));
+    }
+    redis.restart().unwrap();
+    let response = patiently(&server, |response| response.remaining("api") > 100);
+    assert_eq!((response.status, response.remaining("api")), (200, 999));
+}

@@ -97,4 +97,6 @@ fn the_server_says_what_it_limits_and_what_to_try() {
         assert!(curl.contains(&format!("http://{}/", server.address)), "{curl}");
         assert!(curl.contains("-H 'x-api-key: demo'"), "{curl}");
     }
+    let grpcurl = format!("-H 'x-api-key: demo' {} helloworld.Greeter/SayHello\n", server.address);
+    assert!(said.contains(&grpcurl), "{said}");
 }

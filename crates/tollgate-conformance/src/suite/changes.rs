@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Key, Store, Timestamp};
+use tollgate_core::{Algorithm, Key, Policy, Quota, Store, Timestamp};
 
 use super::bench::{Bench, SECOND, WINDOW, micros, plain, plain_with_limit};
 use crate::history::longest_wait;
@@ -39,6 +39,31 @@ pub(super) async fn a_raised_limit_counts_at_once<S: Store<Error: Debug>>(bench:
         bench.left("after the limit was raised", &after, &key, left).await;
         bench.must_take(&after, &key, left).await;
         bench.denied(&after, &key, 1).await;
+    }
+}
+
+/// A debt that no policy could have made is that of a clock which ran ahead. One that another policy has made, over the same
+/// state, is none.
+pub(super) async fn a_debt_of_a_policy_beside_is_not_forgiven<S: Store<Error: Debug>>(bench: &Bench<S>) {
+    let key = Key::from("somebody");
+    let leaky = Algorithm::LeakyBucket { max_wait: Duration::ZERO };
+    for (name, algorithm) in [("bucket", Algorithm::Gcra), ("leaky", leaky)] {
+        let of = |limit: u32, burst| {
+            let quota = Quota::new(limit, Duration::from_secs(60)).burst(burst);
+            Policy::new(name, quota).with_algorithm(algorithm)
+        };
+        let (large, small) = (of(10, 100), of(60, 10).beside(&of(10, 100)));
+        bench.must_take(&large, &key, 100).await;
+        for _ in 0..3 {
+            bench.left("by the policy beside", &small, &key, 0).await;
+            let wait = bench.denied(&small, &key, 1).await;
+            bench.same("what is owed beyond its burst, and a unit", wait, Duration::from_secs(591));
+            bench.left("after the policy beside was asked", &large, &key, 0).await;
+            bench.same("the wait", bench.denied(&large, &key, 1).await, Duration::from_secs(6));
+        }
+        bench.advance(60 * SECOND);
+        bench.denied(&small, &key, 1).await;
+        bench.left("after a minute", &large, &key, 10).await;
     }
 }
 

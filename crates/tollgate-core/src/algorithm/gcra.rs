@@ -20,14 +20,14 @@ impl Tat {
         Tat(Exact { us, frac: u32::try_from(frac).unwrap_or(u32::MAX) })
     }
 
-    /// Brings a TAT that this policy could not have produced back to its horizon: an empty bucket. The clock ran
-    /// ahead, or the burst was lowered.
+    /// Brings a TAT that neither this policy nor one beside it could have produced back to their horizon: an empty bucket.
+    /// The clock ran ahead, or the burst was lowered.
     #[inline]
     pub(super) fn clamp(&mut self, policy: &Policy, now: u64) {
         if self.0.frac >= policy.interval.parts {
             self.0 = Exact::from_us(self.0.us + 1);
         }
-        self.0 = self.0.min(policy.interval.add(Exact::from_us(now), policy.horizon));
+        self.0 = self.0.min(policy.interval.add(Exact::from_us(now), policy.furthest));
     }
 
     /// How far TAT lies ahead of now: what the bucket lacks, as the time that it takes to refill.

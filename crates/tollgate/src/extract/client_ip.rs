@@ -3,16 +3,16 @@
 //! A proxy appends the address that it saw to the right of what it was sent. What stands to the left of that was written
 //! by whoever sent the request, so that the list is read from the right, and only as far as trusted proxies vouch for it.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderName;
 use http::request::Parts;
-use ipnet::IpNet;
 use tollgate_core::Key;
 
+use super::networks::{Networks, TrustError};
 use super::peer_ip::{peer, peer_if_known};
 use super::{Head, KeyExtractor};
+use crate::exempt::Addresses;
 
 /// The client's address as one header tells it, believed as far as trusted proxies vouch for it.
 ///
@@ -48,7 +48,7 @@ pub struct ClientIp {
 
 #[derive(Clone, Debug)]
 enum Trust {
-    Networks(Box<[IpNet]>),
+    Networks(Networks),
     Hops(usize),
 }
 
@@ -77,13 +77,38 @@ impl ClientIp {
         self
     }
 
+    /// Requests of clients from these networks, in CIDR notation or single addresses, for
+    /// [`Rule::exempt`](crate::Rule::exempt). Addresses are compared by themselves, however they are grouped as keys. Where
+    /// none is known, nobody is exempt.
+    ///
+    /// Do not list your proxies: a request whose client they do not tell counts as theirs.
+    ///
+    /// # Errors
+    /// [`TrustError`] for the first that is neither a network nor an address.
+    ///
+    /// ```
+    /// use tollgate::extract::ClientIp;
+    ///
+    /// # fn main() -> Result<(), tollgate::extract::TrustError> {
+    /// let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])?;
+    /// let of_the_office = client.is_in(["192.0.2.0/24", "2001:db8:1::/48"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_in<N: AsRef<str>>(
+        self,
+        networks: impl IntoIterator<Item = N>,
+    ) -> Result<Addresses, TrustError> {
+        Ok(Addresses::of_clients(self, Networks::parse(networks)?))
+    }
+
     /// The client's address, ungrouped, for logs and handlers. `None` where the server left no peer address; with
     /// [`trusting_hops`](ClientIpHeader::trusting_hops), only where the header is missing as well.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.address_from(&parts.into())
     }
 
-    fn address_from(&self, head: &Head<'_>) -> Option<IpAddr> {
+    pub(crate) fn address_from(&self, head: &Head<'_>) -> Option<IpAddr> {
         let peer = match &self.trust {
             Trust::Networks(_) => Some(peer(head.extensions)?),
             // Behind a proxy on a Unix socket the peer has no address, and is a hop all the same.
@@ -107,9 +132,7 @@ impl ClientIp {
 
     fn trusts(&self, address: Option<IpAddr>, hops: usize) -> bool {
         match &self.trust {
-            Trust::Networks(networks) => {
-                address.is_some_and(|address| networks.iter().any(|network| network.contains(&address)))
-            }
+            Trust::Networks(networks) => address.is_some_and(|address| networks.contain(address)),
             Trust::Hops(trusted) => hops < *trusted,
         }
     }
@@ -128,9 +151,8 @@ impl ClientIpHeader {
         self,
         networks: impl IntoIterator<Item = N>,
     ) -> Result<ClientIp, TrustError> {
-        let networks =
-            networks.into_iter().map(|text| parse_network(text.as_ref())).collect::<Result<_, _>>()?;
-        Ok(ClientIp { header: self.0, trust: Trust::Networks(networks), v6_prefix: 64 })
+        let trust = Trust::Networks(Networks::parse(networks)?);
+        Ok(ClientIp { header: self.0, trust, v6_prefix: 64 })
     }
 
     /// Trusts a fixed number of proxies, whatever their addresses: with 1, the rightmost entry is the client. With 0
@@ -160,33 +182,6 @@ impl KeyExtractor for ClientIp {
 
     fn needs_parts(&self) -> bool {
         false
-    }
-}
-
-/// A text that is neither a network in CIDR notation nor an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrustError(String);
-
-impl fmt::Display for TrustError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is neither a network such as 10.0.0.0/8 nor an address", self.0)
-    }
-}
-
-impl std::error::Error for TrustError {}
-
-fn parse_network(text: &str) -> Result<IpNet, TrustError> {
-    let text = text.trim();
-    let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    let network = network.map_err(|_| TrustError(text.to_owned()))?;
-    // Addresses are compared unmapped, so that a mapped network has to be as well.
-    match network {
-        IpNet::V6(v6) if v6.prefix_len() >= 96 => {
-            let mapped = v6.addr().to_ipv4_mapped();
-            let v4 = mapped.and_then(|v4| IpNet::new(IpAddr::V4(v4), v6.prefix_len() - 96).ok());
-            Ok(v4.unwrap_or(network))
-        }
-        _ => Ok(network),
     }
 }
 

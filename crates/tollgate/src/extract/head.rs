@@ -44,8 +44,8 @@ impl<'a> From<&'a Parts> for Head<'a> {
     }
 }
 
-/// An extractor that is a function of a [`Head`].
-pub(super) struct ByHead<F>(pub(super) F);
+/// An extractor, or an exemption, that is a function of a [`Head`].
+pub(crate) struct ByHead<F>(pub(crate) F);
 
 impl<F> KeyExtractor for ByHead<F>
 where

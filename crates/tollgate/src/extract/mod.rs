@@ -8,7 +8,7 @@
 //! | [`cookie`] | the value of a cookie, such as a session |
 //! | [`extension`] | something an outer layer left, such as the authenticated user |
 //! | [`method`] | the request's method |
-//! | [`matched_path`](matched_path()) | the route that matched (feature `axum`) |
+//! | [`matched_path`] | the route that matched (feature `axum`) |
 //! | [`global`] | the same for all |
 //! | a closure | whatever it returns |
 //! | `(a, b)` | both together |
@@ -18,10 +18,14 @@
 //! A header or a cookie is what the caller wrote. Limit by it only behind something that has checked it (an
 //! authentication layer that answers 401 to unknown API keys), or beside a limit by address: whoever invents values
 //! otherwise gets a fresh quota with each.
+//!
+#![cfg_attr(feature = "axum", doc = "[`matched_path`]: matched_path()")]
+#![cfg_attr(not(feature = "axum"), doc = "[`matched_path`]: crate::extract")]
 
 mod client_ip;
 mod cookie;
 mod head;
+mod networks;
 mod peer_ip;
 
 use std::sync::Arc;
@@ -30,13 +34,15 @@ use http::request::Parts;
 use http::{HeaderName, Method};
 use tollgate_core::Key;
 
-use head::ByHead;
-
-pub use client_ip::{ClientIp, ClientIpHeader, TrustError};
+pub use client_ip::{ClientIp, ClientIpHeader};
 pub use cookie::{Cookie, cookie};
 #[doc(hidden)]
 pub use head::Head;
+pub use networks::TrustError;
 pub use peer_ip::{PeerAddr, PeerIp};
+
+pub(crate) use head::ByHead;
+pub(crate) use networks::Networks;
 
 /// Derives a [`Key`] from a request's head. Closures of type `Fn(&Parts) -> Option<Key>` are extractors.
 ///

@@ -6,7 +6,9 @@ use http::Extensions;
 use http::request::Parts;
 use tollgate_core::Key;
 
+use super::networks::{Networks, TrustError};
 use super::{Head, KeyExtractor};
+use crate::exempt::Addresses;
 
 /// The peer's address, for servers that leave it nowhere this crate looks: insert it into the extensions of each
 /// request that a connection carries.
@@ -19,7 +21,8 @@ pub struct PeerAddr(pub SocketAddr);
 ///
 /// The address is taken from a [`PeerAddr`] in the request's extensions, or with the feature `axum` from its
 /// `ConnectInfo<SocketAddr>`, which is there if the server was started with
-/// `into_make_service_with_connect_info::<SocketAddr>()`. Where it is missing there is no key, and the log says once
+/// `into_make_service_with_connect_info::<SocketAddr>()`; or with the feature `tonic` from the `TcpConnectInfo` that tonic's
+/// own server leaves, with or without TLS. Where it is missing there is no key, and the log says once
 /// which call is missing.
 ///
 /// **Behind a proxy all requests come from the proxy**, and share its quota: use [`ClientIp`](super::ClientIp) there.
@@ -40,6 +43,35 @@ impl PeerIp {
     pub fn ipv6_prefix(mut self, bits: u8) -> PeerIp {
         self.v6_prefix = bits.min(128);
         self
+    }
+
+    /// Requests from these networks, in CIDR notation (`10.0.0.0/8`, `fd00::/8`) or single addresses, for
+    /// [`Rule::exempt`](crate::Rule::exempt). Addresses are compared by themselves, however they are grouped as keys;
+    /// IPv4-mapped ones count as IPv4. Where the peer's address is missing, nobody is exempt.
+    ///
+    /// **Behind a proxy the peer is the proxy**: to list it, or the network or the `::1` that it calls from, is to exempt
+    /// everybody. Use [`ClientIp::is_in`](super::ClientIp::is_in) there.
+    ///
+    /// # Errors
+    /// [`TrustError`] for the first that is neither a network nor an address.
+    ///
+    /// ```
+    /// use tollgate::extract::PeerIp;
+    ///
+    /// # fn main() -> Result<(), tollgate::extract::TrustError> {
+    /// let of_the_office = PeerIp::new().is_in(["203.0.113.0/24", "2001:db8:1::/48"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_in<N: AsRef<str>>(
+        self,
+        networks: impl IntoIterator<Item = N>,
+    ) -> Result<Addresses, TrustError> {
+        Ok(Addresses::of_peers(self, Networks::parse(networks)?))
+    }
+
+    pub(crate) fn address_from(self, head: &Head<'_>) -> Option<IpAddr> {
+        peer(head.extensions).map(|address| address.to_canonical())
     }
 }
 
@@ -89,6 +121,14 @@ pub(super) fn peer_if_known(extensions: &Extensions) -> Option<IpAddr> {
             return Some(address.ip());
         }
     }
+    #[cfg(feature = "tonic")]
+    {
+        use tonic::transport::server::TcpConnectInfo;
+        // Of a connection with TLS, tonic's server leaves this as well.
+        if let Some(address) = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr) {
+            return Some(address.ip());
+        }
+    }
     None
 }
 
@@ -100,6 +140,7 @@ fn say_once_that_it_is_missing() {
             tracing::error!(
                 "requests carry no peer address, so that none can be limited by it: with axum, serve \
                  `app.into_make_service_with_connect_info::<SocketAddr>()` and enable tollgate's feature `axum`; \
+                 with tonic's own server, enable tollgate's feature `tonic`; \
                  with another server, insert `tollgate::extract::PeerAddr` into each request's extensions"
             );
         });

@@ -216,9 +216,7 @@ fn log(before: CircuitState, state: CircuitState) {
     #[cfg(feature = "tracing")]
     match (before, state) {
         (CircuitState::Closed, _) => {
-            tracing::warn!(
-                "the circuit breaker of the rate limit store opens: it is not asked but by a probe"
-            );
+            tracing::warn!("the circuit breaker of the rate limit store opens: only probes ask it now");
         }
         (_, CircuitState::Closed) => {
             tracing::info!("the circuit breaker of the rate limit store closes: it is asked again");

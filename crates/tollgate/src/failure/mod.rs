@@ -3,13 +3,58 @@
 //! [`MemoryStore`](crate::MemoryStore) always answers. A store that is asked over a network can be slow, unreachable or
 //! set up wrongly, and a layer or a limiter takes it only after somebody has chosen what happens then: the compiler asks.
 //!
+//! ```
+//! use std::time::Duration;
+//! use tollgate::{CircuitBreaker, FailureExt, MemoryStore, Quota, RateLimitLayer, Share};
+//!
+//! # let store_of_the_fleet = MemoryStore::new();
+//! // On each of three nodes.
+//! let store = store_of_the_fleet
+//!     .timeout(Duration::from_millis(50))
+//!     .circuit_breaker(CircuitBreaker::default())
+//!     .fall_back_to(MemoryStore::new(), Share::new(1, 3));
+//! let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store);
+//! ```
+//!
+//! Each acts on what stands before it. First what makes a failure of silence, then what leaves a failing store alone, last
+//! the policy, after which there is an answer to everything:
+//!
 //! | written after the store | what it does | choose it |
 //! |---|---|---|
 //! | [`timeout`](FailureExt::timeout) | what takes longer is a failure | always: without it, requests wait for as long as the store does |
+//! | [`circuit_breaker`](FailureExt::circuit_breaker) | a store that fails again and again is not asked for a while: requests no longer wait for the timeout each | nearly always |
 //! | [`fail_open`](FailureExt::fail_open) | requests pass while the store fails: unlimited, and without `RateLimit` fields | where serving matters more than limiting: the limit shares a service out, and its outage should not be yours |
 //! | [`fail_closed`](FailureExt::fail_closed) | requests are refused while the store fails: 503 with `Retry-After` | where a request without a limit is worse than none: log-ins, text messages, what costs money |
+//! | [`fall_back_to`](FailureExt::fall_back_to) | another store, in memory as a rule, grants a share of every quota | where both would hurt: a fleet goes on, and stays within its limits |
 //!
-//! Each acts on what stands before it: a timeout belongs between the store and the policy.
+//! # What callers see
+//!
+//! With a timeout of D, while what is in the first column lasts:
+//!
+//! | the store | without a circuit breaker | with one |
+//! |---|---|---|
+//! | refuses connections: it is down, or starting | decided by the policy at once | the same |
+//! | is silent or slower than D: paused, overloaded, cut off | decided by the policy after D, each request | after D until it opens, which takes 5 requests one after another; then at once, but for a probe now and then |
+//! | loses an answer after it has charged | decided by the policy after D, or at once where the connection broke: charged once | the same; it stays closed |
+//! | fails over: its connections break, or it is read-only | decided by the policy until the new master is found, half a second at most after it is there | until the next probe after that |
+//! | has lost a part: a Cluster without one of its masters | the keys of that part by the policy, all others by the store | the same until half of the last 100 answers are failures; then all by the policy |
+//! | is full, and evicts nothing | decided by the policy at once | the same |
+//! | is set up wrongly: a password was changed, a permission is missing | decided by the policy at once, and an error in the log | the same: such an error never opens it |
+//!
+//! And what the limit means then:
+//!
+//! | policy | a request gets | the fleet admits | when the store is back |
+//! |---|---|---|---|
+//! | open | its response, without fields | anything | it knows nothing of what passed |
+//! | closed | 503 with `Retry-After`, if it costs something | nothing | what it had is as it was |
+//! | fallback, 1/N on each of N nodes | what a share of the quota has room for; 429 beyond it; 503 if it costs more than a share can ever grant, and the quota could | at most the quota once more, beside what the store had admitted before | it knows nothing of what the nodes admitted |
+//! | fallback, the whole on each of N nodes | what the whole quota has room for | at most N times the quota | the same |
+//!
+//! That a fallback's admissions are not charged to the store afterwards is a choice: charging them would take a record of
+//! every key of the outage, and a second trip for each of them when the store has just come up. A fallback keeps its own
+//! counts from one outage to the next, so that a store which comes and goes does not hand out a share each time.
+//!
+//! # In code
 //!
 //! ```
 //! use std::time::Duration;
@@ -52,12 +97,32 @@
 //! been charged, and so may one that [`FailClosed`] refuses. It was charged once at most, and that charge stands.
 //!
 //! # During an outage
-//! - While the store is silent, each request waits for the timeout before it passes or is refused.
-//! - A [look](crate::Limiter::look) tells nothing: its [`Report`](crate::Report) has no statuses. Nor has that of a request
-//!   which passed.
-//! - What should have been [refunded](crate::Limiter::refund) stays charged, and a [reset](crate::Limiter::reset) forgets
-//!   nothing. What passed has nothing to be refunded, since no charge is known.
+//! - A [look](crate::Limiter::look) tells nothing under [`FailOpen`] and [`FailClosed`]: its [`Report`](crate::Report) has no
+//!   statuses. Nor has that of a request which passed. Under a fallback both tell of the share:
+//!   [`Report::share`](crate::Report::share).
+//! - What the store granted and should have been [refunded](crate::Limiter::refund) to it stays charged, and a
+//!   [reset](crate::Limiter::reset) forgets nothing there. What a fallback granted is refunded to the fallback, also when
+//!   the store is back. What passed open has nothing to be refunded, since no charge is known.
 //! - A request that costs nothing passes, as always.
+//!
+//! # To watch
+//! [`FailOpen::observe`], [`FailClosed::observe`] and [`FallBack::observe`] tell a closure who decided each request and how
+//! the store failed; [`Breaking::observe`] tells it how the circuit stands, and [`Breaking::circuit`] shows that at any time.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::sync::atomic::{AtomicU64, Ordering};
+//! use tollgate::failure::{Event, Source};
+//! use tollgate::{FailureExt, MemoryStore};
+//!
+//! let undecided = Arc::new(AtomicU64::new(0));
+//! let count = undecided.clone();
+//! let store = MemoryStore::new().fail_open().observe(move |event| {
+//!     if event == Event::Decided(Source::Policy) {
+//!         count.fetch_add(1, Ordering::Relaxed);
+//!     }
+//! });
+//! ```
 //!
 //! # What the log says
 //! That the store fails, when it begins to: a warning, or an error where waiting will not help

@@ -1,0 +1,80 @@
+//! Policies that count in the same states.
+
+use crate::Policy;
+use crate::exact::Exact;
+
+impl Policy {
+    /// The same policy, for keys that `other` counts as well: both in the same states, if their [scope](Policy::scope) is one.
+    ///
+    /// A bucket's debt that lies beyond what its policy could have made is taken for that of a clock that ran ahead, and
+    /// forgiven. One that the other could have made is not.
+    ///
+    /// ```
+    /// use tollgate_core::algorithm::State;
+    /// use tollgate_core::{Policy, Quota, Timestamp};
+    ///
+    /// let large = Policy::new("api", Quota::per_minute(10).burst(100));
+    /// let small = Policy::new("api", Quota::per_minute(60).burst(10));
+    /// let now = Timestamp::from_micros(1_000_000);
+    /// let left_of_large = |small: &Policy| {
+    ///     let mut state = State::new(&large);
+    ///     let look = state.look(&large, now);
+    ///     state.charge(&large, now, look, 100);
+    ///     state.look(small, now);
+    ///     state.look(&large, now).remaining
+    /// };
+    /// assert_eq!(left_of_large(&small), 98);
+    /// assert_eq!(left_of_large(&small.beside(&large)), 0);
+    /// ```
+    #[must_use]
+    pub fn beside(&self, other: &Policy) -> Policy {
+        if self.scope() != other.scope() {
+            return self.clone();
+        }
+        self.clone().with_beside(self.furthest.ceil().max(other.furthest.ceil()))
+    }
+
+    /// Beyond which a TAT is taken for that of a clock that ran ahead, and brought back to it: the
+    /// [horizon](Policy::horizon), or that of a policy which this one is [beside](Policy::beside); in microseconds and
+    /// [parts](Policy::parts) of one. For a store that computes elsewhere.
+    pub fn furthest(&self) -> (u64, u32) {
+        (self.furthest.us, self.furthest.frac)
+    }
+
+    pub(crate) fn with_beside(mut self, beside_us: u64) -> Policy {
+        self.beside_us = beside_us;
+        self.furthest = self.horizon.max(Exact::from_us(beside_us));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Quota, Share};
+
+    #[test]
+    fn policies_beside_one_another_have_one_furthest_debt() {
+        let large = Policy::new("p", Quota::per_minute(10).burst(100));
+        let small = Policy::new("p", Quota::per_minute(60).burst(10));
+        let elsewhere = Policy::new("p", Quota::per_hour(1));
+        assert_eq!((large.furthest(), small.furthest()), ((600_000_000, 0), (10_000_000, 0)));
+        assert_eq!(small.beside(&large).furthest(), (600_000_000, 0));
+        assert_eq!(large.beside(&small).furthest(), (600_000_000, 0));
+        assert_eq!(small.beside(&elsewhere), small, "its states are others");
+        assert_eq!(small.beside(&large).horizon(), small.horizon(), "and it grants no more than it did");
+    }
+
+    /// A share rounds down limit and burst, each by itself: those beside a policy may so come to lie further ahead.
+    #[test]
+    fn shares_of_policies_beside_one_another_forgive_no_debt_either() {
+        for (limit, burst, part) in [(5, 100, 3), (3, 8, 2), (199, 1_000, 100), (10, 10, 3)] {
+            let share = Share::new(1, part);
+            let large = Policy::new("p", Quota::per_minute(limit).burst(burst));
+            let small = Policy::new("p", Quota::per_minute(1_000).burst(100));
+            let horizon = large.share(share).unwrap().horizon();
+            let furthest = small.beside(&large).share(share).unwrap().furthest();
+            assert!(furthest >= horizon, "{furthest:?} and {horizon:?} of {burst} at {limit}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Networks in CIDR notation.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+/// Networks that an address may be in.
+#[derive(Clone, Debug)]
+pub(crate) struct Networks(Box<[IpNet]>);
+
+impl Networks {
+    pub(crate) fn parse<N: AsRef<str>>(texts: impl IntoIterator<Item = N>) -> Result<Networks, TrustError> {
+        texts.into_iter().map(|text| parse_network(text.as_ref())).collect::<Result<_, _>>().map(Networks)
+    }
+
+    /// Whether an address, which is not an IPv4-mapped one, is in one of them.
+    pub(crate) fn contain(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|network| network.contains(&address))
+    }
+}
+
+/// A text that is neither a network in CIDR notation nor an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustError(String);
+
+impl fmt::Display for TrustError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is neither a network such as 10.0.0.0/8 nor an address", self.0)
+    }
+}
+
+impl std::error::Error for TrustError {}
+
+fn parse_network(text: &str) -> Result<IpNet, TrustError> {
+    let text = text.trim();
+    let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    let network = network.map_err(|_| TrustError(text.to_owned()))?;
+    // Addresses are compared unmapped, so that a mapped network has to be as well.
+    match network {
+        IpNet::V6(v6) if v6.prefix_len() >= 96 => {
+            let mapped = v6.addr().to_ipv4_mapped();
+            let v4 = mapped.and_then(|v4| IpNet::new(IpAddr::V4(v4), v6.prefix_len() - 96).ok());
+            Ok(v4.unwrap_or(network))
+        }
+        _ => Ok(network),
+    }
+}

@@ -1,0 +1,192 @@
+//! What gRPC clients are answered: HTTP 200 without a body, and the status in the headers ("Trailers-Only" in the
+//! [specification](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)). Of an HTTP 429 they make an error
+//! without a reason.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+
+use crate::denial::Denial;
+use crate::fields::number;
+use crate::interned::printable;
+use crate::problem::Reason;
+
+#[cfg(feature = "tonic")]
+mod named;
+#[cfg(feature = "tonic")]
+mod status;
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+/// What a client that retries by itself waits for, and -1 where it had better not: see
+/// [gRFC A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback).
+const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+
+/// The content type of a request of gRPC or gRPC-Web.
+pub(crate) fn content_type(headers: &HeaderMap) -> Option<&HeaderValue> {
+    headers.get(header::CONTENT_TYPE).filter(|value| is_grpc(value.as_bytes()))
+}
+
+/// `application/grpc`, `application/grpc-web` or `application/grpc-web-text`, of any message format.
+fn is_grpc(content_type: &[u8]) -> bool {
+    let Some(rest) = after(content_type, b"application/grpc") else { return false };
+    let rest = after(rest, b"-web").map_or(rest, |web| after(web, b"-text").unwrap_or(web));
+    matches!(rest.first(), None | Some(b'+' | b';' | b' ' | b'\t'))
+}
+
+fn after<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let (start, rest) = text.split_at_checked(prefix.len())?;
+    start.eq_ignore_ascii_case(prefix).then_some(rest)
+}
+
+/// The answer to a request with that content type.
+pub(crate) fn response(denial: &Denial, content_type: &HeaderValue) -> Response<Bytes> {
+    let message = message(denial);
+    // Room for what the layer adds, so that the map grows once.
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(header::CONTENT_TYPE, content_type.clone());
+    headers.insert(GRPC_STATUS, HeaderValue::from_static(code(denial.reason())));
+    add_pushback(denial, &mut headers);
+    #[cfg(feature = "tonic")]
+    status::add_details(denial, &message, &mut headers);
+    headers.insert(GRPC_MESSAGE, percent_encoded(&message));
+    let mut response = Response::new(Bytes::new());
+    *response.headers_mut() = headers;
+    response
+}
+
+/// Adds `grpc-retry-pushback-ms`, unless it is there.
+pub(crate) fn add_pushback(denial: &Denial, headers: &mut HeaderMap) {
+    headers.entry(GRPC_RETRY_PUSHBACK_MS).or_insert_with(|| pushback(denial));
+}
+
+/// Whole milliseconds, rounded up; -1 where waiting is in vain.
+fn pushback(denial: &Denial) -> HeaderValue {
+    match wait(denial) {
+        Some(wait) => number(wait.as_nanos().div_ceil(1_000_000)),
+        None => HeaderValue::from_static("-1"),
+    }
+}
+
+/// How long to wait, where that helps: as [`Denial::retry_after`], and where the store is unavailable as `Retry-After`.
+fn wait(denial: &Denial) -> Option<Duration> {
+    denial.retry_after().or_else(|| denial.retry_after_seconds().map(Duration::from_secs))
+}
+
+/// The [status code](https://grpc.github.io/grpc/core/md_doc_statuscodes.html).
+fn code(reason: Reason) -> &'static str {
+    match reason {
+        Reason::QuotaExceeded | Reason::NeverPossible => RESOURCE_EXHAUSTED,
+        Reason::Unavailable => UNAVAILABLE,
+        Reason::NoKey => INVALID_ARGUMENT,
+    }
+}
+
+const INVALID_ARGUMENT: &str = "3";
+const RESOURCE_EXHAUSTED: &str = "8";
+const UNAVAILABLE: &str = "14";
+
+/// Why, and which policies: `quota exceeded: burst, daily`.
+fn message(denial: &Denial) -> String {
+    // Most are no longer: it grows once.
+    let mut message = String::with_capacity(64);
+    let _ = write!(message, "{denial}");
+    for (n, name) in denial.violated().enumerate() {
+        let _ = write!(message, "{}{name}", if n == 0 { ": " } else { ", " });
+    }
+    message
+}
+
+/// As `grpc-message` is written. A message is printable ASCII, of which only the percent sign is encoded.
+fn percent_encoded(message: &str) -> HeaderValue {
+    if message.contains('%') {
+        printable(message.replace('%', "%25").into())
+    } else {
+        printable(Bytes::copy_from_slice(message.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, StatusCode};
+    use http_body::Body;
+    use http_body_util::Full;
+    use tollgate_core::{ManualClock, Policy, Quota, Timestamp};
+    use tower::{ServiceExt, service_fn};
+    use tower_layer::Layer;
+
+    use super::*;
+    use crate::extract::global;
+    use crate::{MemoryStore, PolicyExt, RateLimitLayer, ResponseBody};
+
+    /// What the second request of a minute is answered.
+    async fn second() -> Response<ResponseBody<Full<Bytes>>> {
+        let clock = ManualClock::new(Timestamp::from_micros(1_000_000));
+        let store = MemoryStore::builder().clock(&clock).build();
+        let layer = RateLimitLayer::new([Policy::new("5%", Quota::per_minute(1)).by(global())]).store(store);
+        let inner = async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::new(Bytes::new())));
+        let service = layer.layer(service_fn(inner));
+        let call = || Request::post("/").header("content-type", "application/grpc+proto").body(()).unwrap();
+        service.clone().oneshot(call()).await.unwrap();
+        service.oneshot(call()).await.unwrap()
+    }
+
+    /// Without the feature as well, of which all other tests have the benefit: see `.ci/run`.
+    #[tokio::test]
+    async fn the_status_of_a_denial_needs_no_feature() {
+        let response = second().await;
+        let headers = response.headers();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(headers["content-type"], "application/grpc+proto");
+        assert_eq!(headers["grpc-status"], "8");
+        assert_eq!(headers["grpc-message"], "quota exceeded: 5%25");
+        assert_eq!(headers["grpc-retry-pushback-ms"], "60000");
+        assert_eq!(headers["ratelimit"], "\"5%\";r=0;t=60");
+        assert_eq!(headers.contains_key("grpc-status-details-bin"), cfg!(feature = "tonic"));
+        assert!(response.body().is_end_stream(), "no frame follows the headers");
+    }
+
+    #[test]
+    fn which_content_types_are_those_of_grpc() {
+        for grpc in [
+            "application/grpc",
+            "application/grpc+proto",
+            "application/grpc+json",
+            "application/grpc;charset=utf-8",
+            "application/grpc ; charset=utf-8",
+            "Application/gRPC",
+            "application/grpc-web",
+            "application/grpc-web+proto",
+            "application/grpc-web;v=1",
+            "application/grpc-web-text",
+            "application/grpc-web-text+proto",
+        ] {
+            assert!(is_grpc(grpc.as_bytes()), "{grpc}");
+        }
+        for other in [
+            "",
+            "application/grp",
+            "application/grpcfoo",
+            "application/grpc-",
+            "application/grpc-text",
+            "application/grpc-website",
+            "application/grpc-web-texts",
+            "application/grpc.v1",
+            "application/json",
+            "text/application/grpc",
+            "application/grpc\u{e9}",
+        ] {
+            assert!(!is_grpc(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_percent_sign_in_a_message_is_no_escape() {
+        assert_eq!(percent_encoded("50%25"), "50%2525");
+        assert_eq!(percent_encoded("\"a b\" ~"), "\"a b\" ~");
+    }
+}

@@ -1,0 +1,103 @@
+//! What becomes of a service that is limited by [tower_governor](https://docs.rs/tower_governor) (0.8).
+//!
+//! # The same service
+//!
+//! Each address gets a request every two seconds, and up to five at once. Before:
+//!
+//! ```text
+//! let config = GovernorConfigBuilder::default().per_second(2).burst_size(5).use_headers().finish().unwrap();
+//! let config = Arc::new(config);
+//!
+//! let limiter = Arc::clone(config.limiter());
+//! std::thread::spawn(move || loop {
+//!     std::thread::sleep(Duration::from_secs(60));
+//!     limiter.retain_recent();
+//! });
+//!
+//! let app = Router::new().route("/", get(|| async { "hello" })).layer(GovernorLayer::new(config));
+//! axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
+//! ```
+//!
+//! After:
+//!
+//! ```no_run
+//! # #[cfg(feature = "axum")] mod service {
+//! use std::net::SocketAddr;
+//! use axum::{Router, routing::get};
+//! use tollgate::{Fields, Quota, RateLimitLayer};
+//! # use tokio::net::TcpListener;
+//!
+//! # async fn serve(listener: TcpListener) -> std::io::Result<()> {
+//! let limit = RateLimitLayer::per_ip(Quota::per_minute(30).burst(5)).fields(Fields::XDelta);
+//!
+//! let app = Router::new().route("/", get(|| async { "hello" })).layer(limit);
+//! axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
+//! # Ok(())
+//! # }
+//! # }
+//! ```
+//!
+//! In `Cargo.toml`, `tollgate` with the feature `axum`, which reads what `with_connect_info` leaves.
+//!
+//! # The terms
+//!
+//! **`per_second(2)` there is one request every two seconds; here it is two every second.** It is the one name that is there on
+//! both sides and means something else.
+//!
+//! | tower_governor | tollgate |
+//! |---|---|
+//! | `.per_second(n)`, `.per_millisecond(n)`, `.period(d)`: the time for one request | [`Quota::new(1, d)`](crate::Quota::new), or how many there are in a second, a minute, an hour, a day |
+//! | `.burst_size(n)` | [`.burst(n)`](crate::Quota::burst). Without it the burst is the limit, not 8 |
+//! | `GovernorConfig::default()`: 500 ms, 8 | `Quota::per_second(2).burst(8)` |
+//! | `GovernorConfig::secure()`: 4 s, 2 | `Quota::per_minute(15).burst(2)` |
+//! | `.finish()`, `None` for zeros | a zero in a constant is refused by the compiler, elsewhere by a panic; [`try_per_second`](crate::Quota::try_per_second) and its like return an error, for what a configuration says |
+//! | `PeerIpKeyExtractor` | [`PeerIp`](crate::extract::PeerIp) |
+//! | `SmartIpKeyExtractor` | [`ClientIp`](crate::extract::ClientIp), and [a decision](super::keys#behind-a-proxy): see below |
+//! | `GlobalKeyExtractor` | [`global`](crate::extract::global) |
+//! | `impl KeyExtractor`, generic over the body | a closure `Fn(&Parts) -> Option<Key>` |
+//! | `.use_headers()` | [`.fields(Fields::XDelta)`](crate::RateLimitLayer::fields). On by default are the IETF draft's, [`Fields::Ietf`](crate::Fields::Ietf) |
+//! | `.error_handler(..)` of the layer | [`.answer(..)`](crate::RateLimitLayer::answer), which is shown the request as well |
+//! | `GovernorError::TooManyRequests { wait_time, .. }` | [`Denial::retry_after`](crate::Denial::retry_after); [`Denial::reason`](crate::Denial::reason) for the others |
+//! | `.methods(vec![Method::POST])` | an [exemption](crate::Rule::exempt) of the others: `.exempt(\|parts: &Parts\| parts.method != Method::POST)` |
+//! | `retain_recent` in a thread | nothing: remove the thread |
+//! | `config.limiter().len()` | [`MemoryStore::keys`](crate::MemoryStore::keys) of a store that you [give](crate::RateLimitLayer::store) to the layer |
+//!
+//! # What behaves otherwise
+//!
+//! | | tower_governor | tollgate |
+//! |---|---|---|
+//! | the client behind proxies | the first address in `X-Forwarded-For` that can be read, else `X-Real-IP`, else `Forwarded`, else the peer; whoever wrote it | one header that you name, as far as proxies that you name vouch for it |
+//! | an IPv6 address | is a caller | its /64 is a caller |
+//! | a request without a key | 500, unless an extractor of yours says otherwise | 400, or [what you choose](crate::MissingKey) |
+//! | a refusal's body | text | a problem document (RFC 9457) |
+//! | `Retry-After` | rounded down, so that 0 is possible and too early | rounded up, at least 1: whoever waits that long passes |
+//! | `x-ratelimit-after`, `x-ratelimit-whitelisted` | sent | not sent: `Retry-After` tells the first |
+//! | gRPC | by its feature `tonic`, around services of tonic: a status | around any, by the content type of the request: [a status](super::grpc), and when to come back |
+//! | idle keys | stay until `retain_recent` | go by themselves, and there is [a bound](crate::memory) |
+//! | two limits | two layers: what the inner one refuses, the outer one has charged | several [rules](crate::RateLimitLayer::new) in a layer: all are charged, or none |
+//!
+//! The algorithm is the same one, GCRA, and callers who keep to the limit see no difference:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate::extract::global;
+//! use tollgate::{Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Timestamp};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! for quota in [Quota::per_minute(30).burst(5), Quota::new(1, Duration::from_secs(2)).burst(5)] {
+//!     let time = ManualClock::new(Timestamp::from_micros(1_000_000));
+//!     let limiter = Limiter::new([Policy::new("default", quota).by(global())])
+//!         .store(MemoryStore::builder().clock(&time).build());
+//!     for _ in 0..5 {
+//!         assert!(limiter.check_key(&Key::global(), 1).await.is_ok());
+//!     }
+//!     let denial = limiter.check_key(&Key::global(), 1).await.unwrap_err();
+//!     assert_eq!(denial.retry_after(), Some(Duration::from_secs(2)));
+//! }
+//! # }
+//! ```
+//!
+//! # What there is besides
+//!
+//! [Costs](crate::Rule::cost), [other algorithms](super::algorithms), a store [for a fleet](super::outages), an
+//! [object to be asked directly](crate::Limiter), [tests without waiting](super::testing).

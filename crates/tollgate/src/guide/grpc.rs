@@ -1,0 +1,137 @@
+//! What gRPC clients are told, and where the layer stands in a server of tonic.
+//!
+//! A gRPC client makes an error without a reason of an HTTP 429. So a call is answered in its own terms: HTTP 200 with the
+//! status in the headers. Which answer a request gets goes by its content type, so that one layer serves HTTP and gRPC, and
+//! gRPC-Web, on one port. [`Denial::response_to`](crate::Denial::response_to) lists the headers. Without any feature:
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use http::{Request, Response};
+//! use tollgate::extract::global;
+//! use tollgate::{ManualClock, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Timestamp};
+//! use tower::{ServiceBuilder, ServiceExt};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! # let time = ManualClock::new(Timestamp::from_micros(1_000_000));
+//! let limit = RateLimitLayer::new([Policy::new("api", Quota::per_minute(1)).by(global())]);
+//! # let limit = limit.store(MemoryStore::builder().clock(&time).build());
+//! let service = ServiceBuilder::new()
+//!     .layer(limit)
+//!     .service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new("hello".to_owned())));
+//! service.clone().oneshot(Request::default()).await.unwrap();
+//!
+//! let call = Request::post("/helloworld.Greeter/SayHello").header("content-type", "application/grpc");
+//! let refused = service.clone().oneshot(call.body(String::new()).unwrap()).await.unwrap();
+//! assert_eq!((refused.status().as_u16(), &refused.headers()["grpc-status"]), (200, &"8".parse().unwrap()));
+//! assert_eq!(refused.headers()["grpc-message"], "quota exceeded: api");
+//! assert_eq!(refused.headers()["grpc-retry-pushback-ms"], "60000");
+//!
+//! let refused = service.oneshot(Request::default()).await.unwrap();
+//! assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &"60".parse().unwrap()));
+//! # }
+//! ```
+//!
+//! The feature `tonic` adds what needs tonic's types: the peer's address under tonic's own server, `RetryInfo` and
+//! `QuotaFailure` in the status, `tonic::Status` from a [`Denial`](crate::Denial), and a name for a service inside of the layer.
+//!
+//! # Where it stands
+//!
+//! | written | limits |
+//! |---|---|
+//! | `Server::builder().layer(limit).add_service(..)` | all services of the server |
+//! | `.add_service(ServiceBuilder::new().layer(limit).service(greeter))` | one service (feature `tonic`) |
+//! | `Routes::from(router).add_service(..).into_axum_router().layer(limit)` | HTTP and gRPC on one port, by one quota |
+//! | a clone of one layer on a server of axum and on one of tonic | two ports, by one quota |
+//!
+//! Of calls of `Server::layer` the first is the outermost, as with `ServiceBuilder` and unlike axum's `Router::layer`. The limit
+//! may stand on either side of tonic-web's `GrpcWebLayer`. An interceptor that finds the user stands outside of a rule by user:
+//!
+//! ```
+//! # #[cfg(feature = "tonic")] {
+//! use tollgate::extract::extension;
+//! use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
+//! use tonic::service::InterceptorLayer;
+//! use tonic::transport::Server;
+//! use tonic::{Request, Status};
+//!
+//! #[derive(Clone)]
+//! struct User { id: u64 }
+//!
+//! fn authenticate(mut request: Request<()>) -> Result<Request<()>, Status> {
+//!     // Stands for yours.
+//!     let id = request.metadata().get("x-user").and_then(|id| id.to_str().ok()?.parse().ok());
+//!     let id = id.ok_or_else(|| Status::unauthenticated("who are you?"))?;
+//!     request.extensions_mut().insert(User { id });
+//!     Ok(request)
+//! }
+//!
+//! let by_user = Policy::new("user", Quota::per_hour(1_000)).by(extension(|user: &User| user.id));
+//! let server = Server::builder()
+//!     .layer(RateLimitLayer::per_ip(Quota::per_second(50).burst(100)))
+//!     .layer(InterceptorLayer::new(authenticate))
+//!     .layer(RateLimitLayer::new([by_user]));
+//! # }
+//! ```
+//!
+//! # Keys and costs
+//!
+//! Metadata are headers, and [`header`](crate::extract::header) reads them. The method that is called is the path. Paths can be
+//! invented, so that a key by method names those that there are:
+//!
+//! ```
+//! use http::request::Parts;
+//! use tollgate::extract::PeerIp;
+//! use tollgate::{Key, Policy, PolicyExt, Quota};
+//!
+//! let method = |parts: &Parts| {
+//!     let known = ["/reports.Reports/Get", "/reports.Reports/Make"];
+//!     Some(Key::from(known.into_iter().find(|known| *known == parts.uri.path()).unwrap_or("(other)")))
+//! };
+//! let rule = Policy::new("reports", Quota::per_minute(100))
+//!     .by((PeerIp::new(), method))
+//!     .cost(|parts: &Parts| if parts.uri.path() == "/reports.Reports/Make" { 10 } else { 1 });
+//! ```
+//!
+//! # Streams
+//!
+//! A call is charged once, when it begins, however many messages it streams. To charge for messages, ask a
+//! [`Limiter`](crate::Limiter) for each: with the feature `tonic` the `?` makes a status of a denial.
+//!
+//! ```
+//! # #[cfg(feature = "tonic")]
+//! async fn before_each_message(limiter: &tollgate::Limiter, user: u64) -> Result<(), tonic::Status> {
+//!     let permit = limiter.check_key(&tollgate::Key::from(user), 1).await?;
+//!     // Zero, unless a rule is a leaky bucket.
+//!     tokio::time::sleep(permit.delay()).await;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Clients
+//!
+//! A client whose retry policy lists `RESOURCE_EXHAUSTED` obeys `grpc-retry-pushback-ms` by itself: it waits that long, and
+//! does not try again where it is -1. Others read it, or the `RetryInfo`:
+//!
+//! ```
+//! # #[cfg(feature = "tonic")] {
+//! use std::time::Duration;
+//!
+//! /// `None` where waiting does not help.
+//! fn wait(status: &tonic::Status) -> Option<Duration> {
+//!     let pushback = status.metadata().get("grpc-retry-pushback-ms")?.to_str().ok()?;
+//!     Some(Duration::from_millis(pushback.parse().ok()?))
+//! }
+//! # use tollgate::{Key, Limiter, Policy, PolicyExt, Quota, extract::global};
+//! # let limiter = Limiter::new([Policy::new("one", Quota::per_day(1)).by(global())]);
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+//! # let mut ask = |cost| runtime.block_on(limiter.check_key(&Key::global(), cost));
+//! # assert!(wait(&ask(2).unwrap_err().into()).is_none());
+//! # assert!(ask(1).is_ok());
+//! # assert!(wait(&ask(1).unwrap_err().into()).is_some_and(|wait| wait > Duration::from_secs(80_000)));
+//! # }
+//! ```
+//!
+//! # An answer of your own
+//!
+//! The closure of [`RateLimitLayer::answer`](crate::RateLimitLayer::answer) is asked about calls too. Let it return
+//! [`denial.response_to(parts)`](crate::Denial::response_to) for those it does not mean.

@@ -1,0 +1,162 @@
+//! How to test limits without waiting for them.
+//!
+//! A [`MemoryStore`](crate::MemoryStore) asks its clock for the time, and a [`ManualClock`](crate::ManualClock) moves only
+//! when it is told to. Tests of limits then take no time, and are exact: what is refused now passes after
+//! [`retry_after`](crate::Denial::retry_after), and not a microsecond earlier.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate::extract::global;
+//! use tollgate::{Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Timestamp};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let time = ManualClock::new(Timestamp::from_micros(1_000_000));
+//! let limiter = Limiter::new([Policy::new("one", Quota::per_minute(1)).by(global())])
+//!     .store(MemoryStore::builder().clock(&time).build());
+//!
+//! assert!(limiter.check_key(&Key::global(), 1).await.is_ok());
+//! let denial = limiter.check_key(&Key::global(), 1).await.unwrap_err();
+//! assert_eq!(denial.retry_after(), Some(Duration::from_secs(60)));
+//!
+//! time.advance(Duration::from_micros(59_999_999));
+//! assert!(limiter.check_key(&Key::global(), 1).await.is_err());
+//! time.advance(Duration::from_micros(1));
+//! assert!(limiter.check_key(&Key::global(), 1).await.is_ok());
+//! # }
+//! ```
+//!
+//! # Your own service
+//!
+//! Let what builds it take the store, and tests give it one with a clock. Requests need no socket, but they do need a peer:
+//! a [`PeerAddr`](crate::extract::PeerAddr) in their extensions, or axum's `MockConnectInfo` as the outermost layer (feature
+//! `axum`).
+//!
+//! ```
+//! use std::time::Duration;
+//! use axum::{Router, body::Body, routing::get};
+//! use http::{Request, StatusCode};
+//! use tollgate::extract::{PeerAddr, PeerIp};
+//! use tollgate::{ManualClock, MemoryStore, NeverFails, Policy, PolicyExt, Quota, RateLimitLayer, Store, Timestamp};
+//! use tower::ServiceExt;
+//!
+//! // In `main` with a store of production; any that has a failure policy will do.
+//! fn app<S>(store: S) -> Router
+//! where
+//!     S: Store<Error: NeverFails>,
+//! {
+//!     let rule = Policy::new("pages", Quota::per_minute(60).burst(2)).by(PeerIp::new());
+//!     Router::new().route("/", get(|| async { "hello" })).layer(RateLimitLayer::new([rule]).store(store))
+//! }
+//!
+//! // In a test of your own: `#[tokio::test] async fn a_third_page_has_to_wait()`.
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let time = ManualClock::new(Timestamp::from_micros(1_000_000));
+//! let app = app(MemoryStore::builder().clock(&time).build());
+//! let get = async |last: u8| {
+//!     let peer = PeerAddr(([192, 0, 2, last], 4_000).into());
+//!     let request = Request::get("/").extension(peer).body(Body::empty()).unwrap();
+//!     app.clone().oneshot(request).await.unwrap()
+//! };
+//!
+//! assert_eq!(get(1).await.status(), StatusCode::OK);
+//! assert_eq!(get(1).await.headers()["ratelimit"], "\"pages\";r=0;t=2");
+//! let refused = get(1).await;
+//! assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+//! assert_eq!(refused.headers()["retry-after"], "1");
+//! assert_eq!(get(2).await.status(), StatusCode::OK, "somebody else");
+//!
+//! time.advance(Duration::from_secs(1));
+//! assert_eq!(get(1).await.status(), StatusCode::OK);
+//! # }
+//! ```
+//!
+//! Tests of other things, which send more than the limit allows, switch it off:
+//! [`RateLimitLayer::enabled(false)`](crate::RateLimitLayer::enabled) changes no type.
+//!
+//! # Delays
+//!
+//! The wait of a leaky bucket is counted by the store's clock and slept by tokio's. With tokio's time paused (feature
+//! `test-util` of tokio, `#[tokio::test(start_paused = true)]`) the sleep is over at once:
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use std::time::Duration;
+//! use http::{Request, Response};
+//! use tollgate::extract::global;
+//! use tollgate::{Algorithm, ManualClock, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Timestamp};
+//! use tower::{ServiceBuilder, ServiceExt};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! let even = Policy::new("even", Quota::per_minute(1))
+//!     .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(60) });
+//! let time = ManualClock::new(Timestamp::from_micros(1_000_000));
+//! let layer = RateLimitLayer::new([even.by(global())]).store(MemoryStore::builder().clock(&time).build());
+//! let service = ServiceBuilder::new()
+//!     .layer(layer)
+//!     .service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new("hello".to_owned())));
+//!
+//! let before = tokio::time::Instant::now();
+//! service.clone().oneshot(Request::default()).await.unwrap();
+//! assert_eq!(before.elapsed(), Duration::ZERO);
+//! service.oneshot(Request::default()).await.unwrap();
+//! assert!(before.elapsed() >= Duration::from_secs(60), "by the paused clock");
+//! # }
+//! ```
+//!
+//! # Outages
+//!
+//! A store that fails is a few lines, and shows that your service does in an outage what you chose:
+//!
+//! ```
+//! use std::future::{Ready, ready};
+//! use std::{error, fmt};
+//! use tollgate::extract::global;
+//! use tollgate::{Check, ErrorKind, Grant, Reply, Store, StoreError, Times, Verdict};
+//! use tollgate::{FailureExt, Key, Limiter, Policy, PolicyExt, Quota, Reason};
+//!
+//! #[derive(Debug)]
+//! struct Away;
+//! # impl fmt::Display for Away {
+//! #     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str("away") }
+//! # }
+//! # impl error::Error for Away {}
+//! impl StoreError for Away {
+//!     fn kind(&self) -> ErrorKind { ErrorKind::Unavailable }
+//! }
+//!
+//! #[derive(Clone)]
+//! struct Broken;
+//! impl Store for Broken {
+//!     type Error = Away;
+//!     type Acquire = Ready<Result<Verdict, Away>>;
+//!     type Done = Ready<Result<(), Away>>;
+//!     fn acquire(&self, _: &[Check<'_>], _: Times) -> Reply<Result<Verdict, Away>, Self::Acquire> {
+//!         Reply::Later(ready(Err(Away)))
+//!     }
+//!     fn refund(&self, _: &[Grant<'_>]) -> Reply<Result<(), Away>, Self::Done> {
+//!         Reply::Later(ready(Err(Away)))
+//!     }
+//!     fn reset(&self, _: &Key, _: &[&Policy]) -> Reply<Result<(), Away>, Self::Done> {
+//!         Reply::Later(ready(Err(Away)))
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let rule = || Policy::new("one", Quota::per_minute(1)).by(global());
+//! let open = Limiter::new([rule()]).store(Broken.fail_open());
+//! assert!(open.check_key(&Key::global(), 1).await.is_ok());
+//!
+//! let closed = Limiter::new([rule()]).store(Broken.fail_closed());
+//! let denial = closed.check_key(&Key::global(), 1).await.unwrap_err();
+//! assert_eq!(denial.reason(), Reason::Unavailable);
+//! # }
+//! ```
+//!
+//! With `std::future::pending()` instead, and a [`timeout`](crate::FailureExt::timeout), it is a store that hangs:
+//! [`failure`](crate::failure#in-code) has that one.
+//!
+//! # With Redis
+//!
+//! The store of [tollgate-redis](https://docs.rs/tollgate-redis) goes by its server's clock; with its feature `test-util`,
+//! `RedisStoreBuilder::clock` has it go by one of yours. Servers that fetch themselves, to be paused and killed, are in
+//! [tollgate-conformance](https://docs.rs/tollgate-conformance), behind its feature `servers`.

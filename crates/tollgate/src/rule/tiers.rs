@@ -1,0 +1,144 @@
+//! Quotas for some callers, routes or methods in the place of a rule's own.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use http::request::Parts;
+use tollgate_core::{Key, Policy, PolicyError, Quota};
+
+type Choose = dyn Fn(&Parts, &Key) -> Option<usize> + Send + Sync;
+
+/// Named quotas, and which of them a request is under.
+#[derive(Clone)]
+pub(super) struct Tiers {
+    /// In the order of their tiers' names. All have the name of the rule's own policy.
+    policies: Arc<[Policy]>,
+    choose: Arc<Choose>,
+}
+
+impl Tiers {
+    /// The tiers, and the policy as it is beside them.
+    pub(super) fn try_new<N: AsRef<str>, T: AsRef<str>>(
+        policy: &Policy,
+        quotas: impl IntoIterator<Item = (N, Quota)>,
+        tier: impl Fn(&Parts, &Key) -> Option<T> + Send + Sync + 'static,
+    ) -> Result<(Tiers, Policy), TiersError> {
+        let mut tiers = Vec::new();
+        for (name, quota) in quotas {
+            let name = name.as_ref();
+            if name.is_empty() {
+                return Err(TiersError::EmptyName);
+            }
+            let policy = Policy::try_new(policy.name(), quota, policy.algorithm());
+            let policy = policy.map_err(|error| TiersError::Quota(name.to_owned(), error))?;
+            tiers.push((Box::<str>::from(name), policy));
+        }
+        if tiers.is_empty() {
+            return Err(TiersError::NoTiers);
+        }
+        tiers.sort_by(|(a, _), (b, _)| a.cmp(b));
+        if let Some(two) = tiers.windows(2).find(|two| two[0].0 == two[1].0) {
+            return Err(TiersError::NameTwice(two[0].0.to_string()));
+        }
+        let (names, mut policies): (Vec<Box<str>>, Vec<Policy>) = tiers.into_iter().unzip();
+        policies.push(policy.clone());
+        put_beside_one_another(&mut policies);
+        let own = policies.pop().unwrap_or_else(|| policy.clone());
+        // Two or three comparisons for a handful of plans, fourteen for ten thousand tenants; and no hash to be attacked.
+        let choose = move |parts: &Parts, key: &Key| {
+            let name = tier(parts, key)?;
+            names.binary_search_by(|other| (**other).cmp(name.as_ref())).ok()
+        };
+        Ok((Tiers { policies: policies.into(), choose: Arc::new(choose) }, own))
+    }
+
+    pub(super) fn policies(&self) -> &[Policy] {
+        &self.policies
+    }
+
+    /// The place among the policies of the tier that a request is under, if it is under one.
+    pub(super) fn choose(&self, parts: &Parts, key: &Key) -> Option<usize> {
+        (self.choose)(parts, key)
+    }
+}
+
+/// Tells each policy of the longest debt that a state which it shares may have.
+fn put_beside_one_another(policies: &mut [Policy]) {
+    let mut longest: HashMap<String, Policy> = HashMap::new();
+    for policy in policies.iter() {
+        let other = longest.entry(policy.scope().to_owned()).or_insert_with(|| policy.clone());
+        *other = other.beside(policy);
+    }
+    for policy in policies {
+        *policy = policy.beside(&longest[policy.scope()]);
+    }
+}
+
+/// Why quotas are not the tiers of a rule: see [`Rule::try_tiers`](crate::Rule::try_tiers).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TiersError {
+    /// There are none: the closure would be asked in vain.
+    NoTiers,
+    /// A tier's name is empty.
+    EmptyName,
+    /// Two tiers have this name.
+    NameTwice(String),
+    /// The quota of the tier of this name does not fit the algorithm of the rule's policy.
+    Quota(String, PolicyError),
+}
+
+impl fmt::Display for TiersError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TiersError::NoTiers => f.write_str("no tiers: everybody would have the rule's own quota"),
+            TiersError::EmptyName => f.write_str("a tier has no name"),
+            TiersError::NameTwice(name) => write!(f, "two tiers have the name {name:?}"),
+            TiersError::Quota(name, error) => write!(f, "tier {name:?}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for TiersError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            TiersError::Quota(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extract::global;
+    use crate::rule::PolicyExt;
+    use tollgate_core::Algorithm;
+
+    fn tiers(algorithm: Algorithm, quotas: &[(&str, Quota)]) -> Result<(), TiersError> {
+        let rule = Policy::new("p", Quota::per_minute(1)).with_algorithm(algorithm).by(global());
+        rule.try_tiers(quotas.iter().copied(), |_: &Parts, _: &Key| None::<&str>).map(drop)
+    }
+
+    #[test]
+    fn what_cannot_be_a_tier_is_refused_at_construction() {
+        let quota = Quota::per_minute(5);
+        assert_eq!(tiers(Algorithm::Gcra, &[("a", quota), ("b", quota.burst(9))]), Ok(()));
+        assert_eq!(tiers(Algorithm::Gcra, &[]), Err(TiersError::NoTiers));
+        assert_eq!(tiers(Algorithm::Gcra, &[("a", quota), ("", quota)]), Err(TiersError::EmptyName));
+        let twice = [("a", quota), ("b", quota), ("a", Quota::per_day(1))];
+        assert_eq!(tiers(Algorithm::Gcra, &twice), Err(TiersError::NameTwice("a".to_owned())));
+        let burst = [("a", quota), ("b", quota.burst(9))];
+        let error = TiersError::Quota("b".to_owned(), PolicyError::BurstOnWindow);
+        assert_eq!(tiers(Algorithm::SlidingWindow, &burst), Err(error));
+    }
+
+    #[test]
+    #[should_panic(expected = "policy \"p\": two tiers have the name \"a\"")]
+    fn a_tier_that_is_there_twice_panics_with_its_name() {
+        let quota = Quota::per_minute(5);
+        let rule = Policy::new("p", quota).by(global());
+        let _ = rule.tiers([("a", quota), ("a", quota)], |_: &Parts, _: &Key| Some("a"));
+    }
+}

@@ -1,0 +1,62 @@
+//! A server by hyper alone that limits each IP address. Copy it.
+//!
+//! `cargo run --release --example hyper`, then `curl -i http://127.0.0.1:3000/` a few times.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tollgate::extract::PeerAddr;
+use tollgate::{Quota, RateLimitLayer};
+use tower::ServiceBuilder;
+
+async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::from("hello\n")))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // 100 requests a minute for each IP address, of which 20 may come at once. One layer: its services share their counts.
+    let limit = RateLimitLayer::per_ip(Quota::per_minute(100).burst(20));
+
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
+    let listener = TcpListener::bind(address).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Of one connection, or of too many: the next may succeed.
+                eprintln!("cannot accept a connection: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let service = ServiceBuilder::new()
+            // How the layer learns the peer's address. Behind a proxy, that is the proxy's: see
+            // `tollgate::extract::ClientIp`.
+            .map_request(move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(PeerAddr(peer));
+                request
+            })
+            .layer(limit.clone())
+            .service_fn(hello);
+        tokio::spawn(async move {
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+            if let Err(error) = connection.await {
+                eprintln!("a connection to {peer} ended: {error}");
+            }
+        });
+    }
+}

@@ -1,0 +1,16 @@
+//! `helloworld.Greeter`, the gRPC service beside the HTTP routes.
+
+use tollgate_examples::helloworld::greeter_server::Greeter;
+use tollgate_examples::helloworld::{HelloReply, HelloRequest};
+use tonic::{Request, Response, Status};
+
+/// Greets whoever asks.
+pub(crate) struct Hello;
+
+#[tonic::async_trait]
+impl Greeter for Hello {
+    async fn say_hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
+        let message = format!("hello {}", request.into_inner().name);
+        Ok(Response::new(HelloReply { message }))
+    }
+}

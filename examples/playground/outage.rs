@@ -1,0 +1,121 @@
+//! What happens to requests while the store fails, as the command line says it.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use tollgate::{BoxStore, CircuitBreaker, FailureExt, MemoryStore, Share, Store, StoreExt};
+
+use crate::cli::{Cli, OnFailure};
+use crate::span;
+
+/// `--timeout`, `--breaker`, `--on-failure` and `--share`.
+#[derive(Clone, Debug)]
+pub(crate) struct Outage {
+    pub(crate) timeout: Duration,
+    breaker: Option<Breaker>,
+    then: Then,
+}
+
+/// `--breaker`.
+#[derive(Clone, Copy, Debug)]
+struct Breaker {
+    settings: CircuitBreaker,
+    failures: u32,
+    first_probe: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    Pass,
+    Refuse,
+    Grant(Share),
+}
+
+/// The longest wait between two probes, unless the first is longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+impl Outage {
+    /// Of a store that does not fail: that nothing was said about it.
+    pub(crate) fn none_said(cli: &Cli) -> Result<(), String> {
+        let said = [
+            ("--on-failure", cli.on_failure.is_some()),
+            ("--share", cli.share.is_some()),
+            ("--timeout", cli.timeout.is_some()),
+            ("--breaker", cli.breaker.is_some()),
+        ];
+        match said.into_iter().find(|(_, said)| *said) {
+            Some((option, _)) => Err(format!("{option} needs --store redis://...: memory does not fail")),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn new(cli: &Cli) -> Result<Outage, String> {
+        let timeout = cli.timeout.as_deref().unwrap_or("1s");
+        let timeout = span::parse(timeout).filter(|timeout| !timeout.is_zero()).ok_or_else(|| {
+            format!("--timeout: {timeout:?} is not a time such as 50ms or 1s, and longer than zero")
+        })?;
+        let breaker = cli.breaker.as_deref().map(Breaker::parse).transpose()?;
+        let then = match (cli.on_failure.unwrap_or_default(), &cli.share) {
+            (OnFailure::Fallback, None) => Then::Grant(Share::WHOLE),
+            (OnFailure::Fallback, Some(share)) => {
+                Then::Grant(share.parse().map_err(|error| format!("--share: {share:?}: {error}"))?)
+            }
+            (_, Some(_)) => return Err("--share needs --on-failure fallback".to_owned()),
+            (OnFailure::Open, None) => Then::Pass,
+            (OnFailure::Closed, None) => Then::Refuse,
+        };
+        Ok(Outage { timeout, breaker, then })
+    }
+
+    /// That store, with an answer to everything.
+    pub(crate) fn of(&self, store: impl Store) -> BoxStore<Infallible> {
+        let store = store.timeout(self.timeout);
+        match &self.breaker {
+            Some(breaker) => self.decide(store.circuit_breaker(breaker.settings)),
+            None => self.decide(store),
+        }
+    }
+
+    fn decide(&self, store: impl Store) -> BoxStore<Infallible> {
+        match self.then {
+            Then::Pass => store.fail_open().boxed(),
+            Then::Refuse => store.fail_closed().boxed(),
+            Then::Grant(share) => store.fall_back_to(MemoryStore::new(), share).boxed(),
+        }
+    }
+
+    /// For the banner.
+    pub(crate) fn in_words(&self) -> String {
+        let fate = match self.then {
+            Then::Pass => "Requests pass without limit".to_owned(),
+            Then::Refuse => "Requests are refused".to_owned(),
+            Then::Grant(Share::WHOLE) => "This server grants the whole of each quota by itself".to_owned(),
+            Then::Grant(share) => format!("This server grants {share} of each quota by itself"),
+        };
+        let timeout = span::in_words(self.timeout);
+        let mut text = format!("{fate} while it fails to answer within {timeout}.");
+        if let Some(Breaker { failures, first_probe, .. }) = self.breaker {
+            let wait = span::in_words(first_probe);
+            text.push_str(&format!(
+                "\nAfter {failures} failures in a row it is left alone, at first for {wait}."
+            ));
+        }
+        text
+    }
+}
+
+impl Breaker {
+    /// `N/D`.
+    fn parse(text: &str) -> Result<Breaker, String> {
+        let malformed =
+            || format!("--breaker: {text:?} is not a number of failures and a time, such as 5/500ms");
+        let (failures, first_probe) = text.split_once('/').ok_or_else(malformed)?;
+        let failures = failures.parse().map_err(|_| malformed())?;
+        let first_probe = span::parse(first_probe).ok_or_else(malformed)?;
+        let settings = CircuitBreaker::default().try_failures_in_a_row(failures);
+        let longest = first_probe.max(LONGEST_WAIT);
+        let settings = settings.and_then(|settings| settings.try_probe_after(first_probe, longest));
+        let settings = settings.map_err(|error| format!("--breaker: {text:?}: {error}"))?;
+        Ok(Breaker { settings, failures, first_probe })
+    }
+}

@@ -1,0 +1,17 @@
+//! The example without axum.
+
+use crate::server::Server;
+
+#[test]
+fn the_example_of_hyper_limits_its_callers() {
+    let server = Server::start("hyper", &["127.0.0.1:0"]);
+    // On one connection and on others: the counts are those of the layer.
+    let mut connection = server.connect();
+    let answers: Vec<_> = (0..25)
+        .map(|n| if n % 2 == 0 { connection.request("GET", "/", &[]) } else { server.get("/") })
+        .collect();
+    assert!(answers[..20].iter().all(|answer| answer.status == 200 && answer.body == "hello\n"));
+    assert_eq!(answers[0].header("ratelimit-policy"), Some("\"default\";q=20;w=12"));
+    let refused = answers.iter().find(|answer| answer.status != 200).expect("nothing is limited");
+    refused.assert_refused_by(&["default"]);
+}

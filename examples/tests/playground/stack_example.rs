@@ -1,0 +1,33 @@
+//! The example among the layers of production.
+
+use crate::server::Server;
+
+const ORIGIN: (&str, &str) = ("origin", "https://app.example");
+
+#[test]
+fn the_example_of_a_stack_refuses_readably_and_in_the_log() {
+    let mut server = Server::start("stack", &["127.0.0.1:0"]);
+    let compressed = server.get_with("/", &[ORIGIN, ("accept-encoding", "gzip")]);
+    assert_eq!((compressed.status, compressed.header("content-encoding")), (200, Some("gzip")));
+    for _ in 0..50 {
+        let preflight = [ORIGIN, ("access-control-request-method", "GET")];
+        let answer = server.connect().request("OPTIONS", "/", &preflight);
+        assert_eq!((answer.status, answer.header("ratelimit")), (200, None), "it costs nothing");
+    }
+    let answers: Vec<_> = (0..25).map(|_| server.get_with("/", &[ORIGIN])).collect();
+    let refused = answers.iter().find(|answer| answer.status != 200).expect("nothing is limited");
+    refused.assert_refused_by(&["default"]);
+    for answer in [&answers[0], refused] {
+        assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+        let readable = answer.header("access-control-expose-headers");
+        assert_eq!(readable, Some("ratelimit,ratelimit-policy,retry-after"));
+    }
+    while !server.says_until(" INFO").contains("status=429") {}
+}
+
+#[test]
+fn the_example_of_a_stack_gives_up_what_takes_too_long() {
+    let server = Server::start("stack", &["127.0.0.1:0"]);
+    let answer = server.get("/slow");
+    assert_eq!((answer.status, answer.remaining("default")), (504, 19));
+}

@@ -1,0 +1,82 @@
+//! gRPC-Web, by tonic's layer on either side.
+
+use std::net::SocketAddr;
+
+use hyper_util::client::legacy::Client as Http;
+use hyper_util::rt::TokioExecutor;
+use tollgate::RateLimitLayer;
+use tollgate_tests::{Client, clock, per_user, store};
+use tonic::transport::Server;
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+use tonic_web::{GrpcWebClientLayer, GrpcWebLayer};
+use tower::ServiceBuilder;
+
+use crate::echo::proto::echo_client::EchoClient;
+use crate::echo::proto::echo_server::EchoServer;
+use crate::echo::{Echo, asking, text};
+use crate::{incoming, pushback};
+
+fn layer() -> RateLimitLayer {
+    RateLimitLayer::new([per_user("p", 1)]).store(store(&clock()))
+}
+
+fn inside() -> SocketAddr {
+    let (incoming, address) = incoming();
+    let mut server = Server::builder().accept_http1(true).layer(GrpcWebLayer::new()).layer(layer());
+    tokio::spawn(server.add_service(EchoServer::new(Echo::default())).serve_with_incoming(incoming));
+    address
+}
+
+fn outside() -> SocketAddr {
+    let (incoming, address) = incoming();
+    let mut server = Server::builder().accept_http1(true).layer(layer()).layer(GrpcWebLayer::new());
+    tokio::spawn(server.add_service(EchoServer::new(Echo::default())).serve_with_incoming(incoming));
+    address
+}
+
+async fn call(address: SocketAddr, user: &str) -> Result<String, Status> {
+    let http = Http::builder(TokioExecutor::new()).build_http();
+    let service = ServiceBuilder::new().layer(GrpcWebClientLayer::new()).service(http);
+    let origin = format!("http://{address}").try_into().expect("a URI");
+    let reply = EchoClient::with_origin(service, origin).once(asking(user, text("hello"))).await?;
+    Ok(reply.into_inner().text)
+}
+
+#[tokio::test]
+async fn a_client_of_grpc_web_reads_a_denial_inside_and_outside_of_the_translation() {
+    for address in [inside(), outside()] {
+        assert_eq!(call(address, "ada").await.unwrap(), "hello");
+        let status = call(address, "ada").await.unwrap_err();
+        assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "quota exceeded: p"));
+        assert_eq!(pushback(&status), 60_000);
+        assert_eq!(status.get_details_quota_failure().unwrap().violations[0].subject, "p");
+        assert_eq!(call(address, "bob").await.unwrap(), "hello");
+    }
+}
+
+/// As a browser sends it: base64 over HTTP/1.1.
+#[tokio::test]
+async fn a_browser_is_answered_in_the_content_type_it_asked_in() {
+    // A message whose text is "hi", after a byte of flags and four of length.
+    const MESSAGE: &str = "AAAAAAQKAmhp";
+    for address in [inside(), outside()] {
+        let mut client = Client::connect(address).await;
+        let ask = format!(
+            "POST /echo.Echo/Once HTTP/1.1\r\nhost: test\r\nx-user: ada\r\n\
+             content-type: application/grpc-web-text+proto\r\naccept: application/grpc-web-text+proto\r\n\
+             content-length: {}\r\n\r\n{MESSAGE}",
+            MESSAGE.len()
+        );
+        client.send(&ask).await;
+        let passed = client.answer_to("POST").await;
+        assert_eq!(passed.status, 200);
+        assert_eq!(passed.field("ratelimit"), Some("\"p\";r=0;t=60"));
+        let mut client = Client::connect(address).await;
+        client.send(&ask).await;
+        let denied = client.answer_to("POST").await;
+        assert_eq!((denied.status, denied.field("grpc-status")), (200, Some("8")));
+        assert_eq!(denied.field("content-type"), Some("application/grpc-web-text+proto"));
+        assert_eq!(denied.field("grpc-message"), Some("quota exceeded: p"));
+    }
+}

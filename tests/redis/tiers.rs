@@ -1,0 +1,114 @@
+//! Quotas that depend on the request: policies of one name and window, and of different limits, over one state.
+
+use http::Request;
+use http::request::Parts;
+use tollgate::extract::header;
+use tollgate::{Algorithm, Check, FailureExt, Key, Limiter, Policy, PolicyExt, Quota, Store, Times, Verdict};
+use tollgate_conformance::servers::Kind;
+use tollgate_redis::SlidingLogLayout;
+
+use crate::{BothLayouts, Fresh, shared};
+
+const ALGORITHMS: [(Algorithm, SlidingLogLayout); 7] = [
+    (Algorithm::Gcra, SlidingLogLayout::List),
+    (Algorithm::FIXED_WINDOW, SlidingLogLayout::List),
+    (Algorithm::FIXED_WINDOW_ALIGNED, SlidingLogLayout::List),
+    (Algorithm::SlidingWindow, SlidingLogLayout::List),
+    (Algorithm::SLIDING_BUCKETS, SlidingLogLayout::List),
+    (Algorithm::SLIDING_LOG, SlidingLogLayout::List),
+    (Algorithm::SLIDING_LOG, SlidingLogLayout::SortedSet),
+];
+
+/// Callers of different tiers travel in one call, under one name: each is decided by the terms of its own.
+#[tokio::test]
+async fn tiers_that_are_asked_at_once_for_one_key_are_not_mistaken_for_one_another() {
+    for &kind in Kind::EVERY {
+        let stores = BothLayouts::on(shared(kind)).await;
+        for (algorithm, layout) in ALGORITHMS {
+            let fresh = stores.of(layout);
+            // Nothing to speak of comes back meanwhile, and no window of a year ends.
+            let of = |limit| {
+                let quota = Quota::new(limit, 365 * std::time::Duration::from_secs(86_400));
+                Policy::new("api", quota).with_algorithm(algorithm)
+            };
+            let (key, free, pro) = (Key::from("ada"), of(20), of(60));
+            let replies: Vec<_> = (0..256)
+                .map(|n| if n % 2 == 0 { &free } else { &pro })
+                .map(|policy| fresh.store.acquire(&[Check::new(policy, &key, 1)], Times::ONCE))
+                .collect();
+            let mut verdicts: Vec<Verdict> = Vec::new();
+            for reply in replies {
+                verdicts.push(reply.wait().await.unwrap());
+            }
+            let granted = |tier: usize| -> u32 {
+                verdicts.iter().skip(tier).step_by(2).map(|verdict| u32::from(verdict.is_granted())).sum()
+            };
+            let (of_free, of_pro) = (granted(0), granted(1));
+            assert!((1..=20).contains(&of_free), "{of_free} of the smaller tier, {algorithm:?} on {kind}");
+            // A bucket keeps a debt in time, of which a unit of the smaller tier takes three times as much.
+            let worth = if algorithm == Algorithm::Gcra { 3 } else { 1 };
+            assert_eq!(of_free * worth + of_pro, 60, "{of_free} and {of_pro}, {algorithm:?} on {kind}");
+            fresh.store.reset(&key, &[&free]).wait().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_limiter_charges_refunds_and_resets_the_tier_of_a_request() {
+    let tier = |parts: &Parts, _: &Key| Some(parts.headers.get("x-plan")?.to_str().ok()?.to_owned());
+    let rule = Policy::new("api", Quota::per_day(2))
+        .with_algorithm(Algorithm::FIXED_WINDOW)
+        .by(header("x-user"))
+        .tiers([("pro", Quota::per_day(4)), ("hourly", Quota::per_hour(3))], tier);
+    let fresh = Fresh::on(shared(Kind::Redis6_2)).await;
+    let limiter = Limiter::new([rule]).store(fresh.store.clone().fail_closed());
+    let [free, pro, hourly] = ["free", "pro", "hourly"].map(|plan| {
+        Request::builder().header("x-user", "ada").header("x-plan", plan).body(()).unwrap().into_parts().0
+    });
+    let left = async || {
+        let mut left = Vec::new();
+        for parts in [&free, &pro, &hourly] {
+            left.push(limiter.look(parts).await.unwrap().get("api").unwrap().1.remaining());
+        }
+        left
+    };
+    let _kept = limiter.check(&free).await.unwrap();
+    let given_back = limiter.check(&hourly).await.unwrap();
+    assert_eq!(left().await, [1, 3, 2], "those of one window share a state");
+    limiter.refund(given_back).await;
+    assert_eq!(left().await, [1, 3, 3]);
+    let (_second, _third) = (limiter.check(&pro).await.unwrap(), limiter.check(&hourly).await.unwrap());
+    assert!(limiter.check(&free).await.is_err());
+    assert_eq!(left().await, [0, 2, 2]);
+    limiter.reset(&Key::from("ada")).await;
+    assert_eq!(left().await, [2, 4, 3]);
+}
+
+/// A debt beyond what a policy could have made is taken for that of a clock that ran ahead. One that another tier has made is
+/// none.
+#[tokio::test]
+async fn a_tier_of_a_smaller_burst_forgives_no_debt_of_a_larger() {
+    let tier = |parts: &Parts, _: &Key| parts.headers.contains_key("x-small").then_some("small");
+    for &kind in Kind::EVERY {
+        // 12 days until all is back, and 24 minutes: nothing to speak of comes back meanwhile.
+        let rule = Policy::new("api", Quota::per_day(10).burst(120))
+            .by(header("x-user"))
+            .tiers([("small", Quota::per_day(600).burst(10))], tier);
+        let fresh = Fresh::on(shared(kind)).await;
+        let limiter = Limiter::new([rule]).store(fresh.store.clone().fail_closed());
+        let request = |name: &str| {
+            let request = Request::builder().header("x-user", "ada").header(name, "");
+            request.body(()).unwrap().into_parts().0
+        };
+        let (large, small) = (request("x-large"), request("x-small"));
+        let mut passed = 0;
+        for _ in 0..200 {
+            for parts in [&large, &small] {
+                passed += u32::from(limiter.check(parts).await.is_ok());
+            }
+        }
+        assert!((120..=131).contains(&passed), "{passed} on {kind}");
+        let denial = limiter.check(&small).await.unwrap_err();
+        assert!(denial.retry_after().unwrap() > std::time::Duration::from_secs(11 * 86_400), "{denial:?}");
+    }
+}

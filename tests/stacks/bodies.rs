@@ -1,0 +1,62 @@
+//! Bodies of axum, of hyper and of `http_body_util`, as they are.
+
+use std::convert::Infallible;
+
+use axum::Router;
+use axum::routing::get;
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body_util::{Empty, Full};
+use hyper::body::Incoming;
+use tollgate::extract::PeerIp;
+use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate_tests::{clock, field, store};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
+
+use crate::{answer, http_client, serve, two_each};
+
+async fn limits(address: std::net::SocketAddr) {
+    for left in [1, 0] {
+        let passed = answer(crate::get(address)).await;
+        assert_eq!((passed.status().as_u16(), &passed.body()[..]), (200, &b"hello"[..]));
+        assert_eq!(field(&passed, "ratelimit"), Some(&*format!("\"two\";r={left};t={}", 60 - 30 * left)));
+    }
+    let denied = answer(crate::get(address)).await;
+    assert_eq!((denied.status().as_u16(), field(&denied, "retry-after")), (429, Some("30")));
+    assert!(denied.body().ends_with(b"\"violated-policies\":[\"two\"]}"));
+}
+
+async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::from("hello")))
+}
+
+#[tokio::test]
+async fn a_server_by_hyper_answers_with_full_bodies() {
+    limits(serve(two_each().layer(service_fn(hello))).await).await;
+}
+
+#[tokio::test]
+async fn a_server_by_hyper_around_axum_answers_with_axums_bodies() {
+    let app = Router::new().route("/", get(|| async { "hello" }));
+    limits(serve(two_each().layer(app)).await).await;
+}
+
+/// A proxy passes on what it is sent: its bodies are hyper's `Incoming` both ways.
+#[tokio::test]
+async fn a_proxy_answers_with_the_bodies_that_come_in() {
+    let origin = serve(service_fn(hello)).await;
+    let proxied = ServiceBuilder::new().layer(two_each()).service_fn(move |request: Request<Incoming>| {
+        let mut onward = Request::new(Empty::<Bytes>::new());
+        *onward.uri_mut() = Uri::try_from(format!("http://{origin}{}", request.uri().path())).unwrap();
+        http_client().oneshot(onward)
+    });
+    limits(serve(proxied).await).await;
+}
+
+/// The address is where the accept loop has put it.
+#[tokio::test]
+async fn a_server_by_hyper_limits_its_peers() {
+    let rule = Policy::new("two", Quota::per_minute(2)).by(PeerIp::new());
+    let layer = RateLimitLayer::new([rule]).store(store(&clock()));
+    limits(serve(layer.layer(service_fn(hello))).await).await;
+}
