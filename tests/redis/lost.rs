@@ -162,6 +162,40 @@ async fn connections_that_pass_nothing_are_given_up_together() {
     assert!((3..=4).contains(&unanswered), "{unanswered} calls until they were given up");
 }
 
+/// The other one answers, and hides nothing.
+#[tokio::test]
+async fn one_connection_that_passes_nothing_is_given_up() {
+    let server = shared(Kind::Redis8_2);
+    let proxy = Proxy::before(server.address()).await;
+    let builder = RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(crate::prefix());
+    let store = builder.response_timeout(Duration::from_millis(250)).connect().await.unwrap();
+    let policy = an_hour(1_000);
+    acquire(&store, &policy, "ada", 1).await;
+    assert_eq!(proxy.accepted(), 1);
+    proxy.strand();
+    let (mut unanswered, mut answered) = (0, 0);
+    while answered < 20 {
+        // While the first waits, the second takes a connection of its own.
+        let second = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            try_acquire(&store, &policy, "ada", 1).await
+        };
+        let both = tokio::join!(try_acquire(&store, &policy, "ada", 1), second);
+        for asked in [both.0, both.1] {
+            match asked {
+                Ok(_) => answered += 1,
+                Err(error) => {
+                    assert!(error.is_timeout(), "{error}");
+                    unanswered += 1;
+                }
+            }
+        }
+        assert!(unanswered < 10, "it is never given up: {answered} were answered meanwhile");
+    }
+    // Another call may have come along with one that was not answered.
+    assert!((1..=6).contains(&unanswered), "{unanswered} calls until it was given up");
+}
+
 /// Redis that accepts and never answers, from the start or later: errors, not hangs, and requests pass when it answers.
 #[tokio::test]
 async fn a_server_that_stops_answering_is_found_again() {

@@ -19,7 +19,8 @@ use crate::Error;
 use crate::error::Cause;
 use crate::topology::Sentinel;
 
-/// So many answers in a row that did not come in time, and connections are given up.
+/// So many answers in a row that did not come in time, and a connection is given up: or all of them, if none has answered
+/// meanwhile.
 const TIMEOUTS: u32 = 3;
 
 /// So often a call that was certainly not executed is sent once more: to the master that took over.
@@ -142,8 +143,8 @@ impl ErrorSink<RedisError> for Sink {
     }
 }
 
-/// What all connections have in common: a way on which nothing passes any more, nobody says so. It is found out by calls that
-/// are not answered, on whichever connection they are, since one by one would take as many times as long.
+/// What all connections have in common: the way, on which nothing may pass any more without a word. That is found out by calls
+/// that are not answered, on whichever connection they are, since one by one would take as many times as long.
 struct Silence {
     /// How many calls in a row were not answered in time.
     timeouts: AtomicU32,
@@ -194,7 +195,7 @@ impl ManageConnection for Manager {
             Source::Server(client) => client.get_multiplexed_async_connection_with_config(&config).await?,
             Source::Sentinels(sentinels) => sentinels.connect(&config).await?,
         };
-        Ok(Conn { inner, dead, broken: false, silence, since })
+        Ok(Conn { inner, dead, broken: false, timeouts: 0, silence, since })
     }
 
     async fn is_valid(&self, conn: &mut Conn) -> Result<(), RedisError> {
@@ -223,6 +224,8 @@ pub(crate) struct Conn {
     inner: MultiplexedConnection,
     dead: Arc<AtomicBool>,
     broken: bool,
+    /// How many answers in a row did not come in time.
+    timeouts: u32,
     silence: Arc<Silence>,
     /// How often connections had been given up together before this one was made.
     since: u32,
@@ -242,8 +245,15 @@ impl Conn {
             result = build(Text::Whole).query_async(&mut self.inner).await;
         }
         match &result {
-            Ok(_) => self.silence.answered(),
-            Err(error) if error.is_timeout() => self.silence.timed_out(),
+            Ok(_) => {
+                self.timeouts = 0;
+                self.silence.answered();
+            }
+            Err(error) if error.is_timeout() => {
+                self.timeouts += 1;
+                self.broken = self.timeouts >= TIMEOUTS;
+                self.silence.timed_out();
+            }
             Err(error) => {
                 self.broken = is_read_only(error) || error.is_unrecoverable_error() || error.is_io_error();
             }
