@@ -27,8 +27,10 @@ pub(crate) fn begin_on(fault: Fault, server: &Server) {
             }
             command(server, &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
             let info = command(server, &["INFO", "memory"]);
-            let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("a number");
-            command(server, &["CONFIG", "SET", "maxmemory", used]);
+            let used = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
+            let used: u64 = used.and_then(|number| number.parse().ok()).expect("a number");
+            // A part of what was put there has to go.
+            command(server, &["CONFIG", "SET", "maxmemory", &(used - (256 << 10)).to_string()]);
         }
         Fault::PasswordSet => {
             command(server, &["ACL", "SETUSER", "admin", "on", "nopass", "~*", "+@all"]);
