@@ -12,14 +12,16 @@
 //! | A log grows with what it denies | `allocations.rs`: `denied_requests_do_not_lengthen_a_log`; `redis/denials.rs`: `a_log_does_not_grow_with_what_it_denies` |
 //! | A state of another form makes every request fail | suite `keys::policies_of_another_name_window_or_algorithm_do_not_share_a_quota`; [`a_policy_that_changed_its_algorithm_finds_no_state`]; `redis/healing.rs`: `a_foreign_value_fails_no_request_and_locks_nobody_out` |
 //! | A script that the server has forgotten is an error to callers | `redis/scripts.rs`: `scripts_that_are_flushed_under_load_fail_no_request_and_grant_nothing_twice` |
-//! | A call whose reply was lost is sent again and charges twice | `redis/lost.rs`: `a_reply_that_is_lost_after_the_charge_charges_once`, `a_reply_that_is_lost_after_the_script_was_sent_whole_charges_once`, `an_answer_that_comes_too_late_is_an_error_and_charges_once`; `redis/cluster.rs`: `a_node_that_answers_too_late_charges_once` |
+//! | A call whose reply was lost is sent again and charges twice | `redis/lost.rs`: `a_reply_that_is_lost_after_the_charge_charges_once`, `a_reply_that_is_lost_after_the_script_was_sent_whole_charges_once`, `an_answer_that_comes_too_late_is_an_error_and_charges_once`; `redis/cluster.rs`: `a_node_that_answers_too_late_charges_once`; `faults`: `every_policy_keeps_its_promise_under_every_fault` |
 //! | The keys of one check are in different slots, and the error is granted | `redis/cluster.rs`: `all_policies_of_a_key_share_a_slot`, `a_set_over_several_slots_charges_nobody_when_one_refuses`, `a_caller_who_leaves_between_two_slots_leaves_no_half_of_a_set` |
-//! | A connection never comes back after Redis restarted | `redis/scripts.rs`: `a_restart_in_mid_load_fails_what_was_on_its_way_and_nothing_after`; `redis/lost.rs`: `a_server_that_stops_answering_is_found_again` |
-//! | After a failover the old primary is used for ever | `redis/sentinel.rs`: `a_connection_to_a_demoted_master_is_replaced`, `a_master_that_is_demoted_is_left_for_the_next`; `redis/cluster.rs`: `a_master_that_dies_is_replaced_without_a_restart` |
-//! | The first call after an idle hour fails | `redis/lost.rs`: `the_first_request_after_connections_were_cut_passes` |
+//! | A connection never comes back after Redis restarted | `redis/scripts.rs`: `a_restart_in_mid_load_fails_what_was_on_its_way_and_nothing_after`; `redis/lost.rs`: `a_server_that_stops_answering_is_found_again`; `faults`: `every_policy_keeps_its_promise_under_every_fault` |
+//! | After a failover the old primary is used for ever | `redis/sentinel.rs`: `a_connection_to_a_demoted_master_is_replaced`, `a_master_that_is_demoted_is_left_for_the_next`; `a_master_that_dies_is_left_for_the_next`; `redis/cluster.rs`: `a_master_that_dies_is_replaced_without_a_restart`; `faults`: `every_policy_keeps_its_promise_under_every_fault` |
+//! | A master that is down is taken for a wrong name, and nothing recovers by itself | `redis/sentinel.rs`: `a_master_that_is_down_is_nobodys_mistake` |
+//! | The first call after an idle hour fails | `redis/lost.rs`: `the_first_request_after_connections_were_cut_passes`; `faults/idle.rs`: `the_first_request_after_an_idle_hour_passes` |
+//! | Every process connects anew at once, and again and again | `faults/storm.rs`: `a_server_that_is_lost_by_everybody_is_not_stormed` |
 //! | A service does not start while its Redis is down | `redis/connect.rs`: `a_redis_that_is_down_is_no_error_and_decides_when_it_is_up` |
 //! | A permission that is missing is taken for a key that is not there | `redis/connect.rs`: `a_command_that_an_algorithm_may_not_use_is_an_error_and_grants_nothing` |
-//! | An older time refills tokens, or locks everybody out | suite `changes::a_clock_that_steps_back_refills_nothing_and_locks_nobody_out`; `redis/healing.rs`: `a_tat_of_next_year_is_an_empty_bucket_at_once` |
+//! | An older time refills tokens, or locks everybody out | suite `changes::a_clock_that_steps_back_refills_nothing_and_locks_nobody_out`; `redis/healing.rs`: `a_tat_of_next_year_is_an_empty_bucket_at_once`; `faults/clock.rs`: `a_promoted_replica_whose_clock_is_behind_locks_nobody_out_and_grants_no_second_quota` |
 //! | Times of sixteen digits lose their last ones | suite `waits::microseconds_of_a_16_digit_time_are_kept`; `redis/healing.rs`: `what_is_stored_is_digits_and_nothing_else` |
 //! | The first request on a fresh key is denied by rounding | suite `basics::the_first_request_on_a_fresh_key_passes` |
 //! | A cost equal to the capacity never passes | suite `basics::a_cost_equal_to_the_capacity_passes`; [`a_transfer_of_the_whole_quota_passes`] |
@@ -39,7 +41,8 @@
 //! | Where the server tells no addresses, nothing says so | `missing_peer.rs` |
 //! | A clone that was not polled ready is called | `service/readiness.rs`; among other layers, `service/stacks.rs`, `stacks/orders.rs` |
 //! | A future that is dropped half-way leaks what it held | `service/cancellation.rs`, `failure/cancellation.rs` |
-//! | A store that accepts and never answers is waited for, before requests pass | `failure/timeout.rs`: `a_store_that_never_answers_is_waited_for_as_long_as_was_said`; `failure/policies.rs` |
+//! | A store that accepts and never answers is waited for, before requests pass | `failure/timeout.rs`: `a_store_that_never_answers_is_waited_for_as_long_as_was_said`; `failure/policies.rs`; `faults`: `every_policy_keeps_its_promise_under_every_fault` |
+//! | Those who wait for a server that hangs fill the memory | `redis/load.rs`: `a_redis_that_hangs_does_not_gather_callers_without_end`; `stopped_server.rs` |
 //! | An unknown tier has no limit | `service/tiers.rs`: `an_unknown_tier_is_never_unlimited` |
 //! | Who changes his tier begins anew | `service/tiers.rs`: `who_changes_his_tier_keeps_what_he_used` |
 //! | A tier of a small burst forgives the debt that another has made | `service/tiers.rs`, `redis/tiers.rs`: `a_tier_of_a_smaller_burst_forgives_no_debt_of_a_larger` |

@@ -130,6 +130,72 @@ async fn the_first_request_after_connections_were_cut_passes() {
     }
 }
 
+/// A firewall that has forgotten them, or a machine that is gone: nobody ends the connections, which pass nothing. A circuit
+/// breaker asks but now and then, so that it matters how many questions that takes.
+#[tokio::test]
+async fn connections_that_pass_nothing_are_given_up_together() {
+    let server = shared(Kind::Redis8_2);
+    let proxy = Proxy::before(server.address()).await;
+    let builder = RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(crate::prefix());
+    let store = builder.response_timeout(Duration::from_millis(250)).connect().await.unwrap();
+    let policy = an_hour(1_000);
+    // At once, so that there are two connections.
+    // While the first waits for its answer, the second takes another connection.
+    proxy.set(Way::IsSlow(Duration::from_millis(20)));
+    eventually("there are two connections", async || {
+        let second = async {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            try_acquire(&store, &policy, "ada", 1).await
+        };
+        let both = tokio::join!(try_acquire(&store, &policy, "ada", 1), second);
+        both.0.is_ok() && both.1.is_ok() && proxy.accepted() >= 2
+    })
+    .await;
+    proxy.set(Way::IsOpen);
+    proxy.strand();
+    let mut unanswered = 0;
+    while let Err(error) = try_acquire(&store, &policy, "ada", 1).await {
+        assert!(error.is_timeout(), "{error}");
+        unanswered += 1;
+    }
+    // Three, and one more on a machine that is slow to connect; three on each would be six.
+    assert!((3..=4).contains(&unanswered), "{unanswered} calls until they were given up");
+}
+
+/// The other one answers, and hides nothing.
+#[tokio::test]
+async fn one_connection_that_passes_nothing_is_given_up() {
+    let server = shared(Kind::Redis8_2);
+    let proxy = Proxy::before(server.address()).await;
+    let builder = RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(crate::prefix());
+    let store = builder.response_timeout(Duration::from_millis(250)).connect().await.unwrap();
+    let policy = an_hour(1_000);
+    acquire(&store, &policy, "ada", 1).await;
+    assert_eq!(proxy.accepted(), 1);
+    proxy.strand();
+    let (mut unanswered, mut answered) = (0, 0);
+    while answered < 20 {
+        // While the first waits, the second takes a connection of its own.
+        let second = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            try_acquire(&store, &policy, "ada", 1).await
+        };
+        let both = tokio::join!(try_acquire(&store, &policy, "ada", 1), second);
+        for asked in [both.0, both.1] {
+            match asked {
+                Ok(_) => answered += 1,
+                Err(error) => {
+                    assert!(error.is_timeout(), "{error}");
+                    unanswered += 1;
+                }
+            }
+        }
+        assert!(unanswered < 10, "it is never given up: {answered} were answered meanwhile");
+    }
+    // Another call may have come along with one that was not answered.
+    assert!((1..=6).contains(&unanswered), "{unanswered} calls until it was given up");
+}
+
 /// Redis that accepts and never answers, from the start or later: errors, not hangs, and requests pass when it answers.
 #[tokio::test]
 async fn a_server_that_stops_answering_is_found_again() {

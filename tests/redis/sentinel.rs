@@ -1,6 +1,9 @@
 //! A master under Sentinels.
 
-use tollgate::{Algorithm, Policy, Quota};
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tollgate::{Algorithm, Policy, Quota, StoreError};
 use tollgate_conformance::servers::{Kind, Sentinel, Server};
 use tollgate_redis::RedisStore;
 use tollgate_tests::Proxy;
@@ -49,6 +52,34 @@ async fn a_master_that_dies_is_left_for_the_next() {
     old.kill();
     tokio::task::block_in_place(|| sentinel.next_master(old)).unwrap();
     passes_again(&store).await;
+}
+
+/// Sentinels that see their master down name none, for as long as a failover takes. Who takes that for a wrong name tells
+/// people to mend it, keeps the circuit breaker closed, and does not start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_is_down_is_nobodys_mistake() {
+    for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
+        let sentinel = Sentinel::start(kind).unwrap();
+        let builder = || RedisStore::builder(&url(&sentinel)).prefix(prefix());
+        let store = builder().connect().await.unwrap();
+        passes_again(&store).await;
+        // There is nobody to take over.
+        sentinel.servers().iter().for_each(Server::kill);
+        eventually("the sentinels see it", async || {
+            sentinel.sentinels().iter().all(|one| {
+                one.command(&["SENTINEL", "MASTER", sentinel.master_name()]).unwrap().contains("s_down")
+            })
+        })
+        .await;
+        let late = builder().connect().await.unwrap_or_else(|error| panic!("on {kind}: {error}"));
+        for store in [store, late] {
+            for _ in 0..10 {
+                let error = try_acquire(&store, &a_day(), "ada", 1).await.unwrap_err();
+                assert!(error.is_transient(), "{error} on {kind}");
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
 }
 
 /// Two of three that do not answer, or are gone: the third knows.

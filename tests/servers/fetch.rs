@@ -48,6 +48,24 @@ fn a_path_that_holds_no_server_is_said_to() {
 }
 
 #[test]
+fn a_clock_that_cannot_be_had_says_what_was_tried_and_what_to_do() {
+    let cache = tempfile::tempdir().unwrap();
+    let server = fakes("slow").join("valkey-server");
+    let process = || {
+        let mut process = process_of(&["starts-behind", &Kind::Valkey9_1.to_string()]);
+        process.env("TOLLGATE_SERVERS_DIR", cache.path()).env(Kind::Valkey9_1.variable(), &server);
+        process.env_remove("TOLLGATE_LIBFAKETIME");
+        process
+    };
+    let error = error_of(process().env("PATH", fakes("offline")));
+    for part in ["libfaketime cannot be had.", "set TOLLGATE_LIBFAKETIME to the path of"] {
+        assert!(error.contains(part), "no {part:?} in: {error}");
+    }
+    let error = error_of(process().env("TOLLGATE_LIBFAKETIME", "/no/such/library"));
+    assert!(error.contains("/no/such/library does not change what time it is"), "{error}");
+}
+
+#[test]
 fn processes_that_fetch_at_the_same_time_do_not_see_half_a_server() {
     let cache = tempfile::tempdir().unwrap();
     let real = std::env::var_os("PATH").unwrap_or_default();

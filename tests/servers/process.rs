@@ -1,21 +1,23 @@
 //! A process of its own, that tests start to see what becomes of servers: in another environment, or when it is killed.
 
 use std::io::{self, Read};
+use std::time::Duration;
 
 use tollgate_conformance::servers::{Error, Kind, Server};
 
-/// `starts KIND` prints why a server of that kind cannot be had. `holds` prints the ports of two servers, and waits until it is
+/// `starts KIND` prints why a server of that kind cannot be had, `starts-behind KIND` why none with a clock that is behind. `holds` prints the ports of two servers, and waits until it is
 /// killed.
 fn main() -> Result<(), Error> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match &*words.iter().map(String::as_str).collect::<Vec<_>>() {
-        ["starts", name] => {
-            let kind = Kind::EVERY.iter().find(|kind| kind.to_string() == *name).expect("a kind");
-            match Server::start(*kind) {
-                Ok(_) => panic!("a server came up"),
-                Err(error) => println!("{error}"),
-            }
-        }
+        ["starts", name] => match Server::start(kind_of(name)) {
+            Ok(_) => panic!("a server came up"),
+            Err(error) => println!("{error}"),
+        },
+        ["starts-behind", name] => match Server::start_behind(kind_of(name), Duration::from_secs(60), &[]) {
+            Ok(_) => panic!("a server came up"),
+            Err(error) => println!("{error}"),
+        },
         ["holds"] => {
             let servers = [Server::start(Kind::Redis6_2)?, Server::start(Kind::Redis6_2)?];
             servers[0].restart()?;
@@ -29,4 +31,8 @@ fn main() -> Result<(), Error> {
         _ => panic!("what is {words:?}?"),
     }
     Ok(())
+}
+
+fn kind_of(name: &str) -> Kind {
+    *Kind::EVERY.iter().find(|kind| kind.to_string() == name).expect("a kind")
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tollgate_conformance::servers::{Kind, Server};
 
-use crate::of_every_kind;
+use crate::{eventually, of_every_kind};
 
 #[test]
 fn every_kind_answers_and_is_of_its_version() {
@@ -71,6 +71,29 @@ fn a_paused_server_accepts_and_does_not_answer() {
     server.kill();
     assert!(server.pause().is_err());
     server.restart().unwrap();
+}
+
+/// In seconds since the epoch.
+fn time(server: &Server) -> u64 {
+    let told = server.command(&["TIME"]).expect("an answer");
+    told.lines().next().and_then(|seconds| seconds.parse().ok()).expect("a number")
+}
+
+#[test]
+fn a_clock_that_is_behind_stays_behind() {
+    for kind in [Kind::Redis6_2, Kind::Redis8_2, Kind::Valkey9_1] {
+        let (right, behind) = (Server::start(kind).unwrap(), Duration::from_secs(1_000));
+        let behind = Server::start_behind(kind, behind, &["--maxmemory", "3mb"]).unwrap();
+        for _ in 0..2 {
+            let earlier = time(&behind);
+            let apart = time(&right) - earlier;
+            assert!((998..=1_000).contains(&apart), "{apart} s on {kind}");
+            behind.command(&["SET", "a", "1", "PX", "50"]).unwrap();
+            eventually("a key expires", || behind.command(&["EXISTS", "a"]).unwrap() == "0");
+            behind.restart().unwrap();
+        }
+        assert!(behind.command(&["CONFIG", "GET", "maxmemory"]).unwrap().ends_with("3145728"));
+    }
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -21,6 +22,8 @@ pub enum Way {
     IsSlow(Duration),
     /// What is asked passes; its answer is lost, and the connection with it.
     LosesAnswers,
+    /// As [`Way::LosesAnswers`], but only of scripts: whoever connects is welcome.
+    LosesAnswersOfScripts,
     /// Of each connection, one answer more passes; then as [`Way::LosesAnswers`].
     LosesSecondAnswers,
     /// What is asked passes; answers wait until the way is another one.
@@ -46,6 +49,8 @@ struct State {
     server: SocketAddr,
     /// How often connections were cut: those that were accepted before the last time have ended.
     cuts: u32,
+    /// How often connections were stranded: those that were accepted before the last time pass nothing any more.
+    strandings: u32,
 }
 
 #[derive(Debug, Default)]
@@ -62,7 +67,7 @@ impl Proxy {
     pub async fn before(server: SocketAddr) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let (state, watched) = watch::channel(State { way: Way::IsOpen, server, cuts: 0 });
+        let (state, watched) = watch::channel(State { way: Way::IsOpen, server, cuts: 0, strandings: 0 });
         let counts = Arc::<Counts>::default();
         let listener = tokio::spawn(accept(listener, watched, Arc::clone(&counts)));
         Proxy { address, state, counts, listener }
@@ -88,6 +93,12 @@ impl Proxy {
         self.state.send_modify(|state| state.cuts += 1);
     }
 
+    /// Loses without a word whatever the connections that there are would have to pass from now on, as a firewall does that has
+    /// forgotten them; new ones are open.
+    pub fn strand(&self) {
+        self.state.send_modify(|state| state.strandings += 1);
+    }
+
     /// How many connections were accepted.
     pub fn accepted(&self) -> u32 {
         self.counts.accepted.load(Ordering::Relaxed)
@@ -110,14 +121,18 @@ async fn accept(listener: TcpListener, state: Receiver<State>, counts: Arc<Count
         counts.accepted.fetch_add(1, Ordering::Relaxed);
         let (state, counts) = (state.clone(), Arc::clone(&counts));
         tokio::spawn(async move {
-            let cuts = state.borrow().cuts;
-            let mut watched = state.clone();
+            let State { cuts, strandings, .. } = *state.borrow();
+            let (mut cut, mut stranded) = (state.clone(), state.clone());
+            let mut connected = pin!(connect(client, state, counts));
             tokio::select! {
                 // An error on one side ends the other.
-                _ = connect(client, state, counts) => {}
+                _ = &mut connected => return,
                 // Or the proxy is gone.
-                _ = watched.wait_for(|state| state.cuts > cuts) => {}
+                _ = cut.wait_for(|state| state.cuts > cuts) => return,
+                _ = stranded.wait_for(|state| state.strandings > strandings) => {}
             }
+            // It stays open, and nobody looks at it.
+            let _ = cut.wait_for(|state| state.cuts > cuts).await;
         });
     }
 }
@@ -133,20 +148,28 @@ async fn connect(client: TcpStream, mut state: Receiver<State>, counts: Arc<Coun
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let asked = copy(from_client, to_server, state.clone(), None);
-    let answered = copy(from_server, to_client, state, Some(&counts.lost));
+    let is_script = AtomicBool::new(false);
+    let asked = copy(from_client, to_server, state.clone(), Side::Asks(&is_script));
+    let answered = copy(from_server, to_client, state, Side::Answers(&is_script, &counts.lost));
     tokio::select! {
         ended = asked => ended,
         ended = answered => ended,
     }
 }
 
-/// Passes on what comes: what is asked, or the answers, of which it counts those that are lost.
+/// What passes: what is asked, and whether that was a script; or the answers, of which those are counted that are lost.
+#[derive(Clone, Copy)]
+enum Side<'a> {
+    Asks(&'a AtomicBool),
+    Answers(&'a AtomicBool, &'a AtomicU32),
+}
+
+/// Passes on what comes.
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut state: Receiver<State>,
-    lost: Option<&AtomicU32>,
+    side: Side<'_>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 1 << 16];
     let mut has_passed_one = false;
@@ -155,15 +178,25 @@ async fn copy(
         if read == 0 {
             return Ok(());
         }
-        let holds_back = |way| way == Way::IsSilent || (lost.is_some() && way == Way::HoldsAnswersBack);
-        match (let_pass(&mut state, |way| !holds_back(way)).await?, lost) {
-            (Way::LosesSecondAnswers, Some(_)) if !has_passed_one => has_passed_one = true,
-            (Way::LosesAnswers | Way::LosesSecondAnswers, Some(lost)) => {
+        let answers = matches!(side, Side::Answers(..));
+        let holds_back = |way| way == Way::IsSilent || (answers && way == Way::HoldsAnswersBack);
+        match (let_pass(&mut state, |way| !holds_back(way)).await?, side) {
+            (Way::LosesSecondAnswers, Side::Answers(..)) if !has_passed_one => has_passed_one = true,
+            (Way::LosesAnswersOfScripts, Side::Answers(is_script, _))
+                if !is_script.load(Ordering::Relaxed) => {}
+            (
+                Way::LosesAnswers | Way::LosesAnswersOfScripts | Way::LosesSecondAnswers,
+                Side::Answers(_, lost),
+            ) => {
                 lost.fetch_add(1, Ordering::Relaxed);
                 return Ok(());
             }
             (Way::IsClosed, _) => return Ok(()),
-            (Way::IsSlow(delay), Some(_)) => sleep(delay).await,
+            (Way::IsSlow(delay), Side::Answers(..)) => sleep(delay).await,
+            (_, Side::Asks(is_script)) => {
+                let asked = &buffer[..read];
+                is_script.store(asked.windows(4).any(|word| word == b"EVAL"), Ordering::Relaxed);
+            }
             _ => {}
         }
         to.write_all(&buffer[..read]).await?;

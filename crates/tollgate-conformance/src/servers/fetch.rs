@@ -1,5 +1,6 @@
 //! Finds a server: by its environment variable, in the cache, or by fetching it.
 
+mod clock;
 mod debian;
 mod wheel;
 
@@ -14,13 +15,15 @@ use tempfile::TempDir;
 use super::Error;
 use super::kind::{Kind, Program};
 
+pub(super) use clock::behind;
+
 /// The server of that kind.
 ///
 /// # Errors
 /// If it cannot be had: with all that was tried, and with the ways to get it.
 pub(super) fn program(kind: Kind) -> Result<Program, Error> {
     let found = match env::var_os(kind.variable()) {
-        Some(path) => check(kind, Program { path: path.into(), libraries: None }),
+        Some(path) => check(kind, Program::new(path)),
         None if kind == Kind::Installed => installed(),
         None => wheel::program(kind),
     };
@@ -45,7 +48,7 @@ fn installed() -> Result<Program, Error> {
         .flat_map(|directory| ["redis-server", "valkey-server"].map(|name| directory.join(name)))
         .find(|path| path.is_file());
     match on_path {
-        Some(path) => check(Kind::Installed, Program { path, libraries: None }),
+        Some(path) => check(Kind::Installed, Program::new(path)),
         None => debian::program()
             .map_err(|error| Error(format!("No redis-server and no valkey-server on the PATH.\n{error}"))),
     }

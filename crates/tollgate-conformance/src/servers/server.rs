@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::kind::{Kind, Program};
 use super::process::Process;
-use super::{ATTEMPTS, Error, PAUSE, ports, resp};
+use super::{ATTEMPTS, Error, PAUSE, fetch, ports, resp};
 
 /// What a server writes to, in its directory.
 const LOG: &str = "log";
@@ -47,7 +47,23 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_with(kind: Kind, arguments: &[&str]) -> Result<Server, Error> {
-        let program = kind.program()?;
+        Server::run(kind, kind.program()?, arguments)
+    }
+
+    /// Starts a server whose clock is behind by so many whole seconds: what it is told of the time (`TIME`, and when keys
+    /// expire) is that much older, as on a machine whose clock nobody sets.
+    ///
+    /// This needs libfaketime: the path in `TOLLGATE_LIBFAKETIME`, or else the PyPI package libfaketime, pinned, on Linux on
+    /// x86-64; and a server that does not come with an allocator that reads the time before libfaketime can
+    /// ([`Kind::Installed`] may).
+    ///
+    /// # Errors
+    /// As [`Server::start`]; and if there is no libfaketime, with the ways to get it.
+    pub fn start_behind(kind: Kind, behind: Duration, arguments: &[&str]) -> Result<Server, Error> {
+        Server::run(kind, fetch::behind(kind.program()?, behind)?, arguments)
+    }
+
+    fn run(kind: Kind, program: Program, arguments: &[&str]) -> Result<Server, Error> {
         let mut attempts = 20;
         loop {
             let server = Server::new(kind, program.clone(), arguments)?;

@@ -8,7 +8,9 @@ use std::time::Duration;
 use bb8_redis::redis::cluster::{ClusterClient, ClusterClientBuilder};
 use bb8_redis::redis::cluster_async::ClusterConnection;
 use bb8_redis::redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
-use bb8_redis::redis::{ConnectionInfo, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
+use bb8_redis::redis::{
+    ConnectionInfo, ErrorKind, Pipeline, ProtocolVersion, RedisError, ServerErrorKind, Value,
+};
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
@@ -38,6 +40,8 @@ impl Cluster {
     pub(super) fn new(nodes: Vec<ConnectionInfo>, timeouts: Timeouts) -> Result<Cluster, Error> {
         let client = ClusterClientBuilder::new(nodes)
             .retries(0)
+            // By this it hears of a connection that ends while nobody uses it, and replaces that before somebody does.
+            .use_protocol(ProtocolVersion::RESP3)
             .connection_timeout(timeouts.connect)
             .response_timeout(timeouts.response)
             .tcp_settings(tcp_settings())
@@ -84,7 +88,7 @@ impl Handle {
         loop {
             let error = match self.send(slot, &target, build, text).await {
                 Ok(value) => return Ok(value),
-                Err(error) if resent == RESENDS => return Err(error.into()),
+                Err(error) if resent == RESENDS => return Err(unsettled(error).into()),
                 Err(error) => error,
             };
             resent += 1;
@@ -127,6 +131,18 @@ impl Handle {
             return answers.pop().unwrap_or(Value::Nil).extract_error();
         }
         self.0.route_command(build(text), RoutingInfo::SingleNode(node)).await?.extract_error()
+    }
+}
+
+/// What is told where redirections do not end. Nodes name one that has died until they give it up, some seconds later: that
+/// passes by itself, unlike the redirection of who takes a cluster for a single server.
+fn unsettled(error: RedisError) -> RedisError {
+    match error.kind() {
+        ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => {
+            let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
+            (kind, "the node that has the slot by the others' account cannot be reached").into()
+        }
+        _ => error,
     }
 }
 

@@ -7,6 +7,7 @@
 mod backoff;
 mod cluster;
 mod pool;
+mod sentinels;
 
 use std::time::Duration;
 

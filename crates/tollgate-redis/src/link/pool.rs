@@ -2,24 +2,25 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use bb8_redis::bb8::{self, ErrorSink, ManageConnection, PooledConnection};
 use bb8_redis::redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
-use bb8_redis::redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
 use bb8_redis::redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError,
     ServerErrorKind, Value,
 };
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Notify;
 
 use super::backoff::Backoff;
+use super::sentinels::Sentinels;
 use super::{Build, Text, Timeouts, is_read_only, server_kind, tcp_settings};
 use crate::Error;
 use crate::error::Cause;
 use crate::topology::Sentinel;
 
-/// So many answers in a row that did not come in time, and a connection is given up.
+/// So many answers in a row that did not come in time, and a connection is given up: or all of them, if none has answered
+/// meanwhile.
 const TIMEOUTS: u32 = 3;
 
 /// So often a call that was certainly not executed is sent once more: to the master that took over.
@@ -48,25 +49,15 @@ impl Pool {
         connections: u32,
         timeouts: Timeouts,
     ) -> Result<Pool, Error> {
-        let settings = sentinel.server.clone().set_protocol(ProtocolVersion::RESP3);
-        let node = SentinelNodeConnectionInfo::default()
-            .set_redis_connection_info(settings)
-            .set_tcp_settings(tcp_settings());
-        let node = match sentinel.tls {
-            Some(mode) => node.set_tls_mode(mode),
-            None => node,
-        };
-        let client = SentinelClient::build(
-            sentinel.sentinels,
-            sentinel.master,
-            Some(node),
-            SentinelServerType::Master,
-        )?;
-        Ok(Pool::new(Source::Sentinel(Box::new(Mutex::new(client))), connections, timeouts))
+        let sentinels = Sentinels::new(sentinel, timeouts)?;
+        Ok(Pool::new(Source::Sentinels(Box::new(sentinels)), connections, timeouts))
     }
 
     fn new(source: Source, connections: u32, timeouts: Timeouts) -> Pool {
         let failures = Arc::new(Failures { backoff: Backoff::new(), notify: Notify::new() });
+        // More than there are connections: what holds all of them up for a moment is not yet an end of them.
+        let most = connections.saturating_add(1).max(TIMEOUTS);
+        let silence = Arc::new(Silence { timeouts: AtomicU32::new(0), most, ended: AtomicU32::new(0) });
         let pool = bb8::Pool::builder()
             .max_size(connections)
             // A dead connection makes itself known, see `Obituary`: no PING is spent on those that live.
@@ -76,7 +67,7 @@ impl Pool {
             .retry_connection(false)
             .connection_timeout(timeouts.connect * 2)
             .error_sink(Box::new(Sink(Arc::clone(&failures))))
-            .build_unchecked(Manager { source, timeouts });
+            .build_unchecked(Manager { source, timeouts, silence });
         Pool { pool, failures }
     }
 
@@ -97,7 +88,7 @@ impl Pool {
                 () = failure => return Err(self.failures.last()),
             };
             let mut checkout = checkout.map_err(|_| self.failures.last())?;
-            if !checkout.is_dead() {
+            if checkout.is_of_use() {
                 self.failures.backoff.succeeded();
                 return Ok(checkout);
             }
@@ -152,15 +143,40 @@ impl ErrorSink<RedisError> for Sink {
     }
 }
 
+/// What all connections have in common: the way, on which nothing may pass any more without a word. That is found out by calls
+/// that are not answered, on whichever connection they are, since one by one would take as many times as long.
+struct Silence {
+    /// How many calls in a row were not answered in time.
+    timeouts: AtomicU32,
+    most: u32,
+    /// How often there were as many as that: connections of the time before are given up.
+    ended: AtomicU32,
+}
+
+impl Silence {
+    fn answered(&self) {
+        if self.timeouts.load(Ordering::Relaxed) > 0 {
+            self.timeouts.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn timed_out(&self) {
+        if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= self.most {
+            self.timeouts.store(0, Ordering::Relaxed);
+            self.ended.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 pub(crate) struct Manager {
     source: Source,
     timeouts: Timeouts,
+    silence: Arc<Silence>,
 }
 
 enum Source {
     Server(Box<Client>),
-    /// Locked, since it keeps connections to the Sentinels.
-    Sentinel(Box<Mutex<SentinelClient>>),
+    Sentinels(Box<Sentinels>),
 }
 
 impl ManageConnection for Manager {
@@ -169,15 +185,17 @@ impl ManageConnection for Manager {
 
     async fn connect(&self) -> Result<Conn, RedisError> {
         let dead = Arc::new(AtomicBool::new(false));
+        let silence = Arc::clone(&self.silence);
+        let since = silence.ended.load(Ordering::Relaxed);
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.timeouts.connect))
             .set_response_timeout(Some(self.timeouts.response))
             .set_push_sender(Obituary(Arc::clone(&dead)));
         let inner = match &self.source {
             Source::Server(client) => client.get_multiplexed_async_connection_with_config(&config).await?,
-            Source::Sentinel(client) => client.lock().await.get_async_connection_with_config(&config).await?,
+            Source::Sentinels(sentinels) => sentinels.connect(&config).await?,
         };
-        Ok(Conn { inner, dead, broken: false, timeouts: 0 })
+        Ok(Conn { inner, dead, broken: false, timeouts: 0, silence, since })
     }
 
     async fn is_valid(&self, conn: &mut Conn) -> Result<(), RedisError> {
@@ -185,7 +203,7 @@ impl ManageConnection for Manager {
     }
 
     fn has_broken(&self, conn: &mut Conn) -> bool {
-        conn.broken || conn.is_dead()
+        !conn.is_of_use()
     }
 }
 
@@ -208,11 +226,15 @@ pub(crate) struct Conn {
     broken: bool,
     /// How many answers in a row did not come in time.
     timeouts: u32,
+    silence: Arc<Silence>,
+    /// How often connections had been given up together before this one was made.
+    since: u32,
 }
 
 impl Conn {
-    fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Acquire)
+    fn is_of_use(&self) -> bool {
+        let is_given_up = self.since != self.silence.ended.load(Ordering::Relaxed);
+        !(self.broken || is_given_up || self.dead.load(Ordering::Acquire))
     }
 
     async fn run(&mut self, build: Build<'_>) -> Result<Value, RedisError> {
@@ -223,10 +245,14 @@ impl Conn {
             result = build(Text::Whole).query_async(&mut self.inner).await;
         }
         match &result {
-            Ok(_) => self.timeouts = 0,
+            Ok(_) => {
+                self.timeouts = 0;
+                self.silence.answered();
+            }
             Err(error) if error.is_timeout() => {
                 self.timeouts += 1;
                 self.broken = self.timeouts >= TIMEOUTS;
+                self.silence.timed_out();
             }
             Err(error) => {
                 self.broken = is_read_only(error) || error.is_unrecoverable_error() || error.is_io_error();

@@ -26,8 +26,11 @@ fn in_directory(directory: &Path) -> Result<Program, Error> {
     {
         libraries.extend(entries(parent)?.into_iter().filter(|path| path.is_dir()));
     }
-    let libraries = if libraries.is_empty() { None } else { env::join_paths(libraries).ok() };
-    Ok(Program { path: directory.join("usr/bin/redis-server"), libraries })
+    let mut program = Program::new(directory.join("usr/bin/redis-server"));
+    if let (false, Ok(libraries)) = (libraries.is_empty(), env::join_paths(&libraries)) {
+        program.environment.push(("LD_LIBRARY_PATH", libraries));
+    }
+    Ok(program)
 }
 
 /// Unpacks the package and what it depends on into the directory.

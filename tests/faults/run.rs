@@ -1,0 +1,228 @@
+//! A fault and its policies: many callers of a layer each, before the fault, while it lasts, and after it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tollgate::failure::Source;
+use tollgate::{Algorithm, Check, Key, Policy, PolicyExt, Quota, RateLimitLayer, Store, Times};
+use tollgate_redis::RedisStore;
+use tollgate_tests::{serve, user};
+
+use crate::caller::{Caller, Seen, Way, name};
+use crate::fault::Fault;
+use crate::policy::{Guard, Heard};
+use crate::scene::{ADA, Scene};
+
+/// What each user has. Nothing of it comes back within a test.
+pub(crate) const LIMIT: u32 = 150;
+
+/// Of each cell.
+const CALLERS: u32 = 8;
+
+/// Between two requests of a caller.
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// Longer than anything takes that is waited for: a machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+pub(crate) fn policy() -> Policy {
+    Policy::new("p", Quota::per_day(LIMIT)).with_algorithm(Algorithm::FIXED_WINDOW)
+}
+
+/// One policy under one fault.
+pub(crate) struct Cell {
+    pub(crate) guard: Guard,
+    pub(crate) heard: Arc<Heard>,
+    pub(crate) seen: Vec<Seen>,
+    /// What is charged to ada in the end; nothing if that is not known.
+    pub(crate) used_by_ada: u32,
+    /// What is charged in the end to each of the others.
+    pub(crate) used_by_others: Vec<u32>,
+    /// From the fault's end to the first decision of the store.
+    pub(crate) back_after: Duration,
+    /// The same from the breaker's probe, if one was needed.
+    pub(crate) back_after_probe: Option<Duration>,
+}
+
+/// All policies under one fault.
+pub(crate) struct Row {
+    pub(crate) fault: Fault,
+    pub(crate) way: Way,
+    pub(crate) begun: Instant,
+    pub(crate) ending: Instant,
+    /// How late those are who merely sleep, beside all that: 95 of 100 are less.
+    pub(crate) lateness: Duration,
+    pub(crate) cells: Vec<Cell>,
+}
+
+/// What callers and who watches them share.
+#[derive(Default)]
+struct Progress {
+    is_over: AtomicBool,
+    next_user: AtomicU32,
+    requests: AtomicU32,
+    granted_to_ada: AtomicU32,
+    denied_to_ada: AtomicU32,
+}
+
+struct Running {
+    guard: Guard,
+    heard: Arc<Heard>,
+    progress: Arc<Progress>,
+    prefix: String,
+    callers: JoinSet<Vec<Seen>>,
+}
+
+pub(crate) async fn run(fault: Fault, way: Way) -> Row {
+    let mut scene = Scene::of(fault).await;
+    let is_over = Arc::<AtomicBool>::default();
+    let sleepers: JoinSet<Vec<Duration>> = (0..CALLERS).map(|_| sleeps(Arc::clone(&is_over))).collect();
+    let mut cells = Vec::new();
+    for (n, guard) in Guard::EVERY.into_iter().enumerate() {
+        cells.push(start(&scene.url, fault, guard, format!("cell{n}"), way).await);
+    }
+    until(&cells, "the store decides", |cell| cell.progress.granted_to_ada.load(Ordering::Relaxed) >= 20)
+        .await;
+
+    scene.begin().await;
+    let begun = Instant::now();
+    let before: Vec<u32> = cells.iter().map(|cell| cell.progress.requests.load(Ordering::Relaxed)).collect();
+    while begun.elapsed() < fault.lasts() {
+        scene.goes_on();
+        sleep(Duration::from_millis(20)).await;
+    }
+    for (cell, before) in cells.iter().zip(before) {
+        let more = |cell: &Running| cell.progress.requests.load(Ordering::Relaxed) >= before + 3 * CALLERS;
+        until(std::slice::from_ref(cell), "requests during the fault", more).await;
+    }
+    // Before it has ended: a fault that ends by itself may be over before that is known.
+    cells.iter().for_each(|cell| cell.heard.watch_for_the_store());
+    let ending = Instant::now();
+    scene.end().await;
+    let ended = Instant::now();
+    until(&cells, "the store is back", |cell| cell.heard.back().is_some()).await;
+    until(&cells, "ada has used up her quota", |cell| {
+        cell.progress.denied_to_ada.load(Ordering::Relaxed) >= 10
+    })
+    .await;
+    assert!(scene.has_come_about(), "{} has not come about", fault.name());
+
+    is_over.store(true, Ordering::Relaxed);
+    let mut late: Vec<Duration> = sleepers.join_all().await.into_iter().flatten().collect();
+    late.sort_unstable();
+    let lateness = late.get(late.len() * 95 / 100).copied().unwrap_or_default();
+    let mut row = Row { fault, way, begun, ending, lateness, cells: Vec::new() };
+    for cell in cells {
+        let back = cell.heard.back().expect("it is back");
+        cell.progress.is_over.store(true, Ordering::Relaxed);
+        // A caller that panicked fails the test here.
+        let seen: Vec<Seen> = cell.callers.join_all().await.into_iter().flatten().collect();
+        let store = connect(&scene.url, &cell.prefix, PATIENCE).await;
+        let users = cell.progress.next_user.load(Ordering::Relaxed);
+        row.cells.push(Cell {
+            guard: cell.guard,
+            heard: cell.heard,
+            seen,
+            used_by_ada: used(&store, &[Key::from(ADA)]).await[0],
+            used_by_others: used(&store, &(0..users).map(|n| Key::from(&*name(n))).collect::<Vec<_>>()).await,
+            back_after: back.at.saturating_duration_since(ended),
+            back_after_probe: back.probed.map(|at| back.at - at),
+        });
+    }
+    row
+}
+
+async fn start(url: &str, fault: Fault, guard: Guard, prefix: String, way: Way) -> Running {
+    let heard = Arc::<Heard>::default();
+    // A second is what it is unless said.
+    let patience = fault.timeout().max(Duration::from_secs(1));
+    let store = guard.around(connect(url, &prefix, patience).await, fault.timeout(), &heard);
+    let layer = RateLimitLayer::new([policy().by(user())]).store(store);
+    let progress = Arc::<Progress>::default();
+    let server = match way {
+        Way::InProcess => None,
+        Way::Sockets => {
+            Some(serve(Router::new().route("/", get(|| async { "hello" })).layer(layer.clone())).await)
+        }
+    };
+    let mut callers = JoinSet::new();
+    for n in 0..CALLERS {
+        let mut caller = Caller::new(&layer, server).await;
+        let progress = Arc::clone(&progress);
+        callers.spawn(async move {
+            // Not all of them at the same moment.
+            sleep(PAUSE * n / CALLERS).await;
+            let mut seen = Vec::new();
+            while !progress.is_over.load(Ordering::Relaxed) {
+                let user = (seen.len() % 2 == 1).then(|| progress.next_user.fetch_add(1, Ordering::Relaxed));
+                let one = caller.ask(user).await;
+                progress.note(&one);
+                seen.push(one);
+                sleep(PAUSE).await;
+            }
+            seen
+        });
+    }
+    Running { guard, heard, progress, prefix, callers }
+}
+
+/// By how much those wake up too late who do nothing but sleep.
+async fn sleeps(is_over: Arc<AtomicBool>) -> Vec<Duration> {
+    let mut late = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        sleep(PAUSE).await;
+        late.push(start.elapsed().saturating_sub(PAUSE));
+    }
+    late
+}
+
+impl Progress {
+    fn note(&self, seen: &Seen) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        if (seen.user, seen.by) == (None, Source::Store) {
+            let counter = if seen.status == 200 { &self.granted_to_ada } else { &self.denied_to_ada };
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A store that gives up a connection on which it is not answered for so long.
+async fn connect(url: &str, prefix: &str, patience: Duration) -> RedisStore {
+    let builder = RedisStore::builder(url).prefix(prefix);
+    builder.connect_timeout(patience).response_timeout(patience).connect().await.expect("a store")
+}
+
+/// What is charged to each of them.
+async fn used(store: &RedisStore, keys: &[Key]) -> Vec<u32> {
+    let policy = policy();
+    let looks: Vec<_> =
+        keys.iter().map(|key| store.acquire(&[Check::new(&policy, key, 1)], Times::LOOK)).collect();
+    let mut used = Vec::new();
+    for look in looks {
+        let verdict = look.wait().await.expect("the store answers again");
+        used.push(LIMIT - verdict.each()[0].remaining());
+    }
+    used
+}
+
+async fn until(cells: &[Running], what: &str, is_so: impl Fn(&Running) -> bool) {
+    let all = async {
+        while !cells.iter().all(&is_so) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    if timeout(PATIENCE, all).await.is_err() {
+        let left: Vec<String> = cells
+            .iter()
+            .filter(|cell| !is_so(cell))
+            .map(|cell| format!("{} {:?}", cell.guard, cell.heard))
+            .collect();
+        panic!("not in {PATIENCE:?}: {what}: {left:#?}");
+    }
+}

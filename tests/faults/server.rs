@@ -1,0 +1,81 @@
+//! What is done to a server by its own commands.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use tollgate_conformance::servers::Server;
+
+use crate::fault::{Fault, PAUSE};
+
+pub(crate) fn begin_on(fault: Fault, server: &Server) {
+    match fault {
+        Fault::Killed => server.kill(),
+        Fault::Stopped => server.pause().expect("a signal"),
+        Fault::ClientsPaused => {
+            command(server, &["CLIENT", "PAUSE", &PAUSE.as_millis().to_string()]);
+        }
+        // A byte: it is reached.
+        Fault::MemoryFull => {
+            command(server, &["CONFIG", "SET", "maxmemory", "1"]);
+        }
+        Fault::MemoryFullAndEvicting => {
+            // In parts, each for a moment only.
+            for n in 0..100 {
+                let fill = "for n = 1, 100 do redis.call('SET', ARGV[1] .. '-' .. n, 'something else') end";
+                command(server, &["EVAL", fill, "0", &n.to_string()]);
+            }
+            command(server, &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+            let info = command(server, &["INFO", "memory"]);
+            let used = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
+            let used: u64 = used.and_then(|number| number.parse().ok()).expect("a number");
+            // A part of what was put there has to go.
+            command(server, &["CONFIG", "SET", "maxmemory", &(used - (256 << 10)).to_string()]);
+        }
+        Fault::PasswordSet => {
+            command(server, &["ACL", "SETUSER", "admin", "on", "nopass", "~*", "+@all"]);
+            command(server, &["CONFIG", "SET", "requirepass", "secret"]);
+            by_admin(server, "CLIENT KILL TYPE normal SKIPME yes");
+        }
+        Fault::MadeReplica => {
+            // Of nobody, so that it keeps what it has.
+            command(server, &["REPLICAOF", "127.0.0.1", "1"]);
+        }
+        _ => {}
+    }
+}
+
+pub(crate) fn end_on(fault: Fault, server: &Server) {
+    match fault {
+        Fault::Killed => server.restart().expect("a restart"),
+        Fault::Stopped => server.resume().expect("a signal"),
+        // Whoever asks is paused as well.
+        Fault::ClientsPaused => drop(command(server, &["PING"])),
+        Fault::MemoryFull => drop(command(server, &["CONFIG", "SET", "maxmemory", "0"])),
+        Fault::PasswordSet => by_admin(server, "CONFIG SET requirepass \"\""),
+        Fault::MadeReplica => drop(command(server, &["REPLICAOF", "NO", "ONE"])),
+        _ => {}
+    }
+}
+
+pub(crate) fn command(server: &Server, words: &[&str]) -> String {
+    server.command(words).expect("an answer")
+}
+
+/// By a user who needs no password, when the others do.
+fn by_admin(server: &Server, line: &str) {
+    let mut stream = TcpStream::connect(server.address()).expect("a connection");
+    stream.write_all(format!("AUTH admin any\r\n{line}\r\n").as_bytes()).expect("it is sent");
+    let answers = BufReader::new(stream).lines().take(2).map(|line| line.expect("a line"));
+    assert!(answers.into_iter().all(|answer| !answer.starts_with('-')), "{line} is refused");
+}
+
+pub(crate) fn patiently(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..6_000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("not in a minute: {what}");
+}

@@ -1,0 +1,98 @@
+//! Many processes that lose the same server at the same moment.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tollgate::{Check, Key, Store, Times};
+use tollgate_conformance::servers::{Kind, Server};
+use tollgate_redis::RedisStore;
+use tollgate_tests::Proxy;
+
+use crate::run::policy;
+
+const STORES: u32 = 200;
+
+/// Of each store, as many as callers of another process would have.
+const CALLERS: u32 = 2;
+
+/// The longest pause between two attempts of a store, and the shortest: half of it.
+const LONGEST: Duration = Duration::from_millis(500);
+
+const TICK: Duration = Duration::from_millis(50);
+
+/// envoy's rate limit service and others connect anew from everywhere, at once and again and again: the server is kept down
+/// by those who wait for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_lost_by_everybody_is_not_stormed() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let proxy = Proxy::before(server.address()).await;
+    let url = format!("redis://{}/", proxy.address());
+    let mut stores = Vec::new();
+    for n in 0..STORES {
+        stores.push(RedisStore::builder(&url).prefix(format!("store{n}")).connect().await.unwrap());
+    }
+    let mut callers = JoinSet::new();
+    for store in (0..CALLERS).flat_map(|_| &stores) {
+        let store = store.clone();
+        callers.spawn(async move {
+            let (policy, key) = (policy(), Key::from("ada"));
+            loop {
+                let _ = store.acquire(&[Check::new(&policy, &key, 0)], Times::ONCE).wait().await;
+                sleep(Duration::from_millis(20)).await;
+            }
+        });
+    }
+    sleep(10 * TICK).await;
+    let connections = proxy.accepted();
+    assert!(connections <= 2 * STORES, "{connections} connections of {STORES} stores, which have two each");
+
+    // Until pauses have grown to their longest; then for as long as four of those.
+    server.kill();
+    let lost = attempts(&proxy, 2 * LONGEST).await;
+    let down = attempts(&proxy, 4 * LONGEST).await;
+    server.restart().unwrap();
+    let (back, mut of_back) = (proxy.accepted(), Vec::new());
+    loop {
+        of_back.extend(attempts(&proxy, TICK).await);
+        if all_decide(&stores).await {
+            break;
+        }
+        assert!(of_back.len() < 600, "not all are back in half a minute");
+    }
+    let back = proxy.accepted() - back;
+    println!(
+        "{STORES} stores; attempts to connect each 50 ms: {lost:?} {down:?}; to come back {back}: {of_back:?}"
+    );
+
+    // Twelve attempts by which pauses grow, at the most; and the connections themselves.
+    let sum = |attempts: &[u32]| attempts.iter().sum::<u32>();
+    assert!(sum(&lost) <= 12 * STORES, "{} attempts at first", sum(&lost));
+    // A pause is a quarter of a second at least, and two may begin before the first has failed.
+    assert!(sum(&down) <= 2 * 8 * STORES, "{} attempts in two seconds", sum(&down));
+    let busiest = down.iter().max().unwrap();
+    assert!(busiest * 4 <= sum(&down), "{busiest} of {} attempts at the same moment: {down:?}", sum(&down));
+    assert!(back <= 4 * STORES, "{back} attempts when the server was back");
+    callers.shutdown().await;
+}
+
+/// How many there were in each tick.
+async fn attempts(proxy: &Proxy, time: Duration) -> Vec<u32> {
+    let (start, mut before, mut attempts) = (Instant::now(), proxy.accepted(), Vec::new());
+    while start.elapsed() < time {
+        sleep(TICK).await;
+        let now = proxy.accepted();
+        attempts.push(now - std::mem::replace(&mut before, now));
+    }
+    attempts
+}
+
+async fn all_decide(stores: &[RedisStore]) -> bool {
+    let (policy, key) = (policy(), Key::from("ada"));
+    for store in stores {
+        if store.acquire(&[Check::new(&policy, &key, 0)], Times::ONCE).wait().await.is_err() {
+            return false;
+        }
+    }
+    true
+}
