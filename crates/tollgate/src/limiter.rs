@@ -222,10 +222,16 @@ where
         Denial::new(Reason::NoKey, Report::without_key(&self.rules, rule))
     }
 
+    #[inline]
     pub(crate) fn acquire(&self, asks: &[Ask], times: Times) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
-        if let [ask] = asks {
-            return self.store.acquire(&[self.check_of(ask)], times);
+        match asks {
+            [ask] => self.store.acquire(&[self.check_of(ask)], times),
+            _ => self.acquire_several(asks, times),
         }
+    }
+
+    #[inline(never)]
+    fn acquire_several(&self, asks: &[Ask], times: Times) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
         let set: SmallVec<[Check<'_>; 4]> = asks.iter().map(|ask| self.check_of(ask)).collect();
         self.store.acquire(&set, times)
     }

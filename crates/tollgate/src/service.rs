@@ -16,7 +16,7 @@ use crate::future::ResponseFuture;
 use crate::limiter::NeverFails;
 use crate::memory::MemoryStore;
 use crate::rule::Asks;
-use crate::shared::Shared;
+use crate::shared::{Extras, Shared};
 
 /// A service limited by a [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -63,11 +63,14 @@ where
     }
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
-        // One end for those that pass at once, so that their future is built in place; and a request stays in one piece where
-        // it can.
-        let extras = {
+        // One end for all that pass at once, so that their future is built in place; and a request stays in one piece where it
+        // can.
+        let extras = 'pass: {
             if !self.shared.enabled {
-                return self.unlimited(request);
+                if self.shared.expose_verdict {
+                    return self.unlimited(request);
+                }
+                break 'pass Extras::default();
             }
             let limiter = &self.shared.limiter;
             let rules = limiter.rules();
@@ -84,7 +87,10 @@ where
                 return ResponseFuture::refused(self.shared.refuse(request, limiter.no_key(rule), None));
             }
             if asks.is_empty() {
-                return self.unlimited(request);
+                if self.shared.expose_verdict {
+                    return self.unlimited(request);
+                }
+                break 'pass Extras::default();
             }
             let reply = limiter.acquire(&asks, Times::ONCE);
             match &reply {
@@ -109,8 +115,8 @@ where
     S: Store,
     S::Error: NeverFails,
 {
-    /// The response to a request that no rule applies to. A report is exposed all the same, with nothing in it: handlers
-    /// that ask for one must not fail where a layer is switched off.
+    /// The response to a request that no rule applies to, where reports are exposed: with nothing in it, since handlers that
+    /// ask for one must not fail where a layer is switched off.
     #[inline(never)]
     fn unlimited<ReqBody, ResBody>(
         &mut self,

@@ -73,6 +73,14 @@ impl PeerIp {
     pub(crate) fn address_from(self, head: &Head<'_>) -> Option<IpAddr> {
         peer(head.extensions).map(|address| address.to_canonical())
     }
+
+    #[inline(never)]
+    fn key_of_other(&self, peer: Option<IpAddr>) -> Option<Key> {
+        if peer.is_none() {
+            say_once_that_it_is_missing();
+        }
+        peer.map(|address| Key::network(address, self.v6_prefix))
+    }
 }
 
 impl Default for PeerIp {
@@ -87,7 +95,12 @@ impl KeyExtractor for PeerIp {
     }
 
     fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-        peer(head.extensions).map(|address| Key::network(address, self.v6_prefix))
+        match peer_if_known(head.extensions) {
+            // Written where the caller wants it: a key that is copied on the way is copied in other pieces than it was written
+            // in, which processors are slow at.
+            Some(IpAddr::V4(address)) => Some(Key::network(address.into(), 128)),
+            other => self.key_of_other(other),
+        }
     }
 
     fn needs_parts(&self) -> bool {

@@ -121,11 +121,20 @@ impl Rules {
             return self.ask_each(head, asks);
         }
         for (number, rule) in self.rules.iter().enumerate() {
-            match rule.key(head) {
-                Ok(key) => asks.push(Ask { policy: number, key, cost: 1 }),
-                Err(MissingKey::Skip) => {}
-                Err(_) => return Err(number),
+            match rule.extractor.extract_from(head) {
+                Some(key) if !key.is_empty() => asks.push(Ask { policy: number, key, cost: 1 }),
+                _ => self.ask_without_key(number, asks)?,
             }
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn ask_without_key(&self, number: usize, asks: &mut Asks) -> Result<(), usize> {
+        match self.rules[number].missing_key {
+            MissingKey::Share => asks.push(Ask { policy: number, key: Key::global(), cost: 1 }),
+            MissingKey::Skip => {}
+            MissingKey::Refuse => return Err(number),
         }
         Ok(())
     }
