@@ -24,7 +24,7 @@ mod web;
 pub use contract::keeps_the_contract;
 pub use failing::{Connection, Failing, Fault};
 pub use later::Later;
-pub use log::Log;
+pub use log::{Level, Log};
 pub use proxy::{Proxy, Way};
 pub use strict::Strict;
 pub use watchdog::within;

@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
+/// How important something is.
+pub use tracing::Level;
+
 /// What was logged.
 #[derive(Clone, Debug, Default)]
 pub struct Log(Arc<Mutex<Vec<u8>>>);
@@ -23,8 +26,14 @@ impl Log {
 
     /// Of this thread, for as long as the second value lives.
     pub fn of_thread() -> (Log, impl Sized) {
+        Log::of_thread_down_to(Level::INFO)
+    }
+
+    /// The same, of what is as important as that, or more so.
+    pub fn of_thread_down_to(level: Level) -> (Log, impl Sized) {
         let log = Log::default();
-        let guard = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).set_default();
+        let subscriber = tracing_subscriber::fmt().with_max_level(level);
+        let guard = subscriber.with_writer(log.clone()).with_ansi(false).set_default();
         (log, guard)
     }
 

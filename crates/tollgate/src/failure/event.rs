@@ -52,9 +52,22 @@ impl Observer {
 
     #[inline]
     pub(super) fn tell(&self, event: Event) {
+        #[cfg(feature = "tracing")]
+        trace(event);
         if let Some(observe) = &self.0 {
             observe(event);
         }
+    }
+}
+
+/// For who looks closely: what is worth a line by itself is logged elsewhere.
+#[cfg(feature = "tracing")]
+#[inline]
+fn trace(event: Event) {
+    match event {
+        Event::Decided(source) => tracing::trace!(source = source.name(), "decided"),
+        Event::Failed(kind) => tracing::debug!(kind = kind.name(), "the rate limit store failed"),
+        Event::Circuit(_) => {}
     }
 }
 

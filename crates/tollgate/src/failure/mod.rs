@@ -128,6 +128,10 @@
 //! That the store fails, when it begins to: a warning, or an error where waiting will not help
 //! ([`StoreError::is_transient`](crate::StoreError::is_transient)). That it answers again, when it does. Not a line for
 //! each request: a store that fails now and then is told of once in 10 seconds at most. Clones of a store are one store.
+//!
+//! A circuit breaker that opens is a warning, one that closes is told as well. At the level `debug` there is a line for each
+//! failure, with its kind, and for each step of a circuit; at `trace` one for each decision, with its source. There is no key in
+//! any of them.
 
 mod breaker;
 mod closed;
