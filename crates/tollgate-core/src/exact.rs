@@ -97,6 +97,18 @@ impl Interval {
         }
     }
 
+    /// The earlier, or the shorter.
+    #[inline]
+    pub(crate) fn min(self, a: Exact, b: Exact) -> Exact {
+        if self.is_whole() { Exact::from_us(a.us.min(b.us)) } else { a.min(b) }
+    }
+
+    /// The later, or the longer.
+    #[inline]
+    pub(crate) fn max(self, a: Exact, b: Exact) -> Exact {
+        if self.is_whole() { Exact::from_us(a.us.max(b.us)) } else { a.max(b) }
+    }
+
     /// How many whole T fit into `span`: the units that it is worth, at most `u32::MAX`.
     #[inline]
     pub(crate) fn whole_units_in(self, span: Exact) -> u32 {

@@ -27,7 +27,8 @@ impl Tat {
         if self.0.frac >= policy.interval.parts {
             self.0 = Exact::from_us(self.0.us + 1);
         }
-        self.0 = self.0.min(policy.interval.add(Exact::from_us(now), policy.furthest));
+        let last = policy.interval.add(Exact::from_us(now), policy.furthest);
+        self.0 = policy.interval.min(self.0, last);
     }
 
     /// How far TAT lies ahead of now: what the bucket lacks, as the time that it takes to refill.
@@ -39,7 +40,7 @@ impl Tat {
     #[inline]
     pub(super) fn charge(&mut self, policy: &Policy, now: u64, units: u32) -> Stamp {
         if units > 0 {
-            let base = self.0.max(Exact::from_us(now));
+            let base = policy.interval.max(self.0, Exact::from_us(now));
             self.0 = policy.interval.add(base, policy.interval.times(units));
         }
         Stamp { us: self.0.us, frac: self.0.frac }
