@@ -4,6 +4,7 @@
 //! and the same as `key-of-fay`, who is on the free plan, and as `key-of-eve`, an enterprise.
 
 use std::error::Error;
+use std::net::SocketAddr;
 
 use axum::extract::{MatchedPath, Request};
 use axum::middleware::{Next, from_fn};
@@ -12,8 +13,8 @@ use axum::{Extension, Router, routing::get};
 use http::StatusCode;
 use http::request::Parts;
 use tokio::net::TcpListener;
-use tollgate::extract::extension;
-use tollgate::{Key, Policy, PolicyExt, Quota, RateLimitLayer, Report};
+use tollgate::extract::{PeerIp, extension};
+use tollgate::{Fields, Key, Policy, PolicyExt, Quota, RateLimitLayer, Report};
 
 /// Somebody who may call.
 #[derive(Clone, Copy)]
@@ -23,7 +24,7 @@ struct Caller {
     api_key: &'static str,
 }
 
-/// In a database, usually.
+/// In a database, usually, and by a digest of the key.
 const CALLERS: [Caller; 3] = [
     Caller { name: "fay", plan: "free", api_key: "key-of-fay" },
     Caller { name: "pat", plan: "pro", api_key: "key-of-pat" },
@@ -67,17 +68,23 @@ async fn main() -> Result<(), Box<dyn Error>> {
         )
         .cost(cost);
 
+    // Nobody's business but ours.
+    let guesses = Policy::new("guesses", Quota::per_minute(1_000)).by(PeerIp::new());
+    let guesses = RateLimitLayer::new([guesses]).fields(Fields::None);
+
     let app = Router::new()
         .route("/", get(|| async { "hello\n" }))
         .route("/export", get(|| async { "a,b,c\n" }))
         .route("/me", get(me))
         // Inside of what tells who the caller is. `expose_verdict` is what `me` sees the report by.
         .layer(RateLimitLayer::new([rule]).expose_verdict())
-        .layer(from_fn(authenticate));
+        .layer(from_fn(authenticate))
+        // Outside of it, or keys could be guessed without end.
+        .layer(guesses);
 
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
     let listener = TcpListener::bind(address).await?;
     println!("listening on http://{}", listener.local_addr()?);
-    axum::serve(listener, app).await?;
+    axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
 }

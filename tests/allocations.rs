@@ -217,6 +217,7 @@ fn a_denial_allocates_only_what_its_answer_needs() {
 fn call() -> Request<Body> {
     let mut request = request();
     request.headers_mut().insert("content-type", http::HeaderValue::from_static("application/grpc"));
+    *request.method_mut() = http::Method::POST;
     request
 }
 

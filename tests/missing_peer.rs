@@ -4,11 +4,11 @@ use axum::Router;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tollgate::{Quota, RateLimitLayer};
-use tollgate_tests::{Client, Log};
+use tollgate_tests::{Client, Level, Log};
 
 #[tokio::test]
 async fn without_the_addresses_of_peers_requests_are_refused_and_the_log_names_the_missing_call_once() {
-    let log = Log::of_process();
+    let log = Log::of_process(Level::INFO);
     let layer = RateLimitLayer::per_ip(Quota::per_minute(100));
     let app = Router::new().route("/", get(|| async { "hello" })).layer(layer.clone());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -97,7 +97,7 @@ impl Outage {
         if let Some(Breaker { failures, first_probe, .. }) = self.breaker {
             let wait = span::in_words(first_probe);
             text.push_str(&format!(
-                "\nAfter {failures} failures in a row it is left alone, at first for {wait}."
+                "\nAfter {failures} failures in a row it is left alone, at first for {wait} and a bit."
             ));
         }
         text

@@ -57,11 +57,13 @@ impl StoreSpec {
     }
 }
 
-/// A URL without user and password, which stand before the host, or among the parameters of a socket's.
+/// A URL without user and password, which stand before the host, or among the parameters of a socket's. Of one in which they
+/// may stand anywhere, the scheme.
 fn without_password(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    match (url.split_once("://"), url.rsplit_once('@')) {
+    let (place, parameters) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
+    match (place.split_once("://"), place.rsplit_once('@')) {
+        (Some((scheme, _)), _) if parameters.contains('@') => format!("{scheme}://"),
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
-        _ => url.to_owned(),
+        _ => place.to_owned(),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::failure::{BreakerError, Breaking, CircuitView};
 use tollgate::{
     Check, CircuitBreaker, CircuitState, FailureExt, Grant, Key, ManualClock, Policy, Quota, RateLimitLayer,
-    Reply, Store, Times, Verdict,
+    Reply, Stamp, Store, Times, Verdict,
 };
 use tollgate_tests::{
     Connection, Failing, Fault, Strict, call, clock, field, per_user, poll_once, request, timed,
@@ -232,7 +232,7 @@ async fn answers_between_failures_keep_it_closed_and_half_of_them_do_not() {
 #[tokio::test]
 async fn refunds_and_resets_are_answers_as_well() {
     let (policy, key) = (policy(), Key::from("ada"));
-    let grant = [Grant { policy: &policy, key: &key, units: 1, stamp: Default::default(), share: None }];
+    let grant = [Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::default(), share: None }];
     let bench = bench(FAULTS[1]);
     assert!(bench.store.refund(&grant).wait().await.is_err());
     assert!(bench.store.reset(&key, &[&policy]).wait().await.is_err());
@@ -294,4 +294,48 @@ async fn callers_at_once_send_one_probe() {
         assert_eq!(bench.inner.asked(), asked + 1);
         assert_eq!(bench.circuit.state(), CircuitState::Open);
     }
+}
+
+/// Their failures are of before the probe, however late they are heard of: the store has answered since.
+#[tokio::test]
+async fn what_was_asked_before_an_outage_ended_says_nothing_of_what_came_after() {
+    let bench = bench(Connection::FailsLater(Fault::Unreachable));
+    let mut late = Vec::new();
+    for _ in 0..20 {
+        let Reply::Later(answer) = acquire(&bench.store) else { panic!("later") };
+        late.push(answer);
+    }
+    for answer in late.drain(..3) {
+        assert!(answer.await.is_err());
+    }
+    bench.inner.set(Connection::Works);
+    bench.time.advance(FIRST_WAIT);
+    assert!(bench.ask().await.is_ok());
+    for answer in late {
+        assert!(answer.await.is_err());
+        assert_eq!(bench.circuit.state(), CircuitState::Closed);
+    }
+}
+
+/// A store answers nothing to nothing without asking anybody.
+#[tokio::test]
+async fn who_asks_for_nothing_neither_closes_a_circuit_nor_keeps_it_closed() {
+    let (policy, key) = (policy(), Key::from("ada"));
+    let nothing = [Grant { policy: &policy, key: &key, units: 0, stamp: Stamp::default(), share: None }];
+    let bench = bench(Connection::Works);
+    let ask_for_nothing = async || {
+        bench.inner.set(Connection::Works);
+        assert!(bench.store.acquire(&[], Times::ONCE).wait().await.is_ok());
+        assert!(bench.store.refund(&nothing).wait().await.is_ok());
+        assert!(bench.store.reset(&key, &[]).wait().await.is_ok());
+    };
+    for _ in 0..3 {
+        bench.inner.set(FAULTS[0]);
+        assert!(bench.ask().await.is_err());
+        ask_for_nothing().await;
+    }
+    assert_eq!(bench.circuit.state(), CircuitState::Open);
+    bench.time.advance(FIRST_WAIT);
+    ask_for_nothing().await;
+    assert_eq!(bench.circuit.state(), CircuitState::Open, "that was no probe");
 }

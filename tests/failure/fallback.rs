@@ -186,6 +186,8 @@ async fn what_is_too_much_for_the_share_only_is_refused_as_an_outage() {
             let denial = limiter.check_key(&ada, cost).await.unwrap_err();
             assert_eq!(denial.reason(), reason, "{cost}");
         }
+        let report = limiter.look_key(&ada).await.unwrap();
+        assert_eq!((report.share(), report.statuses()[0].remaining()), (Some(THIRD), 10));
         assert!(limiter.check_key(&ada, 10).await.is_ok(), "nothing was charged");
     }
 }

@@ -1,7 +1,7 @@
 //! The log says when a store begins to fail and when it answers again, and no more.
 
-use tollgate::{CircuitBreaker, FailureExt, Key, Limiter};
-use tollgate_tests::{Connection, Fault, Level, Log, clock, per_user};
+use tollgate::{Key, Limiter};
+use tollgate_tests::{Connection, Fault, Log, per_user};
 
 use crate::{FAILURES, closed, failing, open};
 
@@ -101,36 +101,4 @@ async fn stores_that_are_wrapped_each_for_itself_are_told_each_for_itself() {
         let _ = limiter.check_key(&Key::from("ada"), 1).await;
     }
     assert_eq!(levels(&log), ["WARN", "WARN"]);
-}
-
-#[tokio::test]
-async fn who_looks_closely_sees_each_decision_and_each_step_of_a_circuit_and_no_key() {
-    let (log, _guard) = Log::of_thread_down_to(Level::TRACE);
-    let store = failing(Connection::Works);
-    let breaker = CircuitBreaker::default().failures_in_a_row(2);
-    let breaking = store.clone().circuit_breaker(breaker).clock(&clock());
-    let limiter = Limiter::new([per_user("p", 100)]).store(breaking.fail_open());
-    for connection in
-        [Connection::Works, Connection::Fails(Fault::TooSlow), Connection::Fails(Fault::Unreachable)]
-    {
-        store.set(connection);
-        let _ = limiter.check_key(&Key::from("ada@example.com"), 1).await;
-    }
-    let _ = limiter.check_key(&Key::from("ada@example.com"), 1).await;
-    let lines = log.lines();
-    let due = [
-        ("TRACE", "source=\"store\""),
-        ("WARN", "pass without limit"),
-        ("DEBUG", "kind=\"timeout\""),
-        ("TRACE", "source=\"policy\""),
-        ("WARN", "circuit breaker of the rate limit store opens"),
-        ("DEBUG", "kind=\"unavailable\""),
-        ("TRACE", "source=\"policy\""),
-        ("DEBUG", "kind=\"circuit-open\""),
-        ("TRACE", "source=\"policy\""),
-    ];
-    assert_eq!(levels(&log), due.map(|(level, _)| level), "{lines:#?}");
-    for (line, (_, text)) in lines.iter().zip(due) {
-        assert!(line.contains(text) && !line.contains("ada"), "{line}");
-    }
 }

@@ -126,3 +126,17 @@ async fn a_denial_of_a_limiter_is_a_status() {
     let status = Status::from(limiter.check(&Request::new(()).into_parts().0).await.unwrap_err());
     assert_eq!((status.code(), pushback(&status)), (Code::InvalidArgument, -1));
 }
+
+/// Or a caller could have refusals of pages look like successes, to logs and to caches.
+#[tokio::test]
+async fn what_is_no_post_is_not_of_grpc_whatever_it_says() {
+    let app = Router::new().fallback(|| async { "hello" }).layer(one("p"));
+    let mut client = Client::connect(tollgate_tests::serve(app).await).await;
+    let lines = ["content-type: application/grpc"];
+    assert_eq!(client.request("GET", "/", &lines).await.status, 200);
+    for method in ["GET", "PUT", "DELETE"] {
+        let answer = client.request(method, "/", &lines).await;
+        assert_eq!((answer.status, answer.field("retry-after")), (429, Some("60")), "{method}");
+        assert_eq!(answer.field("grpc-status"), None);
+    }
+}

@@ -14,26 +14,21 @@ pub use tracing::Level;
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Of the whole process.
+    /// Of the whole process: what is as important as that, or more so.
     ///
     /// # Panics
     /// If the process has a log already.
-    pub fn of_process() -> Log {
+    pub fn of_process(level: Level) -> Log {
         let log = Log::default();
-        tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).init();
+        let subscriber = tracing_subscriber::fmt().with_max_level(level);
+        subscriber.with_writer(log.clone()).with_ansi(false).init();
         log
     }
 
     /// Of this thread, for as long as the second value lives.
     pub fn of_thread() -> (Log, impl Sized) {
-        Log::of_thread_down_to(Level::INFO)
-    }
-
-    /// The same, of what is as important as that, or more so.
-    pub fn of_thread_down_to(level: Level) -> (Log, impl Sized) {
         let log = Log::default();
-        let subscriber = tracing_subscriber::fmt().with_max_level(level);
-        let guard = subscriber.with_writer(log.clone()).with_ansi(false).set_default();
+        let guard = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).set_default();
         (log, guard)
     }
 

@@ -8,8 +8,10 @@ use crate::Timestamp;
 
 /// When a circuit breaker opens, and when it lets a request find out whether the store is back.
 ///
-/// It opens when either trigger is met, by the store's last answers. Then one request at a time, the *probe*, is let
-/// through after a wait; each probe that fails doubles the next wait, up to the longest. Every wait is lengthened by
+/// It opens when either trigger is met, by the last answers that requests had of the store. (Several of them may be one
+/// answer to a store that asks for many at once.) Then one request at a time, the *probe*, is let
+/// through after a wait; each probe that fails, or that nothing is heard of for as long as that wait, doubles the next one, up
+/// to the longest. Every wait is lengthened by
 /// chance, by up to a half of itself, so that a fleet does not return in step.
 ///
 /// | setting | by default |
@@ -272,9 +274,13 @@ impl Circuit {
         match self.phase {
             Phase::Closed { .. } => Admission::Pass,
             Phase::Open { until } | Phase::HalfOpen { until } if now < until => Admission::Refuse(until),
-            Phase::Open { .. } | Phase::HalfOpen { .. } => {
+            phase => {
+                // A probe that nobody hears of in all that time, such as one whose caller does not let go of it, must not be the
+                // last; and is none that succeeded.
+                if let Phase::HalfOpen { .. } = phase {
+                    self.failed = self.failed.saturating_add(1);
+                }
                 self.probes = self.probes.wrapping_add(1);
-                // A probe that nobody hears of, such as one whose caller does not let go of it, must not be the last.
                 self.phase = Phase::HalfOpen { until: now.saturating_add(self.wait(now)) };
                 Admission::Probe(self.probes)
             }
@@ -481,6 +487,22 @@ mod tests {
         assert_eq!(circuit.state(), CircuitState::Open);
         circuit.probed(later, second, Probed::Answered);
         assert_eq!(circuit.state(), CircuitState::Open, "it has been told of that probe");
+    }
+
+    /// A store whose timeout is longer than the first wait.
+    #[test]
+    fn probes_that_nothing_is_heard_of_become_rarer() {
+        let mut circuit = circuit(fragile());
+        circuit.failed(at(0), 0);
+        let (mut now, mut waits) = (at(0), Vec::new());
+        for _ in 0..6 {
+            let until = refused_until(&mut circuit, now);
+            waits.push((until.as_micros() - now.as_micros()) / 1_000_000);
+            now = until;
+            probe(&mut circuit, now);
+        }
+        assert_eq!(waits[0], 1, "{waits:?}");
+        assert!(waits.iter().zip([1, 2, 4, 8, 8, 8]).all(|(wait, least)| *wait >= least), "{waits:?}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use tollgate_core::{Policy, Status, Wait};
 
 use crate::fields::number;
@@ -104,7 +104,7 @@ impl Denial {
     }
 
     /// The answer by default to this request: [`Denial::response`], or to a gRPC call, whose clients cannot read that, a
-    /// gRPC status. It is one for the content types `application/grpc`, `application/grpc-web` and
+    /// gRPC status. It is one if it is a `POST` of the content type `application/grpc`, `application/grpc-web` or
     /// `application/grpc-web-text`, and says:
     ///
     /// | header | is |
@@ -117,20 +117,20 @@ impl Denial {
     /// The status of the HTTP response is 200, and its body empty. [`RateLimitLayer::answer`](crate::RateLimitLayer::answer)
     /// has an example.
     pub fn response_to(&self, parts: &Parts) -> Response<Bytes> {
-        self.response_by(&parts.headers)
+        self.response_by(&parts.method, &parts.headers)
     }
 
-    /// The answer by default to a request with these headers.
-    pub(crate) fn response_by(&self, request: &HeaderMap) -> Response<Bytes> {
-        match grpc::content_type(request) {
+    /// The answer by default to a request of that method with these headers.
+    pub(crate) fn response_by(&self, method: &Method, request: &HeaderMap) -> Response<Bytes> {
+        match grpc::content_type(method, request) {
             Some(content_type) => grpc::response(self, content_type),
             None => self.response(),
         }
     }
 
-    /// Tells how long to wait in an answer to a request with these headers, unless the answer does.
-    pub(crate) fn add_wait(&self, request: &HeaderMap, answer: &mut HeaderMap) {
-        if grpc::content_type(request).is_some() {
+    /// Tells how long to wait in an answer to a request, unless the answer does.
+    pub(crate) fn add_wait(&self, request: &Parts, answer: &mut HeaderMap) {
+        if grpc::content_type(&request.method, &request.headers).is_some() {
             grpc::add_pushback(self, answer);
         } else if !answer.contains_key(header::RETRY_AFTER) {
             self.add_retry_after(answer);
@@ -148,8 +148,10 @@ impl Denial {
         if self.reason == Reason::QuotaExceeded {
             let mut violated = self.violated_at();
             // Denials are what an attack is answered with, and most are by one policy: their text is there already.
-            if let (Some(at), None) = (violated.next(), violated.next()) {
-                return self.report.quota_exceeded(at).clone();
+            if let (Some(at), None) = (violated.next(), violated.next())
+                && let Some(problem) = self.report.quota_exceeded(at)
+            {
+                return problem.clone();
             }
         }
         Bytes::from(problem(self.reason, self.violated()))

@@ -191,7 +191,7 @@ fn limit_of<'a>(told: impl Iterator<Item = (&'a [u8], u32, u64)> + Clone) -> Box
         let digits = decimal_digits(u64::from(remaining)) + decimal_digits(reset);
         SEPARATOR.len() + name.len() + REMAINING.len() + RESET.len() + digits
     };
-    let length = told.clone().map(length).sum::<usize>() - SEPARATOR.len();
+    let length = told.clone().map(length).sum::<usize>().saturating_sub(SEPARATOR.len());
     let mut text = Vec::with_capacity(length);
     let mut digits = itoa::Buffer::new();
     for (name, remaining, reset) in told {

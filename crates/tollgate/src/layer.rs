@@ -47,7 +47,8 @@ pub struct RateLimitLayer<S = MemoryStore> {
 }
 
 impl RateLimitLayer {
-    /// Limits each peer address to `quota`, on a [`MemoryStore`] of its own. The policy's name is `default`.
+    /// Limits each peer address to `quota`, on a [`MemoryStore`] of its own. The policy's name is `default`: two
+    /// such layers on one [store](RateLimitLayer::store) would count together.
     ///
     /// The server has to say who the peer is: see [`PeerIp`], also for what this means behind a proxy.
     pub fn per_ip(quota: Quota) -> RateLimitLayer {

@@ -195,8 +195,8 @@ where
                 Grant { policy, key: &ask.key, units, stamp: status.stamp(), share }
             })
             .collect();
-        if grants.is_empty() {
-            // No rule applied, or a failure policy let it pass: no charge is known.
+        if grants.iter().all(|grant| grant.units == 0) {
+            // No rule applied, or a failure policy let it pass: no charge is known. Or nothing comes back.
             return;
         }
         self.store.refund(&grants).wait().await.unwrap_or_else(NeverFails::never);
@@ -226,6 +226,7 @@ where
     pub(crate) fn acquire(&self, asks: &[Ask], times: Times) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
         match asks {
             [ask] => self.store.acquire(&[self.check_of(ask)], times),
+            [] => Reply::Now(Ok(Verdict::new(times.max(), Duration::ZERO, []))),
             _ => self.acquire_several(asks, times),
         }
     }

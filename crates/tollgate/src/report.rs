@@ -74,8 +74,8 @@ impl Report {
     }
 
     /// The problem document of a request that only the `at`th of these policies refused.
-    pub(crate) fn quota_exceeded(&self, at: usize) -> &Bytes {
-        self.0.rules.quota_exceeded(self.0.which[at])
+    pub(crate) fn quota_exceeded(&self, at: usize) -> Option<&Bytes> {
+        self.0.which.get(at).map(|policy| self.0.rules.quota_exceeded(*policy))
     }
 
     pub(crate) fn verdict(&self) -> &Verdict {

@@ -130,6 +130,8 @@ impl Rule {
     ///     .tiers([("pro", Quota::per_minute(600)), ("enterprise", Quota::per_minute(6_000))], plan);
     /// ```
     ///
+    /// Of several calls the last one stands.
+    ///
     /// # Panics
     /// If [`Rule::try_tiers`] would return an error.
     pub fn tiers<N: AsRef<str>, T: AsRef<str>>(

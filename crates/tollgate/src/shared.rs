@@ -94,11 +94,11 @@ impl<S> Shared<S> {
         fields: Option<Written>,
     ) -> Response<ResponseBody<B>> {
         let response = match &self.answer {
-            None => denial.response_by(request.headers()),
+            None => denial.response_by(request.method(), request.headers()),
             Some(answer) => {
                 let (parts, _) = request.into_parts();
                 let mut response = answer(&parts, &denial);
-                denial.add_wait(&parts.headers, response.headers_mut());
+                denial.add_wait(&parts, response.headers_mut());
                 response
             }
         };

@@ -11,7 +11,7 @@ use crate::Error;
 /// The first pause; each further failure doubles it.
 const FIRST: Duration = Duration::from_millis(10);
 
-/// The longest pause: a server that is back is found within half a second.
+/// The longest pause between two attempts.
 const LONGEST: Duration = Duration::from_millis(500);
 
 /// Between attempts that fail, all callers are told at once what the last one met. Pauses grow, and each is cut by chance, so

@@ -256,6 +256,11 @@ impl Conn {
             }
             Err(error) => {
                 self.broken = is_read_only(error) || error.is_unrecoverable_error() || error.is_io_error();
+                if !self.broken {
+                    // An answer, though not the one that was hoped for.
+                    self.timeouts = 0;
+                    self.silence.answered();
+                }
             }
         }
         result

@@ -11,7 +11,7 @@ use super::{Head, KeyExtractor};
 pub struct Cookie(Box<str>);
 
 /// The value of the cookie `name`, such as a session, byte for byte as the caller sent it (RFC 6265, section 5.4).
-/// Of several by that name, the first. Signed or encrypted cookies are not opened: a tampered one is another key.
+/// Of several by that name that differ, none: whoever reads the session may take another than is counted here. Signed or encrypted cookies are not opened: a tampered one is another key.
 ///
 /// # Panics
 /// If `name` is empty or holds a character that a cookie's name cannot (RFC 6265, section 4.1.1): a request could
@@ -43,11 +43,13 @@ impl KeyExtractor for Cookie {
     fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
         // HTTP/2 may split cookies over several lines (RFC 9113, section 8.2.3).
         let lines = head.headers.get_all(COOKIE).iter();
-        let mut pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
-        pairs.find_map(|pair| {
+        let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+        let mut values = pairs.filter_map(|pair| {
             let value = pair.trim_ascii().strip_prefix(self.0.as_bytes())?.trim_ascii_start();
-            Some(Key::from_bytes(value.strip_prefix(b"=")?.trim_ascii_start()))
-        })
+            Some(value.strip_prefix(b"=")?.trim_ascii_start())
+        });
+        let value = values.next()?;
+        values.all(|other| other == value).then(|| Key::from_bytes(value))
     }
 
     fn needs_parts(&self) -> bool {
@@ -72,8 +74,16 @@ mod tests {
     fn finds_its_cookie_among_others() {
         assert_eq!(value(&["a=1; session=xyz; b=2"]), Some(Key::from("xyz")));
         assert_eq!(value(&["a=1", "session=x=y=z"]), Some(Key::from("x=y=z")));
-        assert_eq!(value(&["session=first; session=second"]), Some(Key::from("first")));
+        assert_eq!(value(&["session=twice; session=twice", "session=twice"]), Some(Key::from("twice")));
         assert_eq!(value(&["session = spaced"]), Some(Key::from("spaced")));
+    }
+
+    /// Who reads the session may take the last, and a caller would have a quota with each first one that he invents.
+    #[test]
+    fn two_values_of_one_name_are_none() {
+        assert_eq!(value(&["session=invented; session=real"]), None);
+        assert_eq!(value(&["session=invented", "a=b; session=real"]), None);
+        assert_eq!(value(&["session=; session=real"]), None);
     }
 
     #[test]

@@ -181,7 +181,9 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 #[derive(Clone, Debug)]
 pub struct Header(HeaderName);
 
-/// The value of the header `name`, byte for byte; of several lines, the first.
+/// The value of the header `name`, byte for byte; of several lines, the first. Where something has checked it that is less
+/// exact (about upper and lower case, or space), one caller could write it in many ways, each with a quota: count by what the
+/// check left in the [extensions](extension) then.
 ///
 /// # Panics
 /// If `name` is not a header name. [`Header::from`] takes a [`HeaderName`] that was parsed at run time.

@@ -31,41 +31,49 @@ impl<S: Store> Breaking<S> {
         Breaking { store, breaker: Arc::new(Breaker::new(settings, Clock::system(), Observer::default())) }
     }
 
-    /// The same settings by another clock, for tests; the circuit is closed.
+    /// The same settings by another clock, for tests. Before clones are made, and [views](Breaking::circuit): those are of another
+    /// circuit.
     pub fn clock(self, clock: impl Into<Clock>) -> Breaking<S> {
         let Breaker { settings, observer, .. } = &*self.breaker;
         let breaker = Breaker::new(*settings, clock.into(), observer.clone());
         Breaking { breaker: Arc::new(breaker), ..self }
     }
 
-    /// Tells `observe` of every [`Event::Circuit`]; the circuit is closed. It is called within a request and must not block.
+    /// Tells `observe` of every [`Event::Circuit`]. It is called within a request and must not block. Before clones are made, and
+    /// [views](Breaking::circuit): those are of another circuit.
+    ///
+    /// Two events of the same moment may be told in either order: what shows the state asks [`CircuitView::state`].
     pub fn observe(self, observe: impl Fn(Event) + Send + Sync + 'static) -> Breaking<S> {
         let Breaker { settings, clock, .. } = &*self.breaker;
         let breaker = Breaker::new(*settings, clock.clone(), Observer::new(observe));
         Breaking { breaker: Arc::new(breaker), ..self }
     }
 
-    /// What shows the state of the circuit, for health checks and metrics.
+    /// What shows the state of the circuit, for metrics. It is not for a check that takes a node out of service: probes are
+    /// requests, and without any the circuit stays open.
     pub fn circuit(&self) -> CircuitView {
         CircuitView(Arc::clone(&self.breaker))
     }
 
+    /// Who asks for nothing is no probe, and an answer to that says nothing of the store.
     #[inline]
     fn guarded<T, F>(
         &self,
+        asks: bool,
         ask: impl FnOnce(&S) -> Reply<Result<T, S::Error>, F>,
     ) -> Reply<Result<T, BreakerError<S::Error>>, Watched<F>> {
-        let probe = match self.breaker.admit() {
-            Ok(probe) => probe,
+        let admitted = if asks { self.breaker.admit() } else { Ok(Role::Bystander) };
+        let role = match admitted {
+            Ok(role) => role,
             Err(retry_in) => return Reply::Now(Err(BreakerError::Open { retry_in })),
         };
         match ask(&self.store) {
             Reply::Now(answer) => {
-                self.breaker.hear(probe, answer.as_ref().err());
+                self.breaker.hear(role, answer.as_ref().err());
                 Reply::Now(answer.map_err(BreakerError::Store))
             }
             Reply::Later(future) => {
-                Reply::Later(Watched { future, breaker: Arc::clone(&self.breaker), probe, is_heard: false })
+                Reply::Later(Watched { future, breaker: Arc::clone(&self.breaker), role: Some(role) })
             }
         }
     }
@@ -78,15 +86,16 @@ impl<S: Store> Store for Breaking<S> {
 
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire> {
-        self.guarded(|store| store.acquire(set, times))
+        self.guarded(!set.is_empty(), |store| store.acquire(set, times))
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done> {
-        self.guarded(|store| store.refund(grants))
+        let asks = grants.iter().any(|grant| grant.units > 0);
+        self.guarded(asks, |store| store.refund(grants))
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {
-        self.guarded(|store| store.reset(key, policies))
+        self.guarded(!policies.is_empty(), |store| store.reset(key, policies))
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
@@ -115,6 +124,18 @@ struct Breaker {
     refuses_until: AtomicU64,
     /// How often the store has answered since it failed last; more than the circuit remembers are not counted.
     answered: AtomicU32,
+    /// How often the circuit has closed.
+    closings: AtomicU32,
+}
+
+/// What a request is to the circuit.
+#[derive(Clone, Copy, Debug)]
+enum Role {
+    /// One of many, asked after so many closings: its failure says nothing of a store that has answered a probe since.
+    Passing(u32),
+    /// The probe of this number.
+    Probe(u32),
+    Bystander,
 }
 
 impl Breaker {
@@ -127,6 +148,7 @@ impl Breaker {
             circuit: Mutex::new(Circuit::new(settings, seed)),
             refuses_until: AtomicU64::new(0),
             answered: AtomicU32::new(0),
+            closings: AtomicU32::new(0),
         }
     }
 
@@ -134,46 +156,52 @@ impl Breaker {
         self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the probe that the request is, if it is one; or how long to wait before the next.
+    /// What a request is; or how long to wait before the next probe.
     #[inline]
-    fn admit(&self) -> Result<Option<u32>, Duration> {
+    fn admit(&self) -> Result<Role, Duration> {
         match self.refuses_until.load(Ordering::Acquire) {
-            0 => Ok(None),
+            0 => Ok(self.passing()),
             until => self.admit_at(until),
         }
     }
 
+    #[inline]
+    fn passing(&self) -> Role {
+        Role::Passing(self.closings.load(Ordering::Relaxed))
+    }
+
     #[inline(never)]
-    fn admit_at(&self, until: u64) -> Result<Option<u32>, Duration> {
+    fn admit_at(&self, until: u64) -> Result<Role, Duration> {
         let now = self.clock.now();
         let wait = |until: u64| Duration::from_micros(until.saturating_sub(now.as_micros()));
         if now.as_micros() < until {
             return Err(wait(until));
         }
         match self.change(|circuit| circuit.admit(now)) {
-            Admission::Pass => Ok(None),
-            Admission::Probe(number) => Ok(Some(number)),
+            Admission::Pass => Ok(self.passing()),
+            Admission::Probe(number) => Ok(Role::Probe(number)),
             Admission::Refuse(until) => Err(wait(until.as_micros())),
         }
     }
 
     /// What came of a request that was let through.
     #[inline]
-    fn hear<E: StoreError>(&self, probe: Option<u32>, error: Option<&E>) {
-        match (probe, error) {
-            (None, None) => {
+    fn hear<E: StoreError>(&self, role: Role, error: Option<&E>) {
+        match (role, error) {
+            (Role::Bystander, _) => {}
+            (Role::Passing(_), None) => {
                 // A load in the long run, and no write that processors would fight over.
                 if self.answered.load(Ordering::Relaxed) < CircuitBreaker::MEMORY {
                     self.answered.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            (None, Some(error)) => {
-                if error.is_transient() {
+            (Role::Passing(closings), Some(error)) => {
+                if error.is_transient() && closings == self.closings.load(Ordering::Relaxed) {
                     self.failed();
                 }
             }
-            (Some(number), None) => self.probed(number, Probed::Answered),
-            (Some(number), Some(error)) => {
+            (Role::Probe(number), None) => self.probed(number, Probed::Answered),
+            (Role::Probe(number), Some(error)) => {
                 // What somebody has to mend is an answer as well, and is to be seen.
                 let failed = error.is_transient();
                 self.probed(number, if failed { Probed::Failed } else { Probed::Answered });
@@ -200,6 +228,10 @@ impl Breaker {
         let told = change(&mut circuit);
         let state = circuit.state();
         let until = circuit.refuses_until().map_or(0, |until| until.as_micros().max(1));
+        if state == CircuitState::Closed && state != before {
+            // Before requests pass again, so that each knows after how many it does.
+            self.closings.fetch_add(1, Ordering::Relaxed);
+        }
         self.refuses_until.store(until, Ordering::Release);
         drop(circuit);
         if state != before {
@@ -238,8 +270,8 @@ pub struct Watched<F> {
     #[pin]
     future: F,
     breaker: Arc<Breaker>,
-    probe: Option<u32>,
-    is_heard: bool,
+    /// Until something was heard of it.
+    role: Option<Role>,
 }
 
 impl<F, T, E> Future for Watched<F>
@@ -252,8 +284,9 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let answer = ready!(this.future.poll(cx));
-        *this.is_heard = true;
-        this.breaker.hear(*this.probe, answer.as_ref().err());
+        if let Some(role) = this.role.take() {
+            this.breaker.hear(role, answer.as_ref().err());
+        }
         Poll::Ready(answer.map_err(BreakerError::Store))
     }
 }
@@ -263,7 +296,7 @@ where
 impl<F> PinnedDrop for Watched<F> {
     fn drop(self: Pin<&mut Self>) {
         let this = self.project();
-        if let (Some(number), false) = (*this.probe, *this.is_heard) {
+        if let Some(Role::Probe(number)) = *this.role {
             this.breaker.probed(number, Probed::Abandoned);
         }
     }

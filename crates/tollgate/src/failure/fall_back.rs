@@ -142,7 +142,8 @@ impl<F: Store<Error = Infallible>> Local<F> {
         let checks: SmallVec<[Check<'_>; 4]> =
             set.iter().zip(&parts).map(|(check, policy)| Check { policy, ..*check }).collect();
         let is_too_large = |check: &Check<'_>| check.cost > check.policy.largest_cost();
-        let is_possible = !set.iter().any(is_too_large);
+        // A look is told how the share stands, too small as it may be.
+        let is_possible = times.max() > 0 && !set.iter().any(is_too_large);
         match self.store.acquire(&checks, times) {
             Reply::Now(Ok(verdict)) => Reply::Now(told(verdict, self.share, is_possible)),
             Reply::Later(future) => Reply::Later(Fallen { future, share: self.share, is_possible }),

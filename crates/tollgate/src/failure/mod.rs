@@ -34,9 +34,9 @@
 //! | the store | without a circuit breaker | with one |
 //! |---|---|---|
 //! | refuses connections: it is down, or starting | decided by the policy at once | the same |
-//! | is silent or slower than D: paused, overloaded, cut off | decided by the policy after D, each request | after D until it opens, which takes 5 requests one after another; then at once, but for a probe now and then |
-//! | loses an answer after it has charged | decided by the policy after D, or at once where the connection broke: charged once | the same; it stays closed |
-//! | fails over: its connections break, or it is read-only | decided by the policy until the new master is found, half a second at most after it is there | until the next probe after that |
+//! | is silent or slower than D: paused, overloaded, cut off | decided by the policy after D, each request | after D until it opens, which the first 5 requests to fail do, often of one moment; then at once, but for a probe now and then |
+//! | loses an answer after it has charged | decided by the policy after D, or at once where the connection broke: charged once | the same; where five or more requests shared the call, it opens until a probe finds the store well |
+//! | fails over: its connections break, or it is read-only | decided by the policy until the new master is found: half a second and an attempt to connect after it is there, as a rule | until the next probe after that |
 //! | has lost a part: a Cluster without one of its masters | the keys of that part by the policy, all others by the store | the same until half of the last 100 answers are failures; then all by the policy |
 //! | is full, and evicts nothing | decided by the policy at once | the same |
 //! | is set up wrongly: a password was changed, a permission is missing | decided by the policy at once, and an error in the log | the same: such an error never opens it |
@@ -94,7 +94,8 @@
 //!
 //! # A timeout does not undo a charge
 //! A store that is late may have decided, or decide yet: a request that [`FailOpen`] lets through after a timeout may have
-//! been charged, and so may one that [`FailClosed`] refuses. It was charged once at most, and that charge stands.
+//! been charged, and so may one that [`FailClosed`] refuses. It was charged once at most, and that charge stands. One that
+//! [`FallBack`] decides may have been charged there and here.
 //!
 //! # During an outage
 //! - A [look](crate::Limiter::look) tells nothing under [`FailOpen`] and [`FailClosed`]: its [`Report`](crate::Report) has no
@@ -204,7 +205,9 @@ pub trait FailureExt: Store {
     /// and then that finds out whether it is back. Only [transient](crate::StoreError::is_transient) errors count.
     ///
     /// It belongs after a [`timeout`](FailureExt::timeout), since a silent store never fails without one; and before the
-    /// policy, which decides in the store's place.
+    /// policy, which decides in the store's place. A request whose caller leaves before the timeout has not failed: callers should
+    /// be more patient than that. And let the timeout be no longer than the first wait, or probes are given up before they have
+    /// failed.
     fn circuit_breaker(self, settings: CircuitBreaker) -> Breaking<Self> {
         Breaking::new(self, settings)
     }
@@ -213,6 +216,9 @@ pub trait FailureExt: Store {
     /// quota, since the nodes of a fleet cannot know of one another then. With 1/N on each of N nodes, together they admit no
     /// more than the quota; a policy of which that share is less than one unit is refused when a layer or a limiter is
     /// given the store. Fields and reports tell of the share.
+    ///
+    /// A fallback that can fall back itself is told apart by nobody: fields tell the share of the outer one, and refunds go to its
+    /// store.
     ///
     /// What the fallback admits is not charged to this store afterwards, nor does the fallback know what this store had
     /// admitted before: an outage grants one share more, at most.

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
 
 use crate::denial::Denial;
 use crate::fields::number;
@@ -24,9 +24,11 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// [gRFC A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback).
 const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// The content type of a request of gRPC or gRPC-Web.
-pub(crate) fn content_type(headers: &HeaderMap) -> Option<&HeaderValue> {
-    headers.get(header::CONTENT_TYPE).filter(|value| is_grpc(value.as_bytes()))
+/// The content type of a request of gRPC or gRPC-Web. Those are of the method POST: any other would be a way to have refusals
+/// look like successes, in logs and to caches.
+pub(crate) fn content_type<'a>(method: &Method, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
+    let content_type = headers.get(header::CONTENT_TYPE).filter(|_| method == Method::POST);
+    content_type.filter(|value| is_grpc(value.as_bytes()))
 }
 
 /// `application/grpc`, `application/grpc-web` or `application/grpc-web-text`, of any message format.

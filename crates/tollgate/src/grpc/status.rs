@@ -19,7 +19,9 @@ const GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-det
 /// use tollgate::{Key, Limiter};
 ///
 /// async fn charge(limiter: &Limiter, user: u64) -> Result<(), tonic::Status> {
-///     let _permit = limiter.check_key(&Key::from(user), 1).await?;
+///     let permit = limiter.check_key(&Key::from(user), 1).await?;
+///     // Zero, but for a leaky bucket.
+///     tokio::time::sleep(permit.delay()).await;
 ///     Ok(())
 /// }
 /// # }

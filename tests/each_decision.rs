@@ -1,0 +1,37 @@
+//! What the log tells of single decisions, to who looks closely.
+
+use tollgate::{CircuitBreaker, FailureExt, Key, Limiter};
+use tollgate_tests::{Connection, Failing, Fault, Level, Log, clock, per_user, store};
+
+#[tokio::test]
+async fn who_looks_closely_sees_each_decision_and_each_step_of_a_circuit_and_no_key() {
+    let log = Log::of_process(Level::TRACE);
+    let store = Failing::new(store(&clock()), Connection::Works);
+    let breaker = CircuitBreaker::default().failures_in_a_row(2);
+    let breaking = store.clone().circuit_breaker(breaker).clock(&clock());
+    let limiter = Limiter::new([per_user("p", 100)]).store(breaking.fail_open());
+    for connection in
+        [Connection::Works, Connection::Fails(Fault::TooSlow), Connection::Fails(Fault::Unreachable)]
+    {
+        store.set(connection);
+        let _ = limiter.check_key(&Key::from("ada@example.com"), 1).await;
+    }
+    let _ = limiter.check_key(&Key::from("ada@example.com"), 1).await;
+    let lines = log.lines();
+    let levels: Vec<_> = lines.iter().map(|line| line.split_whitespace().nth(1).expect("a level")).collect();
+    let due = [
+        ("TRACE", "source=\"store\""),
+        ("WARN", "pass without limit"),
+        ("DEBUG", "kind=\"timeout\""),
+        ("TRACE", "source=\"policy\""),
+        ("WARN", "circuit breaker of the rate limit store opens"),
+        ("DEBUG", "kind=\"unavailable\""),
+        ("TRACE", "source=\"policy\""),
+        ("DEBUG", "kind=\"circuit-open\""),
+        ("TRACE", "source=\"policy\""),
+    ];
+    assert_eq!(levels, due.map(|(level, _)| level), "{lines:#?}");
+    for (line, (_, text)) in lines.iter().zip(due) {
+        assert!(line.contains(text) && !line.contains("ada"), "{line}");
+    }
+}
