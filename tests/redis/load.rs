@@ -12,7 +12,7 @@ use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{Error, RedisStore};
 use tollgate_tests::within;
 
-use crate::{BothLayouts, Fresh, acquire, every_policy, shared, used};
+use crate::{BothLayouts, Fresh, acquire, every_policy, shared, try_acquire, used};
 
 fn a_day(limit: u32) -> Policy {
     Policy::new("p", Quota::per_day(limit)).with_algorithm(Algorithm::FIXED_WINDOW)
@@ -280,5 +280,25 @@ async fn sets_of_fifty_and_all_that_is_largest_are_decided() {
             granted += reply.wait().await.unwrap().times();
         }
         assert_eq!(granted, 64);
+    }
+}
+
+/// A server that takes one connection, where two are wanted: all goes by the one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_cannot_be_made_fails_nobody_while_another_lives() {
+    let server = Server::start_with(Kind::Redis8_2, &["--maxclients", "1"]).unwrap();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let policy = Policy::new("p", Quota::per_day(1_000_000));
+    let callers = (0..64).map(|n| {
+        let (store, policy) = (store.clone(), policy.clone());
+        tokio::spawn(async move {
+            for _ in 0..50 {
+                try_acquire(&store, &policy, &format!("caller {n}"), 1).await?;
+            }
+            Ok::<_, Error>(())
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap().unwrap();
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use bb8_redis::bb8::{self, ErrorSink, ManageConnection, PooledConnection};
 use bb8_redis::redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
@@ -11,6 +12,7 @@ use bb8_redis::redis::{
     ServerErrorKind, Value,
 };
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::backoff::Backoff;
 use super::sentinels::Sentinels;
@@ -29,7 +31,12 @@ const RESENDS: u32 = 2;
 pub(crate) struct Pool {
     pool: bb8::Pool<Manager>,
     failures: Arc<Failures>,
+    /// A connection has come back.
+    freed: Notify,
 }
+
+/// How long to wait for another connection before looking again.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 pub(crate) type Checkout<'a> = PooledConnection<'a, Manager>;
 
@@ -68,7 +75,7 @@ impl Pool {
             .connection_timeout(timeouts.connect * 2)
             .error_sink(Box::new(Sink(Arc::clone(&failures))))
             .build_unchecked(Manager { source, timeouts, silence });
-        Pool { pool, failures }
+        Pool { pool, failures, freed: Notify::new() }
     }
 
     pub(super) async fn checkout(&self) -> Result<Checkout<'_>, Error> {
@@ -76,7 +83,8 @@ impl Pool {
             if let Err(error) = self.failures.backoff.check()
                 && self.pool.state().idle_connections == 0
             {
-                return Err(error);
+                self.wait_for_another(error).await?;
+                continue;
             }
             let failure = self.failures.notify.notified();
             tokio::pin!(failure);
@@ -85,7 +93,10 @@ impl Pool {
             let checkout = tokio::select! {
                 biased;
                 checkout = self.pool.get() => checkout,
-                () = failure => return Err(self.failures.last()),
+                () = failure => {
+                    self.wait_for_another(self.failures.last()).await?;
+                    continue;
+                }
             };
             let mut checkout = checkout.map_err(|_| self.failures.last())?;
             if checkout.is_of_use() {
@@ -93,6 +104,24 @@ impl Pool {
                 return Ok(checkout);
             }
             checkout.broken = true;
+        }
+    }
+
+    /// Where a connection cannot be made and others live, waits for one of them, or until it is time to try again: those that
+    /// live are not to be made useless by those that do not.
+    async fn wait_for_another(&self, error: Error) -> Result<(), Error> {
+        let freed = self.freed.notified();
+        tokio::pin!(freed);
+        freed.as_mut().enable();
+        let state = self.pool.state();
+        match (state.connections, state.idle_connections) {
+            (0, _) => Err(error),
+            (_, 0) => {
+                // Not for ever: who has it may leave without a word.
+                let _ = timeout(LOOK_AGAIN, freed).await;
+                Ok(())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -106,7 +135,11 @@ impl Pool {
                     drop(checkout);
                     checkout = self.checkout().await?;
                 }
-                result => return Ok(result?),
+                result => {
+                    drop(checkout);
+                    self.freed.notify_one();
+                    return Ok(result?);
+                }
             }
         }
     }
