@@ -301,4 +301,16 @@ async fn a_connection_that_cannot_be_made_fails_nobody_while_another_lives() {
     for caller in callers.collect::<Vec<_>>() {
         caller.await.unwrap().unwrap();
     }
+    drop(store);
+    // Until the one connection is free.
+    let mut tried = 0;
+    let refused = loop {
+        if let Ok(stats) = server.command(&["INFO", "stats"]) {
+            let refused = stats.lines().find_map(|line| line.strip_prefix("rejected_connections:"));
+            break refused.unwrap().trim().parse::<u32>().unwrap();
+        }
+        tried += 1;
+        sleep(Duration::from_millis(10)).await;
+    };
+    assert!(refused <= tried + 30, "{refused} were refused: it is tried again and again");
 }

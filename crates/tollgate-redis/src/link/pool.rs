@@ -74,7 +74,7 @@ impl Pool {
             .retry_connection(false)
             .connection_timeout(timeouts.connect * 2)
             .error_sink(Box::new(Sink(Arc::clone(&failures))))
-            .build_unchecked(Manager { source, timeouts, silence });
+            .build_unchecked(Manager { source, timeouts, silence, failures: Arc::clone(&failures) });
         Pool { pool, failures, freed: Notify::new() }
     }
 
@@ -100,7 +100,6 @@ impl Pool {
             };
             let mut checkout = checkout.map_err(|_| self.failures.last())?;
             if checkout.is_of_use() {
-                self.failures.backoff.succeeded();
                 return Ok(checkout);
             }
             checkout.broken = true;
@@ -205,6 +204,7 @@ pub(crate) struct Manager {
     source: Source,
     timeouts: Timeouts,
     silence: Arc<Silence>,
+    failures: Arc<Failures>,
 }
 
 enum Source {
@@ -228,6 +228,8 @@ impl ManageConnection for Manager {
             Source::Server(client) => client.get_multiplexed_async_connection_with_config(&config).await?,
             Source::Sentinels(sentinels) => sentinels.connect(&config).await?,
         };
+        // Here, and not where one is used: those that live say nothing of those that cannot be made.
+        self.failures.backoff.succeeded();
         Ok(Conn { inner, dead, broken: false, timeouts: 0, silence, since })
     }
 
