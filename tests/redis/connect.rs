@@ -85,7 +85,7 @@ async fn a_missing_permission_is_told_and_grants_nothing() {
         for (name, rules) in [
             ("pattern", "~other:* +@all"),
             ("evalsha", "~* +@all -evalsha"),
-            ("get", "~* +@all -get"),
+            ("mget", "~* +@all -mget"),
             ("time", "~* +@all -time"),
             ("nothing", "~*"),
         ] {

@@ -3,35 +3,33 @@
 -- of `algorithms`: each makes a policy of its arguments, and a policy can look at a key, tell how often its cost fits,
 -- charge it, report, and tell when its state ends.
 --
--- KEYS     the keys of the sets, one after another: those of a set in the order of its checks
+-- KEYS     the keys of the sets, one after another: those of a set in the order of its checks; none twice in a group
 -- ARGV[1]  numbers of 8 bytes (doubles, the lowest byte first): groups of sets that are alike but for their keys, one after
 --          another:
 --            sets      how many sets there are in the group
 --            min, max  how often each is to be acquired; a max of 0 looks
 --            checks    how many checks a set has; then for each of them
---              algorithm    which of `algorithms`
---              arguments    how many the algorithm takes; then those
+--              algorithm  which of `algorithms`
+--              arguments  seven: those that the algorithm takes, and zeros
 -- RETURNS  numbers of 8 bytes, in the same form:
 --            now, in microseconds since the epoch; then for each set
 --              granted  how often; 0 is a denial, or a look
 --              for each check what its algorithm says it returns: the state before the charge, from which the caller
 --              computes what remains and how long to wait
 
-local KEYS, sent, unpacked = KEYS, ARGV[1], struct.unpack
-local answer, answers, keys, at = { now, 0, 0, 0 }, 1, 0, 1
+local KEYS, sent, at = KEYS, ARGV[1], 1
+local answer, answers, keys = { now, 0, 0, 0 }, 1, 0
 
--- Without an end to its life a key would be full for ever. Nothing of ours is written so.
-local function ensure_end(policy, key, a, b, c)
-  if call('PTTL', key) == -1 then
-    call('PEXPIRE', key, life(policy:ends(a, b, c)))
-  end
+-- The texts under the next keys, which differ, by one command; false where there is none.
+local function texts_of_next(count)
+  return call('MGET', unpack(KEYS, keys + 1, keys + count))
 end
 
 -- How many times a cost is refused beyond what is granted: those of a denied set, or one for the next. It is what the caller
 -- will ask the wait of.
 local function refusals(granted, min, max)
   if granted < max or max == 0 then
-    return max_of(1, min)
+    return math.max(1, min)
   end
   return 0
 end
@@ -39,38 +37,39 @@ end
 -- Sets of one check, as most are: what `acquire` does, without its book-keeping.
 local function acquire_alone(sets, policy, min, max)
   local look, fits, report, charge = policy.look, policy.fits, policy.report, policy.charge
-  for i = keys + 1, keys + sets do
-    local key = KEYS[i]
-    local a, b, c = look(policy, key)
-    local granted = fits(policy, max, a, b, c)
+  local KEYS, keys_before, texts = KEYS, keys, texts_of_next(sets)
+  local answer, last, returns = answer, answers, policy.returns
+  for i = 1, sets do
+    local key = KEYS[keys_before + i]
+    local a, b, c = look(key, texts[i])
+    local granted = fits(max, a, b, c)
     if granted < min then
       granted = 0
-      ensure_end(policy, key, a, b, c)
+      ensure_end(key, policy.ends(a, b, c))
     end
-    local w, x, y, z = a, b, c, nil
+    answer[last + 1], answer[last + 2], answer[last + 3] = granted, a, b
     if report then
-      w, x, y, z = report(policy, key, granted, refusals(granted, min, max), a, b, c)
+      answer[last + 2], answer[last + 3], answer[last + 4], answer[last + 5] =
+        report(key, granted, refusals(granted, min, max), a, b, c)
+    elseif returns > 2 then
+      answer[last + 4] = c
     end
-    answer[answers + 1], answer[answers + 2], answer[answers + 3] = granted, w, x
-    if y then
-      answer[answers + 4], answer[answers + 5] = y, z
-    end
-    answers = answers + 1 + policy.returns
+    last = last + 1 + returns
     if granted > 0 then
-      charge(policy, key, granted, a, b, c)
+      charge(key, granted, a, b, c)
     end
   end
-  keys = keys + sets
+  keys, answers = keys + sets, last
 end
 
 local function acquire(policies, min, max)
   -- First look at all ...
-  local granted = max
+  local granted, texts = max, texts_of_next(#policies)
   for i = 1, #policies do
     local policy = policies[i]
-    policy.a, policy.b, policy.c = policy:look(KEYS[keys + i])
-    policy.room = policy:fits(max, policy.a, policy.b, policy.c)
-    granted = min_of(granted, policy.room)
+    policy.a, policy.b, policy.c = policy.look(KEYS[keys + i], texts[i])
+    policy.room = policy.fits(max, policy.a, policy.b, policy.c)
+    granted = math.min(granted, policy.room)
   end
   local refused = refusals(granted, min, max)
   if granted < min then
@@ -83,30 +82,29 @@ local function acquire(policies, min, max)
     local policy, key = policies[i], KEYS[keys + i]
     local a, b, c, d = policy.a, policy.b, policy.c, nil
     if policy.report then
-      a, b, c, d = policy:report(key, granted, refused, a, b, c)
+      a, b, c, d = policy.report(key, granted, refused, a, b, c)
     end
     answer[answers + 1], answer[answers + 2], answer[answers + 3], answer[answers + 4] = a, b, c, d
     answers = answers + policy.returns
     if granted > 0 then
-      policy:charge(key, granted, policy.a, policy.b, policy.c)
+      policy.charge(key, granted, policy.a, policy.b, policy.c)
     elseif policy.room < min then
-      ensure_end(policy, key, policy.a, policy.b, policy.c)
+      ensure_end(key, policy.ends(policy.a, policy.b, policy.c))
     end
   end
   keys = keys + #policies
 end
 
 while at <= #sent do
-  local sets, min, max, wanted
-  sets, min, max, wanted, at = unpacked('<dddd', sent, at)
+  local sets, min, max, checks = struct.unpack('<dddd', sent, at)
+  at = at + 32
   local policies = {}
-  for i = 1, wanted do
-    local algorithm, arguments
-    algorithm, arguments, at = unpacked('<dd', sent, at)
-    policies[i] = algorithms[algorithm](unpacked(sub('<dddddddd', 1, arguments + 1), sent, at))
-    at = at + 8 * arguments
+  for i = 1, checks do
+    local algorithm, a, b, c, d, e, f, g = struct.unpack('<dddddddd', sent, at)
+    at = at + 64
+    policies[i] = algorithms[algorithm](a, b, c, d, e, f, g)
   end
-  if wanted == 1 then
+  if checks == 1 then
     acquire_alone(sets, policies[1], min, max)
   else
     for _ = 1, sets do
@@ -116,9 +114,9 @@ while at <= #sent do
 end
 
 -- In chunks: unpack gives no more than 8,000 values.
-local packed = ''
+local packed = {}
 for first = 1, answers, 4000 do
-  local last = min_of(answers, first + 3999)
-  packed = packed .. struct.pack('<' .. string.rep('d', last - first + 1), unpack(answer, first, last))
+  local last = math.min(answers, first + 3999)
+  packed[#packed + 1] = struct.pack('<' .. string.rep('d', last - first + 1), unpack(answer, first, last))
 end
-return packed
+return table.concat(packed)

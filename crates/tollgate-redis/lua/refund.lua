@@ -7,15 +7,11 @@
 --            stamp, parts  which grant it is: TAT after it in microseconds and parts of one, the start of its window, the
 --                          number of its sub-window, or its time
 --            algorithm     which of `algorithms`
---            arguments     how many the algorithm takes; then those, with what comes back as the cost
+--            arguments     seven: those that the algorithm takes, with what comes back as the cost, and zeros
 -- RETURNS  nothing
 
-local sent, at = ARGV[1], 1
-
 for i = 1, #KEYS do
-  local units, stamp, parts, algorithm, arguments
-  units, stamp, parts, algorithm, arguments, at = struct.unpack('<ddddd', sent, at)
-  local policy = algorithms[algorithm](struct.unpack(sub('<dddddddd', 1, arguments + 1), sent, at))
-  at = at + 8 * arguments
-  policy:refund(KEYS[i], units, stamp, parts)
+  local units, stamp, parts, algorithm, a, b, c, d, e, f, g = struct.unpack('<ddddddddddd', ARGV[1], 88 * i - 87)
+  local policy = algorithms[algorithm](a, b, c, d, e, f, g)
+  policy.refund(KEYS[i], call('MGET', KEYS[i])[1], units, stamp, parts)
 end

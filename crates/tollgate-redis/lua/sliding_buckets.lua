@@ -12,138 +12,133 @@
 --          sub-window and the units used in it, twice. The first is the one whose end the refused cost waits for, with
 --          the units that have to go until then; the second is the newest, with the rest.
 
--- When a sub-window ceases to count that is so many older than the current one.
-local function over_at(policy, age)
-  return (policy.current + policy.ring - age) * policy.span
-end
-
--- The counts at ages `first` to `last`, by age.
-local function counts(policy, key, position, first, last)
-  local found, places = {}, {}
-  for age = first, last do
-    places[#places + 1] = (position - age) % policy.ring
-  end
-  if #places > 0 then
-    local values = call('HMGET', key, unpack(places))
-    for i = 1, #places do
-      -- What is not digits is not ours: nothing.
-      local text = values[i]
-      found[first + i - 1] = text and find(text, '^%d+$') and count_of(text) or 0
-    end
-  end
-  return found
-end
-
--- The age of the newest sub-window that counts something.
-local function newest_age(policy, found)
-  for age = 0, policy.ring - 1 do
-    if (found[age] or 0) > 0 then
-      return age
-    end
-  end
-  return 0
-end
-
-local function sliding_buckets_ends(policy)
-  return over_at(policy, 0)
-end
-
--- The place of the current sub-window, the sum over the ring, and over how many places the ring has moved since it was
--- written; nil where all of it is over, or nothing of ours is there.
-local function sliding_buckets_look(policy, key)
-  local fields = read('HMGET', key, 'n', 'p', 's')
-  for i = 1, 3 do
-    if not fields or not fields[i] or not find(fields[i], '^%d+$') then
-      return 0, 0, nil
-    end
-  end
-  local moved = policy.current - tonumber(fields[1])
-  -- So many digits that they are infinite leave no rest.
-  local position, sum = count_of(fields[2]) % policy.ring, count_of(fields[3])
-  if moved >= policy.ring then
-    return 0, 0, nil
-  elseif moved < 0 then
-    -- The clock stepped back: the counts stand as if they ended now.
-    call('HSET', key, 'n', policy.current)
-    call('PEXPIRE', key, life(over_at(policy, 0)))
-    moved = 0
-  end
-  for _, count in pairs(counts(policy, key, position, policy.ring - moved, policy.ring - 1)) do
-    sum = sum - count
-  end
-  return (position + moved) % policy.ring, max_of(0, sum), moved
-end
-
-local function sliding_buckets_fits(policy, times, position, sum)
-  return fits(times, policy.cost, policy.limit - sum)
-end
-
--- Writes the ring as it was seen, with a change of one count.
-local function sliding_buckets_store(policy, key, position, sum, moved, place, change)
-  if not moved then
-    call('DEL', key)
-  elseif moved > 0 then
-    local passed = {}
-    for age = 0, moved - 1 do
-      passed[#passed + 1] = (position - age) % policy.ring
-    end
-    call('HDEL', key, unpack(passed))
-  end
-  call('HSET', key, 'n', policy.current, 'p', position, 's', sum + change)
-  -- A field that is not ours cannot be counted up from, and counted nothing.
-  if type(pcall('HINCRBY', key, place, change)) == 'table' then
-    call('HSET', key, place, max_of(0, change))
-  end
-end
-
-local function sliding_buckets_charge(policy, key, granted, position, sum, moved)
-  local units = granted * policy.cost
-  if units > 0 then
-    sliding_buckets_store(policy, key, position, sum, moved, position, units)
-    call('PEXPIRE', key, life(over_at(policy, 0)))
-  end
-end
-
-local function sliding_buckets_report(policy, key, granted, refused, position, sum, moved)
-  -- A charge is newer than all of it, and where nothing is refused nobody asks what has to go.
-  if sum == 0 or (refused == 0 and granted * policy.cost > 0) then
-    return policy.current, sum, policy.current, 0
-  end
-  local found = counts(policy, key, position, moved, policy.ring - 1)
-  local newest = policy.current - newest_age(policy, found)
-  local missing = sum + (granted + refused) * policy.cost - policy.limit
-  if missing <= 0 or missing > sum then
-    return newest, sum, newest, 0
-  end
-  local age, going = policy.ring, 0
-  repeat
-    age = age - 1
-    going = going + (found[age] or 0)
-  until going >= missing or age == 0
-  return policy.current - age, missing, newest, sum - missing
-end
-
-local function sliding_buckets_refund(policy, key, units, stamp)
-  local position, sum, moved = sliding_buckets_look(policy, key)
-  local age = policy.current - stamp
-  if not moved or age < moved or age >= policy.ring then
-    return
-  end
-  local found = counts(policy, key, position, moved, policy.ring - 1)
-  local back = min_of(found[age], units, sum)
-  if back == sum then
-    call('DEL', key)
-  elseif back > 0 then
-    sliding_buckets_store(policy, key, position, sum, moved, (position - age) % policy.ring, -back)
-    found[age] = found[age] - back
-    call('PEXPIRE', key, life(over_at(policy, newest_age(policy, found))))
-  end
-end
-
 local function sliding_buckets(limit, span, buckets, cost)
-  return {
-    returns = 4, look = sliding_buckets_look, fits = sliding_buckets_fits, report = sliding_buckets_report,
-    charge = sliding_buckets_charge, ends = sliding_buckets_ends, refund = sliding_buckets_refund,
-    limit = limit, span = span, ring = buckets + 1, cost = cost, current = floor(now / span),
-  }
+  local ring, current = buckets + 1, math.floor(now / span)
+  -- When the current sub-window ceases to count.
+  local over = (current + ring) * span
+
+  local function ends()
+    return over
+  end
+
+  -- The counts at ages `first` to `last`, by age.
+  local function counts(key, position, first, last)
+    local found, places = {}, {}
+    for age = first, last do
+      places[#places + 1] = (position - age) % ring
+    end
+    if #places > 0 then
+      local values = call('HMGET', key, unpack(places))
+      for i = 1, #places do
+        -- What is not digits is not ours: nothing.
+        local text = values[i]
+        found[first + i - 1] = text and find(text, '^%d+$') and count_of(text) or 0
+      end
+    end
+    return found
+  end
+
+  -- The age of the newest sub-window that counts something.
+  local function newest_age(found)
+    for age = 0, ring - 1 do
+      if (found[age] or 0) > 0 then
+        return age
+      end
+    end
+    return 0
+  end
+
+  -- The place of the current sub-window, the sum over the ring, and over how many places the ring has moved since it was
+  -- written; nil where all of it is over, or nothing of ours is there.
+  local function look(key)
+    local fields = read('HMGET', key, 'n', 'p', 's')
+    for i = 1, 3 do
+      if not fields or not fields[i] or not find(fields[i], '^%d+$') then
+        return 0, 0, nil
+      end
+    end
+    local moved = current - tonumber(fields[1])
+    -- So many digits that they are infinite leave no rest.
+    local position, sum = count_of(fields[2]) % ring, count_of(fields[3])
+    if moved >= ring then
+      return 0, 0, nil
+    elseif moved < 0 then
+      -- The clock stepped back: the counts stand as if they ended now.
+      call('HSET', key, 'n', current)
+      call('PEXPIRE', key, life(over))
+      moved = 0
+    end
+    for _, count in pairs(counts(key, position, ring - moved, ring - 1)) do
+      sum = sum - count
+    end
+    return (position + moved) % ring, math.max(0, sum), moved
+  end
+
+  local function fits(times, position, sum)
+    return fitting(times, cost, limit - sum)
+  end
+
+  -- Writes the ring as it was seen, with a change of one count.
+  local function keep(key, position, sum, moved, place, change)
+    if not moved then
+      call('DEL', key)
+    elseif moved > 0 then
+      local passed = {}
+      for age = 0, moved - 1 do
+        passed[#passed + 1] = (position - age) % ring
+      end
+      call('HDEL', key, unpack(passed))
+    end
+    call('HSET', key, 'n', current, 'p', position, 's', sum + change)
+    -- A field that is not ours cannot be counted up from, and counted nothing.
+    if type(redis.pcall('HINCRBY', key, place, change)) == 'table' then
+      call('HSET', key, place, math.max(0, change))
+    end
+  end
+
+  local function charge(key, granted, position, sum, moved)
+    local units = granted * cost
+    if units > 0 then
+      keep(key, position, sum, moved, position, units)
+      call('PEXPIRE', key, life(over))
+    end
+  end
+
+  local function report(key, granted, refused, position, sum, moved)
+    -- A charge is newer than all of it, and where nothing is refused nobody asks what has to go.
+    if sum == 0 or (refused == 0 and granted * cost > 0) then
+      return current, sum, current, 0
+    end
+    local found = counts(key, position, moved, ring - 1)
+    local newest = current - newest_age(found)
+    local missing = sum + (granted + refused) * cost - limit
+    if missing <= 0 or missing > sum then
+      return newest, sum, newest, 0
+    end
+    local age, going = ring, 0
+    repeat
+      age = age - 1
+      going = going + (found[age] or 0)
+    until going >= missing or age == 0
+    return current - age, missing, newest, sum - missing
+  end
+
+  local function refund(key, text, units, stamp)
+    local position, sum, moved = look(key)
+    local age = current - stamp
+    if not moved or age < moved or age >= ring then
+      return
+    end
+    local found = counts(key, position, moved, ring - 1)
+    local back = math.min(found[age], units, sum)
+    if back == sum then
+      call('DEL', key)
+    elseif back > 0 then
+      keep(key, position, sum, moved, (position - age) % ring, -back)
+      found[age] = found[age] - back
+      call('PEXPIRE', key, life(over - newest_age(found) * span))
+    end
+  end
+
+  return { returns = 4, ends = ends, look = look, fits = fits, charge = charge, report = report, refund = refund }
 end

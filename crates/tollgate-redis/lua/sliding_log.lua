@@ -12,14 +12,12 @@
 --          the units that have to go until then; the second is the newest, with the rest.
 
 local function sliding_log(layout, limit, window, cost)
-  local log = { returns = 4, limit = limit, window = window, cost = cost }
-
-  function log.ends(policy)
-    return now + policy.window
+    local function ends()
+    return now + window
   end
 
   -- How many entries are stored, and how many of them are over; nil where there are none of ours.
-  function log.look(policy, key)
+  local function look(key)
     local newest = layout.time_at(key, -1)
     if not newest then
       return nil, 0
@@ -30,17 +28,17 @@ local function sliding_log(layout, limit, window, cost)
       local ahead = length - layout.count_until(key, length, now)
       layout.drop_newest(key, ahead)
       layout.add(key, now, ahead)
-      call('PEXPIRE', key, life(now + policy.window))
+      call('PEXPIRE', key, life(now + window))
     end
-    return length, layout.count_until(key, length, now - policy.window)
+    return length, layout.count_until(key, length, now - window)
   end
 
-  function log.fits(policy, times, length, over)
-    return fits(times, policy.cost, policy.limit - ((length or 0) - over))
+  local function fits(times, length, over)
+    return fitting(times, cost, limit - ((length or 0) - over))
   end
 
-  function log.charge(policy, key, granted, length, over)
-    local units = granted * policy.cost
+  local function charge(key, granted, length, over)
+    local units = granted * cost
     if units == 0 then
       return
     end
@@ -50,34 +48,34 @@ local function sliding_log(layout, limit, window, cost)
       layout.drop_oldest(key, over)
     end
     layout.add(key, now, units)
-    call('PEXPIRE', key, life(now + policy.window))
+    call('PEXPIRE', key, life(now + window))
   end
 
-  function log.report(policy, key, granted, refused, length, over)
+  local function report(key, granted, refused, length, over)
     local used = (length or 0) - over
     if used == 0 then
       return now, 0, now, 0
     end
     -- Where a time stands among others that is not ours, it may lie ahead: nobody waits for longer than a window.
-    local newest = min_of(now, layout.time_at(key, -1) or now)
-    local missing = used + (granted + refused) * policy.cost - policy.limit
+    local newest = math.min(now, layout.time_at(key, -1) or now)
+    local missing = used + (granted + refused) * cost - limit
     if refused == 0 or missing <= 0 or missing > used then
       return newest, used, newest, 0
     end
-    return min_of(now, layout.time_at(key, over + missing - 1) or now), missing, newest, used - missing
+    return math.min(now, layout.time_at(key, over + missing - 1) or now), missing, newest, used - missing
   end
 
-  function log.refund(policy, key, units, stamp)
-    local length, over = log.look(policy, key)
-    if not length or units == 0 or stamp + policy.window <= now then
+  local function refund(key, text, units, stamp)
+    local length, over = look(key)
+    if not length or units == 0 or stamp + window <= now then
       return
     end
     layout.remove(key, stamp, units)
     local newest = layout.time_at(key, -1)
     if newest then
-      call('PEXPIRE', key, life(newest + policy.window))
+      call('PEXPIRE', key, life(newest + window))
     end
   end
 
-  return log
+  return { returns = 4, ends = ends, look = look, fits = fits, charge = charge, report = report, refund = refund }
 end

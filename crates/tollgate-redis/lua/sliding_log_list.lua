@@ -24,9 +24,9 @@ function list.count_until(key, length, time)
   while high <= length and (list.time_at(key, high - 1) or 0) <= time do
     low, high = high, high * 2
   end
-  high = min_of(high, length + 1)
+  high = math.min(high, length + 1)
   while high - low > 1 do
-    local middle = floor((low + high) / 2)
+    local middle = math.floor((low + high) / 2)
     if (list.time_at(key, middle - 1) or 0) <= time then
       low = middle
     else
@@ -48,7 +48,7 @@ function list.add(key, time, units)
   for added = 0, units - 1, 4000 do
     -- In chunks: unpack gives no more than 8,000 values.
     local times = {}
-    for i = 1, min_of(4000, units - added) do
+    for i = 1, math.min(4000, units - added) do
       times[i] = time
     end
     call('RPUSH', key, unpack(times))

@@ -37,7 +37,7 @@ function sorted_set.add(key, time, units)
   for added = 0, units - 1, 2000 do
     -- In chunks: unpack gives no more than 8,000 values.
     local members = {}
-    for i = 1, min_of(2000, units - added) do
+    for i = 1, math.min(2000, units - added) do
       members[2 * i - 1] = time
       members[2 * i] = string.format('%.0f-%010.0f', time, number + added + i)
     end
@@ -47,7 +47,7 @@ end
 
 function sorted_set.remove(key, time, units)
   for removed = 0, units - 1, 4000 do
-    local few = min_of(4000, units - removed)
+    local few = math.min(4000, units - removed)
     local members = call('ZREVRANGEBYSCORE', key, time, time, 'LIMIT', 0, few)
     if #members == 0 then
       return

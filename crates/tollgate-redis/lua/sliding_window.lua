@@ -15,8 +15,8 @@ local function weighted(count, covered, window)
   end
   local quotient, rest, unit = 0, 0, 1073741824
   while unit >= 1 do
-    local sum = rest * 64 + (floor(count / unit) % 64) * covered
-    quotient, rest = quotient * 64 + floor(sum / window), sum % window
+    local sum = rest * 64 + (math.floor(count / unit) % 64) * covered
+    quotient, rest = quotient * 64 + math.floor(sum / window), sum % window
     unit = unit / 64
   end
   if rest > 0 then
@@ -25,69 +25,63 @@ local function weighted(count, covered, window)
   return quotient
 end
 
-local function sliding_window_ends(policy, start, current)
-  if current > 0 then
-    return start + 2 * policy.window
-  end
-  return start + policy.window
-end
-
-local function sliding_window_store(policy, key, start, current, previous)
-  local ends = sliding_window_ends(policy, start, current)
-  if previous > 0 then
-    call('PSETEX', key, text_of(life(ends)), format('%.0f%010.0f%016.0f', previous, current, start))
-  elseif current > 0 then
-    store(key, start, current, ends)
-  else
-    call('DEL', key)
-  end
-end
-
-local function sliding_window_look(policy, key)
-  local start, current, previous = 0, 0, 0
-  local text = digits(key)
-  if text then
-    start = tonumber(sub(text, -16))
-    current = count_of(sub(text, -26, -17))
-    previous = count_of(sub(text, 1, -27))
-  end
-  local window = policy.window
-  local began = now - now % window
-  if began >= start + 2 * window then
-    current, previous = 0, 0
-  elseif began > start then
-    current, previous = 0, current
-  elseif began < start then
-    -- The clock stepped back: the counts stand as if they were this window's.
-    sliding_window_store(policy, key, began, current, previous)
-  end
-  return began, current, previous
-end
-
-local function sliding_window_fits(policy, times, start, current, previous)
-  local covered = policy.window - (now - start)
-  return fits(times, policy.cost, policy.limit - weighted(previous, covered, policy.window) - current)
-end
-
-local function sliding_window_charge(policy, key, granted, start, current, previous)
-  if policy.cost > 0 then
-    sliding_window_store(policy, key, start, current + granted * policy.cost, previous)
-  end
-end
-
-local function sliding_window_refund(policy, key, units, stamp)
-  local start, current, previous = sliding_window_look(policy, key)
-  if stamp == start and current > 0 then
-    sliding_window_store(policy, key, start, max_of(0, current - units), previous)
-  elseif stamp == start - policy.window and previous > 0 then
-    sliding_window_store(policy, key, start, current, max_of(0, previous - units))
-  end
-end
-
 local function sliding_window(limit, window, cost)
-  return {
-    returns = 3, look = sliding_window_look, fits = sliding_window_fits, charge = sliding_window_charge,
-    ends = sliding_window_ends, refund = sliding_window_refund,
-    limit = limit, window = window, cost = cost,
-  }
+    local function ends(start, current)
+    if current > 0 then
+      return start + 2 * window
+    end
+    return start + window
+  end
+
+  local function keep(key, start, current, previous)
+    if previous > 0 then
+      local value = string.format('%.0f%010.0f%016.0f', previous, current, start)
+      call('PSETEX', key, life(ends(start, current)), value)
+    elseif current > 0 then
+      store(key, start, current, ends(start, current))
+    else
+      call('DEL', key)
+    end
+  end
+
+  local function look(key, text)
+    local start, current, previous = 0, 0, 0
+    if text and find(text, '^[1-9]%d*$') then
+      start = tonumber(string.sub(text, -16))
+      current = count_of(string.sub(text, -26, -17))
+      previous = count_of(string.sub(text, 1, -27))
+    end
+    local began = now - now % window
+    if began >= start + 2 * window then
+      current, previous = 0, 0
+    elseif began > start then
+      current, previous = 0, current
+    elseif began < start then
+      -- The clock stepped back: the counts stand as if they were this window's.
+      keep(key, began, current, previous)
+    end
+    return began, current, previous
+  end
+
+  local function fits(times, start, current, previous)
+    local covered = window - (now - start)
+    return fitting(times, cost, limit - weighted(previous, covered, window) - current)
+  end
+
+  local function charge(key, granted, start, current, previous)
+    if cost > 0 then
+      keep(key, start, current + granted * cost, previous)
+    end
+  end
+
+  local function refund(key, text, units, stamp)
+    local start, current, previous = look(key, text)
+    if stamp == start and current > 0 then
+      keep(key, start, math.max(0, current - units), previous)
+    elseif stamp == start - window and previous > 0 then
+      keep(key, start, current, math.max(0, previous - units))
+    end
+  end
+
+  return { returns = 3, ends = ends, look = look, fits = fits, charge = charge, refund = refund }
 end

@@ -69,17 +69,18 @@ impl Batch {
         log: crate::SlidingLogLayout,
         caller: oneshot::Sender<Answer>,
     ) {
-        let group = self.group_of(&ask, log);
-        // A plain check, once more, is the same set acquired once more.
-        if ask.times == Times::ONCE {
-            let hash = self.hasher.hash_one((group, &ask.keys));
-            if let Some(&(_, at)) = self.places.get(&hash).filter(|(of, _)| *of == group) {
-                let set = &mut self.groups[group].sets[at];
-                if set.keys == ask.keys {
-                    set.callers.push(caller);
-                    return;
-                }
+        let mut group = self.group_of(&ask, log);
+        let hash = self.hasher.hash_one((group, &ask.keys));
+        if let Some(&(_, at)) = self.places.get(&hash).filter(|(of, _)| *of == group) {
+            let set = &mut self.groups[group].sets[at];
+            // A plain check, once more, is the same set acquired once more.
+            if ask.times == Times::ONCE && set.keys == ask.keys {
+                set.callers.push(caller);
+                return;
             }
+            // The keys of a group are read before any is charged: none is in it twice.
+            group = self.open_group(&ask, log);
+        } else {
             self.places.insert(hash, (group, self.groups[group].sets.len()));
         }
         self.groups[group].sets.push(Set { keys: ask.keys, callers: SmallVec::from_buf([caller]) });
@@ -97,15 +98,17 @@ impl Batch {
                     .all(|(terms, (policy, cost))| terms.are_those_of(policy, *cost))
         };
         // Few: there are as many as there are different rules and costs among the callers of a call.
-        self.groups.iter().position(same).unwrap_or_else(|| {
-            let terms: SmallVec<[Terms; 1]> =
-                ask.checks.iter().map(|(policy, cost)| Terms::new(policy, *cost, log)).collect();
-            for terms in &terms {
-                self.parts.add(terms.part);
-            }
-            self.groups.push(Group { terms, times: ask.times, sets: Vec::new() });
-            self.groups.len() - 1
-        })
+        self.groups.iter().position(same).unwrap_or_else(|| self.open_group(ask, log))
+    }
+
+    fn open_group(&mut self, ask: &Ask<'_>, log: crate::SlidingLogLayout) -> usize {
+        let terms: SmallVec<[Terms; 1]> =
+            ask.checks.iter().map(|(policy, cost)| Terms::new(policy, *cost, log)).collect();
+        for terms in &terms {
+            self.parts.add(terms.part);
+        }
+        self.groups.push(Group { terms, times: ask.times, sets: Vec::new() });
+        self.groups.len() - 1
     }
 
     /// Lets go of callers that have given up: they are charged nothing.

@@ -112,7 +112,7 @@
 //! ```text
 //! ACL SETUSER tollgate on >password ~tollgate:* -@all
 //!     +eval +evalsha +info +time +cluster|slots +asking +role
-//!     +get +psetex +incrby +del +pttl +pexpire
+//!     +mget +psetex +incrby +del +pttl +pexpire
 //!     +hmget +hset +hincrby +hdel
 //!     +lindex +llen +lrem +ltrim +rpush
 //!     +zadd +zcard +zcount +zrange +zrem +zremrangebyrank +zrevrangebyscore

@@ -21,6 +21,9 @@ pub(crate) struct Terms {
 /// More than any bucket holds, and the last integer that Lua's numbers count to.
 const NEVER_US: u64 = 1 << 53;
 
+/// So many arguments are sent with every algorithm: as many as the one that takes most.
+const ARGUMENTS: usize = 7;
+
 impl Terms {
     pub(crate) fn new(policy: &Policy, cost: u64, log: SlidingLogLayout) -> Terms {
         Terms { policy: policy.clone(), cost, part: Part::of(policy, log) }
@@ -53,8 +56,8 @@ impl Terms {
         let cost = self.cost.min(NEVER_US);
         let mut put = |arguments: &[u64]| {
             numbers.push(self.part.number().into());
-            numbers.push(arguments.len() as u64);
-            arguments.iter().for_each(|argument| numbers.push(*argument));
+            let zeros = std::iter::repeat(&0);
+            arguments.iter().chain(zeros).take(ARGUMENTS).for_each(|argument| numbers.push(*argument));
         };
         match policy.algorithm() {
             Algorithm::FixedWindow { aligned } => put(&[limit, window, aligned.into(), cost]),
