@@ -20,81 +20,6 @@
 local KEYS, sent, at = KEYS, ARGV[1], 1
 local answer, answers, keys = { now, 0, 0, 0 }, 1, 0
 
--- The texts under the next keys, which differ, by one command; false where there is none.
-local function texts_of_next(count)
-  return call('MGET', unpack(KEYS, keys + 1, keys + count))
-end
-
--- How many times a cost is refused beyond what is granted: those of a denied set, or one for the next. It is what the caller
--- will ask the wait of.
-local function refusals(granted, min, max)
-  if granted < max or max == 0 then
-    return math.max(1, min)
-  end
-  return 0
-end
-
--- Sets of one check, as most are: what `acquire` does, without its book-keeping.
-local function acquire_alone(sets, policy, min, max)
-  local look, fits, report, charge = policy.look, policy.fits, policy.report, policy.charge
-  local KEYS, keys_before, texts = KEYS, keys, texts_of_next(sets)
-  local answer, last, returns = answer, answers, policy.returns
-  for i = 1, sets do
-    local key = KEYS[keys_before + i]
-    local a, b, c = look(key, texts[i])
-    local granted = fits(max, a, b, c)
-    if granted < min then
-      granted = 0
-      ensure_end(key, policy.ends(a, b, c))
-    end
-    answer[last + 1], answer[last + 2], answer[last + 3] = granted, a, b
-    if report then
-      answer[last + 2], answer[last + 3], answer[last + 4], answer[last + 5] =
-        report(key, granted, refusals(granted, min, max), a, b, c)
-    elseif returns > 2 then
-      answer[last + 4] = c
-    end
-    last = last + 1 + returns
-    if granted > 0 then
-      charge(key, granted, a, b, c)
-    end
-  end
-  keys, answers = keys + sets, last
-end
-
-local function acquire(policies, min, max)
-  -- First look at all ...
-  local granted, texts = max, texts_of_next(#policies)
-  for i = 1, #policies do
-    local policy = policies[i]
-    policy.a, policy.b, policy.c = policy.look(KEYS[keys + i], texts[i])
-    policy.room = policy.fits(max, policy.a, policy.b, policy.c)
-    granted = math.min(granted, policy.room)
-  end
-  local refused = refusals(granted, min, max)
-  if granted < min then
-    granted = 0
-  end
-  answers = answers + 1
-  answer[answers] = granted
-  -- ... and charge only if all have room.
-  for i = 1, #policies do
-    local policy, key = policies[i], KEYS[keys + i]
-    local a, b, c, d = policy.a, policy.b, policy.c, nil
-    if policy.report then
-      a, b, c, d = policy.report(key, granted, refused, a, b, c)
-    end
-    answer[answers + 1], answer[answers + 2], answer[answers + 3], answer[answers + 4] = a, b, c, d
-    answers = answers + policy.returns
-    if granted > 0 then
-      policy.charge(key, granted, policy.a, policy.b, policy.c)
-    elseif policy.room < min then
-      ensure_end(key, policy.ends(policy.a, policy.b, policy.c))
-    end
-  end
-  keys = keys + #policies
-end
-
 while at <= #sent do
   local sets, min, max, checks = struct.unpack('<dddd', sent, at)
   at = at + 32
@@ -104,19 +29,76 @@ while at <= #sent do
     at = at + 64
     policies[i] = algorithms[algorithm](a, b, c, d, e, f, g)
   end
+  -- How many times a cost is refused if it is denied, or if less than `max` is granted: those of the set, or one for the
+  -- next. It is what the caller will ask the wait of.
+  local refused = math.max(1, min)
+
   if checks == 1 then
-    acquire_alone(sets, policies[1], min, max)
+    -- As most sets are: what stands below, without its book-keeping. No key is there twice, so that all are read at once.
+    local policy, texts = policies[1], call('MGET', unpack(KEYS, keys + 1, keys + sets))
+    local look, fits, report, charge, returns = policy.look, policy.fits, policy.report, policy.charge, policy.returns
+    for i = 1, sets do
+      local key = KEYS[keys + i]
+      local a, b, c = look(key, texts[i])
+      local granted = fits(max, a, b, c)
+      if granted < min then
+        granted = 0
+        ensure_end(key, policy.ends(a, b, c))
+      end
+      answer[answers + 1], answer[answers + 2], answer[answers + 3] = granted, a, b
+      if report then
+        answer[answers + 2], answer[answers + 3], answer[answers + 4], answer[answers + 5] =
+          report(key, granted, (granted < max or max == 0) and refused or 0, a, b, c)
+      elseif returns > 2 then
+        answer[answers + 4] = c
+      end
+      answers = answers + 1 + returns
+      if granted > 0 then
+        charge(key, granted, a, b, c)
+      end
+    end
+    keys = keys + sets
   else
     for _ = 1, sets do
-      acquire(policies, min, max)
+      -- First look at all ...
+      local granted, texts = max, call('MGET', unpack(KEYS, keys + 1, keys + checks))
+      for i = 1, checks do
+        local policy = policies[i]
+        policy.a, policy.b, policy.c = policy.look(KEYS[keys + i], texts[i])
+        policy.room = policy.fits(max, policy.a, policy.b, policy.c)
+        granted = math.min(granted, policy.room)
+      end
+      local refused = (granted < max or max == 0) and refused or 0
+      if granted < min then
+        granted = 0
+      end
+      answers = answers + 1
+      answer[answers] = granted
+      -- ... and charge only if all have room.
+      for i = 1, checks do
+        local policy, key = policies[i], KEYS[keys + i]
+        local a, b, c, d = policy.a, policy.b, policy.c, nil
+        if policy.report then
+          a, b, c, d = policy.report(key, granted, refused, a, b, c)
+        end
+        answer[answers + 1], answer[answers + 2], answer[answers + 3], answer[answers + 4] = a, b, c, d
+        answers = answers + policy.returns
+        if granted > 0 then
+          policy.charge(key, granted, policy.a, policy.b, policy.c)
+        elseif policy.room < min then
+          ensure_end(key, policy.ends(policy.a, policy.b, policy.c))
+        end
+      end
+      keys = keys + checks
     end
   end
 end
 
 -- In chunks: unpack gives no more than 8,000 values.
-local packed = {}
+local packed = ''
 for first = 1, answers, 4000 do
   local last = math.min(answers, first + 3999)
-  packed[#packed + 1] = struct.pack('<' .. string.rep('d', last - first + 1), unpack(answer, first, last))
+  local chunk = struct.pack('<' .. string.rep('d', last - first + 1), unpack(answer, first, last))
+  packed = first == 1 and chunk or packed .. chunk
 end
-return table.concat(packed)
+return packed

@@ -46,7 +46,7 @@ local function fixed_window(limit, window, aligned, cost)
     end
   end
 
-  local function refund(key, text, units, stamp)
+  local refund = refunds and function(key, text, units, stamp)
     local start, used = look(key, text)
     if start == stamp and used > 0 then
       keep(key, start, math.max(0, used - units))

@@ -113,7 +113,7 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
   end
 
   -- Gives back what of a charge has not been refilled yet: the cost, or what lies between now and the stamp.
-  local function refund(key, text, units, stamp_us, stamp_frac)
+  local refund = refunds and function(key, text, units, stamp_us, stamp_frac)
     local us, frac = look(key, text)
     if us < now or stamp_us < now then
       return

@@ -7,7 +7,7 @@ local function leaky_bucket(...)
   local give_back = policy.refund
 
   -- Only the latest reservation can come back: those behind it have been told their delay already.
-  function policy.refund(key, text, units, stamp_us, stamp_frac)
+  policy.refund = give_back and function(key, text, units, stamp_us, stamp_frac)
     local us, frac = policy.look(key, text)
     if us == stamp_us and frac == stamp_frac then
       give_back(key, text, units, stamp_us, stamp_frac)

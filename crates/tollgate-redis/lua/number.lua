@@ -13,16 +13,6 @@
 
 local call, find = redis.call, string.find
 
--- What a command reads; false where the key holds another type than ours, which counts as nothing. That a key may not be
--- read is another thing: then the call fails.
-local function read(...)
-  local found = redis.pcall(...)
-  if type(found) == 'table' and found.err then
-    return not find(found.err, 'WRONGTYPE') and call(...)
-  end
-  return found
-end
-
 -- A number that was read where a count of units belongs. No count of ours is larger.
 local function count_of(text)
   return math.min(tonumber(text) or 0, 4294967295)
@@ -71,12 +61,4 @@ local function ensure_end(key, ends)
   if call('PTTL', key) == -1 then
     call('PEXPIRE', key, life(ends))
   end
-end
-
--- How often a cost fits into what is free, at most `times`.
-local function fitting(times, cost, free)
-  if cost == 0 then
-    return times
-  end
-  return math.min(times, math.max(0, math.floor(free / cost)))
 end

@@ -123,7 +123,7 @@ local function sliding_buckets(limit, span, buckets, cost)
     return current - age, missing, newest, sum - missing
   end
 
-  local function refund(key, text, units, stamp)
+  local refund = refunds and function(key, text, units, stamp)
     local position, sum, moved = look(key)
     local age = current - stamp
     if not moved or age < moved or age >= ring then

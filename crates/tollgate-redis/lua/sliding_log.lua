@@ -65,7 +65,7 @@ local function sliding_log(layout, limit, window, cost)
     return math.min(now, layout.time_at(key, over + missing - 1) or now), missing, newest, used - missing
   end
 
-  local function refund(key, text, units, stamp)
+  local refund = refunds and function(key, text, units, stamp)
     local length, over = look(key)
     if not length or units == 0 or stamp + window <= now then
       return

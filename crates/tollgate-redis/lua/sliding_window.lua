@@ -74,7 +74,7 @@ local function sliding_window(limit, window, cost)
     end
   end
 
-  local function refund(key, text, units, stamp)
+  local refund = refunds and function(key, text, units, stamp)
     local start, current, previous = look(key, text)
     if stamp == start and current > 0 then
       keep(key, start, math.max(0, current - units), previous)

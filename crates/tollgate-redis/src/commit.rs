@@ -19,7 +19,7 @@ use crate::script::{Script, Scripts};
 use crate::{Error, SlidingLogLayout};
 
 /// How many sets a call carries at most: more would hardly make it cheaper, and the first would wait for the last.
-const SETS: usize = 64;
+const SETS: usize = 128;
 
 pub(crate) struct Commit {
     pub(crate) link: Link,

@@ -64,6 +64,11 @@ impl Part {
         }
     }
 
+    /// Whether it counts units, and does not reckon in time alone.
+    fn counts(self) -> bool {
+        !matches!(self, Part::Gcra | Part::LeakyBucket)
+    }
+
     fn text(self) -> &'static str {
         match self {
             Part::Gcra => include_str!("../lua/gcra.lua"),
@@ -133,26 +138,30 @@ impl Scripts {
     }
 
     pub(crate) fn acquire(&self, parts: Parts) -> &Script {
-        self.made(&self.acquire, parts, include_str!("../lua/acquire.lua"))
+        self.made(&self.acquire, parts, "local refunds = false\n", include_str!("../lua/acquire.lua"))
     }
 
     pub(crate) fn refund(&self, parts: Parts) -> &Script {
-        self.made(&self.refund, parts, include_str!("../lua/refund.lua"))
+        self.made(&self.refund, parts, "local refunds = true\n", include_str!("../lua/refund.lua"))
     }
 
-    fn made<'a>(&self, made: &'a Made, parts: Parts, main: &str) -> &'a Script {
-        made.0[usize::from(parts.0)].get_or_init(|| Script::new(self.text(parts, main)))
+    fn made<'a>(&self, made: &'a Made, parts: Parts, refunds: &str, main: &str) -> &'a Script {
+        made.0[usize::from(parts.0)].get_or_init(|| Script::new(self.text(parts, refunds, main)))
     }
 
-    fn text(&self, parts: Parts, main: &str) -> String {
-        let mut text = [self.clock, include_str!("../lua/number.lua")].concat();
+    /// `refunds` tells algorithms whether they will be asked for any.
+    fn text(&self, parts: Parts, refunds: &str, main: &str) -> String {
+        let mut text = [refunds, self.clock, include_str!("../lua/number.lua")].concat();
         if parts.has(Part::LeakyBucket) && !parts.has(Part::Gcra) {
             text.push_str(Part::Gcra.text());
+        }
+        let wanted = || Part::ALL.into_iter().filter(|part| parts.has(*part));
+        if wanted().any(Part::counts) {
+            text.push_str(include_str!("../lua/count.lua"));
         }
         if parts.has(Part::SlidingLogList) || parts.has(Part::SlidingLogSortedSet) {
             text.push_str(include_str!("../lua/sliding_log.lua"));
         }
-        let wanted = || Part::ALL.into_iter().filter(|part| parts.has(*part));
         for part in wanted() {
             text.push_str(part.text());
         }
