@@ -1,7 +1,7 @@
 //! Checks that wait for the next call, and the call that carries them.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::collections::hash_map::{Entry, HashMap};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
@@ -12,6 +12,7 @@ use tollgate_core::{Policy, Times, Timestamp, Verdict};
 
 use crate::Error;
 use crate::error::Cause;
+use crate::names::Name;
 use crate::numbers::{self, Numbers};
 use crate::script::Parts;
 use crate::terms::Terms;
@@ -19,7 +20,7 @@ use crate::terms::Terms;
 pub(crate) type Answer = Result<Verdict, Error>;
 
 /// The names of a set's keys, in the order of its checks.
-pub(crate) type SetKeys = SmallVec<[String; 1]>;
+pub(crate) type SetKeys = SmallVec<[Name; 1]>;
 
 /// A set of checks, each pair of policy and key once.
 pub(crate) struct Ask<'a> {
@@ -32,8 +33,8 @@ pub(crate) struct Ask<'a> {
 #[derive(Default)]
 pub(crate) struct Batch {
     groups: Vec<Group>,
-    /// Where a set is that has these words and keys: its group and its place there.
-    places: HashMap<u64, (usize, usize)>,
+    /// By the hash of its words and keys, where a set is: its group and its place there.
+    places: HashMap<u64, (usize, usize), BuildHasherDefault<AsItIs>>,
     hasher: RandomState,
     sets: usize,
     parts: Parts,
@@ -50,6 +51,24 @@ struct Group {
 struct Set {
     keys: SetKeys,
     callers: SmallVec<[oneshot::Sender<Answer>; 1]>,
+}
+
+/// Hashes what is a hash already.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only numbers are hashed by this");
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl Batch {
@@ -70,18 +89,21 @@ impl Batch {
         caller: oneshot::Sender<Answer>,
     ) {
         let mut group = self.group_of(&ask, log);
-        let hash = self.hasher.hash_one((group, &ask.keys));
-        if let Some(&(_, at)) = self.places.get(&hash).filter(|(of, _)| *of == group) {
-            let set = &mut self.groups[group].sets[at];
-            // A plain check, once more, is the same set acquired once more.
-            if ask.times == Times::ONCE && set.keys == ask.keys {
-                set.callers.push(caller);
-                return;
+        match self.places.entry(self.hasher.hash_one((group, &ask.keys))) {
+            Entry::Vacant(place) => {
+                place.insert((group, self.groups[group].sets.len()));
             }
-            // The keys of a group are read before any is charged: none is in it twice.
-            group = self.open_group(&ask, log);
-        } else {
-            self.places.insert(hash, (group, self.groups[group].sets.len()));
+            Entry::Occupied(place) => {
+                let (of, at) = *place.get();
+                let set = &mut self.groups[of].sets[at];
+                // A plain check, once more, is the same set acquired once more.
+                if of == group && ask.times == Times::ONCE && set.keys == ask.keys {
+                    set.callers.push(caller);
+                    return;
+                }
+                // The keys of a group are read before any is charged: none is in it twice.
+                group = self.open_group(&ask, log);
+            }
         }
         self.groups[group].sets.push(Set { keys: ask.keys, callers: SmallVec::from_buf([caller]) });
         self.sets += 1;
@@ -144,7 +166,7 @@ impl Batch {
         let keys = || self.groups.iter().flat_map(|group| &group.sets).flat_map(|set| &set.keys);
         cmd.arg(keys().count());
         for key in keys() {
-            cmd.arg(key.as_str());
+            cmd.arg(&**key);
         }
         if let Some(now) = now {
             cmd.arg(now.as_micros());
@@ -238,18 +260,30 @@ fn hand_out(
 }
 
 fn verdict(terms: &[Terms], times: Times, now: Timestamp, granted: u32, states: &mut [State]) -> Verdict {
-    let mut delay = Duration::ZERO;
-    let statuses = terms.iter().zip(states).map(|(terms, state)| {
+    let status = |terms: &Terms, state: &mut State| {
         let look = state.look(&terms.policy, now);
         if granted == 0 {
             let wanted = terms.cost.saturating_mul(u64::from(times.min().max(1)));
-            return state.refuse(&terms.policy, now, look, wanted);
+            return (Duration::ZERO, state.refuse(&terms.policy, now, look, wanted));
         }
         let units = u64::from(granted) * terms.cost;
         let charge = state.charge(&terms.policy, now, look, u32::try_from(units).unwrap_or(u32::MAX));
-        delay = delay.max(charge.delay);
-        charge.status
-    });
-    let each: SmallVec<[_; 4]> = statuses.collect();
-    Verdict::new(granted, delay, each)
+        (charge.delay, charge.status)
+    };
+    if let ([terms], [state]) = (terms, &mut *states) {
+        // Most sets are of one check, and this is short for what follows.
+        let (delay, status) = status(terms, state);
+        return Verdict::of_one(granted, delay, status);
+    }
+    let mut longest = Duration::ZERO;
+    let each: SmallVec<[_; 4]> = terms
+        .iter()
+        .zip(states)
+        .map(|(terms, state)| {
+            let (delay, status) = status(terms, state);
+            longest = longest.max(delay);
+            status
+        })
+        .collect();
+    Verdict::new(granted, longest, each)
 }

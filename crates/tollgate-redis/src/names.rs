@@ -4,10 +4,12 @@
 //! limited by what. In a Cluster, what stands in braces decides the slot, so that all policies of one key are decided by one
 //! node in one step.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
+use std::ops::Deref;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
 use tollgate_core::{Algorithm, Key, Policy};
 
 use crate::SlidingLogLayout;
@@ -35,52 +37,75 @@ impl Names {
     }
 
     /// The part of the name that all policies of a key share: `prefix:layout:{key}:`.
-    fn of_key(&self, key: &Key) -> String {
-        let mut name = String::with_capacity(self.head.len() + 64);
-        name.push_str(&self.head);
+    fn of_key(&self, key: &Key) -> Name {
+        let mut name = Name::default();
+        name.push(&self.head);
         let start = name.len();
-        // Writing to a String does not fail.
+        // Writing to a name does not fail.
         let _ = key.write_text(&mut name);
         if let Some(secret) = &self.secret {
             let digest = secret.clone().chain_update(&name[start..]).finalize().into_bytes();
-            replace(&mut name, start, &digest);
+            name.replace(start, &digest);
         } else if name.len() - start > LONGEST {
             let digest = Sha256::digest(&name[start..]);
-            replace(&mut name, start, &digest);
+            name.replace(start, &digest);
         }
-        name.push_str("}:");
+        name.push("}:");
         name
     }
 
     /// The name of a key's state under a policy.
-    pub(crate) fn of(&self, key: &Key, policy: &Policy) -> String {
+    pub(crate) fn of(&self, key: &Key, policy: &Policy) -> Name {
         let mut name = self.of_key(key);
-        self.push_policy(&mut name, policy);
+        // A policy's name may contain anything printable, and stands where nothing is parsed: behind the braces.
+        name.push(policy.scope());
+        if let (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) = (policy.algorithm(), self.log) {
+            name.push("~sorted-set");
+        }
         name
     }
+}
 
-    fn push_policy(&self, name: &mut String, policy: &Policy) {
-        // A policy's name may contain anything printable, and stands where nothing is parsed: behind the braces.
-        name.push_str(policy.scope());
-        if let (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) = (policy.algorithm(), self.log) {
-            name.push_str("~sorted-set");
+/// A text, on the stack while it is as short as most names are.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Name(SmallVec<[u8; 64]>);
+
+impl Name {
+    fn push(&mut self, text: &str) {
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    /// Puts the first 128 bits of a digest in the place of what it is a digest of. No text of a key begins with `~`.
+    fn replace(&mut self, start: usize, digest: &[u8]) {
+        self.0.truncate(start);
+        self.push("~");
+        for byte in &digest[..16] {
+            let _ = write!(self, "{byte:02x}");
         }
     }
-}
 
-/// Puts the first 128 bits of a digest in the place of what it is a digest of. No text of a key begins with `~`.
-fn replace(name: &mut String, start: usize, digest: &[u8]) {
-    name.truncate(start);
-    name.push('~');
-    for byte in &digest[..16] {
-        let _ = write!(name, "{byte:02x}");
+    /// Its slot in a Cluster: by what stands in the first braces.
+    pub(crate) fn slot(&self) -> u16 {
+        let find = |sign: u8, from: usize| self[from..].iter().position(|byte| *byte == sign);
+        let tag =
+            find(b'{', 0).and_then(|open| find(b'}', open + 1).map(|length| &self[open + 1..][..length]));
+        crc16::State::<crc16::XMODEM>::calculate(tag.unwrap_or(self)) % 16_384
     }
 }
 
-/// The slot of a name in a Cluster: by what stands in the first braces.
-pub(crate) fn slot(name: &str) -> u16 {
-    let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or(name, |(tag, _)| tag);
-    crc16::State::<crc16::XMODEM>::calculate(tag.as_bytes()) % 16_384
+impl Deref for Name {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Write for Name {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text);
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -93,36 +118,46 @@ mod tests {
         Names::new("tollgate", secret, SlidingLogLayout::List)
     }
 
+    fn text(names: &Names, key: &Key, policy: &Policy) -> String {
+        String::from_utf8(names.of(key, policy).to_vec()).unwrap()
+    }
+
+    fn slot(text: &str) -> u16 {
+        let mut name = Name::default();
+        name.push(text);
+        name.slot()
+    }
+
     #[test]
     fn a_name_is_readable() {
         let policy = Policy::new("api", Quota::per_minute(100));
         let address = Key::network("192.0.2.1".parse().unwrap(), 64);
-        assert_eq!(names(None).of(&address, &policy), "tollgate:1:{@192.0.2.1}:api~gcra~1m");
+        assert_eq!(text(&names(None), &address, &policy), "tollgate:1:{@192.0.2.1}:api~gcra~1m");
         let hostile = Key::from("}:x{");
-        assert_eq!(names(None).of(&hostile, &policy), "tollgate:1:{=%7D%3Ax%7B}:api~gcra~1m");
+        assert_eq!(text(&names(None), &hostile, &policy), "tollgate:1:{=%7D%3Ax%7B}:api~gcra~1m");
     }
 
     #[test]
     fn long_keys_are_hashed_and_with_a_secret_all_are() {
         let policy = Policy::new("api", Quota::per_minute(100));
-        let long = names(None).of(&Key::from("x".repeat(500)), &policy);
-        let other = names(None).of(&Key::from("x".repeat(501)), &policy);
+        let long = text(&names(None), &Key::from("x".repeat(500)), &policy);
+        let other = text(&names(None), &Key::from("x".repeat(501)), &policy);
         assert!(long.starts_with("tollgate:1:{~") && long.len() < 80, "{long}");
         assert_ne!(long, other);
-        let secret = names(Some(b"secret")).of(&Key::from("alice"), &policy);
+        let secret = text(&names(Some(b"secret")), &Key::from("alice"), &policy);
         assert!(secret.starts_with("tollgate:1:{~") && !secret.contains("alice"), "{secret}");
-        assert_ne!(secret, names(Some(b"another")).of(&Key::from("alice"), &policy));
+        assert_ne!(secret, text(&names(Some(b"another")), &Key::from("alice"), &policy));
         // What poses as a digest is a text like any other.
         let digest = &long["tollgate:1:{".len()..long.find('}').unwrap()];
-        assert_ne!(names(None).of(&Key::from(digest), &policy), long);
+        assert_ne!(text(&names(None), &Key::from(digest), &policy), long);
     }
 
     #[test]
     fn the_layouts_of_a_log_do_not_share_a_key() {
         let policy = Policy::new("api", Quota::per_minute(100)).with_algorithm(Algorithm::SLIDING_LOG);
         let set = Names::new("t", None, SlidingLogLayout::SortedSet);
-        assert_eq!(set.of(&Key::global(), &policy), "t:1:{*}:api~sliding-log~1m~sorted-set");
-        assert_eq!(names(None).of(&Key::global(), &policy), "tollgate:1:{*}:api~sliding-log~1m");
+        assert_eq!(text(&set, &Key::global(), &policy), "t:1:{*}:api~sliding-log~1m~sorted-set");
+        assert_eq!(text(&names(None), &Key::global(), &policy), "tollgate:1:{*}:api~sliding-log~1m");
     }
 
     #[test]

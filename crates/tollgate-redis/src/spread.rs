@@ -12,6 +12,7 @@ use tollgate_core::{Policy, Stamp, Status, Times, Verdict};
 
 use crate::batch::{Answer, Ask, SetKeys};
 use crate::error::Cause;
+use crate::names::Name;
 use crate::store::{Inner, Order, Pair, in_order};
 use crate::terms::Terms;
 use crate::{Error, SlidingLogLayout};
@@ -25,7 +26,7 @@ pub(crate) struct Leg {
     at: Vec<usize>,
 }
 
-pub(crate) fn legs(pairs: &[Pair<'_>], names: Vec<String>, slots: &[u16], log: SlidingLogLayout) -> Vec<Leg> {
+pub(crate) fn legs(pairs: &[Pair<'_>], names: Vec<Name>, slots: &[u16], log: SlidingLogLayout) -> Vec<Leg> {
     let mut legs: Vec<Leg> = Vec::new();
     for (at, (pair, (name, slot))) in pairs.iter().zip(names.into_iter().zip(slots)).enumerate() {
         let leg = legs.iter().position(|leg| leg.slot == *slot).unwrap_or_else(|| {
@@ -92,7 +93,7 @@ async fn give_back(inner: &Inner, legs: &[Leg], verdicts: &[Verdict], keep: u32)
             let cost = terms.cost.saturating_mul(u64::from(too_many));
             (key.clone(), Terms { cost, ..terms.clone() }, status.stamp())
         });
-        let refund: Vec<(String, Terms, Stamp)> = refund.filter(|(_, terms, _)| terms.cost > 0).collect();
+        let refund: Vec<(Name, Terms, Stamp)> = refund.filter(|(_, terms, _)| terms.cost > 0).collect();
         if !refund.is_empty() {
             // What fails here stays charged, which errs to the side of the limit.
             let _ = inner.refund(leg.slot, refund).await;

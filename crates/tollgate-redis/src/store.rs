@@ -18,7 +18,7 @@ use crate::builder::RedisStoreBuilder;
 use crate::commit::Commit;
 use crate::error::Cause;
 use crate::link::{Link, Text};
-use crate::names::{Names, slot};
+use crate::names::{Name, Names};
 use crate::numbers::Numbers;
 use crate::script::{Parts, Scripts};
 use crate::spread;
@@ -90,14 +90,14 @@ impl RedisStore {
 
 impl Inner {
     /// The slot by which checks are told apart: one for all where they can be decided together.
-    pub(crate) fn slot(&self, name: &str) -> u16 {
-        if self.commit.link.has_slots() { slot(name) } else { 0 }
+    pub(crate) fn slot(&self, name: &Name) -> u16 {
+        if self.commit.link.has_slots() { name.slot() } else { 0 }
     }
 
     pub(crate) async fn refund(
         &self,
         slot: u16,
-        grants: Vec<(String, Terms, tollgate_core::Stamp)>,
+        grants: Vec<(Name, Terms, tollgate_core::Stamp)>,
     ) -> Result<(), Error> {
         let mut parts = Parts::default();
         for (_, terms, _) in &grants {
@@ -108,7 +108,7 @@ impl Inner {
         let write = |cmd: &mut Cmd| {
             cmd.arg(grants.len());
             for (name, _, _) in &grants {
-                cmd.arg(name.as_str());
+                cmd.arg(&**name);
             }
             if let Some(now) = now {
                 cmd.arg(now.as_micros());
@@ -154,7 +154,7 @@ impl Store for RedisStore {
             return Reply::Now(Err(empty_key()));
         }
         let (pairs, order) = pairs(set);
-        let names: Vec<String> = pairs.iter().map(|check| self.0.names.of(check.key, check.policy)).collect();
+        let names: Vec<Name> = pairs.iter().map(|check| self.0.names.of(check.key, check.policy)).collect();
         let slots: Vec<u16> = names.iter().map(|name| self.0.slot(name)).collect();
         if slots.windows(2).any(|two| two[0] != two[1]) {
             let legs = spread::legs(&pairs, names, &slots, self.0.names.log);
@@ -204,14 +204,17 @@ impl Store for RedisStore {
         if policies.is_empty() || key.is_empty() {
             return Reply::Now(Ok(()));
         }
-        let names: Vec<String> = policies.iter().map(|policy| self.0.names.of(key, policy)).collect();
+        let names: Vec<Name> = policies.iter().map(|policy| self.0.names.of(key, policy)).collect();
         let inner = Arc::clone(&self.0);
         Reply::Later(Done(Box::pin(async move {
             // All policies of a key share its slot.
             let slot = inner.slot(&names[0]);
             let build = |_: Text| {
                 let mut cmd = Cmd::new();
-                cmd.arg("DEL").arg(&names);
+                cmd.arg("DEL");
+                for name in &names {
+                    cmd.arg(&**name);
+                }
                 cmd
             };
             inner.commit.link.call(slot, &build).await.map(|_: Value| ())

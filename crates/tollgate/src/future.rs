@@ -36,7 +36,7 @@ where
 {
     /// Waits for a store that does not answer at once. Boxed, so that the future of a store in memory stays small.
     // ## Asking => (Delayed | Passed | Refused)
-    Asking { verdict: Pin<Box<S::Acquire>>, held: Box<Held<Svc, S, ReqBody>> },
+    Asking(Pin<Box<Asking<Svc, S, ReqBody>>>),
     /// Waits for the slot that a leaky bucket reserved.
     // ## Delayed => Passed
     Delayed { sleep: Pin<Box<Sleep>>, call: Box<(Svc, Request<ReqBody>)>, extras: Extras },
@@ -52,6 +52,15 @@ where
     Refused { response: Option<Response<ResponseBody<ResBody>>> },
     /// Between two states.
     Moving,
+}
+
+/// A verdict on its way, and what waits for it.
+#[pin_project]
+struct Asking<Svc, S: Store, ReqBody> {
+    #[pin]
+    verdict: S::Acquire,
+    /// Until the verdict is there.
+    held: Option<Held<Svc, S, ReqBody>>,
 }
 
 /// A request on hold, and the service that was polled ready for it.
@@ -74,8 +83,8 @@ where
         asks: Asks,
         shared: Arc<Shared<S>>,
     ) -> Self {
-        let held = Box::new(Held { service, request, asks, shared });
-        ResponseFuture(State::Asking { verdict: Box::pin(verdict), held })
+        let held = Some(Held { service, request, asks, shared });
+        ResponseFuture(State::Asking(Box::pin(Asking { verdict, held })))
     }
 
     pub(crate) fn delayed(service: Svc, request: Request<ReqBody>, delay: Duration, extras: Extras) -> Self {
@@ -148,9 +157,10 @@ where
     #[inline(never)]
     fn poll_waiting(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         match self.as_mut().project() {
-            StateProj::Asking { verdict, .. } => {
-                let verdict = ready!(verdict.as_mut().poll(cx)).unwrap_or_else(NeverFails::never);
-                if let StateOwned::Asking { held, .. } = self.as_mut().project_replace(State::Moving) {
+            StateProj::Asking(asking) => {
+                let asking = asking.as_mut().project();
+                let verdict = ready!(asking.verdict.poll(cx)).unwrap_or_else(NeverFails::never);
+                if let Some(held) = asking.held.take() {
                     self.project_replace(held.after(verdict));
                 }
             }
@@ -199,7 +209,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            State::Asking { .. } => "ResponseFuture(asking)",
+            State::Asking(_) => "ResponseFuture(asking)",
             State::Delayed { .. } => "ResponseFuture(delayed)",
             State::Passed { .. } => "ResponseFuture(passed)",
             State::Refused { .. } => "ResponseFuture(refused)",
