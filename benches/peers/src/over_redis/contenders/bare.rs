@@ -16,14 +16,21 @@ pub(crate) const EMPTY_SCRIPT: &str = "EVALSHA of an empty script";
 
 const BARE: &str = "bare";
 
-pub(super) fn contenders() -> [Contender; 3] {
+pub(super) fn contenders() -> [Contender; 4] {
     [
         Contender {
             name: INCR,
             part: BARE,
             algorithm: "none: it decides nothing",
             connections: None,
-            build: |setup| Box::pin(incr(setup)),
+            build: |setup| Box::pin(incr(setup, connect_by_default)),
+        },
+        Contender {
+            name: "INCR, tuned",
+            part: BARE,
+            algorithm: "none: it decides nothing",
+            connections: None,
+            build: |setup| Box::pin(incr(setup, connect)),
         },
         Contender {
             name: EMPTY_SCRIPT,
@@ -48,6 +55,11 @@ pub(super) async fn connect(setup: &Setup) -> Result<MultiplexedConnection, Fail
     let client = Client::open(info.set_tcp_settings(TcpSettings::default().set_nodelay(true)))?;
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+}
+
+/// A connection as the client makes it unless told otherwise.
+async fn connect_by_default(setup: &Setup) -> Result<MultiplexedConnection, Failure> {
+    Ok(Client::open(setup.url.as_str())?.get_multiplexed_async_connection().await?)
 }
 
 /// Has the server learn a script; its hash.
@@ -88,7 +100,10 @@ where
     }
 }
 
-async fn incr(setup: Setup) -> Result<Box<dyn Subject>, Failure> {
+async fn incr<C>(setup: Setup, connect: C) -> Result<Box<dyn Subject>, Failure>
+where
+    C: AsyncFn(&Setup) -> Result<MultiplexedConnection, Failure>,
+{
     let write = |user: &User| {
         let mut incr = cmd("INCR");
         incr.arg(&user.name);

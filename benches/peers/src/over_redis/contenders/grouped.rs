@@ -14,7 +14,7 @@ use crate::over_redis::scenario::Draws;
 pub(crate) const GROUPED: &str = "GCRA in Lua, in groups";
 
 /// As many as tollgate puts into a call.
-const GROUP: usize = 64;
+const GROUP: usize = 128;
 
 pub(super) fn with_calls(calls: u32) -> Contender {
     Contender {
