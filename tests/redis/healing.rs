@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tollgate::{Algorithm, Grant, Key, Policy, Stamp, Store, Wait};
+use tollgate::{Algorithm, Grant, Key, Policy, Quota, Stamp, Store, Wait};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::SlidingLogLayout;
 
@@ -279,5 +279,25 @@ async fn what_is_stored_is_digits_and_nothing_else() {
                 assert!(!stored.is_empty() && stored.lines().all(is_digits), "{name} on {kind}: {stored}");
             }
         }
+    }
+}
+
+/// A limit that changed in place, or tiers of one rule: the fraction in the state is of another denominator then, and too
+/// large to count up beside it.
+#[tokio::test]
+async fn a_state_of_another_limit_is_charged_in_its_place() {
+    let old = Policy::new("api", Quota::per_second(999));
+    let new = Policy::new("api", Quota::per_second(1_000));
+    assert_eq!(old.scope(), new.scope());
+    for &kind in Kind::EVERY {
+        let server = shared(kind);
+        let fresh = Fresh::on(server).await;
+        // T is 1001 + 1/999 µs: the fraction is 923/999 now, and as digits before TAT too large for an integer with it.
+        assert!(acquire(&fresh.store, &old, "ada", 923).await.is_granted());
+        let left = acquire(&fresh.store, &new, "ada", 1).await;
+        assert!(left.is_granted(), "{kind}");
+        // As many as that plus those that came back meanwhile.
+        assert!(left.each()[0].remaining() >= 1_000 - 925, "{kind}: {left:?}");
+        assert!(acquire(&fresh.store, &new, "ada", 1).await.is_granted(), "{kind}");
     }
 }

@@ -137,9 +137,9 @@ async fn connections_that_pass_nothing_are_given_up_together() {
     let server = shared(Kind::Redis8_2);
     let proxy = Proxy::before(server.address()).await;
     let builder = RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(crate::prefix());
-    let store = builder.response_timeout(Duration::from_millis(250)).connect().await.unwrap();
+    let builder = builder.connections(2).response_timeout(Duration::from_millis(250));
+    let store = builder.connect().await.unwrap();
     let policy = an_hour(1_000);
-    // At once, so that there are two connections.
     // While the first waits for its answer, the second takes another connection.
     proxy.set(Way::IsSlow(Duration::from_millis(20)));
     eventually("there are two connections", async || {

@@ -3,14 +3,18 @@
 -- of `algorithms`: each makes a policy of its arguments, and a policy can look at a key, tell how often its cost fits,
 -- charge it, report, and tell when its state ends.
 --
--- KEYS     the keys of the sets, one after another: those of a set in the order of its checks; none twice in a group
--- ARGV[1]  numbers of 8 bytes (doubles, the lowest byte first): groups of sets that are alike but for their keys, one after
---          another:
---            sets      how many sets there are in the group
---            min, max  how often each is to be acquired; a max of 0 looks
---            checks    how many checks a set has; then for each of them
+-- KEYS     the keys of the sets, one after another: those of a set in the order of its checks; of sets of one check, none
+--          twice in a group
+-- ARGV[1]  numbers of 8 bytes (doubles, the lowest byte first): groups of sets that are alike but for their keys and for how
+--          often each is to be acquired, one after another:
+--            checks    how many checks a set has
+--            runs      how many runs of sets follow
+--            then for each check
 --              algorithm  which of `algorithms`
 --              arguments  seven: those that the algorithm takes, and zeros
+--            then for each run
+--              sets      how many sets there are in it
+--              min, max  how often each is to be acquired; a max of 0 looks
 -- RETURNS  numbers of 8 bytes, in the same form:
 --            now, in microseconds since the epoch; then for each set
 --              granted  how often; 0 is a denial, or a look
@@ -21,44 +25,49 @@ local KEYS, sent, at = KEYS, ARGV[1], 1
 local answer, answers, keys = { now, 0, 0, 0 }, 1, 0
 
 while at <= #sent do
-  local sets, min, max, checks = struct.unpack('<dddd', sent, at)
-  at = at + 32
+  local checks, runs = struct.unpack('<dd', sent, at)
+  at = at + 16
   local policies = {}
   for i = 1, checks do
     local algorithm, a, b, c, d, e, f, g = struct.unpack('<dddddddd', sent, at)
     at = at + 64
     policies[i] = algorithms[algorithm](a, b, c, d, e, f, g)
   end
-  -- How many times a cost is refused if it is denied, or if less than `max` is granted: those of the set, or one for the
-  -- next. It is what the caller will ask the wait of.
-  local refused = math.max(1, min)
 
-  if checks == 1 then
-    -- As most sets are: what stands below, without its book-keeping. No key is there twice, so that all are read at once.
-    local policy, texts = policies[1], call('MGET', unpack(KEYS, keys + 1, keys + sets))
-    local look, fits, report, charge, returns = policy.look, policy.fits, policy.report, policy.charge, policy.returns
-    for i = 1, sets do
-      local key = KEYS[keys + i]
-      local a, b, c = look(key, texts[i])
-      local granted = fits(max, a, b, c)
-      if granted < min then
-        granted = 0
-        ensure_end(key, policy.ends(a, b, c))
+  for _ = 1, runs do
+    local sets, min, max = struct.unpack('<ddd', sent, at)
+    at = at + 24
+    -- How many times a cost is refused beyond what is granted: those of a denied set, or one for the next. It is what the
+    -- caller will ask the wait of.
+    local refused = math.max(1, min)
+
+    if checks == 1 then
+      -- As most sets are: what stands below, without its book-keeping, and all keys read at once.
+      local policy, texts = policies[1], call('MGET', unpack(KEYS, keys + 1, keys + sets))
+      local look, fits, report, charge, returns = policy.look, policy.fits, policy.report, policy.charge, policy.returns
+      for i = 1, sets do
+        local key = KEYS[keys + i]
+        local a, b, c = look(key, texts[i])
+        local granted = fits(max, a, b, c)
+        if granted < min then
+          granted = 0
+          ensure_end(key, policy.ends(a, b, c))
+        end
+        answer[answers + 1], answer[answers + 2], answer[answers + 3] = granted, a, b
+        if report then
+          answer[answers + 2], answer[answers + 3], answer[answers + 4], answer[answers + 5] =
+            report(key, granted, (granted < max or max == 0) and refused or 0, a, b, c)
+        elseif returns > 2 then
+          answer[answers + 4] = c
+        end
+        answers = answers + 1 + returns
+        if granted > 0 then
+          charge(key, granted, a, b, c)
+        end
       end
-      answer[answers + 1], answer[answers + 2], answer[answers + 3] = granted, a, b
-      if report then
-        answer[answers + 2], answer[answers + 3], answer[answers + 4], answer[answers + 5] =
-          report(key, granted, (granted < max or max == 0) and refused or 0, a, b, c)
-      elseif returns > 2 then
-        answer[answers + 4] = c
-      end
-      answers = answers + 1 + returns
-      if granted > 0 then
-        charge(key, granted, a, b, c)
-      end
+      keys, sets = keys + sets, 0
     end
-    keys = keys + sets
-  else
+
     for _ = 1, sets do
       -- First look at all ...
       local granted, texts = max, call('MGET', unpack(KEYS, keys + 1, keys + checks))

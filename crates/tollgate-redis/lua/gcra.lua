@@ -43,8 +43,9 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     if us < now or (frac == 0 and us < last_us) then
       return us, frac
     end
-    if frac >= parts then
-      us, frac = us + 1, 0
+    -- Of another denominator. It counts as a whole microsecond: not added to the time, since it still stands in the text.
+    if frac > parts then
+      frac = parts
     end
     -- Beyond any horizon: a clock ran ahead, or the burst was larger then. That is an empty bucket, and no worse.
     if not no_more_than(us, frac, last_us, furthest_frac) then
@@ -90,7 +91,7 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     if more_us == 0 and more_frac == 0 then
       return
     end
-    if us >= now and frac == 0 and more_frac == 0 then
+    if us > now and frac == 0 and more_frac == 0 then
       -- In place, for half the price: the key is there, with a life.
       call('INCRBY', key, granted == 1 and cost_text or text_of(more_us))
       if us % step + more_us >= step then

@@ -140,7 +140,7 @@ impl Batch {
                 set.callers.retain(|caller| !caller.is_closed());
             }
             group.sets.retain(|set| !set.callers.is_empty());
-            // Callers that wait for as many others are sent together: their `max` is the same.
+            // So that runs of the same length stand together.
             group.sets.sort_by_key(|set| set.callers.len());
         }
         self.groups.retain(|group| !group.sets.is_empty());
@@ -173,13 +173,16 @@ impl Batch {
         }
         let mut numbers = Numbers::default();
         for group in &self.groups {
-            for alike in group.sets.chunk_by(|a, b| a.callers.len() == b.callers.len()) {
-                let times = group.times_of(alike[0].callers.len());
-                numbers.push(alike.len() as u64);
+            // Callers that wait for as many others are sent together: their `max` is the same.
+            let runs = || group.sets.chunk_by(|a, b| a.callers.len() == b.callers.len());
+            numbers.push(group.terms.len() as u64);
+            numbers.push(runs().count() as u64);
+            group.terms.iter().for_each(|terms| terms.write(&mut numbers));
+            for run in runs() {
+                let times = group.times_of(run[0].callers.len());
+                numbers.push(run.len() as u64);
                 numbers.push(times.min().into());
                 numbers.push(times.max().min(group.most_times()).into());
-                numbers.push(group.terms.len() as u64);
-                group.terms.iter().for_each(|terms| terms.write(&mut numbers));
             }
         }
         cmd.arg(numbers.as_bytes());

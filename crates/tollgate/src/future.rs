@@ -160,7 +160,9 @@ where
             StateProj::Asking(asking) => {
                 let asking = asking.as_mut().project();
                 let verdict = ready!(asking.verdict.poll(cx)).unwrap_or_else(NeverFails::never);
-                if let Some(held) = asking.held.take() {
+                let held = asking.held.take();
+                self.as_mut().project_replace(State::Moving);
+                if let Some(held) = held {
                     self.project_replace(held.after(verdict));
                 }
             }
