@@ -42,7 +42,7 @@ impl RedisStoreBuilder {
             url: url.to_owned(),
             prefix: "tollgate".to_owned(),
             secret: None,
-            connections: 3,
+            connections: 4,
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_secs(1),
             most_waiting: 16_384,
@@ -64,7 +64,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How many connections there are to a server at most, each with one call under way: 3 unless said. A call carries up to
+    /// How many connections there are to a server at most, each with one call under way: 4 unless said. A call carries up to
     /// 128 checks, so that few are enough. Of no effect in a Cluster, where there is one to each node.
     pub fn connections(mut self, connections: u32) -> RedisStoreBuilder {
         self.connections = connections;

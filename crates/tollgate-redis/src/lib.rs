@@ -51,7 +51,7 @@
 //!
 //! - [`connect`](RedisStoreBuilder::connect) tries once. A Redis that is down is no error: a service starts, and the store
 //!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a missing permission.
-//! - Three connections to a server unless [said](RedisStoreBuilder::connections), one to each node of a Cluster. One that
+//! - Four connections to a server unless [said](RedisStoreBuilder::connections), one to each node of a Cluster. One that
 //!   dies, or leaves three calls in a row unanswered, is replaced; so are all of them once more calls in a row than they
 //!   are, and three at least, were not answered on any. While that fails, checks fail at once, and it is tried again after
 //!   10 ms to half a second, at random, lest a fleet come back in step.
