@@ -1,7 +1,12 @@
 -- Acquires sets of checks: each set k times, with min <= k <= max, all or nothing across its checks; in order, each after
 -- those before it. Before it in what is loaded stand a clock, number.lua and the algorithms that are asked for, as entries
--- of `algorithms`: each makes a policy of its arguments, and a policy can look at a key, tell how often its cost fits,
--- charge it, report, and tell when its state ends.
+-- of `algorithms`. Each makes a policy of its arguments, which is a table of functions:
+--   look(key, text)          the state under a key, in up to three values; `text` is what the key holds, where it is a string
+--   fits(times, state)       how often the cost fits, at most `times`
+--   charge(key, n, state)    takes the cost n times
+--   report(key, n, refused, state)  what is answered of the state, where that is not the state itself
+--   ends(state)              when the state means nothing more
+--   refund(key, text, units, stamp, parts)  see refund.lua
 --
 -- KEYS     the keys of the sets, one after another: those of a set in the order of its checks; of sets of one check, none
 --          twice in a group

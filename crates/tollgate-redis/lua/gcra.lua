@@ -28,6 +28,8 @@ local step = 900000
 
 local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac, cost_us, cost_frac)
   local last_us, cost_text, ensured = now + furthest_us, text_of(cost_us), false
+  -- Before that a TAT leaves room for the cost and for what fractions add up to; 0 where the cost hardly ever has it.
+  local roomy_us = cost_us + 2 <= horizon_us and now + horizon_us - cost_us - 2 or 0
 
   -- When the bucket is full, and its TAT means nothing more. Keys live until the next full step from there, so that they
   -- outlive their state by less than a second, and most charges leave a key's life as it is.
@@ -56,6 +58,10 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
   end
 
   local function fits(times, us, frac)
+    -- Mostly there is room to spare, whatever the fractions are.
+    if times == 1 and us < roomy_us then
+      return times
+    end
     local left_us, left_frac = horizon_us, horizon_frac
     if us >= now then
       left_us, left_frac = left_us - (us - now), left_frac - frac
@@ -88,10 +94,7 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     if granted > 1 then
       more_us, more_frac = multiple(granted, cost_us, cost_frac, parts)
     end
-    if more_us == 0 and more_frac == 0 then
-      return
-    end
-    if us > now and frac == 0 and more_frac == 0 then
+    if us > now and frac + more_frac == 0 and more_us > 0 then
       -- In place, for half the price: the key is there, with a life.
       call('INCRBY', key, granted == 1 and cost_text or text_of(more_us))
       if us % step + more_us >= step then
@@ -101,6 +104,8 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
         ensured = true
         ensure_end(key, ends(us + more_us, 0))
       end
+      return
+    elseif more_us + more_frac == 0 then
       return
     end
     if us < now then

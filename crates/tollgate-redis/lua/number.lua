@@ -8,8 +8,9 @@
 -- before it, where it is not zero, a count or a fraction. While that is below 922, Redis keeps the value as an integer,
 -- in no more memory than a counter takes.
 --
--- All of a script runs again on each call. So what a call does not do should cost it little: a function of the library is
--- made a local here only where every decision calls it.
+-- All of a script runs again on each call, so that what a call does not do should cost it little. A function of the library
+-- is made a local only where every decision calls it, and `refunds`, which stands before all of this, tells whether
+-- algorithms are asked to give back: their `refund` is not made where they are not.
 
 local call, find = redis.call, string.find
 
