@@ -32,7 +32,7 @@
 //!   nobody else is served. The scripts hold the same algorithms as the store in memory, in integers, and are held to the
 //!   same oracles.
 //! - **One clock**, the server's. A process whose clock is wrong changes nothing.
-//! - **One round trip at most.** While a call is under way checks gather, and the next call carries up to 64 of them, at
+//! - **One round trip at most.** While a call is under way checks gather, and the next call carries up to 128 of them, at
 //!   once and without a timer. Those that ask the same are merged into one grant, handed out in the order of their arrival:
 //!   each is told how things stand after its own turn.
 //!
@@ -67,7 +67,7 @@
 //! and the policy with its algorithm and window. A limit or a burst can be changed in place, also while old and new
 //! processes run side by side; another name, algorithm or window begins anew. Keys of more than 128 bytes are hashed, and
 //! with a [secret](RedisStoreBuilder::secret) all are, so that no address and no API key rests in Redis. Every key expires
-//! when its state means nothing more.
+//! when its state means nothing more, those of `Gcra` and `LeakyBucket` within a second of it.
 //!
 //! | bytes a key | Redis 6.2 | Redis 7.0 | Redis 8.2 | Valkey 9.1 |
 //! |---|--:|--:|--:|--:|
