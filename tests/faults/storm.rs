@@ -13,7 +13,7 @@ use crate::run::policy;
 
 const STORES: u32 = 200;
 
-/// Of each store, as many as callers of another process would have.
+/// Of each store, and its connections: as many as callers of another process would have.
 const CALLERS: u32 = 2;
 
 /// The longest pause between two attempts of a store, and the shortest: half of it.
@@ -30,7 +30,8 @@ async fn a_server_that_is_lost_by_everybody_is_not_stormed() {
     let url = format!("redis://{}/", proxy.address());
     let mut stores = Vec::new();
     for n in 0..STORES {
-        stores.push(RedisStore::builder(&url).prefix(format!("store{n}")).connect().await.unwrap());
+        let builder = RedisStore::builder(&url).prefix(format!("store{n}")).connections(CALLERS);
+        stores.push(builder.connect().await.unwrap());
     }
     let mut callers = JoinSet::new();
     for store in (0..CALLERS).flat_map(|_| &stores) {
