@@ -4,6 +4,9 @@
 --   look(key, text)          the state under a key, in up to three values; `text` is what the key holds, where it is a string
 --   fits(times, state)       how often the cost fits, at most `times`
 --   charge(key, n, state)    takes the cost n times
+--   take(n)                  where it is there, may give a function of a key that takes the cost n times without having looked:
+--                            whether the key was one that this is meant for, and the state before; no state where nothing
+--                            was taken
 --   report(key, n, refused, state)  what is answered of the state, where that is not the state itself
 --   ends(state)              when the state means nothing more
 --   refund(key, text, units, stamp, parts)  see refund.lua
@@ -39,6 +42,7 @@ while at <= #sent do
     policies[i] = algorithms[algorithm](a, b, c, d, e, f, g)
   end
 
+  local tried, missed = 0, 0
   for _ = 1, runs do
     local sets, min, max = struct.unpack('<ddd', sent, at)
     at = at + 24
@@ -48,26 +52,45 @@ while at <= #sent do
 
     if checks == 1 then
       -- As most sets are: what stands below, without its book-keeping, and all keys read at once.
-      local policy, texts = policies[1], call('MGET', unpack(KEYS, keys + 1, keys + sets))
+      local policy, texts, first = policies[1], nil, nil
       local look, fits, report, charge, returns = policy.look, policy.fits, policy.report, policy.charge, policy.returns
+      -- Where there are many, the cost is taken without looking first, while that is right for seven keys of eight: what has
+      -- to be given back is written twice, and replicated.
+      local take = max > 0 and tried + sets >= 8 and missed * 8 <= tried and policy.take and policy.take(max)
       for i = 1, sets do
-        local key = KEYS[keys + i]
-        local a, b, c = look(key, texts[i])
-        local granted = fits(max, a, b, c)
-        if granted < min then
-          granted = 0
-          ensure_end(key, policy.ends(a, b, c))
+        local key, taken, a, b, c = KEYS[keys + i], nil, nil, nil, nil
+        if take then
+          taken, a, b = take(key)
+          tried, missed = tried + 1, missed + (taken and 0 or 1)
+          if missed * 8 > tried then
+            take, texts = nil, nil
+          end
         end
-        answer[answers + 1], answer[answers + 2], answer[answers + 3] = granted, a, b
-        if report then
-          answer[answers + 2], answer[answers + 3], answer[answers + 4], answer[answers + 5] =
-            report(key, granted, (granted < max or max == 0) and refused or 0, a, b, c)
-        elseif returns > 2 then
-          answer[answers + 4] = c
-        end
-        answers = answers + 1 + returns
-        if granted > 0 then
-          charge(key, granted, a, b, c)
+        if a then
+          answer[answers + 1], answer[answers + 2], answer[answers + 3] = max, a, b
+          answers = answers + 3
+        else
+          -- This key, as long as others are taken; else all that are left.
+          if not texts or take then
+            texts, first = call('MGET', unpack(KEYS, keys + i, keys + (take and i or sets))), i
+          end
+          a, b, c = look(key, texts[i - first + 1])
+          local granted = fits(max, a, b, c)
+          if granted < min then
+            granted = 0
+            ensure_end(key, policy.ends(a, b, c))
+          end
+          answer[answers + 1], answer[answers + 2], answer[answers + 3] = granted, a, b
+          if report then
+            answer[answers + 2], answer[answers + 3], answer[answers + 4], answer[answers + 5] =
+              report(key, granted, (granted < max or max == 0) and refused or 0, a, b, c)
+          elseif returns > 2 then
+            answer[answers + 4] = c
+          end
+          answers = answers + 1 + returns
+          if granted > 0 then
+            charge(key, granted, a, b, c)
+          end
         end
       end
       keys, sets = keys + sets, 0

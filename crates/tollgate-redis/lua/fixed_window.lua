@@ -8,7 +8,7 @@
 -- RETURNS  the start of the window, and the units used before the charge
 
 local function fixed_window(limit, window, aligned, cost)
-    local function ends(start)
+  local function ends(start)
     return start + window
   end
 

@@ -89,21 +89,31 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     return count
   end
 
+  -- Sees that a key lives as long as its TAT, which grew in place.
+  local function prolong(key, us, more_us)
+    if us % step + more_us >= step then
+      call('PEXPIRE', key, life(ends(us + more_us, 0)))
+    elseif not ensured then
+      -- Its life is right, if nobody has taken its end from it. Of each call one key is asked.
+      ensured = true
+      ensure_end(key, ends(us + more_us, 0))
+    end
+  end
+
   local function charge(key, granted, us, frac)
     local more_us, more_frac = cost_us, cost_frac
     if granted > 1 then
       more_us, more_frac = multiple(granted, cost_us, cost_frac, parts)
     end
-    if us > now and frac + more_frac == 0 and more_us > 0 then
+    if us > 0 and frac + more_frac == 0 and more_us > 0 then
       -- In place, for half the price: the key is there, with a life.
-      call('INCRBY', key, granted == 1 and cost_text or text_of(more_us))
-      if us % step + more_us >= step then
-        call('PEXPIRE', key, life(ends(us + more_us, 0)))
-      elseif not ensured then
-        -- Its life is right, if nobody has taken its end from it. Of each call one key is asked.
-        ensured = true
-        ensure_end(key, ends(us + more_us, 0))
+      local text = granted == 1 and us >= now and cost_text
+      if not text then
+        more_us = more_us + math.max(0, now - us)
+        text = text_of(more_us)
       end
+      call('INCRBY', key, text)
+      prolong(key, us, more_us)
       return
     elseif more_us + more_frac == 0 then
       return
@@ -116,6 +126,38 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
       us, frac = us + 1, frac - parts
     end
     store(key, us, frac, ends(us, frac))
+  end
+
+  -- For keys whose TAT lies ahead, and has room: it grows by one command, which tells what it was. The others are put right by
+  -- one more, and those that have no room are as they were.
+  local function take(times)
+    local more_us = times * cost_us
+    if cost_frac > 0 or more_us == 0 or more_us > horizon_us then
+      return nil
+    end
+    local text, latest_us = text_of(more_us), now + horizon_us
+    return function(key)
+      local after_us = redis.pcall('INCRBY', key, text)
+      if type(after_us) == 'table' then
+        -- It is no number, or would be too large for one.
+        return false
+      elseif after_us > latest_us then
+        call('INCRBY', key, '-' .. text)
+        return false
+      end
+      local us = after_us - more_us
+      if us >= now then
+        prolong(key, us, more_us)
+        return true, us, 0
+      elseif us > 0 then
+        call('INCRBY', key, text_of(now - us))
+        prolong(key, us, now - us + more_us)
+        return false, us, 0
+      end
+      -- There was none.
+      store(key, now + more_us, 0, ends(now + more_us, 0))
+      return false, 0, 0
+    end
   end
 
   -- Gives back what of a charge has not been refilled yet: the cost, or what lies between now and the stamp.
@@ -142,5 +184,5 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     end
   end
 
-  return { returns = 2, ends = ends, look = look, fits = fits, charge = charge, refund = refund }
+  return { returns = 2, ends = ends, look = look, fits = fits, charge = charge, take = take, refund = refund }
 end

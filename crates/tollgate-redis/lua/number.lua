@@ -48,9 +48,13 @@ local function life(ends)
   return lives[left]
 end
 
--- Stores a time and the number before it, until that state ends.
+-- Stores a time and the number before it, until that state ends. Many keys of a call are given the same.
+local last_time, last_text
 local function store(key, time, number, ends)
-  local value = text_of(time)
+  if time ~= last_time then
+    last_time, last_text = time, text_of(time)
+  end
+  local value = last_text
   if number > 0 then
     value = text_of(number) .. string.rep('0', 16 - #value) .. value
   end

@@ -12,7 +12,7 @@
 --          the units that have to go until then; the second is the newest, with the rest.
 
 local function sliding_log(layout, limit, window, cost)
-    local function ends()
+  local function ends()
     return now + window
   end
 

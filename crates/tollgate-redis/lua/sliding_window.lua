@@ -26,7 +26,7 @@ local function weighted(count, covered, window)
 end
 
 local function sliding_window(limit, window, cost)
-    local function ends(start, current)
+  local function ends(start, current)
     if current > 0 then
       return start + 2 * window
     end

@@ -1,0 +1,151 @@
+//! Calls that carry many checks, which are cheaper than as many calls and decide the same.
+
+use std::time::Duration;
+
+use tollgate::{
+    Check, Clock, Key, ManualClock, MemoryStore, Policy, Quota, Store, Times, Timestamp, Verdict,
+};
+use tollgate_conformance::random::Random;
+use tollgate_conformance::servers::{Kind, Server};
+use tollgate_redis::{RedisStoreBuilder, SlidingLogLayout};
+
+use crate::{BothLayouts, Fresh, every_policy, shared};
+
+const KEYS: u32 = 60;
+const ROUNDS: u32 = 40;
+
+/// What all of these are told, asked at once: in one call.
+async fn ask(fresh: &Fresh, policy: &Policy, keys: &[String], cost: u32) -> Vec<Verdict> {
+    let ask = |key: &String| {
+        fresh.store.acquire(&[Check::new(policy, &Key::from(key.as_str()), cost)], Times::ONCE)
+    };
+    // Taken up by all before the runtime gets to send any.
+    let replies: Vec<_> = keys.iter().map(ask).collect();
+    let mut verdicts = Vec::new();
+    for reply in replies {
+        verdicts.push(reply.wait().await.unwrap());
+    }
+    verdicts
+}
+
+fn numbered(count: u32) -> Vec<String> {
+    (0..count).map(|n| n.to_string()).collect()
+}
+
+/// How often each command was called, by clients or by scripts, since it was last told to forget that.
+fn calls(server: &Server, command: &str) -> u32 {
+    let stats = server.command(&["INFO", "commandstats"]).unwrap();
+    let found = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    found.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+}
+
+/// A store in Redis and one in memory, by one clock.
+struct Both<'a> {
+    redis: &'a Fresh,
+    model: &'a MemoryStore,
+}
+
+impl Both<'_> {
+    /// Asks both, and that they say the same.
+    async fn agree(&self, policy: &Policy, keys: &[String], cost: u32) {
+        let told = ask(self.redis, policy, keys, cost).await;
+        for (key, told) in keys.iter().zip(told) {
+            let asked = Key::from(key.as_str());
+            let expected = self.model.acquire(&[Check::new(policy, &asked, cost)], Times::ONCE);
+            let expected = expected.wait().await.unwrap();
+            let what = format!("{key} of {policy:?}, cost {cost}, in a call of {}", keys.len());
+            assert_eq!(told.times(), expected.times(), "{what}");
+            assert_eq!(told.delay(), expected.delay(), "{what}");
+            let (told, expected) = (told.each()[0], expected.each()[0]);
+            assert_eq!(told.remaining(), expected.remaining(), "{what}");
+            assert_eq!(told.wait(), expected.wait(), "{what}");
+            assert_eq!(told.reset_after(), expected.reset_after(), "{what}");
+        }
+    }
+}
+
+/// Keys with room, full ones, those of long ago, new ones and what is none of ours, in every proportion: the model is told
+/// the same, one by one.
+#[tokio::test]
+async fn many_checks_in_a_call_are_decided_as_each_would_be_alone() {
+    for &kind in Kind::EVERY {
+        let server = shared(kind);
+        let time = ManualClock::new(Timestamp::from_micros(1_700_000_000_123_457));
+        let clocked = |builder: RedisStoreBuilder| builder.clock(Clock::from(&time));
+        let stores = BothLayouts([
+            Fresh::with(server, SlidingLogLayout::List, clocked).await,
+            Fresh::with(server, SlidingLogLayout::SortedSet, clocked).await,
+        ]);
+        let model = MemoryStore::builder().clock(&time).build();
+        let mut policies = every_policy(7, Duration::from_secs(2));
+        for (limit, window) in [(1, 1), (3, 10), (1_000_000, 1), (1_000, 86_400), (999, 1)] {
+            let quota = Quota::new(limit, Duration::from_secs(window));
+            let policy = Policy::new(&format!("bucket {limit}"), quota);
+            policies.push((policy, SlidingLogLayout::List));
+        }
+        for (n, (policy, layout)) in policies.into_iter().enumerate() {
+            let both = Both { redis: stores.of(layout), model: &model };
+            let mut random = Random::new(n as u64);
+            let all: Vec<String> = (0..KEYS).map(|key| format!("{n}-{key}")).collect();
+            for round in 0..ROUNDS {
+                let window = u64::try_from(policy.quota().window().as_micros()).unwrap();
+                let each = window / u64::from(policy.quota().limit());
+                let passed = random.one_of(&[0, 0, 1, each / 2, each, 3 * each, 900_000, window, 3 * window]);
+                time.advance(Duration::from_micros(passed));
+                let one_in = random.one_of(&[1, 2, 4, 8, 16, 1_000]);
+                let full: Vec<String> = all.iter().filter(|_| random.below(one_in) == 0).cloned().collect();
+                both.agree(&policy, &full, policy.largest_cost()).await;
+                let mut keys: Vec<String> = Vec::new();
+                for key in &all {
+                    let times = random.one_of(&[0, 1, 1, 1, 1, 1, 1, 1, 2, 3, 9]);
+                    keys.extend(vec![key.clone(); times]);
+                    if random.below(30) == 0 {
+                        let foreign = random.one_of(&["abc", "-5", "0", "007", "12345", "1e3", "", " 12"]);
+                        server.command(&["SET", &both.redis.name(&policy, key), foreign]).unwrap();
+                        model.reset(&Key::from(key.as_str()), &[&policy]).wait().await.unwrap();
+                    }
+                }
+                let cost = random.one_of(&[1, 1, 1, policy.largest_cost().min(3), policy.largest_cost()]);
+                both.agree(&policy, &keys, cost).await;
+                // Each is a connection of its own: not after every round.
+                for key in keys.iter().filter(|_| round % 8 == 7) {
+                    let left = server.command(&["PTTL", &both.redis.name(&policy, key)]).unwrap();
+                    assert_ne!(left, "-1", "{key} of {policy:?} lives for ever, in round {round} on {kind}");
+                }
+            }
+        }
+    }
+}
+
+/// A busy call of a bucket's charges keys before it knows that they have room. Where they have none, it stops that at once.
+#[tokio::test]
+async fn a_call_of_denials_charges_nobody_and_hardly_writes() {
+    for &kind in Kind::EVERY {
+        let server = Server::start(kind).unwrap();
+        let fresh = Fresh::on(&server).await;
+        let policy = Policy::new("api", Quota::per_day(3));
+        let keys = numbered(100);
+        for _ in 0..3 {
+            assert!(ask(&fresh, &policy, &keys, 1).await.iter().all(Verdict::is_granted), "{kind}");
+        }
+        let states = || {
+            let state = |key: &String| {
+                let name = fresh.name(&policy, key);
+                let text = server.command(&["GET", &name]).unwrap();
+                (text, server.command(&["PEXPIRETIME", &name]).ok())
+            };
+            keys.iter().map(state).collect::<Vec<_>>()
+        };
+        let before = states();
+        for (count, most) in [(100, 1), (8, 1), (7, 0), (1, 0)] {
+            server.command(&["CONFIG", "RESETSTAT"]).unwrap();
+            let told = ask(&fresh, &policy, &keys[..count], 1).await;
+            assert!(told.iter().all(|verdict| !verdict.is_granted()), "{kind}");
+            assert_eq!(calls(&server, "evalsha"), 1, "{kind}");
+            // There and back.
+            assert!(calls(&server, "incrby") <= 2 * most, "{count} on {kind}");
+            assert_eq!(calls(&server, "pexpire") + calls(&server, "psetex"), 0, "{count} on {kind}");
+        }
+        assert_eq!(states(), before, "{kind}");
+    }
+}
