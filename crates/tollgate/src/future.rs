@@ -59,14 +59,13 @@ where
 struct Asking<Svc, S: Store, ReqBody> {
     #[pin]
     verdict: S::Acquire,
-    /// Until the verdict is there.
-    held: Option<Held<Svc, S, ReqBody>>,
+    held: Held<Svc, S, ReqBody>,
 }
 
 /// A request on hold, and the service that was polled ready for it.
 struct Held<Svc, S, ReqBody> {
-    service: Svc,
-    request: Request<ReqBody>,
+    /// Until the verdict is there.
+    call: Option<(Svc, Request<ReqBody>)>,
     asks: Asks,
     shared: Arc<Shared<S>>,
 }
@@ -83,7 +82,7 @@ where
         asks: Asks,
         shared: Arc<Shared<S>>,
     ) -> Self {
-        let held = Some(Held { service, request, asks, shared });
+        let held = Held { call: Some((service, request)), asks, shared };
         ResponseFuture(State::Asking(Box::pin(Asking { verdict, held })))
     }
 
@@ -160,11 +159,8 @@ where
             StateProj::Asking(asking) => {
                 let asking = asking.as_mut().project();
                 let verdict = ready!(asking.verdict.poll(cx)).unwrap_or_else(NeverFails::never);
-                let held = asking.held.take();
-                self.as_mut().project_replace(State::Moving);
-                if let Some(held) = held {
-                    self.project_replace(held.after(verdict));
-                }
+                let next = asking.held.after(&verdict);
+                self.project_replace(next);
             }
             StateProj::Delayed { sleep, .. } => {
                 ready!(sleep.as_mut().poll(cx));
@@ -181,20 +177,19 @@ where
     }
 }
 
-impl<Svc, S, ReqBody> Held<Svc, S, ReqBody>
-where
-    S: Store,
-{
-    /// What follows the store's answer.
-    fn after<ResBody>(self, verdict: Verdict) -> State<Svc, S, ReqBody, ResBody>
+impl<Svc, S: Store, ReqBody> Held<Svc, S, ReqBody> {
+    /// What follows the store's answer. The rest of what is held stays where it is: it is large to move.
+    fn after<ResBody>(&mut self, verdict: &Verdict) -> State<Svc, S, ReqBody, ResBody>
     where
         Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
     {
-        let Held { mut service, mut request, asks, shared } = self;
+        let Some((mut service, mut request)) = self.call.take() else {
+            unreachable!("a request is taken twice only if the inner service panicked")
+        };
         if !verdict.is_granted() {
-            return State::Refused { response: Some(shared.deny(request, &asks, &verdict)) };
+            return State::Refused { response: Some(self.shared.deny(request, &self.asks, verdict)) };
         }
-        let extras = shared.extras(&asks, &verdict);
+        let extras = self.shared.extras(&self.asks, verdict);
         extras.mark(&mut request);
         if verdict.delay().is_zero() {
             State::Passed { future: service.call(request), extras }

@@ -53,13 +53,18 @@ impl<S: Store, F: Store<Error = Infallible>> Store for FallBack<S, F> {
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         match self.store.acquire(set, times) {
-            Reply::Now(answer) => match self.local.outage.decided(answer) {
-                Some(verdict) => Reply::Now(Ok(verdict)),
-                None => match self.local.acquire(set, times) {
-                    Reply::Now(verdict) => Reply::Now(Ok(verdict)),
-                    Reply::Later(fallen) => Reply::Later(self.local.falling(None, Some(fallen), set, times)),
-                },
-            },
+            Reply::Now(answer) => {
+                self.local.outage.decided(&answer);
+                match answer {
+                    Ok(verdict) => Reply::Now(Ok(verdict)),
+                    Err(_) => match self.local.acquire(set, times) {
+                        Reply::Now(verdict) => Reply::Now(Ok(verdict)),
+                        Reply::Later(fallen) => {
+                            Reply::Later(self.local.falling(None, Some(fallen), set, times))
+                        }
+                    },
+                }
+            }
             Reply::Later(asking) => Reply::Later(self.local.falling(Some(asking), None, set, times)),
         }
     }
@@ -70,18 +75,13 @@ impl<S: Store, F: Store<Error = Infallible>> Store for FallBack<S, F> {
             grants.iter().copied().partition(|grant| grant.share.is_some());
         let store = (!of_store.is_empty()).then(|| self.store.refund(&of_store));
         let local = (!of_share.is_empty()).then(|| self.local.refund(&of_share));
-        let hear = |answer| {
-            self.local.outage.hear(answer);
-        };
-        let store = store.and_then(|reply| pending(reply, hear));
+        let store = store.and_then(|reply| pending(reply, |answer| self.local.outage.hear(&answer)));
         let local = local.and_then(|reply| pending(reply, |Ok(())| ()));
         self.local.both(store, local)
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
-        let store = pending(self.store.reset(key, policies), |answer| {
-            self.local.outage.hear(answer);
-        });
+        let store = pending(self.store.reset(key, policies), |answer| self.local.outage.hear(&answer));
         let local = pending(self.local.store.reset(key, policies), |Ok(())| ());
         self.local.both(store, local)
     }
@@ -217,7 +217,8 @@ where
         if let Some(asking) = this.asking.as_mut().as_pin_mut() {
             let answer = ready!(asking.poll(cx));
             this.asking.set(None);
-            if let Some(verdict) = this.local.outage.decided(answer) {
+            this.local.outage.decided(&answer);
+            if let Ok(verdict) = answer {
                 return Poll::Ready(Ok(verdict));
             }
             let set: SmallVec<[Check<'_>; 4]> = this.asked.iter().map(Asked::check).collect();
@@ -285,7 +286,7 @@ where
         }
         if let Some(store) = this.store.as_mut().as_pin_mut() {
             let answer = ready!(store.poll(cx));
-            this.outage.hear(answer);
+            this.outage.hear(&answer);
             this.store.set(None);
         }
         Poll::Ready(Ok(()))

@@ -43,7 +43,8 @@ impl<S: Store> Guarded<S> {
     ) -> Reply<Result<Verdict, Infallible>, Decided<S::Acquire>> {
         match self.store.acquire(set, times) {
             Reply::Now(answer) => {
-                Reply::Now(Ok(self.outage.decided(answer).unwrap_or_else(|| unasked(otherwise))))
+                self.outage.decided(&answer);
+                Reply::Now(Ok(answer.unwrap_or_else(|_| unasked(otherwise))))
             }
             Reply::Later(future) => Reply::Later(Decided { future, otherwise, outage: self.outage.clone() }),
         }
@@ -67,7 +68,7 @@ impl<S: Store> Guarded<S> {
     ) -> Reply<Result<(), Infallible>, Done<S::Done>> {
         match reply {
             Reply::Now(answer) => {
-                self.outage.hear(answer);
+                self.outage.hear(&answer);
                 Reply::Now(Ok(()))
             }
             Reply::Later(future) => Reply::Later(Done { future, outage: self.outage.clone() }),
@@ -101,7 +102,8 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let answer = ready!(this.future.poll(cx));
-        Poll::Ready(Ok(this.outage.decided(answer).unwrap_or_else(|| unasked(*this.otherwise))))
+        this.outage.decided(&answer);
+        Poll::Ready(Ok(answer.unwrap_or_else(|_| unasked(*this.otherwise))))
     }
 }
 
@@ -124,7 +126,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let answer = ready!(this.future.poll(cx));
-        this.outage.hear(answer);
+        this.outage.hear(&answer);
         Poll::Ready(Ok(()))
     }
 }

@@ -43,27 +43,21 @@ impl Outage {
         Outage::observed(self.0.meaning, self.0.instead, Observer::new(observe))
     }
 
-    /// The verdict, if there is one.
+    /// Hears the answer to a request.
     #[inline]
-    pub(super) fn decided<E: StoreError>(&self, verdict: Result<Verdict, E>) -> Option<Verdict> {
-        let heard = self.hear(verdict);
-        self.0.observer.tell(Event::Decided(if heard.is_some() { Source::Store } else { self.0.instead }));
-        heard
+    pub(super) fn decided<E: StoreError>(&self, answer: &Result<Verdict, E>) {
+        self.hear(answer);
+        self.0.observer.tell(Event::Decided(if answer.is_ok() { Source::Store } else { self.0.instead }));
     }
 
-    /// The answer, if there is one.
     #[inline]
-    pub(super) fn hear<T, E: StoreError>(&self, answer: Result<T, E>) -> Option<T> {
+    pub(super) fn hear<T, E: StoreError>(&self, answer: &Result<T, E>) {
         match answer {
-            Ok(answer) => {
+            Ok(_) => {
                 #[cfg(feature = "tracing")]
                 self.0.log.answers();
-                Some(answer)
             }
-            Err(error) => {
-                self.fails(&error);
-                None
-            }
+            Err(error) => self.fails(error),
         }
     }
 
