@@ -20,6 +20,7 @@ mod names;
 mod scripts;
 mod sentinel;
 mod tiers;
+mod tls;
 mod windows;
 
 use std::sync::OnceLock;

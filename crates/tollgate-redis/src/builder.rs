@@ -1,5 +1,6 @@
 //! What can be chosen about a store in Redis.
 
+use std::fmt;
 use std::time::Duration;
 
 use tollgate_core::Clock;
@@ -7,6 +8,7 @@ use tollgate_core::Clock;
 use crate::link::{Link, Timeouts};
 use crate::names::Names;
 use crate::script::Scripts;
+use crate::tls::Certificates;
 use crate::topology::Topology;
 use crate::{Error, RedisStore};
 
@@ -22,7 +24,6 @@ pub enum SlidingLogLayout {
 }
 
 /// A [`RedisStore`] that is being put together.
-#[derive(Debug)]
 #[must_use]
 pub struct RedisStoreBuilder {
     url: String,
@@ -34,6 +35,7 @@ pub struct RedisStoreBuilder {
     most_waiting: usize,
     log: SlidingLogLayout,
     clock: Option<Clock>,
+    certificates: Certificates,
 }
 
 impl RedisStoreBuilder {
@@ -48,6 +50,7 @@ impl RedisStoreBuilder {
             most_waiting: 16_384,
             log: SlidingLogLayout::default(),
             clock: None,
+            certificates: Certificates::default(),
         }
     }
 
@@ -97,6 +100,26 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Trusts servers with a certificate that one of these has signed, and no others, instead of those that the system trusts:
+    /// PEM, with one or more. For a Redis whose certificate comes from an authority of your own.
+    #[cfg(feature = "tls")]
+    pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> RedisStoreBuilder {
+        self.certificates.roots = Some(pem.into());
+        self
+    }
+
+    /// Says who it is by this certificate (PEM, with those between it and its authority behind it) and its key (PEM): for a
+    /// server that asks for one (`tls-auth-clients`).
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> RedisStoreBuilder {
+        self.certificates.client = Some((certificate.into(), key.into()));
+        self
+    }
+
     /// Goes by this clock instead of the server's, for tests. Keys then live an hour longer than they need to, since Redis
     /// lets them expire by its own.
     #[cfg(feature = "test-util")]
@@ -111,14 +134,16 @@ impl RedisStoreBuilder {
     /// # Errors
     /// An [`Error`] that [is_configuration](Error::is_configuration), for what will not pass by itself: a URL, a prefix or a
     /// number that cannot be, a password or a user that Redis refuses, a permission that is missing, a master that the
-    /// Sentinels do not know, a node of a cluster that is addressed as a server of its own.
+    /// Sentinels do not know, a node of a cluster that is addressed as a server of its own, a certificate that is none or that
+    /// is not trusted.
     ///
     /// # Panics
     /// Outside of a tokio runtime. The store's calls run in the one where it was connected.
     pub async fn connect(self) -> Result<RedisStore, Error> {
         self.validate()?;
         let timeouts = Timeouts { connect: self.connect_timeout, response: self.response_timeout };
-        let link = Link::new(Topology::parse(&self.url)?, self.connections, timeouts)?;
+        let topology = Topology::parse(&self.url, &self.certificates)?;
+        let link = Link::new(topology, &self.certificates, self.connections, timeouts)?;
         let names = Names::new(&self.prefix, self.secret.as_deref(), self.log);
         let scripts = Scripts::new(self.clock.is_some());
         let store = RedisStore::new(link, names, scripts, self.clock, self.connections, self.most_waiting);
@@ -142,6 +167,20 @@ impl RedisStoreBuilder {
         if self.connect_timeout.is_zero() || self.response_timeout.is_zero() {
             return Err(Error::config("a timeout of zero lets nothing succeed"));
         }
-        Ok(())
+        self.certificates.validate()
+    }
+}
+
+/// Without the URL, which may hold a password, and without the secret and the key.
+impl fmt::Debug for RedisStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStoreBuilder")
+            .field("prefix", &self.prefix)
+            .field("connections", &self.connections)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("response_timeout", &self.response_timeout)
+            .field("most_waiting", &self.most_waiting)
+            .field("sliding_log", &self.log)
+            .finish_non_exhaustive()
     }
 }

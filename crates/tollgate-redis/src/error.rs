@@ -71,7 +71,7 @@ impl StoreError for Error {
 }
 
 /// What older servers tell by words; scripts, of the commands that they call; and the cluster's client, of all of it.
-const SIGNS: [&str; 13] = [
+const SIGNS: [&str; 14] = [
     "NOAUTH",
     "WRONGPASS",
     "NOPERM",
@@ -85,6 +85,8 @@ const SIGNS: [&str; 13] = [
     "DB index is out of range",
     "cluster support disabled",
     "invalid peer certificate",
+    // How TLS is refused by the other side: it wants a certificate, or another.
+    "received fatal alert",
 ];
 
 fn is_configuration(error: &RedisError) -> bool {

@@ -122,7 +122,7 @@
 //!
 //! | feature | default | for |
 //! |---|---|---|
-//! | `tls` | no | `rediss://` URLs |
+//! | `tls` | no | `rediss://` URLs; `RedisStoreBuilder::root_certificates` and `client_certificate` |
 //! | `test-util` | no | a store that goes by the clock of a test: `RedisStoreBuilder::clock` |
 
 mod batch;
@@ -136,6 +136,7 @@ mod script;
 mod spread;
 mod store;
 mod terms;
+mod tls;
 mod topology;
 
 pub use builder::{RedisStoreBuilder, SlidingLogLayout};

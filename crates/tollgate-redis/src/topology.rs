@@ -3,6 +3,7 @@
 use bb8_redis::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, TlsMode};
 
 use crate::Error;
+use crate::tls::Certificates;
 
 pub(crate) enum Topology {
     Server(ConnectionInfo),
@@ -23,7 +24,7 @@ impl Topology {
     /// `redis[s]://…`, `redis[s]-sentinel://[user:password@]host:port,host:port/master[/db]`,
     /// `redis[s]-cluster://[user:password@]host:port,host:port`. User and password are those of the servers, not those of
     /// the Sentinels.
-    pub(crate) fn parse(url: &str) -> Result<Topology, Error> {
+    pub(crate) fn parse(url: &str, certificates: &Certificates) -> Result<Topology, Error> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| {
             Error::config(
                 "not a URL of redis: it should begin with redis://, redis-sentinel:// or redis-cluster://",
@@ -31,12 +32,12 @@ impl Topology {
         })?;
         match scheme {
             "redis" | "rediss" | "valkey" | "valkeys" | "unix" | "redis+unix" | "valkey+unix" => {
-                Ok(Topology::Server(server(url)?))
+                Ok(Topology::Server(server(url, certificates)?))
             }
-            "redis-sentinel" | "valkey-sentinel" => sentinel("redis", rest),
-            "rediss-sentinel" | "valkeys-sentinel" => sentinel("rediss", rest),
-            "redis-cluster" | "valkey-cluster" => cluster("redis", rest),
-            "rediss-cluster" | "valkeys-cluster" => cluster("rediss", rest),
+            "redis-sentinel" | "valkey-sentinel" => sentinel("redis", rest, certificates),
+            "rediss-sentinel" | "valkeys-sentinel" => sentinel("rediss", rest, certificates),
+            "redis-cluster" | "valkey-cluster" => cluster("redis", rest, certificates),
+            "rediss-cluster" | "valkeys-cluster" => cluster("rediss", rest, certificates),
             _ => Err(Error::config(format!(
                 "{scheme:?} is no scheme of redis: there are redis, redis-sentinel, redis-cluster, and each with rediss"
             ))),
@@ -47,7 +48,7 @@ impl Topology {
 /// What follows the hosts is not repeated: where this is forgotten, it is a part of the password.
 const ENCODED: &str = " (a password is percent-encoded: %2F, %3F and %23 for /, ? and #)";
 
-fn server(url: &str) -> Result<ConnectionInfo, Error> {
+fn server(url: &str, certificates: &Certificates) -> Result<ConnectionInfo, Error> {
     let info = url.into_connection_info().map_err(|error| {
         let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
         Error::config(format!("not a URL of redis{detail}"))
@@ -55,7 +56,7 @@ fn server(url: &str) -> Result<ConnectionInfo, Error> {
     if !info.addr().is_supported() {
         return Err(Error::config("rediss:// needs the feature `tls` of tollgate-redis"));
     }
-    Ok(info)
+    certificates.of_server(info)
 }
 
 /// The URL of each node of a list, all with the same user and password; and what follows the list.
@@ -76,13 +77,13 @@ fn nodes<'a>(scheme: &str, port: u16, rest: &'a str) -> (Vec<String>, &'a str) {
     (hosts.split(',').map(url).collect(), path)
 }
 
-fn sentinel(scheme: &str, rest: &str) -> Result<Topology, Error> {
+fn sentinel(scheme: &str, rest: &str, certificates: &Certificates) -> Result<Topology, Error> {
     let (urls, path) = nodes(scheme, 26_379, rest);
     let mut path = path.trim_matches('/').splitn(2, '/');
     let master = path.next().filter(|master| !master.is_empty()).ok_or_else(|| {
         Error::config("the URL of Sentinels must name the master: redis-sentinel://host:26379/master")
     })?;
-    let infos = urls.iter().map(|url| server(url)).collect::<Result<Vec<_>, _>>()?;
+    let infos = urls.iter().map(|url| server(url, certificates)).collect::<Result<Vec<_>, _>>()?;
     let mut settings = infos[0].redis_settings().clone();
     if let Some(db) = path.next() {
         let db = db.parse().map_err(|_| {
@@ -99,14 +100,15 @@ fn sentinel(scheme: &str, rest: &str) -> Result<Topology, Error> {
     Ok(Topology::Sentinel(Sentinel { sentinels, master: master.to_owned(), server: settings, tls }))
 }
 
-fn cluster(scheme: &str, rest: &str) -> Result<Topology, Error> {
+fn cluster(scheme: &str, rest: &str, certificates: &Certificates) -> Result<Topology, Error> {
     let (urls, path) = nodes(scheme, 6_379, rest);
     if !path.trim_matches('/').is_empty() {
         return Err(Error::config(format!(
             "a cluster has no databases, so that what follows its nodes says nothing{ENCODED}"
         )));
     }
-    Ok(Topology::Cluster(urls.iter().map(|url| server(url)).collect::<Result<_, _>>()?))
+    let nodes = urls.iter().map(|url| server(url, certificates)).collect::<Result<_, _>>()?;
+    Ok(Topology::Cluster(nodes))
 }
 
 #[cfg(test)]
@@ -115,22 +117,25 @@ mod tests {
 
     use super::*;
 
+    fn parse(url: &str) -> Result<Topology, Error> {
+        Topology::parse(url, &Certificates::default())
+    }
+
     fn addresses(infos: &[ConnectionInfo]) -> Vec<String> {
         infos.iter().map(|info| info.addr().to_string()).collect()
     }
 
     #[test]
     fn a_server_sentinels_and_a_cluster() {
-        assert!(matches!(Topology::parse("redis://127.0.0.1/"), Ok(Topology::Server(_))));
-        let Ok(Topology::Sentinel(sentinel)) = Topology::parse("redis-sentinel://ada:pw@a,b:7,[::1]/main/3")
-        else {
+        assert!(matches!(parse("redis://127.0.0.1/"), Ok(Topology::Server(_))));
+        let Ok(Topology::Sentinel(sentinel)) = parse("redis-sentinel://ada:pw@a,b:7,[::1]/main/3") else {
             panic!("not Sentinels");
         };
         assert_eq!(addresses(&sentinel.sentinels), ["a:26379", "b:7", "::1:26379"]);
         assert_eq!(sentinel.master, "main");
         assert_eq!((sentinel.server.username(), sentinel.server.db()), (Some("ada"), 3));
         assert!(sentinel.sentinels.iter().all(|info| info.redis_settings().password().is_none()));
-        let Ok(Topology::Cluster(nodes)) = Topology::parse("redis-cluster://:pw@a,b:7") else {
+        let Ok(Topology::Cluster(nodes)) = parse("redis-cluster://:pw@a,b:7") else {
             panic!("not a cluster");
         };
         assert_eq!(addresses(&nodes), ["a:6379", "b:7"]);
@@ -145,7 +150,7 @@ mod tests {
             "redis-sentinel://ada:12/hun/ter2@127.0.0.1/main",
             "redis://:hun/ter2@127.0.0.1/",
         ] {
-            let Err(error) = Topology::parse(url) else { panic!("{url:?} is no URL") };
+            let Err(error) = parse(url) else { panic!("{url:?} is no URL") };
             let text = error.to_string();
             assert!(!text.contains("hun") && !text.contains("ter2"), "{text}");
         }
@@ -165,7 +170,7 @@ mod tests {
             "redis-cluster://127.0.0.1/3",
             "redis-cluster://,",
         ] {
-            let Err(error) = Topology::parse(url) else { panic!("{url:?} is no URL") };
+            let Err(error) = parse(url) else { panic!("{url:?} is no URL") };
             assert!(error.is_configuration() && !error.is_transient(), "{url:?}: {error}");
         }
     }

@@ -18,6 +18,7 @@ use super::backoff::Backoff;
 use super::{Build, Text, Timeouts, is_read_only, tcp_settings};
 use crate::Error;
 use crate::error::Cause;
+use crate::tls::Certificates;
 
 /// So often a call that was certainly not executed is sent once more. While a slot moves, or a replica takes over, some rounds
 /// pass.
@@ -37,15 +38,19 @@ pub(crate) struct Cluster {
 pub(crate) struct Handle(ClusterConnection);
 
 impl Cluster {
-    pub(super) fn new(nodes: Vec<ConnectionInfo>, timeouts: Timeouts) -> Result<Cluster, Error> {
+    pub(super) fn new(
+        nodes: Vec<ConnectionInfo>,
+        certificates: &Certificates,
+        timeouts: Timeouts,
+    ) -> Result<Cluster, Error> {
         let client = ClusterClientBuilder::new(nodes)
             .retries(0)
             // By this it hears of a connection that ends while nobody uses it, and replaces that before somebody does.
             .use_protocol(ProtocolVersion::RESP3)
             .connection_timeout(timeouts.connect)
             .response_timeout(timeouts.response)
-            .tcp_settings(tcp_settings())
-            .build()?;
+            .tcp_settings(tcp_settings());
+        let client = certificates.of_cluster(client).build()?;
         let connect_timeout = timeouts.connect * 2;
         Ok(Cluster { client, connection: Mutex::new(None), connect_timeout, backoff: Backoff::new() })
     }

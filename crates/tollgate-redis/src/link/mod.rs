@@ -15,6 +15,7 @@ use bb8_redis::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use bb8_redis::redis::{Cmd, RedisError, ServerErrorKind, Value};
 
 use crate::Error;
+use crate::tls::Certificates;
 use crate::topology::Topology;
 
 pub(crate) use cluster::Cluster;
@@ -50,13 +51,20 @@ pub(crate) struct Timeouts {
 }
 
 impl Link {
-    pub(crate) fn new(topology: Topology, connections: u32, timeouts: Timeouts) -> Result<Link, Error> {
+    pub(crate) fn new(
+        topology: Topology,
+        certificates: &Certificates,
+        connections: u32,
+        timeouts: Timeouts,
+    ) -> Result<Link, Error> {
         #[cfg(feature = "tls")]
-        ensure_crypto_provider();
+        crate::tls::ensure_crypto_provider();
         Ok(match topology {
             Topology::Server(info) => Link::Pool(Pool::of_server(info, connections, timeouts)?),
-            Topology::Sentinel(sentinel) => Link::Pool(Pool::of_sentinel(sentinel, connections, timeouts)?),
-            Topology::Cluster(nodes) => Link::Cluster(Box::new(Cluster::new(nodes, timeouts)?)),
+            Topology::Sentinel(sentinel) => {
+                Link::Pool(Pool::of_sentinel(sentinel, certificates, connections, timeouts)?)
+            }
+            Topology::Cluster(nodes) => Link::Cluster(Box::new(Cluster::new(nodes, certificates, timeouts)?)),
         })
     }
 
@@ -96,17 +104,6 @@ fn tcp_settings() -> TcpSettings {
     let keepalive =
         TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5));
     TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
-}
-
-/// TLS needs a provider of cryptography, and the process may have chosen one. Where it has not, the first connection would
-/// panic: then it is ring.
-#[cfg(feature = "tls")]
-fn ensure_crypto_provider() {
-    use rustls::crypto::{CryptoProvider, ring};
-    if CryptoProvider::get_default().is_none() {
-        // An error says that somebody else has been faster.
-        let _ = ring::default_provider().install_default();
-    }
 }
 
 /// Whether a replica was asked to write. Nothing was executed then: the first thing that a script of ours writes is refused.

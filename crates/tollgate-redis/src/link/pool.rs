@@ -19,6 +19,7 @@ use super::sentinels::Sentinels;
 use super::{Build, Text, Timeouts, is_read_only, server_kind, tcp_settings};
 use crate::Error;
 use crate::error::Cause;
+use crate::tls::Certificates;
 use crate::topology::Sentinel;
 
 /// So many answers in a row that did not come in time, and a connection is given up: or all of them, if none has answered
@@ -53,10 +54,11 @@ impl Pool {
 
     pub(super) fn of_sentinel(
         sentinel: Sentinel,
+        certificates: &Certificates,
         connections: u32,
         timeouts: Timeouts,
     ) -> Result<Pool, Error> {
-        let sentinels = Sentinels::new(sentinel, timeouts)?;
+        let sentinels = Sentinels::new(sentinel, certificates, timeouts)?;
         Ok(Pool::new(Source::Sentinels(Box::new(sentinels)), connections, timeouts))
     }
 

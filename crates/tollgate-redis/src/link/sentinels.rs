@@ -1,7 +1,7 @@
 //! The master that Sentinels name.
 
 use bb8_redis::redis::aio::MultiplexedConnection;
-use bb8_redis::redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use bb8_redis::redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use bb8_redis::redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, ProtocolVersion, RedisError, ServerErrorKind,
     Value, cmd,
@@ -10,6 +10,7 @@ use tokio::sync::Mutex;
 
 use super::{Timeouts, tcp_settings};
 use crate::Error;
+use crate::tls::Certificates;
 use crate::topology::Sentinel;
 
 pub(super) struct Sentinels {
@@ -21,17 +22,27 @@ pub(super) struct Sentinels {
 }
 
 impl Sentinels {
-    pub(super) fn new(sentinel: Sentinel, timeouts: Timeouts) -> Result<Sentinels, Error> {
+    pub(super) fn new(
+        sentinel: Sentinel,
+        certificates: &Certificates,
+        timeouts: Timeouts,
+    ) -> Result<Sentinels, Error> {
         let Sentinel { sentinels: addresses, master, server, tls } = sentinel;
-        let node = SentinelNodeConnectionInfo::default()
-            .set_redis_connection_info(server.set_protocol(ProtocolVersion::RESP3))
-            .set_tcp_settings(tcp_settings());
-        let node = match tls {
-            Some(mode) => node.set_tls_mode(mode),
-            None => node,
-        };
-        let client =
-            SentinelClient::build(addresses.clone(), master.clone(), Some(node), SentinelServerType::Master)?;
+        let sentinels = addresses.iter().map(|info| info.addr().clone());
+        let mut client = SentinelClientBuilder::new(sentinels, &master, SentinelServerType::Master)?
+            .set_client_to_redis_protocol(ProtocolVersion::RESP3)
+            .set_client_to_redis_tcp_settings(tcp_settings())
+            .set_client_to_redis_db(server.db());
+        if let Some(username) = server.username() {
+            client = client.set_client_to_redis_username(username);
+        }
+        if let Some(password) = server.password() {
+            client = client.set_client_to_redis_password(password);
+        }
+        if let Some(mode) = tls {
+            client = client.set_client_to_redis_tls_mode(mode);
+        }
+        let client = certificates.of_master(client).build()?;
         Ok(Sentinels { client: Mutex::new(client), addresses, master, timeouts })
     }
 

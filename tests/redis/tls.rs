@@ -1,0 +1,153 @@
+//! Connections by TLS. Not every server that is fetched can do that itself: a proxy does it before one.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto::ring};
+use tollgate::{Policy, Quota, StoreError};
+use tollgate_conformance::servers::{Kind, Server};
+use tollgate_redis::{Error, RedisStore, RedisStoreBuilder};
+
+use crate::{prefix, shared, try_acquire};
+
+/// Signs certificates.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate and its key.
+struct Identity {
+    certificate: rcgen::Certificate,
+    key: KeyPair,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn identity(&self, name: &str) -> Identity {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        Identity { certificate: params.signed_by(&key, &self.0).unwrap(), key }
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+}
+
+/// A port before a server that speaks TLS, and asks callers for a certificate of an authority if it is given one.
+async fn before(server: &Server, identity: Identity, callers: Option<&Authority>) -> SocketAddr {
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let config = match callers {
+        Some(authority) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(authority.0.der().clone()).unwrap();
+            let provider = Arc::new(ring::default_provider());
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            config.with_client_cert_verifier(verifier.build().unwrap())
+        }
+        None => config.with_no_client_auth(),
+    };
+    let key = PrivateKeyDer::try_from(identity.key.serialize_der()).unwrap();
+    let config = config.with_single_cert(vec![identity.certificate.der().clone()], key).unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let (address, server) = (listener.local_addr().unwrap(), server.address());
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                // Whoever is refused here is told by TLS itself.
+                if let Ok(mut stream) = acceptor.accept(stream).await {
+                    let mut server = TcpStream::connect(server).await.unwrap();
+                    let _ = copy_bidirectional(&mut stream, &mut server).await;
+                }
+            });
+        }
+    });
+    address
+}
+
+fn builder(address: SocketAddr) -> RedisStoreBuilder {
+    RedisStore::builder(&format!("rediss://{address}/")).prefix(prefix())
+}
+
+/// That it decides, and what is used is used.
+async fn decides(store: &RedisStore) {
+    let policy = Policy::new("api", Quota::per_day(1));
+    assert!(try_acquire(store, &policy, "ada", 1).await.unwrap().is_granted());
+    assert!(!try_acquire(store, &policy, "ada", 1).await.unwrap().is_granted());
+}
+
+fn is_told(connected: Result<RedisStore, Error>, sign: &str) {
+    let error = connected.map(|_| ()).expect_err("a connection that nobody should trust");
+    assert!(error.is_configuration() && !error.is_transient(), "{error}");
+    assert!(error.to_string().contains(sign), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_is_trusted_by_the_authority_that_is_named_and_by_no_other() {
+    let server = shared(Kind::Installed);
+    let (authority, other) = (Authority::new(), Authority::new());
+    let address = before(server, authority.identity("127.0.0.1"), None).await;
+    decides(&builder(address).root_certificates(authority.pem()).connect().await.unwrap()).await;
+    let both = format!("{}{}", other.pem(), authority.pem());
+    decides(&builder(address).root_certificates(both).connect().await.unwrap()).await;
+
+    is_told(builder(address).connect().await, "invalid peer certificate");
+    is_told(builder(address).root_certificates(other.pem()).connect().await, "invalid peer certificate");
+    let of_another = before(server, authority.identity("192.0.2.1"), None).await;
+    let connected = builder(of_another).root_certificates(authority.pem()).connect().await;
+    is_told(connected, "invalid peer certificate");
+}
+
+#[tokio::test]
+async fn a_server_that_asks_who_calls_is_shown_a_certificate() {
+    let server = shared(Kind::Installed);
+    let authority = Authority::new();
+    let address = before(server, authority.identity("127.0.0.1"), Some(&authority)).await;
+    let builder = || builder(address).root_certificates(authority.pem());
+    let ours = authority.identity("tollgate");
+    let store =
+        builder().client_certificate(ours.certificate.pem(), ours.key.serialize_pem()).connect().await;
+    decides(&store.unwrap()).await;
+
+    is_told(builder().connect().await, "CertificateRequired");
+    let forged = Authority::new().identity("tollgate");
+    let store = builder().client_certificate(forged.certificate.pem(), forged.key.serialize_pem());
+    is_told(store.connect().await, "received fatal alert");
+}
+
+#[tokio::test]
+async fn certificates_that_cannot_be_are_refused_before_anybody_is_asked() {
+    let authority = Authority::new();
+    let identity = authority.identity("tollgate");
+    let (certificate, key) = (identity.certificate.pem(), identity.key.serialize_pem());
+    // Nobody listens there: to be asked would be no error yet.
+    let url = "rediss://127.0.0.1:1/";
+    for roots in ["", "garbage", &key] {
+        is_told(RedisStore::builder(url).root_certificates(roots).connect().await, "root certificates");
+    }
+    for (certificate, key) in [("", &*key), (&*certificate, ""), (&*certificate, &*certificate), ("x", "x")] {
+        is_told(
+            RedisStore::builder(url).client_certificate(certificate, key).connect().await,
+            "of the client",
+        );
+    }
+    for url in ["redis://127.0.0.1:1/", "redis-sentinel://127.0.0.1:1/main", "redis-cluster://127.0.0.1:1"] {
+        is_told(RedisStore::builder(url).root_certificates(authority.pem()).connect().await, "rediss://");
+    }
+    let shown = format!("{:?}", RedisStore::builder("redis://:hunter2@127.0.0.1/").secret("hunter3"));
+    assert!(!shown.contains("hunter"), "{shown}");
+}
