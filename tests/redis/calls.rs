@@ -3,22 +3,21 @@
 use std::time::Duration;
 
 use tollgate::{
-    Check, Clock, Key, ManualClock, MemoryStore, Policy, Quota, Store, Times, Timestamp, Verdict,
+    Check, Clock, Key, ManualClock, MemoryStore, Policy, Quota, Store, Times, Timestamp, Verdict, Wait,
 };
 use tollgate_conformance::random::Random;
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStoreBuilder, SlidingLogLayout};
 
-use crate::{BothLayouts, Fresh, every_policy, shared};
+use crate::{BothLayouts, Fresh, every_policy, shared, used};
 
 const KEYS: u32 = 60;
 const ROUNDS: u32 = 40;
 
 /// What all of these are told, asked at once: in one call.
-async fn ask(fresh: &Fresh, policy: &Policy, keys: &[String], cost: u32) -> Vec<Verdict> {
-    let ask = |key: &String| {
-        fresh.store.acquire(&[Check::new(policy, &Key::from(key.as_str()), cost)], Times::ONCE)
-    };
+async fn ask(fresh: &Fresh, policy: &Policy, keys: &[String], cost: u32, times: Times) -> Vec<Verdict> {
+    let ask =
+        |key: &String| fresh.store.acquire(&[Check::new(policy, &Key::from(key.as_str()), cost)], times);
     // Taken up by all before the runtime gets to send any.
     let replies: Vec<_> = keys.iter().map(ask).collect();
     let mut verdicts = Vec::new();
@@ -47,13 +46,13 @@ struct Both<'a> {
 
 impl Both<'_> {
     /// Asks both, and that they say the same.
-    async fn agree(&self, policy: &Policy, keys: &[String], cost: u32) {
-        let told = ask(self.redis, policy, keys, cost).await;
+    async fn agree(&self, policy: &Policy, keys: &[String], cost: u32, times: Times) {
+        let told = ask(self.redis, policy, keys, cost, times).await;
         for (key, told) in keys.iter().zip(told) {
             let asked = Key::from(key.as_str());
-            let expected = self.model.acquire(&[Check::new(policy, &asked, cost)], Times::ONCE);
+            let expected = self.model.acquire(&[Check::new(policy, &asked, cost)], times);
             let expected = expected.wait().await.unwrap();
-            let what = format!("{key} of {policy:?}, cost {cost}, in a call of {}", keys.len());
+            let what = format!("{key} of {policy:?}, cost {cost} {times:?}, in a call of {}", keys.len());
             assert_eq!(told.times(), expected.times(), "{what}");
             assert_eq!(told.delay(), expected.delay(), "{what}");
             let (told, expected) = (told.each()[0], expected.each()[0]);
@@ -94,19 +93,28 @@ async fn many_checks_in_a_call_are_decided_as_each_would_be_alone() {
                 time.advance(Duration::from_micros(passed));
                 let one_in = random.one_of(&[1, 2, 4, 8, 16, 1_000]);
                 let full: Vec<String> = all.iter().filter(|_| random.below(one_in) == 0).cloned().collect();
-                both.agree(&policy, &full, policy.largest_cost()).await;
+                both.agree(&policy, &full, policy.largest_cost(), Times::ONCE).await;
                 let mut keys: Vec<String> = Vec::new();
                 for key in &all {
                     let times = random.one_of(&[0, 1, 1, 1, 1, 1, 1, 1, 2, 3, 9]);
                     keys.extend(vec![key.clone(); times]);
                     if random.below(30) == 0 {
-                        let foreign = random.one_of(&["abc", "-5", "0", "007", "12345", "1e3", "", " 12"]);
-                        server.command(&["SET", &both.redis.name(&policy, key), foreign]).unwrap();
+                        let name = both.redis.name(&policy, key);
+                        let foreign =
+                            random.one_of(&["abc", "-5", "0", "007", "12345", "1e3", "", " 12", "{"]);
+                        server.command(&["DEL", &name]).unwrap();
+                        let command = if foreign == "{" { "SADD" } else { "SET" };
+                        server.command(&[command, &name, foreign]).unwrap();
                         model.reset(&Key::from(key.as_str()), &[&policy]).wait().await.unwrap();
                     }
                 }
                 let cost = random.one_of(&[1, 1, 1, policy.largest_cost().min(3), policy.largest_cost()]);
-                both.agree(&policy, &keys, cost).await;
+                // One after another is what the others are not.
+                let times = random.one_of(&[Times::ONCE, Times::ONCE, Times::up_to(3), Times::between(2, 3)]);
+                if times != Times::ONCE {
+                    keys.dedup();
+                }
+                both.agree(&policy, &keys, cost, times).await;
                 // Each is a connection of its own: not after every round.
                 for key in keys.iter().filter(|_| round % 8 == 7) {
                     let left = server.command(&["PTTL", &both.redis.name(&policy, key)]).unwrap();
@@ -126,7 +134,10 @@ async fn a_call_of_denials_charges_nobody_and_hardly_writes() {
         let policy = Policy::new("api", Quota::per_day(3));
         let keys = numbered(100);
         for _ in 0..3 {
-            assert!(ask(&fresh, &policy, &keys, 1).await.iter().all(Verdict::is_granted), "{kind}");
+            assert!(
+                ask(&fresh, &policy, &keys, 1, Times::ONCE).await.iter().all(Verdict::is_granted),
+                "{kind}"
+            );
         }
         let states = || {
             let state = |key: &String| {
@@ -139,7 +150,7 @@ async fn a_call_of_denials_charges_nobody_and_hardly_writes() {
         let before = states();
         for (count, most) in [(100, 1), (8, 1), (7, 0), (1, 0)] {
             server.command(&["CONFIG", "RESETSTAT"]).unwrap();
-            let told = ask(&fresh, &policy, &keys[..count], 1).await;
+            let told = ask(&fresh, &policy, &keys[..count], 1, Times::ONCE).await;
             assert!(told.iter().all(|verdict| !verdict.is_granted()), "{kind}");
             assert_eq!(calls(&server, "evalsha"), 1, "{kind}");
             // There and back.
@@ -147,5 +158,38 @@ async fn a_call_of_denials_charges_nobody_and_hardly_writes() {
             assert_eq!(calls(&server, "pexpire") + calls(&server, "psetex"), 0, "{count} on {kind}");
         }
         assert_eq!(states(), before, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_busy_call_of_a_bucket_that_has_room_is_one_command_a_key() {
+    for &kind in Kind::EVERY {
+        let server = Server::start(kind).unwrap();
+        let fresh = Fresh::on(&server).await;
+        let policy = Policy::new("api", Quota::new(1_000_000, Duration::from_secs(366 * 86_400)));
+        let keys = numbered(100);
+        ask(&fresh, &policy, &keys, 1, Times::ONCE).await;
+        server.command(&["CONFIG", "RESETSTAT"]).unwrap();
+        assert!(ask(&fresh, &policy, &keys, 1, Times::ONCE).await.iter().all(Verdict::is_granted), "{kind}");
+        assert_eq!((calls(&server, "incrby"), calls(&server, "mget")), (100, 0), "{kind}");
+    }
+}
+
+/// What is granted is never less than the least that was asked for, nor charged then.
+#[tokio::test]
+async fn what_can_never_be_granted_so_often_charges_nobody() {
+    for &kind in Kind::EVERY {
+        let fresh = Fresh::on(shared(kind)).await;
+        // Twice that cost is more than a u32 counts.
+        let policy = Policy::new("api", Quota::new(4_000_000_000, Duration::from_secs(366 * 86_400)));
+        let keys = numbered(20);
+        let told = ask(&fresh, &policy, &keys, 2_200_000_000, Times::between(2, 2)).await;
+        for (key, verdict) in keys.iter().zip(told) {
+            assert!(
+                !verdict.is_granted() && verdict.each()[0].wait() == Wait::Never,
+                "{verdict:?} on {kind}"
+            );
+            assert_eq!(used(&fresh.store, &policy, key).await, 0, "{kind}");
+        }
     }
 }

@@ -187,6 +187,36 @@ async fn a_master_that_dies_is_replaced_without_a_restart() {
     }
 }
 
+/// Its machine goes on to take up what is sent to it, so that no connection ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_hangs_is_left_for_the_next() {
+    let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
+    let prefix = prefix();
+    let builder = RedisStore::builder(&url(&cluster)).prefix(&*prefix);
+    let store = builder.response_timeout(Duration::from_millis(100)).connect().await.unwrap();
+    let policy = a_day("p", 1_000_000);
+    let other = elsewhere(&cluster, &prefix, "ada");
+    acquire(&store, &policy, "ada", 1).await;
+    let (slot, old) = home(&cluster, &prefix, "ada");
+    old.pause().unwrap();
+    eventually("a replica takes over", async || {
+        // Those of other nodes are answered in between.
+        let _ = try_acquire(&store, &policy, &other, 1).await;
+        try_acquire(&store, &policy, "ada", 1).await.is_ok()
+            || cluster.owner_of(slot).is_ok_and(|new| new.port() != old.port())
+    })
+    .await;
+    eventually("requests pass", async || {
+        let _ = try_acquire(&store, &policy, &other, 1).await;
+        try_acquire(&store, &policy, "ada", 1).await.is_ok()
+    })
+    .await;
+    for _ in 0..20 {
+        acquire(&store, &policy, "ada", 1).await;
+        acquire(&store, &policy, &other, 1).await;
+    }
+}
+
 /// An answer that never came: what was asked may have been done, and is not asked of anybody again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_answers_too_late_charges_once() {

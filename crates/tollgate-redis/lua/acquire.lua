@@ -4,9 +4,9 @@
 --   look(key, text)          the state under a key, in up to three values; `text` is what the key holds, where it is a string
 --   fits(times, state)       how often the cost fits, at most `times`
 --   charge(key, n, state)    takes the cost n times
---   take(n)                  where it is there, may give a function of a key that takes the cost n times without having looked:
---                            whether the key was one that this is meant for, and the state before; no state where nothing
---                            was taken
+--   take(n)                  where it is there, may give a function of a key that takes the cost n times or not at all, without
+--                            having looked. It returns whether a single command did it, and the state before; no state
+--                            where nothing was taken
 --   report(key, n, refused, state)  what is answered of the state, where that is not the state itself
 --   ends(state)              when the state means nothing more
 --   refund(key, text, units, stamp, parts)  see refund.lua
@@ -54,9 +54,9 @@ while at <= #sent do
       -- As most sets are: what stands below, without its book-keeping, and all keys read at once.
       local policy, texts, first = policies[1], nil, nil
       local look, fits, report, charge, returns = policy.look, policy.fits, policy.report, policy.charge, policy.returns
-      -- Where there are many, the cost is taken without looking first, while that is right for seven keys of eight: what has
-      -- to be given back is written twice, and replicated.
-      local take = max > 0 and tried + sets >= 8 and missed * 8 <= tried and policy.take and policy.take(max)
+      -- In a run of many, the cost is taken without looking first. That ends as soon as it was wrong for more than one key of
+      -- eight (for the first, say): what has to be given back is written twice, and replicated.
+      local take = max >= refused and tried + sets >= 8 and missed * 8 <= tried and policy.take and policy.take(max)
       for i = 1, sets do
         local key, taken, a, b, c = KEYS[keys + i], nil, nil, nil, nil
         if take then
@@ -76,7 +76,7 @@ while at <= #sent do
           end
           a, b, c = look(key, texts[i - first + 1])
           local granted = fits(max, a, b, c)
-          if granted < min then
+          if max > 0 and granted < refused then
             granted = 0
             ensure_end(key, policy.ends(a, b, c))
           end
@@ -122,7 +122,7 @@ while at <= #sent do
         answers = answers + policy.returns
         if granted > 0 then
           policy.charge(key, granted, policy.a, policy.b, policy.c)
-        elseif policy.room < min then
+        elseif max > 0 and policy.room < refused then
           ensure_end(key, policy.ends(policy.a, policy.b, policy.c))
         end
       end

@@ -106,7 +106,7 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
       more_us, more_frac = multiple(granted, cost_us, cost_frac, parts)
     end
     if us > 0 and frac + more_frac == 0 and more_us > 0 then
-      -- In place, for half the price: the key is there, with a life.
+      -- In place, for half the price: the key is there.
       local text = granted == 1 and us >= now and cost_text
       if not text then
         more_us = more_us + math.max(0, now - us)
@@ -146,7 +146,7 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
         return false
       end
       local us = after_us - more_us
-      if us >= now then
+      if us >= now and us > 0 then
         prolong(key, us, more_us)
         return true, us, 0
       elseif us > 0 then

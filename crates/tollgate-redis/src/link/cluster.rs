@@ -13,6 +13,7 @@ use bb8_redis::redis::{
 };
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
+use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
 use super::{Build, Text, Timeouts, is_read_only, tcp_settings};
@@ -27,15 +28,30 @@ const RESENDS: u32 = 8;
 /// What is waited before a node is asked again that has nothing better to say; each further time doubles it, up to 40 ms.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// So many answers that did not come in time, and all connections are given up: the client keeps one to a node that hangs, and
+/// goes on asking it, when another has long taken over.
+const TIMEOUTS: u32 = 3;
+
 pub(crate) struct Cluster {
     client: ClusterClient,
-    connection: Mutex<Option<ClusterConnection>>,
-    connect_timeout: Duration,
+    connections: Mutex<Option<Connections>>,
+    timeouts: Timeouts,
     backoff: Backoff,
+    clock: Clock,
+}
+
+struct Connections {
+    client: ClusterConnection,
+    since: Timestamp,
+    /// How many answers have not come in time since.
+    timeouts: u32,
 }
 
 /// All connections of a cluster.
-pub(crate) struct Handle(ClusterConnection);
+pub(crate) struct Handle<'a> {
+    cluster: &'a Cluster,
+    client: ClusterConnection,
+}
 
 impl Cluster {
     pub(super) fn new(
@@ -51,28 +67,41 @@ impl Cluster {
             .response_timeout(timeouts.response)
             .tcp_settings(tcp_settings());
         let client = certificates.of_cluster(client).build()?;
-        let connect_timeout = timeouts.connect * 2;
-        Ok(Cluster { client, connection: Mutex::new(None), connect_timeout, backoff: Backoff::new() })
+        let (backoff, clock) = (Backoff::new(), Clock::system());
+        Ok(Cluster { client, connections: Mutex::new(None), timeouts, backoff, clock })
     }
 
-    pub(super) async fn handle(&self) -> Result<Handle, Error> {
-        let mut connection = self.connection.lock().await;
-        if let Some(connection) = &*connection {
-            return Ok(Handle(connection.clone()));
+    pub(super) async fn handle(&self) -> Result<Handle<'_>, Error> {
+        let mut connections = self.connections.lock().await;
+        if let Some(connections) = &*connections {
+            return Ok(Handle { cluster: self, client: connections.client.clone() });
         }
         self.backoff.check()?;
-        let connected = timeout(self.connect_timeout, self.client.get_async_connection()).await;
+        let connected = timeout(self.timeouts.connect * 2, self.client.get_async_connection()).await;
         let connected =
             connected.map_or_else(|_| Err(Cause::NoConnection.into()), |connected| Ok(connected?));
         match connected {
-            Ok(connected) => {
+            Ok(client) => {
                 self.backoff.succeeded();
-                *connection = Some(connected.clone());
-                Ok(Handle(connected))
+                let since = self.clock.now();
+                *connections = Some(Connections { client: client.clone(), since, timeouts: 0 });
+                Ok(Handle { cluster: self, client })
             }
             Err(error) => {
                 self.backoff.failed(Error::clone(&error));
                 Err(error)
+            }
+        }
+    }
+
+    /// Of nodes that are slow rather than gone, connections are not made anew all the time.
+    async fn timed_out(&self) {
+        let mut connections = self.connections.lock().await;
+        if let Some(kept) = &mut *connections {
+            kept.timeouts += 1;
+            let enough = kept.since.saturating_add(self.timeouts.response * TIMEOUTS);
+            if kept.timeouts >= TIMEOUTS && self.clock.now() >= enough {
+                *connections = None;
             }
         }
     }
@@ -86,13 +115,17 @@ enum Target {
     Node { host: String, port: u16, asking: bool },
 }
 
-impl Handle {
+impl Handle<'_> {
     pub(super) async fn run(mut self, slot: u16, build: Build<'_>, alone: bool) -> Result<Value, Error> {
         let (mut target, mut text, mut pause) = (Target::Owner, Text::Hash, PAUSE);
         let mut resent = 0;
         loop {
             let error = match self.send(slot, &target, build, text).await {
                 Ok(value) => return Ok(value),
+                Err(error) if error.is_timeout() => {
+                    self.cluster.timed_out().await;
+                    return Err(error.into());
+                }
                 Err(error) if resent == RESENDS => return Err(unsettled(error).into()),
                 Err(error) => error,
             };
@@ -132,10 +165,10 @@ impl Handle {
         if let Target::Node { asking: true, .. } = target {
             let mut pipeline = Pipeline::new();
             pipeline.cmd("ASKING").add_command(build(text));
-            let mut answers = self.0.route_pipeline(pipeline, 0, 2, node).await?;
+            let mut answers = self.client.route_pipeline(pipeline, 0, 2, node).await?;
             return answers.pop().unwrap_or(Value::Nil).extract_error();
         }
-        self.0.route_command(build(text), RoutingInfo::SingleNode(node)).await?.extract_error()
+        self.client.route_command(build(text), RoutingInfo::SingleNode(node)).await?.extract_error()
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) enum Link {
 /// A connection for one call.
 pub(crate) enum Connection<'a> {
     Pooled(&'a Pool, pool::Checkout<'a>),
-    Cluster(cluster::Handle),
+    Cluster(cluster::Handle<'a>),
 }
 
 /// How long connecting and answering may take.
