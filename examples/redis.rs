@@ -1,6 +1,7 @@
 //! An axum server that limits each IP address together with all others that share its Redis. Copy it.
 //!
-//! `cargo run --release --example redis`, with a Redis or Valkey on this machine. Start two, and see them share a limit.
+//! `cargo run --release --example redis`, with a Redis or Valkey on this machine. Start a
+//! second with `-- 127.0.0.1:3001`, and see them share a limit.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -20,7 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // An error here is one to mend: a URL, a password, a permission. A Redis that is down is none: it is joined later.
     let store = RedisStore::connect(&redis)
         .await?
-        // No request waits longer for Redis, and none at all once several have waited in vain,
+        // No request waits longer for Redis, and hardly any once several have waited in vain,
         .timeout(Duration::from_millis(50))
         .circuit_breaker(CircuitBreaker::default())
         // and this is what happens to those that would: they pass. `fail_closed` refuses them.

@@ -11,8 +11,7 @@ use crate::Timestamp;
 /// It opens when either trigger is met, by the last answers that requests had of the store. (Several of them may be one
 /// answer to a store that asks for many at once.) Then one request at a time, the *probe*, is let
 /// through after a wait; each probe that fails, or that nothing is heard of for as long as that wait, doubles the next one, up
-/// to the longest. Every wait is lengthened by
-/// chance, by up to a half of itself, so that a fleet does not return in step.
+/// to the longest. Every wait is lengthened by chance, by up to a half of itself, so that a fleet does not return in step.
 ///
 /// | setting | by default |
 /// |---|---|
@@ -75,8 +74,8 @@ impl CircuitBreaker {
     }
 
     /// Opens when `failures` of the last `answers` were failures, whatever their order: for a store that fails now and then,
-    /// such as a Cluster that has lost one of its masters. Both are 1 to [`CircuitBreaker::MEMORY`]; a store that was asked
-    /// less often has answered all else.
+    /// such as a Cluster that has lost one of its masters. Both are 1 to [`CircuitBreaker::MEMORY`]; of a store that
+    /// was asked less often, what is missing counts as answered.
     ///
     /// # Panics
     /// If [`CircuitBreaker::try_failures_of`] would return an error.
@@ -98,7 +97,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// The wait before the first probe, and the longest that it grows to.
+    /// The wait before the first probe, and the longest that it grows to, before chance lengthens it.
     ///
     /// # Panics
     /// If [`CircuitBreaker::try_probe_after`] would return an error.

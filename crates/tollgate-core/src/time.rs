@@ -1,6 +1,6 @@
 //! Time, as every decision sees it: microseconds since the Unix epoch, handed in as a parameter.
 //!
-//! This is the only module of the workspace that reads a clock.
+//! This is the only module of the published crates that reads a clock.
 
 use std::fmt;
 use std::sync::Arc;

@@ -68,7 +68,7 @@ impl RedisStoreBuilder {
     }
 
     /// How many connections there are to a server at most, each with one call under way: 4 unless said. A call carries up to
-    /// 128 checks, so that few are enough. Of no effect in a Cluster, where there is one to each node.
+    /// 128 requests that differ, so that few are enough. Of no effect in a Cluster, where there is one to each node.
     pub fn connections(mut self, connections: u32) -> RedisStoreBuilder {
         self.connections = connections;
         self
@@ -87,10 +87,10 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How many checks may wait for Redis at most, in all: 16,384 unless said. More than that are refused with an error
+    /// How many requests may wait for Redis at most, in all: 16,384 unless said. More than that are refused with an error
     /// that [is_overloaded](Error::is_overloaded), so that a Redis that hangs does not fill the memory of its clients.
-    pub fn most_waiting(mut self, checks: usize) -> RedisStoreBuilder {
-        self.most_waiting = checks;
+    pub fn most_waiting(mut self, requests: usize) -> RedisStoreBuilder {
+        self.most_waiting = requests;
         self
     }
 

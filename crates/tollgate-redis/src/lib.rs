@@ -32,8 +32,8 @@
 //!   nobody else is served. The scripts hold the same algorithms as the store in memory, in integers, and are held to the
 //!   same oracles.
 //! - **One clock**, the server's. A process whose clock is wrong changes nothing.
-//! - **One round trip at most.** While a call is under way checks gather, and the next call carries up to 128 of them, at
-//!   once and without a timer. Those that ask the same are merged into one grant, handed out in the order of their arrival:
+//! - **One round trip at most.** While a call is under way checks gather, and the next call carries those of up to 128 requests
+//!   that differ, at once and without a timer. Those that ask the same are merged into one grant, handed out in the order of their arrival:
 //!   each is told how things stand after its own turn.
 //!
 //! A failover can lose charges: replication is asynchronous, and what a master granted in its last moment may not have
@@ -53,8 +53,9 @@
 //!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a missing permission.
 //! - Four connections to a server unless [said](RedisStoreBuilder::connections), one to each node of a Cluster. One that
 //!   dies, or leaves three calls in a row unanswered, is replaced; so are all of them once more calls in a row than they
-//!   are, and three at least, were not answered on any. While that fails, checks fail at once, and it is tried again after
-//!   10 ms to half a second, at random, lest a fleet come back in step.
+//!   are, and three at least, were not answered on any. Of a Cluster all are replaced after three calls that were not
+//!   answered, but not all the time. While that fails, checks fail at once, and it is tried again after 5 ms to half a second,
+//!   at random, lest a fleet come back in step.
 //! - **Nothing is sent twice that may have been executed.** Only answers that say that nothing was (`NOSCRIPT`, `MOVED`,
 //!   `ASK`, `TRYAGAIN`, `READONLY`) have a call sent again. After a lost connection or a timeout, the check is an error,
 //!   and may have been charged: once.
@@ -107,7 +108,8 @@
 //! Where that is too dear for quotas of a day, `appendonly yes` with `appendfsync everysec` loses a second.
 //!
 //! **Permissions.** This user may do what the store does, and nothing else. `asking` and `cluster|slots` are for a Cluster
-//! only, `role` for Sentinels only, the last line for sorted sets only:
+//! only, `role` for Sentinels only, the last line for sorted sets only. It is one command; `redis-cli` takes it in one line. A
+//! URL that names a database needs `+select` as well:
 //!
 //! ```text
 //! ACL SETUSER tollgate on >password ~tollgate:* -@all

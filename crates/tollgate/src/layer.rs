@@ -28,7 +28,8 @@ use crate::shared::Shared;
 ///
 /// # Panics
 /// A request that a [leaky bucket](crate::Algorithm::LeakyBucket) delays sleeps by tokio's timer, and panics outside of a
-/// tokio runtime that has one. Nothing else needs a runtime.
+/// tokio runtime that has one. Nothing else of the layer needs a runtime; a store may, and so does
+/// [`timeout`](crate::FailureExt::timeout).
 ///
 /// ```
 /// use tollgate::extract::{PeerIp, header};

@@ -9,7 +9,7 @@ impl Key {
     /// Writes the key as text that an operator can read and that no other key has: a store may name it by that.
     ///
     /// Texts begin with `=`, numbers with `#`, addresses with `@`; `*` is the global key, `(…,…)` a joined one, and `1|…`
-    /// the second of several alternatives. It is graphic ASCII: in texts and addresses, braces, brackets, colons, commas,
+    /// the second of several alternatives. It is graphic ASCII: in texts and addresses, braces, parentheses, colons, commas,
     /// bars, percent signs and all bytes that are not graphic stand as `%` and two digits.
     ///
     /// # Errors

@@ -11,7 +11,8 @@ use super::{Head, KeyExtractor};
 pub struct Cookie(Box<str>);
 
 /// The value of the cookie `name`, such as a session, byte for byte as the caller sent it (RFC 6265, section 5.4).
-/// Of several by that name that differ, none: whoever reads the session may take another than is counted here. Signed or encrypted cookies are not opened: a tampered one is another key.
+/// Of several by that name that differ, none: whoever reads the session may take another than is counted here. Signed or
+/// encrypted cookies are not opened: a tampered one is another key.
 ///
 /// # Panics
 /// If `name` is empty or holds a character that a cookie's name cannot (RFC 6265, section 4.1.1): a request could

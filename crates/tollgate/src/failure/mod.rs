@@ -25,7 +25,7 @@
 //! | [`circuit_breaker`](FailureExt::circuit_breaker) | a store that fails again and again is not asked for a while: requests no longer wait for the timeout each | nearly always |
 //! | [`fail_open`](FailureExt::fail_open) | requests pass while the store fails: unlimited, and without `RateLimit` fields | where serving matters more than limiting: the limit shares a service out, and its outage should not be yours |
 //! | [`fail_closed`](FailureExt::fail_closed) | requests are refused while the store fails: 503 with `Retry-After` | where a request without a limit is worse than none: log-ins, text messages, what costs money |
-//! | [`fall_back_to`](FailureExt::fall_back_to) | another store, in memory as a rule, grants a share of every quota | where both would hurt: a fleet goes on, and stays within its limits |
+//! | [`fall_back_to`](FailureExt::fall_back_to) | another store, in memory as a rule, grants a share of every quota | where both would hurt: a fleet goes on, and an outage grants at most the quota once more |
 //!
 //! # What callers see
 //!

@@ -81,7 +81,7 @@
 //! use tollgate::{Denial, Limiter, Policy, PolicyExt, Quota};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! // As well to be had as a layer, by `RateLimitLayer::new`.
+//! // The same rules make a layer, by `RateLimitLayer::new`.
 //! let limiter = Limiter::new([
 //!     Policy::new("api-key", Quota::per_hour(1_000)).by(header("x-api-key")),
 //!     Policy::new("address", Quota::per_hour(3)).by(PeerIp::new()),

@@ -43,8 +43,9 @@
 //! # The circuit breaker
 //!
 //! Without it, while a store hangs, every request waits for the whole timeout. With it, after 5 requests that failed and none
-//! between them that did not, requests are decided at once, and one of them now and then finds out whether the store is back. Clones of a store share
-//! one circuit; a store that is set up wrongly never opens it, since waiting mends no password.
+//! between them that did not, or 50 failures among the last 100, requests are decided at once, and one of them now and then
+//! finds out whether the store is back. Clones of a store share one circuit; a store that is set up wrongly never opens it,
+//! since waiting mends no password.
 //!
 //! # A share
 //!

@@ -6,7 +6,7 @@
 //! | some requests to take more of the same quota | [`Rule::cost`](crate::Rule::cost) |
 //! | routes or methods counted apart | them in the key: `.by((PeerIp::new(), method()))` |
 //! | no limit for health checks, preflights, the office | [`Rule::exempt`](crate::Rule::exempt) |
-//! | a limit more for some callers | a second rule whose key the others lack, with [`MissingKey::Skip`](crate::MissingKey::Skip) |
+//! | one more limit for some callers | a second rule whose key the others lack, with [`MissingKey::Skip`](crate::MissingKey::Skip) |
 //!
 //! # Plans
 //!
@@ -30,7 +30,7 @@
 //!         |parts: &Parts, _: &Key| parts.extensions.get::<Caller>().map(|caller| caller.plan),
 //!     );
 //!
-//! // As well to be had as a layer, by `RateLimitLayer::new`.
+//! // The same rules make a layer, by `RateLimitLayer::new`.
 //! let limiter = Limiter::new([rule]);
 //! for (id, plan, at_once) in [(1, "free", 60), (2, "pro", 600), (3, "enterprise", 500), (4, "misspelt", 60)] {
 //!     let request = Request::get("/").extension(Caller { id, plan }).body(()).unwrap();

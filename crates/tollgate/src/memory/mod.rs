@@ -3,8 +3,8 @@
 //! # What it costs
 //! A key takes 60 bytes at the cap under an algorithm whose state is 16 bytes or less (see
 //! [`tollgate_core::algorithm`]); sub-windows and logs come on top, in memory of their own: about 4 bytes a
-//! bucket, and 16 to 32 for each request that a log remembers. Memory grows with the keys in use, and idle keys are given back a few at a time by the requests
-//! themselves: there is no thread and no task to spawn.
+//! bucket, and 16 to 32 for each request that a log remembers. Memory grows with the keys in use, and idle keys are given
+//! back a few at a time by the requests themselves: there is no thread and no task to spawn.
 //!
 //! # What happens at the cap
 //! A new key takes the place of one that is idle, else of one that has denied nothing (of those looked at, the one
@@ -29,7 +29,7 @@ use table::{Slot, Table};
 
 /// The embedded [`Store`]: exact, bounded, and never failing. See the [module docs](self).
 ///
-/// Clones share their state. The default holds up to 1,000,000 keys, which take up to 64 MB once that many callers
+/// Clones share their state. The default holds up to 1,000,000 keys, which take up to 60 MB once that many callers
 /// are active at a time.
 ///
 /// ```
