@@ -54,6 +54,24 @@ async fn a_master_that_dies_is_left_for_the_next() {
     passes_again(&store).await;
 }
 
+/// Theirs is not that of the servers, which the URL has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_that_want_a_password_are_given_theirs() {
+    let sentinel = Sentinel::start(Kind::Installed).unwrap();
+    for one in sentinel.sentinels() {
+        one.command(&["ACL", "SETUSER", "default", "resetpass", ">hunter2"]).unwrap();
+    }
+    let builder = || RedisStore::builder(&url(&sentinel)).prefix(prefix());
+    passes_again(&builder().sentinel_credentials("default", "hunter2").connect().await.unwrap()).await;
+
+    for refused in [builder(), builder().sentinel_credentials("default", "hunter3")] {
+        let error = refused.connect().await.map(|_| ()).unwrap_err();
+        assert!(error.is_configuration() && !error.to_string().contains("hunter"), "{error}");
+    }
+    let elsewhere = RedisStore::builder("redis://127.0.0.1:1/").sentinel_credentials("default", "hunter2");
+    assert!(elsewhere.connect().await.unwrap_err().is_configuration());
+}
+
 /// Sentinels that see their master down name none, for as long as a failover takes. Who takes that for a wrong name tells
 /// people to mend it, keeps the circuit breaker closed, and does not start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -36,6 +36,7 @@ pub struct RedisStoreBuilder {
     log: SlidingLogLayout,
     clock: Option<Clock>,
     certificates: Certificates,
+    sentinel_credentials: Option<(String, String)>,
 }
 
 impl RedisStoreBuilder {
@@ -51,6 +52,7 @@ impl RedisStoreBuilder {
             log: SlidingLogLayout::default(),
             clock: None,
             certificates: Certificates::default(),
+            sentinel_credentials: None,
         }
     }
 
@@ -100,6 +102,17 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// The user and the password that Sentinels want: those of the URL are of the servers that they name. Where they have a
+    /// password and no users (`requirepass`), the user is `default`.
+    pub fn sentinel_credentials(
+        mut self,
+        user: impl Into<String>,
+        password: impl Into<String>,
+    ) -> RedisStoreBuilder {
+        self.sentinel_credentials = Some((user.into(), password.into()));
+        self
+    }
+
     /// Trusts servers with a certificate that one of these has signed, and no others, instead of those that the system trusts:
     /// PEM, with one or more. For a Redis whose certificate comes from an authority of your own.
     #[cfg(feature = "tls")]
@@ -142,7 +155,10 @@ impl RedisStoreBuilder {
     pub async fn connect(self) -> Result<RedisStore, Error> {
         self.validate()?;
         let timeouts = Timeouts { connect: self.connect_timeout, response: self.response_timeout };
-        let topology = Topology::parse(&self.url, &self.certificates)?;
+        let mut topology = Topology::parse(&self.url, &self.certificates)?;
+        if let Some((user, password)) = &self.sentinel_credentials {
+            topology.set_sentinel_credentials(user, password)?;
+        }
         let link = Link::new(topology, &self.certificates, self.connections, timeouts)?;
         let names = Names::new(&self.prefix, self.secret.as_deref(), self.log);
         let scripts = Scripts::new(self.clock.is_some());

@@ -45,8 +45,8 @@ impl RedisStore {
     /// | `redis-sentinel://[user:password@]host[:port],…/master[/db]` | the master that these Sentinels name |
     /// | `redis-cluster://[user:password@]host[:port],…` | the Cluster of these nodes |
     ///
-    /// With the feature `tls`, `rediss` in the place of `redis` connects by TLS. User and password are those of the servers:
-    /// Sentinels are asked without, and those that want one are not supported.
+    /// With the feature `tls`, `rediss` in the place of `redis` connects by TLS. User and password are those of the servers;
+    /// Sentinels that want some are told by [`RedisStoreBuilder::sentinel_credentials`].
     ///
     /// # Errors
     /// Those of [`RedisStoreBuilder::connect`]; that Redis cannot be reached is none of them.

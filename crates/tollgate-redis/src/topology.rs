@@ -45,6 +45,20 @@ impl Topology {
     }
 }
 
+impl Topology {
+    /// Without them, Sentinels are asked by nobody in particular.
+    pub(crate) fn set_sentinel_credentials(&mut self, user: &str, password: &str) -> Result<(), Error> {
+        let Topology::Sentinel(sentinel) = self else {
+            return Err(Error::config("credentials of Sentinels, in whose place the URL has no Sentinels"));
+        };
+        let settings = RedisConnectionInfo::default().set_username(user).set_password(password);
+        for info in &mut sentinel.sentinels {
+            *info = info.clone().set_redis_settings(settings.clone());
+        }
+        Ok(())
+    }
+}
+
 /// What follows the hosts is not repeated: where this is forgotten, it is a part of the password.
 const ENCODED: &str = " (a password is percent-encoded: %2F, %3F and %23 for /, ? and #)";
 

@@ -39,6 +39,11 @@ impl Sentinels {
         if let Some(password) = server.password() {
             client = client.set_client_to_redis_password(password);
         }
+        // All are asked alike.
+        let asking = addresses.first().map(ConnectionInfo::redis_settings);
+        if let Some((user, password)) = asking.and_then(|asking| Some((asking.username()?, asking.password()?))) {
+            client = client.set_client_to_sentinel_username(user).set_client_to_sentinel_password(password);
+        }
         if let Some(mode) = tls {
             client = client.set_client_to_redis_tls_mode(mode);
         }
