@@ -34,6 +34,9 @@ pub(crate) struct Interval {
     pub(crate) parts: u32,
     /// T × parts: the numerator.
     numerator: u64,
+    /// 2^64 / numerator, rounded down: a multiplication by it takes a fraction of the time of a division, which is on every
+    /// request's way.
+    reciprocal: u64,
 }
 
 impl Interval {
@@ -46,7 +49,7 @@ impl Interval {
         let parts = limit as u64 / common; // ≤ limit
         let numerator = window_us / common;
         let whole = Exact { us: numerator / parts, frac: (numerator % parts) as u32 }; // < parts
-        Interval { whole, parts: parts as u32, numerator }
+        Interval { whole, parts: parts as u32, numerator, reciprocal: u64::MAX / numerator }
     }
 
     /// Whether T is a whole number of microseconds, as that of most quotas is: then no sum has a fraction, and every
@@ -109,15 +112,24 @@ impl Interval {
         if self.is_whole() { Exact::from_us(a.us.max(b.us)) } else { a.max(b) }
     }
 
+    /// n / numerator, rounded down.
+    #[inline]
+    const fn over_numerator(self, n: u64) -> u64 {
+        // The reciprocal is short of 2^64 / numerator by at most 1, so that this is short of the quotient by at most n / 2^64
+        // before it is rounded: by one at most.
+        let quotient = ((n as u128 * self.reciprocal as u128) >> 64) as u64;
+        quotient + (n - quotient * self.numerator >= self.numerator) as u64
+    }
+
     /// How many whole T fit into `span`: the units that it is worth, at most `u32::MAX`.
     #[inline]
     pub(crate) fn whole_units_in(self, span: Exact) -> u32 {
         if self.is_whole() {
-            return u32::try_from(span.us / self.numerator).unwrap_or(u32::MAX);
+            return u32::try_from(self.over_numerator(span.us)).unwrap_or(u32::MAX);
         }
         let units = match span.us.checked_mul(u64::from(self.parts)) {
             Some(scaled) if scaled <= u64::MAX - u64::from(span.frac) => {
-                (scaled + u64::from(span.frac)) / self.numerator
+                self.over_numerator(scaled + u64::from(span.frac))
             }
             // More than 584,000 years in parts: a limit of millions with a denominator to match.
             _ => {
@@ -159,7 +171,28 @@ mod tests {
         assert_eq!(t.whole_units_in(Exact { us: 1, frac: 3 }), 7);
     }
 
+    #[test]
+    fn a_division_by_multiplication_is_one() {
+        for window_us in [1, 2, 3, 7, 999_983, 1_000_000, 86_400_000_000, (1 << 32) - 1, 1 << 52] {
+            let t = Interval::new(1, window_us);
+            for near in [0, 1, 2, u64::MAX / 2, u64::MAX - 2 * window_us, u64::MAX].map(|n| n / window_us) {
+                for n in [
+                    near * window_us,
+                    (near * window_us).saturating_add(window_us / 2),
+                    near.saturating_add(1).saturating_mul(window_us) - 1,
+                ] {
+                    assert_eq!(t.over_numerator(n), n / window_us, "{n} / {window_us}");
+                }
+            }
+        }
+    }
+
     proptest! {
+        #[test]
+        fn any_division_by_multiplication_is_one(n in any::<u64>(), window_us in 1_u64..1 << 52) {
+            prop_assert_eq!(Interval::new(1, window_us).over_numerator(n), n / window_us);
+        }
+
         /// Every operation agrees with the same on integers scaled by the denominator.
         #[test]
         fn agrees_with_scaled_integers(

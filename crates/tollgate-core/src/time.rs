@@ -85,6 +85,12 @@ impl Clock {
         SYSTEMS.load(Ordering::Relaxed)
     }
 
+    /// Whether it never goes back: the system's does not, a [`ManualClock`] may be set.
+    #[inline]
+    pub fn only_moves_forward(&self) -> bool {
+        matches!(self.0, Source::System { .. })
+    }
+
     /// The time now.
     #[inline]
     pub fn now(&self) -> Timestamp {

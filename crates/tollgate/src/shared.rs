@@ -67,6 +67,12 @@ impl<S> Shared<S> {
         if self.fields.is_off() && !self.expose_verdict {
             return Extras::default();
         }
+        self.extras_of(asks, verdict)
+    }
+
+    /// Out of line, to keep the way of those that are given nothing short.
+    #[inline(never)]
+    fn extras_of(&self, asks: &Asks, verdict: &Verdict) -> Extras {
         let rules = self.limiter.rules();
         let fields = self.fields.write(rules, asks, verdict);
         let report = self.expose_verdict.then(|| Report::new(rules, asks, verdict));

@@ -41,7 +41,9 @@ impl Sentinels {
         }
         // All are asked alike.
         let asking = addresses.first().map(ConnectionInfo::redis_settings);
-        if let Some((user, password)) = asking.and_then(|asking| Some((asking.username()?, asking.password()?))) {
+        if let Some((user, password)) =
+            asking.and_then(|asking| Some((asking.username()?, asking.password()?)))
+        {
             client = client.set_client_to_sentinel_username(user).set_client_to_sentinel_password(password);
         }
         if let Some(mode) = tls {

@@ -2,8 +2,9 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use siphasher::sip128::SipHasher13;
+use siphasher::{sip, sip128};
 
+/// A hash, and what tells apart keys that have the same: the key itself where it is short, else as much of a hash again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Digest(u64, u64);
 
@@ -15,10 +16,10 @@ impl Digest {
         self.0 as usize
     }
 
-    /// Bits that choose a place; not those of the shard, or a shard's keys would crowd into a part of it.
+    /// Bits of which the highest choose a place; the shard's are the lowest, or a shard's keys would crowd into a part of it.
     #[inline]
     pub(super) fn home(&self) -> u64 {
-        self.1
+        self.0
     }
 }
 
@@ -33,12 +34,27 @@ impl Secret {
     }
 
     /// SipHash-1-3 of a key, under the secret of its policy: ours, and the hash of the policy's scope. So a key alone is
-    /// hashed for each request, which for an address is a single block.
+    /// hashed for each request, which for an IPv4 address is a single block, and need not be hashed twice.
     #[inline]
     pub(super) fn digest(&self, scope_hash: u64, key: &[u8]) -> Digest {
-        let hash = SipHasher13::new_with_keys(self.0 ^ scope_hash, self.1).hash(key);
+        let of_policy = self.0 ^ scope_hash;
+        if let Some(word) = short(key) {
+            return Digest(sip::SipHasher13::new_with_keys(of_policy, self.1).hash(key), word);
+        }
+        let hash = sip128::SipHasher13::new_with_keys(of_policy, self.1).hash(key);
         Digest(hash.h1, hash.h2)
     }
+}
+
+/// A key of 4 to 7 bytes and its length, as a number that no other has.
+#[inline]
+fn short(key: &[u8]) -> Option<u64> {
+    let (first, rest) = key.split_first_chunk::<4>()?;
+    if rest.len() > 3 {
+        return None;
+    }
+    let word = (key.len() as u64) << 56 | u64::from(u32::from_le_bytes(*first));
+    Some(rest.iter().zip([32, 40, 48]).fold(word, |word, (byte, shift)| word | u64::from(*byte) << shift))
 }
 
 #[cfg(test)]
@@ -52,5 +68,27 @@ mod tests {
         assert_ne!(secret.digest(1, b"a"), secret.digest(2, b"a"));
         assert_ne!(secret.digest(1, b"a"), secret.digest(1, b"b"));
         assert_ne!(secret.digest(1, b"a"), Secret::random().digest(1, b"a"));
+        assert_ne!(secret.digest(1, b"4abcd"), Secret::random().digest(1, b"4abcd"));
+    }
+
+    #[test]
+    fn short_keys_are_told_apart_by_themselves_and_spread_by_their_hash() {
+        let secret = Secret::random();
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        for first in [[0; 4], [1, 0, 0, 0], [0, 0, 0, 1], [255; 4]] {
+            for rest in
+                [&[][..], &[0], &[0, 0], &[0, 0, 0], &[1], &[0, 1], &[0, 0, 1], &[255; 3], &[0; 4], &[0; 5]]
+            {
+                keys.push([&first, rest].concat());
+            }
+        }
+        keys.extend([vec![], vec![0], vec![0; 3]]);
+        for (i, a) in keys.iter().enumerate() {
+            for b in &keys[..i] {
+                assert!(short(a).is_none() || short(a) != short(b), "{a:?} and {b:?}");
+                assert_ne!(secret.digest(1, a).home(), secret.digest(1, b).home(), "{a:?} and {b:?}");
+            }
+            assert_ne!(secret.digest(1, a).home(), secret.digest(2, a).home(), "{a:?}");
+        }
     }
 }

@@ -110,9 +110,7 @@ impl MemoryStore {
     /// [`SlidingBuckets`](crate::Algorithm::SlidingBuckets) policy, to the precision of its sub-windows and at most
     /// those of its window. `None` for other algorithms.
     pub fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Option<u64> {
-        let digest = self.digest(policy, key);
-        let mut table = self.shard(&digest);
-        let now = self.0.clock.now();
+        let (mut table, digest, now) = self.enter(policy, key);
         match table.find(&digest) {
             Some(at) => table.slot(at).state.usage(policy, now, interval),
             None => State::new(policy).usage(policy, now, interval),
@@ -127,6 +125,20 @@ impl MemoryStore {
     #[inline]
     fn shard_of(&self, digest: &Digest) -> usize {
         digest.shard() & (self.0.shards.len() - 1)
+    }
+
+    /// Where the state of a key is, and the time, which under the lock only moves forward: the exactness of every window, and of
+    /// what a bucket has lent, rests on that. The clock is read while the key is hashed; whoever was let in first meanwhile may
+    /// have read a later time.
+    #[inline]
+    fn enter(&self, policy: &Policy, key: &Key) -> (MutexGuard<'_, Table>, Digest, Timestamp) {
+        let clock = &self.0.clock;
+        let early = clock.now();
+        let digest = self.digest(policy, key);
+        let mut table = self.shard(&digest);
+        // One that is set by hand may be set back, and is believed.
+        let now = if clock.only_moves_forward() { table.not_before(early) } else { clock.now() };
+        (table, digest, now)
     }
 
     #[inline]
@@ -167,9 +179,7 @@ impl Store for MemoryStore {
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         if let [check] = set {
-            let digest = self.digest(check.policy, check.key);
-            let mut table = self.shard(&digest);
-            let now = self.0.clock.now();
+            let (mut table, digest, now) = self.enter(check.policy, check.key);
             table.sweep(now);
             if let Some(at) = table.find(&digest) {
                 return Reply::Now(Ok(MemoryStore::decide_one(table.slot(at), check, times, now)));
@@ -180,9 +190,7 @@ impl Store for MemoryStore {
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
         for grant in grants {
-            let digest = self.digest(grant.policy, grant.key);
-            let mut table = self.shard(&digest);
-            let now = self.0.clock.now();
+            let (mut table, digest, now) = self.enter(grant.policy, grant.key);
             if let Some(at) = table.find(&digest) {
                 let slot = table.slot(at);
                 slot.state.refund(grant.policy, now, grant.units, grant.stamp);

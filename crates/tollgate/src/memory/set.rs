@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::algorithm::{Look, State};
-use tollgate_core::{Check, Policy, Status, Times, Timestamp, Verdict, Wait};
+use tollgate_core::{Check, Clock, Policy, Status, Times, Timestamp, Verdict, Wait};
 
 use super::digest::Digest;
 use super::table::Table;
@@ -14,8 +14,7 @@ use super::{MemoryStore, lock};
 /// Grants or refuses a whole set, with every shard that it touches locked.
 pub(super) fn decide(store: &MemoryStore, set: &[Check<'_>], times: Times) -> Verdict {
     let mut tables = Tables::lock(store, set);
-    // After the locks: under them time only moves forward, which the exactness of every window rests on.
-    let now = store.0.clock.now();
+    let now = tables.now(&store.0.clock);
     tables.tend(store, set, times, now);
     let (mut places, of_check) = tables.places(set);
 
@@ -94,6 +93,19 @@ impl<'a> Tables<'a> {
         shards.dedup();
         let locked = shards.iter().map(|shard| (*shard, lock(&store.0.shards[*shard].0))).collect();
         Tables { locked, targets }
+    }
+
+    /// The time, which is not before what any of them has seen.
+    fn now(&mut self, clock: &Clock) -> Timestamp {
+        let now = clock.now();
+        if !clock.only_moves_forward() {
+            return now;
+        }
+        let latest = self.locked.iter_mut().map(|(_, table)| table.not_before(now)).fold(now, Timestamp::max);
+        for (_, table) in &mut self.locked {
+            table.not_before(latest);
+        }
+        latest
     }
 
     /// Sweeps a little, and sees that each new key will find room; those that cannot are sent to the overflow entry of

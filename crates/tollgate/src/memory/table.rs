@@ -40,6 +40,8 @@ pub(super) struct Table {
     accesses: u32,
     /// Keys added since the last sweep.
     added: u32,
+    /// The latest time that a decision was made at.
+    latest: Timestamp,
 }
 
 #[derive(Debug)]
@@ -70,11 +72,18 @@ impl Expiry {
 
 impl Table {
     pub(super) fn new(cap: usize) -> Table {
-        Table { slots: Vec::new(), len: 0, cap, hand: 0, accesses: 0, added: 0 }
+        Table { slots: Vec::new(), len: 0, cap, hand: 0, accesses: 0, added: 0, latest: Timestamp::EPOCH }
     }
 
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// That time, or the latest that the table has seen.
+    #[inline]
+    pub(super) fn not_before(&mut self, now: Timestamp) -> Timestamp {
+        self.latest = self.latest.max(now);
+        self.latest
     }
 
     /// Where a key stands.
