@@ -53,9 +53,9 @@
 //!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a missing permission.
 //! - Four connections to a server unless [said](RedisStoreBuilder::connections), one to each node of a Cluster. One that
 //!   dies, or leaves three calls in a row unanswered, is replaced; so are all of them once more calls in a row than they
-//!   are, and three at least, were not answered on any. Of a Cluster all are replaced after three calls that were not
-//!   answered, but not all the time. While that fails, checks fail at once, and it is tried again after 5 ms to half a second,
-//!   at random, lest a fleet come back in step.
+//!   are, and three at least, were not answered on any. Those of a Cluster are made anew in the background, all of them, after
+//!   three calls that were not answered. While connecting fails, checks fail at once, and it is tried again after 5 ms to half
+//!   a second, at random, lest a fleet come back in step.
 //! - **Nothing is sent twice that may have been executed.** Only answers that say that nothing was (`NOSCRIPT`, `MOVED`,
 //!   `ASK`, `TRYAGAIN`, `READONLY`) have a call sent again. After a lost connection or a timeout, the check is an error,
 //!   and may have been charged: once.

@@ -3,6 +3,7 @@
 //! That client is told never to send anything again by itself: it counts redirections and lost connections alike, and after a
 //! lost connection a call may have been executed. Redirections are followed here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bb8_redis::redis::cluster::{ClusterClient, ClusterClientBuilder};
@@ -28,13 +29,13 @@ const RESENDS: u32 = 8;
 /// What is waited before a node is asked again that has nothing better to say; each further time doubles it, up to 40 ms.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// So many answers that did not come in time, and all connections are given up: the client keeps one to a node that hangs, and
+/// So many answers that did not come in time, and all connections are made anew: the client keeps one to a node that hangs, and
 /// goes on asking it, when another has long taken over.
 const TIMEOUTS: u32 = 3;
 
 pub(crate) struct Cluster {
     client: ClusterClient,
-    connections: Mutex<Option<Connections>>,
+    connections: Arc<Mutex<Option<Connections>>>,
     timeouts: Timeouts,
     backoff: Backoff,
     clock: Clock,
@@ -42,6 +43,7 @@ pub(crate) struct Cluster {
 
 struct Connections {
     client: ClusterConnection,
+    /// When they were made, or the last attempt to make them anew began.
     since: Timestamp,
     /// How many answers have not come in time since.
     timeouts: u32,
@@ -68,7 +70,7 @@ impl Cluster {
             .tcp_settings(tcp_settings());
         let client = certificates.of_cluster(client).build()?;
         let (backoff, clock) = (Backoff::new(), Clock::system());
-        Ok(Cluster { client, connections: Mutex::new(None), timeouts, backoff, clock })
+        Ok(Cluster { client, connections: Arc::default(), timeouts, backoff, clock })
     }
 
     pub(super) async fn handle(&self) -> Result<Handle<'_>, Error> {
@@ -94,16 +96,27 @@ impl Cluster {
         }
     }
 
-    /// Of nodes that are slow rather than gone, connections are not made anew all the time.
+    /// Hears of an answer that did not come in time. Connections are not made anew all the time, of nodes that are slow rather
+    /// than gone; and nobody waits for that: nodes that answer go on being asked over the connections that there are.
     async fn timed_out(&self) {
         let mut connections = self.connections.lock().await;
-        if let Some(kept) = &mut *connections {
-            kept.timeouts += 1;
-            let enough = kept.since.saturating_add(self.timeouts.response * TIMEOUTS);
-            if kept.timeouts >= TIMEOUTS && self.clock.now() >= enough {
-                *connections = None;
-            }
+        let Some(kept) = &mut *connections else { return };
+        kept.timeouts += 1;
+        let now = self.clock.now();
+        let enough = kept.since.saturating_add(self.timeouts.response * TIMEOUTS);
+        if kept.timeouts < TIMEOUTS || now < enough {
+            return;
         }
+        (kept.timeouts, kept.since) = (0, now);
+        let (client, limit) = (self.client.clone(), self.timeouts.connect * 2);
+        let connections = Arc::clone(&self.connections);
+        tokio::spawn(async move {
+            if let Ok(Ok(client)) = timeout(limit, client.get_async_connection()).await
+                && let Some(kept) = &mut *connections.lock().await
+            {
+                kept.client = client;
+            }
+        });
     }
 }
 
