@@ -193,24 +193,21 @@ async fn a_master_that_hangs_is_left_for_the_next() {
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
     let prefix = prefix();
     let builder = RedisStore::builder(&url(&cluster)).prefix(&*prefix);
-    let store = builder.response_timeout(Duration::from_millis(100)).connect().await.unwrap();
+    let store = builder.response_timeout(Duration::from_millis(500)).connect().await.unwrap();
     let policy = a_day("p", 1_000_000);
     let other = elsewhere(&cluster, &prefix, "ada");
     acquire(&store, &policy, "ada", 1).await;
     let (slot, old) = home(&cluster, &prefix, "ada");
     old.pause().unwrap();
     eventually("a replica takes over", async || {
-        // Those of other nodes are answered all the time.
-        acquire(&store, &policy, &other, 1).await;
+        // Those of other nodes are answered in between, unless the cluster calls itself down.
+        let _ = try_acquire(&store, &policy, &other, 1).await;
         try_acquire(&store, &policy, "ada", 1).await.is_ok()
             || cluster.owner_of(slot).is_ok_and(|new| new.port() != old.port())
     })
     .await;
-    eventually("requests pass", async || {
-        acquire(&store, &policy, &other, 1).await;
-        try_acquire(&store, &policy, "ada", 1).await.is_ok()
-    })
-    .await;
+    eventually("requests pass", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
+    eventually("the others, too", async || try_acquire(&store, &policy, &other, 1).await.is_ok()).await;
     for _ in 0..20 {
         acquire(&store, &policy, "ada", 1).await;
         acquire(&store, &policy, &other, 1).await;
