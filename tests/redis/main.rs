@@ -20,6 +20,7 @@ mod names;
 mod scripts;
 mod sentinel;
 mod tiers;
+mod timeouts;
 mod tls;
 mod windows;
 

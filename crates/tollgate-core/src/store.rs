@@ -1,6 +1,7 @@
 //! The contract between what asks and what remembers.
 
 use std::future::Future;
+use std::time::Duration;
 
 use crate::{Check, Grant, Key, Policy, PolicyError, StoreError, Times, Verdict};
 
@@ -37,6 +38,16 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// units have been refilled meanwhile, or their window is over, the refund is void. The delay that a leaky
     /// bucket has given to later requests stands: there only the latest grant can come back.
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done>;
+
+    /// Has this handle, and clones of it, end each wait for an answer after `limit`, counted from when it is asked, with an
+    /// error of the kind [`ErrorKind::Timeout`](crate::ErrorKind::Timeout). What was asked may be done all the same.
+    ///
+    /// Returns whether it will: else waits are ended by a timer around each. A store that has its callers in a list has that
+    /// for less.
+    fn end_waits_after(&mut self, limit: Duration) -> bool {
+        let _ = limit;
+        false
+    }
 
     /// Whether this store can enforce a policy: what it cannot is refused when a layer is made, and not when the first
     /// request comes. Wrappers ask the stores in them.

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
 use smallvec::SmallVec;
-use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tollgate_core::algorithm::State;
 use tollgate_core::{Policy, Times, Timestamp, Verdict};
 
 use crate::Error;
+use crate::caller::{Caller, Overdue, sooner};
 use crate::error::Cause;
 use crate::names::Name;
 use crate::numbers::{self, Numbers};
@@ -38,6 +39,8 @@ pub(crate) struct Batch {
     hasher: RandomState,
     sets: usize,
     parts: Parts,
+    /// When the time of the first caller ends.
+    first_end: Option<Instant>,
 }
 
 /// Sets that are alike but for their keys: their words are sent once.
@@ -50,7 +53,7 @@ struct Group {
 /// Callers that ask the same, in the order of their arrival: they are merged into one partial grant.
 struct Set {
     keys: SetKeys,
-    callers: SmallVec<[oneshot::Sender<Answer>; 1]>,
+    callers: SmallVec<[Caller; 1]>,
 }
 
 /// Hashes what is a hash already.
@@ -82,12 +85,8 @@ impl Batch {
     }
 
     /// Takes up what somebody asks.
-    pub(crate) fn push(
-        &mut self,
-        ask: Ask<'_>,
-        log: crate::SlidingLogLayout,
-        caller: oneshot::Sender<Answer>,
-    ) {
+    pub(crate) fn push(&mut self, ask: Ask<'_>, log: crate::SlidingLogLayout, caller: Caller) {
+        self.first_end = sooner(self.first_end, caller.until());
         let mut group = self.group_of(&ask, log);
         match self.places.entry(self.hasher.hash_one((group, &ask.keys))) {
             Entry::Vacant(place) => {
@@ -133,11 +132,19 @@ impl Batch {
         self.groups.len() - 1
     }
 
-    /// Lets go of callers that have given up: they are charged nothing.
+    /// Takes out callers whose time is over.
+    ///
+    /// Returns whether there were any.
+    pub(crate) fn take_overdue(&mut self, overdue: &mut Overdue) -> bool {
+        let sets = self.groups.iter_mut().flat_map(|group| &mut group.sets);
+        overdue.among(&mut self.first_end, sets.flat_map(|set| &mut set.callers))
+    }
+
+    /// Lets go of callers that wait no longer: they are charged nothing.
     pub(crate) fn drop_the_gone(&mut self) {
         for group in &mut self.groups {
             for set in &mut group.sets {
-                set.callers.retain(|caller| !caller.is_closed());
+                set.callers.retain(|caller| caller.waits());
             }
             group.sets.retain(|set| !set.callers.is_empty());
             // So that runs of the same length stand together.
@@ -151,10 +158,17 @@ impl Batch {
         let parts = self.parts;
         self.groups.into_iter().flat_map(move |Group { terms, times, sets }| {
             sets.into_iter().map(move |set| {
+                let first_end = set.callers.iter().filter_map(Caller::until).min();
                 let group = Group { terms: terms.clone(), times, sets: vec![set] };
-                Batch { groups: vec![group], sets: 1, parts, ..Batch::default() }
+                Batch { groups: vec![group], sets: 1, parts, first_end, ..Batch::default() }
             })
         })
+    }
+
+    /// Whether nobody waits for any of it.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        let mut sets = self.groups.iter().flat_map(|group| &group.sets);
+        !sets.any(|set| set.callers.iter().any(Caller::waits))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -203,9 +217,9 @@ impl Batch {
                     Some((granted, states)) => {
                         hand_out(&group.terms, group.times, now, granted, states, set.callers);
                     }
-                    None => set.callers.into_iter().for_each(|caller| {
-                        let _ = caller.send(Err(Cause::Garbled.into()));
-                    }),
+                    None => {
+                        set.callers.into_iter().for_each(|caller| caller.tell(Err(Cause::Garbled.into())));
+                    }
                 }
             }
         }
@@ -213,10 +227,7 @@ impl Batch {
 
     pub(crate) fn fail(self, error: &Error) {
         let sets = self.groups.into_iter().flat_map(|group| group.sets);
-        for caller in sets.flat_map(|set| set.callers) {
-            // A caller that has given up hears nothing.
-            let _ = caller.send(Err(error.clone()));
-        }
+        sets.flat_map(|set| set.callers).for_each(|caller| caller.tell(Err(error.clone())));
     }
 }
 
@@ -252,13 +263,12 @@ fn hand_out(
     now: Timestamp,
     granted: u32,
     mut states: SmallVec<[State; 1]>,
-    callers: SmallVec<[oneshot::Sender<Answer>; 1]>,
+    callers: SmallVec<[Caller; 1]>,
 ) {
     let alone = callers.len() == 1;
     for (turn, caller) in callers.into_iter().enumerate() {
         let times_granted = if alone { granted } else { u32::from(turn < granted as usize) };
-        let verdict = verdict(terms, times, now, times_granted, &mut states);
-        let _ = caller.send(Ok(verdict));
+        caller.tell(Ok(verdict(terms, times, now, times_granted, &mut states)));
     }
 }
 

@@ -5,14 +5,19 @@
 
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
 use tokio::runtime::Handle;
+use tokio::select;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep, sleep};
 use tollgate_core::Clock;
 
 use crate::batch::{Answer, Ask, Batch};
+use crate::caller::{Caller, Overdue};
 use crate::error::Cause;
 use crate::link::{Connection, Link, Text};
 use crate::script::{Script, Scripts};
@@ -41,6 +46,8 @@ struct Queues {
     of_slot: HashMap<u16, Queue>,
     /// Callers in all queues.
     waiting: usize,
+    /// The shortest time that callers have for their answers.
+    shortest: Option<Duration>,
 }
 
 #[derive(Default)]
@@ -65,9 +72,20 @@ impl Commit {
         Commit { link, scripts, clock, log, runtime, lanes, most_waiting, queues: Mutex::default() }
     }
 
-    /// Takes up a set whose keys are all in this slot.
-    pub(crate) fn ask(self: &Arc<Self>, slot: u16, ask: Ask<'_>) -> Result<oneshot::Receiver<Answer>, Error> {
-        let (caller, answer) = oneshot::channel();
+    /// There will be callers who have so long for their answers.
+    pub(crate) fn expect(&self, limit: Duration) {
+        let mut queues = self.queues();
+        queues.shortest = Some(queues.shortest.map_or(limit, |shortest| shortest.min(limit)));
+    }
+
+    /// Takes up a set whose keys are all in this slot. It is answered until then, if there is an end.
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        slot: u16,
+        ask: Ask<'_>,
+        until: Option<Instant>,
+    ) -> Result<oneshot::Receiver<Answer>, Error> {
+        let (caller, answer) = Caller::new(until);
         let mut queues = self.queues();
         if queues.waiting >= self.most_waiting {
             return Err(Cause::Overloaded.into());
@@ -84,7 +102,7 @@ impl Commit {
         if queue.lanes < self.lanes {
             queue.lanes += 1;
             drop(queues);
-            let lane = Lane { commit: Arc::clone(self), slot, left: false };
+            let lane = Lane { commit: Arc::clone(self), slot, left: false, shortest: None, look: None };
             self.runtime.spawn(lane.run());
         }
         Ok(answer)
@@ -94,19 +112,42 @@ impl Commit {
         &self,
         connection: Result<Connection<'_>, Error>,
         slot: u16,
-        batch: &Batch,
+        batch: &Mutex<Batch>,
         alone: bool,
     ) -> Result<Value, Error> {
-        let script = self.scripts.acquire(batch.parts());
+        let script = self.scripts.acquire(lock(batch).parts());
         let build = |text| {
             let now = self.clock.as_ref().map(Clock::now);
-            self.command(script, text, |cmd| batch.write(cmd, now))
+            self.command(script, text, |cmd| lock(batch).write(cmd, now))
         };
         connection?.run(slot, &build, alone).await
     }
 
+    /// Tells callers whose time is over: those whom a call is for that is under way, and those who gather meanwhile.
+    ///
+    /// Returns when to look again: with the first of those who are left, or with the first of those who may come.
+    fn tell_overdue(&self, slot: u16, under_way: Option<&Mutex<Batch>>, shortest: Duration) -> Instant {
+        let now = Instant::now();
+        let mut overdue = Overdue::new(now, now + shortest);
+        if let Some(batch) = under_way {
+            lock(batch).take_overdue(&mut overdue);
+        }
+        let mut queues = self.queues();
+        let mut left = 0;
+        if let Some(queue) = queues.of_slot.get_mut(&slot) {
+            queue.batches.retain_mut(|(batch, callers)| {
+                let stays = !batch.take_overdue(&mut overdue) || !batch.is_abandoned();
+                left += if stays { 0 } else { *callers };
+                stays
+            });
+        }
+        queues.waiting -= left;
+        drop(queues);
+        overdue.tell()
+    }
+
     fn queues(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queues)
     }
 
     /// A call of a script.
@@ -121,38 +162,71 @@ impl Commit {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// One call after another, until nothing waits.
 struct Lane {
     commit: Arc<Commit>,
     slot: u16,
     /// Whether it has left its queue already.
     left: bool,
+    /// The shortest time that callers have, if theirs ends at all.
+    shortest: Option<Duration>,
+    /// When to look for those whose time is over.
+    look: Option<Pin<Box<Sleep>>>,
 }
 
 impl Lane {
     async fn run(mut self) {
+        let commit = Arc::clone(&self.commit);
         while self.stay() {
             // A connection first: until there is one, checks go on gathering.
-            let connection = self.commit.link.connection().await;
+            let connection = self.attend(None, commit.link.connection()).await;
             let Some(mut batch) = self.next() else { continue };
             batch.drop_the_gone();
             if batch.is_empty() {
                 continue;
             }
             let alone = batch.len() == 1;
-            match self.commit.send(connection, self.slot, &batch, alone).await {
+            let batch = Mutex::new(batch);
+            let answer = self.attend(Some(&batch), commit.send(connection, self.slot, &batch, alone)).await;
+            let batch = batch.into_inner().unwrap_or_else(PoisonError::into_inner);
+            match answer {
                 Err(error) if error.is_torn_apart() && !alone => {
                     // Nothing was executed. Apart, so that nobody waits for those whose own keys are apart.
                     for batch in batch.split() {
-                        let (commit, slot) = (Arc::clone(&self.commit), self.slot);
-                        self.commit.runtime.spawn(async move {
-                            let connection = commit.link.connection().await;
-                            let answer = commit.send(connection, slot, &batch, true).await;
-                            batch.answer(answer);
-                        });
+                        let lane = Lane { commit: Arc::clone(&commit), left: true, look: None, ..self };
+                        commit.runtime.spawn(lane.run_once(Mutex::new(batch)));
                     }
                 }
                 answer => batch.answer(answer),
+            }
+        }
+    }
+
+    async fn run_once(mut self, batch: Mutex<Batch>) {
+        let commit = Arc::clone(&self.commit);
+        let slot = self.slot;
+        let send = async { commit.send(commit.link.connection().await, slot, &batch, true).await };
+        let answer = self.attend(Some(&batch), send).await;
+        batch.into_inner().unwrap_or_else(PoisonError::into_inner).answer(answer);
+    }
+
+    /// Waits for what is under way, and tells callers meanwhile when their time is over: one timer of a lane in the place of one
+    /// of each caller.
+    async fn attend<T>(&mut self, batch: Option<&Mutex<Batch>>, under_way: impl Future<Output = T>) -> T {
+        let Some(shortest) = self.shortest else { return under_way.await };
+        let look = self.look.get_or_insert_with(|| Box::pin(sleep(shortest)));
+        let mut under_way = pin!(under_way);
+        loop {
+            select! {
+                biased;
+                result = &mut under_way => return result,
+                () = look.as_mut() => {
+                    look.as_mut().reset(self.commit.tell_overdue(self.slot, batch, shortest));
+                }
             }
         }
     }
@@ -161,6 +235,7 @@ impl Lane {
     fn stay(&mut self) -> bool {
         let mut queues = self.commit.queues();
         if queues.of_slot.get(&self.slot).is_some_and(|queue| !queue.batches.is_empty()) {
+            self.shortest = queues.shortest;
             return true;
         }
         queues.leave(self.slot);

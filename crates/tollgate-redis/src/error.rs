@@ -23,6 +23,8 @@ pub(crate) enum Cause {
     Stopped,
     /// No connection within the time for that.
     NoConnection,
+    /// No answer within the time that who asked had for it.
+    Late,
     /// The answer is not one of our scripts'.
     Garbled,
 }
@@ -38,7 +40,7 @@ impl Error {
         match &*self.0 {
             Cause::Config(_) => true,
             Cause::Redis(error) => is_configuration(error),
-            Cause::Overloaded | Cause::Stopped | Cause::NoConnection | Cause::Garbled => false,
+            _ => false,
         }
     }
 
@@ -57,7 +59,7 @@ impl StoreError for Error {
     fn kind(&self) -> Kind {
         let is_timeout = match &*self.0 {
             Cause::Redis(error) => error.is_timeout(),
-            Cause::NoConnection => true,
+            Cause::NoConnection | Cause::Late => true,
             _ => false,
         };
         if self.is_configuration() {
@@ -131,6 +133,7 @@ impl fmt::Display for Error {
             Cause::Overloaded => f.write_str("too many checks are waiting for redis"),
             Cause::Stopped => f.write_str("the runtime in which the store was made has stopped"),
             Cause::NoConnection => f.write_str("no connection to redis in time"),
+            Cause::Late => f.write_str("no answer of redis in time"),
             Cause::Garbled => f.write_str("redis gave an answer that is not of tollgate's scripts"),
         }
     }

@@ -60,7 +60,8 @@
 //!   `ASK`, `TRYAGAIN`, `READONLY`) have a call sent again. After a lost connection or a timeout, the check is an error,
 //!   and may have been charged: once.
 //! - Checks that wait while Redis hangs are [bounded](RedisStoreBuilder::most_waiting). Those whose callers have given up
-//!   before they were sent are charged nothing.
+//!   before they were sent, or whose `timeout` has ended, are charged nothing.
+//! - A `timeout` directly around the store costs a timer for each call under way, not one for each request.
 //!
 //! # What rests in Redis
 //!
@@ -129,6 +130,7 @@
 
 mod batch;
 mod builder;
+mod caller;
 mod commit;
 mod error;
 mod link;

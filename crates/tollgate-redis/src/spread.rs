@@ -106,7 +106,7 @@ impl Leg {
         let checks: SmallVec<[(&Policy, u64); 4]> =
             self.terms.iter().map(|terms| (&terms.policy, terms.cost)).collect();
         let ask = Ask { checks, keys: self.keys.clone(), times };
-        let answer = inner.commit.ask(self.slot, ask)?;
+        let answer = inner.commit.ask(self.slot, ask, None)?;
         answer.await.unwrap_or_else(|_| Err(Error::from(Cause::Stopped)))
     }
 }

@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use tollgate_core::{Check, Clock, Grant, Key, Policy, Quota, Reply, Store, Times, Verdict};
 
 use crate::Error;
 use crate::batch::{Answer, Ask};
 use crate::builder::RedisStoreBuilder;
+use crate::caller::Caller;
 use crate::commit::Commit;
 use crate::error::Cause;
 use crate::link::{Link, Text};
@@ -24,11 +27,18 @@ use crate::script::{Parts, Scripts};
 use crate::spread;
 use crate::terms::Terms;
 
+/// Nobody waits for so long, and a clock can be told of it.
+const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+
 /// A store in Redis or Valkey, shared by all processes that connect to it. See the [crate's documentation](crate).
 ///
 /// It is a handle: clones share connections.
 #[derive(Clone)]
-pub struct RedisStore(Arc<Inner>);
+pub struct RedisStore {
+    inner: Arc<Inner>,
+    /// How long those who ask by this handle wait for an answer.
+    limit: Option<Duration>,
+}
 
 pub(crate) struct Inner {
     pub(crate) commit: Arc<Commit>,
@@ -72,7 +82,7 @@ impl RedisStore {
     ) -> RedisStore {
         let lanes = usize::try_from(lanes).unwrap_or(usize::MAX);
         let commit = Commit::new(link, scripts, clock, names.log, lanes, most_waiting);
-        RedisStore(Arc::new(Inner { commit: Arc::new(commit), names }))
+        RedisStore { inner: Arc::new(Inner { commit: Arc::new(commit), names }), limit: None }
     }
 
     /// Asks for something once, to find out what will not pass by itself.
@@ -81,7 +91,7 @@ impl RedisStore {
         let key = Key::from("connect");
         let asked = self.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait().await;
         // First, since what a node of another kind answers to a script says less.
-        self.0.commit.link.mode().await?;
+        self.inner.commit.link.mode().await?;
         match asked {
             Err(error) if error.is_configuration() => Err(error),
             _ => Ok(()),
@@ -139,8 +149,8 @@ impl Store for RedisStore {
             if check.key.is_empty() {
                 return Reply::Now(Err(empty_key()));
             }
-            let name = self.0.names.of(check.key, check.policy);
-            let slot = self.0.slot(&name);
+            let name = self.inner.names.of(check.key, check.policy);
+            let slot = self.inner.slot(&name);
             let ask = Ask {
                 checks: SmallVec::from_slice(&[(check.policy, u64::from(check.cost))]),
                 keys: SmallVec::from_buf([name]),
@@ -155,32 +165,40 @@ impl Store for RedisStore {
             return Reply::Now(Err(empty_key()));
         }
         let (pairs, order) = pairs(set);
-        let names: Vec<Name> = pairs.iter().map(|check| self.0.names.of(check.key, check.policy)).collect();
-        let slots: Vec<u16> = names.iter().map(|name| self.0.slot(name)).collect();
+        let names: Vec<Name> =
+            pairs.iter().map(|check| self.inner.names.of(check.key, check.policy)).collect();
+        let slots: Vec<u16> = names.iter().map(|name| self.inner.slot(name)).collect();
         if slots.windows(2).any(|two| two[0] != two[1]) {
-            let legs = spread::legs(&pairs, names, &slots, self.0.names.log);
-            let inner = Arc::clone(&self.0);
-            let (caller, answer) = oneshot::channel();
+            let legs = spread::legs(&pairs, names, &slots, self.inner.names.log);
+            let inner = Arc::clone(&self.inner);
+            let until = self.until();
+            let (caller, answer) = Caller::new(until);
             // In a task: a caller who leaves between two slots must not leave half of a set charged.
-            self.0.commit.runtime.spawn(async move {
-                if !caller.is_closed() {
-                    // Nobody may be left to hear it.
-                    let _ = caller.send(spread::acquire(inner, legs, order, times).await);
+            self.inner.commit.runtime.spawn(async move {
+                if caller.waits() {
+                    caller.tell_in_time(spread::acquire(inner, legs, order, times)).await;
                 }
             });
-            return Reply::Later(Acquire { answer, order: None });
+            return Reply::Later(self.awaited(answer, None, until));
         }
         let checks = pairs.iter().map(|pair| (pair.policy, pair.cost)).collect();
         let ask = Ask { checks, keys: names.into(), times };
         self.asked(slots[0], ask, (order.len() != pairs.len()).then_some(order))
     }
 
+    fn end_waits_after(&mut self, limit: Duration) -> bool {
+        let limit = limit.min(FOR_EVER);
+        self.inner.commit.expect(limit);
+        self.limit = Some(limit);
+        true
+    }
+
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Error>, Done> {
         let mut of_slot: Vec<(u16, Vec<_>)> = Vec::new();
         for grant in grants.iter().filter(|grant| grant.units > 0 && !grant.key.is_empty()) {
-            let name = self.0.names.of(grant.key, grant.policy);
-            let slot = self.0.slot(&name);
-            let terms = Terms::new(grant.policy, u64::from(grant.units), self.0.names.log);
+            let name = self.inner.names.of(grant.key, grant.policy);
+            let slot = self.inner.slot(&name);
+            let terms = Terms::new(grant.policy, u64::from(grant.units), self.inner.names.log);
             let refund = (name, terms, grant.stamp);
             match of_slot.iter_mut().find(|(of, _)| *of == slot) {
                 Some((_, refunds)) => refunds.push(refund),
@@ -190,24 +208,24 @@ impl Store for RedisStore {
         if of_slot.is_empty() {
             return Reply::Now(Ok(()));
         }
-        let inner = Arc::clone(&self.0);
-        Reply::Later(Done(Box::pin(async move {
+        let inner = Arc::clone(&self.inner);
+        self.done(async move {
             let mut result = Ok(());
             for (slot, refunds) in of_slot {
                 // What cannot come back to one slot must not keep it from the others.
                 result = result.and(inner.refund(slot, refunds).await);
             }
             result
-        })))
+        })
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Error>, Done> {
         if policies.is_empty() || key.is_empty() {
             return Reply::Now(Ok(()));
         }
-        let names: Vec<Name> = policies.iter().map(|policy| self.0.names.of(key, policy)).collect();
-        let inner = Arc::clone(&self.0);
-        Reply::Later(Done(Box::pin(async move {
+        let names: Vec<Name> = policies.iter().map(|policy| self.inner.names.of(key, policy)).collect();
+        let inner = Arc::clone(&self.inner);
+        self.done(async move {
             // All policies of a key share its slot.
             let slot = inner.slot(&names[0]);
             let build = |_: Text| {
@@ -219,16 +237,51 @@ impl Store for RedisStore {
                 cmd
             };
             inner.commit.link.call(slot, &build).await.map(|_: Value| ())
-        })))
+        })
     }
 }
 
 impl RedisStore {
+    /// When the time of somebody ends who asks now.
+    fn until(&self) -> Option<Instant> {
+        self.limit.map(|limit| Instant::now() + limit)
+    }
+
     fn asked(&self, slot: u16, ask: Ask<'_>, order: Option<Order>) -> Reply<Result<Verdict, Error>, Acquire> {
-        match self.0.commit.ask(slot, ask) {
-            Ok(answer) => Reply::Later(Acquire { answer, order }),
+        let until = self.until();
+        match self.inner.commit.ask(slot, ask, until) {
+            Ok(answer) => Reply::Later(self.awaited(answer, order, until)),
             Err(error) => Reply::Now(Err(error)),
         }
+    }
+
+    fn awaited(
+        &self,
+        answer: oneshot::Receiver<Answer>,
+        order: Option<Order>,
+        until: Option<Instant>,
+    ) -> Acquire {
+        let end = until.filter(|_| self.is_elsewhere()).map(|until| Box::pin(sleep_until(until)));
+        Acquire { answer, order, end }
+    }
+
+    /// Whether this is another runtime than that in which calls run, which may be held up while this one is not.
+    fn is_elsewhere(&self) -> bool {
+        Handle::try_current().is_ok_and(|here| here.id() != self.inner.commit.runtime.id())
+    }
+
+    fn done(
+        &self,
+        done: impl Future<Output = Result<(), Error>> + Send + 'static,
+    ) -> Reply<Result<(), Error>, Done> {
+        Reply::Later(Done(match self.until() {
+            Some(until) => {
+                Box::pin(
+                    async move { timeout_at(until, done).await.unwrap_or_else(|_| Err(Cause::Late.into())) },
+                )
+            }
+            None => Box::pin(done),
+        }))
     }
 }
 
@@ -281,19 +334,23 @@ pub struct Acquire {
     answer: oneshot::Receiver<Answer>,
     /// Which status is that of which check, where a set names a pair twice.
     order: Option<Order>,
+    /// The end of the wait, where those who would tell of it are in another runtime.
+    end: Option<Pin<Box<Sleep>>>,
 }
 
 impl Future for Acquire {
     type Output = Result<Verdict, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.answer).poll(cx).map(|answer| {
+        if let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(cx) {
             let verdict = answer.unwrap_or_else(|_| Err(Cause::Stopped.into()))?;
-            Ok(match &self.order {
+            return Poll::Ready(Ok(match &self.order {
                 Some(order) => in_order(verdict, order),
                 None => verdict,
-            })
-        })
+            }));
+        }
+        let Some(end) = &mut self.end else { return Poll::Pending };
+        end.as_mut().poll(cx).map(|()| Err(Cause::Late.into()))
     }
 }
 

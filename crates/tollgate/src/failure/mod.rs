@@ -175,11 +175,13 @@ pub use timeout::{Timed, Timeout, TimeoutError, ZeroTimeout};
 /// ```
 pub trait FailureExt: Store {
     /// Ends the wait for any answer of this store after `limit`, counted from when it was asked, with
-    /// [`TimeoutError::Elapsed`]. Answers at hand pass by without a timer.
+    /// [`TimeoutError::Elapsed`]. Answers at hand pass by without a timer; and so do those of a store that
+    /// [ends waits by itself](Store::end_waits_after), as that in Redis does: it then says so with an error of its own, of the
+    /// kind [`Timeout`](crate::ErrorKind::Timeout).
     ///
     /// # Panics
-    /// If `limit` is zero. And when the store is asked outside of a tokio runtime that has a timer, if its answer has to be
-    /// awaited.
+    /// If `limit` is zero. And when a store that does not end waits by itself is asked outside of a tokio runtime that has a
+    /// timer, if its answer has to be awaited.
     fn timeout(self, limit: Duration) -> Timeout<Self> {
         self.try_timeout(limit).unwrap_or_else(|error| panic!("{error}"))
     }

@@ -18,11 +18,17 @@ use tollgate_core::{
 pub struct Timeout<S> {
     store: S,
     limit: Duration,
+    /// Whether the store keeps to the limit by itself.
+    is_kept: bool,
 }
 
 impl<S: Store> Timeout<S> {
-    pub(super) fn try_new(store: S, limit: Duration) -> Result<Timeout<S>, ZeroTimeout> {
-        if limit.is_zero() { Err(ZeroTimeout) } else { Ok(Timeout { store, limit }) }
+    pub(super) fn try_new(mut store: S, limit: Duration) -> Result<Timeout<S>, ZeroTimeout> {
+        if limit.is_zero() {
+            return Err(ZeroTimeout);
+        }
+        let is_kept = store.end_waits_after(limit);
+        Ok(Timeout { store, limit, is_kept })
     }
 
     #[inline]
@@ -38,7 +44,12 @@ impl<S: Store> Timeout<S> {
             Reply::Later(future) => {
                 // The deadline is set here, and not when the future is polled first: what a caller does before that is
                 // part of its request's time as well.
-                Reply::Later(Timed { future: tokio::time::timeout(self.limit, future), limit: self.limit })
+                let answer = if self.is_kept {
+                    Awaited::Kept(future)
+                } else {
+                    Awaited::Limited(Box::pin(tokio::time::timeout(self.limit, future)))
+                };
+                Reply::Later(Timed { answer, limit: self.limit })
             }
         }
     }
@@ -72,8 +83,17 @@ impl<S: Store> Store for Timeout<S> {
 #[derive(Debug)]
 pub struct Timed<F> {
     #[pin]
-    future: tokio::time::Timeout<F>,
+    answer: Awaited<F>,
     limit: Duration,
+}
+
+#[pin_project(project = AwaitedProjection)]
+#[derive(Debug)]
+enum Awaited<F> {
+    /// By a store that keeps to the limit itself.
+    Kept(#[pin] F),
+    /// Boxed, since the timer is large, and most futures are moved a few times before they are polled.
+    Limited(Pin<Box<tokio::time::Timeout<F>>>),
 }
 
 impl<F, T, E> Future for Timed<F>
@@ -84,9 +104,12 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        Poll::Ready(match ready!(this.future.poll(cx)) {
-            Ok(answer) => answer.map_err(TimeoutError::Store),
-            Err(_) => Err(TimeoutError::Elapsed(*this.limit)),
+        Poll::Ready(match this.answer.project() {
+            AwaitedProjection::Kept(future) => ready!(future.poll(cx)).map_err(TimeoutError::Store),
+            AwaitedProjection::Limited(future) => match ready!(future.as_mut().poll(cx)) {
+                Ok(answer) => answer.map_err(TimeoutError::Store),
+                Err(_) => Err(TimeoutError::Elapsed(*this.limit)),
+            },
         })
     }
 }
@@ -96,7 +119,7 @@ where
 pub enum TimeoutError<E> {
     /// It took longer than this. What was asked of it may have been done, or be done yet.
     Elapsed(Duration),
-    /// It failed by itself.
+    /// It failed by itself; or it [ended the wait](Store::end_waits_after) by itself, with an error of the same kind.
     Store(E),
 }
 

@@ -34,6 +34,7 @@
 //! | [`Reply::Later`](crate::Reply::Later) | an answer to be awaited. The future is `'static`, so that it takes along what it needs of the set |
 //! | [`Store::Error`](crate::Store::Error) | [`Infallible`](std::convert::Infallible), or an error of yours: then a layer asks for a [failure policy](crate::failure) |
 //! | [`StoreError::kind`](crate::StoreError::kind) | what the wrappers go by: `Timeout` and `Unavailable` open a circuit breaker, `Misconfigured` does not, and is logged as an error |
+//! | [`Store::end_waits_after`](crate::Store::end_waits_after) | a limit of how long callers wait: leave it out, and a [`timeout`](crate::FailureExt::timeout) around your store has a timer for each |
 //! | [`Store::supports`](crate::Store::supports) | policies that you cannot enforce: refused when a layer is made, not when a request comes |
 //!
 //! A failure policy writes what an error displays to the log: there must be no key in it. A future that is dropped, since its

@@ -1,0 +1,107 @@
+//! Who waits for an answer, and until when.
+
+use std::pin::pin;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use crate::batch::Answer;
+use crate::error::Cause;
+
+pub(crate) struct Caller {
+    /// None, once it was told that its time is over.
+    answer: Option<oneshot::Sender<Answer>>,
+    until: Option<Instant>,
+}
+
+impl Caller {
+    pub(crate) fn new(until: Option<Instant>) -> (Caller, oneshot::Receiver<Answer>) {
+        let (answer, receiver) = oneshot::channel();
+        (Caller { answer: Some(answer), until }, receiver)
+    }
+
+    /// Whether it has neither given up nor been told that its time is over.
+    pub(crate) fn waits(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| !answer.is_closed())
+    }
+
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    pub(crate) fn tell(self, what: Answer) {
+        if let Some(answer) = self.answer {
+            // One that has given up hears nothing.
+            let _ = answer.send(what);
+        }
+    }
+
+    /// Tells what comes, or that it does not come in time. It is waited for all the same, so that nothing is left half done.
+    pub(crate) async fn tell_in_time(self, what: impl Future<Output = Answer>) {
+        let Some(until) = self.until else { return self.tell(what.await) };
+        let mut what = pin!(what);
+        match timeout_at(until, &mut what).await {
+            Ok(what) => self.tell(what),
+            Err(_) => {
+                self.tell(Err(Cause::Late.into()));
+                what.await.map_or_else(drop, drop);
+            }
+        }
+    }
+}
+
+/// A look at whose time is over.
+pub(crate) struct Overdue {
+    now: Instant,
+    callers: Vec<oneshot::Sender<Answer>>,
+    next: Instant,
+}
+
+impl Overdue {
+    /// Where nobody's time is over before, the next look is at `next`.
+    pub(crate) fn new(now: Instant, next: Instant) -> Overdue {
+        Overdue { now, callers: Vec::new(), next }
+    }
+
+    /// Takes out those whose time is over, unless it is sure that there are none: the time of the first ends at `first`, which
+    /// becomes that of the first who is left.
+    ///
+    /// Returns whether there were any.
+    pub(crate) fn among<'a>(
+        &mut self,
+        first: &mut Option<Instant>,
+        callers: impl Iterator<Item = &'a mut Caller>,
+    ) -> bool {
+        let are_any = first.is_some_and(|first| first <= self.now);
+        if are_any {
+            *first = None;
+            for caller in callers {
+                match caller.until {
+                    Some(until) if until <= self.now => self.callers.extend(caller.answer.take()),
+                    Some(until) => *first = sooner(*first, Some(until)),
+                    None => {}
+                }
+            }
+        }
+        self.next = first.map_or(self.next, |first| first.min(self.next));
+        are_any
+    }
+
+    /// Tells them.
+    ///
+    /// Returns when to look again.
+    pub(crate) fn tell(self) -> Instant {
+        if !self.callers.is_empty() {
+            let error = crate::Error::from(Cause::Late);
+            for caller in self.callers {
+                let _ = caller.send(Err(error.clone()));
+            }
+        }
+        self.next
+    }
+}
+
+/// The earlier of two ends, of which there need not be any.
+pub(crate) fn sooner(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
+}

@@ -1,0 +1,221 @@
+//! Waits that the store ends by itself. Calls may take a minute here: nothing else ends a wait in these tests.
+
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tollgate::failure::TimeoutError;
+use tollgate::{Check, ErrorKind, FailureExt, Grant, Key, Policy, Quota, Stamp, Store, StoreError, Times};
+use tollgate_conformance::servers::{Cluster, Kind, Server};
+use tollgate_redis::RedisStore;
+use tollgate_tests::within;
+
+use crate::{Fresh, acquire, prefix, try_acquire, used};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn a_day(limit: u32) -> Policy {
+    Policy::new("p", Quota::per_day(limit))
+}
+
+async fn patient(server: &Server, most_waiting: usize) -> Fresh {
+    Fresh::with(server, Default::default(), |builder| {
+        builder.connections(2).response_timeout(Duration::from_secs(60)).most_waiting(most_waiting)
+    })
+    .await
+}
+
+/// A handle to the same store whose callers wait for so long.
+fn limited(store: &RedisStore, limit: Duration) -> RedisStore {
+    let mut limited = store.clone();
+    assert!(limited.end_waits_after(limit));
+    limited
+}
+
+/// Asks until nobody answers any more.
+async fn is_late(store: &RedisStore, policy: &Policy, key: &str, limit: Duration) {
+    let asked = Instant::now();
+    let error = try_acquire(store, policy, key, 1).await.unwrap_err();
+    assert!(error.is_timeout() && error.is_transient() && !error.is_configuration(), "{error}");
+    assert_eq!(error.to_string(), "no answer of redis in time");
+    assert!(asked.elapsed() >= limit, "{:?} of {limit:?}", asked.elapsed());
+}
+
+/// Those in the call that hangs, and those who gather behind it. What was not sent is charged to nobody.
+#[tokio::test]
+async fn a_wait_ends_when_it_was_to_end_and_not_before() {
+    for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
+        let server = Server::start(kind).unwrap();
+        let fresh = patient(&server, 10_000).await;
+        let policy = a_day(1_000_000);
+        acquire(&fresh.store, &policy, "ada", 1).await;
+        server.pause().unwrap();
+        let mut waits = JoinSet::new();
+        for n in 0..400_u32 {
+            let limit = [50 * MS, 150 * MS, 400 * MS][n as usize % 3];
+            let (store, policy) = (limited(&fresh.store, limit), policy.clone());
+            let key = if n.is_multiple_of(2) { "ada".to_owned() } else { format!("user {n}") };
+            waits.spawn(async move { is_late(&store, &policy, &key, limit).await });
+            if n.is_multiple_of(20) {
+                // In between, so that some are in a call, and most are not.
+                tokio::time::sleep(3 * MS).await;
+            }
+        }
+        let all = timeout(Duration::from_secs(30), waits.join_all());
+        all.await.expect("ends of all waits, long before that of a call");
+        server.resume().unwrap();
+        let charged = used(&fresh.store, &policy, "ada").await;
+        assert!(charged <= 1 + 1 + 10, "{charged}: more than one before, and what two connections had sent");
+        assert!(acquire(&fresh.store, &policy, "ada", 1).await.is_granted());
+    }
+}
+
+/// Two who are merged into one call, of which one leaves: the other one's answer is as if both were there.
+#[tokio::test]
+async fn one_who_is_late_takes_nothing_from_the_others() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let fresh = patient(&server, 10_000).await;
+    let (policy, key) = (a_day(5), Key::from("ada"));
+    let set = [Check::new(&policy, &key, 1)];
+    acquire(&fresh.store, &policy, "eve", 1).await;
+    let (hasty, steady) = (limited(&fresh.store, 50 * MS), limited(&fresh.store, Duration::from_secs(50)));
+    server.pause().unwrap();
+    // These are taken up together: nothing is sent before this task waits.
+    let replies: Vec<_> =
+        (0..8).map(|n| if n < 3 { &hasty } else { &steady }.acquire(&set, Times::ONCE)).collect();
+    let (mut late, mut granted) = (0, 0);
+    for (n, reply) in replies.into_iter().enumerate() {
+        match timeout(Duration::from_secs(30), reply.wait()).await.expect("an end") {
+            Err(error) => {
+                assert!(n < 3 && error.is_timeout(), "{n}: {error}");
+                late += 1;
+            }
+            Ok(verdict) => granted += verdict.times(),
+        }
+        if n == 2 {
+            server.resume().unwrap();
+        }
+    }
+    assert_eq!((late, granted), (3, 2), "five in all, of which three were of those who left");
+    assert_eq!(used(&fresh.store, &policy, "ada").await, 5);
+}
+
+/// They make room as well: a Redis that hangs is not overloaded by those who are gone.
+#[tokio::test]
+async fn those_who_are_late_no_longer_count_as_waiting() {
+    let server = Server::start(Kind::Installed).unwrap();
+    let fresh = patient(&server, 50).await;
+    let policy = a_day(1_000_000);
+    acquire(&fresh.store, &policy, "ada", 1).await;
+    let store = limited(&fresh.store, 40 * MS);
+    server.pause().unwrap();
+    for round in 0..5 {
+        let mut waits = JoinSet::new();
+        for n in 0..40 {
+            let (store, policy) = (store.clone(), policy.clone());
+            waits.spawn(async move { try_acquire(&store, &policy, &format!("{round} {n}"), 1).await });
+        }
+        for answer in timeout(Duration::from_secs(30), waits.join_all()).await.expect("an end") {
+            let error = answer.unwrap_err();
+            assert!(error.is_timeout() && !error.is_overloaded(), "round {round}: {error}");
+        }
+    }
+    server.resume().unwrap();
+    assert!(acquire(&fresh.store, &policy, "ada", 1).await.is_granted());
+}
+
+#[tokio::test]
+async fn refunds_and_resets_end_as_well() {
+    let server = Server::start(Kind::Valkey9_1).unwrap();
+    let fresh = patient(&server, 50).await;
+    let (policy, key) = (a_day(1_000_000), Key::from("ada"));
+    acquire(&fresh.store, &policy, "ada", 1).await;
+    let store = limited(&fresh.store, 40 * MS);
+    server.pause().unwrap();
+    let grant = Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::new(1, 0), share: None };
+    for reply in [store.refund(&[grant]), store.reset(&key, &[&policy])] {
+        let done = timeout(Duration::from_secs(30), reply.wait()).await.expect("an end");
+        assert_eq!(done.unwrap_err().kind(), ErrorKind::Timeout);
+    }
+}
+
+/// The runtime that calls run in may be held up by something else: those who ask in another one need not wait for it.
+#[test]
+fn a_runtime_that_is_held_up_holds_up_nobody_elsewhere() {
+    within(Duration::from_secs(60), || {
+        let server = Server::start(Kind::Redis6_2).unwrap();
+        let theirs = Builder::new_current_thread().enable_all().build().unwrap();
+        let ours = Builder::new_current_thread().enable_all().build().unwrap();
+        // From here on nobody runs what is spawned there.
+        let fresh = theirs.block_on(patient(&server, 1_000));
+        let store = limited(&fresh.store, 40 * MS);
+        ours.block_on(async {
+            for _ in 0..3 {
+                is_late(&store, &a_day(5), "ada", 40 * MS).await;
+            }
+        });
+        // Nobody was there to be charged when they went.
+        theirs.block_on(async { assert_eq!(used(&fresh.store, &a_day(5), "ada").await, 0) });
+    });
+}
+
+/// What is asked of one slot after the other is not left half done when its caller is told.
+#[tokio::test]
+async fn a_set_over_several_slots_ends_and_leaves_no_half() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let url = format!("redis-cluster://{}", cluster.nodes()[0].address());
+    let builder = RedisStore::builder(&url).prefix(prefix()).response_timeout(Duration::from_secs(60));
+    let store = builder.connect().await.unwrap();
+    let policy = a_day(1_000);
+    let keys: Vec<Key> = (0..20).map(|n| Key::from(format!("user {n}"))).collect();
+    let set: Vec<Check<'_>> = keys.iter().map(|key| Check::new(&policy, key, 1)).collect();
+    assert!(store.acquire(&set, Times::ONCE).wait().await.unwrap().is_granted());
+    let hasty = limited(&store, 60 * MS);
+    for master in cluster.masters().unwrap() {
+        master.pause().unwrap();
+    }
+    let asked = hasty.acquire(&set, Times::ONCE).wait();
+    let error = timeout(Duration::from_secs(30), asked).await.expect("an end").unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    for master in cluster.masters().unwrap() {
+        master.resume().unwrap();
+    }
+    // It goes on by itself, and all of them are charged.
+    crate::eventually("all are charged", async || {
+        let mut charged = 0;
+        for key in &keys {
+            let look = store.acquire(&[Check::new(&policy, key, 1)], Times::LOOK).wait().await.unwrap();
+            charged += 1_000 - look.each()[0].remaining();
+        }
+        charged == 40
+    })
+    .await;
+}
+
+/// A wrapper leaves it to the store, which has it for less.
+#[tokio::test]
+async fn a_timeout_around_the_store_needs_no_timer_of_its_own() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let fresh = patient(&server, 50).await;
+    let (policy, key) = (a_day(5), Key::from("ada"));
+    let store = fresh.store.clone().timeout(40 * MS);
+    server.pause().unwrap();
+    let asked = store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait();
+    let error = timeout(Duration::from_secs(30), asked).await.expect("an end").unwrap_err();
+    assert!(matches!(error, TimeoutError::Store(_)), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    // One around that knows nothing of it, and has one.
+    let twice = store.timeout(MS);
+    let asked = twice.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait();
+    assert!(matches!(asked.await.unwrap_err(), TimeoutError::Elapsed(MS)));
+}
+
+#[tokio::test]
+async fn the_longest_wait_of_all_is_no_mistake() {
+    let fresh = Fresh::on(crate::shared(Kind::Installed)).await;
+    let store = fresh.store.clone().timeout(Duration::MAX).fail_closed();
+    let (policy, key) = (a_day(5), Key::from("ada"));
+    let verdict = store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait().await.unwrap();
+    assert!(verdict.is_granted());
+}
