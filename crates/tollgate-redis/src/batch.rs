@@ -1,7 +1,7 @@
 //! Checks that wait for the next call, and the call that carries them.
 
 use std::collections::hash_map::{Entry, HashMap};
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
@@ -34,9 +34,8 @@ pub(crate) struct Ask<'a> {
 #[derive(Default)]
 pub(crate) struct Batch {
     groups: Vec<Group>,
-    /// By the hash of its words and keys, where a set is: its group and its place there.
+    /// By the hash of its keys and its group's number, where a set is: its group and its place there.
     places: HashMap<u64, (usize, usize), BuildHasherDefault<AsItIs>>,
-    hasher: RandomState,
     sets: usize,
     parts: Parts,
     /// When the time of the first caller ends.
@@ -84,11 +83,11 @@ impl Batch {
         self.parts
     }
 
-    /// Takes up what somebody asks.
-    pub(crate) fn push(&mut self, ask: Ask<'_>, log: crate::SlidingLogLayout, caller: Caller) {
+    /// Takes up what somebody asks, of keys with that hash.
+    pub(crate) fn push(&mut self, ask: Ask<'_>, hash: u64, log: crate::SlidingLogLayout, caller: Caller) {
         self.first_end = sooner(self.first_end, caller.until());
         let mut group = self.group_of(&ask, log);
-        match self.places.entry(self.hasher.hash_one((group, &ask.keys))) {
+        match self.places.entry(hash.wrapping_add(group as u64)) {
             Entry::Vacant(place) => {
                 place.insert((group, self.groups[group].sets.len()));
             }

@@ -4,7 +4,8 @@
 //! calls grow by themselves, and the price of a round trip is shared by all that travel in it.
 
 use std::collections::VecDeque;
-use std::collections::hash_map::{Entry, HashMap};
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::hash::{BuildHasher, RandomState};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -37,13 +38,14 @@ pub(crate) struct Commit {
     /// How many calls may be under way at once, to a slot.
     lanes: usize,
     most_waiting: usize,
+    hasher: RandomState,
     queues: Mutex<Queues>,
 }
 
 #[derive(Default)]
 struct Queues {
     /// By slot; without slots, one.
-    of_slot: HashMap<u16, Queue>,
+    of_slot: BTreeMap<u16, Queue>,
     /// Callers in all queues.
     waiting: usize,
     /// The shortest time that callers have for their answers.
@@ -69,7 +71,8 @@ impl Commit {
         let runtime = Handle::current();
         // To a slot of a cluster one call goes at a time: while it is under way, the next gathers.
         let lanes = if link.has_slots() { 1 } else { lanes };
-        Commit { link, scripts, clock, log, runtime, lanes, most_waiting, queues: Mutex::default() }
+        let (hasher, queues) = (RandomState::new(), Mutex::default());
+        Commit { link, scripts, clock, log, runtime, lanes, most_waiting, hasher, queues }
     }
 
     /// There will be callers who have so long for their answers.
@@ -85,6 +88,8 @@ impl Commit {
         ask: Ask<'_>,
         until: Option<Instant>,
     ) -> Result<oneshot::Receiver<Answer>, Error> {
+        // Whatever can be done before nobody else can do anything.
+        let hash = self.hasher.hash_one(&ask.keys);
         let (caller, answer) = Caller::new(until);
         let mut queues = self.queues();
         if queues.waiting >= self.most_waiting {
@@ -96,7 +101,7 @@ impl Commit {
             queue.batches.push_back(Default::default());
         }
         if let Some((batch, callers)) = queue.batches.back_mut() {
-            batch.push(ask, self.log, caller);
+            batch.push(ask, hash, self.log, caller);
             *callers += 1;
         }
         if queue.lanes < self.lanes {
