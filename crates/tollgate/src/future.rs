@@ -122,26 +122,25 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().0;
         loop {
-            match state.as_mut().project() {
-                StateProj::Passed { future, extras } => {
-                    // Changed in place, and moved once.
-                    let mut done = future.poll(cx);
-                    if !extras.is_empty()
-                        && let Poll::Ready(Ok(response)) = &mut done
-                    {
-                        extras.add_to(response);
-                    }
-                    return done.map_ok(|response| response.map(ResponseBody::inner));
+            // By itself, since most requests are here at once: a comparison, and no table of all states.
+            if let StateProj::Passed { future, extras } = state.as_mut().project() {
+                // Changed in place, and moved once.
+                let mut done = future.poll(cx);
+                if !extras.is_empty()
+                    && let Poll::Ready(Ok(response)) = &mut done
+                {
+                    extras.add_to(response);
                 }
-                StateProj::Refused { response } => {
-                    let response = response.take();
-                    return Poll::Ready(Ok(
-                        response.expect("a response's future is not polled after it was ready")
-                    ));
-                }
-                // Out of line: most requests never come here, and those that do are waiting.
-                _ => ready!(state.as_mut().poll_waiting(cx)),
+                return done.map_ok(|response| response.map(ResponseBody::inner));
             }
+            if let StateProj::Refused { response } = state.as_mut().project() {
+                let response = response.take();
+                return Poll::Ready(Ok(
+                    response.expect("a response's future is not polled after it was ready")
+                ));
+            }
+            // Out of line: most requests never come here, and those that do are waiting.
+            ready!(state.as_mut().poll_waiting(cx));
         }
     }
 }
