@@ -125,6 +125,75 @@ async fn those_who_are_late_no_longer_count_as_waiting() {
     assert!(acquire(&fresh.store, &policy, "ada", 1).await.is_granted());
 }
 
+/// Also while others, whose answers nobody hurries, are in the same call and in the same queue.
+#[tokio::test]
+async fn those_who_are_late_make_room_one_by_one() {
+    let server = Server::start(Kind::Redis6_2).unwrap();
+    let fresh = patient(&server, 50).await;
+    let policy = a_day(1_000_000);
+    acquire(&fresh.store, &policy, "ada", 1).await;
+    let store = limited(&fresh.store, 30 * MS);
+    server.pause().unwrap();
+    let mut waits = JoinSet::new();
+    let key = Key::from("ada");
+    for _ in 0..10 {
+        waits.spawn(fresh.store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait());
+    }
+    // Somebody always waits, and never more than the room there is.
+    for n in 0..200 {
+        let (store, policy) = (store.clone(), policy.clone());
+        waits.spawn(async move { try_acquire(&store, &policy, "ada", 1).await });
+        tokio::time::sleep(2 * MS).await;
+        while let Some(answer) = waits.try_join_next() {
+            let error = answer.unwrap().unwrap_err();
+            assert!(!error.is_overloaded(), "{n}: {error}");
+        }
+    }
+    server.resume().unwrap();
+    let granted = waits.join_all().await.iter().filter(|answer| answer.is_ok()).count();
+    assert!(granted >= 10, "{granted}");
+}
+
+/// One who is in more of a hurry than all before, and comes when they wait already.
+#[tokio::test]
+async fn a_shorter_wait_that_begins_later_ends_first() {
+    let server = Server::start(Kind::Valkey9_1).unwrap();
+    let fresh = patient(&server, 1_000).await;
+    let policy = a_day(1_000_000);
+    acquire(&fresh.store, &policy, "ada", 1).await;
+    server.pause().unwrap();
+    let mut waits = JoinSet::new();
+    for limit in [None, Some(Duration::from_secs(50)), Some(400 * MS), Some(150 * MS), Some(40 * MS)] {
+        let store = limit.map_or_else(|| fresh.store.clone(), |limit| limited(&fresh.store, limit));
+        for n in 0..5 {
+            let (store, policy) = (store.clone(), policy.clone());
+            waits.spawn(async move {
+                let answer = try_acquire(&store, &policy, &format!("user {n}"), 1).await;
+                (limit, answer.is_ok())
+            });
+        }
+        // They are asked, and those of the first two are sent.
+        tokio::time::sleep(5 * MS).await;
+    }
+    let mut ends = Vec::new();
+    for _ in 0..15 {
+        let next = timeout(Duration::from_secs(30), waits.join_next()).await.expect("an end");
+        ends.push(next.unwrap().unwrap());
+    }
+    let late = |limit| [(Some(limit * MS), false); 5];
+    assert_eq!(ends, [late(40), late(150), late(400)].concat());
+    server.resume().unwrap();
+    for (_, is_ok) in waits.join_all().await {
+        assert!(is_ok);
+    }
+    // The shorter of two limits holds.
+    let twice = limited(&limited(&fresh.store, 40 * MS), Duration::from_secs(50));
+    server.pause().unwrap();
+    let error =
+        timeout(Duration::from_secs(30), try_acquire(&twice, &policy, "ada", 1)).await.expect("an end");
+    assert!(error.unwrap_err().is_timeout());
+}
+
 #[tokio::test]
 async fn refunds_and_resets_end_as_well() {
     let server = Server::start(Kind::Valkey9_1).unwrap();

@@ -39,11 +39,12 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// bucket has given to later requests stands: there only the latest grant can come back.
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done>;
 
-    /// Has this handle, and clones of it, end each wait for an answer after `limit`, counted from when it is asked, with an
-    /// error of the kind [`ErrorKind::Timeout`](crate::ErrorKind::Timeout). What was asked may be done all the same.
+    /// Has this handle, and clones made of it from then on, end each wait after `limit`, counted from when it is asked, with an
+    /// error of the kind [`ErrorKind::Timeout`](crate::ErrorKind::Timeout): waits for verdicts, for refunds and for resets. What
+    /// was asked may be done all the same. Of several limits the shortest holds; none is zero.
     ///
-    /// Returns whether it will: else waits are ended by a timer around each. A store that has its callers in a list has that
-    /// for less.
+    /// Returns whether it will: else whoever wants a limit has a timer for each wait. A store that has its callers in a list has
+    /// that for less.
     fn end_waits_after(&mut self, limit: Duration) -> bool {
         let _ = limit;
         false

@@ -139,8 +139,25 @@ impl Batch {
         overdue.among(&mut self.first_end, sets.flat_map(|set| &mut set.callers))
     }
 
-    /// Lets go of callers that wait no longer: they are charged nothing.
-    pub(crate) fn drop_the_gone(&mut self) {
+    /// Lets go of callers who were told that their time is over, and leaves their sets where they are.
+    ///
+    /// Returns how many there were.
+    pub(crate) fn drop_the_told(&mut self) -> usize {
+        let mut told = 0;
+        for set in self.groups.iter_mut().flat_map(|group| &mut group.sets) {
+            let before = set.callers.len();
+            set.callers.retain(|caller| !caller.was_told());
+            told += before - set.callers.len();
+        }
+        told
+    }
+
+    /// Before it is sent: tells callers whose time is over by now, and lets go of all who wait no longer. They are charged
+    /// nothing.
+    pub(crate) fn drop_the_gone(&mut self, now: Instant) {
+        let mut overdue = Overdue::new(now);
+        self.take_overdue(&mut overdue);
+        overdue.tell();
         for group in &mut self.groups {
             for set in &mut group.sets {
                 set.callers.retain(|caller| caller.waits());
@@ -150,6 +167,7 @@ impl Batch {
             group.sets.sort_by_key(|set| set.callers.len());
         }
         self.groups.retain(|group| !group.sets.is_empty());
+        self.sets = self.groups.iter().map(|group| group.sets.len()).sum();
     }
 
     /// Each set by itself.
@@ -162,16 +180,6 @@ impl Batch {
                 Batch { groups: vec![group], sets: 1, parts, first_end, ..Batch::default() }
             })
         })
-    }
-
-    /// Whether nobody waits for any of it.
-    pub(crate) fn is_abandoned(&self) -> bool {
-        let mut sets = self.groups.iter().flat_map(|group| &group.sets);
-        !sets.any(|set| set.callers.iter().any(Caller::waits))
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.groups.is_empty()
     }
 
     /// The keys and arguments of acquire.lua, behind how many keys there are.

@@ -25,6 +25,10 @@ impl Caller {
         self.answer.as_ref().is_some_and(|answer| !answer.is_closed())
     }
 
+    pub(crate) fn was_told(&self) -> bool {
+        self.answer.is_none()
+    }
+
     pub(crate) fn until(&self) -> Option<Instant> {
         self.until
     }
@@ -54,13 +58,12 @@ impl Caller {
 pub(crate) struct Overdue {
     now: Instant,
     callers: Vec<oneshot::Sender<Answer>>,
-    next: Instant,
+    next: Option<Instant>,
 }
 
 impl Overdue {
-    /// Where nobody's time is over before, the next look is at `next`.
-    pub(crate) fn new(now: Instant, next: Instant) -> Overdue {
-        Overdue { now, callers: Vec::new(), next }
+    pub(crate) fn new(now: Instant) -> Overdue {
+        Overdue { now, callers: Vec::new(), next: None }
     }
 
     /// Takes out those whose time is over, unless it is sure that there are none: the time of the first ends at `first`, which
@@ -78,26 +81,28 @@ impl Overdue {
             for caller in callers {
                 match caller.until {
                     Some(until) if until <= self.now => self.callers.extend(caller.answer.take()),
-                    Some(until) => *first = sooner(*first, Some(until)),
-                    None => {}
+                    until => *first = sooner(*first, until),
                 }
             }
         }
-        self.next = first.map_or(self.next, |first| first.min(self.next));
+        self.next = sooner(self.next, *first);
         are_any
     }
 
-    /// Tells them.
-    ///
-    /// Returns when to look again.
-    pub(crate) fn tell(self) -> Instant {
+    /// When the time of the first ends who is left.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Tells those who were taken out.
+    pub(crate) fn tell(self) {
         if !self.callers.is_empty() {
             let error = crate::Error::from(Cause::Late);
             for caller in self.callers {
+                // One that has given up hears nothing.
                 let _ = caller.send(Err(error.clone()));
             }
         }
-        self.next
     }
 }
 

@@ -6,15 +6,14 @@
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::hash::{BuildHasher, RandomState};
-use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bb8_redis::redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::select;
-use tokio::sync::oneshot;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until};
 use tollgate_core::Clock;
 
 use crate::batch::{Answer, Ask, Batch};
@@ -40,6 +39,8 @@ pub(crate) struct Commit {
     most_waiting: usize,
     hasher: RandomState,
     queues: Mutex<Queues>,
+    /// For the watcher: somebody's time ends before it would look, or there is no store any more.
+    earlier: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -48,8 +49,11 @@ struct Queues {
     of_slot: BTreeMap<u16, Queue>,
     /// Callers in all queues.
     waiting: usize,
-    /// The shortest time that callers have for their answers.
-    shortest: Option<Duration>,
+    /// What calls are under way for, each by a number of its own.
+    under_way: BTreeMap<u64, Arc<Mutex<Batch>>>,
+    last_number: u64,
+    /// When the watcher looks for callers whose time is over. None if there is no watcher, since nobody's time ends.
+    look: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -72,13 +76,8 @@ impl Commit {
         // To a slot of a cluster one call goes at a time: while it is under way, the next gathers.
         let lanes = if link.has_slots() { 1 } else { lanes };
         let (hasher, queues) = (RandomState::new(), Mutex::default());
-        Commit { link, scripts, clock, log, runtime, lanes, most_waiting, hasher, queues }
-    }
-
-    /// There will be callers who have so long for their answers.
-    pub(crate) fn expect(&self, limit: Duration) {
-        let mut queues = self.queues();
-        queues.shortest = Some(queues.shortest.map_or(limit, |shortest| shortest.min(limit)));
+        let earlier = Arc::default();
+        Commit { link, scripts, clock, log, runtime, lanes, most_waiting, hasher, queues, earlier }
     }
 
     /// Takes up a set whose keys are all in this slot. It is answered until then, if there is an end.
@@ -104,10 +103,21 @@ impl Commit {
             batch.push(ask, hash, self.log, caller);
             *callers += 1;
         }
-        if queue.lanes < self.lanes {
-            queue.lanes += 1;
-            drop(queues);
-            let lane = Lane { commit: Arc::clone(self), slot, left: false, shortest: None, look: None };
+        let opens = queue.lanes < self.lanes;
+        queue.lanes += usize::from(opens);
+        let look = queues.look;
+        let ends_first = until.is_some_and(|until| look.is_none_or(|look| until < look));
+        if ends_first {
+            queues.look = until;
+        }
+        drop(queues);
+        if ends_first && look.is_some() {
+            self.earlier.notify_one();
+        } else if ends_first {
+            self.runtime.spawn(Commit::watch(Arc::downgrade(self), Arc::clone(&self.earlier)));
+        }
+        if opens {
+            let lane = Lane { commit: Arc::clone(self), slot, left: false };
             self.runtime.spawn(lane.run());
         }
         Ok(answer)
@@ -117,38 +127,53 @@ impl Commit {
         &self,
         connection: Result<Connection<'_>, Error>,
         slot: u16,
-        batch: &Mutex<Batch>,
+        call: &Call,
         alone: bool,
     ) -> Result<Value, Error> {
-        let script = self.scripts.acquire(lock(batch).parts());
+        let script = self.scripts.acquire(call.batch().parts());
         let build = |text| {
             let now = self.clock.as_ref().map(Clock::now);
-            self.command(script, text, |cmd| lock(batch).write(cmd, now))
+            self.command(script, text, |cmd| call.batch().write(cmd, now))
         };
         connection?.run(slot, &build, alone).await
     }
 
-    /// Tells callers whose time is over: those whom a call is for that is under way, and those who gather meanwhile.
+    /// Tells callers when their time is over: one task with one timer, in the place of a timer for each. It ends when there is
+    /// nobody whose time does.
+    async fn watch(commit: Weak<Commit>, earlier: Arc<Notify>) {
+        while let Some(look) = commit.upgrade().and_then(|commit| commit.tell_overdue()) {
+            select! {
+                () = sleep_until(look) => {}
+                () = earlier.notified() => {}
+            }
+        }
+    }
+
+    /// Tells callers whose time is over: those whom calls are under way for, and those who wait for the next.
     ///
-    /// Returns when to look again: with the first of those who are left, or with the first of those who may come.
-    fn tell_overdue(&self, slot: u16, under_way: Option<&Mutex<Batch>>, shortest: Duration) -> Instant {
-        let now = Instant::now();
-        let mut overdue = Overdue::new(now, now + shortest);
-        if let Some(batch) = under_way {
+    /// Returns when the time of the first ends who is left.
+    fn tell_overdue(&self) -> Option<Instant> {
+        let mut overdue = Overdue::new(Instant::now());
+        let mut guard = self.queues();
+        let queues = &mut *guard;
+        for batch in queues.under_way.values() {
             lock(batch).take_overdue(&mut overdue);
         }
-        let mut queues = self.queues();
-        let mut left = 0;
-        if let Some(queue) = queues.of_slot.get_mut(&slot) {
+        for queue in queues.of_slot.values_mut() {
             queue.batches.retain_mut(|(batch, callers)| {
-                let stays = !batch.take_overdue(&mut overdue) || !batch.is_abandoned();
-                left += if stays { 0 } else { *callers };
-                stays
+                if batch.take_overdue(&mut overdue) {
+                    let told = batch.drop_the_told();
+                    *callers -= told;
+                    queues.waiting -= told;
+                }
+                *callers > 0
             });
         }
-        queues.waiting -= left;
-        drop(queues);
-        overdue.tell()
+        queues.look = overdue.next();
+        drop(guard);
+        let next = overdue.next();
+        overdue.tell();
+        next
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
@@ -171,67 +196,77 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Drop for Commit {
+    fn drop(&mut self) {
+        self.earlier.notify_one();
+    }
+}
+
+/// What a call is under way for, where the watcher finds it.
+struct Call {
+    commit: Arc<Commit>,
+    number: u64,
+    batch: Arc<Mutex<Batch>>,
+}
+
+impl Call {
+    fn new(commit: &Arc<Commit>, queues: &mut Queues, batch: Batch) -> Call {
+        let batch = Arc::new(Mutex::new(batch));
+        queues.last_number += 1;
+        queues.under_way.insert(queues.last_number, Arc::clone(&batch));
+        Call { commit: Arc::clone(commit), number: queues.last_number, batch }
+    }
+
+    fn batch(&self) -> MutexGuard<'_, Batch> {
+        lock(&self.batch)
+    }
+
+    fn end(self) -> Batch {
+        mem::take(&mut *self.batch())
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.commit.queues().under_way.remove(&self.number);
+    }
+}
+
 /// One call after another, until nothing waits.
 struct Lane {
     commit: Arc<Commit>,
     slot: u16,
     /// Whether it has left its queue already.
     left: bool,
-    /// The shortest time that callers have, if theirs ends at all.
-    shortest: Option<Duration>,
-    /// When to look for those whose time is over.
-    look: Option<Pin<Box<Sleep>>>,
 }
 
 impl Lane {
     async fn run(mut self) {
-        let commit = Arc::clone(&self.commit);
         while self.stay() {
             // A connection first: until there is one, checks go on gathering.
-            let connection = self.attend(None, commit.link.connection()).await;
-            let Some(mut batch) = self.next() else { continue };
-            batch.drop_the_gone();
-            if batch.is_empty() {
+            let connection = self.commit.link.connection().await;
+            let Some(call) = self.next() else { continue };
+            call.batch().drop_the_gone(Instant::now());
+            let sets = call.batch().len();
+            if sets == 0 {
                 continue;
             }
-            let alone = batch.len() == 1;
-            let batch = Mutex::new(batch);
-            let answer = self.attend(Some(&batch), commit.send(connection, self.slot, &batch, alone)).await;
-            let batch = batch.into_inner().unwrap_or_else(PoisonError::into_inner);
-            match answer {
-                Err(error) if error.is_torn_apart() && !alone => {
+            match self.commit.send(connection, self.slot, &call, sets == 1).await {
+                Err(error) if error.is_torn_apart() && sets > 1 => {
                     // Nothing was executed. Apart, so that nobody waits for those whose own keys are apart.
+                    let mut batch = call.end();
+                    batch.drop_the_gone(Instant::now());
                     for batch in batch.split() {
-                        let lane = Lane { commit: Arc::clone(&commit), left: true, look: None, ..self };
-                        commit.runtime.spawn(lane.run_once(Mutex::new(batch)));
+                        let (commit, slot) = (Arc::clone(&self.commit), self.slot);
+                        let call = Call::new(&commit, &mut commit.queues(), batch);
+                        self.commit.runtime.spawn(async move {
+                            let connection = commit.link.connection().await;
+                            let answer = commit.send(connection, slot, &call, true).await;
+                            call.end().answer(answer);
+                        });
                     }
                 }
-                answer => batch.answer(answer),
-            }
-        }
-    }
-
-    async fn run_once(mut self, batch: Mutex<Batch>) {
-        let commit = Arc::clone(&self.commit);
-        let slot = self.slot;
-        let send = async { commit.send(commit.link.connection().await, slot, &batch, true).await };
-        let answer = self.attend(Some(&batch), send).await;
-        batch.into_inner().unwrap_or_else(PoisonError::into_inner).answer(answer);
-    }
-
-    /// Waits for what is under way, and tells callers meanwhile when their time is over: one timer of a lane in the place of one
-    /// of each caller.
-    async fn attend<T>(&mut self, batch: Option<&Mutex<Batch>>, under_way: impl Future<Output = T>) -> T {
-        let Some(shortest) = self.shortest else { return under_way.await };
-        let look = self.look.get_or_insert_with(|| Box::pin(sleep(shortest)));
-        let mut under_way = pin!(under_way);
-        loop {
-            select! {
-                biased;
-                result = &mut under_way => return result,
-                () = look.as_mut() => {
-                    look.as_mut().reset(self.commit.tell_overdue(self.slot, batch, shortest));
-                }
+                answer => call.end().answer(answer),
             }
         }
     }
@@ -240,7 +275,6 @@ impl Lane {
     fn stay(&mut self) -> bool {
         let mut queues = self.commit.queues();
         if queues.of_slot.get(&self.slot).is_some_and(|queue| !queue.batches.is_empty()) {
-            self.shortest = queues.shortest;
             return true;
         }
         queues.leave(self.slot);
@@ -248,11 +282,11 @@ impl Lane {
         false
     }
 
-    fn next(&self) -> Option<Batch> {
+    fn next(&self) -> Option<Call> {
         let mut queues = self.commit.queues();
         let (batch, callers) = queues.of_slot.get_mut(&self.slot)?.batches.pop_front()?;
         queues.waiting -= callers;
-        Some(batch)
+        Some(Call::new(&self.commit, &mut queues, batch))
     }
 }
 

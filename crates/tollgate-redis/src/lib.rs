@@ -60,8 +60,10 @@
 //!   `ASK`, `TRYAGAIN`, `READONLY`) have a call sent again. After a lost connection or a timeout, the check is an error,
 //!   and may have been charged: once.
 //! - Checks that wait while Redis hangs are [bounded](RedisStoreBuilder::most_waiting). Those whose callers have given up
-//!   before they were sent, or whose `timeout` has ended, are charged nothing.
-//! - A `timeout` directly around the store costs a timer for each call under way, not one for each request.
+//!   before they were sent, or whose `timeout` has ended, are charged nothing; but for a set over several slots of a Cluster,
+//!   which is brought to its end once it was begun.
+//! - A `timeout` directly around the store costs no timer for each check: one task ends the waits of all, in the runtime in
+//!   which the store was connected. Callers in another runtime have a timer each, so that they need not rely on that one.
 //!
 //! # What rests in Redis
 //!

@@ -172,6 +172,7 @@ impl Store for RedisStore {
             let legs = spread::legs(&pairs, names, &slots, self.inner.names.log);
             let inner = Arc::clone(&self.inner);
             let until = self.until();
+            let end = self.end_elsewhere(until);
             let (caller, answer) = Caller::new(until);
             // In a task: a caller who leaves between two slots must not leave half of a set charged.
             self.inner.commit.runtime.spawn(async move {
@@ -179,7 +180,7 @@ impl Store for RedisStore {
                     caller.tell_in_time(spread::acquire(inner, legs, order, times)).await;
                 }
             });
-            return Reply::Later(self.awaited(answer, None, until));
+            return Reply::Later(Acquire { answer, order: None, end });
         }
         let checks = pairs.iter().map(|pair| (pair.policy, pair.cost)).collect();
         let ask = Ask { checks, keys: names.into(), times };
@@ -188,8 +189,7 @@ impl Store for RedisStore {
 
     fn end_waits_after(&mut self, limit: Duration) -> bool {
         let limit = limit.min(FOR_EVER);
-        self.inner.commit.expect(limit);
-        self.limit = Some(limit);
+        self.limit = Some(self.limit.map_or(limit, |shorter| shorter.min(limit)));
         true
     }
 
@@ -249,23 +249,19 @@ impl RedisStore {
 
     fn asked(&self, slot: u16, ask: Ask<'_>, order: Option<Order>) -> Reply<Result<Verdict, Error>, Acquire> {
         let until = self.until();
+        // First: where there are no timers it panics, and nothing has been asked.
+        let end = self.end_elsewhere(until);
         match self.inner.commit.ask(slot, ask, until) {
-            Ok(answer) => Reply::Later(self.awaited(answer, order, until)),
+            Ok(answer) => Reply::Later(Acquire { answer, order, end }),
             Err(error) => Reply::Now(Err(error)),
         }
     }
 
-    fn awaited(
-        &self,
-        answer: oneshot::Receiver<Answer>,
-        order: Option<Order>,
-        until: Option<Instant>,
-    ) -> Acquire {
-        let end = until.filter(|_| self.is_elsewhere()).map(|until| Box::pin(sleep_until(until)));
-        Acquire { answer, order, end }
+    /// The end of a wait in another runtime than that in which calls run, which may be held up while this one is not.
+    fn end_elsewhere(&self, until: Option<Instant>) -> Option<Pin<Box<Sleep>>> {
+        until.filter(|_| self.is_elsewhere()).map(|until| Box::pin(sleep_until(until)))
     }
 
-    /// Whether this is another runtime than that in which calls run, which may be held up while this one is not.
     fn is_elsewhere(&self) -> bool {
         Handle::try_current().is_ok_and(|here| here.id() != self.inner.commit.runtime.id())
     }

@@ -180,8 +180,8 @@ pub trait FailureExt: Store {
     /// kind [`Timeout`](crate::ErrorKind::Timeout).
     ///
     /// # Panics
-    /// If `limit` is zero. And when a store that does not end waits by itself is asked outside of a tokio runtime that has a
-    /// timer, if its answer has to be awaited.
+    /// If `limit` is zero. And, if an answer has to be awaited, where the store is asked, or the answer awaited, outside of a
+    /// tokio runtime that has a timer.
     fn timeout(self, limit: Duration) -> Timeout<Self> {
         self.try_timeout(limit).unwrap_or_else(|error| panic!("{error}"))
     }
