@@ -63,10 +63,19 @@ local function sliding_buckets(limit, span, buckets, cost)
     if moved >= ring then
       return 0, 0, nil
     elseif moved < 0 then
-      -- The clock stepped back: the counts stand as if they ended now.
-      call('HSET', key, 'n', current)
+      -- The clock stepped back: what lies ahead of it counts as of now.
+      local back, together, places = math.min(-moved, buckets), 0, {}
+      local found = counts(key, position, 0, back)
+      for age = 0, back do
+        places[age + 1], together = (position - age) % ring, together + found[age]
+      end
+      position, moved = (position - back) % ring, 0
+      call('HDEL', key, unpack(places))
+      call('HSET', key, 'n', current, 'p', position)
+      if together > 0 then
+        call('HSET', key, position, math.min(together, 4294967295))
+      end
       call('PEXPIRE', key, life(over))
-      moved = 0
     end
     for _, count in pairs(counts(key, position, ring - moved, ring - 1)) do
       sum = sum - count

@@ -57,7 +57,8 @@ local function sliding_window(limit, window, cost)
     elseif began > start then
       current, previous = 0, current
     elseif began < start then
-      -- The clock stepped back: the counts stand as if they were this window's.
+      -- The clock stepped back: all that counts, counts as of this window. What was the previous one may be this one.
+      current, previous = math.min(previous + current, 4294967295), 0
       keep(key, began, current, previous)
     end
     return began, current, previous

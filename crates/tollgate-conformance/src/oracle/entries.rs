@@ -50,16 +50,16 @@ impl Entries {
 #[derive(Debug, Default)]
 pub(super) struct Numbered {
     pub(super) entries: Entries,
-    seen: i128,
 }
 
 impl Numbered {
-    /// Moves to the window of that number and forgets all before `oldest`. When the clock stepped back, the whole
-    /// history moves along, as if it ended now.
+    /// Moves to the window of that number and forgets all before `oldest`. When the clock stepped back, what lies in the
+    /// future happened now.
     pub(super) fn move_to(&mut self, number: i128, oldest: i128) {
-        let back = (self.seen - number).max(0);
-        self.entries.relabel(|label| label - back);
-        self.seen = number;
+        self.entries.relabel(|label| label.min(number));
         self.entries.forget_before(oldest);
+        // What two windows saw may be more than one counts to.
+        let excess = self.entries.sum(|label| label == number) - i128::from(u32::MAX);
+        self.entries.take_back(number, excess.max(0));
     }
 }

@@ -49,7 +49,15 @@ impl Ring {
             self.sum -= u64::from(self.counts[self.position]);
             self.counts[self.position] = 0;
         }
-        // Where the clock stepped back, the counts stand as if they ended now.
+        // Where the clock stepped back, what lies ahead of it counts as of now.
+        let ring = self.counts.len();
+        for _ in 0..self.newest.saturating_sub(current).min(ring as u64 - 1) {
+            let ahead = std::mem::take(&mut self.counts[self.position]);
+            self.position = (self.position + ring - 1) % ring;
+            let together = self.counts[self.position].saturating_add(ahead);
+            self.sum -= u64::from(ahead) - u64::from(together - self.counts[self.position]);
+            self.counts[self.position] = together;
+        }
         self.newest = current;
         self.free(policy)
     }

@@ -22,12 +22,14 @@ impl TwoWindows {
     pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u32 {
         let window = policy.quota().window_us();
         let start = now - now % window;
-        if start >= self.start + 2 * window {
+        if start >= self.start.saturating_add(2 * window) {
             (self.previous, self.current) = (0, 0);
         } else if start > self.start {
             (self.previous, self.current) = (self.current, 0);
+        } else if start < self.start {
+            // The clock stepped back: all that counts, counts as of this window. What was the previous one may be this one.
+            (self.previous, self.current) = (0, self.previous.saturating_add(self.current));
         }
-        // Where the clock stepped back, the counts stand as if they were this window's.
         self.start = start;
         let covered = window - (now - start);
         self.free(policy, covered)

@@ -14,8 +14,13 @@ use super::{MemoryStore, lock};
 /// Grants or refuses a whole set, with every shard that it touches locked.
 pub(super) fn decide(store: &MemoryStore, set: &[Check<'_>], times: Times) -> Verdict {
     let mut tables = Tables::lock(store, set);
-    let now = tables.now(&store.0.clock);
+    let mut now = tables.now(&store.0.clock);
+    let shards = tables.locked.len();
     tables.tend(store, set, times, now);
+    if tables.locked.len() > shards {
+        // The overflow table was locked since, which may have seen a later time.
+        now = tables.now(&store.0.clock);
+    }
     let (mut places, of_check) = tables.places(set);
 
     // First phase: look at all.
