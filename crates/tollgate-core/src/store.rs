@@ -37,6 +37,10 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// What comes back never exceeds the capacity, never lands in another window, and never creates state. Where the
     /// units have been refilled meanwhile, or their window is over, the refund is void. The delay that a leaky
     /// bucket has given to later requests stands: there only the latest grant can come back.
+    ///
+    /// A grant that is given back in parts takes the stamp of [`Stamp::after_refund`](crate::Stamp::after_refund) for the next. A
+    /// bucket knows of each grant only when its debt ends: of two whose debts overlap, what time has returned of the younger
+    /// may come back once more where the older was given back first. That is less than the older one was granted.
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done>;
 
     /// Has this handle, and clones made of it from then on, end each wait after `limit`, counted from when it is asked, with an

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::Share;
+use crate::algorithm::stamp_after_refund;
+use crate::{Algorithm, Policy, Share};
 
 /// Until when a request has to wait before its cost would pass, if nothing else were taken meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,6 +45,25 @@ impl Stamp {
     /// algorithms what is left of TAT in parts of one.
     pub fn new(us: u64, frac: u32) -> Stamp {
         Stamp { us, frac }
+    }
+
+    /// The stamp of what is left of a grant of which `units` were given back, for a further refund of the same grant: the debt of
+    /// a bucket ends the sooner for them, and with the stamp as it was what time has returned would come back once more.
+    ///
+    /// ```
+    /// use tollgate_core::{Policy, Quota, Stamp};
+    ///
+    /// let a_second_a_unit = Policy::new("api", Quota::per_minute(60));
+    /// let stamp = Stamp::new(1_767_225_600_000_000, 0);
+    /// assert_eq!(stamp.after_refund(&a_second_a_unit, 2).micros(), stamp.micros() - 2_000_000);
+    /// ```
+    #[must_use]
+    pub fn after_refund(self, policy: &Policy, units: u32) -> Stamp {
+        match policy.algorithm() {
+            Algorithm::Gcra | Algorithm::LeakyBucket { .. } => stamp_after_refund(policy, units, self),
+            // A window, a sub-window or a time in the log stays what it is.
+            _ => self,
+        }
     }
 
     /// Whole microseconds, or the number of a sub-window.

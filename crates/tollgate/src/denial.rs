@@ -111,7 +111,7 @@ impl Denial {
     /// |---|---|
     /// | `grpc-status` | 8 (`RESOURCE_EXHAUSTED`), 14 (`UNAVAILABLE`), or without a key 3 (`INVALID_ARGUMENT`) |
     /// | `grpc-message` | why, and which policies refused |
-    /// | `grpc-retry-pushback-ms` | [`Denial::retry_after`] in whole milliseconds, rounded up; 1000 where the store is unavailable; -1 where waiting does not help |
+    /// | `grpc-retry-pushback-ms` | [`Denial::retry_after`] in whole milliseconds, rounded up; 1000 where the store is unavailable; -1 where waiting does not help, or would have to be for longer than 2^31 ms, some 24 days |
     /// | `grpc-status-details-bin` | with the feature `tonic`: `RetryInfo`, and a `QuotaFailure` with a violation for each policy that refused |
     ///
     /// The status of the HTTP response is 200, and its body empty. [`RateLimitLayer::answer`](crate::RateLimitLayer::answer)

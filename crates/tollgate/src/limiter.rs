@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use smallvec::SmallVec;
-use tollgate_core::{Check, Grant, Key, Policy, Reply, Store, Times, Verdict};
+use tollgate_core::{Check, Grant, Key, Policy, Reply, Stamp, Store, Times, Verdict};
 
 use crate::denial::Denial;
 use crate::memory::MemoryStore;
@@ -181,18 +181,22 @@ where
     }
 
     /// Gives back up to `units` of what a permit was charged by each rule and has not given back yet: for a cost that turns
-    /// out to have been less than was reserved for it. A leaky bucket takes something back once, and only from its latest
-    /// grant.
+    /// out to have been less than was reserved for it. A leaky bucket takes something back only from its latest grant.
     pub async fn refund_units(&self, permit: &mut Permit, units: u32) {
-        let Permit { report, asks } = permit;
+        let Permit { report, asks, stamps } = permit;
         let share = report.share();
         let grants: SmallVec<[Grant<'_>; 4]> = asks
             .iter_mut()
+            .zip(stamps)
             .zip(report.iter())
-            .map(|(ask, (policy, status))| {
+            .map(|((ask, stamp), (policy, _))| {
                 let units = ask.cost.min(units);
                 ask.cost -= units;
-                Grant { policy, key: &ask.key, units, stamp: status.stamp(), share }
+                let grant = Grant { policy, key: &ask.key, units, stamp: *stamp, share };
+                // A fallback has counted by its share of the policy.
+                let part = share.and_then(|share| policy.share(share).ok());
+                *stamp = stamp.after_refund(part.as_ref().unwrap_or(policy), units);
+                grant
             })
             .collect();
         if grants.iter().all(|grant| grant.units == 0) {
@@ -244,7 +248,11 @@ where
     fn permit(&self, asks: Asks, verdict: Verdict) -> Result<Permit, Denial> {
         let granted = verdict.is_granted();
         let report = Report::new(&self.rules, &asks, &verdict);
-        if granted { Ok(Permit { report, asks }) } else { Err(Denial::of(report)) }
+        if !granted {
+            return Err(Denial::of(report));
+        }
+        let stamps = report.iter().map(|(_, status)| status.stamp()).collect();
+        Ok(Permit { report, asks, stamps })
     }
 
     async fn look_at(&self, asks: Asks) -> Report {
@@ -271,6 +279,8 @@ where
 pub struct Permit {
     report: Report,
     asks: Asks,
+    /// By which what was not given back yet is found again.
+    stamps: SmallVec<[Stamp; 4]>,
 }
 
 impl Permit {

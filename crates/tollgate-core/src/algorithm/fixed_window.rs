@@ -18,7 +18,7 @@ impl FixedWindow {
     pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u32 {
         let window = policy.quota().window_us();
         // At its very end the next window has begun: a count inherited there would deny its first request.
-        if now >= self.start + window || self.count == 0 {
+        if now >= self.start.saturating_add(window) || self.count == 0 {
             self.count = 0;
             self.start = match policy.algorithm() {
                 Algorithm::FixedWindow { aligned: true } => now - now % window,

@@ -25,7 +25,7 @@ impl Tat {
     #[inline]
     pub(super) fn clamp(&mut self, policy: &Policy, now: u64) {
         if self.0.frac >= policy.interval.parts {
-            self.0 = Exact::from_us(self.0.us + 1);
+            self.0 = Exact::from_us(self.0.us.saturating_add(1));
         }
         let last = policy.interval.add(Exact::from_us(now), policy.furthest);
         self.0 = policy.interval.min(self.0, last);
@@ -74,11 +74,24 @@ pub(super) fn remaining(tat: &Tat, policy: &Policy, now: u64) -> u32 {
 /// now and the stamp is still owed. Giving back more, the whole cost say, would return tokens that time has returned
 /// already, and let burst + cost through at once.
 pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u32, stamp: Stamp) {
-    // Where the limit has changed since the grant, its fraction counts in another denominator: rounded down then, since a
-    // smaller debt gives less back.
+    let owed = policy.interval.saturating_sub(end(policy, stamp), Exact::from_us(now));
+    tat.pull_back(policy, span(policy, units).min(owed));
+}
+
+/// When the rest of a grant's debt ends, of which `units` came back.
+pub(crate) fn stamp_after_refund(policy: &Policy, units: u32, stamp: Stamp) -> Stamp {
+    let Exact { us, frac } = policy.interval.saturating_sub(end(policy, stamp), span(policy, units));
+    Stamp { us, frac }
+}
+
+/// Where the limit has changed since the grant, its fraction counts in another denominator: rounded down then, since a
+/// smaller debt gives less back.
+fn end(policy: &Policy, stamp: Stamp) -> Exact {
     let frac = if stamp.frac < policy.interval.parts { stamp.frac } else { 0 };
-    let owed = policy.interval.saturating_sub(Exact { us: stamp.us, frac }, Exact::from_us(now));
-    // More than the policy could grant now, if its burst was larger then: never more than TAT can lie ahead.
-    let cost = if units > policy.largest_cost() { policy.horizon } else { policy.interval.times(units) };
-    tat.pull_back(policy, cost.min(owed));
+    Exact { us: stamp.us, frac }
+}
+
+/// More than the policy could grant now, if its burst was larger then: never more than TAT can lie ahead.
+fn span(policy: &Policy, units: u32) -> Exact {
+    if units > policy.largest_cost() { policy.horizon } else { policy.interval.times(units) }
 }

@@ -56,6 +56,7 @@ use crate::{Algorithm, Policy, Stamp, Status, Timestamp, Wait};
 
 use fixed_window::FixedWindow;
 use gcra::Tat;
+pub(crate) use gcra::stamp_after_refund;
 use sliding_buckets::Ring;
 use sliding_log::Log;
 use sliding_window::TwoWindows;

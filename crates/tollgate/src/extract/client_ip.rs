@@ -242,9 +242,16 @@ fn unquoted(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\"").and_then(|inner| inner.strip_suffix(b"\"")).unwrap_or(text)
 }
 
-/// `ip`, `ip:port`, `[ipv6]`, `[ipv6]:port`, or a bare IPv6 address.
+/// `ip`, `ip:port`, `[ipv6]`, `[ipv6]:port`, or a bare IPv6 address. A port may be obfuscated (RFC 7239, section 6): the address
+/// beside it is as good.
 fn parse_node(node: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(node).ok()?.trim();
+    let is_obfuscated = |port: &str| {
+        let name = port.strip_prefix('_').unwrap_or_default();
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    };
+    let text =
+        text.rsplit_once(':').filter(|(_, port)| is_obfuscated(port)).map_or(text, |(address, _)| address);
     let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok().map(IpAddr::V6);
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
     text.parse::<IpAddr>().ok().or_else(with_port).or_else(bracketed).map(|address| address.to_canonical())
@@ -348,6 +355,12 @@ mod tests {
         assert_eq!(by(&["for=1.1.1.1, by=10.0.0.1;For=\"198.51.100.7:8080\";proto=https"]), "198.51.100.7");
         assert_eq!(by(&["for=198.51.100.7, for=\"[2001:db8:a::17]:4711\""]), "198.51.100.7");
         assert_eq!(by(&["for=1.1.1.1, for=_hidden"]), "10.0.0.1");
+        assert_eq!(by(&["for=1.1.1.1, for=\"198.51.100.7:_p1\""]), "198.51.100.7");
+        assert_eq!(by(&["for=1.1.1.1, for=\"[2001:db8::1]:_x.y-z\""]), "2001:db8::1");
+        for garbage in ["_", "_a b", "_ä", "a_"] {
+            let entry = format!("for=1.1.1.1, for=\"198.51.100.7:{garbage}\"");
+            assert_eq!(by(&[&entry]), "10.0.0.1", "{garbage}");
+        }
         assert_eq!(by(&["for=1.1.1.1, proto=https"]), "10.0.0.1");
         assert_eq!(by(&["for=198.51.100.7;note=\"a, b \\\" c\""]), "198.51.100.7");
         assert_eq!(by(&["proto=http;host=\"x;for=6.6.6.6;y\";for=198.51.100.7"]), "198.51.100.7");

@@ -64,12 +64,11 @@ pub(crate) fn add_pushback(denial: &Denial, headers: &mut HeaderMap) {
     headers.entry(GRPC_RETRY_PUSHBACK_MS).or_insert_with(|| pushback(denial));
 }
 
-/// Whole milliseconds, rounded up; -1 where waiting is in vain.
+/// Whole milliseconds, rounded up; -1 where waiting is in vain, or would be for longer than the field can say: its number has
+/// 32 bits and a sign, and clients that could not read one would not come again either.
 fn pushback(denial: &Denial) -> HeaderValue {
-    match wait(denial) {
-        Some(wait) => number(wait.as_nanos().div_ceil(1_000_000)),
-        None => HeaderValue::from_static("-1"),
-    }
+    let millis = wait(denial).and_then(|wait| i32::try_from(wait.as_nanos().div_ceil(1_000_000)).ok());
+    number(millis.unwrap_or(-1))
 }
 
 /// How long to wait, where that helps: as [`Denial::retry_after`], and where the store is unavailable as `Retry-After`.
@@ -101,9 +100,12 @@ fn message(denial: &Denial) -> String {
     message
 }
 
-/// As `grpc-message` is written. A message is printable ASCII, of which only the percent sign is encoded.
+/// As `grpc-message` is written. A message is printable ASCII, of which only the percent sign is encoded, and a space at the
+/// end, where a field cannot have one.
 fn percent_encoded(message: &str) -> HeaderValue {
-    if message.contains('%') {
+    if let Some(before) = message.strip_suffix(' ') {
+        printable(format!("{}%20", before.replace('%', "%25")).into())
+    } else if message.contains('%') {
         printable(message.replace('%', "%25").into())
     } else {
         printable(Bytes::copy_from_slice(message.as_bytes()))
@@ -127,9 +129,13 @@ mod tests {
 
     /// What the second request of a minute is answered.
     async fn second() -> Response<ResponseBody<Full<Bytes>>> {
+        second_under(Policy::new("5%", Quota::per_minute(1))).await
+    }
+
+    async fn second_under(policy: Policy) -> Response<ResponseBody<Full<Bytes>>> {
         let clock = ManualClock::new(Timestamp::from_micros(1_000_000));
         let store = MemoryStore::builder().clock(&clock).build();
-        let layer = RateLimitLayer::new([Policy::new("5%", Quota::per_minute(1)).by(global())]).store(store);
+        let layer = RateLimitLayer::new([policy.by(global())]).store(store);
         let inner = async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::new(Bytes::new())));
         let service = layer.layer(service_fn(inner));
         let call = || Request::post("/").header("content-type", "application/grpc+proto").body(()).unwrap();
@@ -150,6 +156,16 @@ mod tests {
         assert_eq!(headers["ratelimit"], "\"5%\";r=0;t=60");
         assert_eq!(headers.contains_key("grpc-status-details-bin"), cfg!(feature = "tonic"));
         assert!(response.body().is_end_stream(), "no frame follows the headers");
+    }
+
+    /// Clients read 32 bits with a sign.
+    #[tokio::test]
+    async fn a_wait_that_the_field_cannot_say_is_no_wait() {
+        let days = |days: u64| Duration::from_secs(days * 24 * 60 * 60);
+        for (window, pushback) in [(days(24), "2073600000"), (days(25), "-1"), (days(366), "-1")] {
+            let response = second_under(Policy::new("p", Quota::new(1, window))).await;
+            assert_eq!(response.headers()["grpc-retry-pushback-ms"], pushback, "{window:?}");
+        }
     }
 
     #[test]
@@ -190,5 +206,11 @@ mod tests {
     fn a_percent_sign_in_a_message_is_no_escape() {
         assert_eq!(percent_encoded("50%25"), "50%2525");
         assert_eq!(percent_encoded("\"a b\" ~"), "\"a b\" ~");
+    }
+
+    #[test]
+    fn a_space_at_the_end_of_a_message_stays() {
+        assert_eq!(percent_encoded("quota exceeded: a "), "quota exceeded: a%20");
+        assert_eq!(percent_encoded("100% "), "100%25%20");
     }
 }
