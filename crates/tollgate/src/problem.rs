@@ -35,9 +35,10 @@ impl Reason {
 /// The problem document of a request that these policies refused.
 pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a str>) -> String {
     let status = reason.status().as_u16();
-    let (kind, title) = match reason {
-        Reason::QuotaExceeded => ("quota-exceeded", "Quota exceeded"),
-        Reason::NeverPossible => ("quota-exceeded", "The cost of this request exceeds the whole quota"),
+    // The title is that of the type (RFC 9457, section 3.1.3), and the same wherever that is.
+    let detail = match reason {
+        Reason::QuotaExceeded => "",
+        Reason::NeverPossible => ",\"detail\":\"The cost of this request exceeds the whole quota\"",
         Reason::Unavailable => {
             return format!(
                 "{{\"type\":\"{TYPES}temporary-reduced-capacity\",\
@@ -55,7 +56,8 @@ pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a
     let names: Vec<String> = violated.map(|name| format!("\"{}\"", escaped(name))).collect();
     let names = names.join(",");
     format!(
-        "{{\"type\":\"{TYPES}{kind}\",\"title\":\"{title}\",\"status\":{status},\"violated-policies\":[{names}]}}"
+        "{{\"type\":\"{TYPES}quota-exceeded\",\"title\":\"Quota exceeded\",\"status\":{status}{detail},\
+         \"violated-policies\":[{names}]}}"
     )
 }
 
@@ -75,4 +77,22 @@ pub(crate) fn escaped(name: &str) -> Cow<'_, str> {
 /// Whole seconds, rounded up.
 pub(crate) fn seconds_up(span: Duration) -> u64 {
     span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_has_one_title() {
+        let of = |reason| problem(reason, ["a", "b\""].into_iter());
+        let of_type = concat!(
+            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
+            r#""title":"Quota exceeded","status":"#
+        );
+        let violated = r#""violated-policies":["a","b\""]}"#;
+        assert_eq!(of(Reason::QuotaExceeded), format!("{of_type}429,{violated}"));
+        let detail = r#""detail":"The cost of this request exceeds the whole quota""#;
+        assert_eq!(of(Reason::NeverPossible), format!("{of_type}422,{detail},{violated}"));
+    }
 }
