@@ -47,7 +47,7 @@ impl<S: Store> Timeout<S> {
                 let answer = if self.is_kept {
                     Awaited::Kept(future)
                 } else {
-                    Awaited::Limited(Box::pin(tokio::time::timeout(self.limit, future)))
+                    Awaited::Limited(tokio::time::timeout(self.limit, future))
                 };
                 Reply::Later(Timed { answer, limit: self.limit })
             }
@@ -92,8 +92,7 @@ pub struct Timed<F> {
 enum Awaited<F> {
     /// By a store that keeps to the limit itself.
     Kept(#[pin] F),
-    /// Boxed, since the timer is large, and most futures are moved a few times before they are polled.
-    Limited(Pin<Box<tokio::time::Timeout<F>>>),
+    Limited(#[pin] tokio::time::Timeout<F>),
 }
 
 impl<F, T, E> Future for Timed<F>
@@ -106,7 +105,7 @@ where
         let this = self.project();
         Poll::Ready(match this.answer.project() {
             AwaitedProjection::Kept(future) => ready!(future.poll(cx)).map_err(TimeoutError::Store),
-            AwaitedProjection::Limited(future) => match ready!(future.as_mut().poll(cx)) {
+            AwaitedProjection::Limited(future) => match ready!(future.poll(cx)) {
                 Ok(answer) => answer.map_err(TimeoutError::Store),
                 Err(_) => Err(TimeoutError::Elapsed(*this.limit)),
             },
