@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
 use smallvec::SmallVec;
-use tokio::time::Instant;
 use tollgate_core::algorithm::State;
 use tollgate_core::{Policy, Times, Timestamp, Verdict};
 
@@ -39,7 +38,7 @@ pub(crate) struct Batch {
     sets: usize,
     parts: Parts,
     /// When the time of the first caller ends.
-    first_end: Option<Instant>,
+    first_end: Option<Timestamp>,
 }
 
 /// Sets that are alike but for their keys: their words are sent once.
@@ -154,7 +153,7 @@ impl Batch {
 
     /// Before it is sent: tells callers whose time is over by now, and lets go of all who wait no longer. They are charged
     /// nothing.
-    pub(crate) fn drop_the_gone(&mut self, now: Instant) {
+    pub(crate) fn drop_the_gone(&mut self, now: Timestamp) {
         let mut overdue = Overdue::new(now);
         self.take_overdue(&mut overdue);
         overdue.tell();

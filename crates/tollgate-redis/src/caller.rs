@@ -1,9 +1,11 @@
 //! Who waits for an answer, and until when.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
+use tollgate_core::{Clock, Timestamp};
 
 use crate::batch::Answer;
 use crate::error::Cause;
@@ -11,11 +13,11 @@ use crate::error::Cause;
 pub(crate) struct Caller {
     /// None, once it was told that its time is over.
     answer: Option<oneshot::Sender<Answer>>,
-    until: Option<Instant>,
+    until: Option<Timestamp>,
 }
 
 impl Caller {
-    pub(crate) fn new(until: Option<Instant>) -> (Caller, oneshot::Receiver<Answer>) {
+    pub(crate) fn new(until: Option<Timestamp>) -> (Caller, oneshot::Receiver<Answer>) {
         let (answer, receiver) = oneshot::channel();
         (Caller { answer: Some(answer), until }, receiver)
     }
@@ -29,7 +31,7 @@ impl Caller {
         self.answer.is_none()
     }
 
-    pub(crate) fn until(&self) -> Option<Instant> {
+    pub(crate) fn until(&self) -> Option<Timestamp> {
         self.until
     }
 
@@ -41,10 +43,10 @@ impl Caller {
     }
 
     /// Tells what comes, or that it does not come in time. It is waited for all the same, so that nothing is left half done.
-    pub(crate) async fn tell_in_time(self, what: impl Future<Output = Answer>) {
+    pub(crate) async fn tell_in_time(self, clock: &Clock, what: impl Future<Output = Answer>) {
         let Some(until) = self.until else { return self.tell(what.await) };
         let mut what = pin!(what);
-        match timeout_at(until, &mut what).await {
+        match timeout(span(clock.now(), until), &mut what).await {
             Ok(what) => self.tell(what),
             Err(_) => {
                 self.tell(Err(Cause::Late.into()));
@@ -56,13 +58,13 @@ impl Caller {
 
 /// A look at whose time is over.
 pub(crate) struct Overdue {
-    now: Instant,
+    now: Timestamp,
     callers: Vec<oneshot::Sender<Answer>>,
-    next: Option<Instant>,
+    next: Option<Timestamp>,
 }
 
 impl Overdue {
-    pub(crate) fn new(now: Instant) -> Overdue {
+    pub(crate) fn new(now: Timestamp) -> Overdue {
         Overdue { now, callers: Vec::new(), next: None }
     }
 
@@ -72,7 +74,7 @@ impl Overdue {
     /// Returns whether there were any.
     pub(crate) fn among<'a>(
         &mut self,
-        first: &mut Option<Instant>,
+        first: &mut Option<Timestamp>,
         callers: impl Iterator<Item = &'a mut Caller>,
     ) -> bool {
         let are_any = first.is_some_and(|first| first <= self.now);
@@ -90,7 +92,7 @@ impl Overdue {
     }
 
     /// When the time of the first ends who is left.
-    pub(crate) fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Timestamp> {
         self.next
     }
 
@@ -106,7 +108,12 @@ impl Overdue {
     }
 }
 
+/// How long it is from one time to another; nothing, where that is over.
+pub(crate) fn span(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::from_micros(to.as_micros().saturating_sub(from.as_micros()))
+}
+
 /// The earlier of two ends, of which there need not be any.
-pub(crate) fn sooner(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+pub(crate) fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
     one.into_iter().chain(other).min()
 }

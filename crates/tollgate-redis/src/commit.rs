@@ -13,11 +13,11 @@ use bb8_redis::redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep_until};
-use tollgate_core::Clock;
+use tokio::time::sleep;
+use tollgate_core::{Clock, Timestamp};
 
 use crate::batch::{Answer, Ask, Batch};
-use crate::caller::{Caller, Overdue};
+use crate::caller::{Caller, Overdue, span};
 use crate::error::Cause;
 use crate::link::{Connection, Link, Text};
 use crate::script::{Script, Scripts};
@@ -31,6 +31,8 @@ pub(crate) struct Commit {
     pub(crate) scripts: Scripts,
     /// The clock of a test; the server's where there is none.
     pub(crate) clock: Option<Clock>,
+    /// By which waits are measured: always the system's.
+    pub(crate) waits: Clock,
     pub(crate) log: SlidingLogLayout,
     /// Where calls run, so that a caller that goes away leaves none half done.
     pub(crate) runtime: Handle,
@@ -53,7 +55,7 @@ struct Queues {
     under_way: BTreeMap<u64, Arc<Mutex<Batch>>>,
     last_number: u64,
     /// When the watcher looks for callers whose time is over. None if there is no watcher, since nobody's time ends.
-    look: Option<Instant>,
+    look: Option<Timestamp>,
 }
 
 #[derive(Default)]
@@ -76,8 +78,8 @@ impl Commit {
         // To a slot of a cluster one call goes at a time: while it is under way, the next gathers.
         let lanes = if link.has_slots() { 1 } else { lanes };
         let (hasher, queues) = (RandomState::new(), Mutex::default());
-        let earlier = Arc::default();
-        Commit { link, scripts, clock, log, runtime, lanes, most_waiting, hasher, queues, earlier }
+        let (waits, earlier) = (Clock::system(), Arc::default());
+        Commit { link, scripts, clock, waits, log, runtime, lanes, most_waiting, hasher, queues, earlier }
     }
 
     /// Takes up a set whose keys are all in this slot. It is answered until then, if there is an end.
@@ -85,7 +87,7 @@ impl Commit {
         self: &Arc<Self>,
         slot: u16,
         ask: Ask<'_>,
-        until: Option<Instant>,
+        until: Option<Timestamp>,
     ) -> Result<oneshot::Receiver<Answer>, Error> {
         // Whatever can be done before nobody else can do anything.
         let hash = self.hasher.hash_one(&ask.keys);
@@ -141,9 +143,13 @@ impl Commit {
     /// Tells callers when their time is over: one task with one timer, in the place of a timer for each. It ends when there is
     /// nobody whose time does.
     async fn watch(commit: Weak<Commit>, earlier: Arc<Notify>) {
-        while let Some(look) = commit.upgrade().and_then(|commit| commit.tell_overdue()) {
+        let look = || {
+            let commit = commit.upgrade()?;
+            commit.tell_overdue().map(|next| span(commit.waits.now(), next))
+        };
+        while let Some(wait) = look() {
             select! {
-                () = sleep_until(look) => {}
+                () = sleep(wait) => {}
                 () = earlier.notified() => {}
             }
         }
@@ -152,8 +158,8 @@ impl Commit {
     /// Tells callers whose time is over: those whom calls are under way for, and those who wait for the next.
     ///
     /// Returns when the time of the first ends who is left.
-    fn tell_overdue(&self) -> Option<Instant> {
-        let mut overdue = Overdue::new(Instant::now());
+    fn tell_overdue(&self) -> Option<Timestamp> {
+        let mut overdue = Overdue::new(self.waits.now());
         let mut guard = self.queues();
         let queues = &mut *guard;
         for batch in queues.under_way.values() {
@@ -246,7 +252,7 @@ impl Lane {
             // A connection first: until there is one, checks go on gathering.
             let connection = self.commit.link.connection().await;
             let Some(call) = self.next() else { continue };
-            call.batch().drop_the_gone(Instant::now());
+            call.batch().drop_the_gone(self.commit.waits.now());
             let sets = call.batch().len();
             if sets == 0 {
                 continue;
@@ -255,7 +261,7 @@ impl Lane {
                 Err(error) if error.is_torn_apart() && sets > 1 => {
                     // Nothing was executed. Apart, so that nobody waits for those whose own keys are apart.
                     let mut batch = call.end();
-                    batch.drop_the_gone(Instant::now());
+                    batch.drop_the_gone(self.commit.waits.now());
                     for batch in batch.split() {
                         let (commit, slot) = (Arc::clone(&self.commit), self.slot);
                         let call = Call::new(&commit, &mut commit.queues(), batch);

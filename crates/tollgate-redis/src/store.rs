@@ -11,8 +11,8 @@ use bb8_redis::redis::{Cmd, Value};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
-use tollgate_core::{Check, Clock, Grant, Key, Policy, Quota, Reply, Store, Times, Verdict};
+use tokio::time::{Sleep, sleep, timeout};
+use tollgate_core::{Check, Clock, Grant, Key, Policy, Quota, Reply, Store, Times, Timestamp, Verdict};
 
 use crate::Error;
 use crate::batch::{Answer, Ask};
@@ -26,9 +26,6 @@ use crate::numbers::Numbers;
 use crate::script::{Parts, Scripts};
 use crate::spread;
 use crate::terms::Terms;
-
-/// Nobody waits for so long, and a clock can be told of it.
-const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
 /// A store in Redis or Valkey, shared by all processes that connect to it. See the [crate's documentation](crate).
 ///
@@ -172,12 +169,13 @@ impl Store for RedisStore {
             let legs = spread::legs(&pairs, names, &slots, self.inner.names.log);
             let inner = Arc::clone(&self.inner);
             let until = self.until();
-            let end = self.end_elsewhere(until);
+            let end = self.end_elsewhere();
             let (caller, answer) = Caller::new(until);
             // In a task: a caller who leaves between two slots must not leave half of a set charged.
             self.inner.commit.runtime.spawn(async move {
                 if caller.waits() {
-                    caller.tell_in_time(spread::acquire(inner, legs, order, times)).await;
+                    let clock = inner.commit.waits.clone();
+                    caller.tell_in_time(&clock, spread::acquire(inner, legs, order, times)).await;
                 }
             });
             return Reply::Later(Acquire { answer, order: None, end });
@@ -188,7 +186,6 @@ impl Store for RedisStore {
     }
 
     fn end_waits_after(&mut self, limit: Duration) -> bool {
-        let limit = limit.min(FOR_EVER);
         self.limit = Some(self.limit.map_or(limit, |shorter| shorter.min(limit)));
         true
     }
@@ -243,14 +240,16 @@ impl Store for RedisStore {
 
 impl RedisStore {
     /// When the time of somebody ends who asks now.
-    fn until(&self) -> Option<Instant> {
-        self.limit.map(|limit| Instant::now() + limit)
+    fn until(&self) -> Option<Timestamp> {
+        // Rounded up: neither the time nor the limit need be whole microseconds.
+        let limit = self.limit?.saturating_add(Duration::from_micros(2));
+        Some(self.inner.commit.waits.now().saturating_add(limit))
     }
 
     fn asked(&self, slot: u16, ask: Ask<'_>, order: Option<Order>) -> Reply<Result<Verdict, Error>, Acquire> {
         let until = self.until();
         // First: where there are no timers it panics, and nothing has been asked.
-        let end = self.end_elsewhere(until);
+        let end = self.end_elsewhere();
         match self.inner.commit.ask(slot, ask, until) {
             Ok(answer) => Reply::Later(Acquire { answer, order, end }),
             Err(error) => Reply::Now(Err(error)),
@@ -258,8 +257,8 @@ impl RedisStore {
     }
 
     /// The end of a wait in another runtime than that in which calls run, which may be held up while this one is not.
-    fn end_elsewhere(&self, until: Option<Instant>) -> Option<Pin<Box<Sleep>>> {
-        until.filter(|_| self.is_elsewhere()).map(|until| Box::pin(sleep_until(until)))
+    fn end_elsewhere(&self) -> Option<Pin<Box<Sleep>>> {
+        self.limit.filter(|_| self.is_elsewhere()).map(|limit| Box::pin(sleep(limit)))
     }
 
     fn is_elsewhere(&self) -> bool {
@@ -270,11 +269,11 @@ impl RedisStore {
         &self,
         done: impl Future<Output = Result<(), Error>> + Send + 'static,
     ) -> Reply<Result<(), Error>, Done> {
-        Reply::Later(Done(match self.until() {
-            Some(until) => {
-                Box::pin(
-                    async move { timeout_at(until, done).await.unwrap_or_else(|_| Err(Cause::Late.into())) },
-                )
+        Reply::Later(Done(match self.limit {
+            Some(limit) => {
+                // Its time begins here, and not when it is awaited.
+                let done = timeout(limit, done);
+                Box::pin(async { done.await.unwrap_or_else(|_| Err(Cause::Late.into())) })
             }
             None => Box::pin(done),
         }))
