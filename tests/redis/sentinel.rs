@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate::{Algorithm, Policy, Quota, StoreError};
 use tollgate_conformance::servers::{Kind, Sentinel, Server};
@@ -135,5 +136,69 @@ async fn a_connection_to_a_demoted_master_is_replaced() {
             let passed = try_acquire(&store, &a_day(), "ada", 1).await;
             assert!(passed.is_ok(), "{:?} on {kind}", passed.err());
         }
+    }
+}
+
+/// As many idle ones as a store keeps lead to the old one: none of them is tried after the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_connections_to_a_demoted_master_are_replaced_at_once() {
+    let (old, new) = (Server::start(Kind::Redis8_2).unwrap(), Server::start(Kind::Redis8_2).unwrap());
+    let proxy = Proxy::before(old.address()).await;
+    let fresh = Fresh::on(&old).await;
+    let store = fresh.again(&format!("redis://{}/", proxy.address())).await;
+    // Calls that are all under way at once.
+    old.pause().unwrap();
+    let mut callers = JoinSet::new();
+    for n in 0..4 {
+        let store = store.clone();
+        callers.spawn(async move { try_acquire(&store, &a_day(), &format!("caller {n}"), 1).await });
+        sleep(Duration::from_millis(20)).await;
+    }
+    old.resume().unwrap();
+    callers.join_all().await;
+    assert!(proxy.accepted() >= 4, "there are {} connections", proxy.accepted());
+
+    proxy.lead_to(new.address());
+    old.command(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]).unwrap();
+    for _ in 0..20 {
+        acquire(&store, &a_day(), "ada", 1).await;
+    }
+}
+
+/// Nobody takes over: the address goes on leading to one that does not write, as when people have made it so. Or to one that
+/// has lost its master, and says nothing else until it is told to write again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_in_the_place_of_its_master_is_not_connected_to_all_the_time() {
+    for (kind, alone) in [(Kind::Redis6_2, false), (Kind::Valkey9_1, false), (Kind::Redis8_2, true)] {
+        let (old, new) = (Server::start(kind).unwrap(), Server::start(kind).unwrap());
+        let proxy = Proxy::before(old.address()).await;
+        let fresh = Fresh::on(&old).await;
+        let store = fresh.again(&format!("redis://{}/", proxy.address())).await;
+        acquire(&store, &a_day(), "ada", 1).await;
+        if alone {
+            old.command(&["CONFIG", "SET", "replica-serve-stale-data", "no"]).unwrap();
+            new.kill();
+        }
+        old.command(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]).unwrap();
+        let asked = proxy.accepted();
+        let mut callers = JoinSet::new();
+        for n in 0..8 {
+            let store = store.clone();
+            callers.spawn(async move {
+                for _ in 0..200 {
+                    let error = try_acquire(&store, &a_day(), &format!("caller {n}"), 1).await.unwrap_err();
+                    assert!(error.is_transient(), "{error}");
+                    sleep(Duration::from_millis(5)).await;
+                }
+            });
+        }
+        while let Some(caller) = callers.join_next().await {
+            caller.unwrap();
+        }
+        // It answers each of the 1,600, and is asked a few times while pauses grow to half a second.
+        let connected = proxy.accepted() - asked;
+        assert!((3..200).contains(&connected), "{connected} times on {kind}");
+        old.command(&["REPLICAOF", "NO", "ONE"]).unwrap();
+        passes_again(&store).await;
     }
 }

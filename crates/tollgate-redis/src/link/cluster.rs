@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
-use super::{Build, Text, Timeouts, is_read_only, tcp_settings};
+use super::{Build, Text, Timeouts, is_replica, tcp_settings};
 use crate::Error;
 use crate::error::Cause;
 use crate::tls::Certificates;
@@ -79,7 +79,7 @@ impl Cluster {
             return Ok(Handle { cluster: self, client: connections.client.clone() });
         }
         self.backoff.check()?;
-        let connected = timeout(self.timeouts.connect * 2, self.client.get_async_connection()).await;
+        let connected = timeout(self.timeouts.all_nodes(), self.client.get_async_connection()).await;
         let connected =
             connected.map_or_else(|_| Err(Cause::NoConnection.into()), |connected| Ok(connected?));
         match connected {
@@ -103,12 +103,12 @@ impl Cluster {
         let Some(kept) = &mut *connections else { return };
         kept.timeouts += 1;
         let now = self.clock.now();
-        let enough = kept.since.saturating_add(self.timeouts.response * TIMEOUTS);
+        let enough = kept.since.saturating_add(self.timeouts.response.saturating_mul(TIMEOUTS));
         if kept.timeouts < TIMEOUTS || now < enough {
             return;
         }
         (kept.timeouts, kept.since) = (0, now);
-        let (client, limit) = (self.client.clone(), self.timeouts.connect * 2);
+        let (client, limit) = (self.client.clone(), self.timeouts.all_nodes());
         let connections = Arc::clone(&self.connections);
         tokio::spawn(async move {
             if let Ok(Ok(client)) = timeout(limit, client.get_async_connection()).await
@@ -150,8 +150,8 @@ impl Handle<'_> {
                 ErrorKind::Server(ServerErrorKind::Moved) => target = named(&error, false)?,
                 ErrorKind::Server(ServerErrorKind::Ask) => target = named(&error, true)?,
                 kind if kind == ErrorKind::Server(ServerErrorKind::TryAgain)
-                    || kind == ErrorKind::ClusterConnectionNotFound
-                    || is_read_only(&error) =>
+                    || is_unconnected(&error)
+                    || is_replica(&error) =>
                 {
                     sleep(pause).await;
                     pause = (pause * 2).min(PAUSE * 8);
@@ -183,6 +183,12 @@ impl Handle<'_> {
         }
         self.client.route_command(build(text), RoutingInfo::SingleNode(node)).await?.extract_error()
     }
+}
+
+/// Whether there is no connection to the node that it was to be sent to. Without a node's name this may befall what was sent
+/// already: the client tells all who wait that it has no connection left.
+fn is_unconnected(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::ClusterConnectionNotFound && error.detail().is_some()
 }
 
 /// What is told where redirections do not end. Nodes name one that has died until they give it up, some seconds later: that

@@ -50,6 +50,14 @@ pub(crate) struct Timeouts {
     pub(crate) response: Duration,
 }
 
+impl Timeouts {
+    /// How long connecting to a cluster may take of which some nodes hang: they are tried by the list of its URL, and once more
+    /// by the list of the nodes that answer.
+    fn all_nodes(&self) -> Duration {
+        self.connect.saturating_add(self.response).saturating_mul(3)
+    }
+}
+
 impl Link {
     pub(crate) fn new(
         topology: Topology,
@@ -85,47 +93,7 @@ impl Link {
     pub(crate) async fn call(&self, slot: u16, build: Build<'_>) -> Result<Value, Error> {
         self.connection().await?.run(slot, build, true).await
     }
-}
 
-impl Connection<'_> {
-    /// Runs a command on keys of one slot. While that moves, some of them may be on one node and some on another: one that can
-    /// be taken apart is refused at once then, and one that stands alone is repeated for a while.
-    pub(crate) async fn run(self, slot: u16, build: Build<'_>, alone: bool) -> Result<Value, Error> {
-        match self {
-            Connection::Pooled(pool, checkout) => pool.run(checkout, build).await,
-            Connection::Cluster(handle) => handle.run(slot, build, alone).await,
-        }
-    }
-}
-
-/// The settings of every connection. Calls are small and somebody waits for each: none is held back to be sent with the next;
-/// and a way that was cut without a word is found out before somebody needs it.
-fn tcp_settings() -> TcpSettings {
-    let keepalive =
-        TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5));
-    TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
-}
-
-/// Whether a replica was asked to write. Nothing was executed then: the first thing that a script of ours writes is refused.
-/// Versions before 7 tell what befell a script as an error of another kind, in whose text it stands.
-fn is_read_only(error: &RedisError) -> bool {
-    match server_kind(error) {
-        Some(ServerErrorKind::ReadOnly) => true,
-        Some(ServerErrorKind::ResponseError) => {
-            error.detail().is_some_and(|text| text.contains("-READONLY "))
-        }
-        _ => false,
-    }
-}
-
-fn server_kind(error: &RedisError) -> Option<ServerErrorKind> {
-    match error.kind() {
-        bb8_redis::redis::ErrorKind::Server(kind) => Some(kind),
-        _ => None,
-    }
-}
-
-impl Link {
     /// Whether the server is what the URL says it is.
     ///
     /// # Errors
@@ -150,5 +118,44 @@ impl Link {
             return Err(Error::config("this is a Sentinel: its URL is redis-sentinel://host:26379/master"));
         }
         Ok(())
+    }
+}
+
+impl Connection<'_> {
+    /// Runs a command on keys of one slot. While that moves, some of them may be on one node and some on another: one that can
+    /// be taken apart is refused at once then, and one that stands alone is repeated for a while.
+    pub(crate) async fn run(self, slot: u16, build: Build<'_>, alone: bool) -> Result<Value, Error> {
+        match self {
+            Connection::Pooled(pool, checkout) => pool.run(checkout, build).await,
+            Connection::Cluster(handle) => handle.run(slot, build, alone).await,
+        }
+    }
+}
+
+/// The settings of every connection. Calls are small and somebody waits for each: none is held back to be sent with the next;
+/// and a way that was cut without a word is found out before somebody needs it.
+fn tcp_settings() -> TcpSettings {
+    let keepalive =
+        TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5));
+    TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
+}
+
+/// Whether a replica was asked: to write, or while it had lost its master. Nothing was executed then: the first thing that a
+/// script of ours writes is refused. Versions before 7 tell what befell a script as an error of another kind, in whose text it
+/// stands.
+fn is_replica(error: &RedisError) -> bool {
+    match server_kind(error) {
+        Some(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => true,
+        Some(ServerErrorKind::ResponseError) => {
+            error.detail().is_some_and(|text| text.contains("-READONLY "))
+        }
+        _ => false,
+    }
+}
+
+fn server_kind(error: &RedisError) -> Option<ServerErrorKind> {
+    match error.kind() {
+        bb8_redis::redis::ErrorKind::Server(kind) => Some(kind),
+        _ => None,
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::backoff::Backoff;
 use super::sentinels::Sentinels;
-use super::{Build, Text, Timeouts, is_read_only, server_kind, tcp_settings};
+use super::{Build, Text, Timeouts, is_replica, server_kind, tcp_settings};
 use crate::Error;
 use crate::error::Cause;
 use crate::tls::Certificates;
@@ -66,7 +66,7 @@ impl Pool {
         let failures = Arc::new(Failures { backoff: Backoff::new(), notify: Notify::new() });
         // More than there are connections: what holds all of them up for a moment is not yet an end of them.
         let most = connections.saturating_add(1).max(TIMEOUTS);
-        let silence = Arc::new(Silence { timeouts: AtomicU32::new(0), most, ended: AtomicU32::new(0) });
+        let way = Arc::new(Way { timeouts: AtomicU32::new(0), most, ended: AtomicU32::new(0) });
         let pool = bb8::Pool::builder()
             .max_size(connections)
             // A dead connection makes itself known, see `Obituary`: no PING is spent on those that live.
@@ -74,9 +74,9 @@ impl Pool {
             .idle_timeout(None)
             // What fails is told to those who wait, at once.
             .retry_connection(false)
-            .connection_timeout(timeouts.connect * 2)
+            .connection_timeout(timeouts.connect.saturating_mul(2))
             .error_sink(Box::new(Sink(Arc::clone(&failures))))
-            .build_unchecked(Manager { source, timeouts, silence, failures: Arc::clone(&failures) });
+            .build_unchecked(Manager { source, timeouts, way, failures: Arc::clone(&failures) });
         Pool { pool, failures, freed: Notify::new() }
     }
 
@@ -130,13 +130,19 @@ impl Pool {
         let mut resent = 0;
         loop {
             match checkout.run(build).await {
-                Err(error) if is_read_only(&error) && resent < RESENDS => {
+                Err(error) if is_replica(&error) && resent < RESENDS => {
                     // It was demoted: whoever took over is found by connecting anew.
                     resent += 1;
                     drop(checkout);
                     checkout = self.checkout().await?;
                 }
                 result => {
+                    if let Err(error) = &result
+                        && is_replica(error)
+                    {
+                        // Nobody has taken over yet: as if one could not connect.
+                        self.failures.backoff.failed(error.clone().into());
+                    }
                     drop(checkout);
                     self.freed.notify_one();
                     return Ok(result?);
@@ -177,35 +183,43 @@ impl ErrorSink<RedisError> for Sink {
     }
 }
 
-/// What all connections have in common: the way, on which nothing may pass any more without a word. That is found out by calls
-/// that are not answered, on whichever connection they are, since one by one would take as many times as long.
-struct Silence {
+/// What all connections have in common: the way. On it nothing may pass any more without a word, or it leads to a replica where
+/// there was a master. One connection after another would take many times as long to find that out.
+struct Way {
     /// How many calls in a row were not answered in time.
     timeouts: AtomicU32,
     most: u32,
-    /// How often there were as many as that: connections of the time before are given up.
+    /// How often it has ended: connections of the time before are given up.
     ended: AtomicU32,
 }
 
-impl Silence {
+impl Way {
     fn answered(&self) {
         if self.timeouts.load(Ordering::Relaxed) > 0 {
             self.timeouts.store(0, Ordering::Relaxed);
         }
     }
 
-    fn timed_out(&self) {
-        if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= self.most {
+    fn timed_out(&self, since: u32) {
+        if since == self.ended.load(Ordering::Relaxed)
+            && self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= self.most
+        {
             self.timeouts.store(0, Ordering::Relaxed);
-            self.ended.fetch_add(1, Ordering::Relaxed);
+            self.end(since);
         }
+    }
+
+    /// Hears from a connection that was made when it had ended so often: what was made since stays.
+    fn end(&self, since: u32) {
+        let _ =
+            self.ended.compare_exchange(since, since.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
 pub(crate) struct Manager {
     source: Source,
     timeouts: Timeouts,
-    silence: Arc<Silence>,
+    way: Arc<Way>,
     failures: Arc<Failures>,
 }
 
@@ -220,8 +234,7 @@ impl ManageConnection for Manager {
 
     async fn connect(&self) -> Result<Conn, RedisError> {
         let dead = Arc::new(AtomicBool::new(false));
-        let silence = Arc::clone(&self.silence);
-        let since = silence.ended.load(Ordering::Relaxed);
+        let since = self.way.ended.load(Ordering::Relaxed);
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.timeouts.connect))
             .set_response_timeout(Some(self.timeouts.response))
@@ -230,9 +243,8 @@ impl ManageConnection for Manager {
             Source::Server(client) => client.get_multiplexed_async_connection_with_config(&config).await?,
             Source::Sentinels(sentinels) => sentinels.connect(&config).await?,
         };
-        // Here, and not where one is used: those that live say nothing of those that cannot be made.
-        self.failures.backoff.succeeded();
-        Ok(Conn { inner, dead, broken: false, timeouts: 0, silence, since })
+        let (way, failures) = (Arc::clone(&self.way), Arc::clone(&self.failures));
+        Ok(Conn { inner, dead, broken: false, timeouts: 0, way, since, unproven: Some(failures) })
     }
 
     async fn is_valid(&self, conn: &mut Conn) -> Result<(), RedisError> {
@@ -263,14 +275,16 @@ pub(crate) struct Conn {
     broken: bool,
     /// How many answers in a row did not come in time.
     timeouts: u32,
-    silence: Arc<Silence>,
-    /// How often connections had been given up together before this one was made.
+    way: Arc<Way>,
+    /// How often that had ended before this one was made.
     since: u32,
+    /// Whom to tell when it has answered for the first time. Those that lived before say nothing of those that cannot be made.
+    unproven: Option<Arc<Failures>>,
 }
 
 impl Conn {
     fn is_of_use(&self) -> bool {
-        let is_given_up = self.since != self.silence.ended.load(Ordering::Relaxed);
+        let is_given_up = self.since != self.way.ended.load(Ordering::Relaxed);
         !(self.broken || is_given_up || self.dead.load(Ordering::Acquire))
     }
 
@@ -282,24 +296,32 @@ impl Conn {
             result = build(Text::Whole).query_async(&mut self.inner).await;
         }
         match &result {
-            Ok(_) => {
-                self.timeouts = 0;
-                self.silence.answered();
-            }
+            Ok(_) => self.answered(),
             Err(error) if error.is_timeout() => {
                 self.timeouts += 1;
                 self.broken = self.timeouts >= TIMEOUTS;
-                self.silence.timed_out();
+                self.way.timed_out(self.since);
+            }
+            Err(error) if is_replica(error) => {
+                self.broken = true;
+                self.way.end(self.since);
             }
             Err(error) => {
-                self.broken = is_read_only(error) || error.is_unrecoverable_error() || error.is_io_error();
+                self.broken = error.is_unrecoverable_error() || error.is_io_error();
                 if !self.broken {
                     // An answer, though not the one that was hoped for.
-                    self.timeouts = 0;
-                    self.silence.answered();
+                    self.answered();
                 }
             }
         }
         result
+    }
+
+    fn answered(&mut self) {
+        self.timeouts = 0;
+        self.way.answered();
+        if let Some(failures) = self.unproven.take() {
+            failures.backoff.succeeded();
+        }
     }
 }
