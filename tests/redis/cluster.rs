@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, StoreError, Times};
+use tollgate::{Algorithm, Check, Grant, Key, Policy, Quota, Store, StoreError, Times, Wait};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
 
@@ -214,6 +214,21 @@ async fn a_master_that_hangs_is_left_for_the_next() {
     }
 }
 
+/// One of the nodes of the URL, which the others still count among them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_hangs_does_not_keep_a_store_from_the_others() {
+    let cluster = Cluster::start(Kind::Installed).unwrap();
+    let prefix = prefix();
+    let (_, hangs) = home(&cluster, &prefix, "ada");
+    let other = elsewhere(&cluster, &prefix, "ada");
+    hangs.pause().unwrap();
+    let builder = RedisStore::builder(&url(&cluster)).prefix(&*prefix);
+    let store = builder.connect_timeout(Duration::from_millis(300)).connect().await.unwrap();
+    let passed = try_acquire(&store, &a_day("p", 10), &other, 1).await;
+    hangs.resume().unwrap();
+    passed.unwrap();
+}
+
 /// An answer that never came: what was asked may have been done, and is not asked of anybody again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_answers_too_late_charges_once() {
@@ -264,6 +279,80 @@ async fn a_set_over_several_slots_charges_nobody_when_one_refuses() {
             store.reset(&ada, &[&wide]).wait().await.unwrap();
             store.reset(&bob, &[&scarce]).wait().await.unwrap();
         }
+    }
+}
+
+/// What one node refuses is refused, though another, whose rule is only looked at, cannot be asked: an outage must not let
+/// pass by `fail_open` what is over a limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denial_stays_one_while_another_node_is_down() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let other = elsewhere(&cluster, &prefix, "ada");
+    let (scarce, wide) = (a_day("scarce", 1), a_day("wide", 1_000));
+    acquire(&store, &scarce, "ada", 1).await;
+    acquire(&store, &wide, &other, 1).await;
+    let (ada, bob) = (Key::from("ada"), Key::from(&*other));
+    let set = [Check::new(&scarce, &ada, 1), Check::new(&wide, &bob, 1)];
+    let before = store.acquire(&set, Times::ONCE).wait().await.unwrap();
+    assert!(!before.is_granted());
+    home(&cluster, &prefix, &other).1.kill();
+    let verdict = store.acquire(&set, Times::ONCE).wait().await.unwrap();
+    assert!(!verdict.is_granted());
+    assert_eq!(verdict.each().len(), 2);
+    assert!(matches!(verdict.each()[0].wait(), Wait::For(_)), "{verdict:?}");
+    assert_eq!((verdict.each()[1].wait(), verdict.each()[1].remaining()), (Wait::None, 0), "{verdict:?}");
+}
+
+/// One slot grants as often as it can, another less often: what the first granted too often comes back, and of the rest each
+/// part once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_several_slots_grant_in_part_comes_back_once() {
+    let cluster = Cluster::start(Kind::Redis6_2).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let other = elsewhere(&cluster, &prefix, "ada");
+    let (ada, bob) = (Key::from("ada"), Key::from(&*other));
+    for algorithm in [Algorithm::Gcra, Algorithm::FIXED_WINDOW, Algorithm::SLIDING_LOG] {
+        let of = |name, limit| Policy::new(name, Quota::per_day(limit)).with_algorithm(algorithm);
+        let (wide, scarce) = (of("wide", 100), of("scarce", 3));
+        acquire(&store, &wide, "ada", 50).await;
+        let set = [Check::new(&wide, &ada, 1), Check::new(&scarce, &bob, 1)];
+        let verdict = store.acquire(&set, Times::up_to(10)).wait().await.unwrap();
+        assert_eq!(verdict.times(), 3);
+        assert_eq!(verdict.each()[0].remaining(), 47, "{algorithm:?}");
+        assert_eq!(used(&store, &wide, "ada").await, 53);
+        // As the bookkeeping of the set says; more than that must not come back.
+        let stamp = verdict.each()[0].stamp();
+        let grant = Grant { policy: &wide, key: &ada, units: 3, stamp, share: None };
+        store.refund(&[grant]).wait().await.unwrap();
+        assert_eq!(used(&store, &wide, "ada").await, 50, "{algorithm:?}");
+        store.reset(&ada, &[&wide]).wait().await.unwrap();
+        store.reset(&bob, &[&scarce]).wait().await.unwrap();
+    }
+}
+
+/// Connections are made by the runtime of the store, whoever is the first to need them: those that another made would end with
+/// it.
+#[test]
+fn a_reset_from_a_runtime_that_ends_leaves_no_dead_connections() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
+    let (theirs, prefix, policy) = (runtime(), prefix(), a_day("p", 10));
+    // Nobody answers while it starts.
+    cluster.nodes().iter().for_each(|node| node.pause().unwrap());
+    let builder = RedisStore::builder(&url(&cluster)).prefix(prefix);
+    let store = theirs.block_on(builder.connect_timeout(Duration::from_millis(50)).connect()).unwrap();
+    cluster.nodes().iter().for_each(|node| node.resume().unwrap());
+    let ours = runtime();
+    let done = ours.block_on(eventually("it is reset", async || {
+        store.reset(&Key::from("ada"), &[&policy]).wait().await.is_ok()
+    }));
+    drop((done, ours));
+    for _ in 0..10 {
+        theirs.block_on(acquire(&store, &policy, "ada", 1));
     }
 }
 

@@ -204,10 +204,11 @@ fn a_runtime_that_is_dropped_leaves_nobody_waiting() {
                 let error = fresh.store.acquire(&set, Times::ONCE).wait().await.unwrap_err();
                 assert!(!error.is_overloaded(), "{error}");
             }
-            // These run where they are awaited; what they find is an error or an answer.
             let grant = Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::new(1, 0), share: None };
             let done = timeout(Duration::from_secs(30), fresh.store.refund(&[grant]).wait()).await;
-            let _: Result<(), Error> = done.expect("an end of a refund");
+            done.expect("an end of a refund").unwrap_err();
+            let done = timeout(Duration::from_secs(30), fresh.store.reset(&key, &[&policy]).wait()).await;
+            done.expect("an end of a reset").unwrap_err();
         });
     });
 }

@@ -5,19 +5,20 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use tollgate_core::{Clock, Timestamp};
+use tollgate_core::{Clock, Timestamp, Verdict};
 
+use crate::Error;
 use crate::batch::Answer;
 use crate::error::Cause;
 
-pub(crate) struct Caller {
+pub(crate) struct Caller<T = Verdict> {
     /// None, once it was told that its time is over.
-    answer: Option<oneshot::Sender<Answer>>,
+    answer: Option<oneshot::Sender<Result<T, Error>>>,
     until: Option<Timestamp>,
 }
 
-impl Caller {
-    pub(crate) fn new(until: Option<Timestamp>) -> (Caller, oneshot::Receiver<Answer>) {
+impl<T> Caller<T> {
+    pub(crate) fn new(until: Option<Timestamp>) -> (Caller<T>, oneshot::Receiver<Result<T, Error>>) {
         let (answer, receiver) = oneshot::channel();
         (Caller { answer: Some(answer), until }, receiver)
     }
@@ -35,7 +36,7 @@ impl Caller {
         self.until
     }
 
-    pub(crate) fn tell(self, what: Answer) {
+    pub(crate) fn tell(self, what: Result<T, Error>) {
         if let Some(answer) = self.answer {
             // One that has given up hears nothing.
             let _ = answer.send(what);
@@ -43,7 +44,7 @@ impl Caller {
     }
 
     /// Tells what comes, or that it does not come in time. It is waited for all the same, so that nothing is left half done.
-    pub(crate) async fn tell_in_time(self, clock: &Clock, what: impl Future<Output = Answer>) {
+    pub(crate) async fn tell_in_time(self, clock: &Clock, what: impl Future<Output = Result<T, Error>>) {
         let Some(until) = self.until else { return self.tell(what.await) };
         let mut what = pin!(what);
         match timeout(span(clock.now(), until), &mut what).await {
@@ -99,7 +100,7 @@ impl Overdue {
     /// Tells those who were taken out.
     pub(crate) fn tell(self) {
         if !self.callers.is_empty() {
-            let error = crate::Error::from(Cause::Late);
+            let error = Error::from(Cause::Late);
             for caller in self.callers {
                 // One that has given up hears nothing.
                 let _ = caller.send(Err(error.clone()));

@@ -230,6 +230,15 @@ impl Call {
     fn end(self) -> Batch {
         mem::take(&mut *self.batch())
     }
+
+    /// A call for each of its sets.
+    fn split(self) -> Vec<Call> {
+        self.batch().drop_the_gone(self.commit.waits.now());
+        // In one breath: there is no moment at which the watcher would find their callers nowhere.
+        let mut queues = self.commit.queues();
+        let batch = mem::take(&mut *self.batch());
+        batch.split().map(|batch| Call::new(&self.commit, &mut queues, batch)).collect()
+    }
 }
 
 impl Drop for Call {
@@ -260,11 +269,8 @@ impl Lane {
             match self.commit.send(connection, self.slot, &call, sets == 1).await {
                 Err(error) if error.is_torn_apart() && sets > 1 => {
                     // Nothing was executed. Apart, so that nobody waits for those whose own keys are apart.
-                    let mut batch = call.end();
-                    batch.drop_the_gone(self.commit.waits.now());
-                    for batch in batch.split() {
+                    for call in call.split() {
                         let (commit, slot) = (Arc::clone(&self.commit), self.slot);
-                        let call = Call::new(&commit, &mut commit.queues(), batch);
                         self.commit.runtime.spawn(async move {
                             let connection = commit.link.connection().await;
                             let answer = commit.send(connection, slot, &call, true).await;

@@ -110,13 +110,13 @@
 //! **Persistence** is not needed: a server that restarts without it has forgotten all usage, and each quota begins anew.
 //! Where that is too dear for quotas of a day, `appendonly yes` with `appendfsync everysec` loses a second.
 //!
-//! **Permissions.** This user may do what the store does, and nothing else. `asking` and `cluster|slots` are for a Cluster
-//! only, `role` for Sentinels only, the last line for sorted sets only. It is one command; `redis-cli` takes it in one line. A
-//! URL that names a database needs `+select` as well:
+//! **Permissions.** This user may do what the store does, and nothing else. `asking`, `cluster|slots` and `ping` are for a
+//! Cluster only, `role` for Sentinels only, the last line for sorted sets only. It is one command; `redis-cli` takes it in one
+//! line. A URL that names a database needs `+select` as well:
 //!
 //! ```text
 //! ACL SETUSER tollgate on >password ~tollgate:* -@all
-//!     +eval +evalsha +info +time +cluster|slots +asking +role
+//!     +eval +evalsha +info +time +cluster|slots +asking +ping +role
 //!     +mget +psetex +incrby +del +pttl +pexpire
 //!     +hmget +hset +hincrby +hdel
 //!     +lindex +llen +lrem +ltrim +rpush

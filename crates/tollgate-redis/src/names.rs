@@ -21,7 +21,6 @@ const LAYOUT: &str = "1";
 /// A key whose text is longer is hashed.
 const LONGEST: usize = 128;
 
-#[derive(Clone)]
 pub(crate) struct Names {
     /// `prefix:layout:{`.
     head: String,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Policy, Stamp, Status, Times, Verdict};
+use tollgate_core::{Policy, Stamp, Status, Times, Verdict, Wait};
 
 use crate::batch::{Answer, Ask, SetKeys};
 use crate::error::Cause;
@@ -49,8 +49,10 @@ pub(crate) async fn acquire(inner: Arc<Inner>, legs: Vec<Leg>, order: Order, tim
         let wanted = if refused { Times::LOOK } else { Times::between(times.min().min(granted), granted) };
         let verdict = match leg.ask(&inner, wanted).await {
             Ok(verdict) => verdict,
+            // What is refused stays so, whoever cannot be asked for the report.
+            Err(_) if refused => leg.unknown(),
             Err(error) => {
-                give_back(&inner, &legs, &verdicts, 0).await;
+                give_back(&inner, &legs, &mut verdicts, 0).await;
                 return Err(error);
             }
         };
@@ -61,11 +63,11 @@ pub(crate) async fn acquire(inner: Arc<Inner>, legs: Vec<Leg>, order: Order, tim
         verdicts.push(verdict);
     }
     let granted = if refused { 0 } else { granted };
-    give_back(&inner, &legs, &verdicts, granted).await;
+    give_back(&inner, &legs, &mut verdicts, granted).await;
     if refused {
         // What came back changes what is left: it is looked at once more.
         for (leg, verdict) in legs.iter().zip(&mut verdicts).filter(|(_, verdict)| verdict.is_granted()) {
-            *verdict = leg.ask(&inner, Times::LOOK).await?;
+            *verdict = leg.ask(&inner, Times::LOOK).await.unwrap_or_else(|_| leg.unknown());
         }
     }
     let mut each: SmallVec<[Option<Status>; 4]> = SmallVec::new();
@@ -84,7 +86,7 @@ pub(crate) async fn acquire(inner: Arc<Inner>, legs: Vec<Leg>, order: Order, tim
 }
 
 /// Gives back what was granted more often than `keep` times.
-async fn give_back(inner: &Inner, legs: &[Leg], verdicts: &[Verdict], keep: u32) {
+async fn give_back(inner: &Inner, legs: &[Leg], verdicts: &mut [Verdict], keep: u32) {
     for (leg, verdict) in legs.iter().zip(verdicts) {
         let Some(too_many) = verdict.times().checked_sub(keep).filter(|too_many| *too_many > 0) else {
             continue;
@@ -98,10 +100,29 @@ async fn give_back(inner: &Inner, legs: &[Leg], verdicts: &[Verdict], keep: u32)
             // What fails here stays charged, which errs to the side of the limit.
             let _ = inner.refund(leg.slot, refund).await;
         }
+        if keep > 0 {
+            *verdict = leg.kept(verdict, keep, too_many);
+        }
     }
 }
 
 impl Leg {
+    /// What is told of policies that could not be asked, beside others that refuse.
+    fn unknown(&self) -> Verdict {
+        let status = Status::new(0, Wait::None, Duration::ZERO, Stamp::default());
+        Verdict::new(0, Duration::ZERO, self.terms.iter().map(|_| status))
+    }
+
+    /// A verdict of which only so much is kept: by its stamps that can be given back once more, and not the rest.
+    fn kept(&self, verdict: &Verdict, keep: u32, too_many: u32) -> Verdict {
+        let each = self.terms.iter().zip(verdict.each()).map(|(terms, status)| {
+            let units = u32::try_from(terms.cost.saturating_mul(u64::from(too_many))).unwrap_or(u32::MAX);
+            let stamp = status.stamp().after_refund(&terms.policy, units);
+            Status::new(status.remaining().saturating_add(units), status.wait(), status.reset_after(), stamp)
+        });
+        Verdict::new(keep, verdict.delay(), each)
+    }
+
     async fn ask(&self, inner: &Inner, times: Times) -> Answer {
         let checks: SmallVec<[(&Policy, u64); 4]> =
             self.terms.iter().map(|terms| (&terms.policy, terms.cost)).collect();

@@ -4,18 +4,18 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Sleep, sleep};
 use tollgate_core::{Check, Clock, Grant, Key, Policy, Quota, Reply, Store, Times, Timestamp, Verdict};
 
 use crate::Error;
-use crate::batch::{Answer, Ask};
+use crate::batch::Ask;
 use crate::builder::RedisStoreBuilder;
 use crate::caller::Caller;
 use crate::commit::Commit;
@@ -168,17 +168,8 @@ impl Store for RedisStore {
         if slots.windows(2).any(|two| two[0] != two[1]) {
             let legs = spread::legs(&pairs, names, &slots, self.inner.names.log);
             let inner = Arc::clone(&self.inner);
-            let until = self.until();
-            let end = self.end_elsewhere();
-            let (caller, answer) = Caller::new(until);
-            // In a task: a caller who leaves between two slots must not leave half of a set charged.
-            self.inner.commit.runtime.spawn(async move {
-                if caller.waits() {
-                    let clock = inner.commit.waits.clone();
-                    caller.tell_in_time(&clock, spread::acquire(inner, legs, order, times)).await;
-                }
-            });
-            return Reply::Later(Acquire { answer, order: None, end });
+            let answer = self.in_a_task(spread::acquire(inner, legs, order, times), IfNobodyWaits::Leave);
+            return Reply::Later(Acquire { answer, order: None });
         }
         let checks = pairs.iter().map(|pair| (pair.policy, pair.cost)).collect();
         let ask = Ask { checks, keys: names.into(), times };
@@ -206,14 +197,17 @@ impl Store for RedisStore {
             return Reply::Now(Ok(()));
         }
         let inner = Arc::clone(&self.inner);
-        self.done(async move {
-            let mut result = Ok(());
-            for (slot, refunds) in of_slot {
-                // What cannot come back to one slot must not keep it from the others.
-                result = result.and(inner.refund(slot, refunds).await);
-            }
-            result
-        })
+        Reply::Later(Done(self.in_a_task(
+            async move {
+                let mut result = Ok(());
+                for (slot, refunds) in of_slot {
+                    // What cannot come back to one slot must not keep it from the others.
+                    result = result.and(inner.refund(slot, refunds).await);
+                }
+                result
+            },
+            IfNobodyWaits::Do,
+        )))
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Error>, Done> {
@@ -222,19 +216,22 @@ impl Store for RedisStore {
         }
         let names: Vec<Name> = policies.iter().map(|policy| self.inner.names.of(key, policy)).collect();
         let inner = Arc::clone(&self.inner);
-        self.done(async move {
-            // All policies of a key share its slot.
-            let slot = inner.slot(&names[0]);
-            let build = |_: Text| {
-                let mut cmd = Cmd::new();
-                cmd.arg("DEL");
-                for name in &names {
-                    cmd.arg(&**name);
-                }
-                cmd
-            };
-            inner.commit.link.call(slot, &build).await.map(|_: Value| ())
-        })
+        Reply::Later(Done(self.in_a_task(
+            async move {
+                // All policies of a key share its slot.
+                let slot = inner.slot(&names[0]);
+                let build = |_: Text| {
+                    let mut cmd = Cmd::new();
+                    cmd.arg("DEL");
+                    for name in &names {
+                        cmd.arg(&**name);
+                    }
+                    cmd
+                };
+                inner.commit.link.call(slot, &build).await.map(|_: Value| ())
+            },
+            IfNobodyWaits::Do,
+        )))
     }
 }
 
@@ -251,7 +248,7 @@ impl RedisStore {
         // First: where there are no timers it panics, and nothing has been asked.
         let end = self.end_elsewhere();
         match self.inner.commit.ask(slot, ask, until) {
-            Ok(answer) => Reply::Later(Acquire { answer, order, end }),
+            Ok(answer) => Reply::Later(Acquire { answer: Awaited { answer, end }, order }),
             Err(error) => Reply::Now(Err(error)),
         }
     }
@@ -265,19 +262,30 @@ impl RedisStore {
         Handle::try_current().is_ok_and(|here| here.id() != self.inner.commit.runtime.id())
     }
 
-    fn done(
+    /// Does something to its end in the runtime of the store: what takes several steps must not be left half done by a caller
+    /// who leaves, nor must a connection be made by a runtime that ends.
+    fn in_a_task<T: Send + 'static>(
         &self,
-        done: impl Future<Output = Result<(), Error>> + Send + 'static,
-    ) -> Reply<Result<(), Error>, Done> {
-        Reply::Later(Done(match self.limit {
-            Some(limit) => {
-                // Its time begins here, and not when it is awaited.
-                let done = timeout(limit, done);
-                Box::pin(async { done.await.unwrap_or_else(|_| Err(Cause::Late.into())) })
+        what: impl Future<Output = Result<T, Error>> + Send + 'static,
+        if_nobody_waits: IfNobodyWaits,
+    ) -> Awaited<T> {
+        let end = self.end_elsewhere();
+        let (caller, answer) = Caller::new(self.until());
+        let clock = self.inner.commit.waits.clone();
+        self.inner.commit.runtime.spawn(async move {
+            if caller.waits() || if_nobody_waits == IfNobodyWaits::Do {
+                caller.tell_in_time(&clock, what).await;
             }
-            None => Box::pin(done),
-        }))
+        });
+        Awaited { answer, end }
     }
+}
+
+/// What becomes of something whose caller has left before it began.
+#[derive(PartialEq)]
+enum IfNobodyWaits {
+    Do,
+    Leave,
 }
 
 fn empty_key() -> Error {
@@ -322,30 +330,43 @@ pub(crate) fn in_order(verdict: Verdict, order: &[usize]) -> Verdict {
     Verdict::new(verdict.times(), verdict.delay(), order.iter().filter_map(|at| each.get(*at).copied()))
 }
 
+/// What the store's runtime answers.
+struct Awaited<T> {
+    answer: oneshot::Receiver<Result<T, Error>>,
+    /// The end of the wait, where those who would tell of it are in another runtime.
+    end: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T> Future for Awaited<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(cx) {
+            return Poll::Ready(answer.unwrap_or_else(|_| Err(Cause::Stopped.into())));
+        }
+        let Some(end) = &mut self.end else { return Poll::Pending };
+        end.as_mut().poll(cx).map(|()| Err(Cause::Late.into()))
+    }
+}
+
 /// A verdict of a [`RedisStore`], on its way.
 ///
 /// Whoever lets go of it before it was sent is charged nothing. Once it was sent, it is decided, and may be charged.
 pub struct Acquire {
-    answer: oneshot::Receiver<Answer>,
+    answer: Awaited<Verdict>,
     /// Which status is that of which check, where a set names a pair twice.
     order: Option<Order>,
-    /// The end of the wait, where those who would tell of it are in another runtime.
-    end: Option<Pin<Box<Sleep>>>,
 }
 
 impl Future for Acquire {
     type Output = Result<Verdict, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(cx) {
-            let verdict = answer.unwrap_or_else(|_| Err(Cause::Stopped.into()))?;
-            return Poll::Ready(Ok(match &self.order {
-                Some(order) => in_order(verdict, order),
-                None => verdict,
-            }));
-        }
-        let Some(end) = &mut self.end else { return Poll::Pending };
-        end.as_mut().poll(cx).map(|()| Err(Cause::Late.into()))
+        let verdict = ready!(Pin::new(&mut self.answer).poll(cx))?;
+        Poll::Ready(Ok(match &self.order {
+            Some(order) => in_order(verdict, order),
+            None => verdict,
+        }))
     }
 }
 
@@ -355,14 +376,14 @@ impl fmt::Debug for Acquire {
     }
 }
 
-/// A refund or a reset of a [`RedisStore`], on its way.
-pub struct Done(Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>);
+/// A refund or a reset of a [`RedisStore`], on its way, whether or not it is awaited.
+pub struct Done(Awaited<()>);
 
 impl Future for Done {
     type Output = Result<(), Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
+        Pin::new(&mut self.0).poll(cx)
     }
 }
 
