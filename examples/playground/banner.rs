@@ -22,6 +22,9 @@ pub(crate) fn banner(config: &Config, address: SocketAddr) -> String {
         text.push_str("A request passes if all of them let it, and is charged to all or to none.\n");
     }
     match &config.client_ip_header {
+        Some(header) if !config.rules.iter().any(|rule| rule.key.uses_addresses()) => {
+            let _ = writeln!(text, "No rule counts by address: what {header} says changes nothing.");
+        }
         Some(header) => {
             let _ =
                 writeln!(text, "Addresses are read from {header}, as far as trusted proxies vouch for them.");

@@ -113,9 +113,32 @@ impl Breaker {
         let failures = failures.parse().map_err(|_| malformed())?;
         let first_probe = span::parse(first_probe).ok_or_else(malformed)?;
         let settings = CircuitBreaker::default().try_failures_in_a_row(failures);
+        // Nothing else opens it, or it would before as many as that.
+        let settings = settings.and_then(|settings| {
+            settings.try_failures_of(failures.max(50), CircuitBreaker::MEMORY.min(failures.max(50) * 2))
+        });
         let longest = first_probe.max(LONGEST_WAIT);
         let settings = settings.and_then(|settings| settings.try_probe_after(first_probe, longest));
         let settings = settings.map_err(|error| format!("--breaker: {text:?}: {error}"))?;
         Ok(Breaker { settings, failures, first_probe })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_breaker_waits_for_as_many_failures_as_it_says() {
+        let settings = |text: &str| Breaker::parse(text).map(|breaker| breaker.settings);
+        let half = Duration::from_millis(500);
+        let expected =
+            |failures| CircuitBreaker::default().failures_in_a_row(failures).probe_after(half, LONGEST_WAIT);
+        assert_eq!(settings("5/500ms"), Ok(expected(5)));
+        assert_eq!(settings("100/500ms"), Ok(expected(100).failures_of(100, 128)));
+        assert_eq!(settings("128/500ms"), Ok(expected(128).failures_of(128, 128)));
+        for text in ["0/500ms", "129/500ms", "5/0s", "5"] {
+            assert!(settings(text).is_err(), "{text}");
+        }
     }
 }

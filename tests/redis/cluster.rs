@@ -347,10 +347,10 @@ fn a_reset_from_a_runtime_that_ends_leaves_no_dead_connections() {
     let store = theirs.block_on(builder.connect_timeout(Duration::from_millis(50)).connect()).unwrap();
     cluster.nodes().iter().for_each(|node| node.resume().unwrap());
     let ours = runtime();
-    let done = ours.block_on(eventually("it is reset", async || {
+    ours.block_on(eventually("it is reset", async || {
         store.reset(&Key::from("ada"), &[&policy]).wait().await.is_ok()
     }));
-    drop((done, ours));
+    drop(ours);
     for _ in 0..10 {
         theirs.block_on(acquire(&store, &policy, "ada", 1));
     }

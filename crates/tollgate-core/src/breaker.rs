@@ -53,7 +53,8 @@ impl CircuitBreaker {
     /// The most answers that are remembered.
     pub const MEMORY: u32 = u128::BITS;
 
-    /// Opens after this many failures without an answer between them: 1 to [`CircuitBreaker::MEMORY`].
+    /// Opens after this many failures without an answer between them: 1 to [`CircuitBreaker::MEMORY`]. As many as
+    /// [`failures_of`](CircuitBreaker::failures_of) asks for open it in a row as well: for more than 50, set both.
     ///
     /// # Panics
     /// If [`CircuitBreaker::try_failures_in_a_row`] would return an error.

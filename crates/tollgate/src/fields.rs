@@ -14,6 +14,9 @@
 //! | `w` | the time in which that much comes back: ceil(q × window / limit), in whole seconds, at least 1 |
 //! | `r` | units that would pass without delay, after this request |
 //! | `t` | seconds until the whole quota is back, rounded up; on a rule that refuses, the same as `Retry-After` |
+//!
+//! `t` is that of -08 and -09. Later drafts mean the time until some of the quota is back, which is no later: who waits for `t`
+//! passes, and need not have waited so long.
 
 use std::time::Duration;
 

@@ -181,9 +181,9 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 #[derive(Clone, Debug)]
 pub struct Header(HeaderName);
 
-/// The value of the header `name`, byte for byte; of several lines, the first. Where something has checked it that is less
-/// exact (about upper and lower case, or space), one caller could write it in many ways, each with a quota: count by what the
-/// check left in the [extensions](extension) then.
+/// The value of the header `name`, byte for byte; of several lines that differ, none: whoever checks it may read another than
+/// is counted here. Where something has checked it that is less exact (about upper and lower case, or space), one caller could
+/// write it in many ways, each with a quota: count by what the check left in the [extensions](extension) then.
 ///
 /// # Panics
 /// If `name` is not a header name. [`Header::from`] takes a [`HeaderName`] that was parsed at run time.
@@ -212,7 +212,9 @@ impl KeyExtractor for Header {
     }
 
     fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-        head.headers.get(&self.0).map(|value| Key::from_bytes(value.as_bytes()))
+        let mut lines = head.headers.get_all(&self.0).iter();
+        let value = lines.next()?;
+        lines.all(|other| other == value).then(|| Key::from_bytes(value.as_bytes()))
     }
 
     fn needs_parts(&self) -> bool {
@@ -303,6 +305,18 @@ mod tests {
         assert!((header("a"), header("b")).extract(&parts(|b| b.header("a", ""))).is_none());
         let key = (header("a"), header("b")).extract(&parts(|b| b.header("a", "").header("b", "x")));
         assert!(key.unwrap().is_empty());
+    }
+
+    /// Who checks the value may take the last, and a caller would have a quota with each first one that he invents.
+    #[test]
+    fn lines_that_differ_are_no_key() {
+        let by_key = |lines: &[&str]| {
+            let lines = lines.iter();
+            header("x-key").extract(&parts(|b| lines.fold(b, |b, line| b.header("x-key", *line))))
+        };
+        assert_eq!(by_key(&["invented", "real"]), None);
+        assert_eq!(by_key(&["real", "real", ""]), None);
+        assert_eq!(by_key(&["real", "real"]), Some(Key::from("real")));
     }
 
     #[test]

@@ -13,7 +13,8 @@ use tollgate_core::{CircuitState, ErrorKind};
 pub enum Event {
     /// A set of checks was decided, by this.
     Decided(Source),
-    /// The store failed to decide, in this way: in its place another decides, of whom an [`Event::Decided`] follows.
+    /// The store failed to decide, in this way: in its place another decides, of whom an [`Event::Decided`] follows. Or it failed
+    /// to refund or to reset, of which nothing follows.
     Failed(ErrorKind),
     /// A circuit breaker has changed its state to this.
     Circuit(CircuitState),

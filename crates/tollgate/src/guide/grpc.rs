@@ -131,6 +131,13 @@
 //! # }
 //! ```
 //!
+//! # Browsers
+//!
+//! The status of a refusal stands in header fields, also of gRPC-Web, where that of a call which passed stands in the body. A
+//! browser shows a page of another origin those fields alone that CORS exposes, and the client finds no status at all
+//! otherwise: expose `grpc-status`, `grpc-message`, `grpc-status-details-bin` and `grpc-retry-pushback-ms`, by a CORS layer
+//! that [stands outside](super::layers#a-stack).
+//!
 //! # An answer of your own
 //!
 //! The closure of [`RateLimitLayer::answer`](crate::RateLimitLayer::answer) is asked about calls too. Let it return

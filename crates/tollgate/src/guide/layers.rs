@@ -42,7 +42,7 @@
 //! | a limit on bodies | refuses a body before the request is charged, where the length is told | the request is charged first | either: the limit reads no body |
 //!
 //! A browser hides from scripts of other origins what it was not told to show: CORS has to name the fields that they are to
-//! read.
+//! read. Of gRPC-Web they are [others](super::grpc#browsers).
 //!
 //! ```
 //! use axum::body::Body;
