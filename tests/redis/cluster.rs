@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 use tollgate::{Algorithm, Check, Grant, Key, Policy, Quota, Store, StoreError, Times, Wait};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
@@ -149,6 +150,28 @@ async fn callers_of_a_slot_that_moves_do_not_fail_each_other() {
     }
 }
 
+/// The first slot moves to a master that has none yet: a caller hears of it by the redirection only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_moves_to_a_master_that_is_new() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let policy = a_day("p", 1_000);
+    let (slot, _) = home(&cluster, &prefix, "ada");
+    let arguments = ["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1"];
+    let new = Server::start_with(Kind::Redis8_2, &arguments).unwrap();
+    new.command(&["CLUSTER", "MEET", "127.0.0.1", &cluster.nodes()[0].port().to_string()]).unwrap();
+    eventually("it knows all", async || {
+        new.command(&["CLUSTER", "INFO"]).unwrap().contains("cluster_state:ok")
+    })
+    .await;
+    eventually("it is known to all", async || cluster.begin_migration(slot, &new).is_ok()).await;
+    for n in 1..=3 {
+        acquire(&store, &policy, "ada", 1).await;
+        assert_eq!(used(&store, &policy, "ada").await, n);
+    }
+}
+
 /// The slot of a key, without asking: CRC-16/XMODEM over what stands in braces.
 fn slot_by_crc(key: &str) -> u16 {
     let crc = format!("={key}").bytes().fold(0_u16, |crc, byte| {
@@ -212,6 +235,50 @@ async fn a_master_that_hangs_is_left_for_the_next() {
         acquire(&store, &policy, "ada", 1).await;
         acquire(&store, &policy, &other, 1).await;
     }
+}
+
+/// Its machine is gone: no connection to it ends, and none is made any more. Nobody takes its place; the others go on, and
+/// nobody who asks them waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_is_gone_holds_up_nobody_who_asks_another() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    for node in cluster.nodes() {
+        node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
+        node.command(&["CONFIG", "SET", "cluster-replica-no-failover", "yes"]).unwrap();
+    }
+    let prefix = prefix();
+    let builder = RedisStore::builder(&url(&cluster)).prefix(&*prefix);
+    let store = builder.response_timeout(Duration::from_secs(1)).connect().await.unwrap();
+    let policy = a_day("p", 1_000_000);
+    let other = elsewhere(&cluster, &prefix, "ada");
+    let (_, gone) = home(&cluster, &prefix, "ada");
+    acquire(&store, &policy, "ada", 1).await;
+    acquire(&store, &policy, &other, 1).await;
+    gone.pause().unwrap();
+    let until = Instant::now() + Duration::from_secs(8);
+    let mut callers = JoinSet::new();
+    for n in 0..8 {
+        let (store, policy, other) = (store.clone(), policy.clone(), other.clone());
+        callers.spawn(async move {
+            let mut asked = 0;
+            while Instant::now() < until {
+                if n % 2 == 0 {
+                    try_acquire(&store, &policy, "ada", 1).await.unwrap_err();
+                } else {
+                    // None of these fails, nor comes late by as much as others wait for the one that is gone.
+                    acquire(&store, &policy, &other, 1).await;
+                    asked += 1;
+                }
+                sleep(Duration::from_millis(5)).await;
+            }
+            asked
+        });
+    }
+    for asked in callers.join_all().await {
+        assert!(asked == 0 || asked > 20, "asked {asked} times in eight seconds");
+    }
+    gone.resume().unwrap();
+    eventually("it is asked again", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
 }
 
 /// One of the nodes of the URL, which the others still count among them.

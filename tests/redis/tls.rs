@@ -14,7 +14,7 @@ use tollgate::{Policy, Quota, StoreError};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{Error, RedisStore, RedisStoreBuilder};
 
-use crate::{prefix, shared, try_acquire};
+use crate::{eventually, prefix, shared, try_acquire};
 
 /// Signs certificates.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -150,4 +150,23 @@ async fn certificates_that_cannot_be_are_refused_before_anybody_is_asked() {
     }
     let shown = format!("{:?}", RedisStore::builder("redis://:hunter2@127.0.0.1/").secret("hunter3"));
     assert!(!shown.contains("hunter"), "{shown}");
+}
+
+/// Whom the nodes of a Cluster name is connected to in the way of the URL.
+#[tokio::test]
+async fn nodes_of_a_cluster_are_connected_to_by_tls() {
+    let server = Server::start_with(Kind::Redis8_2, &["--cluster-enabled", "yes"]).unwrap();
+    let (authority, other) = (Authority::new(), Authority::new());
+    let seed = before(&server, authority.identity("127.0.0.1"), None).await;
+    let node = before(&server, authority.identity("127.0.0.1"), None).await;
+    server.command(&["CONFIG", "SET", "cluster-announce-ip", "127.0.0.1"]).unwrap();
+    server.command(&["CONFIG", "SET", "cluster-announce-port", &node.port().to_string()]).unwrap();
+    server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
+    eventually("it has all slots", async || {
+        server.command(&["CLUSTER", "INFO"]).unwrap().contains("cluster_state:ok")
+    })
+    .await;
+    let builder = || RedisStore::builder(&format!("rediss-cluster://{seed}/")).prefix(prefix());
+    decides(&builder().root_certificates(authority.pem()).connect().await.unwrap()).await;
+    is_told(builder().root_certificates(other.pem()).connect().await, "invalid peer certificate");
 }

@@ -259,7 +259,7 @@ impl Lane {
     async fn run(mut self) {
         while self.stay() {
             // A connection first: until there is one, checks go on gathering.
-            let connection = self.commit.link.connection().await;
+            let connection = self.commit.link.connection(self.slot).await;
             let Some(call) = self.next() else { continue };
             call.batch().drop_the_gone(self.commit.waits.now());
             let sets = call.batch().len();
@@ -272,7 +272,7 @@ impl Lane {
                     for call in call.split() {
                         let (commit, slot) = (Arc::clone(&self.commit), self.slot);
                         self.commit.runtime.spawn(async move {
-                            let connection = commit.link.connection().await;
+                            let connection = commit.link.connection(slot).await;
                             let answer = commit.send(connection, slot, &call, true).await;
                             call.end().answer(answer);
                         });

@@ -72,7 +72,7 @@ impl StoreError for Error {
     }
 }
 
-/// What older servers tell by words; scripts, of the commands that they call; and the cluster's client, of all of it.
+/// What older servers tell by words, and scripts of the commands that they call.
 const SIGNS: [&str; 14] = [
     "NOAUTH",
     "WRONGPASS",
@@ -99,7 +99,7 @@ fn is_configuration(error: &RedisError) -> bool {
         | ErrorKind::MasterNameNotFoundBySentinel
         | ErrorKind::RESP3NotSupported
         | ErrorKind::Server(ServerErrorKind::NoPerm | ServerErrorKind::CrossSlot) => true,
-        // A standalone connection to a node of a cluster: the cluster client follows redirections by itself.
+        // A standalone connection to a node of a cluster: where that is known to be one, redirections are followed.
         ErrorKind::Server(ServerErrorKind::Moved) => true,
         _ => {
             let text = error.to_string();

@@ -51,11 +51,12 @@
 //!
 //! - [`connect`](RedisStoreBuilder::connect) tries once. A Redis that is down is no error: a service starts, and the store
 //!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a missing permission.
-//! - Four connections to a server unless [said](RedisStoreBuilder::connections), one to each node of a Cluster. One that
-//!   dies, or leaves three calls in a row unanswered, is replaced; so are all of them once more calls in a row than they
-//!   are, and three at least, were not answered on any. Those of a Cluster are made anew in the background, all of them, after
-//!   three calls that were not answered. While connecting fails, checks fail at once, and it is tried again after 5 ms to half
-//!   a second, at random, lest a fleet come back in step.
+//! - Four connections to a server unless [said](RedisStoreBuilder::connections), one to each master of a Cluster. One that
+//!   dies, or leaves three calls in a row unanswered, is replaced; so are all to a server once more calls in a row than they
+//!   are, and three at least, were not answered on any, or once it turns out to be a replica. While connecting fails, checks
+//!   fail at once, and it is tried again after 5 ms to half a second, at random, lest a fleet come back in step.
+//! - The masters of a Cluster fail apart: nobody waits for one that his keys are not on. Who has taken over is asked in the
+//!   background, of a node that answers.
 //! - **Nothing is sent twice that may have been executed.** Only answers that say that nothing was (`NOSCRIPT`, `MOVED`,
 //!   `ASK`, `TRYAGAIN`, `READONLY`) have a call sent again. After a lost connection or a timeout, the check is an error,
 //!   and may have been charged: once.
@@ -110,13 +111,13 @@
 //! **Persistence** is not needed: a server that restarts without it has forgotten all usage, and each quota begins anew.
 //! Where that is too dear for quotas of a day, `appendonly yes` with `appendfsync everysec` loses a second.
 //!
-//! **Permissions.** This user may do what the store does, and nothing else. `asking`, `cluster|slots` and `ping` are for a
-//! Cluster only, `role` for Sentinels only, the last line for sorted sets only. It is one command; `redis-cli` takes it in one
-//! line. A URL that names a database needs `+select` as well:
+//! **Permissions.** This user may do what the store does, and nothing else. `asking` and `cluster|slots` are for a Cluster
+//! only, `role` for Sentinels only, the last line for sorted sets only. It is one command; `redis-cli` takes it in one line. A
+//! URL that names a database needs `+select` as well:
 //!
 //! ```text
 //! ACL SETUSER tollgate on >password ~tollgate:* -@all
-//!     +eval +evalsha +info +time +cluster|slots +asking +ping +role
+//!     +eval +evalsha +info +time +cluster|slots +asking +role
 //!     +mget +psetex +incrby +del +pttl +pexpire
 //!     +hmget +hset +hincrby +hdel
 //!     +lindex +llen +lrem +ltrim +rpush

@@ -1,7 +1,6 @@
 //! Connections by TLS: whom to trust, and who one says to be. Without the feature `tls` there is nothing of either.
 
 use bb8_redis::redis::ConnectionInfo;
-use bb8_redis::redis::cluster::ClusterClientBuilder;
 use bb8_redis::redis::sentinel::SentinelClientBuilder;
 
 use crate::Error;
@@ -70,13 +69,6 @@ impl Certificates {
             None => client,
         }
     }
-
-    pub(crate) fn of_cluster(&self, client: ClusterClientBuilder) -> ClusterClientBuilder {
-        match self.given() {
-            Some(certificates) => client.certs(certificates),
-            None => client,
-        }
-    }
 }
 
 #[cfg(not(feature = "tls"))]
@@ -90,10 +82,6 @@ impl Certificates {
     }
 
     pub(crate) fn of_master(&self, client: SentinelClientBuilder) -> SentinelClientBuilder {
-        client
-    }
-
-    pub(crate) fn of_cluster(&self, client: ClusterClientBuilder) -> ClusterClientBuilder {
         client
     }
 }

@@ -1,26 +1,26 @@
-//! A Cluster: one connection to each of its nodes, kept by the client of the `redis` crate.
+//! A Cluster: a connection to each of its masters, and who of them has which slot.
 //!
-//! That client is told never to send anything again by itself: it counts redirections and lost connections alike, and after a
-//! lost connection a call may have been executed. Redirections are followed here.
+//! The client of the `redis` crate is not used here. It connects to all nodes in one step, during which no call of any slot goes
+//! on, and takes that step again whenever a node redirects: one machine that is gone, and answers nobody, would hold up all who
+//! ask the others. And it would send again what may have been executed. Here each node has a connection, and failures, of its
+//! own; calls that were refused are sent again to where they belong; and the map of slots is made anew beside that.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bb8_redis::redis::cluster::{ClusterClient, ClusterClientBuilder};
-use bb8_redis::redis::cluster_async::ClusterConnection;
-use bb8_redis::redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
 use bb8_redis::redis::{
-    ConnectionInfo, ErrorKind, Pipeline, ProtocolVersion, RedisError, ServerErrorKind, Value,
+    Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, RedisError, ServerErrorKind, Value,
 };
-use tokio::sync::Mutex;
-use tokio::time::{sleep, timeout};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
+use super::node::{Conn, Node};
+use super::slots::{Address, Range, Slots, ranges, redirected};
 use super::{Build, Text, Timeouts, is_replica, tcp_settings};
 use crate::Error;
-use crate::error::Cause;
-use crate::tls::Certificates;
 
 /// So often a call that was certainly not executed is sent once more. While a slot moves, or a replica takes over, some rounds
 /// pass.
@@ -29,116 +29,209 @@ const RESENDS: u32 = 8;
 /// What is waited before a node is asked again that has nothing better to say; each further time doubles it, up to 40 ms.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// So many answers that did not come in time, and all connections are made anew: the client keeps one to a node that hangs, and
-/// goes on asking it, when another has long taken over.
-const TIMEOUTS: u32 = 3;
+/// The least time between two looks at who has which slot.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-pub(crate) struct Cluster {
-    client: ClusterClient,
-    connections: Arc<Mutex<Option<Connections>>>,
+pub(crate) struct Cluster(Arc<Inner>);
+
+struct Inner {
+    /// How to connect to the nodes of the URL; to the others, in the same way at another address.
+    infos: Vec<ConnectionInfo>,
     timeouts: Timeouts,
-    backoff: Backoff,
     clock: Clock,
+    known: Mutex<Known>,
+    /// Held by who looks for the first time.
+    first: tokio::sync::Mutex<()>,
+    /// Between attempts at that.
+    backoff: Backoff,
 }
 
-struct Connections {
-    client: ClusterConnection,
-    /// When they were made, or the last attempt to make them anew began.
-    since: Timestamp,
-    /// How many answers have not come in time since.
-    timeouts: u32,
+#[derive(Default)]
+struct Known {
+    /// None, as long as nobody has told.
+    slots: Option<Slots>,
+    /// Those of the map, and those that calls were redirected to since.
+    nodes: BTreeMap<Address, Arc<Node>>,
+    is_looking: bool,
+    /// When to look again at the earliest.
+    look: Timestamp,
 }
 
-/// All connections of a cluster.
+/// The connection to the owner of a slot, for a call.
 pub(crate) struct Handle<'a> {
     cluster: &'a Cluster,
-    client: ClusterConnection,
+    node: Arc<Node>,
+    conn: Conn,
 }
 
 impl Cluster {
-    pub(super) fn new(
-        nodes: Vec<ConnectionInfo>,
-        certificates: &Certificates,
-        timeouts: Timeouts,
-    ) -> Result<Cluster, Error> {
-        let client = ClusterClientBuilder::new(nodes)
-            .retries(0)
-            // By this it hears of a connection that ends while nobody uses it, and replaces that before somebody does.
-            .use_protocol(ProtocolVersion::RESP3)
-            .connection_timeout(timeouts.connect)
-            .response_timeout(timeouts.response)
-            .tcp_settings(tcp_settings());
-        let client = certificates.of_cluster(client).build()?;
-        let (backoff, clock) = (Backoff::new(), Clock::system());
-        Ok(Cluster { client, connections: Arc::default(), timeouts, backoff, clock })
+    pub(super) fn new(infos: Vec<ConnectionInfo>, timeouts: Timeouts) -> Cluster {
+        let clock = Clock::system();
+        let known = Mutex::new(Known { look: Timestamp::EPOCH, ..Known::default() });
+        Cluster(Arc::new(Inner {
+            infos,
+            timeouts,
+            clock,
+            known,
+            first: tokio::sync::Mutex::default(),
+            backoff: Backoff::new(),
+        }))
     }
 
-    pub(super) async fn handle(&self) -> Result<Handle<'_>, Error> {
-        let mut connections = self.connections.lock().await;
-        if let Some(connections) = &*connections {
-            return Ok(Handle { cluster: self, client: connections.client.clone() });
-        }
-        self.backoff.check()?;
-        let connected = timeout(self.timeouts.all_nodes(), self.client.get_async_connection()).await;
-        let connected =
-            connected.map_or_else(|_| Err(Cause::NoConnection.into()), |connected| Ok(connected?));
-        match connected {
-            Ok(client) => {
-                self.backoff.succeeded();
-                let since = self.clock.now();
-                *connections = Some(Connections { client: client.clone(), since, timeouts: 0 });
-                Ok(Handle { cluster: self, client })
-            }
+    pub(super) async fn handle(&self, slot: u16) -> Result<Handle<'_>, Error> {
+        let node = self.owner(slot).await?;
+        self.handle_of(node).await
+    }
+
+    async fn handle_of(&self, node: Arc<Node>) -> Result<Handle<'_>, Error> {
+        match node.connection().await {
+            Ok(conn) => Ok(Handle { cluster: self, node, conn }),
             Err(error) => {
-                self.backoff.failed(Error::clone(&error));
+                // Another may have taken its place.
+                self.look_again();
                 Err(error)
             }
         }
     }
 
-    /// Hears of an answer that did not come in time. Connections are not made anew all the time, of nodes that are slow rather
-    /// than gone; and nobody waits for that: nodes that answer go on being asked over the connections that there are.
-    async fn timed_out(&self) {
-        let mut connections = self.connections.lock().await;
-        let Some(kept) = &mut *connections else { return };
-        kept.timeouts += 1;
-        let now = self.clock.now();
-        let enough = kept.since.saturating_add(self.timeouts.response.saturating_mul(TIMEOUTS));
-        if kept.timeouts < TIMEOUTS || now < enough {
+    async fn owner(&self, slot: u16) -> Result<Arc<Node>, Error> {
+        if self.0.known().slots.is_none() {
+            self.0.look_first().await?;
+        }
+        let owner = self.0.known().slots.as_ref().and_then(|slots| slots.owner(slot).cloned());
+        owner.ok_or_else(|| {
+            self.look_again();
+            let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
+            RedisError::from((kind, "no node has that slot")).into()
+        })
+    }
+
+    /// Looks again at who has which slot, beside whatever goes on: not more often than now and then, and nobody waits for it.
+    fn look_again(&self) {
+        let mut known = self.0.known();
+        if known.is_looking || self.0.clock.now() < known.look {
             return;
         }
-        (kept.timeouts, kept.since) = (0, now);
-        let (client, limit) = (self.client.clone(), self.timeouts.all_nodes());
-        let connections = Arc::clone(&self.connections);
+        known.is_looking = true;
+        let inner = Arc::clone(&self.0);
         tokio::spawn(async move {
-            if let Ok(Ok(client)) = timeout(limit, client.get_async_connection()).await
-                && let Some(kept) = &mut *connections.lock().await
-            {
-                kept.client = client;
-            }
+            // What is known already stays, where nobody can be asked.
+            let _ = inner.look().await;
+            let mut known = inner.known();
+            known.is_looking = false;
+            known.look = inner.clock.now().saturating_add(BETWEEN_LOOKS);
         });
+    }
+
+    /// The node that has a slot by the account of another.
+    fn moved(&self, slot: u16, to: &Arc<Node>) {
+        if let Some(slots) = &mut self.0.known().slots {
+            slots.set_owner(slot, Arc::clone(to));
+        }
+        self.look_again();
     }
 }
 
-/// Where a call goes.
-enum Target {
-    /// The master of the slot, as far as the client knows.
-    Owner,
-    /// The node that another named.
-    Node { host: String, port: u16, asking: bool },
+impl Inner {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn node(&self, address: &Address) -> Result<Arc<Node>, Error> {
+        let mut known = self.known();
+        if let Some(node) = known.nodes.get(address) {
+            return Ok(Arc::clone(node));
+        }
+        let node = Arc::new(self.make(address)?);
+        known.nodes.insert(address.clone(), Arc::clone(&node));
+        Ok(node)
+    }
+
+    fn make(&self, address: &Address) -> Result<Node, Error> {
+        let (host, port) = address.clone();
+        let like = &self.infos[0];
+        let at = match like.addr() {
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        // By this it hears of a connection that ends while nobody uses it, and replaces that before somebody does.
+        let settings = like.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let info = like.clone().set_addr(at).set_redis_settings(settings).set_tcp_settings(tcp_settings());
+        Node::new(address.clone(), info, self.timeouts)
+    }
+
+    /// Looks for the first time; whoever comes meanwhile waits for the same.
+    async fn look_first(&self) -> Result<(), Error> {
+        let _first = self.first.lock().await;
+        if self.known().slots.is_some() {
+            return Ok(());
+        }
+        self.backoff.check()?;
+        self.look().await.inspect_err(|error| self.backoff.failed(error.clone()))
+    }
+
+    /// Asks who has which slot: one that is known to answer, or else everybody, of whom the first that answers is heard.
+    async fn look(&self) -> Result<(), Error> {
+        let (answering, mut others): (Vec<_>, Vec<_>) =
+            self.known().nodes.values().cloned().partition(|node| node.answers());
+        for node in answering {
+            if let Ok(ranges) = ask(&node).await {
+                return self.learn(&ranges);
+            }
+            others.push(node);
+        }
+        for info in &self.infos {
+            if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } = info.addr() {
+                others.push(self.node(&(host.clone(), *port))?);
+            }
+        }
+        let mut asked = JoinSet::new();
+        for node in others {
+            asked.spawn(async move { ask(&node).await });
+        }
+        let mut failure = None;
+        while let Some(answer) = asked.join_next().await {
+            match answer {
+                Ok(Ok(ranges)) => return self.learn(&ranges),
+                // What has to be mended is told rather than what may pass.
+                Ok(Err(error)) if failure.is_none() || error.is_configuration() => failure = Some(error),
+                _ => {}
+            }
+        }
+        Err(failure.unwrap_or_else(|| Error::config("the URL of a cluster names none of its nodes")))
+    }
+
+    fn learn(&self, ranges: &[Range]) -> Result<(), Error> {
+        for range in ranges {
+            self.node(&range.master)?;
+        }
+        let mut known = self.known();
+        let is_master = |address: &Address| ranges.iter().any(|range| range.master == *address);
+        known.nodes.retain(|address, _| is_master(address));
+        known.slots = Some(Slots::new(ranges, &known.nodes));
+        Ok(())
+    }
+}
+
+async fn ask(node: &Node) -> Result<Vec<Range>, Error> {
+    let mut cmd = Cmd::new();
+    cmd.arg("CLUSTER").arg("SLOTS");
+    let answer = node.connection().await?.run(cmd, false).await?;
+    ranges(&answer, &node.address).ok_or_else(|| {
+        let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
+        RedisError::from((kind, "a node does not know who has which slot")).into()
+    })
 }
 
 impl Handle<'_> {
     pub(super) async fn run(mut self, slot: u16, build: Build<'_>, alone: bool) -> Result<Value, Error> {
-        let (mut target, mut text, mut pause) = (Target::Owner, Text::Hash, PAUSE);
+        let (mut asking, mut text, mut pause) = (false, Text::Hash, PAUSE);
         let mut resent = 0;
         loop {
-            let error = match self.send(slot, &target, build, text).await {
+            let error = match self.conn.run(build(text), asking).await {
                 Ok(value) => return Ok(value),
-                Err(error) if error.is_timeout() => {
-                    self.cluster.timed_out().await;
-                    return Err(error.into());
-                }
                 Err(error) if resent == RESENDS => return Err(unsettled(error).into()),
                 Err(error) => error,
             };
@@ -147,65 +240,47 @@ impl Handle<'_> {
             match error.kind() {
                 ErrorKind::Server(ServerErrorKind::TryAgain) if !alone => return Err(error.into()),
                 ErrorKind::Server(ServerErrorKind::NoScript) => text = Text::Whole,
-                ErrorKind::Server(ServerErrorKind::Moved) => target = named(&error, false)?,
-                ErrorKind::Server(ServerErrorKind::Ask) => target = named(&error, true)?,
-                kind if kind == ErrorKind::Server(ServerErrorKind::TryAgain)
-                    || is_unconnected(&error)
-                    || is_replica(&error) =>
-                {
+                ErrorKind::Server(ServerErrorKind::Moved) => {
+                    self = self.redirected(&error).await?;
+                    self.cluster.moved(slot, &self.node);
+                    asking = false;
+                }
+                ErrorKind::Server(ServerErrorKind::Ask) => {
+                    self = self.redirected(&error).await?;
+                    asking = true;
+                }
+                kind if kind == ErrorKind::Server(ServerErrorKind::TryAgain) || is_replica(&error) => {
+                    self.cluster.look_again();
                     sleep(pause).await;
                     pause = (pause * 2).min(PAUSE * 8);
-                    target = Target::Owner;
+                    self = self.cluster.handle(slot).await?;
+                    asking = false;
                 }
-                _ => return Err(error.into()),
+                _ => {
+                    // It may have been executed. Who comes next is told where to go, if it is another way.
+                    self.cluster.look_again();
+                    return Err(error.into());
+                }
             }
         }
     }
 
-    async fn send(
-        &mut self,
-        slot: u16,
-        target: &Target,
-        build: Build<'_>,
-        text: Text,
-    ) -> Result<Value, RedisError> {
-        let node = match target {
-            Target::Owner => SingleNodeRoutingInfo::SpecificNode(Route::new(slot, SlotAddr::Master)),
-            Target::Node { host, port, .. } => {
-                SingleNodeRoutingInfo::ByAddress { host: host.clone(), port: *port }
-            }
-        };
-        if let Target::Node { asking: true, .. } = target {
-            let mut pipeline = Pipeline::new();
-            pipeline.cmd("ASKING").add_command(build(text));
-            let mut answers = self.client.route_pipeline(pipeline, 0, 2, node).await?;
-            return answers.pop().unwrap_or(Value::Nil).extract_error();
-        }
-        self.client.route_command(build(text), RoutingInfo::SingleNode(node)).await?.extract_error()
+    /// A connection to the node that a redirection names.
+    async fn redirected(self, error: &RedisError) -> Result<Self, Error> {
+        let named = error.redirect_node().and_then(|(to, _)| redirected(to, &self.node.address));
+        let address = named.ok_or_else(|| error.clone())?;
+        self.cluster.handle_of(self.cluster.0.node(&address)?).await
     }
 }
 
-/// Whether there is no connection to the node that it was to be sent to. Without a node's name this may befall what was sent
-/// already: the client tells all who wait that it has no connection left.
-fn is_unconnected(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::ClusterConnectionNotFound && error.detail().is_some()
-}
-
-/// What is told where redirections do not end. Nodes name one that has died until they give it up, some seconds later: that
-/// passes by itself, unlike the redirection of who takes a cluster for a single server.
+/// What is told where redirections do not end: that passes by itself, unlike the redirection of who takes a cluster for a single
+/// server.
 fn unsettled(error: RedisError) -> RedisError {
     match error.kind() {
         ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => {
             let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
-            (kind, "the node that has the slot by the others' account cannot be reached").into()
+            (kind, "the nodes do not agree on who has the slot").into()
         }
         _ => error,
     }
-}
-
-/// The node that a redirection names.
-fn named(error: &RedisError, asking: bool) -> Result<Target, Error> {
-    let address = error.redirect_node().and_then(|(address, _)| address.rsplit_once(':'));
-    let node = address.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
-    node.map(|(host, port)| Target::Node { host, port, asking }).ok_or_else(|| error.clone().into())
 }

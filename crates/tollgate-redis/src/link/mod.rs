@@ -6,13 +6,18 @@
 
 mod backoff;
 mod cluster;
+mod node;
 mod pool;
 mod sentinels;
+mod slots;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bb8_redis::redis::aio::{AsyncPushSender, SendError};
 use bb8_redis::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use bb8_redis::redis::{Cmd, RedisError, ServerErrorKind, Value};
+use bb8_redis::redis::{AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisError, ServerErrorKind, Value};
 
 use crate::Error;
 use crate::tls::Certificates;
@@ -33,8 +38,7 @@ pub(crate) enum Text {
 pub(crate) enum Link {
     /// A server, or the master that Sentinels name.
     Pool(Pool),
-    /// Boxed, since it is large.
-    Cluster(Box<Cluster>),
+    Cluster(Cluster),
 }
 
 /// A connection for one call.
@@ -48,14 +52,6 @@ pub(crate) enum Connection<'a> {
 pub(crate) struct Timeouts {
     pub(crate) connect: Duration,
     pub(crate) response: Duration,
-}
-
-impl Timeouts {
-    /// How long connecting to a cluster may take of which some nodes hang: they are tried by the list of its URL, and once more
-    /// by the list of the nodes that answer.
-    fn all_nodes(&self) -> Duration {
-        self.connect.saturating_add(self.response).saturating_mul(3)
-    }
 }
 
 impl Link {
@@ -72,7 +68,7 @@ impl Link {
             Topology::Sentinel(sentinel) => {
                 Link::Pool(Pool::of_sentinel(sentinel, certificates, connections, timeouts)?)
             }
-            Topology::Cluster(nodes) => Link::Cluster(Box::new(Cluster::new(nodes, certificates, timeouts)?)),
+            Topology::Cluster(nodes) => Link::Cluster(Cluster::new(nodes, timeouts)),
         })
     }
 
@@ -81,17 +77,17 @@ impl Link {
         matches!(self, Link::Cluster(_))
     }
 
-    /// A connection; an error at once where connecting has just failed.
-    pub(crate) async fn connection(&self) -> Result<Connection<'_>, Error> {
+    /// A connection for a call on keys of a slot; an error at once where connecting has just failed.
+    pub(crate) async fn connection(&self, slot: u16) -> Result<Connection<'_>, Error> {
         match self {
             Link::Pool(pool) => Ok(Connection::Pooled(pool, pool.checkout().await?)),
-            Link::Cluster(cluster) => Ok(Connection::Cluster(cluster.handle().await?)),
+            Link::Cluster(cluster) => Ok(Connection::Cluster(cluster.handle(slot).await?)),
         }
     }
 
     /// [`Link::connection`] and [`Connection::run`].
     pub(crate) async fn call(&self, slot: u16, build: Build<'_>) -> Result<Value, Error> {
-        self.connection().await?.run(slot, build, true).await
+        self.connection(slot).await?.run(slot, build, true).await
     }
 
     /// Whether the server is what the URL says it is.
@@ -150,6 +146,28 @@ fn is_replica(error: &RedisError) -> bool {
             error.detail().is_some_and(|text| text.contains("-READONLY "))
         }
         _ => false,
+    }
+}
+
+/// Settings of a connection that is known to be dead when it has ended, even while nobody uses it, so that none is handed out
+/// that is. That is what RESP3 is spoken for.
+fn obituary(timeouts: Timeouts) -> (AsyncConnectionConfig, Arc<AtomicBool>) {
+    let dead = Arc::new(AtomicBool::new(false));
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(timeouts.connect))
+        .set_response_timeout(Some(timeouts.response))
+        .set_push_sender(Obituary(Arc::clone(&dead)));
+    (config, dead)
+}
+
+struct Obituary(Arc<AtomicBool>);
+
+impl AsyncPushSender for Obituary {
+    fn send(&self, info: PushInfo) -> Result<(), SendError> {
+        if info.kind == PushKind::Disconnection {
+            self.0.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 }
 

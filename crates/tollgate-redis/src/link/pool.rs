@@ -6,17 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bb8_redis::bb8::{self, ErrorSink, ManageConnection, PooledConnection};
-use bb8_redis::redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
-use bb8_redis::redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError,
-    ServerErrorKind, Value,
-};
+use bb8_redis::redis::aio::MultiplexedConnection;
+use bb8_redis::redis::{Client, ConnectionInfo, ProtocolVersion, RedisError, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::backoff::Backoff;
 use super::sentinels::Sentinels;
-use super::{Build, Text, Timeouts, is_replica, server_kind, tcp_settings};
+use super::{Build, Text, Timeouts, is_replica, obituary, server_kind, tcp_settings};
 use crate::Error;
 use crate::error::Cause;
 use crate::tls::Certificates;
@@ -69,7 +66,7 @@ impl Pool {
         let way = Arc::new(Way { timeouts: AtomicU32::new(0), most, ended: AtomicU32::new(0) });
         let pool = bb8::Pool::builder()
             .max_size(connections)
-            // A dead connection makes itself known, see `Obituary`: no PING is spent on those that live.
+            // A dead connection makes itself known, see `obituary`: no PING is spent on those that live.
             .test_on_check_out(false)
             .idle_timeout(None)
             // What fails is told to those who wait, at once.
@@ -233,12 +230,8 @@ impl ManageConnection for Manager {
     type Error = RedisError;
 
     async fn connect(&self) -> Result<Conn, RedisError> {
-        let dead = Arc::new(AtomicBool::new(false));
         let since = self.way.ended.load(Ordering::Relaxed);
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.timeouts.connect))
-            .set_response_timeout(Some(self.timeouts.response))
-            .set_push_sender(Obituary(Arc::clone(&dead)));
+        let (config, dead) = obituary(self.timeouts);
         let inner = match &self.source {
             Source::Server(client) => client.get_multiplexed_async_connection_with_config(&config).await?,
             Source::Sentinels(sentinels) => sentinels.connect(&config).await?,
@@ -253,19 +246,6 @@ impl ManageConnection for Manager {
 
     fn has_broken(&self, conn: &mut Conn) -> bool {
         !conn.is_of_use()
-    }
-}
-
-/// Hears when a connection ends, even while nobody uses it, so that none is handed out that is known to be dead. That is
-/// what RESP3 is spoken for.
-struct Obituary(Arc<AtomicBool>);
-
-impl AsyncPushSender for Obituary {
-    fn send(&self, info: PushInfo) -> Result<(), SendError> {
-        if info.kind == PushKind::Disconnection {
-            self.0.store(true, Ordering::Release);
-        }
-        Ok(())
     }
 }
 
