@@ -1,32 +1,44 @@
 //! Checks that wait for the next call, and the call that carries them.
 
 use std::collections::hash_map::{Entry, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
 use smallvec::SmallVec;
 use tollgate_core::algorithm::State;
-use tollgate_core::{Policy, Times, Timestamp, Verdict};
+use tollgate_core::{Key, Policy, Times, Timestamp, Verdict};
 
 use crate::Error;
 use crate::caller::{Caller, Overdue, sooner};
 use crate::error::Cause;
-use crate::names::Name;
+use crate::names::Names;
 use crate::numbers::{self, Numbers};
 use crate::script::Parts;
 use crate::terms::Terms;
 
 pub(crate) type Answer = Result<Verdict, Error>;
 
-/// The names of a set's keys, in the order of its checks.
-pub(crate) type SetKeys = SmallVec<[Name; 1]>;
+/// The keys of a set, in the order of its checks.
+pub(crate) type SetKeys = SmallVec<[Key; 1]>;
 
-/// A set of checks, each pair of policy and key once.
+/// A set of checks, each pair of policy and key once; and how much of it.
 pub(crate) struct Ask<'a> {
-    pub(crate) checks: SmallVec<[(&'a Policy, u64); 4]>,
-    pub(crate) keys: SetKeys,
+    pub(crate) checks: SmallVec<[(&'a Policy, &'a Key, u64); 4]>,
     pub(crate) times: Times,
+}
+
+impl Ask<'_> {
+    /// A hash of its keys, by which a batch finds who asks the same.
+    pub(crate) fn hash(&self, hasher: &RandomState) -> u64 {
+        let mut hasher = hasher.build_hasher();
+        self.checks.iter().for_each(|(_, key, _)| hasher.write(key.as_encoded()));
+        hasher.finish()
+    }
+
+    fn is_of(&self, keys: &SetKeys) -> bool {
+        self.checks.iter().map(|(_, key, _)| *key).eq(keys)
+    }
 }
 
 /// What one call is to carry.
@@ -83,9 +95,9 @@ impl Batch {
     }
 
     /// Takes up what somebody asks, of keys with that hash.
-    pub(crate) fn push(&mut self, ask: Ask<'_>, hash: u64, log: crate::SlidingLogLayout, caller: Caller) {
+    pub(crate) fn push(&mut self, ask: &Ask<'_>, hash: u64, log: crate::SlidingLogLayout, caller: Caller) {
         self.first_end = sooner(self.first_end, caller.until());
-        let mut group = self.group_of(&ask, log);
+        let mut group = self.group_of(ask, log);
         match self.places.entry(hash.wrapping_add(group as u64)) {
             Entry::Vacant(place) => {
                 place.insert((group, self.groups[group].sets.len()));
@@ -94,15 +106,16 @@ impl Batch {
                 let (of, at) = *place.get();
                 let set = &mut self.groups[of].sets[at];
                 // A plain check, once more, is the same set acquired once more.
-                if of == group && ask.times == Times::ONCE && set.keys == ask.keys {
+                if of == group && ask.times == Times::ONCE && ask.is_of(&set.keys) {
                     set.callers.push(caller);
                     return;
                 }
                 // The keys of a group are read before any is charged: none is in it twice.
-                group = self.open_group(&ask, log);
+                group = self.open_group(ask, log);
             }
         }
-        self.groups[group].sets.push(Set { keys: ask.keys, callers: SmallVec::from_buf([caller]) });
+        let keys = ask.checks.iter().map(|(_, key, _)| (*key).clone()).collect();
+        self.groups[group].sets.push(Set { keys, callers: SmallVec::from_buf([caller]) });
         self.sets += 1;
     }
 
@@ -114,7 +127,7 @@ impl Batch {
                     .terms
                     .iter()
                     .zip(&ask.checks)
-                    .all(|(terms, (policy, cost))| terms.are_those_of(policy, *cost))
+                    .all(|(terms, (policy, _, cost))| terms.are_those_of(policy, *cost))
         };
         // Few: there are as many as there are different rules and costs among the callers of a call.
         self.groups.iter().position(same).unwrap_or_else(|| self.open_group(ask, log))
@@ -122,7 +135,7 @@ impl Batch {
 
     fn open_group(&mut self, ask: &Ask<'_>, log: crate::SlidingLogLayout) -> usize {
         let terms: SmallVec<[Terms; 1]> =
-            ask.checks.iter().map(|(policy, cost)| Terms::new(policy, *cost, log)).collect();
+            ask.checks.iter().map(|(policy, _, cost)| Terms::new(policy, *cost, log)).collect();
         for terms in &terms {
             self.parts.add(terms.part);
         }
@@ -182,11 +195,14 @@ impl Batch {
     }
 
     /// The keys and arguments of acquire.lua, behind how many keys there are.
-    pub(crate) fn write(&self, cmd: &mut Cmd, now: Option<Timestamp>) {
-        let keys = || self.groups.iter().flat_map(|group| &group.sets).flat_map(|set| &set.keys);
-        cmd.arg(keys().count());
-        for key in keys() {
-            cmd.arg(&**key);
+    pub(crate) fn write(&self, cmd: &mut Cmd, names: &Names, now: Option<Timestamp>) {
+        cmd.arg(self.groups.iter().map(|group| group.sets.len() * group.terms.len()).sum::<usize>());
+        for group in &self.groups {
+            for set in &group.sets {
+                for (key, terms) in set.keys.iter().zip(&group.terms) {
+                    cmd.arg(&*names.of(key, &terms.policy));
+                }
+            }
         }
         if let Some(now) = now {
             cmd.arg(now.as_micros());

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -16,12 +16,13 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 use tollgate_core::{Clock, Timestamp};
 
+use crate::Error;
 use crate::batch::{Answer, Ask, Batch};
 use crate::caller::{Caller, Overdue, span};
 use crate::error::Cause;
 use crate::link::{Connection, Link, Text};
+use crate::names::Names;
 use crate::script::{Script, Scripts};
-use crate::{Error, SlidingLogLayout};
 
 /// How many sets a call carries at most: more would hardly make it cheaper, and the first would wait for the last.
 const SETS: usize = 128;
@@ -33,7 +34,7 @@ pub(crate) struct Commit {
     pub(crate) clock: Option<Clock>,
     /// By which waits are measured: always the system's.
     pub(crate) waits: Clock,
-    pub(crate) log: SlidingLogLayout,
+    pub(crate) names: Names,
     /// Where calls run, so that a caller that goes away leaves none half done.
     pub(crate) runtime: Handle,
     /// How many calls may be under way at once, to a slot.
@@ -70,7 +71,7 @@ impl Commit {
         link: Link,
         scripts: Scripts,
         clock: Option<Clock>,
-        log: SlidingLogLayout,
+        names: Names,
         lanes: usize,
         most_waiting: usize,
     ) -> Commit {
@@ -79,7 +80,7 @@ impl Commit {
         let lanes = if link.has_slots() { 1 } else { lanes };
         let (hasher, queues) = (RandomState::new(), Mutex::default());
         let (waits, earlier) = (Clock::system(), Arc::default());
-        Commit { link, scripts, clock, waits, log, runtime, lanes, most_waiting, hasher, queues, earlier }
+        Commit { link, scripts, clock, waits, names, runtime, lanes, most_waiting, hasher, queues, earlier }
     }
 
     /// Takes up a set whose keys are all in this slot. It is answered until then, if there is an end.
@@ -90,7 +91,7 @@ impl Commit {
         until: Option<Timestamp>,
     ) -> Result<oneshot::Receiver<Answer>, Error> {
         // Whatever can be done before nobody else can do anything.
-        let hash = self.hasher.hash_one(&ask.keys);
+        let hash = ask.hash(&self.hasher);
         let (caller, answer) = Caller::new(until);
         let mut queues = self.queues();
         if queues.waiting >= self.most_waiting {
@@ -102,7 +103,7 @@ impl Commit {
             queue.batches.push_back(Default::default());
         }
         if let Some((batch, callers)) = queue.batches.back_mut() {
-            batch.push(ask, hash, self.log, caller);
+            batch.push(&ask, hash, self.names.log, caller);
             *callers += 1;
         }
         let opens = queue.lanes < self.lanes;
@@ -135,7 +136,7 @@ impl Commit {
         let script = self.scripts.acquire(call.batch().parts());
         let build = |text| {
             let now = self.clock.as_ref().map(Clock::now);
-            self.command(script, text, |cmd| call.batch().write(cmd, now))
+            self.command(script, text, |cmd| call.batch().write(cmd, &self.names, now))
         };
         connection?.run(slot, &build, alone).await
     }

@@ -53,6 +53,11 @@ impl Names {
         name
     }
 
+    /// The slot of a key in a Cluster: all policies of it share one.
+    pub(crate) fn slot(&self, key: &Key) -> u16 {
+        self.of_key(key).slot()
+    }
+
     /// The name of a key's state under a policy.
     pub(crate) fn of(&self, key: &Key, policy: &Policy) -> Name {
         let mut name = self.of_key(key);
@@ -84,7 +89,7 @@ impl Name {
     }
 
     /// Its slot in a Cluster: by what stands in the first braces.
-    pub(crate) fn slot(&self) -> u16 {
+    fn slot(&self) -> u16 {
         let find = |sign: u8, from: usize| self[from..].iter().position(|byte| *byte == sign);
         let tag =
             find(b'{', 0).and_then(|open| find(b'}', open + 1).map(|length| &self[open + 1..][..length]));

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Policy, Stamp, Status, Times, Verdict, Wait};
+use tollgate_core::{Key, Policy, Stamp, Status, Times, Verdict, Wait};
 
 use crate::batch::{Answer, Ask, SetKeys};
 use crate::error::Cause;
-use crate::names::Name;
 use crate::store::{Inner, Order, Pair, in_order};
 use crate::terms::Terms;
 use crate::{Error, SlidingLogLayout};
@@ -26,15 +25,15 @@ pub(crate) struct Leg {
     at: Vec<usize>,
 }
 
-pub(crate) fn legs(pairs: &[Pair<'_>], names: Vec<Name>, slots: &[u16], log: SlidingLogLayout) -> Vec<Leg> {
+pub(crate) fn legs(pairs: &[Pair<'_>], slots: &[u16], log: SlidingLogLayout) -> Vec<Leg> {
     let mut legs: Vec<Leg> = Vec::new();
-    for (at, (pair, (name, slot))) in pairs.iter().zip(names.into_iter().zip(slots)).enumerate() {
+    for (at, (pair, slot)) in pairs.iter().zip(slots).enumerate() {
         let leg = legs.iter().position(|leg| leg.slot == *slot).unwrap_or_else(|| {
             legs.push(Leg { slot: *slot, terms: Vec::new(), keys: SetKeys::new(), at: Vec::new() });
             legs.len() - 1
         });
         legs[leg].terms.push(Terms::new(pair.policy, pair.cost, log));
-        legs[leg].keys.push(name);
+        legs[leg].keys.push(pair.key.clone());
         legs[leg].at.push(at);
     }
     legs
@@ -95,7 +94,7 @@ async fn give_back(inner: &Inner, legs: &[Leg], verdicts: &mut [Verdict], keep: 
             let cost = terms.cost.saturating_mul(u64::from(too_many));
             (key.clone(), Terms { cost, ..terms.clone() }, status.stamp())
         });
-        let refund: Vec<(Name, Terms, Stamp)> = refund.filter(|(_, terms, _)| terms.cost > 0).collect();
+        let refund: Vec<(Key, Terms, Stamp)> = refund.filter(|(_, terms, _)| terms.cost > 0).collect();
         if !refund.is_empty() {
             // What fails here stays charged, which errs to the side of the limit.
             let _ = inner.refund(leg.slot, refund).await;
@@ -124,9 +123,10 @@ impl Leg {
     }
 
     async fn ask(&self, inner: &Inner, times: Times) -> Answer {
-        let checks: SmallVec<[(&Policy, u64); 4]> =
-            self.terms.iter().map(|terms| (&terms.policy, terms.cost)).collect();
-        let ask = Ask { checks, keys: self.keys.clone(), times };
+        let pairs = self.terms.iter().zip(&self.keys);
+        let checks: SmallVec<[(&Policy, &Key, u64); 4]> =
+            pairs.map(|(terms, key)| (&terms.policy, key, terms.cost)).collect();
+        let ask = Ask { checks, times };
         let answer = inner.commit.ask(self.slot, ask, None)?;
         answer.await.unwrap_or_else(|_| Err(Error::from(Cause::Stopped)))
     }

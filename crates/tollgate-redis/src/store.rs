@@ -12,7 +12,9 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
-use tollgate_core::{Check, Clock, Grant, Key, Policy, Quota, Reply, Store, Times, Timestamp, Verdict};
+use tollgate_core::{
+    Check, Clock, Grant, Key, Policy, Quota, Reply, Stamp, Store, Times, Timestamp, Verdict,
+};
 
 use crate::Error;
 use crate::batch::Ask;
@@ -39,7 +41,6 @@ pub struct RedisStore {
 
 pub(crate) struct Inner {
     pub(crate) commit: Arc<Commit>,
-    names: Names,
 }
 
 impl RedisStore {
@@ -78,8 +79,8 @@ impl RedisStore {
         most_waiting: usize,
     ) -> RedisStore {
         let lanes = usize::try_from(lanes).unwrap_or(usize::MAX);
-        let commit = Commit::new(link, scripts, clock, names.log, lanes, most_waiting);
-        RedisStore { inner: Arc::new(Inner { commit: Arc::new(commit), names }), limit: None }
+        let commit = Commit::new(link, scripts, clock, names, lanes, most_waiting);
+        RedisStore { inner: Arc::new(Inner { commit: Arc::new(commit) }), limit: None }
     }
 
     /// Asks for something once, to find out what will not pass by itself.
@@ -98,15 +99,11 @@ impl RedisStore {
 
 impl Inner {
     /// The slot by which checks are told apart: one for all where they can be decided together.
-    pub(crate) fn slot(&self, name: &Name) -> u16 {
-        if self.commit.link.has_slots() { name.slot() } else { 0 }
+    fn slot(&self, key: &Key) -> u16 {
+        if self.commit.link.has_slots() { self.commit.names.slot(key) } else { 0 }
     }
 
-    pub(crate) async fn refund(
-        &self,
-        slot: u16,
-        grants: Vec<(Name, Terms, tollgate_core::Stamp)>,
-    ) -> Result<(), Error> {
+    pub(crate) async fn refund(&self, slot: u16, grants: Vec<(Key, Terms, Stamp)>) -> Result<(), Error> {
         let mut parts = Parts::default();
         for (_, terms, _) in &grants {
             parts.add(terms.part);
@@ -115,8 +112,8 @@ impl Inner {
         let now = self.commit.clock.as_ref().map(Clock::now);
         let write = |cmd: &mut Cmd| {
             cmd.arg(grants.len());
-            for (name, _, _) in &grants {
-                cmd.arg(&**name);
+            for (key, terms, _) in &grants {
+                cmd.arg(&*self.commit.names.of(key, &terms.policy));
             }
             if let Some(now) = now {
                 cmd.arg(now.as_micros());
@@ -146,14 +143,8 @@ impl Store for RedisStore {
             if check.key.is_empty() {
                 return Reply::Now(Err(empty_key()));
             }
-            let name = self.inner.names.of(check.key, check.policy);
-            let slot = self.inner.slot(&name);
-            let ask = Ask {
-                checks: SmallVec::from_slice(&[(check.policy, u64::from(check.cost))]),
-                keys: SmallVec::from_buf([name]),
-                times,
-            };
-            return self.asked(slot, ask, None);
+            let checks = SmallVec::from_slice(&[(check.policy, check.key, u64::from(check.cost))]);
+            return self.asked(self.inner.slot(check.key), Ask { checks, times }, None);
         }
         if set.is_empty() {
             return Reply::Now(Ok(Verdict::new(times.max(), Duration::ZERO, [])));
@@ -162,18 +153,15 @@ impl Store for RedisStore {
             return Reply::Now(Err(empty_key()));
         }
         let (pairs, order) = pairs(set);
-        let names: Vec<Name> =
-            pairs.iter().map(|check| self.inner.names.of(check.key, check.policy)).collect();
-        let slots: Vec<u16> = names.iter().map(|name| self.inner.slot(name)).collect();
+        let slots: Vec<u16> = pairs.iter().map(|pair| self.inner.slot(pair.key)).collect();
         if slots.windows(2).any(|two| two[0] != two[1]) {
-            let legs = spread::legs(&pairs, names, &slots, self.inner.names.log);
+            let legs = spread::legs(&pairs, &slots, self.inner.commit.names.log);
             let inner = Arc::clone(&self.inner);
             let answer = self.in_a_task(spread::acquire(inner, legs, order, times), IfNobodyWaits::Leave);
             return Reply::Later(Acquire { answer, order: None });
         }
-        let checks = pairs.iter().map(|pair| (pair.policy, pair.cost)).collect();
-        let ask = Ask { checks, keys: names.into(), times };
-        self.asked(slots[0], ask, (order.len() != pairs.len()).then_some(order))
+        let checks = pairs.iter().map(|pair| (pair.policy, pair.key, pair.cost)).collect();
+        self.asked(slots[0], Ask { checks, times }, (order.len() != pairs.len()).then_some(order))
     }
 
     fn end_waits_after(&mut self, limit: Duration) -> bool {
@@ -184,10 +172,9 @@ impl Store for RedisStore {
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Error>, Done> {
         let mut of_slot: Vec<(u16, Vec<_>)> = Vec::new();
         for grant in grants.iter().filter(|grant| grant.units > 0 && !grant.key.is_empty()) {
-            let name = self.inner.names.of(grant.key, grant.policy);
-            let slot = self.inner.slot(&name);
-            let terms = Terms::new(grant.policy, u64::from(grant.units), self.inner.names.log);
-            let refund = (name, terms, grant.stamp);
+            let slot = self.inner.slot(grant.key);
+            let terms = Terms::new(grant.policy, u64::from(grant.units), self.inner.commit.names.log);
+            let refund = (grant.key.clone(), terms, grant.stamp);
             match of_slot.iter_mut().find(|(of, _)| *of == slot) {
                 Some((_, refunds)) => refunds.push(refund),
                 None => of_slot.push((slot, vec![refund])),
@@ -214,12 +201,10 @@ impl Store for RedisStore {
         if policies.is_empty() || key.is_empty() {
             return Reply::Now(Ok(()));
         }
-        let names: Vec<Name> = policies.iter().map(|policy| self.inner.names.of(key, policy)).collect();
-        let inner = Arc::clone(&self.inner);
+        let (inner, slot) = (Arc::clone(&self.inner), self.inner.slot(key));
+        let names: Vec<Name> = policies.iter().map(|policy| inner.commit.names.of(key, policy)).collect();
         Reply::Later(Done(self.in_a_task(
             async move {
-                // All policies of a key share its slot.
-                let slot = inner.slot(&names[0]);
                 let build = |_: Text| {
                     let mut cmd = Cmd::new();
                     cmd.arg("DEL");
