@@ -296,6 +296,34 @@ async fn a_node_that_hangs_does_not_keep_a_store_from_the_others() {
     passed.unwrap();
 }
 
+/// A master that has lost the others goes on to answer: that the cluster is down, and by a map of its own who has what. It is the
+/// only one that was ever asked, and not the one to believe.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_has_lost_the_others_is_not_believed() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let prefix = prefix();
+    // The key that a store tries itself out with.
+    let (policy, key) = (a_day("p", 1_000_000), "connect");
+    let (slot, lost) = home(&cluster, &prefix, key);
+    let builder = RedisStore::builder(&format!("redis-cluster://{}", lost.address())).prefix(&*prefix);
+    let store = builder.connect().await.unwrap();
+    acquire(&store, &policy, key, 1).await;
+    let masters: Vec<&Server> =
+        cluster.masters().unwrap().into_iter().filter(|master| master.port() != lost.port()).collect();
+    let id = |node: &Server| node.command(&["CLUSTER", "MYID"]).unwrap();
+    for other in cluster.nodes().iter().filter(|node| node.port() != lost.port()) {
+        lost.command(&["CLUSTER", "FORGET", &id(other)]).unwrap();
+    }
+    eventually("it calls the cluster down", async || {
+        lost.command(&["CLUSTER", "INFO"]).unwrap().contains("cluster_state:fail")
+    })
+    .await;
+    for master in &masters {
+        master.command(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id(masters[0])]).unwrap();
+    }
+    eventually("requests pass", async || try_acquire(&store, &policy, key, 1).await.is_ok()).await;
+}
+
 /// An answer that never came: what was asked may have been done, and is not asked of anybody again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_answers_too_late_charges_once() {

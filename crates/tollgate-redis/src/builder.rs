@@ -91,7 +91,7 @@ impl RedisStoreBuilder {
 
     /// How many requests may wait for their call to be sent at most, in all: 16,384 unless said. More than that are refused with
     /// an error that [is_overloaded](Error::is_overloaded), so that a Redis that hangs does not fill the memory of its clients.
-    /// Those whose call is under way, which are as many again for each connection at most, have made room.
+    /// Those whose call is under way have made room: as many again at most for each connection, or in a Cluster for each slot.
     pub fn most_waiting(mut self, requests: usize) -> RedisStoreBuilder {
         self.most_waiting = requests;
         self

@@ -58,7 +58,7 @@
 //! - The masters of a Cluster fail apart: nobody waits for one that his keys are not on. Who has taken over is asked in the
 //!   background, of a node that answers.
 //! - **Nothing is sent twice that may have been executed.** Only answers that say that nothing was (`NOSCRIPT`, `MOVED`,
-//!   `ASK`, `TRYAGAIN`, `READONLY`) have a call sent again. After a lost connection or a timeout, the check is an error,
+//!   `ASK`, `TRYAGAIN`, `READONLY`, `MASTERDOWN`) have a call sent again. After a lost connection or a timeout, the check is an error,
 //!   and may have been charged: once.
 //! - Checks that wait while Redis hangs are [bounded](RedisStoreBuilder::most_waiting). Those whose callers have given up
 //!   before they were sent, or whose `timeout` has ended, are charged nothing; but for a set over several slots of a Cluster,

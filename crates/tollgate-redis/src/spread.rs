@@ -112,7 +112,8 @@ impl Leg {
         Verdict::new(0, Duration::ZERO, self.terms.iter().map(|_| status))
     }
 
-    /// A verdict of which only so much is kept: by its stamps that can be given back once more, and not the rest.
+    /// A verdict of which only so much is kept: by its stamps that can be given back once more, and not the rest. Its delay and
+    /// its reset stay those of the whole, which is on the safe side.
     fn kept(&self, verdict: &Verdict, keep: u32, too_many: u32) -> Verdict {
         let each = self.terms.iter().zip(verdict.each()).map(|(terms, status)| {
             let units = u32::try_from(terms.cost.saturating_mul(u64::from(too_many))).unwrap_or(u32::MAX);

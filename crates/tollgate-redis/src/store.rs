@@ -157,7 +157,7 @@ impl Store for RedisStore {
         if slots.windows(2).any(|two| two[0] != two[1]) {
             let legs = spread::legs(&pairs, &slots, self.inner.commit.names.log);
             let inner = Arc::clone(&self.inner);
-            let answer = self.in_a_task(spread::acquire(inner, legs, order, times), IfNobodyWaits::Leave);
+            let answer = self.in_a_task(spread::acquire(inner, legs, order, times));
             return Reply::Later(Acquire { answer, order: None });
         }
         let checks = pairs.iter().map(|pair| (pair.policy, pair.key, pair.cost)).collect();
@@ -184,17 +184,14 @@ impl Store for RedisStore {
             return Reply::Now(Ok(()));
         }
         let inner = Arc::clone(&self.inner);
-        Reply::Later(Done(self.in_a_task(
-            async move {
-                let mut result = Ok(());
-                for (slot, refunds) in of_slot {
-                    // What cannot come back to one slot must not keep it from the others.
-                    result = result.and(inner.refund(slot, refunds).await);
-                }
-                result
-            },
-            IfNobodyWaits::Do,
-        )))
+        Reply::Later(Done(self.in_a_task(async move {
+            let mut result = Ok(());
+            for (slot, refunds) in of_slot {
+                // What cannot come back to one slot must not keep it from the others.
+                result = result.and(inner.refund(slot, refunds).await);
+            }
+            result
+        })))
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Error>, Done> {
@@ -203,20 +200,17 @@ impl Store for RedisStore {
         }
         let (inner, slot) = (Arc::clone(&self.inner), self.inner.slot(key));
         let names: Vec<Name> = policies.iter().map(|policy| inner.commit.names.of(key, policy)).collect();
-        Reply::Later(Done(self.in_a_task(
-            async move {
-                let build = |_: Text| {
-                    let mut cmd = Cmd::new();
-                    cmd.arg("DEL");
-                    for name in &names {
-                        cmd.arg(&**name);
-                    }
-                    cmd
-                };
-                inner.commit.link.call(slot, &build).await.map(|_: Value| ())
-            },
-            IfNobodyWaits::Do,
-        )))
+        Reply::Later(Done(self.in_a_task(async move {
+            let build = |_: Text| {
+                let mut cmd = Cmd::new();
+                cmd.arg("DEL");
+                for name in &names {
+                    cmd.arg(&**name);
+                }
+                cmd
+            };
+            inner.commit.link.call(slot, &build).await.map(|_: Value| ())
+        })))
     }
 }
 
@@ -252,25 +246,13 @@ impl RedisStore {
     fn in_a_task<T: Send + 'static>(
         &self,
         what: impl Future<Output = Result<T, Error>> + Send + 'static,
-        if_nobody_waits: IfNobodyWaits,
     ) -> Awaited<T> {
         let end = self.end_elsewhere();
         let (caller, answer) = Caller::new(self.until());
         let clock = self.inner.commit.waits.clone();
-        self.inner.commit.runtime.spawn(async move {
-            if caller.waits() || if_nobody_waits == IfNobodyWaits::Do {
-                caller.tell_in_time(&clock, what).await;
-            }
-        });
+        self.inner.commit.runtime.spawn(async move { caller.tell_in_time(&clock, what).await });
         Awaited { answer, end }
     }
-}
-
-/// What becomes of something whose caller has left before it began.
-#[derive(PartialEq)]
-enum IfNobodyWaits {
-    Do,
-    Leave,
 }
 
 fn empty_key() -> Error {

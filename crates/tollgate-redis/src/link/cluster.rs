@@ -6,11 +6,13 @@
 //! own; calls that were refused are sent again to where they belong; and the map of slots is made anew beside that.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bb8_redis::redis::{
-    Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, RedisError, ServerErrorKind, Value,
+    ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, RedisError, ServerErrorKind, Value,
 };
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -29,8 +31,9 @@ const RESENDS: u32 = 8;
 /// What is waited before a node is asked again that has nothing better to say; each further time doubles it, up to 40 ms.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The least time between two looks at who has which slot.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+/// The least time between two looks at who has which slot. It doubles with each that finds nothing new, up to the longest.
+const LEAST_BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+const MOST_BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 
 pub(crate) struct Cluster(Arc<Inner>);
 
@@ -50,11 +53,14 @@ struct Inner {
 struct Known {
     /// None, as long as nobody has told.
     slots: Option<Slots>,
-    /// Those of the map, and those that calls were redirected to since.
+    /// What they were made of; nothing, once a redirection has changed them.
+    ranges: Vec<Range>,
+    /// Those of the map, and those that calls are redirected to.
     nodes: BTreeMap<Address, Arc<Node>>,
     is_looking: bool,
-    /// When to look again at the earliest.
+    /// When to look again at the earliest, and how long after the last look that is.
     look: Timestamp,
+    pause: Duration,
 }
 
 /// The connection to the owner of a slot, for a call.
@@ -84,6 +90,7 @@ impl Cluster {
     }
 
     async fn handle_of(&self, node: Arc<Node>) -> Result<Handle<'_>, Error> {
+        node.wanted.store(true, Ordering::Relaxed);
         match node.connection().await {
             Ok(conn) => Ok(Handle { cluster: self, node, conn }),
             Err(error) => {
@@ -116,18 +123,23 @@ impl Cluster {
         let inner = Arc::clone(&self.0);
         tokio::spawn(async move {
             // What is known already stays, where nobody can be asked.
-            let _ = inner.look().await;
+            let found_new = inner.look().await.unwrap_or(false);
             let mut known = inner.known();
+            let longer = known.pause.saturating_mul(2).clamp(LEAST_BETWEEN_LOOKS, MOST_BETWEEN_LOOKS);
+            known.pause = if found_new { LEAST_BETWEEN_LOOKS } else { longer };
+            known.look = inner.clock.now().saturating_add(known.pause);
             known.is_looking = false;
-            known.look = inner.clock.now().saturating_add(BETWEEN_LOOKS);
         });
     }
 
     /// The node that has a slot by the account of another.
     fn moved(&self, slot: u16, to: &Arc<Node>) {
-        if let Some(slots) = &mut self.0.known().slots {
+        let mut known = self.0.known();
+        if let Some(slots) = &mut known.slots {
             slots.set_owner(slot, Arc::clone(to));
         }
+        known.ranges.clear();
+        drop(known);
         self.look_again();
     }
 }
@@ -169,56 +181,75 @@ impl Inner {
             return Ok(());
         }
         self.backoff.check()?;
-        self.look().await.inspect_err(|error| self.backoff.failed(error.clone()))
+        self.look().await.map(drop).inspect_err(|error| self.backoff.failed(error.clone()))
     }
 
-    /// Asks who has which slot: one that is known to answer, or else everybody, of whom the first that answers is heard.
-    async fn look(&self) -> Result<(), Error> {
-        let (answering, mut others): (Vec<_>, Vec<_>) =
-            self.known().nodes.values().cloned().partition(|node| node.answers());
-        for node in answering {
-            if let Ok(ranges) = ask(&node).await {
-                return self.learn(&ranges);
-            }
-            others.push(node);
+    /// Asks who has which slot: one of those that serve; or else everybody at once, of whom the first that answers is heard.
+    ///
+    /// Returns whether that is new.
+    async fn look(&self) -> Result<bool, Error> {
+        // Not the same each time, nor that of all processes.
+        let chance = RandomState::new();
+        let serving = self
+            .known()
+            .nodes
+            .values()
+            .filter(|node| node.serves())
+            .cloned()
+            .min_by_key(|node| chance.hash_one(&node.address));
+        if let Some(node) = serving
+            && let Ok(ranges) = ask(&node).await
+        {
+            return self.learn(ranges);
         }
         for info in &self.infos {
             if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } = info.addr() {
-                others.push(self.node(&(host.clone(), *port))?);
+                self.node(&(host.clone(), *port))?;
             }
         }
         let mut asked = JoinSet::new();
-        for node in others {
-            asked.spawn(async move { ask(&node).await });
+        for node in self.known().nodes.values().cloned() {
+            asked.spawn(async move { (ask(&node).await, node) });
         }
-        let mut failure = None;
+        let (mut doubtful, mut failure) = (None, None);
         while let Some(answer) = asked.join_next().await {
             match answer {
-                Ok(Ok(ranges)) => return self.learn(&ranges),
+                // One that calls the cluster down may have lost the others, of whom one may know better.
+                Ok((Ok(ranges), node)) if node.says_down() => doubtful = Some(ranges),
+                Ok((Ok(ranges), _)) => return self.learn(ranges),
                 // What has to be mended is told rather than what may pass.
-                Ok(Err(error)) if failure.is_none() || error.is_configuration() => failure = Some(error),
+                Ok((Err(error), _)) if failure.is_none() || error.is_configuration() => failure = Some(error),
                 _ => {}
             }
         }
-        Err(failure.unwrap_or_else(|| Error::config("the URL of a cluster names none of its nodes")))
+        match doubtful {
+            Some(ranges) => self.learn(ranges),
+            None => {
+                Err(failure.unwrap_or_else(|| Error::config("the URL of a cluster names none of its nodes")))
+            }
+        }
     }
 
-    fn learn(&self, ranges: &[Range]) -> Result<(), Error> {
-        for range in ranges {
-            self.node(&range.master)?;
+    fn learn(&self, ranges: Vec<Range>) -> Result<bool, Error> {
+        let masters = || ranges.iter().filter_map(|range| range.master.as_ref());
+        for master in masters() {
+            self.node(master)?;
         }
         let mut known = self.known();
-        let is_master = |address: &Address| ranges.iter().any(|range| range.master == *address);
-        known.nodes.retain(|address, _| is_master(address));
-        known.slots = Some(Slots::new(ranges, &known.nodes));
-        Ok(())
+        known.nodes.retain(|address, node| {
+            node.wanted.swap(false, Ordering::Relaxed) || masters().any(|master| master == address)
+        });
+        if known.ranges == ranges {
+            return Ok(false);
+        }
+        known.slots = Some(Slots::new(&ranges, &known.nodes));
+        known.ranges = ranges;
+        Ok(true)
     }
 }
 
 async fn ask(node: &Node) -> Result<Vec<Range>, Error> {
-    let mut cmd = Cmd::new();
-    cmd.arg("CLUSTER").arg("SLOTS");
-    let answer = node.connection().await?.run(cmd, false).await?;
+    let answer = node.connection().await?.slots().await?;
     ranges(&answer, &node.address).ok_or_else(|| {
         let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
         RedisError::from((kind, "a node does not know who has which slot")).into()
@@ -256,9 +287,13 @@ impl Handle<'_> {
                     self = self.cluster.handle(slot).await?;
                     asking = false;
                 }
-                _ => {
-                    // It may have been executed. Who comes next is told where to go, if it is another way.
-                    self.cluster.look_again();
+                // It may have been executed, or the cluster is down.
+                kind => {
+                    let is_lost = error.is_timeout() || error.is_io_error() || error.is_unrecoverable_error();
+                    if is_lost || kind == ErrorKind::Server(ServerErrorKind::ClusterDown) {
+                        // Who comes next may find another in its place.
+                        self.cluster.look_again();
+                    }
                     return Err(error.into());
                 }
             }

@@ -149,6 +149,25 @@ fn is_replica(error: &RedisError) -> bool {
     }
 }
 
+/// What a connection did with a call.
+enum Outcome {
+    /// It answered, though perhaps not what was hoped for.
+    Answered,
+    TimedOut,
+    /// It is of no use any more.
+    Ended,
+}
+
+impl Outcome {
+    fn of(result: &Result<Value, RedisError>) -> Outcome {
+        match result {
+            Err(error) if error.is_timeout() => Outcome::TimedOut,
+            Err(error) if error.is_unrecoverable_error() || error.is_io_error() => Outcome::Ended,
+            _ => Outcome::Answered,
+        }
+    }
+}
+
 /// Settings of a connection that is known to be dead when it has ended, even while nobody uses it, so that none is handed out
 /// that is. That is what RESP3 is spoken for.
 fn obituary(timeouts: Timeouts) -> (AsyncConnectionConfig, Arc<AtomicBool>) {

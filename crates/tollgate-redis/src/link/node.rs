@@ -1,14 +1,14 @@
 //! A node of a Cluster: one connection, which all calls share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use bb8_redis::redis::aio::{ConnectionLike, MultiplexedConnection};
-use bb8_redis::redis::{Client, Cmd, ConnectionInfo, Pipeline, RedisError, Value};
+use bb8_redis::redis::{Client, Cmd, ConnectionInfo, Pipeline, RedisError, ServerErrorKind, Value, cmd};
 use tokio::sync::Mutex;
 
 use super::backoff::Backoff;
-use super::{Timeouts, obituary};
+use super::{Outcome, Timeouts, obituary, server_kind};
 use crate::Error;
 
 /// So many answers in a row that did not come in time, and a connection is given up.
@@ -21,12 +21,23 @@ pub(super) struct Node {
     timeouts: Timeouts,
     backoff: Backoff,
     connection: Mutex<Option<Conn>>,
+    /// Whether a call wanted it lately: set where one does, and cleared where somebody looks.
+    pub(super) wanted: AtomicBool,
+    standing: Arc<AtomicU8>,
 }
+
+/// What came of the last call on keys: nothing yet, or no answer.
+const UNKNOWN: u8 = 0;
+const SERVES: u8 = 1;
+/// That the cluster is down, by its own account: it may be among a few who have lost the others.
+const DOWN: u8 = 2;
 
 #[derive(Clone)]
 pub(super) struct Conn {
     inner: MultiplexedConnection,
     health: Arc<Health>,
+    /// Of its node.
+    standing: Arc<AtomicU8>,
 }
 
 struct Health {
@@ -44,7 +55,8 @@ impl Node {
         timeouts: Timeouts,
     ) -> Result<Node, Error> {
         let (client, backoff) = (Client::open(info)?, Backoff::new());
-        Ok(Node { address, client, timeouts, backoff, connection: Mutex::default() })
+        let (connection, wanted, standing) = Default::default();
+        Ok(Node { address, client, timeouts, backoff, connection, wanted, standing })
     }
 
     /// Its connection; an error at once where connecting has just failed. Whoever comes meanwhile waits for the same attempt.
@@ -60,7 +72,8 @@ impl Node {
             Ok(inner) => {
                 self.backoff.succeeded();
                 let health = Health { dead, broken: AtomicBool::new(false), timeouts: AtomicU32::new(0) };
-                Ok(kept.insert(Conn { inner, health: Arc::new(health) }).clone())
+                let standing = Arc::clone(&self.standing);
+                Ok(kept.insert(Conn { inner, health: Arc::new(health), standing }).clone())
             }
             Err(error) => {
                 let error = Error::from(error);
@@ -70,13 +83,14 @@ impl Node {
         }
     }
 
-    /// Whether it has a connection that has answered lately, as far as is known without waiting.
-    pub(super) fn answers(&self) -> bool {
-        let kept = self.connection.try_lock();
-        kept.is_ok_and(|kept| {
-            kept.as_ref()
-                .is_some_and(|conn| conn.is_of_use() && conn.health.timeouts.load(Ordering::Relaxed) == 0)
-        })
+    /// Whether it has answered the last call on keys, and not that the cluster is down.
+    pub(super) fn serves(&self) -> bool {
+        self.standing.load(Ordering::Relaxed) == SERVES
+    }
+
+    /// Whether it has answered that the cluster is down.
+    pub(super) fn says_down(&self) -> bool {
+        self.standing.load(Ordering::Relaxed) == DOWN
     }
 }
 
@@ -85,31 +99,51 @@ impl Conn {
         !self.health.broken.load(Ordering::Relaxed) && !self.health.dead.load(Ordering::Acquire)
     }
 
-    /// Runs a command; one that its node has only for who asks for it, if it is so.
+    /// Runs a command on keys; where its node has these for who asks for them only, so.
     pub(super) async fn run(&mut self, cmd: Cmd, asking: bool) -> Result<Value, RedisError> {
         let result = if asking {
             let mut pipeline = Pipeline::new();
             pipeline.cmd("ASKING").add_command(cmd);
-            let answers = self.inner.req_packed_commands(&pipeline, 1, 1).await;
-            answers.and_then(|mut answers| answers.pop().unwrap_or(Value::Nil).extract_error())
+            // If the first is refused, the second was, too.
+            let answers = self.inner.req_packed_commands(&pipeline, 0, 2).await;
+            answers.and_then(|answers| {
+                answers.into_iter().try_fold(Value::Nil, |_, answer| answer.extract_error())
+            })
         } else {
             cmd.query_async(&mut self.inner).await
         };
+        self.hear(&result);
+        let is_down = |error: &RedisError| server_kind(error) == Some(ServerErrorKind::ClusterDown);
+        let standing = match Outcome::of(&result) {
+            Outcome::Answered if result.as_ref().is_err_and(is_down) => DOWN,
+            Outcome::Answered => SERVES,
+            Outcome::TimedOut | Outcome::Ended => UNKNOWN,
+        };
+        if self.standing.load(Ordering::Relaxed) != standing {
+            self.standing.store(standing, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Asks who has which slot.
+    pub(super) async fn slots(&mut self) -> Result<Value, RedisError> {
+        let result = cmd("CLUSTER").arg("SLOTS").query_async(&mut self.inner).await;
+        self.hear(&result);
+        result
+    }
+
+    fn hear(&self, result: &Result<Value, RedisError>) {
         let health = &self.health;
-        match &result {
-            Err(error) if error.is_timeout() => {
+        match Outcome::of(result) {
+            Outcome::Answered if health.timeouts.load(Ordering::Relaxed) == 0 => {}
+            Outcome::Answered => health.timeouts.store(0, Ordering::Relaxed),
+            Outcome::TimedOut => {
                 let timeouts = health.timeouts.fetch_add(1, Ordering::Relaxed) + 1;
                 if timeouts >= TIMEOUTS {
                     health.broken.store(true, Ordering::Relaxed);
                 }
             }
-            Err(error) if error.is_unrecoverable_error() || error.is_io_error() => {
-                health.broken.store(true, Ordering::Relaxed);
-            }
-            // An answer, though perhaps not the one that was hoped for.
-            _ if health.timeouts.load(Ordering::Relaxed) > 0 => health.timeouts.store(0, Ordering::Relaxed),
-            _ => {}
+            Outcome::Ended => health.broken.store(true, Ordering::Relaxed),
         }
-        result
     }
 }

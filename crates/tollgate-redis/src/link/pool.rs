@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::backoff::Backoff;
 use super::sentinels::Sentinels;
-use super::{Build, Text, Timeouts, is_replica, obituary, server_kind, tcp_settings};
+use super::{Build, Outcome, Text, Timeouts, is_replica, obituary, server_kind, tcp_settings};
 use crate::Error;
 use crate::error::Cause;
 use crate::tls::Certificates;
@@ -275,24 +275,18 @@ impl Conn {
         {
             result = build(Text::Whole).query_async(&mut self.inner).await;
         }
-        match &result {
-            Ok(_) => self.answered(),
-            Err(error) if error.is_timeout() => {
+        match Outcome::of(&result) {
+            Outcome::Answered if result.as_ref().is_err_and(is_replica) => {
+                self.broken = true;
+                self.way.end(self.since);
+            }
+            Outcome::Answered => self.answered(),
+            Outcome::TimedOut => {
                 self.timeouts += 1;
                 self.broken = self.timeouts >= TIMEOUTS;
                 self.way.timed_out(self.since);
             }
-            Err(error) if is_replica(error) => {
-                self.broken = true;
-                self.way.end(self.since);
-            }
-            Err(error) => {
-                self.broken = error.is_unrecoverable_error() || error.is_io_error();
-                if !self.broken {
-                    // An answer, though not the one that was hoped for.
-                    self.answered();
-                }
-            }
+            Outcome::Ended => self.broken = true,
         }
         result
     }

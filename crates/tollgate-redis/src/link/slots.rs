@@ -17,7 +17,8 @@ pub(super) type Address = (String, u16);
 pub(super) struct Range {
     first: u16,
     last: u16,
-    pub(super) master: Address,
+    /// None, if the node that tells does not know where it is.
+    pub(super) master: Option<Address>,
 }
 
 /// The owners of all slots, as far as they are known.
@@ -27,8 +28,9 @@ impl Slots {
     pub(super) fn new(ranges: &[Range], nodes: &BTreeMap<Address, Arc<Node>>) -> Slots {
         let mut slots = vec![None; SLOTS];
         for range in ranges {
+            let master = range.master.as_ref().and_then(|master| nodes.get(master));
             let owned = slots.get_mut(usize::from(range.first)..=usize::from(range.last));
-            owned.into_iter().flatten().for_each(|owner| *owner = nodes.get(&range.master).cloned());
+            owned.into_iter().flatten().for_each(|owner| *owner = master.cloned());
         }
         Slots(slots)
     }
@@ -45,7 +47,7 @@ impl Slots {
 }
 
 /// What a node answered to `CLUSTER SLOTS`: of each range its first and last slot, its master, and its replicas; `None` if that
-/// is not what it is, or if nobody has any slot. A master without a name is where the node itself is.
+/// is not what it is, or if nobody has any slot.
 pub(super) fn ranges(answer: &Value, asked: &Address) -> Option<Vec<Range>> {
     let Value::Array(ranges) = answer else { return None };
     let range = |range: &Value| {
@@ -58,8 +60,7 @@ pub(super) fn ranges(answer: &Value, asked: &Address) -> Option<Vec<Range>> {
             Value::Nil => "",
             _ => return None,
         };
-        let host = if host.is_empty() || host == "?" { &asked.0 } else { host };
-        let master = (host.to_owned(), u16::try_from(*port).ok()?);
+        let master = address(host, u16::try_from(*port).ok()?, asked);
         Some(Range { first: u16::try_from(*first).ok()?, last: u16::try_from(*last).ok()?, master })
     };
     let ranges: Vec<Range> = ranges.iter().map(range).collect::<Option<_>>()?;
@@ -70,8 +71,17 @@ pub(super) fn ranges(answer: &Value, asked: &Address) -> Option<Vec<Range>> {
 /// The address that a redirection names; without a host, it is that of the node that names it.
 pub(super) fn redirected(to: &str, by: &Address) -> Option<Address> {
     let (host, port) = to.rsplit_once(':')?;
-    let host = if host.is_empty() || host == "?" { &by.0 } else { host };
-    Some((host.to_owned(), port.parse().ok()?))
+    address(host, port.parse().ok()?, by)
+}
+
+/// Where a node is that another tells of, if that knows.
+fn address(host: &str, port: u16, by: &Address) -> Option<Address> {
+    match host {
+        "?" => None,
+        // It is itself there, as far as it knows, under whatever name it was asked.
+        "" | "0.0.0.0" | "::" => Some((by.0.clone(), port)),
+        _ => Some((host.to_owned(), port)),
+    }
 }
 
 #[cfg(test)]
@@ -96,12 +106,13 @@ mod tests {
     fn masters_by_their_names_or_where_they_were_asked() {
         let asked = ("asked".to_owned(), 7_000);
         let read = |host| ranges(&Value::Array(vec![range(0, 5, host)]), &asked).unwrap();
-        let of = |host: &str| vec![Range { first: 0, last: 5, master: (host.to_owned(), 7_001) }];
+        let of = |host: &str| vec![Range { first: 0, last: 5, master: Some((host.to_owned(), 7_001)) }];
         assert_eq!(read(text("10.0.0.1")), of("10.0.0.1"));
         assert_eq!(read(text("::1")), of("::1"));
-        for unknown in [text(""), text("?"), Value::Nil] {
-            assert_eq!(read(unknown), of("asked"));
+        for itself in [text(""), text("0.0.0.0"), text("::"), Value::Nil] {
+            assert_eq!(read(itself), of("asked"));
         }
+        assert_eq!(read(text("?")), vec![Range { first: 0, last: 5, master: None }]);
     }
 
     #[test]
@@ -127,8 +138,7 @@ mod tests {
         assert_eq!(redirected("10.0.0.1:7001", &by), Some(("10.0.0.1".to_owned(), 7_001)));
         assert_eq!(redirected("::1:7001", &by), Some(("::1".to_owned(), 7_001)));
         assert_eq!(redirected(":7001", &by), Some(("by".to_owned(), 7_001)));
-        assert_eq!(redirected("?:7001", &by), Some(("by".to_owned(), 7_001)));
-        for junk in ["", "7001", "a:b", "a:70000"] {
+        for junk in ["", "7001", "a:b", "a:70000", "?:7001"] {
             assert_eq!(redirected(junk, &by), None, "{junk}");
         }
     }
