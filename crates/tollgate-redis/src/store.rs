@@ -307,6 +307,7 @@ struct Awaited<T> {
 impl<T> Future for Awaited<T> {
     type Output = Result<T, Error>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(cx) {
             return Poll::Ready(answer.unwrap_or_else(|_| Err(Cause::Stopped.into())));
@@ -328,6 +329,7 @@ pub struct Acquire {
 impl Future for Acquire {
     type Output = Result<Verdict, Error>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let verdict = ready!(Pin::new(&mut self.answer).poll(cx))?;
         Poll::Ready(Ok(match &self.order {
@@ -349,6 +351,7 @@ pub struct Done(Awaited<()>);
 impl Future for Done {
     type Output = Result<(), Error>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0).poll(cx)
     }

@@ -99,6 +99,7 @@ where
 {
     type Output = Result<Verdict, Infallible>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let answer = ready!(this.future.poll(cx));
@@ -123,6 +124,7 @@ where
 {
     type Output = Result<(), Infallible>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let answer = ready!(this.future.poll(cx));

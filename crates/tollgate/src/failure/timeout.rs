@@ -101,6 +101,7 @@ where
 {
     type Output = Result<T, TimeoutError<E>>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         Poll::Ready(match this.answer.project() {
