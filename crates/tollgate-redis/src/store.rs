@@ -319,7 +319,8 @@ impl<T> Future for Awaited<T> {
 
 /// A verdict of a [`RedisStore`], on its way.
 ///
-/// Whoever lets go of it before it was sent is charged nothing. Once it was sent, it is decided, and may be charged.
+/// Whoever lets go of it before it was sent is charged nothing. Once it was sent, it is decided, and may be charged. A set over
+/// several slots of a Cluster is begun at once, and brought to its end.
 pub struct Acquire {
     answer: Awaited<Verdict>,
     /// Which status is that of which check, where a set names a pair twice.
