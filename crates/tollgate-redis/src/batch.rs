@@ -10,14 +10,12 @@ use tollgate_core::algorithm::State;
 use tollgate_core::{Key, Policy, Times, Timestamp, Verdict};
 
 use crate::Error;
-use crate::caller::{Caller, Overdue, sooner};
+use crate::caller::{Caller, Overdue, Told, sooner};
 use crate::error::Cause;
 use crate::names::Names;
 use crate::numbers::{self, Numbers};
 use crate::script::Parts;
 use crate::terms::Terms;
-
-pub(crate) type Answer = Result<Verdict, Error>;
 
 /// The keys of a set, in the order of its checks.
 pub(crate) type SetKeys = SmallVec<[Key; 1]>;
@@ -290,11 +288,11 @@ fn hand_out(
     let alone = callers.len() == 1;
     for (turn, caller) in callers.into_iter().enumerate() {
         let times_granted = if alone { granted } else { u32::from(turn < granted as usize) };
-        caller.tell(Ok(verdict(terms, times, now, times_granted, &mut states)));
+        caller.tell(Ok(told(terms, times, now, times_granted, &mut states)));
     }
 }
 
-fn verdict(terms: &[Terms], times: Times, now: Timestamp, granted: u32, states: &mut [State]) -> Verdict {
+fn told(terms: &[Terms], times: Times, now: Timestamp, granted: u32, states: &mut [State]) -> Told {
     let status = |terms: &Terms, state: &mut State| {
         let look = state.look(&terms.policy, now);
         if granted == 0 {
@@ -308,7 +306,7 @@ fn verdict(terms: &[Terms], times: Times, now: Timestamp, granted: u32, states: 
     if let ([terms], [state]) = (terms, &mut *states) {
         // Most sets are of one check, and this is short for what follows.
         let (delay, status) = status(terms, state);
-        return Verdict::of_one(granted, delay, status);
+        return Told::One { times: granted, delay, status };
     }
     let mut longest = Duration::ZERO;
     let each: SmallVec<[_; 4]> = terms
@@ -320,5 +318,5 @@ fn verdict(terms: &[Terms], times: Times, now: Timestamp, granted: u32, states: 
             status
         })
         .collect();
-    Verdict::new(granted, longest, each)
+    Verdict::new(granted, longest, each).into()
 }

@@ -5,13 +5,37 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use tollgate_core::{Clock, Timestamp, Verdict};
+use tollgate_core::{Clock, Status, Timestamp, Verdict};
 
 use crate::Error;
-use crate::batch::Answer;
 use crate::error::Cause;
 
-pub(crate) struct Caller<T = Verdict> {
+pub(crate) type Answer = Result<Told, Error>;
+
+/// A verdict on its way to its caller: a third of its size where it is of one check, as most are, since it passes through
+/// several hands.
+pub(crate) enum Told {
+    One { times: u32, delay: Duration, status: Status },
+    Several(Box<Verdict>),
+}
+
+impl From<Verdict> for Told {
+    fn from(verdict: Verdict) -> Told {
+        Told::Several(Box::new(verdict))
+    }
+}
+
+impl From<Told> for Verdict {
+    #[inline]
+    fn from(told: Told) -> Verdict {
+        match told {
+            Told::One { times, delay, status } => Verdict::of_one(times, delay, status),
+            Told::Several(verdict) => *verdict,
+        }
+    }
+}
+
+pub(crate) struct Caller<T = Told> {
     /// None, once it was told that its time is over.
     answer: Option<oneshot::Sender<Result<T, Error>>>,
     until: Option<Timestamp>,

@@ -17,8 +17,8 @@ use tokio::time::sleep;
 use tollgate_core::{Clock, Timestamp};
 
 use crate::Error;
-use crate::batch::{Answer, Ask, Batch};
-use crate::caller::{Caller, Overdue, span};
+use crate::batch::{Ask, Batch};
+use crate::caller::{Answer, Caller, Overdue, span};
 use crate::error::Cause;
 use crate::link::{Connection, Link, Text};
 use crate::names::Names;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Key, Policy, Stamp, Status, Times, Verdict, Wait};
 
-use crate::batch::{Answer, Ask, SetKeys};
+use crate::batch::{Ask, SetKeys};
 use crate::error::Cause;
 use crate::store::{Inner, Order, Pair, in_order};
 use crate::terms::Terms;
@@ -39,7 +39,12 @@ pub(crate) fn legs(pairs: &[Pair<'_>], slots: &[u16], log: SlidingLogLayout) -> 
     legs
 }
 
-pub(crate) async fn acquire(inner: Arc<Inner>, legs: Vec<Leg>, order: Order, times: Times) -> Answer {
+pub(crate) async fn acquire(
+    inner: Arc<Inner>,
+    legs: Vec<Leg>,
+    order: Order,
+    times: Times,
+) -> Result<Verdict, Error> {
     let mut verdicts: Vec<Verdict> = Vec::with_capacity(legs.len());
     let mut granted = times.max();
     let mut refused = false;
@@ -123,12 +128,12 @@ impl Leg {
         Verdict::new(keep, verdict.delay(), each)
     }
 
-    async fn ask(&self, inner: &Inner, times: Times) -> Answer {
+    async fn ask(&self, inner: &Inner, times: Times) -> Result<Verdict, Error> {
         let pairs = self.terms.iter().zip(&self.keys);
         let checks: SmallVec<[(&Policy, &Key, u64); 4]> =
             pairs.map(|(terms, key)| (&terms.policy, key, terms.cost)).collect();
         let ask = Ask { checks, times };
         let answer = inner.commit.ask(self.slot, ask, None)?;
-        answer.await.unwrap_or_else(|_| Err(Error::from(Cause::Stopped)))
+        answer.await.unwrap_or_else(|_| Err(Error::from(Cause::Stopped))).map(Verdict::from)
     }
 }

@@ -19,7 +19,7 @@ use tollgate_core::{
 use crate::Error;
 use crate::batch::Ask;
 use crate::builder::RedisStoreBuilder;
-use crate::caller::Caller;
+use crate::caller::{Caller, Told};
 use crate::commit::Commit;
 use crate::error::Cause;
 use crate::link::{Link, Text};
@@ -157,7 +157,8 @@ impl Store for RedisStore {
         if slots.windows(2).any(|two| two[0] != two[1]) {
             let legs = spread::legs(&pairs, &slots, self.inner.commit.names.log);
             let inner = Arc::clone(&self.inner);
-            let answer = self.in_a_task(spread::acquire(inner, legs, order, times));
+            let answer = self
+                .in_a_task(async move { spread::acquire(inner, legs, order, times).await.map(Told::from) });
             return Reply::Later(Acquire { answer, order: None });
         }
         let checks = pairs.iter().map(|pair| (pair.policy, pair.key, pair.cost)).collect();
@@ -322,7 +323,7 @@ impl<T> Future for Awaited<T> {
 /// Whoever lets go of it before it was sent is charged nothing. Once it was sent, it is decided, and may be charged. A set over
 /// several slots of a Cluster is begun at once, and brought to its end.
 pub struct Acquire {
-    answer: Awaited<Verdict>,
+    answer: Awaited<Told>,
     /// Which status is that of which check, where a set names a pair twice.
     order: Option<Order>,
 }
@@ -332,7 +333,7 @@ impl Future for Acquire {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let verdict = ready!(Pin::new(&mut self.answer).poll(cx))?;
+        let verdict = ready!(Pin::new(&mut self.answer).poll(cx))?.into();
         Poll::Ready(Ok(match &self.order {
             Some(order) => in_order(verdict, order),
             None => verdict,
