@@ -27,7 +27,7 @@ use tollgate_core::{Clock, Policy, Status, Verdict, Wait};
 
 use crate::interned::{Text, printable};
 use crate::problem::{escaped, seconds_up};
-use crate::rule::{Ask, Rules};
+use crate::rule::Rules;
 
 /// Which fields responses carry. Requests that pass carry them as well as refusals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -118,30 +118,30 @@ impl FieldWriter {
 
     /// The fields for a verdict; none where no store was asked.
     #[inline]
-    pub(crate) fn write(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict) -> Option<Written> {
-        match (self.fields, asks, verdict.each()) {
+    pub(crate) fn write(&self, rules: &Rules, asked: &[usize], verdict: &Verdict) -> Option<Written> {
+        match (self.fields, asked, verdict.each()) {
             (Fields::None, ..) | (_, _, []) => None,
-            (Fields::Ietf, [ask], [status]) if verdict.share().is_none() => {
-                let item = self.items[ask.policy].clone();
+            (Fields::Ietf, [policy], [status]) if verdict.share().is_none() => {
+                let item = self.items[*policy].clone();
                 let reset = reset_seconds(status, longest_wait_seconds(&[*status]));
                 Some(Written::One { item, remaining: status.remaining(), reset })
             }
-            _ => Some(self.write_any(rules, asks, verdict)),
+            _ => Some(self.write_any(rules, asked, verdict)),
         }
     }
 
     /// Whatever is not one rule's in the draft's fields. Out of line, to keep the way of most requests short.
     #[inline(never)]
-    fn write_any(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict) -> Written {
+    fn write_any(&self, rules: &Rules, asked: &[usize], verdict: &Verdict) -> Written {
         let (statuses, share) = (verdict.each(), verdict.share());
         let x = |reset: &dyn Fn(Duration) -> u64| {
-            let capacity = |ask: &Ask| {
-                let policy = rules.policy(ask.policy);
+            let capacity = |number: usize| {
+                let policy = rules.policy(number);
                 share
                     .and_then(|share| policy.share(share).ok())
                     .map_or(policy.capacity(), |part| part.capacity())
             };
-            x_ratelimit(capacity, asks, statuses, reset)
+            x_ratelimit(capacity, asked, statuses, reset)
         };
         match self.fields {
             Fields::XEpoch => {
@@ -152,11 +152,11 @@ impl FieldWriter {
             Fields::Ietf | Fields::None => {
                 let parts: Vec<Item>;
                 let items: SmallVec<[&Item; 4]> = match share {
-                    None => asks.iter().map(|ask| &self.items[ask.policy]).collect(),
+                    None => asked.iter().map(|policy| &self.items[*policy]).collect(),
                     // Not kept, since an outage is short.
                     Some(share) => {
-                        let part = |ask: &Ask| rules.policy(ask.policy).share(share).ok();
-                        parts = asks
+                        let part = |policy: &usize| rules.policy(*policy).share(share).ok();
+                        parts = asked
                             .iter()
                             .filter_map(part)
                             .map(|part| Item::new(&part, Text::counted))
@@ -168,8 +168,8 @@ impl FieldWriter {
                 let told = items.iter().zip(statuses);
                 let told = told
                     .map(|(item, status)| (item.name(), status.remaining(), reset_seconds(status, longest)));
-                // Rules come in their order, and no two asks are of one: these are all, under their own policies.
-                let all = asks.len() == self.rules && asks.iter().all(|ask| ask.policy < self.rules);
+                // Rules come in their order, and no two numbers are of one: these are all, under their own policies.
+                let all = asked.len() == self.rules && asked.iter().all(|policy| *policy < self.rules);
                 let policy = if all && share.is_none() {
                     self.own_policies.clone()
                 } else {
@@ -259,8 +259,8 @@ fn add_ietf(headers: &mut HeaderMap, policy: &Text, limit: Box<[u8]>) {
 }
 
 fn x_ratelimit(
-    capacity: impl Fn(&Ask) -> u32,
-    asks: &[Ask],
+    capacity: impl Fn(usize) -> u32,
+    asked: &[usize],
     statuses: &[Status],
     reset: impl Fn(Duration) -> u64,
 ) -> Written {
@@ -269,15 +269,15 @@ fn x_ratelimit(
         Wait::For(wait) => wait,
         Wait::Never => Duration::MAX,
     };
-    let told = asks.iter().zip(statuses);
-    let (ask, status) = told
+    let told = asked.iter().zip(statuses);
+    let (policy, status) = told
         .max_by_key(|(_, status)| (wait(status), std::cmp::Reverse(status.remaining())))
-        .unwrap_or((&asks[0], &statuses[0]));
+        .unwrap_or((&asked[0], &statuses[0]));
     let after = match status.wait() {
         Wait::For(wait) => wait,
         Wait::None | Wait::Never => status.reset_after(),
     };
-    Written::X { limit: capacity(ask), remaining: status.remaining(), reset: reset(after) }
+    Written::X { limit: capacity(*policy), remaining: status.remaining(), reset: reset(after) }
 }
 
 /// On a rule that refuses, the longest wait of those that do, as in `Retry-After`: a client that obeys either passes.
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
     use crate::extract::global;
     use crate::rule::PolicyExt;
-    use tollgate_core::{Algorithm, Key, Quota, Stamp};
+    use tollgate_core::{Algorithm, Quota, Stamp};
 
     fn status(remaining: u32, wait: Wait, reset_us: u64) -> Status {
         Status::new(remaining, wait, Duration::from_micros(reset_us), Stamp::default())
@@ -318,11 +318,10 @@ mod tests {
 
     fn headers(fields: Fields, policies: &[Policy], statuses: &[Status]) -> HeaderMap {
         let rules = Rules::try_new(policies.iter().map(|policy| policy.clone().by(global()))).unwrap();
-        let asks: Vec<Ask> =
-            (0..statuses.len()).map(|policy| Ask { policy, key: Key::global(), cost: 1 }).collect();
+        let asked: Vec<usize> = (0..statuses.len()).collect();
         let verdict = Verdict::new(1, Duration::ZERO, statuses.iter().copied());
         let mut headers = HeaderMap::new();
-        if let Some(written) = FieldWriter::new(&rules, fields).write(&rules, &asks, &verdict) {
+        if let Some(written) = FieldWriter::new(&rules, fields).write(&rules, &asked, &verdict) {
             written.add_to(&mut headers);
         }
         headers

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -15,7 +16,7 @@ use tower_service::Service;
 
 use crate::body::ResponseBody;
 use crate::limiter::NeverFails;
-use crate::rule::Asks;
+use crate::rule::Asked;
 use crate::shared::{Extras, Shared};
 
 /// The response of a [`RateLimit`](crate::RateLimit) service.
@@ -66,7 +67,7 @@ struct Asking<Svc, S: Store, ReqBody> {
 struct Held<Svc, S, ReqBody> {
     /// Until the verdict is there.
     call: Option<(Svc, Request<ReqBody>)>,
-    asks: Asks,
+    asked: Asked,
     shared: Arc<Shared<S>>,
 }
 
@@ -79,10 +80,10 @@ where
         verdict: S::Acquire,
         service: Svc,
         request: Request<ReqBody>,
-        asks: Asks,
+        asked: Asked,
         shared: Arc<Shared<S>>,
     ) -> Self {
-        let held = Held { call: Some((service, request)), asks, shared };
+        let held = Held { call: Some((service, request)), asked, shared };
         ResponseFuture(State::Asking(Box::pin(Asking { verdict, held })))
     }
 
@@ -186,9 +187,10 @@ impl<Svc, S: Store, ReqBody> Held<Svc, S, ReqBody> {
             unreachable!("a request is taken twice only if the inner service panicked")
         };
         if !verdict.is_granted() {
-            return State::Refused { response: Some(self.shared.deny(request, &self.asks, verdict)) };
+            let asked = mem::take(&mut self.asked);
+            return State::Refused { response: Some(self.shared.deny(request, asked, verdict)) };
         }
-        let extras = self.shared.extras(&self.asks, verdict);
+        let extras = self.shared.extras(|| mem::take(&mut self.asked), verdict);
         extras.mark(&mut request);
         if verdict.delay().is_zero() {
             State::Passed { future: service.call(request), extras }

@@ -12,7 +12,7 @@ use crate::denial::Denial;
 use crate::memory::MemoryStore;
 use crate::problem::Reason;
 use crate::report::Report;
-use crate::rule::{Ask, Asks, MissingKey, Rule, Rules, RulesError};
+use crate::rule::{Ask, Asks, MissingKey, Rule, Rules, RulesError, asked};
 
 /// Asks rules and a store directly: for handlers, WebSocket messages, jobs, keys that are found in a body.
 ///
@@ -247,7 +247,7 @@ where
 
     fn permit(&self, asks: Asks, verdict: Verdict) -> Result<Permit, Denial> {
         let granted = verdict.is_granted();
-        let report = Report::new(&self.rules, &asks, &verdict);
+        let report = Report::new(&self.rules, asked(&asks), &verdict);
         if !granted {
             return Err(Denial::of(report));
         }
@@ -257,7 +257,7 @@ where
 
     async fn look_at(&self, asks: Asks) -> Report {
         let verdict = self.acquire(&asks, Times::LOOK).wait().await.unwrap_or_else(NeverFails::never);
-        Report::new(&self.rules, &asks, &verdict)
+        Report::new(&self.rules, asked(&asks), &verdict)
     }
 
     /// The empty key is nobody's: each rule treats it as it does a request without a key.

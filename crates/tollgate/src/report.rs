@@ -11,7 +11,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tollgate_core::{Policy, Share, Status, Verdict};
 
-use crate::rule::{Ask, Rules};
+use crate::rule::{Asked, Rules};
 
 #[cfg(feature = "axum")]
 pub use extractor::MissingReport;
@@ -23,26 +23,25 @@ pub struct Report(Arc<Told>);
 struct Told {
     rules: Arc<Rules>,
     /// The numbers of the policies that applied.
-    which: SmallVec<[usize; 4]>,
+    asked: Asked,
     verdict: Verdict,
 }
 
 impl Report {
-    pub(crate) fn new(rules: &Arc<Rules>, asks: &[Ask], verdict: &Verdict) -> Report {
-        let which = asks.iter().map(|ask| ask.policy).collect();
-        Report(Arc::new(Told { rules: Arc::clone(rules), which, verdict: verdict.clone() }))
+    pub(crate) fn new(rules: &Arc<Rules>, asked: Asked, verdict: &Verdict) -> Report {
+        Report(Arc::new(Told { rules: Arc::clone(rules), asked, verdict: verdict.clone() }))
     }
 
     /// Of a request in which this rule found no key: of its own policy, which has its number.
     pub(crate) fn without_key(rules: &Arc<Rules>, rule: usize) -> Report {
         let verdict = Verdict::new(0, Duration::ZERO, []);
-        Report(Arc::new(Told { rules: Arc::clone(rules), which: SmallVec::from_slice(&[rule]), verdict }))
+        Report(Arc::new(Told { rules: Arc::clone(rules), asked: SmallVec::from_slice(&[rule]), verdict }))
     }
 
     /// The policies that applied, in the order of their rules. Of a rule with [tiers](crate::Rule::tiers), the policy of the
     /// request's tier.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.0.which.iter().map(|policy| self.0.rules.policy(*policy))
+        self.0.asked.iter().map(|policy| self.0.rules.policy(*policy))
     }
 
     /// The status of each of [`Report::policies`]. Empty if no store was asked: for want of a key, or by a failure
@@ -75,7 +74,7 @@ impl Report {
 
     /// The problem document of a request that only the `at`th of these policies refused.
     pub(crate) fn quota_exceeded(&self, at: usize) -> Option<&Bytes> {
-        self.0.which.get(at).map(|policy| self.0.rules.quota_exceeded(*policy))
+        self.0.asked.get(at).map(|policy| self.0.rules.quota_exceeded(*policy))
     }
 
     pub(crate) fn verdict(&self) -> &Verdict {

@@ -15,7 +15,7 @@ use crate::extract::{Head, KeyExtractor};
 use tiers::Tiers;
 
 pub use rules::RulesError;
-pub(crate) use rules::{Ask, Asks, Rules};
+pub(crate) use rules::{Ask, Asked, Asks, Rules, asked};
 pub use tiers::TiersError;
 
 /// Makes a [`Policy`] a [`Rule`].

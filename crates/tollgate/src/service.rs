@@ -15,7 +15,7 @@ use crate::extract::Head;
 use crate::future::ResponseFuture;
 use crate::limiter::NeverFails;
 use crate::memory::MemoryStore;
-use crate::rule::Asks;
+use crate::rule::{Asked, Asks, asked};
 use crate::shared::{Extras, Shared};
 
 /// A service limited by a [`RateLimitLayer`](crate::RateLimitLayer).
@@ -75,15 +75,15 @@ where
             let limiter = &self.shared.limiter;
             let rules = limiter.rules();
             let mut asks = Asks::new();
-            let asked = if rules.need_parts() {
+            let taken_up = if rules.need_parts() {
                 let (parts, body) = request.into_parts();
-                let asked = rules.ask(&Head::from(&parts), &mut asks);
+                let taken_up = rules.ask(&Head::from(&parts), &mut asks);
                 request = Request::from_parts(parts, body);
-                asked
+                taken_up
             } else {
                 rules.ask(&Head::of(&request), &mut asks)
             };
-            if let Err(rule) = asked {
+            if let Err(rule) = taken_up {
                 return ResponseFuture::refused(self.shared.refuse(request, limiter.no_key(rule), None));
             }
             if asks.is_empty() {
@@ -95,14 +95,14 @@ where
             let reply = limiter.acquire(&asks, Times::ONCE);
             match &reply {
                 Reply::Now(Ok(verdict)) if !verdict.is_granted() => {
-                    return ResponseFuture::refused(self.shared.deny(request, &asks, verdict));
+                    return ResponseFuture::refused(self.shared.deny(request, asked(&asks), verdict));
                 }
                 Reply::Now(Ok(verdict)) if verdict.delay().is_zero() => {
-                    let extras = self.shared.extras(&asks, verdict);
+                    let extras = self.shared.extras(|| asked(&asks), verdict);
                     extras.mark(&mut request);
                     extras
                 }
-                _ => return self.hold(reply, request, asks),
+                _ => return self.hold(reply, request, asked(&asks)),
             }
         };
         ResponseFuture::passed(self.inner.call(request), extras)
@@ -125,7 +125,7 @@ where
     where
         Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
     {
-        let extras = self.shared.extras(&Asks::new(), &Verdict::new(1, Duration::ZERO, []));
+        let extras = self.shared.extras(Asked::new, &Verdict::new(1, Duration::ZERO, []));
         extras.mark(&mut request);
         ResponseFuture::passed(self.inner.call(request), extras)
     }
@@ -137,7 +137,7 @@ where
         &mut self,
         reply: Reply<Result<Verdict, S::Error>, S::Acquire>,
         mut request: Request<ReqBody>,
-        asks: Asks,
+        asked: Asked,
     ) -> ResponseFuture<Svc, S, ReqBody, ResBody>
     where
         Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
@@ -145,13 +145,13 @@ where
         match reply {
             Reply::Now(Err(error)) => error.never(),
             Reply::Now(Ok(verdict)) => {
-                let extras = self.shared.extras(&asks, &verdict);
+                let extras = self.shared.extras(|| asked, &verdict);
                 extras.mark(&mut request);
                 ResponseFuture::delayed(self.take_ready(), request, verdict.delay(), extras)
             }
             Reply::Later(verdict) => {
                 let shared = Arc::clone(&self.shared);
-                ResponseFuture::asking(verdict, self.take_ready(), request, asks, shared)
+                ResponseFuture::asking(verdict, self.take_ready(), request, asked, shared)
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::denial::Denial;
 use crate::fields::{FieldWriter, Written};
 use crate::limiter::Limiter;
 use crate::report::Report;
-use crate::rule::Asks;
+use crate::rule::Asked;
 
 /// Makes the answer to a refused request.
 pub(crate) type Answer = dyn Fn(&Parts, &Denial) -> Response<Bytes> + Send + Sync;
@@ -61,21 +61,21 @@ impl Extras {
 }
 
 impl<S> Shared<S> {
-    /// What the response to a request that passes is given.
+    /// What the response to a request that passes is given, which these policies were asked of.
     #[inline]
-    pub(crate) fn extras(&self, asks: &Asks, verdict: &Verdict) -> Extras {
+    pub(crate) fn extras(&self, asked: impl FnOnce() -> Asked, verdict: &Verdict) -> Extras {
         if self.fields.is_off() && !self.expose_verdict {
             return Extras::default();
         }
-        self.extras_of(asks, verdict)
+        self.extras_of(asked(), verdict)
     }
 
     /// Out of line, to keep the way of those that are given nothing short.
     #[inline(never)]
-    fn extras_of(&self, asks: &Asks, verdict: &Verdict) -> Extras {
+    fn extras_of(&self, asked: Asked, verdict: &Verdict) -> Extras {
         let rules = self.limiter.rules();
-        let fields = self.fields.write(rules, asks, verdict);
-        let report = self.expose_verdict.then(|| Report::new(rules, asks, verdict));
+        let fields = self.fields.write(rules, &asked, verdict);
+        let report = self.expose_verdict.then(|| Report::new(rules, asked, verdict));
         Extras { fields, report }
     }
 
@@ -84,12 +84,12 @@ impl<S> Shared<S> {
     pub(crate) fn deny<R, B>(
         &self,
         request: Request<R>,
-        asks: &Asks,
+        asked: Asked,
         verdict: &Verdict,
     ) -> Response<ResponseBody<B>> {
         let rules = self.limiter.rules();
-        let fields = self.fields.write(rules, asks, verdict);
-        self.refuse(request, Denial::of(Report::new(rules, asks, verdict)), fields)
+        let fields = self.fields.write(rules, &asked, verdict);
+        self.refuse(request, Denial::of(Report::new(rules, asked, verdict)), fields)
     }
 
     /// The response to a request that is refused, with these fields.

@@ -42,6 +42,18 @@ pub(crate) struct Ask {
 /// What a request asks of the rules that apply to it, in their order.
 pub(crate) type Asks = SmallVec<[Ask; 4]>;
 
+/// The numbers of the policies that a request was asked of, in the order of their rules: what is left of [`Asks`] once a store
+/// has them, and small to keep.
+pub(crate) type Asked = SmallVec<[usize; 4]>;
+
+#[inline]
+pub(crate) fn asked(asks: &[Ask]) -> Asked {
+    match asks {
+        [ask] => SmallVec::from_buf_and_len([ask.policy, 0, 0, 0], 1),
+        _ => asks.iter().map(|ask| ask.policy).collect(),
+    }
+}
+
 impl Rules {
     pub(crate) fn try_new(rules: impl IntoIterator<Item = Rule>) -> Result<Rules, RulesError> {
         let rules: Box<[Rule]> = rules.into_iter().collect();
