@@ -34,6 +34,13 @@ impl Ask<'_> {
         hasher.finish()
     }
 
+    fn keys(&self) -> SetKeys {
+        match &*self.checks {
+            [(_, key, _)] => SmallVec::from_buf([(*key).clone()]),
+            checks => checks.iter().map(|(_, key, _)| (*key).clone()).collect(),
+        }
+    }
+
     fn is_of(&self, keys: &SetKeys) -> bool {
         self.checks.iter().map(|(_, key, _)| *key).eq(keys)
     }
@@ -46,6 +53,8 @@ pub(crate) struct Batch {
     /// By the hash of its keys and its group's number, where a set is: its group and its place there.
     places: HashMap<u64, (usize, usize), BuildHasherDefault<AsItIs>>,
     sets: usize,
+    /// How many are expected.
+    room: usize,
     parts: Parts,
     /// When the time of the first caller ends.
     first_end: Option<Timestamp>,
@@ -83,6 +92,11 @@ impl Hasher for AsItIs {
 }
 
 impl Batch {
+    pub(crate) fn with_room_for(sets: usize) -> Batch {
+        let places = HashMap::with_capacity_and_hasher(sets, BuildHasherDefault::default());
+        Batch { places, room: sets, ..Batch::default() }
+    }
+
     /// How many sets it carries; callers that ask the same count once.
     pub(crate) fn len(&self) -> usize {
         self.sets
@@ -112,7 +126,7 @@ impl Batch {
                 group = self.open_group(ask, log);
             }
         }
-        let keys = ask.checks.iter().map(|(_, key, _)| (*key).clone()).collect();
+        let keys = ask.keys();
         self.groups[group].sets.push(Set { keys, callers: SmallVec::from_buf([caller]) });
         self.sets += 1;
     }
@@ -137,7 +151,9 @@ impl Batch {
         for terms in &terms {
             self.parts.add(terms.part);
         }
-        self.groups.push(Group { terms, times: ask.times, sets: Vec::new() });
+        // Most calls have a single group.
+        let room = if self.groups.is_empty() { self.room } else { 0 };
+        self.groups.push(Group { terms, times: ask.times, sets: Vec::with_capacity(room) });
         self.groups.len() - 1
     }
 

@@ -64,6 +64,8 @@ struct Queue {
     batches: VecDeque<(Batch, usize)>,
     /// Calls under way.
     lanes: usize,
+    /// How many sets the latest of them took: for so many the next is given room at once.
+    taken: usize,
 }
 
 impl Commit {
@@ -100,7 +102,7 @@ impl Commit {
         queues.waiting += 1;
         let queue = queues.of_slot.entry(slot).or_default();
         if queue.batches.back().is_none_or(|(batch, _)| batch.len() >= SETS) {
-            queue.batches.push_back(Default::default());
+            queue.batches.push_back((Batch::with_room_for(queue.taken), 0));
         }
         if let Some((batch, callers)) = queue.batches.back_mut() {
             batch.push(&ask, hash, self.names.log, caller);
@@ -297,7 +299,9 @@ impl Lane {
 
     fn next(&self) -> Option<Call> {
         let mut queues = self.commit.queues();
-        let (batch, callers) = queues.of_slot.get_mut(&self.slot)?.batches.pop_front()?;
+        let queue = queues.of_slot.get_mut(&self.slot)?;
+        let (batch, callers) = queue.batches.pop_front()?;
+        queue.taken = batch.len();
         queues.waiting -= callers;
         Some(Call::new(&self.commit, &mut queues, batch))
     }
