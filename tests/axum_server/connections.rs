@@ -27,7 +27,7 @@ async fn each_peer_is_limited_and_told_so() {
     assert_eq!(
         answer.body,
         "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\
-         \"title\":\"Quota exceeded\",\"status\":429,\"violated-policies\":[\"default\"]}"
+         \"title\":\"Quota Exceeded\",\"status\":429,\"violated-policies\":[\"default\"]}"
     );
     let seconds: u64 = answer.field("retry-after").unwrap().parse().unwrap();
     assert!((43_000..=43_200).contains(&seconds), "{seconds}");

@@ -1,13 +1,15 @@
 //! What handlers and outer layers are told of the verdict.
 
 use axum::Router;
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Path, State};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use http::StatusCode;
 use tollgate::extract::{global, header};
-use tollgate::{Denial, MissingReport, Policy, PolicyExt, Quota, RateLimitLayer, Report};
+use tollgate::{
+    Algorithm, Denial, Key, Limiter, MissingReport, Policy, PolicyExt, Quota, RateLimitLayer, Report,
+};
 use tollgate_tests::{Client, Log, serve};
 
 use crate::{two, two_a_day};
@@ -104,4 +106,27 @@ async fn an_outer_layer_maps_refusals_by_the_denial_in_their_extensions() {
     assert!(refused.body.starts_with(told), "{}", refused.body);
     let without_a_key = client.get("/", &[]).await;
     assert_eq!(without_a_key.body, "400 Bad Request of [\"two\"], again in None");
+}
+
+/// A handler that asks by itself says no by `?`.
+#[tokio::test]
+async fn a_handler_returns_the_denial_of_a_limiter_as_its_answer() {
+    let mails =
+        Limiter::new([Policy::new("mails", two()).with_algorithm(Algorithm::FIXED_WINDOW).by(global())]);
+    let send = async |State(mails): State<Limiter>, Path(user): Path<String>| {
+        let _permit = mails.check_key(&Key::from(user), 1).await?;
+        Ok::<_, Denial>("sent")
+    };
+    let app = Router::new().route("/{user}", post(send)).with_state(mails);
+    let mut client = Client::connect(serve(app.clone()).await).await;
+    for _ in 0..2 {
+        assert_eq!(client.request("POST", "/ada", &[]).await.body, "sent");
+    }
+    let refused = client.request("POST", "/ada", &[]).await;
+    assert_eq!((refused.status, refused.field("retry-after").is_some()), (429, true));
+    assert!(refused.body.contains("\"violated-policies\":[\"mails\"]"), "{}", refused.body);
+    assert_eq!(client.request("POST", "/bob", &[]).await.body, "sent");
+    let mut client = Client::connect(serve(app.layer(map_response(as_our_clients_expect))).await).await;
+    let mapped = client.request("POST", "/ada", &[]).await;
+    assert!(mapped.body.starts_with("429 Too Many Requests of [\"mails\"]"), "{}", mapped.body);
 }

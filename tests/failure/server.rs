@@ -32,7 +32,7 @@ async fn closed_answers_503_and_the_connection_lives_on() {
             assert_eq!(
                 answer.body,
                 "{\"type\":\"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity\",\
-                 \"title\":\"The service is at reduced capacity\",\"status\":503}"
+                 \"title\":\"Temporary Reduced Capacity\",\"status\":503}"
             );
         }
     }

@@ -74,9 +74,11 @@ impl CircuitBreaker {
         }
     }
 
-    /// Opens when `failures` of the last `answers` were failures, whatever their order: for a store that fails now and then,
-    /// such as a Cluster that has lost one of its masters. Both are 1 to [`CircuitBreaker::MEMORY`]; of a store that
-    /// was asked less often, what is missing counts as answered.
+    /// Opens when `failures` of the last `answers` were failures, whatever their order: for a store that fails now and then.
+    /// Both are 1 to [`CircuitBreaker::MEMORY`]; of a store that was asked less often, what is missing counts as answered.
+    ///
+    /// Of a store of which a part may be lost, such as a Cluster with one of its three masters, five answers in a row are failures
+    /// by mere chance before long, and now and then 50 of 100: `.failures_in_a_row(70).failures_of(70, 100)` bears that.
     ///
     /// # Panics
     /// If [`CircuitBreaker::try_failures_of`] would return an error.
@@ -411,6 +413,29 @@ mod tests {
             circuit.failed(at(0), answered);
             assert_eq!(circuit.state(), state, "{answered}");
         }
+    }
+
+    /// A Cluster that has lost one of three masters: what the docs say of that.
+    #[test]
+    fn a_third_that_fails_by_chance_opens_it_unless_it_is_told_to_bear_that() {
+        let opens_within = |settings: CircuitBreaker, requests: u32| {
+            let (mut circuit, mut random, mut answered) = (circuit(settings), 1_u64, 0);
+            (0..requests).any(|_| {
+                // Knuth's MMIX.
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                if (random >> 33).is_multiple_of(3) {
+                    circuit.failed(at(0), answered);
+                    answered = 0;
+                } else {
+                    answered += 1;
+                }
+                circuit.state() == CircuitState::Open
+            })
+        };
+        assert!(opens_within(CircuitBreaker::default(), 5_000));
+        let patient = CircuitBreaker::default().failures_in_a_row(70).failures_of(70, 100);
+        assert!(!opens_within(patient, 1_000_000));
     }
 
     #[test]

@@ -226,10 +226,11 @@ impl From<usize> for Key {
     }
 }
 
-/// The whole address; [`Key::network`] groups IPv6 addresses by their prefix.
+/// That of an address as a caller: an IPv6 address by its /64, as extractors count it unless they are told otherwise.
+/// [`Key::network`] with 128 is the whole address, of which a single customer has 2^64.
 impl From<IpAddr> for Key {
     fn from(address: IpAddr) -> Key {
-        Key::network(address, 128)
+        Key::network(address, 64)
     }
 }
 

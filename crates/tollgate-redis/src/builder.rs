@@ -89,8 +89,9 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How many requests may wait for their call to be sent at most, in all: 16,384 unless said. More than that are refused with
-    /// an error that [is_overloaded](Error::is_overloaded), so that a Redis that hangs does not fill the memory of its clients.
+    /// How many requests may wait for their call to be sent at most, in all: 16,384 unless said. To more than that the store
+    /// answers an error that [is_overloaded](Error::is_overloaded), about which the failure policy decides as about any, so that a
+    /// Redis that hangs does not fill the memory of its clients.
     /// Those whose call is under way have made room: as many again at most for each connection, or in a Cluster for each slot.
     pub fn most_waiting(mut self, requests: usize) -> RedisStoreBuilder {
         self.most_waiting = requests;

@@ -32,7 +32,7 @@
 //!   nobody else is served. The scripts hold the same algorithms as the store in memory, in integers, and are held to the
 //!   same oracles.
 //! - **One clock**, the server's. A process whose clock is wrong changes nothing.
-//! - **One round trip at most.** While a call is under way checks gather, and the next call carries those of up to 128
+//! - **One round trip**, on a server or a slot of a Cluster. While a call is under way checks gather, and the next call carries those of up to 128
 //!   requests that differ, at once and without a timer. Those that ask the same are merged into one grant, handed out in
 //!   the order of their arrival: each is told how things stand after its own turn.
 //!
@@ -46,6 +46,15 @@
 //! request (an address and a user, say) may be on different nodes: they are asked in order, a round trip each, and what the
 //! first granted is given back where a later one refuses. Meanwhile others may be refused what comes back a moment later;
 //! never is too much granted. What cannot be given back, since a node failed in between, stays charged.
+//!
+//! **Put the rule first that a caller cannot choose the key of**, the address. A request that a later rule refuses has held
+//! units of the earlier ones meanwhile, and costs a trip to give them back: were the user's rule first, a flood from an address
+//! that is refused could hold the quota of a user whose name it writes.
+//!
+//! A Cluster that has lost a master, and its replicas, answers no key at all any more once it has noticed, unless
+//! `cluster-require-full-coverage` is `no`. With that, the keys of the others are decided as ever. Have a circuit breaker bear it
+//! as well, `CircuitBreaker::default().failures_in_a_row(70).failures_of(70, 100)`: of three masters without one, five answers in a
+//! row are failures by mere chance within seconds, and the circuit is that of all.
 //!
 //! # Connections and failures
 //!

@@ -176,3 +176,26 @@ impl fmt::Display for Denial {
 }
 
 impl std::error::Error for Denial {}
+
+/// Feature `axum`: [`Denial::response`], with the denial in its extensions. So a handler that asks a [`Limiter`] says no by `?`.
+///
+/// ```
+/// use axum::extract::State;
+/// use tollgate::{Denial, Key, Limiter};
+///
+/// async fn send(State(mails): State<Limiter>) -> Result<&'static str, Denial> {
+///     let _permit = mails.check_key(&Key::from("ada"), 1).await?;
+///     Ok("sent\n")
+/// }
+/// # let _: axum::Router<Limiter> = axum::Router::new().route("/", axum::routing::post(send));
+/// ```
+///
+/// [`Limiter`]: crate::Limiter
+#[cfg(feature = "axum")]
+impl axum::response::IntoResponse for Denial {
+    fn into_response(self) -> axum::response::Response {
+        let mut response = self.response().map(axum::body::Body::from);
+        response.extensions_mut().insert(self);
+        response
+    }
+}

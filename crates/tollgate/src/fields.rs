@@ -1,22 +1,4 @@
 //! What responses tell clients about their quotas.
-//!
-//! [`Fields::Ietf`] writes the two fields of draft-ietf-httpapi-ratelimit-headers-08 to -11; both are lists of
-//! structured-field strings (RFC 9651), one item a rule, so that layers that stack append to them:
-//!
-//! ```text
-//! RateLimit-Policy: "burst";q=20;w=2, "daily";q=5000;w=86400
-//! RateLimit: "burst";r=19;t=1, "daily";r=4999;t=18
-//! ```
-//!
-//! | value | is |
-//! |---|---|
-//! | `q` | the capacity: the burst of the bucket algorithms, the limit of the others |
-//! | `w` | the time in which that much comes back: ceil(q × window / limit), in whole seconds, at least 1 |
-//! | `r` | units that would pass without delay, after this request |
-//! | `t` | seconds until the whole quota is back, rounded up; on a rule that refuses, the same as `Retry-After` |
-//!
-//! `t` is that of -08 and -09. Later drafts mean the time until some of the quota is back, which is no later: who waits for `t`
-//! passes, and need not have waited so long.
 
 use std::time::Duration;
 
@@ -29,7 +11,25 @@ use crate::interned::{Text, printable};
 use crate::problem::{escaped, seconds_up};
 use crate::rule::Rules;
 
-/// Which fields responses carry. Requests that pass carry them as well as refusals.
+/// Which fields responses carry. Those to requests that pass carry them as well as refusals.
+///
+/// [`Fields::Ietf`] writes the two of draft-ietf-httpapi-ratelimit-headers-08 to -11; both are lists of structured-field strings
+/// (RFC 9651), one item a rule, so that layers that stack append to them:
+///
+/// ```text
+/// RateLimit-Policy: "burst";q=20;w=2, "daily";q=5000;w=86400
+/// RateLimit: "burst";r=19;t=1, "daily";r=4999;t=18
+/// ```
+///
+/// | value | is |
+/// |---|---|
+/// | `q` | the capacity: the burst of the bucket algorithms, the limit of the others |
+/// | `w` | the time in which that much comes back: ceil(q × window / limit), in whole seconds, at least 1 |
+/// | `r` | units that would pass without delay, after this request |
+/// | `t` | seconds until the whole quota is back, rounded up; on a rule that refuses, the same as `Retry-After` |
+///
+/// `t` is that of -08 and -09. Later drafts mean the time until some of the quota is back, which is no later: who waits for `t`
+/// passes, and need not have waited so long. `Retry-After`, on a refusal, is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fields {

@@ -160,13 +160,14 @@ impl<S: Clone> RateLimitLayer<S> {
         self
     }
 
-    /// Switches the layer off (every request passes, nothing is counted) or on again, without changing a type.
+    /// Switches the layer off (every request passes, nothing is counted) or on again, without changing a type. A
+    /// [`limiter`](RateLimitLayer::limiter) of it goes on limiting.
     pub fn enabled(mut self, enabled: bool) -> RateLimitLayer<S> {
         Arc::make_mut(&mut self.shared).enabled = enabled;
         self
     }
 
-    /// The same rules and state, to be asked directly.
+    /// The same rules and state, to be asked directly: those of now, so that a store is to be chosen before.
     pub fn limiter(&self) -> Limiter<S> {
         self.shared.limiter.clone()
     }

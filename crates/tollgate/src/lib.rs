@@ -90,8 +90,8 @@
 //! # gRPC
 //!
 //! One layer serves HTTP and gRPC on one port: what it answers goes by the content type of the request. gRPC and gRPC-Web
-//! get a status in the headers ([`Denial::response_to`] tells which), with `grpc-retry-pushback-ms`, which clients with
-//! a retry policy obey by themselves. Calls that pass, streams included, pass as they are.
+//! get a status in the headers ([`Denial::response_to`] tells which), with `grpc-retry-pushback-ms`, which clients whose retry
+//! policy lists that status obey by themselves. Calls that pass, streams included, pass as they are.
 //!
 //! With the feature `tonic` the address of a peer is known under tonic's own server, statuses carry `RetryInfo` and
 //! `QuotaFailure`, a [`Denial`] becomes a `tonic::Status` by `?`, and the layer may stand around one service of several:

@@ -35,14 +35,14 @@ impl Reason {
 /// The problem document of a request that these policies refused.
 pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a str>) -> String {
     let status = reason.status().as_u16();
-    // The title is that of the type (RFC 9457, section 3.1.3), and the same wherever that is.
+    // The title is that by which the draft registers the type (RFC 9457, section 3.1.3), and the same wherever that is.
     let detail = match reason {
         Reason::QuotaExceeded => "",
         Reason::NeverPossible => ",\"detail\":\"The cost of this request exceeds the whole quota\"",
         Reason::Unavailable => {
             return format!(
                 "{{\"type\":\"{TYPES}temporary-reduced-capacity\",\
-                 \"title\":\"The service is at reduced capacity\",\"status\":{status}}}"
+                 \"title\":\"Temporary Reduced Capacity\",\"status\":{status}}}"
             );
         }
         Reason::NoKey => {
@@ -56,7 +56,7 @@ pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a
     let names: Vec<String> = violated.map(|name| format!("\"{}\"", escaped(name))).collect();
     let names = names.join(",");
     format!(
-        "{{\"type\":\"{TYPES}quota-exceeded\",\"title\":\"Quota exceeded\",\"status\":{status}{detail},\
+        "{{\"type\":\"{TYPES}quota-exceeded\",\"title\":\"Quota Exceeded\",\"status\":{status}{detail},\
          \"violated-policies\":[{names}]}}"
     )
 }
@@ -88,7 +88,7 @@ mod tests {
         let of = |reason| problem(reason, ["a", "b\""].into_iter());
         let of_type = concat!(
             r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
-            r#""title":"Quota exceeded","status":"#
+            r#""title":"Quota Exceeded","status":"#
         );
         let violated = r#""violated-policies":["a","b\""]}"#;
         assert_eq!(of(Reason::QuotaExceeded), format!("{of_type}429,{violated}"));

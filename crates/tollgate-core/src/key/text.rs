@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(text(Key::from(i64::MIN)), format!("#{}", i64::MIN));
         assert_eq!(text(Key::from(IpAddr::from([192, 0, 2, 1]))), "@192.0.2.1");
         assert_eq!(text(Key::network("2001:db8::1".parse().unwrap(), 64)), "@2001%3Adb8%3A%3A/64");
-        assert_eq!(text(Key::from("2001:db8::1".parse::<IpAddr>().unwrap())), "@2001%3Adb8%3A%3A1");
+        assert_eq!(text(Key::network("2001:db8::1".parse().unwrap(), 128)), "@2001%3Adb8%3A%3A1");
         assert_eq!(text(Key::global()), "*");
         assert_eq!(text(Key::from("a").of_branch(1)), "1|=a");
         assert_eq!(

@@ -103,7 +103,7 @@ impl ClientIp {
     }
 
     /// The client's address, ungrouped, for logs and handlers. `None` where the server left no peer address; with
-    /// [`trusting_hops`](ClientIpHeader::trusting_hops), only where the header is missing as well.
+    /// [`trusting_hops`](ClientIpHeader::trusting_hops), only where the header's last entry is no address either.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.address_from(&parts.into())
     }
@@ -146,13 +146,16 @@ impl ClientIpHeader {
     /// like.
     ///
     /// # Errors
-    /// [`TrustError`] for the first that is neither a network nor an address.
+    /// [`TrustError`] for the first that is neither a network nor an address, or if there are none.
     pub fn trusting<N: AsRef<str>>(
         self,
         networks: impl IntoIterator<Item = N>,
     ) -> Result<ClientIp, TrustError> {
-        let trust = Trust::Networks(Networks::parse(networks)?);
-        Ok(ClientIp { header: self.0, trust, v6_prefix: 64 })
+        let networks = Networks::parse(networks)?;
+        if networks.is_empty() {
+            return Err(TrustError::Nobody);
+        }
+        Ok(ClientIp { header: self.0, trust: Trust::Networks(networks), v6_prefix: 64 })
     }
 
     /// Trusts a fixed number of proxies, whatever their addresses: with 1, the rightmost entry is the client. With 0
@@ -309,6 +312,16 @@ mod tests {
         ] {
             assert_eq!(client(&[entry]), address, "{entry}");
         }
+    }
+
+    #[test]
+    fn trusting_nobody_is_refused_at_construction() {
+        let trusted: [&str; 0] = [];
+        let error = ClientIp::from_header("x-forwarded-for").trusting(trusted).unwrap_err();
+        assert_eq!(error, TrustError::Nobody);
+        // A list of exemptions may be empty for a while.
+        let client = ClientIp::from_header("x-forwarded-for").trusting_hops(1);
+        assert!(client.is_in(trusted).is_ok());
     }
 
     #[test]

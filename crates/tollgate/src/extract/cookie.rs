@@ -11,8 +11,9 @@ use super::{Head, KeyExtractor};
 pub struct Cookie(Box<str>);
 
 /// The value of the cookie `name`, such as a session, byte for byte as the caller sent it (RFC 6265, section 5.4).
-/// Of several by that name that differ, none: whoever reads the session may take another than is counted here. Signed or
-/// encrypted cookies are not opened: a tampered one is another key.
+/// Requests with several by that name that differ share one key: whoever reads the session may take another than would be
+/// counted here, and a second one must win nobody a quota of his own, nor let him pass as one who sent none. Signed or encrypted
+/// cookies are not opened: a tampered one is another key.
 ///
 /// # Panics
 /// If `name` is empty or holds a character that a cookie's name cannot (RFC 6265, section 4.1.1): a request could
@@ -50,7 +51,7 @@ impl KeyExtractor for Cookie {
             Some(value.strip_prefix(b"=")?.trim_ascii_start())
         });
         let value = values.next()?;
-        values.all(|other| other == value).then(|| Key::from_bytes(value))
+        Some(if values.all(|other| other == value) { Key::from_bytes(value) } else { Key::global() })
     }
 
     fn needs_parts(&self) -> bool {
@@ -79,12 +80,13 @@ mod tests {
         assert_eq!(value(&["session = spaced"]), Some(Key::from("spaced")));
     }
 
-    /// Who reads the session may take the last, and a caller would have a quota with each first one that he invents.
+    /// Who reads the session may take the last, and a caller would have a quota with each first one that he invents. Nor is it as
+    /// if there were none, or whoever adds one would leave a rule that is for those who send one.
     #[test]
-    fn two_values_of_one_name_are_none() {
-        assert_eq!(value(&["session=invented; session=real"]), None);
-        assert_eq!(value(&["session=invented", "a=b; session=real"]), None);
-        assert_eq!(value(&["session=; session=real"]), None);
+    fn two_values_of_one_name_share_a_key() {
+        assert_eq!(value(&["session=invented; session=real"]), Some(Key::global()));
+        assert_eq!(value(&["session=invented", "a=b; session=real"]), Some(Key::global()));
+        assert_eq!(value(&["session=; session=real"]), Some(Key::global()));
     }
 
     #[test]

@@ -181,9 +181,12 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 #[derive(Clone, Debug)]
 pub struct Header(HeaderName);
 
-/// The value of the header `name`, byte for byte; of several lines that differ, none: whoever checks it may read another than
-/// is counted here. Where something has checked it that is less exact (about upper and lower case, or space), one caller could
-/// write it in many ways, each with a quota: count by what the check left in the [extensions](extension) then.
+/// The value of the header `name`, byte for byte. Requests with several lines of it that differ share one key: whoever checks
+/// the header may read another line than would be counted here, and a second line must win nobody a quota of his own, nor let
+/// him pass as one who sent none.
+///
+/// Where something has checked it that is less exact (about upper and lower case, or space), one caller could write it in many
+/// ways, each with a quota: count by what the check left in the [extensions](extension) then.
 ///
 /// # Panics
 /// If `name` is not a header name. [`Header::from`] takes a [`HeaderName`] that was parsed at run time.
@@ -214,7 +217,11 @@ impl KeyExtractor for Header {
     fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
         let mut lines = head.headers.get_all(&self.0).iter();
         let value = lines.next()?;
-        lines.all(|other| other == value).then(|| Key::from_bytes(value.as_bytes()))
+        Some(if lines.all(|other| other == value) {
+            Key::from_bytes(value.as_bytes())
+        } else {
+            Key::global()
+        })
     }
 
     fn needs_parts(&self) -> bool {
@@ -307,15 +314,17 @@ mod tests {
         assert!(key.unwrap().is_empty());
     }
 
-    /// Who checks the value may take the last, and a caller would have a quota with each first one that he invents.
+    /// Who checks the value may take the last, and a caller would have a quota with each first one that he invents. Nor is it as
+    /// if there were none, or whoever adds a line would leave a rule that is for those who send one.
     #[test]
-    fn lines_that_differ_are_no_key() {
+    fn lines_that_differ_share_a_key() {
         let by_key = |lines: &[&str]| {
             let lines = lines.iter();
             header("x-key").extract(&parts(|b| lines.fold(b, |b, line| b.header("x-key", *line))))
         };
-        assert_eq!(by_key(&["invented", "real"]), None);
-        assert_eq!(by_key(&["real", "real", ""]), None);
+        assert_eq!(by_key(&["invented", "real"]), Some(Key::global()));
+        assert_eq!(by_key(&["real", "real", ""]), Some(Key::global()));
+        assert_eq!(by_key(&["", "real"]), Some(Key::global()));
         assert_eq!(by_key(&["real", "real"]), Some(Key::from("real")));
     }
 

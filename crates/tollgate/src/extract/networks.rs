@@ -14,19 +14,34 @@ impl Networks {
         texts.into_iter().map(|text| parse_network(text.as_ref())).collect::<Result<_, _>>().map(Networks)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether an address, which is not an IPv4-mapped one, is in one of them.
     pub(crate) fn contain(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 }
 
-/// A text that is neither a network in CIDR notation nor an address.
+/// Why networks are none to trust, or to exempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrustError(String);
+#[non_exhaustive]
+pub enum TrustError {
+    /// This is neither a network in CIDR notation nor an address.
+    NotANetwork(String),
+    /// Nobody would be trusted: the header would never be read, and all behind a proxy share one quota.
+    Nobody,
+}
 
 impl fmt::Display for TrustError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is neither a network such as 10.0.0.0/8 nor an address", self.0)
+        match self {
+            TrustError::NotANetwork(text) => {
+                write!(f, "{text:?} is neither a network such as 10.0.0.0/8 nor an address")
+            }
+            TrustError::Nobody => f.write_str("no networks to trust: the header would never be read"),
+        }
     }
 }
 
@@ -35,7 +50,7 @@ impl std::error::Error for TrustError {}
 fn parse_network(text: &str) -> Result<IpNet, TrustError> {
     let text = text.trim();
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    let network = network.map_err(|_| TrustError(text.to_owned()))?;
+    let network = network.map_err(|_| TrustError::NotANetwork(text.to_owned()))?;
     // Addresses are compared unmapped, so that a mapped network has to be as well.
     match network {
         IpNet::V6(v6) if v6.prefix_len() >= 96 => {

@@ -22,8 +22,8 @@ pub struct PeerAddr(pub SocketAddr);
 /// The address is taken from a [`PeerAddr`] in the request's extensions, or with the feature `axum` from its
 /// `ConnectInfo<SocketAddr>`, which is there if the server was started with
 /// `into_make_service_with_connect_info::<SocketAddr>()`; or with the feature `tonic` from the `TcpConnectInfo` that tonic's
-/// own server leaves, with or without TLS. Where it is missing there is no key, and the log says once
-/// which call is missing.
+/// own server leaves, with or without TLS. Where it is missing there is no key: requests are answered 400 unless
+/// [`on_missing_key`](crate::Rule::on_missing_key) says otherwise, and the log says once which call is missing.
 ///
 /// **Behind a proxy all requests come from the proxy**, and share its quota: use [`ClientIp`](super::ClientIp) there.
 #[derive(Clone, Copy, Debug)]

@@ -37,7 +37,7 @@
 //! | is silent or slower than D: paused, overloaded, cut off | decided by the policy after D, each request | after D until it opens, which the first 5 requests to fail do, often of one moment; then at once, but for a probe now and then |
 //! | loses an answer after it has charged | decided by the policy after D, or at once where the connection broke: charged once | the same; where five or more requests shared the call, it opens until a probe finds the store well |
 //! | fails over: its connections break, or it is read-only | decided by the policy until the new master is found: half a second and an attempt to connect after it is there, as a rule | until the next probe after that |
-//! | has lost a part: a Cluster without one of its masters | the keys of that part by the policy, all others by the store | the same until half of the last 100 answers are failures; then all by the policy |
+//! | has lost a part: a Cluster without one of its masters | the keys of that part by the policy, all others by the store | until 5 fail in a row, which they soon do; then all by the policy, but for the moments between a probe that finds another part and the next such row. A circuit that [bears a lost part](crate::CircuitBreaker::failures_of) leaves it as it is without one |
 //! | is full, and evicts nothing | decided by the policy at once | the same |
 //! | is set up wrongly: a password was changed, a permission is missing | decided by the policy at once, and an error in the log | the same: such an error never opens it |
 //!

@@ -1,6 +1,6 @@
 //! What gRPC clients are answered: HTTP 200 without a body, and the status in the headers ("Trailers-Only" in the
-//! [specification](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)). Of an HTTP 429 they make an error
-//! without a reason.
+//! [specification](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)). Of an HTTP 429 they make
+//! `UNAVAILABLE`, which many try again at once.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! What gRPC clients are told, and where the layer stands in a server of tonic.
 //!
-//! A gRPC client makes an error without a reason of an HTTP 429. So a call is answered in its own terms: HTTP 200 with the
+//! A gRPC client makes `UNAVAILABLE` of an HTTP 429, which many try again at once. So a call is answered in its own terms: HTTP 200 with the
 //! status in the headers. Which answer a request gets goes by its content type, so that one layer serves HTTP and gRPC, and
 //! gRPC-Web, on one port. [`Denial::response_to`](crate::Denial::response_to) lists the headers. Without any feature:
 //!

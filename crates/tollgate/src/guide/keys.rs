@@ -83,8 +83,8 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! // The same rules make a layer, by `RateLimitLayer::new`.
 //! let limiter = Limiter::new([
-//!     Policy::new("api-key", Quota::per_hour(1_000)).by(header("x-api-key")),
 //!     Policy::new("address", Quota::per_hour(3)).by(PeerIp::new()),
+//!     Policy::new("api-key", Quota::per_hour(1_000)).by(header("x-api-key")),
 //! ]);
 //! let with = |api_key: &str| {
 //!     let request = Request::get("/").header("x-api-key", api_key);
@@ -121,7 +121,8 @@
 //! let rule = Policy::new("tenant", Quota::per_minute(600)).by((tenant, method()));
 //! ```
 //!
-//! Numbers, texts and addresses become keys by `Key::from`, and `7` and `"7"` are two.
+//! Numbers, texts and addresses become keys by `Key::from`, and `7` and `"7"` are two. Of an IPv6 address that is the /64, as of
+//! an extractor's.
 //!
 //! For a quota by route take [`matched_path`] (feature `axum`), not the path: paths can be invented, and `/users/1` and
 //! `/users/2` are one route.

@@ -11,6 +11,10 @@
 //! | money, messages or passwords are lost | `.timeout(..).circuit_breaker(..).fail_closed()` |
 //! | neither is acceptable, and you know how many nodes there are | `.timeout(..).circuit_breaker(..).fall_back_to(MemoryStore::new(), Share::new(1, nodes))` |
 //!
+//! **Under `fail_open`, whoever slows the store down switches the limit off**: requests that it answers too late pass, and once
+//! the circuit opens, all do. Where that is to be feared, fall back to a share; or have a second layer outside, with a generous
+//! rule by address in memory.
+//!
 //! One store serves several layers, each with a failure policy of its own; a clone shares its connections and its states, so
 //! that the layers' policies need different names:
 //!

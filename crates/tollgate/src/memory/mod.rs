@@ -8,8 +8,14 @@
 //!
 //! # What happens at the cap
 //! A new key takes the place of one that is idle, else of one that has denied nothing (of those looked at, the one
-//! that is nearest to its reset). A key that was denied stays until its reset, so that inventing keys wins nobody a
-//! fresh quota. Where nothing can go, new keys share one entry a policy until there is room again.
+//! that is nearest to its reset). A key that was denied stays until its reset, so that inventing keys wins nobody who was
+//! refused a fresh quota. Whoever stops just before that, and waits until others have driven him out, begins anew: the cap is
+//! for attacks, and has to be well above the callers of a busy day. Where nothing can go, new keys share one entry a policy until
+//! there is room again.
+//!
+//! # What a restart forgets
+//! Everything: a quota of a day begins anew with each deployment. Where that matters, keep it in
+//! [Redis](https://docs.rs/tollgate-redis).
 
 mod digest;
 mod set;
