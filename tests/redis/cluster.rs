@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tollgate::{Algorithm, Check, Grant, Key, Policy, Quota, Store, StoreError, Times, Wait};
+use tollgate::{Algorithm, Check, FailureExt, Grant, Key, Policy, Quota, Store, StoreError, Times, Wait};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
 
@@ -146,6 +146,65 @@ async fn callers_of_a_slot_that_moves_do_not_fail_each_other() {
         for (n, key) in keys.iter().enumerate() {
             let before = u32::from(n == 0 || key == "ada");
             assert_eq!(used(&store, &policy, key).await, 8 * 5 + before, "{key} on {kind}");
+        }
+    }
+}
+
+/// Who gives a slot away may say so before who takes it: until then each names the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_name_each_other_are_waited_for() {
+    for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
+        let cluster = Cluster::start(kind).unwrap();
+        let prefix = prefix();
+        let store = store(&cluster, &prefix).await;
+        let policy = a_day("p", 1_000);
+        let (slot, from) = home(&cluster, &prefix, "ada");
+        let to = cluster.masters().unwrap().into_iter().find(|master| master.port() != from.port()).unwrap();
+        acquire(&store, &policy, "bob", 1).await;
+        cluster.begin_migration(slot, to).unwrap();
+        let id = to.command(&["CLUSTER", "MYID"]).unwrap();
+        let is_of = |master: &Server| {
+            master.command(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", id.trim()]).unwrap()
+        };
+        is_of(from);
+        let answered = async { acquire(&store, &policy, "ada", 1).await };
+        let late = async {
+            sleep(Duration::from_millis(60)).await;
+            is_of(to);
+        };
+        let (verdict, ()) = tokio::join!(answered, late);
+        assert!(verdict.is_granted(), "on {kind}");
+        assert_eq!(used(&store, &policy, "ada").await, 1);
+    }
+}
+
+/// Of a set of two keys that are new, who gives the slot away and who takes it refuse in turn, until it has moved.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_set_for_a_new_caller_waits_until_his_slot_has_moved_and_charges_nobody_who_left() {
+    for kind in [Kind::Redis6_2, Kind::Redis8_2] {
+        let cluster = Cluster::start(kind).unwrap();
+        let prefix = prefix();
+        let store = store(&cluster, &prefix).await;
+        let policies = [a_day("p", 1_000), a_day("q", 1_000)];
+        let (slot, from) = home(&cluster, &prefix, "ada");
+        let to = cluster.masters().unwrap().into_iter().find(|master| master.port() != from.port()).unwrap();
+        acquire(&store, &policies[0], "elsewhere", 1).await;
+        let key = Key::from("ada");
+        let set = policies.each_ref().map(|policy| Check::new(policy, &key, 1));
+        let hasty = store.clone().timeout(Duration::from_millis(20));
+        cluster.begin_migration(slot, to).unwrap();
+        let patient = async { store.acquire(&set, Times::ONCE).wait().await };
+        let hasty = async { hasty.acquire(&set, Times::ONCE).wait().await };
+        let moved = async {
+            sleep(Duration::from_millis(100)).await;
+            cluster.finish_migration(slot, to).unwrap();
+        };
+        let (patient, hasty, ()) = tokio::join!(patient, hasty, moved);
+        assert!(patient.unwrap().is_granted(), "on {kind}");
+        assert_eq!(hasty.unwrap_err().kind(), tollgate::ErrorKind::Timeout, "on {kind}");
+        for policy in &policies {
+            // When it was executed at last, nobody waited for the other one.
+            assert_eq!(used(&store, policy, "ada").await, 1, "on {kind}");
         }
     }
 }

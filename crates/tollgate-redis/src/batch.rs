@@ -102,6 +102,11 @@ impl Batch {
         self.sets
     }
 
+    /// How many ask.
+    pub(crate) fn callers(&self) -> usize {
+        self.groups.iter().flat_map(|group| &group.sets).map(|set| set.callers.len()).sum()
+    }
+
     pub(crate) fn parts(&self) -> Parts {
         self.parts
     }

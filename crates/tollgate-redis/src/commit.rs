@@ -137,8 +137,10 @@ impl Commit {
     ) -> Result<Value, Error> {
         let script = self.scripts.acquire(call.batch().parts());
         let build = |text| {
+            let mut batch = call.batch();
+            batch.drop_the_gone(self.waits.now());
             let now = self.clock.as_ref().map(Clock::now);
-            self.command(script, text, |cmd| call.batch().write(cmd, &self.names, now))
+            (batch.len() > 0).then(|| self.command(script, text, |cmd| batch.write(cmd, &self.names, now)))
         };
         connection?.run(slot, &build, alone).await
     }
@@ -216,14 +218,17 @@ struct Call {
     commit: Arc<Commit>,
     number: u64,
     batch: Arc<Mutex<Batch>>,
+    /// How many of its callers count as waiting still.
+    waiting: usize,
 }
 
 impl Call {
-    fn new(commit: &Arc<Commit>, queues: &mut Queues, batch: Batch) -> Call {
+    fn new(commit: &Arc<Commit>, queues: &mut Queues, batch: Batch, waiting: usize) -> Call {
         let batch = Arc::new(Mutex::new(batch));
         queues.last_number += 1;
         queues.under_way.insert(queues.last_number, Arc::clone(&batch));
-        Call { commit: Arc::clone(commit), number: queues.last_number, batch }
+        queues.waiting += waiting;
+        Call { commit: Arc::clone(commit), number: queues.last_number, batch, waiting }
     }
 
     fn batch(&self) -> MutexGuard<'_, Batch> {
@@ -234,19 +239,25 @@ impl Call {
         mem::take(&mut *self.batch())
     }
 
-    /// A call for each of its sets.
+    /// A call for each of its sets. They do not hold up the calls behind them, and so their callers count as waiting.
     fn split(self) -> Vec<Call> {
         self.batch().drop_the_gone(self.commit.waits.now());
         // In one breath: there is no moment at which the watcher would find their callers nowhere.
         let mut queues = self.commit.queues();
         let batch = mem::take(&mut *self.batch());
-        batch.split().map(|batch| Call::new(&self.commit, &mut queues, batch)).collect()
+        let call = |batch: Batch| {
+            let callers = batch.callers();
+            Call::new(&self.commit, &mut queues, batch, callers)
+        };
+        batch.split().map(call).collect()
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.commit.queues().under_way.remove(&self.number);
+        let mut queues = self.commit.queues();
+        queues.under_way.remove(&self.number);
+        queues.waiting -= self.waiting;
     }
 }
 
@@ -264,13 +275,8 @@ impl Lane {
             // A connection first: until there is one, checks go on gathering.
             let connection = self.commit.link.connection(self.slot).await;
             let Some(call) = self.next() else { continue };
-            call.batch().drop_the_gone(self.commit.waits.now());
-            let sets = call.batch().len();
-            if sets == 0 {
-                continue;
-            }
-            match self.commit.send(connection, self.slot, &call, sets == 1).await {
-                Err(error) if error.is_torn_apart() && sets > 1 => {
+            match self.commit.send(connection, self.slot, &call, false).await {
+                Err(error) if error.is_torn_apart() => {
                     // Nothing was executed. Apart, so that nobody waits for those whose own keys are apart.
                     for call in call.split() {
                         let (commit, slot) = (Arc::clone(&self.commit), self.slot);
@@ -303,7 +309,7 @@ impl Lane {
         let (batch, callers) = queue.batches.pop_front()?;
         queue.taken = batch.len();
         queues.waiting -= callers;
-        Some(Call::new(&self.commit, &mut queues, batch))
+        Some(Call::new(&self.commit, &mut queues, batch, 0))
     }
 }
 

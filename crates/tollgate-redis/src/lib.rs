@@ -51,6 +51,12 @@
 //! units of the earlier ones meanwhile, and costs a trip to give them back: were the user's rule first, a flood from an address
 //! that is refused could hold the quota of a user whose name it writes.
 //!
+//! While a slot moves, its callers are decided as ever, but for several rules of one key of which some are new there: no node
+//! decides these until the slot has moved, and after a quarter of a second of asking they are an error.
+//!
+//! By TLS, the nodes' certificates have to be for what `CLUSTER SLOTS` calls them: for their addresses, or for names with
+//! `cluster-preferred-endpoint-type hostname`.
+//!
 //! A Cluster that has lost a master, and its replicas, answers no key at all any more once it has noticed, unless
 //! `cluster-require-full-coverage` is `no`. With that, the keys of the others are decided as ever. Have a circuit breaker bear it
 //! as well, `CircuitBreaker::default().failures_in_a_row(70).failures_of(70, 100)`: of three masters without one, five answers in a

@@ -127,7 +127,7 @@ impl Inner {
             }
             cmd.arg(numbers.as_bytes());
         };
-        let build = |text| self.commit.command(script, text, write);
+        let build = |text| Some(self.commit.command(script, text, write));
         self.commit.link.call(slot, &build).await.map(drop)
     }
 }
@@ -208,7 +208,7 @@ impl Store for RedisStore {
                 for name in &names {
                     cmd.arg(&**name);
                 }
-                cmd
+                Some(cmd)
             };
             inner.commit.link.call(slot, &build).await.map(|_: Value| ())
         })))

@@ -20,20 +20,21 @@ use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
 use super::node::{Conn, Node};
-use super::slots::{Address, Range, Slots, ranges, redirected};
+use super::slots::{Address, Range, SLOTS, Slots, covered, ranges, redirected};
 use super::{Build, Text, Timeouts, is_replica, tcp_settings};
 use crate::Error;
+use crate::error::Cause;
 
-/// So often a call that was certainly not executed is sent once more. While a slot moves, or a replica takes over, some rounds
-/// pass.
-const RESENDS: u32 = 8;
+/// So often a call that was certainly not executed waits and is sent once more. While a slot moves, or a replica takes over, some
+/// rounds pass.
+const ROUNDS: u32 = 8;
 
-/// What is waited before a node is asked again that has nothing better to say; each further time doubles it, up to 40 ms.
+/// What is waited in the first of them; each further one doubles it, up to 40 ms.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The least time between two looks at who has which slot. It doubles with each that finds nothing new, up to the longest.
 const LEAST_BETWEEN_LOOKS: Duration = Duration::from_millis(100);
-const MOST_BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+const MOST_BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 
 pub(crate) struct Cluster(Arc<Inner>);
 
@@ -116,8 +117,13 @@ impl Cluster {
     /// Looks again at who has which slot, beside whatever goes on: not more often than now and then, and nobody waits for it.
     fn look_again(&self) {
         let mut known = self.0.known();
-        if known.is_looking || self.0.clock.now() < known.look {
+        let now = self.0.clock.now();
+        if known.is_looking || now < known.look {
             return;
+        }
+        if now > known.look.saturating_add(MOST_BETWEEN_LOOKS) {
+            // It was quiet for a while: this is something else.
+            known.pause = Duration::ZERO;
         }
         known.is_looking = true;
         let inner = Arc::clone(&self.0);
@@ -214,8 +220,14 @@ impl Inner {
         let (mut doubtful, mut failure) = (None, None);
         while let Some(answer) = asked.join_next().await {
             match answer {
-                // One that calls the cluster down may have lost the others, of whom one may know better.
-                Ok((Ok(ranges), node)) if node.says_down() => doubtful = Some(ranges),
+                // One that calls the cluster down may have lost the others, and one that does not know who has each slot has just
+                // come: another may know better.
+                Ok((Ok(ranges), node)) if node.says_down() || covered(&ranges) < SLOTS => {
+                    let weight = (!node.says_down(), covered(&ranges));
+                    if doubtful.as_ref().is_none_or(|(most, _)| weight > *most) {
+                        doubtful = Some((weight, ranges));
+                    }
+                }
                 Ok((Ok(ranges), _)) => return self.learn(ranges),
                 // What has to be mended is told rather than what may pass.
                 Ok((Err(error), _)) if failure.is_none() || error.is_configuration() => failure = Some(error),
@@ -223,7 +235,7 @@ impl Inner {
             }
         }
         match doubtful {
-            Some(ranges) => self.learn(ranges),
+            Some((_, ranges)) => self.learn(ranges),
             None => {
                 Err(failure.unwrap_or_else(|| Error::config("the URL of a cluster names none of its nodes")))
             }
@@ -237,7 +249,12 @@ impl Inner {
         }
         let mut known = self.known();
         known.nodes.retain(|address, node| {
-            node.wanted.swap(false, Ordering::Relaxed) || masters().any(|master| master == address)
+            if masters().any(|master| master == address) {
+                return true;
+            }
+            // Whoever has no slot any more may belong to another cluster by the time that somebody looks again.
+            node.retires();
+            node.wanted.swap(false, Ordering::Relaxed)
         });
         if known.ranges == ranges {
             return Ok(false);
@@ -259,36 +276,26 @@ async fn ask(node: &Node) -> Result<Vec<Range>, Error> {
 impl Handle<'_> {
     pub(super) async fn run(mut self, slot: u16, build: Build<'_>, alone: bool) -> Result<Value, Error> {
         let (mut asking, mut text, mut pause) = (false, Text::Hash, PAUSE);
-        let mut resent = 0;
+        let (mut rounds, mut was_redirected) = (0, false);
         loop {
-            let error = match self.conn.run(build(text), asking).await {
+            let Some(cmd) = build(text) else { return Err(Cause::Late.into()) };
+            let error = match self.conn.run(cmd, asking).await {
                 Ok(value) => return Ok(value),
-                Err(error) if resent == RESENDS => return Err(unsettled(error).into()),
                 Err(error) => error,
             };
-            resent += 1;
             // Each of these says that nothing was executed.
-            match error.kind() {
+            let kind = error.kind();
+            let redirects = match kind {
+                ErrorKind::Server(ServerErrorKind::NoScript) if text == Text::Hash => {
+                    text = Text::Whole;
+                    continue;
+                }
                 ErrorKind::Server(ServerErrorKind::TryAgain) if !alone => return Err(error.into()),
-                ErrorKind::Server(ServerErrorKind::NoScript) => text = Text::Whole,
-                ErrorKind::Server(ServerErrorKind::Moved) => {
-                    self = self.redirected(&error).await?;
-                    self.cluster.moved(slot, &self.node);
-                    asking = false;
-                }
-                ErrorKind::Server(ServerErrorKind::Ask) => {
-                    self = self.redirected(&error).await?;
-                    asking = true;
-                }
-                kind if kind == ErrorKind::Server(ServerErrorKind::TryAgain) || is_replica(&error) => {
-                    self.cluster.look_again();
-                    sleep(pause).await;
-                    pause = (pause * 2).min(PAUSE * 8);
-                    self = self.cluster.handle(slot).await?;
-                    asking = false;
-                }
+                ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => true,
+                ErrorKind::Server(ServerErrorKind::TryAgain) => false,
+                _ if is_replica(&error) => false,
                 // It may have been executed, or the cluster is down.
-                kind => {
+                _ => {
                     let is_lost = error.is_timeout() || error.is_io_error() || error.is_unrecoverable_error();
                     if is_lost || kind == ErrorKind::Server(ServerErrorKind::ClusterDown) {
                         // Who comes next may find another in its place.
@@ -296,14 +303,34 @@ impl Handle<'_> {
                     }
                     return Err(error.into());
                 }
+            };
+            // A redirection is followed at once, unless it comes of another: nodes may name each other for a while, when a slot
+            // has just moved.
+            if !redirects || was_redirected {
+                if rounds == ROUNDS {
+                    return Err(unsettled(error).into());
+                }
+                rounds += 1;
+                self.cluster.look_again();
+                sleep(pause).await;
+                pause = (pause * 2).min(PAUSE * 8);
+            }
+            was_redirected = redirects && !was_redirected;
+            asking = kind == ErrorKind::Server(ServerErrorKind::Ask);
+            self = if redirects { self.redirected(error).await? } else { self.cluster.handle(slot).await? };
+            if redirects && !asking {
+                self.cluster.moved(slot, &self.node);
             }
         }
     }
 
     /// A connection to the node that a redirection names.
-    async fn redirected(self, error: &RedisError) -> Result<Self, Error> {
+    async fn redirected(self, error: RedisError) -> Result<Self, Error> {
         let named = error.redirect_node().and_then(|(to, _)| redirected(to, &self.node.address));
-        let address = named.ok_or_else(|| error.clone())?;
+        let Some(address) = named else {
+            self.cluster.look_again();
+            return Err(unsettled(error).into());
+        };
         self.cluster.handle_of(self.cluster.0.node(&address)?).await
     }
 }

@@ -26,8 +26,8 @@ use crate::topology::Topology;
 pub(crate) use cluster::Cluster;
 pub(crate) use pool::Pool;
 
-/// A command, with a script's hash or with its whole text.
-pub(crate) type Build<'a> = &'a (dyn Fn(Text) -> Cmd + Send + Sync);
+/// A command, with a script's hash or with its whole text, as it is to be sent now; `None` where nobody waits for it any more.
+pub(crate) type Build<'a> = &'a (dyn Fn(Text) -> Option<Cmd> + Send + Sync);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Text {
@@ -99,7 +99,7 @@ impl Link {
         let build = |_: Text| {
             let mut cmd = Cmd::new();
             cmd.arg("INFO").arg("server");
-            cmd
+            Some(cmd)
         };
         let text = match self.call(0, &build).await {
             Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),

@@ -21,6 +21,8 @@ pub(super) struct Node {
     timeouts: Timeouts,
     backoff: Backoff,
     connection: Mutex<Option<Conn>>,
+    /// How often it was tried to make one.
+    attempts: AtomicU32,
     /// Whether a call wanted it lately: set where one does, and cleared where somebody looks.
     pub(super) wanted: AtomicBool,
     standing: Arc<AtomicU8>,
@@ -55,17 +57,24 @@ impl Node {
         timeouts: Timeouts,
     ) -> Result<Node, Error> {
         let (client, backoff) = (Client::open(info)?, Backoff::new());
-        let (connection, wanted, standing) = Default::default();
-        Ok(Node { address, client, timeouts, backoff, connection, wanted, standing })
+        let (connection, attempts, wanted, standing) = Default::default();
+        Ok(Node { address, client, timeouts, backoff, connection, attempts, wanted, standing })
     }
 
     /// Its connection; an error at once where connecting has just failed. Whoever comes meanwhile waits for the same attempt.
     pub(super) async fn connection(&self) -> Result<Conn, Error> {
+        let attempts = self.attempts.load(Ordering::Relaxed);
         let mut kept = self.connection.lock().await;
         if let Some(conn) = kept.as_ref().filter(|conn| conn.is_of_use()) {
             return Ok(conn.clone());
         }
-        self.backoff.check()?;
+        let waited = self.attempts.load(Ordering::Relaxed) != attempts;
+        match self.backoff.last() {
+            // However long it took until all who wait were told.
+            Some(failure) if waited => return Err(failure),
+            _ => self.backoff.check()?,
+        }
+        self.attempts.fetch_add(1, Ordering::Relaxed);
         *kept = None;
         let (config, dead) = obituary(self.timeouts);
         match self.client.get_multiplexed_async_connection_with_config(&config).await {
@@ -86,6 +95,11 @@ impl Node {
     /// Whether it has answered the last call on keys, and not that the cluster is down.
     pub(super) fn serves(&self) -> bool {
         self.standing.load(Ordering::Relaxed) == SERVES
+    }
+
+    /// It has no slot any more.
+    pub(super) fn retires(&self) {
+        self.standing.store(UNKNOWN, Ordering::Relaxed);
     }
 
     /// Whether it has answered that the cluster is down.
@@ -113,10 +127,13 @@ impl Conn {
             cmd.query_async(&mut self.inner).await
         };
         self.hear(&result);
-        let is_down = |error: &RedisError| server_kind(error) == Some(ServerErrorKind::ClusterDown);
         let standing = match Outcome::of(&result) {
-            Outcome::Answered if result.as_ref().is_err_and(is_down) => DOWN,
-            Outcome::Answered => SERVES,
+            Outcome::Answered => match result.as_ref().err().and_then(server_kind) {
+                Some(ServerErrorKind::ClusterDown) => DOWN,
+                // Somebody else does.
+                Some(ServerErrorKind::Moved) => UNKNOWN,
+                _ => SERVES,
+            },
             Outcome::TimedOut | Outcome::Ended => UNKNOWN,
         };
         if self.standing.load(Ordering::Relaxed) != standing {

@@ -127,14 +127,14 @@ impl Pool {
         let mut resent = 0;
         loop {
             match checkout.run(build).await {
-                Err(error) if is_replica(&error) && resent < RESENDS => {
+                Some(Err(error)) if is_replica(&error) && resent < RESENDS => {
                     // It was demoted: whoever took over is found by connecting anew.
                     resent += 1;
                     drop(checkout);
                     checkout = self.checkout().await?;
                 }
                 result => {
-                    if let Err(error) = &result
+                    if let Some(Err(error)) = &result
                         && is_replica(error)
                     {
                         // Nobody has taken over yet: as if one could not connect.
@@ -142,7 +142,7 @@ impl Pool {
                     }
                     drop(checkout);
                     self.freed.notify_one();
-                    return Ok(result?);
+                    return Ok(result.ok_or(Cause::Late)??);
                 }
             }
         }
@@ -268,12 +268,13 @@ impl Conn {
         !(self.broken || is_given_up || self.dead.load(Ordering::Acquire))
     }
 
-    async fn run(&mut self, build: Build<'_>) -> Result<Value, RedisError> {
-        let mut result = build(Text::Hash).query_async(&mut self.inner).await;
+    /// `None` where nobody waits any more: nothing was sent, or what was refused is not sent again.
+    async fn run(&mut self, build: Build<'_>) -> Option<Result<Value, RedisError>> {
+        let mut result = build(Text::Hash)?.query_async(&mut self.inner).await;
         if let Err(error) = &result
             && server_kind(error) == Some(ServerErrorKind::NoScript)
         {
-            result = build(Text::Whole).query_async(&mut self.inner).await;
+            result = build(Text::Whole)?.query_async(&mut self.inner).await;
         }
         match Outcome::of(&result) {
             Outcome::Answered if result.as_ref().is_err_and(is_replica) => {
@@ -288,7 +289,7 @@ impl Conn {
             }
             Outcome::Ended => self.broken = true,
         }
-        result
+        Some(result)
     }
 
     fn answered(&mut self) {

@@ -7,7 +7,7 @@ use bb8_redis::redis::Value;
 
 use super::node::Node;
 
-const SLOTS: usize = 16_384;
+pub(super) const SLOTS: usize = 16_384;
 
 /// Host and port.
 pub(super) type Address = (String, u16);
@@ -53,19 +53,46 @@ pub(super) fn ranges(answer: &Value, asked: &Address) -> Option<Vec<Range>> {
     let range = |range: &Value| {
         let Value::Array(range) = range else { return None };
         let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = &range[..] else { return None };
-        let [host, Value::Int(port), ..] = &master[..] else { return None };
+        let [host, Value::Int(port), about @ ..] = &master[..] else { return None };
         let host = match host {
-            Value::BulkString(host) => str::from_utf8(host).ok()?,
-            Value::SimpleString(host) => host,
             Value::Nil => "",
-            _ => return None,
+            host => text(host)?,
         };
+        // One that is to go by its name, and has none yet, has an address beside that.
+        let host = if host == "?" { about.get(1).and_then(ip).unwrap_or(host) } else { host };
         let master = address(host, u16::try_from(*port).ok()?, asked);
         Some(Range { first: u16::try_from(*first).ok()?, last: u16::try_from(*last).ok()?, master })
     };
     let ranges: Vec<Range> = ranges.iter().map(range).collect::<Option<_>>()?;
     let fit = |range: &Range| range.first <= range.last && usize::from(range.last) < SLOTS;
     (!ranges.is_empty() && ranges.iter().all(fit)).then_some(ranges)
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(text) => str::from_utf8(text).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The address among what is told of a node besides, in RESP2 or RESP3.
+fn ip(about: &Value) -> Option<&str> {
+    match about {
+        Value::Array(words) => {
+            words.chunks_exact(2).find(|pair| text(&pair[0]) == Some("ip")).and_then(|pair| text(&pair[1]))
+        }
+        Value::Map(words) => {
+            words.iter().find(|(name, _)| text(name) == Some("ip")).and_then(|(_, ip)| text(ip))
+        }
+        _ => None,
+    }
+}
+
+/// Of how many slots it is told who has them.
+pub(super) fn covered(ranges: &[Range]) -> usize {
+    let known = ranges.iter().filter(|range| range.master.is_some());
+    known.map(|range| usize::from(range.last) - usize::from(range.first) + 1).sum()
 }
 
 /// The address that a redirection names; without a host, it is that of the node that names it.
@@ -88,17 +115,17 @@ fn address(host: &str, port: u16, by: &Address) -> Option<Address> {
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Value {
+    fn word(text: &str) -> Value {
         Value::BulkString(text.into())
     }
 
     fn range(first: i64, last: i64, host: Value) -> Value {
-        let node = |host, port| Value::Array(vec![host, Value::Int(port), text("id"), Value::Array(vec![])]);
+        let node = |host, port| Value::Array(vec![host, Value::Int(port), word("id"), Value::Array(vec![])]);
         Value::Array(vec![
             Value::Int(first),
             Value::Int(last),
             node(host, 7_001),
-            node(text("replica"), 7_004),
+            node(word("replica"), 7_004),
         ])
     }
 
@@ -107,12 +134,41 @@ mod tests {
         let asked = ("asked".to_owned(), 7_000);
         let read = |host| ranges(&Value::Array(vec![range(0, 5, host)]), &asked).unwrap();
         let of = |host: &str| vec![Range { first: 0, last: 5, master: Some((host.to_owned(), 7_001)) }];
-        assert_eq!(read(text("10.0.0.1")), of("10.0.0.1"));
-        assert_eq!(read(text("::1")), of("::1"));
-        for itself in [text(""), text("0.0.0.0"), text("::"), Value::Nil] {
+        assert_eq!(read(word("10.0.0.1")), of("10.0.0.1"));
+        assert_eq!(read(word("::1")), of("::1"));
+        for itself in [word(""), word("0.0.0.0"), word("::"), Value::Nil] {
             assert_eq!(read(itself), of("asked"));
         }
-        assert_eq!(read(text("?")), vec![Range { first: 0, last: 5, master: None }]);
+        assert_eq!(read(word("?")), vec![Range { first: 0, last: 5, master: None }]);
+    }
+
+    #[test]
+    fn a_master_without_the_name_that_it_goes_by_is_found_by_its_address() {
+        let asked = ("asked".to_owned(), 7_000);
+        let read = |about: Value| {
+            let master = Value::Array(vec![word("?"), Value::Int(7_001), word("id"), about]);
+            let range = Value::Array(vec![Value::Int(0), Value::Int(5), master]);
+            ranges(&Value::Array(vec![range]), &asked).unwrap().remove(0).master
+        };
+        let at = Some(("10.0.0.1".to_owned(), 7_001));
+        assert_eq!(read(Value::Array(["hostname", "", "ip", "10.0.0.1"].map(word).to_vec())), at);
+        assert_eq!(read(Value::Map(vec![(word("ip"), word("10.0.0.1"))])), at);
+        for nothing in [Value::Nil, Value::Array(vec![word("ip")]), Value::Map(vec![]), Value::Array(vec![])]
+        {
+            assert_eq!(read(nothing), None);
+        }
+    }
+
+    #[test]
+    fn slots_are_covered_whose_masters_are_known() {
+        let master = |known: bool| known.then(|| ("a".to_owned(), 1));
+        let ranges = [(0, 0, true), (5, 10, true), (20, 30, false)].map(|(first, last, known)| Range {
+            first,
+            last,
+            master: master(known),
+        });
+        assert_eq!(covered(&ranges), 7);
+        assert_eq!(covered(&[Range { first: 0, last: 16_383, master: master(true) }]), SLOTS);
     }
 
     #[test]
@@ -123,10 +179,10 @@ mod tests {
             Value::Array(vec![]),
             Value::Array(vec![Value::Int(1)]),
             Value::Array(vec![Value::Array(vec![Value::Int(1), Value::Int(2)])]),
-            Value::Array(vec![range(0, 16_384, text("a"))]),
-            Value::Array(vec![range(-1, 5, text("a"))]),
-            Value::Array(vec![range(6, 5, text("a"))]),
-            Value::Array(vec![range(0, 5, text("a")), range(6, 7, Value::Int(1))]),
+            Value::Array(vec![range(0, 16_384, word("a"))]),
+            Value::Array(vec![range(-1, 5, word("a"))]),
+            Value::Array(vec![range(6, 5, word("a"))]),
+            Value::Array(vec![range(0, 5, word("a")), range(6, 7, Value::Int(1))]),
         ] {
             assert_eq!(ranges(&answer, &asked), None, "{answer:?}");
         }
