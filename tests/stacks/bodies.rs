@@ -5,9 +5,12 @@ use std::convert::Infallible;
 use axum::Router;
 use axum::routing::get;
 use bytes::Bytes;
-use http::{Request, Response, Uri};
-use http_body_util::{Empty, Full};
+use http::{Request, Response, Uri, Version};
+use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use tokio::time::timeout;
 use tollgate::extract::PeerIp;
 use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::{clock, field, store};
@@ -39,6 +42,27 @@ async fn a_server_by_hyper_answers_with_full_bodies() {
 async fn a_server_by_hyper_around_axum_answers_with_axums_bodies() {
     let app = Router::new().route("/", get(|| async { "hello" }));
     limits(serve(two_each().layer(app)).await).await;
+}
+
+/// Over HTTP/2 a body that does not belong there is an error of the stream, and no server takes it away.
+#[tokio::test]
+async fn a_refused_head_request_has_no_body_over_http_2() {
+    let layer = two_each().answer(|_, denial| match denial.retry_after_seconds() {
+        Some(30) => Response::builder().status(429).body(Bytes::from("later")).unwrap(),
+        _ => denial.response(),
+    });
+    for (layer, length) in [(two_each(), None), (layer, Some("5"))] {
+        let address = serve(layer.layer(service_fn(hello))).await;
+        assert_eq!(crate::statuses(address, 2).await, [200, 200]);
+        let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http::<Empty<Bytes>>();
+        let refused =
+            client.request(crate::get(address).method("HEAD").body(Empty::new()).unwrap()).await.unwrap();
+        assert_eq!((refused.status().as_u16(), refused.version()), (429, Version::HTTP_2));
+        let told = field(&refused, "content-length").map(str::to_owned);
+        assert!(length.is_none_or(|length| told.as_deref() == Some(length)) && told.is_some(), "{told:?}");
+        let body = timeout(crate::PATIENCE, refused.into_body().collect()).await.unwrap().unwrap();
+        assert!(body.to_bytes().is_empty());
+    }
 }
 
 /// A proxy passes on what it is sent: its bodies are hyper's `Incoming` both ways.

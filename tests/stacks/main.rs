@@ -15,10 +15,10 @@ use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -48,7 +48,10 @@ where
                 })
                 .service(service.clone());
             let service = TowerToHyperService::new(service);
-            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+            tokio::spawn(async move {
+                let server = auto::Builder::new(TokioExecutor::new());
+                let _ = server.serve_connection(TokioIo::new(stream), service).await;
+            });
         }
     });
     address

@@ -1,15 +1,17 @@
 //! What the services of a layer have in common, and how they answer.
 
+use std::mem;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use tollgate_core::Verdict;
 
 use crate::body::ResponseBody;
 use crate::denial::Denial;
-use crate::fields::{FieldWriter, Written};
+use crate::fields::{FieldWriter, Written, number};
 use crate::limiter::Limiter;
 use crate::report::Report;
 use crate::rule::Asked;
@@ -99,7 +101,8 @@ impl<S> Shared<S> {
         denial: Denial,
         fields: Option<Written>,
     ) -> Response<ResponseBody<B>> {
-        let response = match &self.answer {
+        let is_head = request.method() == Method::HEAD;
+        let mut response = match &self.answer {
             None => denial.response_by(request.method(), request.headers()),
             Some(answer) => {
                 let (parts, _) = request.into_parts();
@@ -108,6 +111,11 @@ impl<S> Shared<S> {
                 response
             }
         };
+        if is_head && !response.body().is_empty() {
+            // Not every server takes the body of such an answer away (RFC 9110, section 9.3.2).
+            let length = mem::take(response.body_mut()).len();
+            response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| number(length));
+        }
         let mut response = response.map(ResponseBody::answer);
         if let Some(fields) = fields {
             fields.add_to(response.headers_mut());
