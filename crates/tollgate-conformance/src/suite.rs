@@ -245,6 +245,7 @@ impl Suite {
                     a_wait_is_there_after_the_limit_was_lowered,
                     a_raised_limit_counts_at_once,
                     a_debt_of_a_policy_beside_is_not_forgiven,
+                    a_stamp_in_parts_of_another_size_is_not_the_latest,
                     a_clock_that_steps_back_refills_nothing_and_locks_nobody_out;
                 sets:
                     a_denied_policy_charges_none_of_the_others,

@@ -131,19 +131,65 @@ impl Monotonic {
 struct Monotonic {
     clock: quanta::Clock,
     start: u64,
+    /// By which it goes on where the counter has begun anew.
+    since: std::time::Instant,
 }
+
+/// What the counter has shown at least, written now and then; or that it has begun anew, and tells nothing from then on.
+#[cfg(feature = "tsc")]
+static SHOWN: AtomicU64 = AtomicU64::new(0);
+
+/// More than it ever shows: from this, all that it does show is far.
+#[cfg(feature = "tsc")]
+const BEGUN_ANEW: u64 = 1 << 63;
+
+/// By so much the counter may be ahead of what it is known to have shown: a fraction of a second, at several GHz.
+#[cfg(feature = "tsc")]
+const UNNOTICED: u64 = 1 << 30;
 
 #[cfg(feature = "tsc")]
 impl Monotonic {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     fn start() -> Monotonic {
         let clock = quanta::Clock::new();
         let start = clock.raw();
-        Monotonic { clock, start }
+        Monotonic { clock, start, since: std::time::Instant::now() }
     }
 
     #[inline]
     fn elapsed_us(&self) -> u64 {
-        self.clock.delta_as_nanos(self.start, self.clock.raw()) / 1_000
+        let raw = self.clock.raw();
+        let shown = SHOWN.load(Ordering::Relaxed);
+        if raw.wrapping_sub(shown) > UNNOTICED && self.has_begun_anew(shown) {
+            return self.elapsed_by_system_us();
+        }
+        self.clock.delta_as_nanos(self.start, raw) / 1_000
+    }
+
+    /// Notes what the counter shows; or that it shows less than it did. A machine that has hibernated starts it again, and the
+    /// time would stand still for as long as that had been up.
+    #[cold]
+    #[inline(never)]
+    fn has_begun_anew(&self, shown: u64) -> bool {
+        // Read again: it may be long ago that it was read, by a thread that was held up.
+        let raw = self.clock.raw();
+        if raw >= shown {
+            // Whoever is late has less to say.
+            SHOWN.fetch_max(raw, Ordering::Relaxed);
+            return false;
+        }
+        // The counters of two processors need not be exactly even.
+        if shown - raw > UNNOTICED {
+            SHOWN.store(BEGUN_ANEW, Ordering::Relaxed);
+            return true;
+        }
+        false
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
+    fn elapsed_by_system_us(&self) -> u64 {
+        let elapsed = self.since.elapsed();
+        elapsed.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(elapsed.subsec_micros()))
     }
 }
 
@@ -216,6 +262,21 @@ mod tests {
         let (a, b) = (clock.now(), clock.now());
         assert!(a <= b);
         assert!(a.as_micros() > 1_600_000_000_000_000, "{a:?} is before 2020");
+    }
+
+    /// As after a hibernation: what the counter has shown then lies far ahead of what it shows.
+    #[cfg(feature = "tsc")]
+    #[test]
+    fn a_counter_that_begins_anew_does_not_stop_the_time() {
+        let clock = Clock::system();
+        let before = clock.now();
+        SHOWN.fetch_max(quanta::Clock::new().raw() + (1 << 50), Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(20));
+        let after = clock.now();
+        assert_eq!(SHOWN.load(Ordering::Relaxed), BEGUN_ANEW, "it is noticed");
+        assert!(after >= before.saturating_add(Duration::from_millis(15)), "{before:?} {after:?}");
+        assert!(after < before.saturating_add(Duration::from_secs(60)), "{before:?} {after:?}");
+        assert!(clock.now() >= after);
     }
 
     #[test]

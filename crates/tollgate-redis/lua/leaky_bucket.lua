@@ -2,14 +2,15 @@
 --
 -- All as in gcra.lua, whose horizon is wider here by the longest wait; only what comes back differs.
 
-local function leaky_bucket(...)
-  local policy = gcra(...)
+local function leaky_bucket(parts, ...)
+  local policy = gcra(parts, ...)
   local give_back = policy.refund
 
   -- Only the latest reservation can come back: those behind it have been told their delay already.
   policy.refund = give_back and function(key, text, units, stamp_us, stamp_frac)
     local us, frac = policy.look(key, text)
-    if us == stamp_us and frac == stamp_frac then
+    -- A fraction of another denominator counts as a whole microsecond, and is no stamp's.
+    if us == stamp_us and frac == stamp_frac and frac < parts then
       give_back(key, text, units, stamp_us, stamp_frac)
     end
   end

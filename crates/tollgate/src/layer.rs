@@ -49,7 +49,8 @@ pub struct RateLimitLayer<S = MemoryStore> {
 
 impl RateLimitLayer {
     /// Limits each peer address to `quota`, on a [`MemoryStore`] of its own. The policy's name is `default`: two
-    /// such layers on one [store](RateLimitLayer::store) would count together.
+    /// such layers on one [store](RateLimitLayer::store) would count together, which is hardly what is wanted: name them there, by
+    /// [`RateLimitLayer::new`].
     ///
     /// The server has to say who the peer is: see [`PeerIp`], also for what this means behind a proxy.
     pub fn per_ip(quota: Quota) -> RateLimitLayer {
@@ -76,7 +77,9 @@ impl RateLimitLayer {
 impl<S: Clone> RateLimitLayer<S> {
     /// The same rules on another store: one with a cap or a clock of its own, one that several layers share, or one
     /// that a fleet shares. Layers on one store share the state of policies that have the same name, algorithm and window,
-    /// and of no others: give each its own name. A store that can fail needs a [failure policy](crate::failure) first; the
+    /// and of no others: give each its own name. (Where two are to count together and their quotas differ, put them
+    /// [beside](crate::Policy::beside) each other: a debt beyond the smaller one's burst is forgiven otherwise, as one of a clock
+    /// that ran ahead.) A store that can fail needs a [failure policy](crate::failure) first; the
     /// compiler says so.
     ///
     /// # Panics

@@ -42,6 +42,23 @@ pub(super) async fn a_raised_limit_counts_at_once<S: Store<Error: Debug>>(bench:
     }
 }
 
+/// Only a leaky bucket's latest grant can come back, and under another limit no stamp tells which that is where fractions differ.
+pub(super) async fn a_stamp_in_parts_of_another_size_is_not_the_latest<S: Store<Error: Debug>>(
+    bench: &Bench<S>,
+) {
+    let key = Key::from("somebody");
+    let of = |limit| {
+        let queue = Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) };
+        Policy::new("queue", Quota::per_second(limit).burst(limit)).with_algorithm(queue)
+    };
+    let (before, after) = (of(7), of(3));
+    let stamp = bench.must_take(&before, &key, 3).await;
+    bench.same("the fraction is larger than there are parts", stamp.fraction() >= 3, true);
+    bench.refund(&after, &key, 3, stamp).await;
+    let left = bench.look(&before, &key, 1).await.remaining();
+    bench.same("nothing came back", left <= 4, true);
+}
+
 /// A debt that no policy could have made is that of a clock which ran ahead. One that another policy has made, over the same
 /// state, is none.
 pub(super) async fn a_debt_of_a_policy_beside_is_not_forgiven<S: Store<Error: Debug>>(bench: &Bench<S>) {
