@@ -116,6 +116,44 @@ async fn a_sentinel_that_never_answers_holds_nobody_up() {
     passes_again(&store).await;
 }
 
+/// All are asked at once, and for no longer than was said: the first of the list may be on the machine that is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sentinel_that_never_answers_takes_no_time_of_a_short_one() {
+    let sentinel = Sentinel::start(Kind::Redis8_2).unwrap();
+    sentinel.sentinels()[..2].iter().for_each(|one| one.pause().unwrap());
+    let short = Duration::from_millis(100);
+    let mut first = Vec::new();
+    // Now and then a busy machine takes longer than that for anything.
+    for _ in 0..5 {
+        let builder = RedisStore::builder(&url(&sentinel)).prefix(prefix()).connections(1);
+        let store = builder.connect_timeout(short).response_timeout(short).connect().await.unwrap();
+        first.push(try_acquire(&store, &a_day(), "ada", 1).await);
+    }
+    assert!(first.iter().any(Result::is_ok), "{first:?}");
+}
+
+/// A Sentinel that has not heard of it names a replica. It is not asked to decide, nor taken for somebody's mistake.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_in_the_place_of_the_master_is_not_taken_for_one() {
+    let sentinel = Sentinel::start(Kind::Installed).unwrap();
+    let master = sentinel.master().unwrap();
+    let replica = sentinel.servers().iter().find(|server| server.port() != master.port()).unwrap();
+    let monitor = ["sentinel", "monitor", "elsewhere", "127.0.0.1", &replica.port().to_string(), "2"];
+    let stale = &sentinel.sentinels()[0];
+    stale.command(&monitor).unwrap();
+    let url = format!("redis-sentinel://{}/elsewhere", stale.address());
+    let store = RedisStore::builder(&url).prefix(prefix()).connect().await.unwrap();
+    let error = try_acquire(&store, &a_day(), "ada", 1).await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("replica"), "{error}");
+    // Who knows better is believed.
+    let knowing = &sentinel.sentinels()[1];
+    knowing
+        .command(&["sentinel", "monitor", "elsewhere", "127.0.0.1", &master.port().to_string(), "2"])
+        .unwrap();
+    let url = format!("redis-sentinel://{},{}/elsewhere", stale.address(), knowing.address());
+    passes_again(&RedisStore::builder(&url).prefix(prefix()).connect().await.unwrap()).await;
+}
+
 /// One address before whichever is the master, as operators of clouds have it; connections to the old one stay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_to_a_demoted_master_is_replaced() {

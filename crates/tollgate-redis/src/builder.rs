@@ -161,7 +161,7 @@ impl RedisStoreBuilder {
         if let Some((user, password)) = &self.sentinel_credentials {
             topology.set_sentinel_credentials(user, password)?;
         }
-        let link = Link::new(topology, &self.certificates, self.connections, timeouts)?;
+        let link = Link::new(topology, self.connections, timeouts)?;
         let names = Names::new(&self.prefix, self.secret.as_deref(), self.log);
         let scripts = Scripts::new(self.clock.is_some());
         let store = RedisStore::new(link, names, scripts, self.clock, self.connections, self.most_waiting);

@@ -91,7 +91,7 @@ const SIGNS: [&str; 14] = [
     "received fatal alert",
 ];
 
-fn is_configuration(error: &RedisError) -> bool {
+pub(crate) fn is_configuration(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::AuthenticationFailed
         | ErrorKind::InvalidClientConfig

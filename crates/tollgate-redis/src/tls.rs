@@ -1,7 +1,6 @@
 //! Connections by TLS: whom to trust, and who one says to be. Without the feature `tls` there is nothing of either.
 
 use bb8_redis::redis::ConnectionInfo;
-use bb8_redis::redis::sentinel::SentinelClientBuilder;
 
 use crate::Error;
 
@@ -61,14 +60,6 @@ impl Certificates {
             None => info,
         })
     }
-
-    /// For the connections to the master.
-    pub(crate) fn of_master(&self, client: SentinelClientBuilder) -> SentinelClientBuilder {
-        match self.given() {
-            Some(certificates) => client.set_client_to_redis_certificates(certificates),
-            None => client,
-        }
-    }
 }
 
 #[cfg(not(feature = "tls"))]
@@ -79,10 +70,6 @@ impl Certificates {
 
     pub(crate) fn of_server(&self, info: ConnectionInfo) -> Result<ConnectionInfo, Error> {
         Ok(info)
-    }
-
-    pub(crate) fn of_master(&self, client: SentinelClientBuilder) -> SentinelClientBuilder {
-        client
     }
 }
 

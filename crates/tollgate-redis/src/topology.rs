@@ -1,6 +1,6 @@
 //! What a URL says about where Redis is.
 
-use bb8_redis::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, TlsMode};
+use bb8_redis::redis::{ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 use crate::Error;
 use crate::tls::Certificates;
@@ -15,9 +15,8 @@ pub(crate) enum Topology {
 pub(crate) struct Sentinel {
     pub(crate) sentinels: Vec<ConnectionInfo>,
     pub(crate) master: String,
-    /// For the connections to the master.
-    pub(crate) server: RedisConnectionInfo,
-    pub(crate) tls: Option<TlsMode>,
+    /// For the connections to the master, but for where it is.
+    pub(crate) server: ConnectionInfo,
 }
 
 impl Topology {
@@ -105,13 +104,10 @@ fn sentinel(scheme: &str, rest: &str, certificates: &Certificates) -> Result<Top
         })?;
         settings = settings.set_db(db);
     }
-    let tls = match infos[0].addr() {
-        ConnectionAddr::TcpTls { .. } => Some(TlsMode::Secure),
-        _ => None,
-    };
+    let server = infos[0].clone().set_redis_settings(settings);
     let bare = |info: ConnectionInfo| info.set_redis_settings(RedisConnectionInfo::default());
     let sentinels = infos.into_iter().map(bare).collect();
-    Ok(Topology::Sentinel(Sentinel { sentinels, master: master.to_owned(), server: settings, tls }))
+    Ok(Topology::Sentinel(Sentinel { sentinels, master: master.to_owned(), server }))
 }
 
 fn cluster(scheme: &str, rest: &str, certificates: &Certificates) -> Result<Topology, Error> {
@@ -147,7 +143,8 @@ mod tests {
         };
         assert_eq!(addresses(&sentinel.sentinels), ["a:26379", "b:7", "::1:26379"]);
         assert_eq!(sentinel.master, "main");
-        assert_eq!((sentinel.server.username(), sentinel.server.db()), (Some("ada"), 3));
+        let settings = sentinel.server.redis_settings();
+        assert_eq!((settings.username(), settings.db()), (Some("ada"), 3));
         assert!(sentinel.sentinels.iter().all(|info| info.redis_settings().password().is_none()));
         let Ok(Topology::Cluster(nodes)) = parse("redis-cluster://:pw@a,b:7") else {
             panic!("not a cluster");

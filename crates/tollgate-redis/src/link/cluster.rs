@@ -11,17 +11,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bb8_redis::redis::{
-    ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, RedisError, ServerErrorKind, Value,
-};
+use bb8_redis::redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
 use super::node::{Conn, Node};
-use super::slots::{Address, Range, SLOTS, Slots, covered, ranges, redirected};
-use super::{Build, Text, Timeouts, is_replica, tcp_settings};
+use super::slots::{Range, SLOTS, Slots, covered, ranges, redirected};
+use super::{Address, Build, Text, Timeouts, at, is_replica};
 use crate::Error;
 use crate::error::Cause;
 
@@ -166,18 +164,7 @@ impl Inner {
     }
 
     fn make(&self, address: &Address) -> Result<Node, Error> {
-        let (host, port) = address.clone();
-        let like = &self.infos[0];
-        let at = match like.addr() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
-            }
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        // By this it hears of a connection that ends while nobody uses it, and replaces that before somebody does.
-        let settings = like.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let info = like.clone().set_addr(at).set_redis_settings(settings).set_tcp_settings(tcp_settings());
-        Node::new(address.clone(), info, self.timeouts)
+        Node::new(address.clone(), at(&self.infos[0], address), self.timeouts)
     }
 
     /// Looks for the first time; whoever comes meanwhile waits for the same.

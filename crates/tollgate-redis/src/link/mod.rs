@@ -17,10 +17,12 @@ use std::time::Duration;
 
 use bb8_redis::redis::aio::{AsyncPushSender, SendError};
 use bb8_redis::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use bb8_redis::redis::{AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisError, ServerErrorKind, Value};
+use bb8_redis::redis::{
+    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, PushKind,
+    RedisError, ServerErrorKind, Value,
+};
 
 use crate::Error;
-use crate::tls::Certificates;
 use crate::topology::Topology;
 
 pub(crate) use cluster::Cluster;
@@ -55,19 +57,12 @@ pub(crate) struct Timeouts {
 }
 
 impl Link {
-    pub(crate) fn new(
-        topology: Topology,
-        certificates: &Certificates,
-        connections: u32,
-        timeouts: Timeouts,
-    ) -> Result<Link, Error> {
+    pub(crate) fn new(topology: Topology, connections: u32, timeouts: Timeouts) -> Result<Link, Error> {
         #[cfg(feature = "tls")]
         crate::tls::ensure_crypto_provider();
         Ok(match topology {
             Topology::Server(info) => Link::Pool(Pool::of_server(info, connections, timeouts)?),
-            Topology::Sentinel(sentinel) => {
-                Link::Pool(Pool::of_sentinel(sentinel, certificates, connections, timeouts)?)
-            }
+            Topology::Sentinel(sentinel) => Link::Pool(Pool::of_sentinel(sentinel, connections, timeouts)),
             Topology::Cluster(nodes) => Link::Cluster(Cluster::new(nodes, timeouts)),
         })
     }
@@ -126,6 +121,28 @@ impl Connection<'_> {
             Connection::Cluster(handle) => handle.run(slot, build, alone).await,
         }
     }
+}
+
+/// Host and port.
+type Address = (String, u16);
+
+/// How to connect to a server elsewhere, which others name, as to this one.
+fn at(like: &ConnectionInfo, (host, port): &Address) -> ConnectionInfo {
+    let (host, port) = (host.clone(), *port);
+    let address = match like.addr() {
+        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+            ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
+        }
+        _ => ConnectionAddr::Tcp(host, port),
+    };
+    with_settings(like.clone().set_addr(address))
+}
+
+/// With the settings of every connection to a server.
+fn with_settings(info: ConnectionInfo) -> ConnectionInfo {
+    // By this it is heard of a connection that ends while nobody uses it, see `obituary`.
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    info.set_redis_settings(settings).set_tcp_settings(tcp_settings())
 }
 
 /// The settings of every connection. Calls are small and somebody waits for each: none is held back to be sent with the next;

@@ -7,16 +7,15 @@ use std::time::Duration;
 
 use bb8_redis::bb8::{self, ErrorSink, ManageConnection, PooledConnection};
 use bb8_redis::redis::aio::MultiplexedConnection;
-use bb8_redis::redis::{Client, ConnectionInfo, ProtocolVersion, RedisError, ServerErrorKind, Value};
+use bb8_redis::redis::{Client, ConnectionInfo, RedisError, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::backoff::Backoff;
 use super::sentinels::Sentinels;
-use super::{Build, Outcome, Text, Timeouts, is_replica, obituary, server_kind, tcp_settings};
+use super::{Build, Outcome, Text, Timeouts, is_replica, obituary, server_kind, with_settings};
 use crate::Error;
 use crate::error::Cause;
-use crate::tls::Certificates;
 use crate::topology::Sentinel;
 
 /// So many answers in a row that did not come in time, and a connection is given up: or all of them, if none has answered
@@ -44,19 +43,12 @@ impl Pool {
         connections: u32,
         timeouts: Timeouts,
     ) -> Result<Pool, Error> {
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let client = Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))?;
+        let client = Client::open(with_settings(info))?;
         Ok(Pool::new(Source::Server(Box::new(client)), connections, timeouts))
     }
 
-    pub(super) fn of_sentinel(
-        sentinel: Sentinel,
-        certificates: &Certificates,
-        connections: u32,
-        timeouts: Timeouts,
-    ) -> Result<Pool, Error> {
-        let sentinels = Sentinels::new(sentinel, certificates, timeouts)?;
-        Ok(Pool::new(Source::Sentinels(Box::new(sentinels)), connections, timeouts))
+    pub(super) fn of_sentinel(sentinel: Sentinel, connections: u32, timeouts: Timeouts) -> Pool {
+        Pool::new(Source::Sentinels(Box::new(Sentinels::new(sentinel, timeouts))), connections, timeouts)
     }
 
     fn new(source: Source, connections: u32, timeouts: Timeouts) -> Pool {

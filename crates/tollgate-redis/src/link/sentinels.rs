@@ -1,97 +1,109 @@
 //! The master that Sentinels name.
+//!
+//! The client of the `redis` crate is not used here: it waits for its Sentinels in the order of the URL, by times of its own,
+//! and does so for one connection after another. The Sentinel that is asked first is often on the machine that is gone.
 
 use bb8_redis::redis::aio::MultiplexedConnection;
-use bb8_redis::redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use bb8_redis::redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, ProtocolVersion, RedisError, ServerErrorKind,
-    Value, cmd,
+    AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, RedisError, ServerErrorKind, Value, cmd,
+    from_redis_value,
 };
-use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
-use super::{Timeouts, tcp_settings};
-use crate::Error;
-use crate::tls::Certificates;
+use super::{Address, Timeouts, at};
+use crate::error::is_configuration;
 use crate::topology::Sentinel;
 
 pub(super) struct Sentinels {
-    /// Locked, since it keeps connections to the Sentinels.
-    client: Mutex<SentinelClient>,
     addresses: Vec<ConnectionInfo>,
     master: String,
+    /// How to connect to the master, but for where it is.
+    server: ConnectionInfo,
     timeouts: Timeouts,
 }
 
 impl Sentinels {
-    pub(super) fn new(
-        sentinel: Sentinel,
-        certificates: &Certificates,
-        timeouts: Timeouts,
-    ) -> Result<Sentinels, Error> {
-        let Sentinel { sentinels: addresses, master, server, tls } = sentinel;
-        let sentinels = addresses.iter().map(|info| info.addr().clone());
-        let mut client = SentinelClientBuilder::new(sentinels, &master, SentinelServerType::Master)?
-            .set_client_to_redis_protocol(ProtocolVersion::RESP3)
-            .set_client_to_redis_tcp_settings(tcp_settings())
-            .set_client_to_redis_db(server.db());
-        if let Some(username) = server.username() {
-            client = client.set_client_to_redis_username(username);
-        }
-        if let Some(password) = server.password() {
-            client = client.set_client_to_redis_password(password);
-        }
-        // All are asked alike.
-        let asking = addresses.first().map(ConnectionInfo::redis_settings);
-        if let Some((user, password)) =
-            asking.and_then(|asking| Some((asking.username()?, asking.password()?)))
-        {
-            client = client.set_client_to_sentinel_username(user).set_client_to_sentinel_password(password);
-        }
-        if let Some(mode) = tls {
-            client = client.set_client_to_redis_tls_mode(mode);
-        }
-        let client = certificates.of_master(client).build()?;
-        Ok(Sentinels { client: Mutex::new(client), addresses, master, timeouts })
+    pub(super) fn new(sentinel: Sentinel, timeouts: Timeouts) -> Sentinels {
+        let Sentinel { sentinels: addresses, master, server } = sentinel;
+        Sentinels { addresses, master, server, timeouts }
     }
 
-    /// Connects to the master.
+    /// Connects to the master, by the account of the first Sentinel whose account is right.
     pub(super) async fn connect(
         &self,
         config: &AsyncConnectionConfig,
     ) -> Result<MultiplexedConnection, RedisError> {
-        let connected = self.client.lock().await.get_async_connection_with_config(config).await;
-        match connected {
-            // The client says that of a master that is down as well: during a failover it would be told to people, and not to
-            // the circuit breaker.
-            Err(error)
-                if error.kind() == ErrorKind::MasterNameNotFoundBySentinel
-                    && self.know_the_master().await =>
-            {
-                Err((
-                    ErrorKind::Server(ServerErrorKind::MasterDown),
-                    "the Sentinels see no master that is up",
-                )
-                    .into())
-            }
-            connected => connected,
-        }
-    }
-
-    /// Whether one of them knows the name of the master, be that up or down.
-    async fn know_the_master(&self) -> bool {
+        let mut asked = JoinSet::new();
         for address in &self.addresses {
-            if let Ok(Value::Array(_)) = self.ask(address).await {
-                return true;
+            asked.spawn(ask(address.clone(), self.master.clone(), self.timeouts));
+        }
+        let mut tried: Vec<Address> = Vec::new();
+        // What stands in the way of a master that is named is told rather than what befell Sentinels; and of these, what has to
+        // be mended rather than what may pass.
+        let mut failure: Option<(bool, bool, RedisError)> = None;
+        while let Some(answer) = asked.join_next().await {
+            let Ok(answer) = answer else { continue };
+            let is_named = answer.is_ok();
+            let connected = match answer {
+                Ok(address) if tried.contains(&address) => continue,
+                Ok(address) => {
+                    tried.push(address.clone());
+                    self.connect_to(&address, config).await
+                }
+                Err(error) => Err(error),
+            };
+            let error = match connected {
+                Ok(connection) => return Ok(connection),
+                Err(error) => error,
+            };
+            let weight = (is_named, is_configuration(&error));
+            if failure.as_ref().is_none_or(|(named, config, _)| weight > (*named, *config)) {
+                failure = Some((weight.0, weight.1, error));
             }
         }
-        false
+        Err(failure.map_or_else(
+            || (ErrorKind::EmptySentinelList, "the URL names no Sentinels").into(),
+            |(_, _, error)| error,
+        ))
     }
 
-    async fn ask(&self, address: &ConnectionInfo) -> Result<Value, RedisError> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.timeouts.connect))
-            .set_response_timeout(Some(self.timeouts.response));
-        let client = Client::open(address.clone())?;
-        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master).query_async(&mut connection).await
+    async fn connect_to(
+        &self,
+        address: &Address,
+        config: &AsyncConnectionConfig,
+    ) -> Result<MultiplexedConnection, RedisError> {
+        let client = Client::open(at(&self.server, address))?;
+        let mut connection = client.get_multiplexed_async_connection_with_config(config).await?;
+        let role: Result<Value, RedisError> = cmd("ROLE").query_async(&mut connection).await;
+        let is_master = |role: &Value| {
+            let Value::Array(role) = role else { return false };
+            role.first().is_some_and(|role| {
+                from_redis_value::<String>(role.clone()).is_ok_and(|role| role == "master")
+            })
+        };
+        match role {
+            Ok(role) if is_master(&role) => Ok(connection),
+            // It was demoted, and its Sentinel has not heard of it.
+            Ok(_) => Err((
+                ErrorKind::Server(ServerErrorKind::MasterDown),
+                "a replica is where the Sentinels see the master",
+            )
+                .into()),
+            Err(error) => Err(error),
+        }
     }
+}
+
+/// Asks a Sentinel where the master is, be that up or down.
+async fn ask(sentinel: ConnectionInfo, master: String, timeouts: Timeouts) -> Result<Address, RedisError> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(timeouts.connect))
+        .set_response_timeout(Some(timeouts.response));
+    let mut connection =
+        Client::open(sentinel)?.get_multiplexed_async_connection_with_config(&config).await?;
+    let named: Option<(String, u16)> =
+        cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&master).query_async(&mut connection).await?;
+    named.ok_or_else(|| {
+        (ErrorKind::MasterNameNotFoundBySentinel, "a Sentinel knows no master of that name").into()
+    })
 }

@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use bb8_redis::redis::Value;
 
+use super::Address;
 use super::node::Node;
 
 pub(super) const SLOTS: usize = 16_384;
-
-/// Host and port.
-pub(super) type Address = (String, u16);
 
 /// Slots from one to another, and the master that has them.
 #[derive(Debug, PartialEq, Eq)]
