@@ -31,6 +31,10 @@ fn home<'a>(cluster: &'a Cluster, prefix: &str, key: &str) -> (u16, &'a Server) 
     (slot, cluster.owner_of(slot).unwrap())
 }
 
+fn another_master<'a>(cluster: &'a Cluster, than: &Server) -> &'a Server {
+    cluster.masters().unwrap().into_iter().find(|master| master.port() != than.port()).unwrap()
+}
+
 /// A key whose state is on another node than that of the first.
 fn elsewhere(cluster: &Cluster, prefix: &str, key: &str) -> String {
     let of = home(cluster, prefix, key).1.port();
@@ -47,7 +51,7 @@ async fn a_slot_that_moves_under_load_fails_no_request_and_the_limit_stands() {
         let policy = a_day("p", u32::MAX);
         // One key that is there before, and others of its slot that come while it moves: a tag in the key is none.
         let (slot, from) = home(&cluster, &prefix, "ada");
-        let to = cluster.masters().unwrap().into_iter().find(|master| master.port() != from.port()).unwrap();
+        let to = another_master(&cluster, from);
         let (granted, is_over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
         let mut callers = JoinSet::new();
         for _ in 0..8 {
@@ -123,7 +127,7 @@ async fn callers_of_a_slot_that_moves_do_not_fail_each_other() {
         let store = store(&cluster, &prefix).await;
         let policy = a_day("p", 1_000);
         let (slot, from) = home(&cluster, &prefix, "ada");
-        let to = cluster.masters().unwrap().into_iter().find(|master| master.port() != from.port()).unwrap();
+        let to = another_master(&cluster, from);
         let names = (0..1_000_000).map(|n| format!("new{n}"));
         let mut keys: Vec<String> = names.filter(|key| slot_by_crc(key) == slot).take(7).collect();
         keys.push("ada".to_owned());
@@ -159,7 +163,7 @@ async fn nodes_that_name_each_other_are_waited_for() {
         let store = store(&cluster, &prefix).await;
         let policy = a_day("p", 1_000);
         let (slot, from) = home(&cluster, &prefix, "ada");
-        let to = cluster.masters().unwrap().into_iter().find(|master| master.port() != from.port()).unwrap();
+        let to = another_master(&cluster, from);
         acquire(&store, &policy, "bob", 1).await;
         cluster.begin_migration(slot, to).unwrap();
         let id = to.command(&["CLUSTER", "MYID"]).unwrap();
@@ -187,7 +191,7 @@ async fn a_set_for_a_new_caller_waits_until_his_slot_has_moved_and_charges_nobod
         let store = store(&cluster, &prefix).await;
         let policies = [a_day("p", 1_000), a_day("q", 1_000)];
         let (slot, from) = home(&cluster, &prefix, "ada");
-        let to = cluster.masters().unwrap().into_iter().find(|master| master.port() != from.port()).unwrap();
+        let to = another_master(&cluster, from);
         acquire(&store, &policies[0], "elsewhere", 1).await;
         let key = Key::from("ada");
         let set = policies.each_ref().map(|policy| Check::new(policy, &key, 1));
