@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+#[cfg(feature = "tsc")]
+use std::{sync::OnceLock, time::Instant};
 
 /// A point in time: whole microseconds since the Unix epoch, at most [`Timestamp::MAX`].
 ///
@@ -131,8 +133,8 @@ impl Monotonic {
 struct Monotonic {
     clock: quanta::Clock,
     start: u64,
-    /// By which it goes on where the counter has begun anew.
-    since: std::time::Instant,
+    /// The same moment by the system's clock, by which it goes on where the counter has begun anew.
+    since: Instant,
 }
 
 /// What the counter has shown at least, written now and then; or that it has begun anew, and tells nothing from then on.
@@ -142,6 +144,10 @@ static SHOWN: AtomicU64 = AtomicU64::new(0);
 /// More than it ever shows: from this, all that it does show is far.
 #[cfg(feature = "tsc")]
 const BEGUN_ANEW: u64 = 1 << 63;
+
+/// What the counter had shown when it was found to have begun anew, and when that was.
+#[cfg(feature = "tsc")]
+static BEFORE: OnceLock<(u64, Instant)> = OnceLock::new();
 
 /// By so much the counter may be ahead of what it is known to have shown: a fraction of a second, at several GHz.
 #[cfg(feature = "tsc")]
@@ -153,13 +159,14 @@ impl Monotonic {
     fn start() -> Monotonic {
         let clock = quanta::Clock::new();
         let start = clock.raw();
-        Monotonic { clock, start, since: std::time::Instant::now() }
+        SHOWN.fetch_max(start, Ordering::Relaxed);
+        Monotonic { clock, start, since: Instant::now() }
     }
 
     #[inline]
     fn elapsed_us(&self) -> u64 {
         let raw = self.clock.raw();
-        let shown = SHOWN.load(Ordering::Relaxed);
+        let shown = SHOWN.load(Ordering::Acquire);
         if raw.wrapping_sub(shown) > UNNOTICED && self.has_begun_anew(shown) {
             return self.elapsed_by_system_us();
         }
@@ -168,9 +175,13 @@ impl Monotonic {
 
     /// Notes what the counter shows; or that it shows less than it did. A machine that has hibernated starts it again, and the
     /// time would stand still for as long as that had been up.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     #[cold]
     #[inline(never)]
     fn has_begun_anew(&self, shown: u64) -> bool {
+        if shown == BEGUN_ANEW {
+            return true;
+        }
         // Read again: it may be long ago that it was read, by a thread that was held up.
         let raw = self.clock.raw();
         if raw >= shown {
@@ -180,15 +191,23 @@ impl Monotonic {
         }
         // The counters of two processors need not be exactly even.
         if shown - raw > UNNOTICED {
-            SHOWN.store(BEGUN_ANEW, Ordering::Relaxed);
+            BEFORE.get_or_init(|| (shown, Instant::now()));
+            SHOWN.store(BEGUN_ANEW, Ordering::Release);
             return true;
         }
         false
     }
 
+    /// From what was shown last, so that it neither goes back nor leaps.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     fn elapsed_by_system_us(&self) -> u64 {
-        let elapsed = self.since.elapsed();
+        let elapsed = match BEFORE.get() {
+            Some((shown, then)) if self.since < *then => {
+                Duration::from_nanos(self.clock.delta_as_nanos(self.start, *shown))
+                    .saturating_add(then.elapsed())
+            }
+            _ => self.since.elapsed(),
+        };
         elapsed.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(elapsed.subsec_micros()))
     }
 }
@@ -270,13 +289,24 @@ mod tests {
     fn a_counter_that_begins_anew_does_not_stop_the_time() {
         let clock = Clock::system();
         let before = clock.now();
-        SHOWN.fetch_max(quanta::Clock::new().raw() + (1 << 50), Ordering::Relaxed);
+        let ahead = quanta::Clock::new().raw() + (1 << 40);
+        SHOWN.fetch_max(ahead, Ordering::Relaxed);
+        let noticed = clock.now();
+        assert_eq!(SHOWN.load(Ordering::Relaxed), BEGUN_ANEW);
+        assert!(
+            noticed > before.saturating_add(Duration::from_secs(60)),
+            "it goes on from there: {before:?} {noticed:?}"
+        );
         std::thread::sleep(Duration::from_millis(20));
         let after = clock.now();
-        assert_eq!(SHOWN.load(Ordering::Relaxed), BEGUN_ANEW, "it is noticed");
-        assert!(after >= before.saturating_add(Duration::from_millis(15)), "{before:?} {after:?}");
-        assert!(after < before.saturating_add(Duration::from_secs(60)), "{before:?} {after:?}");
-        assert!(clock.now() >= after);
+        assert!(after >= noticed.saturating_add(Duration::from_millis(15)), "{noticed:?} {after:?}");
+        assert!(after < noticed.saturating_add(Duration::from_secs(60)), "{noticed:?} {after:?}");
+        let (new, later) = (Clock::system(), Clock::system());
+        let (new, later) = (new.now(), later.now());
+        assert!(
+            new >= before && later >= new && later < before.saturating_add(Duration::from_secs(60)),
+            "{new:?} {later:?}"
+        );
     }
 
     #[test]

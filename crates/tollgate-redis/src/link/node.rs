@@ -21,7 +21,7 @@ pub(super) struct Node {
     timeouts: Timeouts,
     backoff: Backoff,
     connection: Mutex<Option<Conn>>,
-    /// How often it was tried to make one.
+    /// How often it has been tried to make one.
     attempts: AtomicU32,
     /// Whether a call wanted it lately: set where one does, and cleared where somebody looks.
     pub(super) wanted: AtomicBool,
@@ -74,10 +74,12 @@ impl Node {
             Some(failure) if waited => return Err(failure),
             _ => self.backoff.check()?,
         }
-        self.attempts.fetch_add(1, Ordering::Relaxed);
         *kept = None;
         let (config, dead) = obituary(self.timeouts);
-        match self.client.get_multiplexed_async_connection_with_config(&config).await {
+        let connected = self.client.get_multiplexed_async_connection_with_config(&config).await;
+        // Only now, so that whoever has come meanwhile sees it.
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+        match connected {
             Ok(inner) => {
                 self.backoff.succeeded();
                 let health = Health { dead, broken: AtomicBool::new(false), timeouts: AtomicU32::new(0) };

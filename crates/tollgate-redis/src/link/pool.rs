@@ -223,10 +223,12 @@ impl ManageConnection for Manager {
 
     async fn connect(&self) -> Result<Conn, RedisError> {
         let since = self.way.ended.load(Ordering::Relaxed);
-        let (config, dead) = obituary(self.timeouts);
-        let inner = match &self.source {
-            Source::Server(client) => client.get_multiplexed_async_connection_with_config(&config).await?,
-            Source::Sentinels(sentinels) => sentinels.connect(&config).await?,
+        let (inner, dead) = match &self.source {
+            Source::Server(client) => {
+                let (config, dead) = obituary(self.timeouts);
+                (client.get_multiplexed_async_connection_with_config(&config).await?, dead)
+            }
+            Source::Sentinels(sentinels) => sentinels.connect().await?,
         };
         let (way, failures) = (Arc::clone(&self.way), Arc::clone(&self.failures));
         Ok(Conn { inner, dead, broken: false, timeouts: 0, way, since, unproven: Some(failures) })

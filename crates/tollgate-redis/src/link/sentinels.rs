@@ -3,14 +3,18 @@
 //! The client of the `redis` crate is not used here: it waits for its Sentinels in the order of the URL, by times of its own,
 //! and does so for one connection after another. The Sentinel that is asked first is often on the machine that is gone.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use bb8_redis::redis::aio::MultiplexedConnection;
 use bb8_redis::redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, RedisError, ServerErrorKind, Value, cmd,
     from_redis_value,
 };
+use tokio::select;
 use tokio::task::JoinSet;
 
-use super::{Address, Timeouts, at};
+use super::{Address, Timeouts, at, obituary};
 use crate::error::is_configuration;
 use crate::topology::Sentinel;
 
@@ -29,69 +33,62 @@ impl Sentinels {
     }
 
     /// Connects to the master, by the account of the first Sentinel whose account is right.
-    pub(super) async fn connect(
-        &self,
-        config: &AsyncConnectionConfig,
-    ) -> Result<MultiplexedConnection, RedisError> {
-        let mut asked = JoinSet::new();
+    pub(super) async fn connect(&self) -> Result<(MultiplexedConnection, Arc<AtomicBool>), RedisError> {
+        let (mut asked, mut connecting) = (JoinSet::new(), JoinSet::new());
         for address in &self.addresses {
             asked.spawn(ask(address.clone(), self.master.clone(), self.timeouts));
         }
-        let mut tried: Vec<Address> = Vec::new();
-        // What stands in the way of a master that is named is told rather than what befell Sentinels; and of these, what has to
-        // be mended rather than what may pass.
-        let mut failure: Option<(bool, bool, RedisError)> = None;
-        while let Some(answer) = asked.join_next().await {
-            let Ok(answer) = answer else { continue };
-            let is_named = answer.is_ok();
-            let connected = match answer {
-                Ok(address) if tried.contains(&address) => continue,
-                Ok(address) => {
-                    tried.push(address.clone());
-                    self.connect_to(&address, config).await
-                }
-                Err(error) => Err(error),
-            };
-            let error = match connected {
-                Ok(connection) => return Ok(connection),
-                Err(error) => error,
-            };
-            let weight = (is_named, is_configuration(&error));
-            if failure.as_ref().is_none_or(|(named, config, _)| weight > (*named, *config)) {
-                failure = Some((weight.0, weight.1, error));
+        let mut named: Vec<Address> = Vec::new();
+        // What stands in the way of a master that is named, and what befell Sentinels.
+        let (mut of_master, mut of_sentinels): (Option<RedisError>, Option<RedisError>) = (None, None);
+        loop {
+            select! {
+                Some(answer) = asked.join_next() => match answer {
+                    Ok(Ok(address)) if named.contains(&address) => {}
+                    // One that has not heard yet may name a machine that is gone: the others are heard meanwhile.
+                    Ok(Ok(address)) => {
+                        connecting.spawn(connect(at(&self.server, &address), self.timeouts));
+                        named.push(address);
+                    }
+                    // What has to be mended is told rather than what may pass.
+                    Ok(Err(error)) if of_sentinels.is_none() || is_configuration(&error) => {
+                        of_sentinels = Some(error);
+                    }
+                    _ => {}
+                },
+                Some(connected) = connecting.join_next() => match connected {
+                    Ok(Ok(connected)) => return Ok(connected),
+                    // Another server may be where the master was: what may pass is told rather than that.
+                    Ok(Err(error)) if of_master.is_none() || !is_configuration(&error) => {
+                        of_master = Some(error);
+                    }
+                    _ => {}
+                },
+                else => break,
             }
         }
-        Err(failure.map_or_else(
-            || (ErrorKind::EmptySentinelList, "the URL names no Sentinels").into(),
-            |(_, _, error)| error,
-        ))
+        Err(of_master
+            .or(of_sentinels)
+            .unwrap_or_else(|| (ErrorKind::EmptySentinelList, "the URL names no Sentinels").into()))
     }
+}
 
-    async fn connect_to(
-        &self,
-        address: &Address,
-        config: &AsyncConnectionConfig,
-    ) -> Result<MultiplexedConnection, RedisError> {
-        let client = Client::open(at(&self.server, address))?;
-        let mut connection = client.get_multiplexed_async_connection_with_config(config).await?;
-        let role: Result<Value, RedisError> = cmd("ROLE").query_async(&mut connection).await;
-        let is_master = |role: &Value| {
-            let Value::Array(role) = role else { return false };
-            role.first().is_some_and(|role| {
-                from_redis_value::<String>(role.clone()).is_ok_and(|role| role == "master")
-            })
-        };
-        match role {
-            Ok(role) if is_master(&role) => Ok(connection),
-            // It was demoted, and its Sentinel has not heard of it.
-            Ok(_) => Err((
-                ErrorKind::Server(ServerErrorKind::MasterDown),
-                "a replica is where the Sentinels see the master",
-            )
-                .into()),
-            Err(error) => Err(error),
-        }
+/// Connects to what should be the master.
+async fn connect(
+    server: ConnectionInfo,
+    timeouts: Timeouts,
+) -> Result<(MultiplexedConnection, Arc<AtomicBool>), RedisError> {
+    let (config, dead) = obituary(timeouts);
+    let client = Client::open(server)?;
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    let role: Vec<Value> = cmd("ROLE").query_async(&mut connection).await?;
+    let is_master = role.into_iter().next().map(from_redis_value::<String>);
+    if !matches!(is_master, Some(Ok(role)) if role == "master") {
+        // It was demoted, and its Sentinel has not heard of it.
+        let what = "a replica is where the Sentinels see the master";
+        return Err((ErrorKind::Server(ServerErrorKind::MasterDown), what).into());
     }
+    Ok((connection, dead))
 }
 
 /// Asks a Sentinel where the master is, be that up or down.
