@@ -11,7 +11,7 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto::ring};
 use tollgate::{Policy, Quota, StoreError};
-use tollgate_conformance::servers::{Kind, Server};
+use tollgate_conformance::servers::{Kind, Sentinel, Server};
 use tollgate_redis::{Error, RedisStore, RedisStoreBuilder};
 
 use crate::{eventually, prefix, shared, try_acquire};
@@ -169,4 +169,24 @@ async fn nodes_of_a_cluster_are_connected_to_by_tls() {
     let builder = || RedisStore::builder(&format!("rediss-cluster://{seed}/")).prefix(prefix());
     decides(&builder().root_certificates(authority.pem()).connect().await.unwrap()).await;
     is_told(builder().root_certificates(other.pem()).connect().await, "invalid peer certificate");
+}
+
+/// Both the Sentinels and the master that they name, each by a certificate of the authority that was given.
+#[tokio::test]
+async fn sentinels_and_their_master_are_connected_to_by_tls() {
+    let sentinel = Sentinel::start(Kind::Installed).unwrap();
+    let authority = Authority::new();
+    let one = &sentinel.sentinels()[0];
+    let asked = before(one, authority.identity("127.0.0.1"), None).await;
+    let monitored = async |name: &str, identity: Identity| {
+        // It speaks no TLS itself, and so sees nobody there: it names whom it was told all the same.
+        let master = before(sentinel.master().unwrap(), identity, None).await;
+        one.command(&["SENTINEL", "MONITOR", name, "127.0.0.1", &master.port().to_string(), "2"]).unwrap();
+        let url = format!("rediss-sentinel://{asked}/{name}");
+        RedisStore::builder(&url).prefix(prefix()).root_certificates(authority.pem()).connect().await
+    };
+    decides(&monitored("ours", authority.identity("127.0.0.1")).await.unwrap()).await;
+    is_told(monitored("theirs", Authority::new().identity("127.0.0.1")).await, "invalid peer certificate");
+    let url = format!("rediss-sentinel://{asked}/ours");
+    is_told(RedisStore::builder(&url).prefix(prefix()).connect().await, "invalid peer certificate");
 }
