@@ -45,10 +45,14 @@ impl Timestamp {
     #[inline]
     #[must_use]
     pub fn saturating_add(self, span: Duration) -> Timestamp {
-        // In u64, since this is on every request's way and arithmetic in u128 is not cheap.
-        let micros = span.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(span.subsec_micros()));
-        Timestamp::from_micros(self.0.saturating_add(micros))
+        Timestamp::from_micros(self.0.saturating_add(whole_micros(span)))
     }
+}
+
+/// Rounded down. In u64, since this is on every request's way and arithmetic in u128 is not cheap.
+#[inline]
+fn whole_micros(span: Duration) -> u64 {
+    span.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(span.subsec_micros()))
 }
 
 /// What a store asks for the time.
@@ -120,8 +124,7 @@ impl Monotonic {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     #[inline]
     fn elapsed_us(&self) -> u64 {
-        let elapsed = self.0.elapsed();
-        elapsed.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(elapsed.subsec_micros()))
+        whole_micros(self.0.elapsed())
     }
 }
 
@@ -201,14 +204,13 @@ impl Monotonic {
     /// From what was shown last, so that it neither goes back nor leaps.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     fn elapsed_by_system_us(&self) -> u64 {
-        let elapsed = match BEFORE.get() {
+        whole_micros(match BEFORE.get() {
             Some((shown, then)) if self.since < *then => {
                 Duration::from_nanos(self.clock.delta_as_nanos(self.start, *shown))
                     .saturating_add(then.elapsed())
             }
             _ => self.since.elapsed(),
-        };
-        elapsed.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(elapsed.subsec_micros()))
+        })
     }
 }
 
