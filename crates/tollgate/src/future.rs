@@ -125,11 +125,12 @@ where
         loop {
             // By itself, since most requests are here at once: a comparison, and no table of all states.
             if let StateProj::Passed { future, extras } = state.as_mut().project() {
+                if extras.is_empty() {
+                    return future.poll(cx).map_ok(|response| response.map(ResponseBody::inner));
+                }
                 // Changed in place, and moved once.
                 let mut done = future.poll(cx);
-                if !extras.is_empty()
-                    && let Poll::Ready(Ok(response)) = &mut done
-                {
+                if let Poll::Ready(Ok(response)) = &mut done {
                     extras.add_to(response);
                 }
                 return done.map_ok(|response| response.map(ResponseBody::inner));
@@ -190,8 +191,11 @@ impl<Svc, S: Store, ReqBody> Held<Svc, S, ReqBody> {
             let asked = mem::take(&mut self.asked);
             return State::Refused { response: Some(self.shared.deny(request, asked, verdict)) };
         }
-        let extras = self.shared.extras(|| mem::take(&mut self.asked), verdict);
-        extras.mark(&mut request);
+        let mut extras = Extras::NONE;
+        if self.shared.adds_something() {
+            extras = self.shared.extras(mem::take(&mut self.asked), verdict);
+            extras.mark(&mut request);
+        }
         if verdict.delay().is_zero() {
             State::Passed { future: service.call(request), extras }
         } else {

@@ -9,10 +9,11 @@ use smallvec::SmallVec;
 use tollgate_core::{Check, Grant, Key, Policy, Reply, Stamp, Store, Times, Verdict};
 
 use crate::denial::Denial;
+use crate::extract::Head;
 use crate::memory::MemoryStore;
 use crate::problem::Reason;
 use crate::report::Report;
-use crate::rule::{Ask, Asks, MissingKey, Rule, Rules, RulesError, asked};
+use crate::rule::{Ask, Asked, Asks, MissingKey, Rule, Rules, RulesError, asked};
 
 /// Asks rules and a store directly: for handlers, WebSocket messages, jobs, keys that are found in a body.
 ///
@@ -140,7 +141,7 @@ where
     /// # Errors
     /// A [`Denial`] that tells which rules refused, and for how long.
     pub async fn check(&self, parts: &Parts) -> Result<Permit, Denial> {
-        let asks = self.asks(parts)?;
+        let asks = self.asks(&parts.into())?;
         let verdict = self.acquire(&asks, Times::ONCE).wait().await.unwrap_or_else(NeverFails::never);
         self.permit(asks, verdict)
     }
@@ -163,7 +164,7 @@ where
     /// # Errors
     /// A [`Denial`] if a rule finds no key and refuses such requests.
     pub async fn look(&self, parts: &Parts) -> Result<Report, Denial> {
-        let asks = self.asks(parts)?;
+        let asks = self.asks(&parts.into())?;
         Ok(self.look_at(asks).await)
     }
 
@@ -213,16 +214,16 @@ where
     }
 
     /// The keys and costs of a request, or the denial of a request without a key.
-    fn asks(&self, parts: &Parts) -> Result<Asks, Denial> {
+    fn asks(&self, head: &Head<'_>) -> Result<Asks, Denial> {
         let mut asks = Asks::new();
-        match self.rules.ask(&parts.into(), &mut asks) {
+        match self.rules.ask(head, &mut asks) {
             Ok(()) => Ok(asks),
             Err(rule) => Err(self.no_key(rule)),
         }
     }
 
     /// The denial of a request in which this rule found no key.
-    pub(crate) fn no_key(&self, rule: usize) -> Denial {
+    fn no_key(&self, rule: usize) -> Denial {
         Denial::new(Reason::NoKey, Report::without_key(&self.rules, rule))
     }
 
@@ -233,6 +234,27 @@ where
             [] => Reply::Now(Ok(Verdict::new(times.max(), Duration::ZERO, []))),
             _ => self.acquire_several(asks, times),
         }
+    }
+
+    /// What the rules that apply to a request ask, and the numbers of their policies. None, if no rule applies.
+    #[inline(never)]
+    #[expect(clippy::type_complexity, reason = "an answer and what was asked")]
+    pub(crate) fn take_up(
+        &self,
+        head: &Head<'_>,
+    ) -> Result<Option<(Reply<Result<Verdict, S::Error>, S::Acquire>, Asked)>, Denial> {
+        let asks = self.asks(head)?;
+        if asks.is_empty() {
+            return Ok(None);
+        }
+        let reply = self.acquire(&asks, Times::ONCE);
+        Ok(Some((reply, asked(&asks))))
+    }
+
+    /// What the [`Rules::lone`] rule asks for its key.
+    #[inline]
+    pub(crate) fn acquire_lone(&self, key: &Key) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
+        self.store.acquire(&[Check::new(self.rules.policy(0), key, 1)], Times::ONCE)
     }
 
     #[inline(never)]

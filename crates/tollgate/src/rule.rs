@@ -15,7 +15,7 @@ use crate::extract::{Head, KeyExtractor};
 use tiers::Tiers;
 
 pub use rules::RulesError;
-pub(crate) use rules::{Ask, Asked, Asks, Rules, asked};
+pub(crate) use rules::{Ask, Asked, Asks, Rules, asked, lone};
 pub use tiers::TiersError;
 
 /// Makes a [`Policy`] a [`Rule`].
@@ -220,10 +220,17 @@ impl Rule {
         self.exemptions.iter().any(|exemption| exemption.exempts_head(head))
     }
 
+    /// What the extractor finds in this request.
+    #[inline]
+    pub(crate) fn find(&self, head: &Head<'_>) -> Option<Key> {
+        // Its own, and not that of the `Arc`, which would only pass it on.
+        (*self.extractor).extract_from(head)
+    }
+
     /// The key of this request, or what happens without one.
     #[inline]
     fn key(&self, head: &Head<'_>) -> Result<Key, MissingKey> {
-        self.key_or_else(self.extractor.extract_from(head))
+        self.key_or_else(self.find(head))
     }
 
     fn cost_of(&self, parts: &Parts) -> u32 {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
-use tollgate_core::{Reply, Store, Times, Verdict};
+use tollgate_core::{Reply, Store, Verdict};
 use tower_service::Service;
 
 use crate::body::ResponseBody;
@@ -15,7 +15,7 @@ use crate::extract::Head;
 use crate::future::ResponseFuture;
 use crate::limiter::NeverFails;
 use crate::memory::MemoryStore;
-use crate::rule::{Asked, Asks, asked};
+use crate::rule::{Asked, lone};
 use crate::shared::{Extras, Shared};
 
 /// A service limited by a [`RateLimitLayer`](crate::RateLimitLayer).
@@ -64,47 +64,58 @@ where
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         // One end for all that pass at once, so that their future is built in place; and a request stays in one piece where it
-        // can.
-        let extras = 'pass: {
+        // can. What a response is given is written at once or never: processors are slow at copying, in larger pieces, what
+        // was written a moment before.
+        let mut extras = Extras::NONE;
+        'pass: {
             if !self.shared.enabled {
                 if self.shared.expose_verdict {
                     return self.unlimited(request);
                 }
-                break 'pass Extras::default();
+                break 'pass;
             }
             let limiter = &self.shared.limiter;
             let rules = limiter.rules();
-            let mut asks = Asks::new();
-            let taken_up = if rules.need_parts() {
-                let (parts, body) = request.into_parts();
-                let taken_up = rules.ask(&Head::from(&parts), &mut asks);
-                request = Request::from_parts(parts, body);
-                taken_up
-            } else {
-                rules.ask(&Head::of(&request), &mut asks)
-            };
-            if let Err(rule) = taken_up {
-                return ResponseFuture::refused(self.shared.refuse(request, limiter.no_key(rule), None));
-            }
-            if asks.is_empty() {
-                if self.shared.expose_verdict {
-                    return self.unlimited(request);
+            let mut asked = lone();
+            let reply = 'ask: {
+                // Lent from where the extractor leaves it. A request in which it finds none is asked again below.
+                let key = rules.lone().and_then(|rule| rule.find(&Head::of(&request)));
+                if let Some(key) = &key
+                    && !key.is_empty()
+                {
+                    break 'ask limiter.acquire_lone(key);
                 }
-                break 'pass Extras::default();
-            }
-            let reply = limiter.acquire(&asks, Times::ONCE);
+                let taken_up = if rules.need_parts() {
+                    let (parts, body) = request.into_parts();
+                    let taken_up = limiter.take_up(&Head::from(&parts));
+                    request = Request::from_parts(parts, body);
+                    taken_up
+                } else {
+                    limiter.take_up(&Head::of(&request))
+                };
+                match taken_up {
+                    Ok(Some((reply, policies))) => {
+                        asked = policies;
+                        reply
+                    }
+                    Ok(None) if self.shared.expose_verdict => return self.unlimited(request),
+                    Ok(None) => break 'pass,
+                    Err(denial) => return ResponseFuture::refused(self.shared.refuse(request, denial, None)),
+                }
+            };
             match &reply {
                 Reply::Now(Ok(verdict)) if !verdict.is_granted() => {
-                    return ResponseFuture::refused(self.shared.deny(request, asked(&asks), verdict));
+                    return ResponseFuture::refused(self.shared.deny(request, asked, verdict));
                 }
                 Reply::Now(Ok(verdict)) if verdict.delay().is_zero() => {
-                    let extras = self.shared.extras(|| asked(&asks), verdict);
-                    extras.mark(&mut request);
-                    extras
+                    if self.shared.adds_something() {
+                        extras = self.shared.extras(asked, verdict);
+                        extras.mark(&mut request);
+                    }
                 }
-                _ => return self.hold(reply, request, asked(&asks)),
+                _ => return self.hold(reply, request, asked),
             }
-        };
+        }
         ResponseFuture::passed(self.inner.call(request), extras)
     }
 }
@@ -125,7 +136,7 @@ where
     where
         Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
     {
-        let extras = self.shared.extras(Asked::new, &Verdict::new(1, Duration::ZERO, []));
+        let extras = self.shared.extras(Asked::new(), &Verdict::new(1, Duration::ZERO, []));
         extras.mark(&mut request);
         ResponseFuture::passed(self.inner.call(request), extras)
     }
@@ -145,7 +156,7 @@ where
         match reply {
             Reply::Now(Err(error)) => error.never(),
             Reply::Now(Ok(verdict)) => {
-                let extras = self.shared.extras(|| asked, &verdict);
+                let extras = self.shared.extras(asked, &verdict);
                 extras.mark(&mut request);
                 ResponseFuture::delayed(self.take_ready(), request, verdict.delay(), extras)
             }

@@ -30,13 +30,15 @@ pub(crate) struct Shared<S> {
 }
 
 /// What a response that passes is given on its way out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Extras {
     fields: Option<Written>,
     report: Option<Report>,
 }
 
 impl Extras {
+    pub(crate) const NONE: Extras = Extras { fields: None, report: None };
+
     /// Lets the handler see the report.
     #[inline]
     pub(crate) fn mark<B>(&self, request: &mut Request<B>) {
@@ -63,18 +65,16 @@ impl Extras {
 }
 
 impl<S> Shared<S> {
-    /// What the response to a request that passes is given, which these policies were asked of.
+    /// Whether responses to requests that pass are given anything.
     #[inline]
-    pub(crate) fn extras(&self, asked: impl FnOnce() -> Asked, verdict: &Verdict) -> Extras {
-        if self.fields.is_off() && !self.expose_verdict {
-            return Extras::default();
-        }
-        self.extras_of(asked(), verdict)
+    pub(crate) fn adds_something(&self) -> bool {
+        self.expose_verdict || !self.fields.is_off()
     }
 
-    /// Out of line, to keep the way of those that are given nothing short.
+    /// What the response to a request that passes is given, which these policies were asked of. Out of line, to keep the way of
+    /// those that are given nothing short.
     #[inline(never)]
-    fn extras_of(&self, asked: Asked, verdict: &Verdict) -> Extras {
+    pub(crate) fn extras(&self, asked: Asked, verdict: &Verdict) -> Extras {
         let rules = self.limiter.rules();
         let fields = self.fields.write(rules, &asked, verdict);
         let report = self.expose_verdict.then(|| Report::new(rules, asked, verdict));

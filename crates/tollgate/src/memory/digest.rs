@@ -49,12 +49,16 @@ impl Secret {
 /// A key of 4 to 7 bytes and its length, as a number that no other has.
 #[inline]
 fn short(key: &[u8]) -> Option<u64> {
-    let (first, rest) = key.split_first_chunk::<4>()?;
-    if rest.len() > 3 {
-        return None;
-    }
-    let word = (key.len() as u64) << 56 | u64::from(u32::from_le_bytes(*first));
-    Some(rest.iter().zip([32, 40, 48]).fold(word, |word, (byte, shift)| word | u64::from(*byte) << shift))
+    let (first, rest) = key.split_first_chunk()?;
+    // Byte by byte: what is read here was written a moment ago, and not always in larger pieces.
+    let rest = match *rest {
+        [] => 0,
+        [a] => u32::from(a),
+        [a, b] => u32::from_le_bytes([a, b, 0, 0]),
+        [a, b, c] => u32::from_le_bytes([a, b, c, 0]),
+        _ => return None,
+    };
+    Some((key.len() as u64) << 56 | u64::from(rest) << 32 | u64::from(u32::from_le_bytes(*first)))
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ pub(crate) struct Rules {
     need_parts: bool,
     /// Whether no rule has more than a key.
     only_keys: bool,
+    /// Whether there is one rule, which is nothing but a key that needs no parts.
+    is_lone_key: bool,
     /// For each policy, the problem document of a request that it alone refuses.
     quota_exceeded: Box<[Bytes]>,
     /// The numbers of policies no two of which share a key's state.
@@ -54,6 +56,12 @@ pub(crate) fn asked(asks: &[Ask]) -> Asked {
     }
 }
 
+/// What was asked of the [`Rules::lone`] rule.
+#[inline]
+pub(crate) fn lone() -> Asked {
+    SmallVec::from_buf_and_len([0; 4], 1)
+}
+
 impl Rules {
     pub(crate) fn try_new(rules: impl IntoIterator<Item = Rule>) -> Result<Rules, RulesError> {
         let rules: Box<[Rule]> = rules.into_iter().collect();
@@ -79,6 +87,7 @@ impl Rules {
         let need_parts = rules.iter().any(Rule::needs_parts);
         let only_keys = rules.iter().all(Rule::is_only_a_key);
         Ok(Rules {
+            is_lone_key: rules.len() == 1 && only_keys && !need_parts,
             rules,
             first_tiers: first_tiers.into(),
             need_parts,
@@ -125,6 +134,12 @@ impl Rules {
         self.need_parts
     }
 
+    /// The rule of most layers: there is no other, and it asks a unit for the key that it finds in a request in one piece.
+    #[inline]
+    pub(crate) fn lone(&self) -> Option<&Rule> {
+        if self.is_lone_key { self.rules.first() } else { None }
+    }
+
     /// Adds the keys and costs of a request to `asks`; or tells the number of the first rule that refuses it for want of
     /// a key. The head has parts where they are needed.
     #[inline]
@@ -133,7 +148,7 @@ impl Rules {
             return self.ask_each(head, asks);
         }
         for (number, rule) in self.rules.iter().enumerate() {
-            match rule.extractor.extract_from(head) {
+            match rule.find(head) {
                 Some(key) if !key.is_empty() => asks.push(Ask { policy: number, key, cost: 1 }),
                 _ => self.ask_without_key(number, asks)?,
             }
