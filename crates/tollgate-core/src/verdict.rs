@@ -141,6 +141,7 @@ pub struct Verdict {
 
 // Not derived, which would clone the statuses one by one.
 impl Clone for Verdict {
+    #[inline]
     fn clone(&self) -> Verdict {
         Verdict {
             times: self.times,

@@ -189,7 +189,7 @@ impl<Svc, S: Store, ReqBody> Held<Svc, S, ReqBody> {
         };
         if !verdict.is_granted() {
             let asked = mem::take(&mut self.asked);
-            return State::Refused { response: Some(self.shared.deny(request, asked, verdict)) };
+            return State::Refused { response: Some(self.shared.deny(&mut request, asked, verdict)) };
         }
         let mut extras = Extras::NONE;
         if self.shared.adds_something() {

@@ -100,12 +100,14 @@ where
                     }
                     Ok(None) if self.shared.expose_verdict => return self.unlimited(request),
                     Ok(None) => break 'pass,
-                    Err(denial) => return ResponseFuture::refused(self.shared.refuse(request, denial, None)),
+                    Err(denial) => {
+                        return ResponseFuture::refused(self.shared.refuse(&mut request, denial, None));
+                    }
                 }
             };
             match &reply {
                 Reply::Now(Ok(verdict)) if !verdict.is_granted() => {
-                    return ResponseFuture::refused(self.shared.deny(request, asked, verdict));
+                    return ResponseFuture::refused(self.shared.deny(&mut request, asked, verdict));
                 }
                 Reply::Now(Ok(verdict)) if verdict.delay().is_zero() => {
                     if self.shared.adds_something() {

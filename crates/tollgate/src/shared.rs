@@ -85,7 +85,7 @@ impl<S> Shared<S> {
     #[inline(never)]
     pub(crate) fn deny<R, B>(
         &self,
-        request: Request<R>,
+        request: &mut Request<R>,
         asked: Asked,
         verdict: &Verdict,
     ) -> Response<ResponseBody<B>> {
@@ -94,10 +94,10 @@ impl<S> Shared<S> {
         self.refuse(request, Denial::of(Report::new(rules, asked, verdict)), fields)
     }
 
-    /// The response to a request that is refused, with these fields.
+    /// The response to a request that is refused, with these fields. What is left of the request is of no use.
     pub(crate) fn refuse<R, B>(
         &self,
-        request: Request<R>,
+        request: &mut Request<R>,
         denial: Denial,
         fields: Option<Written>,
     ) -> Response<ResponseBody<B>> {
@@ -105,7 +105,7 @@ impl<S> Shared<S> {
         let mut response = match &self.answer {
             None => denial.response_by(request.method(), request.headers()),
             Some(answer) => {
-                let (parts, _) = request.into_parts();
+                let parts = take_parts(request);
                 let mut response = answer(&parts, &denial);
                 denial.add_wait(&parts, response.headers_mut());
                 response
@@ -123,4 +123,15 @@ impl<S> Shared<S> {
         response.extensions_mut().insert(denial);
         response
     }
+}
+
+/// The parts of a request that has to stay where it is: whole, it is large to move.
+fn take_parts<R>(request: &mut Request<R>) -> Parts {
+    let (mut parts, ()) = Request::new(()).into_parts();
+    mem::swap(&mut parts.method, request.method_mut());
+    mem::swap(&mut parts.uri, request.uri_mut());
+    mem::swap(&mut parts.version, request.version_mut());
+    mem::swap(&mut parts.headers, request.headers_mut());
+    mem::swap(&mut parts.extensions, request.extensions_mut());
+    parts
 }
