@@ -53,6 +53,27 @@ async fn the_verdict_is_exposed_to_handlers_and_to_outer_layers() {
 }
 
 #[tokio::test]
+async fn nothing_of_a_refused_request_is_left_in_the_answer() {
+    #[derive(Clone)]
+    struct Session;
+
+    let own = |_: &Parts, _: &Denial| Response::new("no\n");
+    let kept = layer(&clock(), [per_user("p", 1)]);
+    for layer in [kept.clone(), kept.answer(own)] {
+        let mut service = layer.layer(service_fn(what_is_left));
+        let mut denied = None;
+        for _ in 0..2 {
+            let mut request = request("ada");
+            request.extensions_mut().insert(Session);
+            denied = Some(call(&mut service, request).await);
+        }
+        let denied = denied.unwrap();
+        assert!(denied.extensions().get::<Denial>().is_some());
+        assert!(denied.extensions().get::<Session>().is_none());
+    }
+}
+
+#[tokio::test]
 async fn the_verdict_is_not_exposed_unless_asked_for() {
     let mut service = layer(&clock(), [per_user("p", 3)]).layer(service_fn(what_is_left));
     let response = call(&mut service, request("ada")).await;

@@ -92,7 +92,11 @@ impl Denial {
     /// The answer by default outside of gRPC: a problem document (RFC 9457) of the types that the RateLimit draft
     /// registers, and `Retry-After` where waiting helps.
     pub fn response(&self) -> Response<Bytes> {
-        let mut response = Response::new(self.problem());
+        self.response_of(|problem| problem)
+    }
+
+    fn response_of<B>(&self, body: impl FnOnce(Bytes) -> B) -> Response<B> {
+        let mut response = Response::new(body(self.problem()));
         *response.status_mut() = self.status();
         // Room for what the layer adds, so that the map grows once.
         *response.headers_mut() = HeaderMap::with_capacity(6);
@@ -117,14 +121,20 @@ impl Denial {
     /// The status of the HTTP response is 200, and its body empty. [`RateLimitLayer::answer`](crate::RateLimitLayer::answer)
     /// has an example.
     pub fn response_to(&self, parts: &Parts) -> Response<Bytes> {
-        self.response_by(&parts.method, &parts.headers)
+        self.response_by(&parts.method, &parts.headers, |body| body)
     }
 
-    /// The answer by default to a request of that method with these headers.
-    pub(crate) fn response_by(&self, method: &Method, request: &HeaderMap) -> Response<Bytes> {
+    /// The answer by default to a request of that method with these headers, its body made into another: at once, since a
+    /// response is large to move.
+    pub(crate) fn response_by<B>(
+        &self,
+        method: &Method,
+        request: &HeaderMap,
+        body: impl FnOnce(Bytes) -> B,
+    ) -> Response<B> {
         match grpc::content_type(method, request) {
-            Some(content_type) => grpc::response(self, content_type),
-            None => self.response(),
+            Some(content_type) => grpc::response(self, content_type).map(body),
+            None => self.response_of(body),
         }
     }
 

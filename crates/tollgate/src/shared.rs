@@ -102,21 +102,33 @@ impl<S> Shared<S> {
         fields: Option<Written>,
     ) -> Response<ResponseBody<B>> {
         let is_head = request.method() == Method::HEAD;
+        let mut left_out = 0;
+        let body = |bytes: Bytes| {
+            if is_head {
+                // Not every server takes the body of such an answer away (RFC 9110, section 9.3.2).
+                left_out = bytes.len();
+                return ResponseBody::answer(Bytes::new());
+            }
+            ResponseBody::answer(bytes)
+        };
         let mut response = match &self.answer {
-            None => denial.response_by(request.method(), request.headers()),
+            None => {
+                let mut response = denial.response_by(request.method(), request.headers(), body);
+                // The request's, emptied: for the denial alone, a new one would be allocated twice.
+                *response.extensions_mut() = mem::take(request.extensions_mut());
+                response.extensions_mut().clear();
+                response
+            }
             Some(answer) => {
                 let parts = take_parts(request);
                 let mut response = answer(&parts, &denial);
                 denial.add_wait(&parts, response.headers_mut());
-                response
+                response.map(body)
             }
         };
-        if is_head && !response.body().is_empty() {
-            // Not every server takes the body of such an answer away (RFC 9110, section 9.3.2).
-            let length = mem::take(response.body_mut()).len();
-            response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| number(length));
+        if left_out > 0 {
+            response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| number(left_out));
         }
-        let mut response = response.map(ResponseBody::answer);
         if let Some(fields) = fields {
             fields.add_to(response.headers_mut());
         }
