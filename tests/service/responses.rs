@@ -5,8 +5,9 @@ use std::future::{Ready, ready};
 
 use axum::body::Body;
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt;
+use tollgate::extract::PeerAddr;
 use tollgate::{Denial, Fields, Key, Reason, Report};
 use tollgate_tests::{Later, Strict, call, clock, field, per_user, request, store, user};
 use tower::{Layer, ServiceExt, service_fn};
@@ -194,6 +195,24 @@ async fn a_closure_answers_instead_and_what_it_has_not_said_is_added() {
     }
     let response = call(&mut service, Request::new(Body::empty())).await;
     assert_eq!(text(response).await, "nobody: the request carries no key");
+}
+
+#[tokio::test]
+async fn a_closure_that_answers_sees_the_whole_head_of_the_request() {
+    let told = |parts: &Parts, _: &Denial| {
+        let peer = parts.extensions.get::<PeerAddr>().unwrap().0;
+        let user = parts.headers["x-user"].to_str().unwrap();
+        Response::new(format!("{} {} {:?} {user} {peer}", parts.method, parts.uri, parts.version))
+    };
+    let mut service = layer(&clock(), [per_user("p", 1)]).answer(told).layer(Strict::default());
+    for answer in ["hello", "PUT /a?b=c HTTP/2.0 ada 192.0.2.1:4000"] {
+        let mut request = request("ada");
+        *request.method_mut() = Method::PUT;
+        *request.uri_mut() = "/a?b=c".parse().unwrap();
+        *request.version_mut() = Version::HTTP_2;
+        request.extensions_mut().insert(PeerAddr(([192, 0, 2, 1], 4_000).into()));
+        assert_eq!(text(call(&mut service, request).await).await, answer);
+    }
 }
 
 /// The closure may begin with the answer that would have been given.

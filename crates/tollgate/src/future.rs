@@ -126,6 +126,7 @@ where
             // By itself, since most requests are here at once: a comparison, and no table of all states.
             if let StateProj::Passed { future, extras } = state.as_mut().project() {
                 if extras.is_empty() {
+                    // Nothing is changed, and the response moved once less.
                     return future.poll(cx).map_ok(|response| response.map(ResponseBody::inner));
                 }
                 // Changed in place, and moved once.

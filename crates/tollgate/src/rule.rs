@@ -15,7 +15,7 @@ use crate::extract::{Head, KeyExtractor};
 use tiers::Tiers;
 
 pub use rules::RulesError;
-pub(crate) use rules::{Ask, Asked, Asks, Rules, asked, lone};
+pub(crate) use rules::{Ask, Asked, Asks, Rules, asked, asked_alone};
 pub use tiers::TiersError;
 
 /// Makes a [`Policy`] a [`Rule`].

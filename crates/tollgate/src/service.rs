@@ -15,7 +15,7 @@ use crate::extract::Head;
 use crate::future::ResponseFuture;
 use crate::limiter::NeverFails;
 use crate::memory::MemoryStore;
-use crate::rule::{Asked, lone};
+use crate::rule::{Asked, asked_alone};
 use crate::shared::{Extras, Shared};
 
 /// A service limited by a [`RateLimitLayer`](crate::RateLimitLayer).
@@ -64,8 +64,8 @@ where
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         // One end for all that pass at once, so that their future is built in place; and a request stays in one piece where it
-        // can. What a response is given is written at once or never: processors are slow at copying, in larger pieces, what
-        // was written a moment before.
+        // can. What the response is given is nothing from the start, and not only at the end: processors are slow at moving what
+        // was written a moment ago.
         let mut extras = Extras::NONE;
         'pass: {
             if !self.shared.enabled {
@@ -76,7 +76,7 @@ where
             }
             let limiter = &self.shared.limiter;
             let rules = limiter.rules();
-            let mut asked = lone();
+            let mut asked = asked_alone();
             let reply = 'ask: {
                 // Lent from where the extractor leaves it. A request in which it finds none is asked again below.
                 let key = rules.lone().and_then(|rule| rule.find(&Head::of(&request)));

@@ -58,7 +58,7 @@ pub(crate) fn asked(asks: &[Ask]) -> Asked {
 
 /// What was asked of the [`Rules::lone`] rule.
 #[inline]
-pub(crate) fn lone() -> Asked {
+pub(crate) fn asked_alone() -> Asked {
     SmallVec::from_buf_and_len([0; 4], 1)
 }
 
