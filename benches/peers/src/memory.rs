@@ -55,28 +55,45 @@ pub(crate) fn run(options: &Options) -> Report {
     report
 }
 
+/// After how many runs all services are made anew. State that no cache holds is dearer or cheaper by a tenth, and for as
+/// long as it stays, by where the system has placed its memory: each gets several draws, of which the best counts.
+const RUNS_OF_A_PLACE: u64 = 5;
+
 /// Measures all services in one scenario: a run of each, then the next run of each, so that whatever else the
 /// machine does falls on all of them. Every round starts with another one.
 fn compare(lineup: &[Contender], scenario: Scenario, threads: usize, options: &Options) -> Vec<Line> {
-    let mut entries: Vec<(Box<dyn Subject>, Line)> = lineup
+    let mut lines: Vec<Line> = lineup
         .iter()
-        .map(|&contender| {
-            let subject = (contender.build)(scenario.plan());
-            let headers = subject.warm(scenario.keys());
-            let mut fields: Vec<String> = headers.keys().map(ToString::to_string).collect();
-            fields.sort_unstable();
-            (subject, Line { contender, scenario, threads, wall: None, answers: Answers::default(), fields })
+        .map(|&contender| Line {
+            contender,
+            scenario,
+            threads,
+            wall: None,
+            answers: Answers::default(),
+            fields: vec![],
         })
         .collect();
-    let services = entries.len();
+    let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
+    let services = lines.len();
     for round in 0..options.runs {
+        if round % RUNS_OF_A_PLACE == 0 {
+            subjects.clear();
+            subjects.extend(lines.iter_mut().map(|line| {
+                let subject = (line.contender.build)(scenario.plan());
+                let headers = subject.warm(scenario.keys());
+                line.fields = headers.keys().map(ToString::to_string).collect();
+                line.fields.sort_unstable();
+                subject
+            }));
+        }
         for turn in 0..services {
-            let (subject, line) = &mut entries[(turn + round as usize) % services];
+            let number = (turn + round as usize) % services;
+            let (subject, line) = (&subjects[number], &mut lines[number]);
             let load = Load { clients: scenario.keys(), requests: options.requests, threads, round };
             let sample = subject.run(load);
             line.wall = Some(line.wall.map_or(sample.wall, |best| best.min(sample.wall)));
             line.answers += sample.answers;
         }
     }
-    entries.into_iter().map(|(_, line)| line).collect()
+    lines
 }

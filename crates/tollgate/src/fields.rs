@@ -1,5 +1,6 @@
 //! What responses tell clients about their quotas.
 
+use std::mem;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -231,20 +232,21 @@ impl Item {
 }
 
 impl Written {
-    pub(crate) fn add_to(self, headers: &mut HeaderMap) {
+    /// Puts them into a response. From where they lie, since processors are slow at moving what was written a moment ago.
+    pub(crate) fn add_to(&mut self, headers: &mut HeaderMap) {
         match self {
             Written::One { item, remaining, reset } => {
-                let limit = limit_of(std::iter::once((item.name(), remaining, reset)));
+                let limit = limit_of(std::iter::once((item.name(), *remaining, *reset)));
                 add_ietf(headers, &item.policy, limit);
             }
-            Written::Several { policy, limit } => add_ietf(headers, &policy, limit),
+            Written::Several { policy, limit } => add_ietf(headers, policy, mem::take(limit)),
             // An inner layer's stand: these fields can tell of one rule only, and the inner one is nearer to the work.
             Written::X { .. } if headers.contains_key(&X_LIMIT) => {}
             Written::X { limit, remaining, reset } => {
                 headers.reserve(3);
-                headers.insert(X_LIMIT, number(limit));
-                headers.insert(X_REMAINING, number(remaining));
-                headers.insert(X_RESET, number(reset));
+                headers.insert(X_LIMIT, number(*limit));
+                headers.insert(X_REMAINING, number(*remaining));
+                headers.insert(X_RESET, number(*reset));
             }
         }
     }
@@ -321,7 +323,7 @@ mod tests {
         let asked: Vec<usize> = (0..statuses.len()).collect();
         let verdict = Verdict::new(1, Duration::ZERO, statuses.iter().copied());
         let mut headers = HeaderMap::new();
-        if let Some(written) = FieldWriter::new(&rules, fields).write(&rules, &asked, &verdict) {
+        if let Some(mut written) = FieldWriter::new(&rules, fields).write(&rules, &asked, &verdict) {
             written.add_to(&mut headers);
         }
         headers

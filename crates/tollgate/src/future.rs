@@ -194,8 +194,7 @@ impl<Svc, S: Store, ReqBody> Held<Svc, S, ReqBody> {
         }
         let mut extras = Extras::NONE;
         if self.shared.adds_something() {
-            extras = self.shared.extras(mem::take(&mut self.asked), verdict);
-            extras.mark(&mut request);
+            self.shared.add_extras(&mut extras, &mut request, mem::take(&mut self.asked), verdict);
         }
         if verdict.delay().is_zero() {
             State::Passed { future: service.call(request), extras }

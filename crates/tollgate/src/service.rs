@@ -111,8 +111,7 @@ where
                 }
                 Reply::Now(Ok(verdict)) if verdict.delay().is_zero() => {
                     if self.shared.adds_something() {
-                        extras = self.shared.extras(asked, verdict);
-                        extras.mark(&mut request);
+                        self.shared.add_extras(&mut extras, &mut request, asked, verdict);
                     }
                 }
                 _ => return self.hold(reply, request, asked),
@@ -138,8 +137,8 @@ where
     where
         Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
     {
-        let extras = self.shared.extras(Asked::new(), &Verdict::new(1, Duration::ZERO, []));
-        extras.mark(&mut request);
+        let mut extras = Extras::NONE;
+        self.shared.add_extras(&mut extras, &mut request, Asked::new(), &Verdict::new(1, Duration::ZERO, []));
         ResponseFuture::passed(self.inner.call(request), extras)
     }
 
@@ -158,8 +157,8 @@ where
         match reply {
             Reply::Now(Err(error)) => error.never(),
             Reply::Now(Ok(verdict)) => {
-                let extras = self.shared.extras(asked, &verdict);
-                extras.mark(&mut request);
+                let mut extras = Extras::NONE;
+                self.shared.add_extras(&mut extras, &mut request, asked, &verdict);
                 ResponseFuture::delayed(self.take_ready(), request, verdict.delay(), extras)
             }
             Reply::Later(verdict) => {

@@ -39,14 +39,6 @@ pub(crate) struct Extras {
 impl Extras {
     pub(crate) const NONE: Extras = Extras { fields: None, report: None };
 
-    /// Lets the handler see the report.
-    #[inline]
-    pub(crate) fn mark<B>(&self, request: &mut Request<B>) {
-        if let Some(report) = &self.report {
-            request.extensions_mut().insert(report.clone());
-        }
-    }
-
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.fields.is_none() && self.report.is_none()
@@ -55,7 +47,7 @@ impl Extras {
     /// Adds them to a response that has come.
     #[inline(never)]
     pub(crate) fn add_to<B>(&mut self, response: &mut Response<B>) {
-        if let Some(fields) = self.fields.take() {
+        if let Some(fields) = &mut self.fields {
             fields.add_to(response.headers_mut());
         }
         if let Some(report) = self.report.take() {
@@ -71,14 +63,23 @@ impl<S> Shared<S> {
         self.expose_verdict || !self.fields.is_off()
     }
 
-    /// What the response to a request that passes is given, which these policies were asked of. Out of line, to keep the way of
-    /// those that are given nothing short.
+    /// What the response to a request that passes is given, which these policies were asked of; and what its handler is shown.
+    /// Out of line, to keep the way of those that are given nothing short; and written where it will lie.
     #[inline(never)]
-    pub(crate) fn extras(&self, asked: Asked, verdict: &Verdict) -> Extras {
+    pub(crate) fn add_extras<B>(
+        &self,
+        extras: &mut Extras,
+        request: &mut Request<B>,
+        asked: Asked,
+        verdict: &Verdict,
+    ) {
         let rules = self.limiter.rules();
-        let fields = self.fields.write(rules, &asked, verdict);
-        let report = self.expose_verdict.then(|| Report::new(rules, asked, verdict));
-        Extras { fields, report }
+        extras.fields = self.fields.write(rules, &asked, verdict);
+        if self.expose_verdict {
+            let report = Report::new(rules, asked, verdict);
+            request.extensions_mut().insert(report.clone());
+            extras.report = Some(report);
+        }
     }
 
     /// The response to a request that was not granted.
@@ -129,7 +130,7 @@ impl<S> Shared<S> {
         if left_out > 0 {
             response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| number(left_out));
         }
-        if let Some(fields) = fields {
+        if let Some(mut fields) = fields {
             fields.add_to(response.headers_mut());
         }
         response.extensions_mut().insert(denial);
