@@ -50,6 +50,25 @@ fn sets_of_several_new_keys_never_exceed_the_cap() {
     }
 }
 
+/// What an operator sees of it: nothing while there is room or those who go are idle, then each that went before its reset.
+#[test]
+fn keys_that_go_before_their_reset_are_counted() {
+    let time = clock();
+    let store = MemoryStore::builder().clock(&time).max_keys(10).build();
+    let policy = Policy::new("p", Quota::per_minute(2));
+    let ask = |from: u64, to: u64| (from..to).for_each(|n| assert!(passes(&store, &policy, &Key::from(n))));
+    ask(0, 10);
+    assert_eq!((store.evictions(), store.overflows()), (0, 0), "there was room");
+    time.advance(Duration::from_secs(30));
+    ask(10, 20);
+    assert_eq!((store.evictions(), store.overflows()), (0, 0), "those who went were idle");
+    ask(20, 23);
+    assert_eq!((store.evictions(), store.overflows()), (3, 0));
+    let look = store.acquire(&[Check::new(&policy, &Key::from(99), 1)], Times::LOOK);
+    assert!(matches!(look, Reply::Now(Ok(_))));
+    assert_eq!((store.evictions(), store.overflows()), (3, 0), "a look drives nobody out");
+}
+
 #[test]
 fn a_look_at_an_invented_key_costs_nobody_his_place() {
     let time = clock();
@@ -153,6 +172,8 @@ fn when_every_key_is_denied_new_keys_share_one_quota_a_policy() {
         }
         assert_eq!(store.keys(), cap);
         assert_eq!(granted, (cap + 1) * 3, "with a cap of {cap}");
+        assert_eq!(store.overflows(), 3 * 4 * cap as u64, "each was asked four times");
+        assert_eq!(store.evictions(), 0, "nobody's quota was forgotten");
 
         // Another policy has a shared entry of its own, to which all of its keys are sent.
         let other = Policy::new("other", Quota::per_minute(5));

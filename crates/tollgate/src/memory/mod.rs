@@ -13,6 +13,9 @@
 //! for attacks, and has to be well above the callers of a busy day. Where nothing can go, new keys share one entry a policy until
 //! there is room again.
 //!
+//! [`MemoryStore::evictions`] and [`MemoryStore::overflows`] count both for your metrics: while they stay at zero, every key has
+//! an entry of its own, for as long as it needs one.
+//!
 //! # What a restart forgets
 //! Everything: a quota of a day begins anew with each deployment. Where that matters, keep it in
 //! [Redis](https://docs.rs/tollgate-redis).
@@ -24,6 +27,7 @@ mod table;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Ready;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -51,6 +55,8 @@ struct Inner {
     shards: Box<[Shard]>,
     /// One entry a policy, for new keys that find no room. Always locked last.
     overflow: Mutex<Table>,
+    /// Keys that were counted there.
+    overflows: AtomicU64,
     secret: Secret,
     clock: Clock,
 }
@@ -90,6 +96,7 @@ impl MemoryStoreBuilder {
         MemoryStore(Arc::new(Inner {
             shards: (0..shards).map(|n| Shard(Mutex::new(Table::new(cap(n))))).collect(),
             overflow: Mutex::new(Table::new(usize::MAX)),
+            overflows: AtomicU64::new(0),
             secret: Secret::random(),
             clock: self.clock,
         }))
@@ -110,6 +117,31 @@ impl MemoryStore {
     /// How many keys are held now, those included that have been idle since their reset and were not swept yet.
     pub fn keys(&self) -> usize {
         self.0.shards.iter().map(|shard| lock(&shard.0).len()).sum()
+    }
+
+    /// How many keys have made room for others before their reset, since the store was made: whoever they belong to began anew.
+    /// Where this grows, the cap is too low for the callers of a busy day, or somebody invents keys.
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, extract::header};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let store = MemoryStore::builder().max_keys(2).build();
+    /// let limiter = Limiter::new([Policy::new("daily", Quota::per_day(100)).by(header("x-user"))]).store(store.clone());
+    /// for user in ["ada", "bob", "eve"] {
+    ///     let _ = limiter.check_key(&Key::from(user), 1).await;
+    /// }
+    /// assert_eq!((store.keys(), store.evictions()), (2, 1));
+    /// # }
+    /// ```
+    pub fn evictions(&self) -> u64 {
+        self.0.shards.iter().map(|shard| lock(&shard.0).evicted).sum()
+    }
+
+    /// How often a new key found no room, since the store was made, because all that were there had been denied: it was decided by
+    /// the entry that such keys share, one a policy. Only an attack makes this grow.
+    pub fn overflows(&self) -> u64 {
+        self.0.overflows.load(Ordering::Relaxed)
     }
 
     /// The units that `key` used in the last `interval` of a

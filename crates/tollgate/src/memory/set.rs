@@ -1,6 +1,7 @@
 //! The decision over a set of several keys, or over one that is new: all or nothing, in two phases.
 
 use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -135,6 +136,7 @@ impl<'a> Tables<'a> {
     fn make_room(&mut self, store: &'a MemoryStore, set: &[Check<'_>], times: Times, now: Timestamp) {
         let targets = self.targets.clone();
         let mut missing: SmallVec<[usize; 4]> = SmallVec::new();
+        let mut overflows = 0;
         for (i, check) in set.iter().enumerate() {
             let target = targets[i];
             // A pair that is named twice has one place.
@@ -158,10 +160,14 @@ impl<'a> Tables<'a> {
             } else {
                 let digest = store.0.secret.digest(check.policy.scope_hash(), b"");
                 self.targets[i] = Target { shard: OVERFLOW, digest };
+                overflows += 1;
             }
         }
-        if self.targets.iter().any(|target| target.shard == OVERFLOW) {
+        if overflows > 0 {
             self.locked.push((OVERFLOW, lock(&store.0.overflow)));
+            if times.max() > 0 {
+                store.0.overflows.fetch_add(overflows, Ordering::Relaxed);
+            }
         }
     }
 

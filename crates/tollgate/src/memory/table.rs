@@ -42,6 +42,8 @@ pub(super) struct Table {
     added: u32,
     /// The latest time that a decision was made at.
     latest: Timestamp,
+    /// Keys that made room for others before their reset.
+    pub(super) evicted: u64,
 }
 
 #[derive(Debug)]
@@ -72,7 +74,16 @@ impl Expiry {
 
 impl Table {
     pub(super) fn new(cap: usize) -> Table {
-        Table { slots: Vec::new(), len: 0, cap, hand: 0, accesses: 0, added: 0, latest: Timestamp::EPOCH }
+        Table {
+            slots: Vec::new(),
+            len: 0,
+            cap,
+            hand: 0,
+            accesses: 0,
+            added: 0,
+            latest: Timestamp::EPOCH,
+            evicted: 0,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -137,6 +148,7 @@ impl Table {
     ) -> bool {
         while !self.has_room_for(needed) {
             let Some(victim) = self.find_victim(now, &keep) else { return false };
+            self.evicted += u64::from(!self.slot(victim).expiry.is_over(now));
             self.remove(victim);
         }
         true
