@@ -34,6 +34,28 @@ async fn each_user_has_a_queue_of_his_own() {
     assert_eq!(timed(call(&mut service, request("bob"))).await.1, 100 * MS);
 }
 
+/// The fields are read when the request has passed, and tell how things stand then.
+#[tokio::test(start_paused = true)]
+async fn what_a_delayed_request_is_told_counts_from_when_it_passes() {
+    let slow = || {
+        Policy::new("q", Quota::per_second(1))
+            .with_algorithm(Algorithm::LeakyBucket { max_wait: 30_000 * MS })
+    };
+    for (fields, told) in [(Fields::Ietf, "ratelimit"), (Fields::XDelta, "x-ratelimit-reset")] {
+        let mut service = layer(&clock(), [slow().by(user())]).fields(fields).layer(Strict::default());
+        let mut pending = Vec::new();
+        for _ in 0..4 {
+            pending.push(tokio::spawn(timed(service.ready().await.unwrap().call(request("ada")))));
+        }
+        for (n, response) in (0_u32..).zip(pending) {
+            let (response, elapsed) = response.await.unwrap();
+            assert_eq!(elapsed, n * 1_000 * MS);
+            let expected = if fields == Fields::Ietf { "\"q\";r=0;t=1" } else { "1" };
+            assert_eq!(field(&response.unwrap(), told), Some(expected), "request {n}");
+        }
+    }
+}
+
 /// Time passes in the store as it does for those who wait.
 #[tokio::test(start_paused = true)]
 async fn one_after_the_other_requests_are_evenly_spaced() {

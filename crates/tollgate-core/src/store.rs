@@ -41,6 +41,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// A grant that is given back in parts takes the stamp of [`Stamp::after_refund`](crate::Stamp::after_refund) for the next. A
     /// bucket knows of each grant only when its debt ends: of two whose debts overlap, what time has returned of the younger
     /// may come back once more where the older was given back first. That is less than the older one was granted.
+    ///
+    /// A [reset](Store::reset) has brought everything back already. What was granted before it and is given back after it comes out
+    /// of what was granted since, if that is as much: let go of such grants.
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done>;
 
     /// Has this handle, and clones made of it from then on, end each wait after `limit`, counted from when it is asked, with an

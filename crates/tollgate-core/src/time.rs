@@ -161,9 +161,10 @@ impl Monotonic {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     fn start() -> Monotonic {
         let clock = quanta::Clock::new();
-        let start = clock.raw();
-        SHOWN.fetch_max(start, Ordering::Relaxed);
-        Monotonic { clock, start, since: Instant::now() }
+        let begin = || Monotonic { start: clock.raw(), since: Instant::now(), clock: clock.clone() };
+        // If the counter has begun anew and nobody has noticed, the first does, and the second begins after that.
+        begin().elapsed_us();
+        begin()
     }
 
     #[inline]
@@ -293,6 +294,9 @@ mod tests {
         let before = clock.now();
         let ahead = quanta::Clock::new().raw() + (1 << 40);
         SHOWN.fetch_max(ahead, Ordering::Relaxed);
+        // Nobody has noticed when this one begins.
+        let first = Clock::system();
+        assert!(first.now() < before.saturating_add(Duration::from_secs(60)), "{before:?} {:?}", first.now());
         let noticed = clock.now();
         assert_eq!(SHOWN.load(Ordering::Relaxed), BEGUN_ANEW);
         assert!(

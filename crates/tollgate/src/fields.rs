@@ -27,7 +27,7 @@ use crate::rule::Rules;
 /// | `q` | the capacity: the burst of the bucket algorithms, the limit of the others |
 /// | `w` | the time in which that much comes back: ceil(q × window / limit), in whole seconds, at least 1 |
 /// | `r` | units that would pass without delay, after this request |
-/// | `t` | seconds until the whole quota is back, rounded up; on a rule that refuses, the same as `Retry-After` |
+/// | `t` | seconds until the whole quota is back, rounded up; on a rule that refuses, the same as `Retry-After`. Where a leaky bucket holds a request back, from when it passes |
 ///
 /// `t` is that of -08 and -09. Later drafts mean the time until some of the quota is back, which is no later: who waits for `t`
 /// passes, and need not have waited so long. `Retry-After`, on a refusal, is exact.
@@ -124,7 +124,7 @@ impl FieldWriter {
             (Fields::None, ..) | (_, _, []) => None,
             (Fields::Ietf, [policy], [status]) if verdict.share().is_none() => {
                 let item = self.items[*policy].clone();
-                let reset = reset_seconds(status, longest_wait_seconds(&[*status]));
+                let reset = reset_seconds(status, longest_wait_seconds(&[*status]), verdict.delay());
                 Some(Written::One { item, remaining: status.remaining(), reset })
             }
             _ => Some(self.write_any(rules, asked, verdict)),
@@ -149,7 +149,7 @@ impl FieldWriter {
                 let now = Duration::from_micros(self.clock.now().as_micros());
                 x(&|reset| seconds_up(now.saturating_add(reset)))
             }
-            Fields::XDelta => x(&seconds_up),
+            Fields::XDelta => x(&|reset| seconds_up(reset.saturating_sub(verdict.delay()))),
             Fields::Ietf | Fields::None => {
                 let parts: Vec<Item>;
                 let items: SmallVec<[&Item; 4]> = match share {
@@ -165,10 +165,11 @@ impl FieldWriter {
                         parts.iter().collect()
                     }
                 };
-                let longest = longest_wait_seconds(statuses);
+                let (longest, delay) = (longest_wait_seconds(statuses), verdict.delay());
                 let told = items.iter().zip(statuses);
-                let told = told
-                    .map(|(item, status)| (item.name(), status.remaining(), reset_seconds(status, longest)));
+                let told = told.map(|(item, status)| {
+                    (item.name(), status.remaining(), reset_seconds(status, longest, delay))
+                });
                 // Rules come in their order, and no two numbers are of one: these are all, under their own policies.
                 let all = asked.len() == self.rules && asked.iter().all(|policy| *policy < self.rules);
                 let policy = if all && share.is_none() {
@@ -282,11 +283,12 @@ fn x_ratelimit(
     Written::X { limit: capacity(*policy), remaining: status.remaining(), reset: reset(after) }
 }
 
-/// On a rule that refuses, the longest wait of those that do, as in `Retry-After`: a client that obeys either passes.
-fn reset_seconds(status: &Status, longest: u64) -> u64 {
+/// On a rule that refuses, the longest wait of those that do, as in `Retry-After`: a client that obeys either passes. Of a request
+/// that is delayed, from when it passes.
+fn reset_seconds(status: &Status, longest: u64, delay: Duration) -> u64 {
     match status.wait() {
         Wait::For(_) => longest,
-        Wait::None | Wait::Never => seconds_up(status.reset_after()),
+        Wait::None | Wait::Never => seconds_up(status.reset_after().saturating_sub(delay)),
     }
 }
 

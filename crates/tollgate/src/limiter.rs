@@ -207,7 +207,8 @@ where
         self.store.refund(&grants).wait().await.unwrap_or_else(NeverFails::never);
     }
 
-    /// Forgets what `key` has used of every rule, in whichever of its tiers.
+    /// Forgets what `key` has used of every rule, in whichever of its tiers. That brings back all permits of that key: one from
+    /// before this, if it is [refunded](Limiter::refund) afterwards, brings back what others were charged since.
     pub async fn reset(&self, key: &Key) {
         let policies: SmallVec<[&Policy; 4]> = self.rules.policies_with_states().collect();
         self.store.reset(key, &policies).wait().await.unwrap_or_else(NeverFails::never);

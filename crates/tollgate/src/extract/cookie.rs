@@ -1,7 +1,10 @@
 //! Keys from cookies.
 
+use std::borrow::Cow;
+
 use http::header::COOKIE;
 use http::request::Parts;
+use percent_encoding::percent_decode;
 use tollgate_core::Key;
 
 use super::{Head, KeyExtractor};
@@ -10,8 +13,9 @@ use super::{Head, KeyExtractor};
 #[derive(Clone, Debug)]
 pub struct Cookie(Box<str>);
 
-/// The value of the cookie `name`, such as a session, byte for byte as the caller sent it (RFC 6265, section 5.4).
-/// Requests with several by that name that differ share one key: whoever reads the session may take another than would be
+/// The value of the cookie `name`, such as a session (RFC 6265, section 5.4), as the usual cookie jars read it: percent-encoded
+/// characters are decoded, in the name as well, and quotes around a value count for nothing. Otherwise one session could be
+/// written in many ways, each with a quota of its own. Requests with several by that name that differ share one key: whoever reads the session may take another than would be
 /// counted here, and a second one must win nobody a quota of his own, nor let him pass as one who sent none. Signed or encrypted
 /// cookies are not opened: a tampered one is another key.
 ///
@@ -47,16 +51,28 @@ impl KeyExtractor for Cookie {
         let lines = head.headers.get_all(COOKIE).iter();
         let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
         let mut values = pairs.filter_map(|pair| {
-            let value = pair.trim_ascii().strip_prefix(self.0.as_bytes())?.trim_ascii_start();
-            Some(value.strip_prefix(b"=")?.trim_ascii_start())
+            let equals = pair.iter().position(|byte| *byte == b'=')?;
+            let (name, value) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
+            let is_this = name == self.0.as_bytes() || *decoded(name) == *self.0.as_bytes();
+            is_this.then(|| decoded(unquoted(value)))
         });
         let value = values.next()?;
-        Some(if values.all(|other| other == value) { Key::from_bytes(value) } else { Key::global() })
+        Some(if values.all(|other| other == value) { Key::from_bytes(&value) } else { Key::global() })
     }
 
     fn needs_parts(&self) -> bool {
         false
     }
+}
+
+/// What a cookie jar makes of percent-encoding.
+fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
+    percent_decode(text).into()
+}
+
+/// A value without the quotes that may stand around it (RFC 6265, section 4.1.1).
+fn unquoted(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value)
 }
 
 #[cfg(test)]
@@ -87,6 +103,20 @@ mod tests {
         assert_eq!(value(&["session=invented; session=real"]), Some(Key::global()));
         assert_eq!(value(&["session=invented", "a=b; session=real"]), Some(Key::global()));
         assert_eq!(value(&["session=; session=real"]), Some(Key::global()));
+    }
+
+    /// Cookie jars decode what is percent-encoded, and some take quotes away: all of these are one session to them.
+    #[test]
+    fn one_session_written_in_many_ways_is_one_key() {
+        for cookie in
+            ["session=%61bc", "session=a%62%63", "session=\"abc\"", "%73ession=abc", "sess%69on=%61%62%63"]
+        {
+            assert_eq!(value(&[cookie]), Some(Key::from("abc")), "{cookie}");
+        }
+        assert_eq!(value(&["session=abc; %73ession=%61bc"]), Some(Key::from("abc")));
+        assert_eq!(value(&["session=invented; %73ession=real"]), Some(Key::global()));
+        assert_eq!(value(&["session=%zz%6"]), Some(Key::from("%zz%6")), "what is no encoding stays");
+        assert_eq!(value(&["session=\""]), Some(Key::from("\"")));
     }
 
     #[test]
