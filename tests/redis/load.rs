@@ -78,6 +78,36 @@ async fn a_queue_delays_in_the_order_of_arrival() {
     assert!(verdicts[511].1.delay() > verdicts[1].1.delay());
 }
 
+/// Calls that carry checks follow one another without a gap for as long as checks wait, on each connection that they may have.
+#[tokio::test]
+async fn what_is_given_back_under_load_finds_a_connection() {
+    let fresh =
+        Fresh::with(shared(Kind::Redis8_2), Default::default(), |builder| builder.connections(1)).await;
+    let mut callers = JoinSet::new();
+    // More than two calls carry.
+    for caller in 0..512 {
+        let store = fresh.store.clone();
+        callers.spawn(async move {
+            let busy = a_day(1_000_000);
+            for n in 0_u64.. {
+                acquire(&store, &busy, format!("{caller} {n}").as_str(), 1).await;
+            }
+        });
+    }
+    let (policy, key) = (a_day(10), Key::from("ada"));
+    for n in 0..10 {
+        let stamp = acquire(&fresh.store, &policy, "ada", 1).await.each()[0].stamp();
+        let grant = Grant { policy: &policy, key: &key, units: 1, stamp, share: None };
+        let refund = fresh.store.refund(&[grant]).wait();
+        timeout(Duration::from_secs(1), refund).await.expect("in time").expect("given back");
+        assert_eq!(used(&fresh.store, &policy, "ada").await, 0, "{n}");
+        timeout(Duration::from_secs(1), fresh.store.reset(&key, &[&policy]).wait())
+            .await
+            .expect("in time")
+            .expect("forgotten");
+    }
+}
+
 /// Several handles, each with connections of its own, are several processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_that_share_a_limit_get_it_exactly() {

@@ -160,3 +160,20 @@ async fn a_limit_that_is_changed_in_place_keeps_what_was_used() {
         }
     }
 }
+
+/// Old and new processes side by side, where the new bucket is full sooner: what it would take for a clock that ran ahead is what
+/// the old one may owe.
+#[tokio::test]
+async fn a_deployment_forgives_nothing_where_the_new_policy_is_beside_the_old() {
+    for &kind in Kind::EVERY {
+        let fresh = Fresh::on(shared(kind)).await;
+        let old = Policy::new("changes", Quota::per_hour(10));
+        let raised = Policy::new("changes", Quota::per_hour(20).burst(10));
+        for (key, new, forgiven) in [("alone", raised.clone(), 5), ("beside", raised.beside(&old), 0)] {
+            assert!(acquire(&fresh.store, &old, key, 10).await.is_granted());
+            assert!(!acquire(&fresh.store, &new, key, 1).await.is_granted(), "{key} on {kind}");
+            let left = look(&fresh.store, &old, key).await.each()[0].remaining();
+            assert_eq!(left, forgiven, "{key} on {kind}");
+        }
+    }
+}

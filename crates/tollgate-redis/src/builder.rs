@@ -69,8 +69,9 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How many connections there are to a server at most, each with one call under way: 4 unless said. A call carries up to
-    /// 128 requests that differ, so that few are enough. Of no effect in a Cluster, where there is one to each node.
+    /// How many connections to a server carry checks at most, each with one call under way: 4 unless said. A call carries up to
+    /// 128 requests that differ, so that few are enough. Refunds and resets have one more where these are busy. Of no effect in a
+    /// Cluster, where there is one connection to each node.
     pub fn connections(mut self, connections: u32) -> RedisStoreBuilder {
         self.connections = connections;
         self

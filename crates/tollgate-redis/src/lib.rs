@@ -66,8 +66,8 @@
 //!
 //! - [`connect`](RedisStoreBuilder::connect) tries once. A Redis that is down is no error: a service starts, and the store
 //!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a missing permission.
-//! - Four connections to a server unless [said](RedisStoreBuilder::connections), one to each master of a Cluster. One that
-//!   dies, or leaves three calls in a row unanswered, is replaced; so are all to a server once more calls in a row than they
+//! - Four connections to a server carry checks unless [said](RedisStoreBuilder::connections), and one more what is given back or
+//!   reset while they are busy; one to each master of a Cluster. One that dies, or leaves three calls in a row unanswered, is replaced; so are all to a server once more calls in a row than they
 //!   are, and three at least, were not answered on any, or once it turns out to be a replica. While connecting fails, checks
 //!   fail at once, and it is tried again after 5 ms to half a second, at random, lest a fleet come back in step.
 //! - The masters of a Cluster fail apart: nobody waits for one that his keys are not on. Who has taken over is asked in the
@@ -84,8 +84,11 @@
 //! # What rests in Redis
 //!
 //! `tollgate:1:{@192.0.2.1}:api~gcra~1m`: the [prefix](RedisStoreBuilder::prefix), the version of the stored form, the key,
-//! and the policy with its algorithm and window. A limit or a burst can be changed in place, also while old and new
-//! processes run side by side; another name, algorithm or window begins anew. Keys of more than 128 bytes are hashed, and
+//! and the policy with its algorithm and window. A limit or a burst can be changed in place; another name,
+//! algorithm or window begins anew. While old and new processes run side by side, each decides by its own. But a bucket that the new
+//! ones fill sooner than the old (a smaller burst, or a larger limit with the same burst) is taken by them for that of a clock that ran
+//! ahead, and what lies beyond is forgiven to the old ones as well, again and again: for that deployment, put the new policy
+//! [`beside`](tollgate_core::Policy::beside) the old one. Keys of more than 128 bytes are hashed, and
 //! with a [secret](RedisStoreBuilder::secret) all are, so that no address and no API key rests in Redis. Every key expires
 //! when its state means nothing more, those of `Gcra` and `LeakyBucket` within a second of it.
 //!

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Key, Policy, Stamp, Status, Times, Verdict, Wait};
+use tollgate_core::{Algorithm, Key, Policy, Stamp, Status, Times, Verdict, Wait};
 
 use crate::batch::{Ask, SetKeys};
 use crate::error::Cause;
@@ -118,12 +118,17 @@ impl Leg {
     }
 
     /// A verdict of which only so much is kept: by its stamps that can be given back once more, and not the rest. Its delay and
-    /// its reset stay those of the whole, which is on the safe side.
+    /// its reset stay those of the whole, which is on the safe side; and so does what a queue has left, since what comes back to it
+    /// were places further behind.
     fn kept(&self, verdict: &Verdict, keep: u32, too_many: u32) -> Verdict {
         let each = self.terms.iter().zip(verdict.each()).map(|(terms, status)| {
             let units = u32::try_from(terms.cost.saturating_mul(u64::from(too_many))).unwrap_or(u32::MAX);
             let stamp = status.stamp().after_refund(&terms.policy, units);
-            Status::new(status.remaining().saturating_add(units), status.wait(), status.reset_after(), stamp)
+            let left = match terms.policy.algorithm() {
+                Algorithm::LeakyBucket { .. } => status.remaining(),
+                _ => status.remaining().saturating_add(units),
+            };
+            Status::new(left, status.wait(), status.reset_after(), stamp)
         });
         Verdict::new(keep, verdict.delay(), each)
     }
