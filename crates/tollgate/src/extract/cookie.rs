@@ -15,9 +15,10 @@ pub struct Cookie(Box<str>);
 
 /// The value of the cookie `name`, such as a session (RFC 6265, section 5.4), as the usual cookie jars read it: percent-encoded
 /// characters are decoded, in the name as well, and quotes around a value count for nothing. Otherwise one session could be
-/// written in many ways, each with a quota of its own. Requests with several by that name that differ share one key: whoever reads the session may take another than would be
-/// counted here, and a second one must win nobody a quota of his own, nor let him pass as one who sent none. Signed or encrypted
-/// cookies are not opened: a tampered one is another key.
+/// written in many ways, each with a quota of its own. Signed or encrypted cookies are not opened: a tampered one is another key.
+///
+/// Requests with several by that name that differ share one key: whoever reads the session may take another than would be
+/// counted here, and a second one must win nobody a quota of his own, nor let him pass as one who sent none.
 ///
 /// # Panics
 /// If `name` is empty or holds a character that a cookie's name cannot (RFC 6265, section 4.1.1): a request could
