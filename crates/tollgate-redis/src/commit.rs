@@ -13,6 +13,7 @@ use bb8_redis::redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::{Notify, oneshot};
+use tokio::task::yield_now;
 use tokio::time::sleep;
 use tollgate_core::{Clock, Timestamp};
 
@@ -272,7 +273,10 @@ struct Lane {
 impl Lane {
     async fn run(mut self) {
         while self.stay() {
-            // A connection first: until there is one, checks go on gathering.
+            // First whoever is ready to run: those who were just answered, and who arrive at the same time, ask while this
+            // call can still carry them. A task that is alone on its worker is not held up by it.
+            yield_now().await;
+            // Then a connection: until there is one, checks go on gathering.
             let connection = self.commit.link.connection(self.slot).await;
             let Some(call) = self.next() else { continue };
             match self.commit.send(connection, self.slot, &call, false).await {
