@@ -4,9 +4,9 @@
 --   look(key, text)          the state under a key, in up to three values; `text` is what the key holds, where it is a string
 --   fits(times, state)       how often the cost fits, at most `times`
 --   charge(key, n, state)    takes the cost n times
---   take(n)                  where it is there, may give a function of a key that takes the cost n times or not at all, without
---                            having looked. It returns whether a single command did it, and the state before; no state
---                            where nothing was taken
+--   take(n)                  where it is there, may give two functions that take the cost n times of a key that has room: of
+--                            `key, text`, and of `key` alone, whose text was not read. They return the state before, and
+--                            whether such a state is what the second hopes for; or nothing, where they took nothing
 --   report(key, n, refused, state)  what is answered of the state, where that is not the state itself
 --   ends(state)              when the state means nothing more
 --   refund(key, text, units, stamp, parts)  see refund.lua
@@ -42,7 +42,6 @@ while at <= #sent do
     policies[i] = algorithms[algorithm](a, b, c, d, e, f, g)
   end
 
-  local tried, missed = 0, 0
   for _ = 1, runs do
     local sets, min, max = struct.unpack('<ddd', sent, at)
     at = at + 24
@@ -52,29 +51,36 @@ while at <= #sent do
 
     if checks == 1 then
       -- As most sets are: what stands below, without its book-keeping, and all keys read at once.
-      local policy, texts, first = policies[1], nil, nil
+      local policy, texts, first = policies[1], {}, 0
       local look, fits, report, charge, returns = policy.look, policy.fits, policy.report, policy.charge, policy.returns
-      -- In a run of many, the cost is taken without looking first. That ends as soon as it was wrong for more than one key of
-      -- eight (for the first, say): what has to be given back is written twice, and replicated.
-      local take = max >= refused and tried + sets >= 8 and missed * 8 <= tried and policy.take and policy.take(max)
+      local known, unknown = nil, nil
+      if sets >= 8 and max >= refused and policy.take then
+        known, unknown = policy.take(max)
+      end
+      -- Whether the next key is not read first: where the first was as hoped for, and none since was otherwise. What has to be
+      -- given back is written twice, and replicated.
+      local blind = false
       for i = 1, sets do
-        local key, taken, a, b, c = KEYS[keys + i], nil, nil, nil, nil
-        if take then
-          taken, a, b = take(key)
-          tried, missed = tried + 1, missed + (taken and 0 or 1)
-          if missed * 8 > tried then
-            take, texts = nil, nil
+        local key, text, a, b, c = KEYS[keys + i], nil, nil, nil, nil
+        if blind then
+          a, b, blind = unknown(key)
+        end
+        if not a then
+          text = texts[i - first]
+          if text == nil then
+            texts, first = call('MGET', unpack(KEYS, keys + i, keys + (i == 1 and known and 1 or sets))), i - 1
+            text = texts[1]
+          end
+          if known then
+            a, b, c = known(key, text)
+            blind = i == 1 and c
           end
         end
         if a then
           answer[answers + 1], answer[answers + 2], answer[answers + 3] = max, a, b
           answers = answers + 3
         else
-          -- This key, as long as others are taken; else all that are left.
-          if not texts or take then
-            texts, first = call('MGET', unpack(KEYS, keys + i, keys + (take and i or sets))), i
-          end
-          a, b, c = look(key, texts[i - first + 1])
+          a, b, c = look(key, text)
           local granted = fits(max, a, b, c)
           if max > 0 and granted < refused then
             granted = 0

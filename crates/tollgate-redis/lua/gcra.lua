@@ -100,20 +100,22 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     end
   end
 
+  -- Adds to a TAT in place, for half the price of writing it: the key is there. `text` is that of `more_us`, if it is known.
+  local function add(key, us, more_us, text)
+    if us < now then
+      more_us, text = more_us + now - us, nil
+    end
+    call('INCRBY', key, text or text_of(more_us))
+    prolong(key, us, more_us)
+  end
+
   local function charge(key, granted, us, frac)
     local more_us, more_frac = cost_us, cost_frac
     if granted > 1 then
       more_us, more_frac = multiple(granted, cost_us, cost_frac, parts)
     end
     if us > 0 and frac + more_frac == 0 and more_us > 0 then
-      -- In place, for half the price: the key is there.
-      local text = granted == 1 and us >= now and cost_text
-      if not text then
-        more_us = more_us + math.max(0, now - us)
-        text = text_of(more_us)
-      end
-      call('INCRBY', key, text)
-      prolong(key, us, more_us)
+      add(key, us, more_us, granted == 1 and cost_text)
       return
     elseif more_us + more_frac == 0 then
       return
@@ -128,36 +130,53 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     store(key, us, frac, ends(us, frac))
   end
 
-  -- For keys whose TAT lies ahead, and has room: it grows by one command, which tells what it was. The others are put right by
-  -- one more, and those that have no room are as they were.
   local function take(times)
     local more_us = times * cost_us
     if cost_frac > 0 or more_us == 0 or more_us > horizon_us then
       return nil
     end
     local text, latest_us = text_of(more_us), now + horizon_us
-    return function(key)
+
+    local function known(key, held)
+      local us = 0
+      if held then
+        us = #held <= 16 and find(held, '^[1-9]%d*$') and held + 0
+      end
+      if not us or us + more_us > latest_us then
+        return nil
+      elseif us > 0 then
+        add(key, us, more_us, text)
+      else
+        store(key, now + more_us, 0, ends(now + more_us, 0))
+      end
+      return us, 0, us >= now
+    end
+
+    -- A TAT that lies ahead grows by one command, which tells what it was. Others are put right by one more.
+    local function unknown(key)
       local after_us = redis.pcall('INCRBY', key, text)
       if type(after_us) == 'table' then
         -- It is no number, or would be too large for one.
-        return false
+        return nil
       elseif after_us > latest_us then
         call('INCRBY', key, '-' .. text)
-        return false
+        return nil
       end
       local us = after_us - more_us
       if us >= now and us > 0 then
         prolong(key, us, more_us)
-        return true, us, 0
+        return us, 0, true
       elseif us > 0 then
         call('INCRBY', key, text_of(now - us))
         prolong(key, us, now - us + more_us)
-        return false, us, 0
+        return us, 0, false
       end
       -- There was none.
       store(key, now + more_us, 0, ends(now + more_us, 0))
-      return false, 0, 0
+      return 0, 0, false
     end
+
+    return known, unknown
   end
 
   -- Gives back what of a charge has not been refilled yet: the cost, or what lies between now and the stamp.
