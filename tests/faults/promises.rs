@@ -159,13 +159,11 @@ fn complaints(row: &Row, cell: &Cell) -> Vec<String> {
     });
 
     // A breaker, where it counts, spares requests any wait.
-    let is_misconfigured = row.fault == Fault::PasswordSet;
-    let opens = guard.has_breaker && matches!(effect, Effect::Every(_)) && !is_misconfigured;
+    let opens = guard.has_breaker && matches!(effect, Effect::Every(_)) && row.fault != Fault::PasswordSet;
     let (opened, spared) = (heard.opened(), heard.failed(ErrorKind::CircuitOpen));
     due(!opens || opened > 0, &|| "the circuit did not open".to_owned());
     let counting = heard.failed(ErrorKind::Timeout) + heard.failed(ErrorKind::Unavailable);
     due(opened == 0 || counting >= 5, &|| format!("it opened {opened} times by {counting} failures"));
-    due(!is_misconfigured || heard.failed(ErrorKind::Misconfigured) > 0, &|| "nobody is told".to_owned());
     due(guard.has_breaker || spared == 0, &|| format!("{spared} by a breaker that is not there"));
     if row.way == Way::InProcess {
         let at_once = count(cell, |seen| seen.at_once);

@@ -9,7 +9,7 @@ use axum::routing::get;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::failure::Source;
-use tollgate::{Algorithm, Check, Key, Policy, PolicyExt, Quota, RateLimitLayer, Store, Times};
+use tollgate::{Algorithm, Check, ErrorKind, Key, Policy, PolicyExt, Quota, RateLimitLayer, Store, Times};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{serve, user};
 
@@ -99,6 +99,11 @@ pub(crate) async fn run(fault: Fault, way: Way) -> Row {
     for (cell, before) in cells.iter().zip(before) {
         let more = |cell: &Running| cell.progress.requests.load(Ordering::Relaxed) >= before + 3 * CALLERS;
         until(std::slice::from_ref(cell), "requests during the fault", more).await;
+    }
+    if fault == Fault::PasswordSet {
+        // A breaker that clients' ends have opened asks again only now and then.
+        let is_told = |cell: &Running| cell.heard.failed(ErrorKind::Misconfigured) > 0;
+        until(&cells, "whoever watches is told that it is misconfigured", is_told).await;
     }
     // Before it has ended: a fault that ends by itself may be over before that is known.
     cells.iter().for_each(|cell| cell.heard.watch_for_the_store());
