@@ -440,6 +440,30 @@ async fn a_set_over_several_slots_charges_nobody_when_one_refuses() {
     }
 }
 
+/// Whether a slot is asked or only looked at, since another has refused: there is room for one more, and two were wanted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_slot_of_a_denied_set_tells_the_wait_of_the_least_that_was_asked_for() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let other = elsewhere(&cluster, &prefix, "ada");
+    let keys = [Key::from("ada"), Key::from(&*other)];
+    for algorithm in [Algorithm::FIXED_WINDOW, Algorithm::Gcra, Algorithm::SLIDING_LOG] {
+        let policy = Policy::new("p", Quota::per_day(3)).with_algorithm(algorithm);
+        let set = keys.each_ref().map(|key| Check::new(&policy, key, 1));
+        assert_eq!(store.acquire(&set, Times::between(2, 2)).wait().await.unwrap().times(), 2);
+        let verdict = store.acquire(&set, Times::between(2, 2)).wait().await.unwrap();
+        assert!(!verdict.is_granted());
+        for status in verdict.each() {
+            assert!(matches!(status.wait(), Wait::For(_)) && status.remaining() == 1, "{verdict:?}");
+        }
+        assert_eq!(store.acquire(&set, Times::ONCE).wait().await.unwrap().times(), 1);
+        for key in &keys {
+            store.reset(key, &[&policy]).wait().await.unwrap();
+        }
+    }
+}
+
 /// What one node refuses is refused, though another, whose rule is only looked at, cannot be asked: an outage must not let
 /// pass by `fail_open` what is over a limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -50,8 +50,12 @@ pub(crate) async fn acquire(
     let mut refused = false;
     for leg in &legs {
         // After a denial the others are only looked at, so that all are reported.
-        let wanted = if refused { Times::LOOK } else { Times::between(times.min().min(granted), granted) };
-        let verdict = match leg.ask(&inner, wanted).await {
+        let answer = if refused {
+            leg.look(&inner, times).await
+        } else {
+            leg.ask(&inner, Times::between(times.min().min(granted), granted), 1).await
+        };
+        let verdict = match answer {
             Ok(verdict) => verdict,
             // What is refused stays so, whoever cannot be asked for the report.
             Err(_) if refused => leg.unknown(),
@@ -71,7 +75,7 @@ pub(crate) async fn acquire(
     if refused {
         // What came back changes what is left: it is looked at once more.
         for (leg, verdict) in legs.iter().zip(&mut verdicts).filter(|(_, verdict)| verdict.is_granted()) {
-            *verdict = leg.ask(&inner, Times::LOOK).await.unwrap_or_else(|_| leg.unknown());
+            *verdict = leg.look(&inner, times).await.unwrap_or_else(|_| leg.unknown());
         }
     }
     let mut each: SmallVec<[Option<Status>; 4]> = SmallVec::new();
@@ -133,10 +137,16 @@ impl Leg {
         Verdict::new(keep, verdict.delay(), each)
     }
 
-    async fn ask(&self, inner: &Inner, times: Times) -> Result<Verdict, Error> {
+    /// How things stand, for who would have acquired it so often: the wait is that of the least that was asked for.
+    async fn look(&self, inner: &Inner, times: Times) -> Result<Verdict, Error> {
+        self.ask(inner, Times::LOOK, times.min().max(1)).await
+    }
+
+    /// Each check at so many times its cost.
+    async fn ask(&self, inner: &Inner, times: Times, costs: u32) -> Result<Verdict, Error> {
         let pairs = self.terms.iter().zip(&self.keys);
         let checks: SmallVec<[(&Policy, &Key, u64); 4]> =
-            pairs.map(|(terms, key)| (&terms.policy, key, terms.cost)).collect();
+            pairs.map(|(terms, key)| (&terms.policy, key, terms.cost.saturating_mul(costs.into()))).collect();
         let ask = Ask { checks, times };
         let answer = inner.commit.ask(self.slot, ask, None)?;
         answer.await.unwrap_or_else(|_| Err(Error::from(Cause::Stopped))).map(Verdict::from)
