@@ -1,7 +1,8 @@
 //! Group commit: while a call is under way, checks gather; the next call carries them.
 //!
-//! There is no timer, and nothing waits that could be sent: a check that finds a lane free starts a call at once. Under load
-//! calls grow by themselves, and the price of a round trip is shared by all that travel in it.
+//! There is no timer, and nothing waits that could be sent: a check that finds a lane free starts a call, which leaves as soon as
+//! those tasks have run that are ready to. Under load calls grow by themselves, and the price of a round trip is shared by all
+//! that travel in it.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
