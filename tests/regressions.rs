@@ -44,7 +44,7 @@
 //! | A store that accepts and never answers is waited for, before requests pass | `failure/timeout.rs`: `a_store_that_never_answers_is_waited_for_as_long_as_was_said`; `failure/policies.rs`; `faults`: `every_policy_keeps_its_promise_under_every_fault` |
 //! | Those who wait for a server that hangs fill the memory | `redis/load.rs`: `a_redis_that_hangs_does_not_gather_callers_without_end`; `stopped_server.rs` |
 //! | A page asked for as if by gRPC is refused with a 200 | `grpc/answers.rs`: `what_is_no_post_is_not_of_grpc_whatever_it_says` |
-//! | A second cookie of the same name makes a new caller | `extract/cookie.rs` of the crate: `two_values_of_one_name_are_none` |
+//! | A second cookie of the same name makes a new caller | `extract/cookie.rs` of the crate: `two_values_of_one_name_share_a_key` |
 //! | Late failures of an outage that is over open the circuit again | `failure/breaker.rs`: `what_was_asked_before_an_outage_ended_says_nothing_of_what_came_after` |
 //! | An unknown tier has no limit | `service/tiers.rs`: `an_unknown_tier_is_never_unlimited` |
 //! | Who changes his tier begins anew | `service/tiers.rs`: `who_changes_his_tier_keeps_what_he_used` |

@@ -55,10 +55,11 @@ impl KeyExtractor for Cookie {
             let equals = pair.iter().position(|byte| *byte == b'=')?;
             let (name, value) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
             let is_this = name == self.0.as_bytes() || *decoded(name) == *self.0.as_bytes();
-            is_this.then(|| decoded(unquoted(value)))
+            is_this.then(|| decoded(value))
         });
         let value = values.next()?;
-        Some(if values.all(|other| other == value) { Key::from_bytes(&value) } else { Key::global() })
+        let is_one = values.all(|other| unquoted(&other) == unquoted(&value));
+        Some(if is_one { Key::from_bytes(unquoted(&value)) } else { Key::global() })
     }
 
     fn needs_parts(&self) -> bool {
@@ -71,9 +72,13 @@ fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     percent_decode(text).into()
 }
 
-/// A value without the quotes that may stand around it (RFC 6265, section 4.1.1).
-fn unquoted(value: &[u8]) -> &[u8] {
-    value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value)
+/// A value without the quotes that may stand around it (RFC 6265, section 4.1.1). Some jars take them away before they decode,
+/// some afterwards, and some one pair only: to be read as the same session by any of them wins nobody a quota.
+fn unquoted(mut value: &[u8]) -> &[u8] {
+    while let [b'"', rest @ ..] | [rest @ .., b'"'] = value {
+        value = rest;
+    }
+    value
 }
 
 #[cfg(test)]
@@ -109,15 +114,23 @@ mod tests {
     /// Cookie jars decode what is percent-encoded, and some take quotes away: all of these are one session to them.
     #[test]
     fn one_session_written_in_many_ways_is_one_key() {
-        for cookie in
-            ["session=%61bc", "session=a%62%63", "session=\"abc\"", "%73ession=abc", "sess%69on=%61%62%63"]
-        {
+        for cookie in [
+            "session=%61bc",
+            "session=a%62%63",
+            "session=\"abc\"",
+            "session=%22abc%22",
+            "session=\"%22%22abc\"",
+            "session=%22abc",
+            "%73ession=abc",
+            "sess%69on=%61%62%63",
+        ] {
             assert_eq!(value(&[cookie]), Some(Key::from("abc")), "{cookie}");
         }
         assert_eq!(value(&["session=abc; %73ession=%61bc"]), Some(Key::from("abc")));
         assert_eq!(value(&["session=invented; %73ession=real"]), Some(Key::global()));
         assert_eq!(value(&["session=%zz%6"]), Some(Key::from("%zz%6")), "what is no encoding stays");
-        assert_eq!(value(&["session=\""]), Some(Key::from("\"")));
+        assert_eq!(value(&["session=\"abc\"; session=%22abc"]), Some(Key::from("abc")));
+        assert_eq!(value(&["session=\""]), value(&["session="]));
     }
 
     #[test]
