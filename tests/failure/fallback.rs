@@ -109,7 +109,10 @@ async fn a_share_is_of_the_tier_that_a_request_is_in() {
         assert_eq!(field(&call(&mut service, request).await, "ratelimit-policy"), Some(told));
     }
     let error = RateLimitLayer::new([rule(2)]).try_store(with_a_third(&inner)).unwrap_err();
-    assert_eq!(error, RulesError::Unsupported("api".to_owned(), PolicyError::ShareOfNothing));
+    // Which of the tiers it is, its quota tells.
+    let told = "the store cannot enforce the policy \"api\" of 2 in 60s: that share of ";
+    assert!(error.to_string().starts_with(told), "{error}");
+    assert!(matches!(error, RulesError::Unsupported(_, PolicyError::ShareOfNothing)), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,7 +205,7 @@ fn a_share_that_is_less_than_a_unit_is_refused_when_the_layer_is_made() {
         Policy::new("p", Quota::per_minute(20)).with_algorithm(queue),
     ] {
         let rules = || [per_user("fine", 3), policy.clone().by(global())];
-        let error = RulesError::Unsupported("p".to_owned(), PolicyError::ShareOfNothing);
+        let error = RulesError::Unsupported(Box::new(policy.clone()), PolicyError::ShareOfNothing);
         assert_eq!(RateLimitLayer::new(rules()).try_store(store()).unwrap_err(), error);
         assert_eq!(Limiter::new(rules()).try_store(tollgate::StoreExt::boxed(store())).unwrap_err(), error);
         let outer = store().timeout(TIMEOUT).circuit_breaker(Default::default());
@@ -218,7 +221,7 @@ fn a_share_that_is_less_than_a_unit_is_refused_when_the_layer_is_made() {
         std::panic::catch_unwind(|| RateLimitLayer::new([per_user("p", 2)]).store(store())).unwrap_err();
     let text = panic.downcast_ref::<String>().unwrap();
     assert!(
-        text.contains("cannot enforce the policy \"p\"") && text.contains("less than one unit"),
+        text.contains("cannot enforce the policy \"p\" of ") && text.contains("less than one unit"),
         "{text}"
     );
 }

@@ -62,7 +62,7 @@
 //! # let redis = MemoryStore::new();
 //! let store = redis.fall_back_to(MemoryStore::new(), Share::new(1, 20));
 //! let error = RateLimitLayer::per_ip(Quota::per_minute(10)).try_store(store).err();
-//! assert!(matches!(error, Some(RulesError::Unsupported(policy, _)) if policy == "default"));
+//! assert!(matches!(error, Some(RulesError::Unsupported(policy, _)) if policy.name() == "default"));
 //! ```
 //!
 //! # To be woken for

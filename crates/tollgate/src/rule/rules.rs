@@ -101,7 +101,7 @@ impl Rules {
     /// Whether a store can enforce all policies, those of tiers included.
     pub(crate) fn supported_by(&self, store: &impl Store) -> Result<(), RulesError> {
         self.policies.iter().try_for_each(|policy| {
-            let unsupported = |error| RulesError::Unsupported(policy.name().to_owned(), error);
+            let unsupported = |error| RulesError::Unsupported(Box::new(policy.clone()), error);
             store.supports(policy).map_err(unsupported)
         })
     }
@@ -203,8 +203,8 @@ pub enum RulesError {
     NoRules,
     /// Two policies have this name, which responses and stored states tell them apart by.
     NameTwice(String),
-    /// The store cannot enforce the policy of this name, or that of one of its tiers.
-    Unsupported(String, PolicyError),
+    /// The store cannot enforce this policy. That of a tier has the name of its rule, and the quota of the tier.
+    Unsupported(Box<Policy>, PolicyError),
 }
 
 impl fmt::Display for RulesError {
@@ -212,8 +212,10 @@ impl fmt::Display for RulesError {
         match self {
             RulesError::NoRules => f.write_str("no rules: nothing would be limited"),
             RulesError::NameTwice(name) => write!(f, "two rules have the name {name:?}"),
-            RulesError::Unsupported(name, error) => {
-                write!(f, "the store cannot enforce the policy {name:?}: {error}")
+            RulesError::Unsupported(policy, error) => {
+                let (name, quota) = (policy.name(), policy.quota());
+                let (limit, window) = (quota.limit(), quota.window());
+                write!(f, "the store cannot enforce the policy {name:?} of {limit} in {window:?}: {error}")
             }
         }
     }
