@@ -74,8 +74,8 @@ pub struct MemoryStoreBuilder {
 }
 
 impl MemoryStoreBuilder {
-    /// The most keys held at a time, over all policies; at least 1. The default is 1,000,000. Threads share them by chance: where
-    /// a few hundred fall to each, some make room before all are taken.
+    /// The most keys held at a time, over all policies; at least 1. The default is 1,000,000. They are spread by chance over
+    /// parts of 256 keys or more, and a part that is full makes room: where parts are small, while others have some left.
     pub fn max_keys(mut self, max_keys: usize) -> MemoryStoreBuilder {
         self.max_keys = max_keys.max(1);
         self
