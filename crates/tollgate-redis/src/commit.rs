@@ -6,15 +6,16 @@
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::future::poll_fn;
 use std::hash::RandomState;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Poll;
 
 use bb8_redis::redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::yield_now;
 use tokio::time::sleep;
 use tollgate_core::{Clock, Timestamp};
 
@@ -273,11 +274,12 @@ struct Lane {
 
 impl Lane {
     async fn run(mut self) {
-        while self.stay() {
-            // First whoever is ready to run: those who were just answered, and who arrive at the same time, ask while this
-            // call can still carry them. A task that is alone on its worker is not held up by it.
-            yield_now().await;
-            // Then a connection: until there is one, checks go on gathering.
+        while let Some(has_room) = self.stay() {
+            if has_room {
+                // Those who were just answered, and who arrive at the same time, ask while this call can still carry them.
+                step_back().await;
+            }
+            // A connection first: until there is one, checks go on gathering.
             let connection = self.commit.link.connection(self.slot).await;
             let Some(call) = self.next() else { continue };
             match self.commit.send(connection, self.slot, &call, false).await {
@@ -297,15 +299,18 @@ impl Lane {
         }
     }
 
-    /// Whether something waits. Where nothing does, the lane is closed in the same breath: whoever comes next opens one.
-    fn stay(&mut self) -> bool {
+    /// If something waits, whether what comes next can join it. Where nothing does, the lane is closed in the same breath: whoever
+    /// comes next opens one.
+    fn stay(&mut self) -> Option<bool> {
         let mut queues = self.commit.queues();
-        if queues.of_slot.get(&self.slot).is_some_and(|queue| !queue.batches.is_empty()) {
-            return true;
+        if let Some(queue) = queues.of_slot.get(&self.slot)
+            && let Some((first, _)) = queue.batches.front()
+        {
+            return Some(queue.batches.len() == 1 && first.len() < SETS);
         }
         queues.leave(self.slot);
         self.left = true;
-        false
+        None
     }
 
     fn next(&self) -> Option<Call> {
@@ -316,6 +321,20 @@ impl Lane {
         queues.waiting -= callers;
         Some(Call::new(&self.commit, &mut queues, batch, 0))
     }
+}
+
+/// Lets those tasks run first that are ready to, and no others: `yield_now` would wait for a moment when its worker has nothing
+/// to do, and until then no other worker could take this one over.
+async fn step_back() {
+    let mut is_last = false;
+    poll_fn(|cx| {
+        if mem::replace(&mut is_last, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 impl Drop for Lane {
