@@ -57,13 +57,14 @@ while at <= #sent do
       if sets >= 8 and max >= refused and policy.take then
         known, unknown = policy.take(max)
       end
-      -- Whether the next key is not read first: where the first was as hoped for, and none since was otherwise. What has to be
-      -- given back is written twice, and replicated.
-      local blind = false
+      -- Keys are not read first as long as this is above zero: where the first was as hoped for, and two in three of those since.
+      -- It ends with one that has no room, since what has to be given back is written twice, and replicated.
+      local hope = 0
       for i = 1, sets do
         local key, text, a, b, c = KEYS[keys + i], nil, nil, nil, nil
-        if blind then
-          a, b, blind = unknown(key)
+        if hope > 0 then
+          a, b, c = unknown(key)
+          hope = not a and 0 or c and hope + 1 or hope - 2
         end
         if not a then
           text = texts[i - first]
@@ -73,7 +74,7 @@ while at <= #sent do
           end
           if known then
             a, b, c = known(key, text)
-            blind = i == 1 and c
+            hope = i == 1 and c and 4 or 0
           end
         end
         if a then
