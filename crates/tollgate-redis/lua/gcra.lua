@@ -137,6 +137,7 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     end
     local text, latest_us = text_of(more_us), now + horizon_us
 
+    -- Leaves to the others what takes more thought: no room, a fraction, what is none of ours.
     local function known(key, held)
       local us = 0
       if held then

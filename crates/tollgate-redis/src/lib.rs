@@ -67,7 +67,7 @@
 //! - [`connect`](RedisStoreBuilder::connect) tries once. A Redis that is down is no error: a service starts, and the store
 //!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a missing permission.
 //! - Four connections to a server carry checks unless [said](RedisStoreBuilder::connections), and one more what is given back
-//!   or reset while they are busy; one to each master of a Cluster. One that dies, or leaves three calls in a row unanswered, is
+//!   or reset where those are busy; one to each master of a Cluster. One that dies, or leaves three calls in a row unanswered, is
 //!   replaced; so are all to a server once more calls in a row than they are, and three at least, were not answered on any, or
 //!   once it turns out to be a replica. While connecting fails, checks fail at once, and it is tried again after 5 ms to half a
 //!   second, at random, lest a fleet come back in step.
