@@ -7,6 +7,114 @@
 --                           which counts in the same key
 --          cost, parts      cost x T; 2^53 and 0 where the cost can never pass
 -- RETURNS  TAT before the charge, and its parts
+--
+-- Most charges are of whole microseconds, to a TAT that is whole. They have a way of their own, `gcra_whole`, which leaves all
+-- else to `gcra`: what that is made of is not even made where nobody asks for it.
+
+local try = redis.pcall
+
+-- In microseconds since the epoch.
+local step = 900000
+
+-- When the bucket is full, and its TAT means nothing more. Keys live until the next full step from there, so that they outlive
+-- their state by less than a second, and most charges leave a key's life as it is.
+local function ends(us, frac)
+  if frac > 0 then
+    us = us + 1
+  end
+  return us - us % step + step
+end
+
+-- Sees that a key lives as long as its TAT, which grew in place.
+local ensured = false
+local function prolong(key, us, more_us)
+  if us % step + more_us >= step then
+    call('PEXPIRE', key, life(ends(us + more_us, 0)))
+  elseif not ensured then
+    -- Its life is right, if nobody has taken its end from it. Of each call one key is asked.
+    ensured = true
+    ensure_end(key, ends(us + more_us, 0))
+  end
+end
+
+-- Adds to a TAT in place, for half the price of writing it: the key is there. `text` is that of `more_us`, if it is known.
+local function add(key, us, more_us, text)
+  if us < now then
+    more_us, text = more_us + now - us, nil
+  end
+  call('INCRBY', key, text or text_of(more_us))
+  prolong(key, us, more_us)
+end
+
+-- Two functions that charge a cost of whole microseconds n times: of `key, text`, and of `key` alone, whose text was not read.
+-- They return n, or 0 for a denial of a single cost, and TAT before; or nothing where they did nothing, since that takes more
+-- thought: a part of n, a fraction, what is none of ours.
+local function gcra_whole(horizon_us, furthest_us, cost_us)
+  local latest_us, last_us = now + horizon_us, now + furthest_us
+  -- Those of the last n: it is mostly the same.
+  local last_n, more_us, more_text = 0, 0, nil
+
+  local function known(key, text, n)
+    local us = 0
+    if text then
+      us = #text <= 16 and find(text, '^[1-9]%d*$') and text + 0
+      if not us or us > last_us then
+        return nil
+      end
+    end
+    if n ~= last_n then
+      last_n, more_us, more_text = n, n * cost_us, nil
+    end
+    if (us < now and now or us) + more_us > latest_us then
+      if n > 1 then
+        return nil
+      end
+      ensure_end(key, ends(us, 0))
+      return 0, us
+    end
+    if us > 0 then
+      more_text = more_text or text_of(more_us)
+      add(key, us, more_us, more_text)
+    else
+      store(key, now + more_us, 0, ends(now + more_us, 0))
+    end
+    return n, us
+  end
+
+  -- A TAT that lies ahead grows by one command, which tells what it was. Others are put right by one more.
+  local function unknown(key, n)
+    if n ~= last_n then
+      last_n, more_us, more_text = n, n * cost_us, nil
+    end
+    if more_us > horizon_us then
+      return nil
+    end
+    more_text = more_text or text_of(more_us)
+    local after_us = try('INCRBY', key, more_text)
+    if type(after_us) == 'table' then
+      -- It is no number, or would be too large for one.
+      return nil
+    elseif after_us > latest_us then
+      call('INCRBY', key, '-' .. more_text)
+      return nil
+    end
+    local us = after_us - more_us
+    if us <= 0 then
+      -- There was none.
+      store(key, now + more_us, 0, ends(now + more_us, 0))
+      return n, 0
+    end
+    local grown_us = more_us
+    if us < now then
+      call('INCRBY', key, text_of(now - us))
+      grown_us = now - us + more_us
+    end
+    prolong(key, us, grown_us)
+    return n, us
+  end
+
+  return known, unknown
+end
 
 -- n x (us + frac / parts), exactly. The product of n and frac may exceed 2^53, so n is taken in two halves.
 local function multiple(n, us, frac, parts)
@@ -23,22 +131,10 @@ local function no_more_than(us, frac, most_us, most_frac)
   return us < most_us or (us == most_us and frac <= most_frac)
 end
 
--- In microseconds since the epoch.
-local step = 900000
-
 local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac, cost_us, cost_frac)
-  local last_us, cost_text, ensured = now + furthest_us, text_of(cost_us), false
+  local last_us, cost_text = now + furthest_us, nil
   -- Before that a TAT leaves room for the cost and for what fractions add up to; 0 where the cost hardly ever has it.
   local roomy_us = cost_us + 2 <= horizon_us and now + horizon_us - cost_us - 2 or 0
-
-  -- When the bucket is full, and its TAT means nothing more. Keys live until the next full step from there, so that they
-  -- outlive their state by less than a second, and most charges leave a key's life as it is.
-  local function ends(us, frac)
-    if frac > 0 then
-      us = us + 1
-    end
-    return us - us % step + step
-  end
 
   local function look(key, text)
     local us, frac = time_and_number(text)
@@ -89,32 +185,13 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     return count
   end
 
-  -- Sees that a key lives as long as its TAT, which grew in place.
-  local function prolong(key, us, more_us)
-    if us % step + more_us >= step then
-      call('PEXPIRE', key, life(ends(us + more_us, 0)))
-    elseif not ensured then
-      -- Its life is right, if nobody has taken its end from it. Of each call one key is asked.
-      ensured = true
-      ensure_end(key, ends(us + more_us, 0))
-    end
-  end
-
-  -- Adds to a TAT in place, for half the price of writing it: the key is there. `text` is that of `more_us`, if it is known.
-  local function add(key, us, more_us, text)
-    if us < now then
-      more_us, text = more_us + now - us, nil
-    end
-    call('INCRBY', key, text or text_of(more_us))
-    prolong(key, us, more_us)
-  end
-
   local function charge(key, granted, us, frac)
     local more_us, more_frac = cost_us, cost_frac
     if granted > 1 then
       more_us, more_frac = multiple(granted, cost_us, cost_frac, parts)
     end
     if us > 0 and frac + more_frac == 0 and more_us > 0 then
+      cost_text = granted == 1 and (cost_text or text_of(cost_us)) or cost_text
       add(key, us, more_us, granted == 1 and cost_text)
       return
     elseif more_us + more_frac == 0 then
@@ -128,56 +205,6 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
       us, frac = us + 1, frac - parts
     end
     store(key, us, frac, ends(us, frac))
-  end
-
-  local function take(times)
-    local more_us = times * cost_us
-    if cost_frac > 0 or more_us == 0 or more_us > horizon_us then
-      return nil
-    end
-    local text, latest_us = text_of(more_us), now + horizon_us
-
-    -- Leaves to the others what takes more thought: no room, a fraction, what is none of ours.
-    local function known(key, held)
-      local us = 0
-      if held then
-        us = #held <= 16 and find(held, '^[1-9]%d*$') and held + 0
-      end
-      if not us or us + more_us > latest_us then
-        return nil
-      elseif us > 0 then
-        add(key, us, more_us, text)
-      else
-        store(key, now + more_us, 0, ends(now + more_us, 0))
-      end
-      return us, 0, us >= now
-    end
-
-    -- A TAT that lies ahead grows by one command, which tells what it was. Others are put right by one more.
-    local function unknown(key)
-      local after_us = redis.pcall('INCRBY', key, text)
-      if type(after_us) == 'table' then
-        -- It is no number, or would be too large for one.
-        return nil
-      elseif after_us > latest_us then
-        call('INCRBY', key, '-' .. text)
-        return nil
-      end
-      local us = after_us - more_us
-      if us >= now and us > 0 then
-        prolong(key, us, more_us)
-        return us, 0, true
-      elseif us > 0 then
-        call('INCRBY', key, text_of(now - us))
-        prolong(key, us, now - us + more_us)
-        return us, 0, false
-      end
-      -- There was none.
-      store(key, now + more_us, 0, ends(now + more_us, 0))
-      return 0, 0, false
-    end
-
-    return known, unknown
   end
 
   -- Gives back what of a charge has not been refilled yet: the cost, or what lies between now and the stamp.
@@ -204,5 +231,5 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     end
   end
 
-  return { returns = 2, ends = ends, look = look, fits = fits, charge = charge, take = take, refund = refund }
+  return { returns = 2, ends = ends, look = look, fits = fits, charge = charge, refund = refund }
 end

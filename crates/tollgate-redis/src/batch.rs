@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::mem;
 use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
@@ -231,13 +232,15 @@ impl Batch {
             // Callers that wait for as many others are sent together: their `max` is the same.
             let runs = || group.sets.chunk_by(|a, b| a.callers.len() == b.callers.len());
             numbers.push(group.terms.len() as u64);
+            numbers.push(group.is_whole().into());
+            numbers.push(group.sets.len() as u64);
+            numbers.push(group.times.min().into());
             numbers.push(runs().count() as u64);
             group.terms.iter().for_each(|terms| terms.write(&mut numbers));
+            let most = group.most_times();
             for run in runs() {
-                let times = group.times_of(run[0].callers.len());
                 numbers.push(run.len() as u64);
-                numbers.push(times.min().into());
-                numbers.push(times.max().min(group.most_times()).into());
+                numbers.push(group.max_of(run[0].callers.len()).min(most).into());
             }
         }
         cmd.arg(numbers.as_bytes());
@@ -251,10 +254,11 @@ impl Batch {
             Err(error) => return self.fail(&error),
         };
         let mut numbers = numbers::read(&bytes);
-        let now = Timestamp::from_micros(numbers.next().unwrap_or_default());
-        for group in self.groups {
-            for set in group.sets {
-                match read(&group.terms, &mut numbers) {
+        let now = Timestamp::from_micros(numbers.next().map_or(0, i64::cast_unsigned));
+        for mut group in self.groups {
+            let most = group.most_times();
+            for set in mem::take(&mut group.sets) {
+                match read(&group.terms, group.max_of(set.callers.len()).min(most), &mut numbers) {
                     Some((granted, states)) => {
                         hand_out(&group.terms, group.times, now, granted, states, set.callers);
                     }
@@ -273,12 +277,18 @@ impl Batch {
 }
 
 impl Group {
-    /// How often a set is acquired for so many callers.
-    fn times_of(&self, callers: usize) -> Times {
+    /// How often a set is to be acquired at most for so many callers. At least it is once for those who were merged, as for each
+    /// of them.
+    fn max_of(&self, callers: usize) -> u32 {
         match callers {
-            1 => self.times,
-            many => Times::up_to(u32::try_from(many).unwrap_or(u32::MAX)),
+            1 => self.times.max(),
+            many => u32::try_from(many).unwrap_or(u32::MAX),
         }
+    }
+
+    /// Whether scripts may take the way of whole microseconds.
+    fn is_whole(&self) -> bool {
+        matches!(&*self.terms, [terms] if terms.are_whole()) && self.times.min() <= 1 && self.times.max() >= 1
     }
 
     /// No grant is of more units than a `u32` counts.
@@ -289,9 +299,17 @@ impl Group {
     }
 }
 
-/// How often a set was granted, and its states before that.
-fn read(terms: &[Terms], numbers: &mut impl Iterator<Item = u64>) -> Option<(u32, SmallVec<[State; 1]>)> {
-    let granted = u32::try_from(numbers.next()?).ok()?;
+/// How often a set was granted that was asked for so often at most, and its states before that.
+fn read(
+    terms: &[Terms],
+    max: u32,
+    numbers: &mut impl Iterator<Item = i64>,
+) -> Option<(u32, SmallVec<[State; 1]>)> {
+    let first = numbers.next()?;
+    if let (Ok(tat), [terms]) = (u64::try_from(first), terms) {
+        return Some((max, SmallVec::from_buf([State::restore(&terms.policy, &[tat, 0])])));
+    }
+    let granted = u32::try_from(-1 - first).ok()?;
     let states: SmallVec<[State; 1]> = terms.iter().map_while(|terms| terms.read(numbers)).collect();
     (states.len() == terms.len()).then_some((granted, states))
 }

@@ -17,15 +17,14 @@ impl Numbers {
 }
 
 /// The integers in an answer.
-pub(crate) fn read(answer: &[u8]) -> impl Iterator<Item = u64> {
+pub(crate) fn read(answer: &[u8]) -> impl Iterator<Item = i64> {
     answer.chunks_exact(8).map(|bytes| {
         let double = f64::from_le_bytes(bytes.try_into().unwrap_or_default());
         #[expect(
             clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a script answers with whole numbers from 0 to 2^53; others are cut to fit"
+            reason = "a script answers with whole numbers up to 2^53, either way; others are cut to fit"
         )]
-        let number = double as u64;
+        let number = double as i64;
         number
     })
 }
@@ -39,7 +38,8 @@ mod tests {
         let numbers = [0, 1, 1_767_225_600_123_457, 9_007_199_254_740_991, 1 << 53];
         let mut sent = Numbers::default();
         numbers.iter().for_each(|number| sent.push(*number));
-        assert_eq!(read(sent.as_bytes()).collect::<Vec<_>>(), numbers);
+        assert!(read(sent.as_bytes()).eq(numbers.map(u64::cast_signed)));
+        assert_eq!(read(&(-1.0_f64).to_le_bytes()).collect::<Vec<_>>(), [-1]);
         assert_eq!(read(&[1, 2, 3]).count(), 0);
         assert_eq!(read(&f64::NAN.to_le_bytes()).collect::<Vec<_>>(), [0]);
     }

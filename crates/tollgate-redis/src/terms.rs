@@ -37,6 +37,12 @@ impl Terms {
             && self.policy == *policy
     }
 
+    /// Whether the cost is one of whole microseconds, and not nothing: TAT then grows by a whole number.
+    pub(crate) fn are_whole(&self) -> bool {
+        let cost = || u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
+        matches!(self.part, Part::Gcra | Part::LeakyBucket) && matches!(cost(), Some((1.., 0)))
+    }
+
     /// The algorithm and its arguments.
     pub(crate) fn write(&self, numbers: &mut Numbers) {
         let cost = u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
@@ -83,7 +89,7 @@ impl Terms {
     }
 
     /// The state in a script's answer, which it is taken from.
-    pub(crate) fn read(&self, answer: &mut impl Iterator<Item = u64>) -> Option<State> {
+    pub(crate) fn read(&self, answer: &mut impl Iterator<Item = i64>) -> Option<State> {
         let mut numbers = [0; 4];
         let width = match self.part {
             Part::Gcra | Part::LeakyBucket | Part::FixedWindow => 2,
@@ -91,7 +97,7 @@ impl Terms {
             Part::SlidingBuckets | Part::SlidingLogList | Part::SlidingLogSortedSet => 4,
         };
         for number in &mut numbers[..width] {
-            *number = answer.next()?;
+            *number = u64::try_from(answer.next()?).ok()?;
         }
         Some(State::restore(&self.policy, &numbers[..width]))
     }
