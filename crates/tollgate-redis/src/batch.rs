@@ -214,9 +214,13 @@ impl Batch {
         })
     }
 
-    /// The keys and arguments of acquire.lua, behind how many keys there are.
+    /// How many keys it carries.
+    pub(crate) fn keys(&self) -> usize {
+        self.groups.iter().map(|group| group.sets.len() * group.terms.len()).sum()
+    }
+
+    /// The keys and arguments of acquire.lua.
     pub(crate) fn write(&self, cmd: &mut Cmd, names: &Names, now: Option<Timestamp>) {
-        cmd.arg(self.groups.iter().map(|group| group.sets.len() * group.terms.len()).sum::<usize>());
         for group in &self.groups {
             for set in &group.sets {
                 for (key, terms) in set.keys.iter().zip(&group.terms) {
@@ -227,7 +231,7 @@ impl Batch {
         if let Some(now) = now {
             cmd.arg(now.as_micros());
         }
-        let mut numbers = Numbers::default();
+        let mut numbers = Numbers::new();
         for group in &self.groups {
             // Callers that wait for as many others are sent together: their `max` is the same.
             let runs = || group.sets.chunk_by(|a, b| a.callers.len() == b.callers.len());

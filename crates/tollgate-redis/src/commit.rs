@@ -126,7 +126,8 @@ impl Commit {
         }
         if opens {
             let lane = Lane { commit: Arc::clone(self), slot, left: false };
-            self.runtime.spawn(lane.run());
+            // In a box, which is moved about for less than what it holds.
+            self.runtime.spawn(Box::pin(lane.run()));
         }
         Ok(answer)
     }
@@ -143,7 +144,8 @@ impl Commit {
             let mut batch = call.batch();
             batch.drop_the_gone(self.waits.now());
             let now = self.clock.as_ref().map(Clock::now);
-            (batch.len() > 0).then(|| self.command(script, text, |cmd| batch.write(cmd, &self.names, now)))
+            let keys = batch.keys();
+            (keys > 0).then(|| self.command(script, text, keys, |cmd| batch.write(cmd, &self.names, now)))
         };
         connection?.run(slot, &build, alone).await
     }
@@ -194,13 +196,21 @@ impl Commit {
         lock(&self.queues)
     }
 
-    /// A call of a script.
-    pub(crate) fn command(&self, script: &Script, text: Text, write: impl FnOnce(&mut Cmd)) -> Cmd {
-        let mut cmd = Cmd::new();
+    /// A call of a script, on so many keys.
+    pub(crate) fn command(
+        &self,
+        script: &Script,
+        text: Text,
+        keys: usize,
+        write: impl FnOnce(&mut Cmd),
+    ) -> Cmd {
+        // Room for most: so it grows but seldom.
+        let mut cmd = Cmd::with_capacity(keys + 5, 64 * keys + 256);
         match text {
             Text::Hash => cmd.arg("EVALSHA").arg(script.hash.as_str()),
             Text::Whole => cmd.arg("EVAL").arg(script.text.as_str()),
         };
+        cmd.arg(keys);
         write(&mut cmd);
         cmd
     }

@@ -1,10 +1,14 @@
 //! Numbers on their way to a script and back: as Lua holds them, in one text instead of many, which costs both sides less.
 
 /// Integers up to 2^53, as doubles.
-#[derive(Default)]
 pub(crate) struct Numbers(Vec<u8>);
 
 impl Numbers {
+    /// With room for as many as most calls carry.
+    pub(crate) fn new() -> Numbers {
+        Numbers(Vec::with_capacity(32 * size_of::<f64>()))
+    }
+
     pub(crate) fn push(&mut self, number: u64) {
         // Exact: what is larger than 2^53 was refused when its policy was made.
         let double = number as f64;
@@ -36,7 +40,7 @@ mod tests {
     #[test]
     fn every_digit_survives() {
         let numbers = [0, 1, 1_767_225_600_123_457, 9_007_199_254_740_991, 1 << 53];
-        let mut sent = Numbers::default();
+        let mut sent = Numbers::new();
         numbers.iter().for_each(|number| sent.push(*number));
         assert!(read(sent.as_bytes()).eq(numbers.map(u64::cast_signed)));
         assert_eq!(read(&(-1.0_f64).to_le_bytes()).collect::<Vec<_>>(), [-1]);

@@ -111,14 +111,13 @@ impl Inner {
         let script = self.commit.scripts.refund(parts);
         let now = self.commit.clock.as_ref().map(Clock::now);
         let write = |cmd: &mut Cmd| {
-            cmd.arg(grants.len());
             for (key, terms, _) in &grants {
                 cmd.arg(&*self.commit.names.of(key, &terms.policy));
             }
             if let Some(now) = now {
                 cmd.arg(now.as_micros());
             }
-            let mut numbers = Numbers::default();
+            let mut numbers = Numbers::new();
             for (_, terms, stamp) in &grants {
                 [terms.cost, stamp.micros(), stamp.fraction().into()]
                     .into_iter()
@@ -127,7 +126,7 @@ impl Inner {
             }
             cmd.arg(numbers.as_bytes());
         };
-        let build = |text| Some(self.commit.command(script, text, write));
+        let build = |text| Some(self.commit.command(script, text, grants.len(), write));
         self.commit.link.call(slot, &build).await.map(drop)
     }
 }
