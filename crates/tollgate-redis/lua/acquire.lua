@@ -1,6 +1,6 @@
 -- Acquires sets of checks: each set k times, with min <= k <= max, all or nothing across its checks; in order, each after
--- those before it. Before it in what is loaded stand a clock, number.lua and the algorithms that are asked for, as entries
--- of `algorithms`. Each makes a policy of its arguments, which is a table of functions:
+-- those before it. Before it in what is loaded stand a clock, number.lua and the algorithms that are asked for, as what the
+-- function `algorithms` gives. Each makes a policy of its arguments, which is a table of functions:
 --   look(key, text)          the state under a key, in up to three values; `text` is what the key holds, where it is a string
 --   fits(times, state)       how often the cost fits, at most `times`
 --   charge(key, n, state)    takes the cost n times
@@ -13,7 +13,7 @@
 -- ARGV[1]  numbers of 8 bytes (doubles, the lowest byte first): groups of sets that are alike but for their keys and for how
 --          often each is to be acquired, one after another:
 --            checks    how many checks a set has
---            whole     1 where `gcra_whole` of gcra.lua may decide; else 0
+--            whole     1 where gcra_whole.lua may decide; else 0
 --            sets      how many sets there are
 --            min       how often each is to be acquired at least
 --            runs      how many runs of sets follow
@@ -31,14 +31,14 @@
 --              computes what remains and how long to wait
 
 local KEYS, sent, at = KEYS, ARGV[1], 1
-local answer, answers, keys = { now, 0, 0, 0 }, 1, 0
+local answer, answers, keys, made = { now, 0, 0, 0 }, 1, 0, nil
 
 while at <= #sent do
   local checks, whole, sets, min, runs = struct.unpack('<ddddd', sent, at)
   at = at + 40
   -- How many times a cost is refused beyond what is granted: those of a denied set, or one for the next. It is what the
   -- caller will ask the wait of.
-  local refused = math.max(1, min)
+  local refused = min > 1 and min or 1
 
   if checks == 1 then
     -- As most sets are: what stands below, without its book-keeping, and all keys read at once.
@@ -81,7 +81,8 @@ while at <= #sent do
           answer[answers + 1], answer[answers + 2], answer[answers + 3] = -1 - granted, us, 0
           answers = answers + 3
         else
-          policy = policy or algorithms[algorithm](a, b, c, d, e, f, g)
+          made = made or algorithms()
+          policy = policy or made[algorithm](a, b, c, d, e, f, g)
           local x, y, z = policy.look(key, text)
           local granted = policy.fits(max, x, y, z)
           if max > 0 and granted < refused then
@@ -105,10 +106,11 @@ while at <= #sent do
     end
   else
     local policies = {}
+    made = made or algorithms()
     for i = 1, checks do
       local algorithm, a, b, c, d, e, f, g = struct.unpack('<dddddddd', sent, at)
       at = at + 64
-      policies[i] = algorithms[algorithm](a, b, c, d, e, f, g)
+      policies[i] = made[algorithm](a, b, c, d, e, f, g)
     end
     for _ = 1, runs do
       local alike, max = struct.unpack('<dd', sent, at)

@@ -3,7 +3,7 @@
 -- What a command reads; false where the key holds another type than ours, which counts as nothing. That a key may not be
 -- read is another thing: then the call fails.
 local function read(...)
-  local found = redis.pcall(...)
+  local found = try(...)
   if type(found) == 'table' and found.err then
     return not find(found.err, 'WRONGTYPE') and call(...)
   end

@@ -9,25 +9,10 @@
 -- in no more memory than a counter takes.
 --
 -- All of a script runs again on each call, so that what a call does not do should cost it little. A function of the library
--- is made a local only where every decision calls it, and `refunds`, which stands before all of this, tells whether
--- algorithms are asked to give back: their `refund` is not made where they are not.
+-- is made a local only where every decision calls it; algorithms are made where they are first asked for; and `refunds`,
+-- which stands before all of this, tells whether they are asked to give back: their `refund` is not made where they are not.
 
-local call, find = redis.call, string.find
-
--- A number that was read where a count of units belongs. No count of ours is larger.
-local function count_of(text)
-  return math.min(tonumber(text) or 0, 4294967295)
-end
-
--- The time in a stored value, and the number before it; zeros where there is nothing, or something that is not ours.
-local function time_and_number(text)
-  if not text or not find(text, '^[1-9]%d*$') then
-    return 0, 0
-  elseif #text <= 16 then
-    return text + 0, 0
-  end
-  return tonumber(text:sub(-16)), count_of(text:sub(1, -17))
-end
+local call, try, find = redis.call, redis.pcall, string.find
 
 -- A number as text, in two parts, since %d takes 31 bits on a small machine. Redis takes texts faster than numbers.
 local function text_of(number)

@@ -10,8 +10,9 @@
 --            arguments     seven: those that the algorithm takes, with what comes back as the cost, and zeros
 -- RETURNS  nothing
 
+local made = algorithms()
 for i = 1, #KEYS do
   local units, stamp, parts, algorithm, a, b, c, d, e, f, g = struct.unpack('<ddddddddddd', ARGV[1], 88 * i - 87)
-  local policy = algorithms[algorithm](a, b, c, d, e, f, g)
+  local policy = made[algorithm](a, b, c, d, e, f, g)
   policy.refund(KEYS[i], call('MGET', KEYS[i])[1], units, stamp, parts)
 end

@@ -149,10 +149,17 @@ impl Scripts {
         made.0[usize::from(parts.0)].get_or_init(|| Script::new(self.text(parts, refunds, main)))
     }
 
-    /// `refunds` tells algorithms whether they will be asked for any.
+    /// `refunds` tells algorithms whether they will be asked for any. They stand in a function, so that they are made only where
+    /// they are asked for.
     fn text(&self, parts: Parts, refunds: &str, main: &str) -> String {
         let mut text = [refunds, self.clock, include_str!("../lua/number.lua")].concat();
-        if parts.has(Part::LeakyBucket) && !parts.has(Part::Gcra) {
+        let reckons_in_time = parts.has(Part::Gcra) || parts.has(Part::LeakyBucket);
+        if reckons_in_time {
+            text.push_str(include_str!("../lua/gcra_whole.lua"));
+        }
+        text.push_str("local function algorithms()\n");
+        text.push_str(include_str!("../lua/stored.lua"));
+        if reckons_in_time && !parts.has(Part::Gcra) {
             text.push_str(Part::Gcra.text());
         }
         let wanted = || Part::ALL.into_iter().filter(|part| parts.has(*part));
@@ -165,11 +172,11 @@ impl Scripts {
         for part in wanted() {
             text.push_str(part.text());
         }
-        text.push_str("local algorithms = {");
+        text.push_str("return {");
         for part in wanted() {
             text.push_str(&format!(" [{}] = {},", part.number(), part.name()));
         }
-        text.push_str(" }\n");
+        text.push_str(" }\nend\n");
         text.push_str(main);
         text
     }
