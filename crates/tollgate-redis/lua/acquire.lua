@@ -48,7 +48,8 @@ while at <= #sent do
     if whole == 1 then
       known, unknown = gcra_whole(b, d, f)
     end
-    local last, texts, before = keys + sets, {}, keys
+    -- Of those texts that were read last, the first is that of the key behind `before`.
+    local first, last, texts, before = keys + 1, keys + sets, {}, keys
     -- Keys are not read first as long as this is above zero: where the first was in use, and two in three of those since. It
     -- ends with one that has no room, since what has to be given back is written twice, and replicated.
     local hope = 0
@@ -66,12 +67,12 @@ while at <= #sent do
           text = texts[i - before]
           if text == nil then
             before = i - 1
-            texts = call('MGET', unpack(KEYS, i, known and i == last - sets + 1 and i or last))
+            texts = call('MGET', unpack(KEYS, i, known and i == first and i or last))
             text = texts[1]
           end
           if known then
             granted, us = known(key, text, max)
-            hope = granted == max and us >= now and i == last - sets + 1 and 4 or 0
+            hope = i == first and granted == max and us >= now and 4 or 0
           end
         end
         if granted == max then

@@ -281,8 +281,8 @@ impl Batch {
 }
 
 impl Group {
-    /// How often a set is to be acquired at most for so many callers. At least it is once for those who were merged, as for each
-    /// of them.
+    /// How often a set is to be acquired at most for so many callers. Those who were merged want it once each, and so at least
+    /// once, as one who is alone.
     fn max_of(&self, callers: usize) -> u32 {
         match callers {
             1 => self.times.max(),
