@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    Check, Clock, Key, ManualClock, MemoryStore, Policy, Quota, Store, Times, Timestamp, Verdict, Wait,
+    Algorithm, Check, Clock, Key, ManualClock, MemoryStore, Policy, Quota, Store, Times, Timestamp, Verdict,
+    Wait,
 };
 use tollgate_conformance::random::Random;
 use tollgate_conformance::servers::{Kind, Server};
@@ -119,6 +120,39 @@ async fn many_checks_in_a_call_are_decided_as_each_would_be_alone() {
                 for key in keys.iter().filter(|_| round % 8 == 7) {
                     let left = server.command(&["PTTL", &both.redis.name(&policy, key)]).unwrap();
                     assert_ne!(left, "-1", "{key} of {policy:?} lives for ever, in round {round} on {kind}");
+                }
+            }
+        }
+    }
+}
+
+/// There, the longest horizon ends at 2^53: beyond it, Lua's numbers are even.
+#[tokio::test]
+async fn at_the_end_of_time_a_limit_is_not_exceeded_either() {
+    const END: u64 = 1 << 53;
+    for &kind in Kind::EVERY {
+        let server = shared(kind);
+        let time = ManualClock::new(Timestamp::MAX);
+        let clocked = |builder: RedisStoreBuilder| builder.clock(Clock::from(&time));
+        let fresh = Fresh::with(server, SlidingLogLayout::List, clocked).await;
+        // T is a microsecond, which is the burst as well.
+        for max_wait in [(1 << 52) - 1, (1 << 52) - 2] {
+            let queue = Algorithm::LeakyBucket { max_wait: Duration::from_micros(max_wait) };
+            let policy = Policy::new(&format!("queue {max_wait}"), Quota::per_second(1_000_000));
+            let policy = policy.with_algorithm(queue);
+            let end = END - (1 << 52) + 1 + max_wait;
+            let keys = numbered(20);
+            for key in &keys {
+                let value = (end - 3).to_string();
+                server.command(&["SET", &fresh.name(&policy, key), &value, "PX", "99999999999"]).unwrap();
+            }
+            for left in [3, 2, 1, 0, 0] {
+                for verdict in ask(&fresh, &policy, &keys, 1, Times::ONCE).await {
+                    assert_eq!(verdict.is_granted(), left > 0, "{left} left, {max_wait} on {kind}");
+                }
+                let alone = &keys[..1];
+                if left == 0 {
+                    assert!(!ask(&fresh, &policy, alone, 1, Times::ONCE).await[0].is_granted(), "{kind}");
                 }
             }
         }

@@ -1,5 +1,5 @@
 -- GCRA in whole microseconds: most charges are of such, to a TAT that is one. What else there is takes the way of gcra.lua,
--- which tells what is stored.
+-- which tells what is stored. The horizon is below 2^52 here: no sum that is compared with its end is rounded down to it.
 
 -- In microseconds since the epoch.
 local step = 900000
@@ -40,7 +40,7 @@ local function gcra_whole(horizon_us, furthest_us, cost_us)
   local function known(key, text, n)
     local us = 0
     if text then
-      us = #text <= 16 and find(text, '^[1-9]%d*$') and text + 0
+      us = find(text, '^[1-9]%d*$') and text + 0
       if not us or us > last_us then
         return nil
       end

@@ -260,13 +260,16 @@ impl Batch {
         let mut numbers = numbers::read(&bytes);
         let now = Timestamp::from_micros(numbers.next().map_or(0, i64::cast_unsigned));
         for mut group in self.groups {
-            let most = group.most_times();
+            let (is_whole, most) = (group.is_whole(), group.most_times());
             for set in mem::take(&mut group.sets) {
-                match read(&group.terms, group.max_of(set.callers.len()).min(most), &mut numbers) {
+                let whole = is_whole.then(|| group.max_of(set.callers.len()).min(most));
+                match read(&group.terms, whole, &mut numbers) {
                     Some((granted, states)) => {
                         hand_out(&group.terms, group.times, now, granted, states, set.callers);
                     }
                     None => {
+                        // Nor can be said where the next begins.
+                        numbers.by_ref().for_each(drop);
                         set.callers.into_iter().for_each(|caller| caller.tell(Err(Cause::Garbled.into())));
                     }
                 }
@@ -303,15 +306,15 @@ impl Group {
     }
 }
 
-/// How often a set was granted that was asked for so often at most, and its states before that.
+/// How often a set was granted, and its states before that. Where it may have been in `whole`, a TAT says that it was so often.
 fn read(
     terms: &[Terms],
-    max: u32,
+    whole: Option<u32>,
     numbers: &mut impl Iterator<Item = i64>,
 ) -> Option<(u32, SmallVec<[State; 1]>)> {
     let first = numbers.next()?;
-    if let (Ok(tat), [terms]) = (u64::try_from(first), terms) {
-        return Some((max, SmallVec::from_buf([State::restore(&terms.policy, &[tat, 0])])));
+    if let (Some(times), [terms], Ok(tat)) = (whole, terms, u64::try_from(first)) {
+        return Some((times, SmallVec::from_buf([State::restore(&terms.policy, &[tat, 0])])));
     }
     let granted = u32::try_from(-1 - first).ok()?;
     let states: SmallVec<[State; 1]> = terms.iter().map_while(|terms| terms.read(numbers)).collect();

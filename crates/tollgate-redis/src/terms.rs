@@ -37,10 +37,14 @@ impl Terms {
             && self.policy == *policy
     }
 
-    /// Whether the cost is one of whole microseconds, and not nothing: TAT then grows by a whole number.
+    /// Whether the cost is one of whole microseconds, and not nothing: TAT then grows by a whole number, and one that grew too far
+    /// is seen to have. At [`Timestamp::MAX`](tollgate_core::Timestamp::MAX) the longest horizon ends at 2^53, and Lua knows no
+    /// number just beyond that.
     pub(crate) fn are_whole(&self) -> bool {
         let cost = || u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
-        matches!(self.part, Part::Gcra | Part::LeakyBucket) && matches!(cost(), Some((1.., 0)))
+        matches!(self.part, Part::Gcra | Part::LeakyBucket)
+            && self.policy.horizon().0 < NEVER_US / 2
+            && matches!(cost(), Some((1.., 0)))
     }
 
     /// The algorithm and its arguments.
@@ -97,7 +101,7 @@ impl Terms {
             Part::SlidingBuckets | Part::SlidingLogList | Part::SlidingLogSortedSet => 4,
         };
         for number in &mut numbers[..width] {
-            *number = u64::try_from(answer.next()?).ok()?;
+            *number = answer.next()?.max(0).cast_unsigned();
         }
         Some(State::restore(&self.policy, &numbers[..width]))
     }
