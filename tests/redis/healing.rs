@@ -199,7 +199,7 @@ async fn a_foreign_value_fails_no_request_and_locks_nobody_out() {
     );
 }
 
-/// A key that lost its end, by hand or by a restore.
+/// A key that lost its end, by hand or by a restore. A bucket's charges see to it once in 0.9 s of its TAT: here, each does.
 #[tokio::test]
 async fn a_key_without_an_end_gets_one_by_a_charge_and_by_a_denial() {
     for &kind in Kind::EVERY {

@@ -85,7 +85,9 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
       more_us, more_frac = multiple(granted, cost_us, cost_frac, parts)
     end
     if us > 0 and frac + more_frac == 0 and more_us > 0 then
-      cost_text = granted == 1 and (cost_text or text_of(cost_us)) or cost_text
+      if granted == 1 then
+        cost_text = cost_text or text_of(cost_us)
+      end
       grow(key, us, more_us, granted == 1 and cost_text)
       return
     elseif more_us + more_frac == 0 then
