@@ -25,8 +25,8 @@
 --              max        how often each is to be acquired at most; 0 looks
 -- RETURNS  numbers of 8 bytes, in the same form:
 --            now, in microseconds since the epoch; then for each set either
---              TAT        before the charge, where it was granted `max` times in whole microseconds; or
---              denied     -1 - how often it was granted; -1 is a denial, or a look
+--              TAT        before the charge: where `whole` is 1, and it was granted `max` times by gcra_whole.lua; or
+--              times      -1 - how often it was granted; -1 is a denial, or a look
 --              for each check what its algorithm says it returns: the state before the charge, from which the caller
 --              computes what remains and how long to wait
 

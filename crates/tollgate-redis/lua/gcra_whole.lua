@@ -98,4 +98,3 @@ local function gcra_whole(horizon_us, furthest_us, cost_us)
 
   return known, unknown
 end
-
