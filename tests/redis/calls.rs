@@ -10,7 +10,7 @@ use tollgate_conformance::random::Random;
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStoreBuilder, SlidingLogLayout};
 
-use crate::{BothLayouts, Fresh, every_policy, shared, used};
+use crate::{BothLayouts, Fresh, company, every_policy, shared, used};
 
 const KEYS: u32 = 60;
 const ROUNDS: u32 = 40;
@@ -76,6 +76,7 @@ async fn many_checks_in_a_call_are_decided_as_each_would_be_alone() {
             Fresh::with(server, SlidingLogLayout::List, clocked).await,
             Fresh::with(server, SlidingLogLayout::SortedSet, clocked).await,
         ]);
+        let _company = [company(&stores.0[0].store), company(&stores.0[1].store)];
         let model = MemoryStore::builder().clock(&time).build();
         let mut policies = every_policy(7, Duration::from_secs(2));
         for (limit, window) in [(1, 1), (3, 10), (1_000_000, 1), (1_000, 86_400), (999, 1)] {
@@ -135,6 +136,7 @@ async fn at_the_end_of_time_a_limit_is_not_exceeded_either() {
         let time = ManualClock::new(Timestamp::MAX);
         let clocked = |builder: RedisStoreBuilder| builder.clock(Clock::from(&time));
         let fresh = Fresh::with(server, SlidingLogLayout::List, clocked).await;
+        let _company = company(&fresh.store);
         // T is a microsecond, which is the burst as well.
         for max_wait in [(1 << 52) - 1, (1 << 52) - 2] {
             let queue = Algorithm::LeakyBucket { max_wait: Duration::from_micros(max_wait) };
@@ -166,6 +168,7 @@ async fn a_call_of_denials_charges_nobody_and_hardly_writes() {
     for &kind in Kind::EVERY {
         let server = Server::start(kind).unwrap();
         let fresh = Fresh::on(&server).await;
+        let _company = company(&fresh.store);
         let policy = Policy::new("api", Quota::per_day(3));
         let keys = numbered(100);
         for _ in 0..3 {
@@ -208,6 +211,7 @@ async fn a_busy_call_of_buckets_in_use_is_one_command_a_key() {
     for &kind in Kind::EVERY {
         let server = Server::start(kind).unwrap();
         let fresh = Fresh::on(&server).await;
+        let _company = company(&fresh.store);
         let policy = Policy::new("api", Quota::new(1_000_000, Duration::from_secs(366 * 86_400)));
         let keys = numbered(100);
         ask(&fresh, &policy, &keys, 1, Times::ONCE).await;
@@ -223,6 +227,7 @@ async fn a_busy_call_of_buckets_in_use_is_one_command_a_key() {
 async fn what_can_never_be_granted_so_often_charges_nobody() {
     for &kind in Kind::EVERY {
         let fresh = Fresh::on(shared(kind)).await;
+        let _company = company(&fresh.store);
         // Twice that cost is more than a u32 counts.
         let policy = Policy::new("api", Quota::new(4_000_000_000, Duration::from_secs(366 * 86_400)));
         let keys = numbered(20);

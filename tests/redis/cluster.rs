@@ -17,7 +17,7 @@ fn url(cluster: &Cluster) -> String {
     format!("redis-cluster://{}", nodes.join(","))
 }
 
-async fn store(cluster: &Cluster, prefix: &str) -> RedisStore {
+pub(crate) async fn store(cluster: &Cluster, prefix: &str) -> RedisStore {
     RedisStore::builder(&url(cluster)).prefix(prefix).connect().await.unwrap()
 }
 

@@ -7,6 +7,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
+mod alone;
 mod calls;
 mod cluster;
 mod connect;
@@ -147,6 +148,13 @@ async fn look(store: &RedisStore, policy: &Policy, key: &str) -> Verdict {
 /// How much of a policy that refills nothing within a test is used.
 async fn used(store: &RedisStore, policy: &Policy, key: &str) -> u32 {
     policy.capacity() - look(store, policy, key).await.each()[0].remaining()
+}
+
+/// As long as this lives, nobody is alone who asks: those who ask at once are taken up by one call. It is an answer that nobody
+/// comes to hear.
+fn company(store: &RedisStore) -> impl Sized + use<> {
+    let (policy, key) = (Policy::new("company", Quota::per_day(1)), Key::from("company"));
+    store.acquire(&[Check::new(&policy, &key, 1)], Times::LOOK)
 }
 
 /// Waits until something is so, for a minute at most.

@@ -59,6 +59,7 @@ pub(crate) struct Batch {
     parts: Parts,
     /// When the time of the first caller ends.
     first_end: Option<Timestamp>,
+    is_sent: bool,
 }
 
 /// Sets that are alike but for their keys: their words are sent once.
@@ -106,6 +107,11 @@ impl Batch {
     /// How many ask.
     pub(crate) fn callers(&self) -> usize {
         self.groups.iter().flat_map(|group| &group.sets).map(|set| set.callers.len()).sum()
+    }
+
+    /// Whether it was written for a connection.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.is_sent
     }
 
     pub(crate) fn parts(&self) -> Parts {
@@ -220,7 +226,8 @@ impl Batch {
     }
 
     /// The keys and arguments of acquire.lua.
-    pub(crate) fn write(&self, cmd: &mut Cmd, names: &Names, now: Option<Timestamp>) {
+    pub(crate) fn write(&mut self, cmd: &mut Cmd, names: &Names, now: Option<Timestamp>) {
+        self.is_sent = true;
         for group in &self.groups {
             for set in &group.sets {
                 for (key, terms) in set.keys.iter().zip(&group.terms) {

@@ -2,7 +2,7 @@
 //!
 //! There is no timer, and nothing waits that could be sent: a check that finds a lane free starts a call, which leaves as soon as
 //! those tasks have run that are ready to. Under load calls grow by themselves, and the price of a round trip is shared by all
-//! that travel in it.
+//! that travel in it. Who is alone, as the one before was, makes the call himself: no other task has to run.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -15,13 +15,14 @@ use std::task::Poll;
 use bb8_redis::redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::select;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::time::sleep;
 use tollgate_core::{Clock, Timestamp};
 
 use crate::Error;
+use crate::awaited::{Awaited, OwnCall};
 use crate::batch::{Ask, Batch};
-use crate::caller::{Answer, Caller, Overdue, span};
+use crate::caller::{Caller, Overdue, Told, span};
 use crate::error::Cause;
 use crate::link::{Connection, Link, Text};
 use crate::names::Names;
@@ -58,6 +59,8 @@ struct Queues {
     /// What calls are under way for, each by a number of its own.
     under_way: BTreeMap<u64, Arc<Mutex<Batch>>>,
     last_number: u64,
+    /// Whether the latest call was for several callers: more are to come then.
+    is_crowded: bool,
     /// When the watcher looks for callers whose time is over. None if there is no watcher, since nobody's time ends.
     look: Option<Timestamp>,
 }
@@ -94,7 +97,7 @@ impl Commit {
         slot: u16,
         ask: Ask<'_>,
         until: Option<Timestamp>,
-    ) -> Result<oneshot::Receiver<Answer>, Error> {
+    ) -> Result<Awaited<Told>, Error> {
         // Whatever can be done before nobody else can do anything.
         let hash = ask.hash(&self.hasher);
         let (caller, answer) = Caller::new(until);
@@ -102,17 +105,16 @@ impl Commit {
         if queues.waiting >= self.most_waiting {
             return Err(Cause::Overloaded.into());
         }
-        queues.waiting += 1;
-        let queue = queues.of_slot.entry(slot).or_default();
-        if queue.batches.back().is_none_or(|(batch, _)| batch.len() >= SETS) {
-            queue.batches.push_back((Batch::with_room_for(queue.taken), 0));
-        }
-        if let Some((batch, callers)) = queue.batches.back_mut() {
+        let (mut own, mut opens) = (None, false);
+        if queues.are_quiet() {
+            let mut batch = Batch::default();
             batch.push(&ask, hash, self.names.log, caller);
-            *callers += 1;
+            own = Some(Call::new(self, &mut queues, batch, 0));
+        } else {
+            let queue = queues.line_up(slot, |batch| batch.push(&ask, hash, self.names.log, caller));
+            opens = queue.lanes < self.lanes;
+            queue.lanes += usize::from(opens);
         }
-        let opens = queue.lanes < self.lanes;
-        queue.lanes += usize::from(opens);
         let look = queues.look;
         let ends_first = until.is_some_and(|until| look.is_none_or(|look| until < look));
         if ends_first {
@@ -129,7 +131,11 @@ impl Commit {
             // In a box, which is moved about for less than what it holds.
             self.runtime.spawn(Box::pin(lane.run()));
         }
-        Ok(answer)
+        let own = own.map(|call| {
+            let batch = Arc::clone(&call.batch);
+            OwnCall::start(call.run(slot), batch, self.runtime.clone())
+        });
+        Ok(Awaited::new(answer, own))
     }
 
     async fn send(
@@ -248,6 +254,13 @@ impl Call {
         lock(&self.batch)
     }
 
+    /// By itself, beside all lanes.
+    async fn run(self, slot: u16) {
+        let connection = self.commit.link.connection(slot).await;
+        let answer = self.commit.send(connection, slot, &self, true).await;
+        self.end().answer(answer);
+    }
+
     fn end(self) -> Batch {
         mem::take(&mut *self.batch())
     }
@@ -296,12 +309,7 @@ impl Lane {
                 Err(error) if error.is_torn_apart() => {
                     // Nothing was executed. Apart, so that nobody waits for those whose own keys are apart.
                     for call in call.split() {
-                        let (commit, slot) = (Arc::clone(&self.commit), self.slot);
-                        self.commit.runtime.spawn(async move {
-                            let connection = commit.link.connection(slot).await;
-                            let answer = commit.send(connection, slot, &call, true).await;
-                            call.end().answer(answer);
-                        });
+                        self.commit.runtime.spawn(call.run(self.slot));
                     }
                 }
                 answer => call.end().answer(answer),
@@ -329,6 +337,7 @@ impl Lane {
         let (batch, callers) = queue.batches.pop_front()?;
         queue.taken = batch.len();
         queues.waiting -= callers;
+        queues.is_crowded = callers > 1;
         Some(Call::new(&self.commit, &mut queues, batch, 0))
     }
 }
@@ -357,6 +366,25 @@ impl Drop for Lane {
 }
 
 impl Queues {
+    /// Whether nobody else asks, nor has lately.
+    fn are_quiet(&self) -> bool {
+        self.waiting == 0 && self.under_way.is_empty() && !self.is_crowded
+    }
+
+    /// Puts one more caller into a batch that waits for a lane of that slot.
+    fn line_up(&mut self, slot: u16, push: impl FnOnce(&mut Batch)) -> &mut Queue {
+        self.waiting += 1;
+        let queue = self.of_slot.entry(slot).or_default();
+        if queue.batches.back().is_none_or(|(batch, _)| batch.len() >= SETS) {
+            queue.batches.push_back((Batch::with_room_for(queue.taken), 0));
+        }
+        if let Some((batch, callers)) = queue.batches.back_mut() {
+            push(batch);
+            *callers += 1;
+        }
+        queue
+    }
+
     fn leave(&mut self, slot: u16) {
         let Entry::Occupied(mut queue) = self.of_slot.entry(slot) else { return };
         queue.get_mut().lanes -= 1;

@@ -32,9 +32,10 @@
 //!   nobody else is served. The scripts hold the same algorithms as the store in memory, in integers, and are held to the
 //!   same oracles.
 //! - **One clock**, the server's. A process whose clock is wrong changes nothing.
-//! - **One round trip**, on a server or a slot of a Cluster. While a call is under way checks gather, and the next call carries those of up to 128
-//!   requests that differ, at once and without a timer. Those that ask the same are merged into one grant, handed out in
-//!   the order of their arrival: each is told how things stand after its own turn.
+//! - **One round trip**, on a server or a slot of a Cluster. A lone request has a call of its own, which leaves at once. While a
+//!   call is under way checks gather, and the next call carries those of up to 128 requests that differ, at once and without
+//!   a timer. Those that ask the same are merged into one grant, handed out in the order of their arrival: each is told how
+//!   things stand after its own turn.
 //!
 //! A failover can lose charges: replication is asynchronous, and what a master granted in its last moment may not have
 //! reached the replica that takes over. These units, and no others, can then be had once more. Where the new master's clock
@@ -150,6 +151,7 @@
 //! | `tls` | no | `rediss://` URLs; `RedisStoreBuilder::root_certificates` and `client_certificate` |
 //! | `test-util` | no | a store that goes by the clock of a test: `RedisStoreBuilder::clock` |
 
+mod awaited;
 mod batch;
 mod builder;
 mod caller;

@@ -11,7 +11,6 @@ use smallvec::SmallVec;
 use tollgate_core::{Algorithm, Key, Policy, Stamp, Status, Times, Verdict, Wait};
 
 use crate::batch::{Ask, SetKeys};
-use crate::error::Cause;
 use crate::store::{Inner, Order, Pair, in_order};
 use crate::terms::Terms;
 use crate::{Error, SlidingLogLayout};
@@ -149,6 +148,6 @@ impl Leg {
             pairs.map(|(terms, key)| (&terms.policy, key, terms.cost.saturating_mul(costs.into()))).collect();
         let ask = Ask { checks, times };
         let answer = inner.commit.ask(self.slot, ask, None)?;
-        answer.await.unwrap_or_else(|_| Err(Error::from(Cause::Stopped))).map(Verdict::from)
+        answer.await.map(Verdict::from)
     }
 }

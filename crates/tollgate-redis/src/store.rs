@@ -10,18 +10,17 @@ use std::time::Duration;
 use bb8_redis::redis::{Cmd, Value};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 use tollgate_core::{
     Check, Clock, Grant, Key, Policy, Quota, Reply, Stamp, Store, Times, Timestamp, Verdict,
 };
 
 use crate::Error;
+use crate::awaited::Awaited;
 use crate::batch::Ask;
 use crate::builder::RedisStoreBuilder;
 use crate::caller::{Caller, Told};
 use crate::commit::Commit;
-use crate::error::Cause;
 use crate::link::{Link, Text};
 use crate::names::{Name, Names};
 use crate::numbers::Numbers;
@@ -227,7 +226,7 @@ impl RedisStore {
         // First: where there are no timers it panics, and nothing has been asked.
         let end = self.end_elsewhere();
         match self.inner.commit.ask(slot, ask, until) {
-            Ok(answer) => Reply::Later(Acquire { answer: Awaited { answer, end }, order }),
+            Ok(answer) => Reply::Later(Acquire { answer: answer.until(end), order }),
             Err(error) => Reply::Now(Err(error)),
         }
     }
@@ -251,7 +250,7 @@ impl RedisStore {
         let (caller, answer) = Caller::new(self.until());
         let clock = self.inner.commit.waits.clone();
         self.inner.commit.runtime.spawn(async move { caller.tell_in_time(&clock, what).await });
-        Awaited { answer, end }
+        Awaited::new(answer, None).until(end)
     }
 }
 
@@ -295,26 +294,6 @@ fn pairs<'a>(set: &[Check<'a>]) -> (SmallVec<[Pair<'a>; 4]>, Order) {
 pub(crate) fn in_order(verdict: Verdict, order: &[usize]) -> Verdict {
     let each = verdict.each();
     Verdict::new(verdict.times(), verdict.delay(), order.iter().filter_map(|at| each.get(*at).copied()))
-}
-
-/// What the store's runtime answers.
-struct Awaited<T> {
-    answer: oneshot::Receiver<Result<T, Error>>,
-    /// The end of the wait, where those who would tell of it are in another runtime.
-    end: Option<Pin<Box<Sleep>>>,
-}
-
-impl<T> Future for Awaited<T> {
-    type Output = Result<T, Error>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(cx) {
-            return Poll::Ready(answer.unwrap_or_else(|_| Err(Cause::Stopped.into())));
-        }
-        let Some(end) = &mut self.end else { return Poll::Pending };
-        end.as_mut().poll(cx).map(|()| Err(Cause::Late.into()))
-    }
 }
 
 /// A verdict of a [`RedisStore`], on its way.

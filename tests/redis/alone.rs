@@ -1,0 +1,139 @@
+//! Callers who are alone: each drives his call himself, and comes back to it when he likes, or never.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tollgate::{Check, Grant, Key, Policy, Quota, Stamp, Store, StoreError, Times};
+use tollgate_conformance::servers::{Cluster, Kind, Server};
+use tollgate_redis::{RedisStore, RedisStoreBuilder};
+use tollgate_tests::Proxy;
+
+use crate::{Fresh, acquire, cluster, eventually, prefix, shared, try_acquire, used};
+
+fn a_day(limit: u32) -> Policy {
+    Policy::new("p", Quota::per_day(limit))
+}
+
+/// Looks at it once.
+async fn poll_once(what: &mut (impl Future + Unpin)) {
+    let mut what = pin!(what);
+    poll_fn(|cx| {
+        assert!(what.as_mut().poll(cx).is_pending(), "nobody has answered yet");
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// He is charged, and whatever his call holds, nobody waits for it: neither where it was sent, nor where there is no connection
+/// for it yet.
+async fn holds_up_nobody(store: &RedisStore, servers: &[&Server]) {
+    let key = Key::from("ada");
+    for name in ["sent", "connects"] {
+        let policy = Policy::new(name, Quota::per_day(10_000));
+        let set = [Check::new(&policy, &key, 1)];
+        acquire(store, &policy, "ada", 1).await;
+        if name == "connects" {
+            servers.iter().for_each(|server| drop(server.command(&["CLIENT", "KILL", "TYPE", "normal"])));
+            // It hears of it.
+            sleep(Duration::from_millis(50)).await;
+        }
+        servers.iter().for_each(|server| server.pause().unwrap());
+        let mut unheard = Box::pin(store.acquire(&set, Times::ONCE).wait());
+        poll_once(&mut unheard).await;
+        servers.iter().for_each(|server| server.resume().unwrap());
+        for _ in 0..3 {
+            let mut others = JoinSet::new();
+            for _ in 0..200 {
+                let (store, policy) = (store.clone(), policy.clone());
+                others.spawn(async move { acquire(&store, &policy, "ada", 1).await.is_granted() });
+            }
+            // What was taken so long ago does not come back.
+            let grant = Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::new(1, 0), share: None };
+            timeout(Duration::from_secs(20), store.refund(&[grant]).wait()).await.expect("an end").unwrap();
+            let all = timeout(Duration::from_secs(20), others.join_all()).await.expect("an end");
+            assert!(all.into_iter().all(|granted| granted), "{name}");
+        }
+        assert!(unheard.await.unwrap().is_granted());
+        assert_eq!(used(store, &policy, "ada").await, 602, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_who_does_not_come_to_hear_his_answer_holds_up_nobody() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    for connections in [1, 4] {
+        let choose = |builder: RedisStoreBuilder| builder.connections(connections);
+        let fresh = Fresh::with(&server, Default::default(), choose).await;
+        holds_up_nobody(&fresh.store, &[&server]).await;
+    }
+    let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
+    let store = cluster::store(&cluster, &prefix()).await;
+    holds_up_nobody(&store, &cluster.nodes().iter().collect::<Vec<_>>()).await;
+}
+
+/// What was sent is heard to its end: else each would hide from the next that nobody answers there.
+#[tokio::test]
+async fn callers_who_leave_early_find_out_together_that_a_connection_passes_nothing() {
+    let server = shared(Kind::Installed);
+    let proxy = Proxy::before(server.address()).await;
+    let builder = RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(prefix());
+    let mut store = builder.response_timeout(Duration::from_millis(300)).connect().await.unwrap();
+    assert!(store.end_waits_after(Duration::from_millis(40)));
+    let policy = a_day(1_000_000);
+    eventually("requests pass", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
+    proxy.strand();
+    assert!(try_acquire(&store, &policy, "ada", 1).await.unwrap_err().is_timeout());
+    eventually("requests pass again", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn a_caller_who_leaves_after_he_was_sent_is_charged_once() {
+    let server = Server::start(Kind::Valkey9_1).unwrap();
+    let fresh = Fresh::on(&server).await;
+    let (policy, key) = (a_day(1_000), Key::from("ada"));
+    acquire(&fresh.store, &policy, "ada", 1).await;
+    for n in 0..5 {
+        server.pause().unwrap();
+        let mut asked = Box::pin(fresh.store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait());
+        poll_once(&mut asked).await;
+        // By then it has left.
+        sleep(Duration::from_millis(50)).await;
+        drop(asked);
+        server.resume().unwrap();
+        acquire(&fresh.store, &policy, "bob", 1).await;
+        eventually("it is charged", async || used(&fresh.store, &policy, "ada").await == 2 + n).await;
+    }
+}
+
+/// He asks in the runtime of the store, and hears his answer elsewhere, where there is not even a clock. The script is not known,
+/// so that his call is made twice.
+#[test]
+fn an_answer_may_be_heard_in_another_runtime() {
+    let theirs = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let ours: Runtime = Builder::new_current_thread().build().unwrap();
+    let server = Server::start(Kind::Redis6_2).unwrap();
+    let fresh = theirs.block_on(Fresh::on(&server));
+    let (policy, key) = (a_day(1_000), Key::from("ada"));
+    for n in 1..=5 {
+        theirs.block_on(acquire(&fresh.store, &policy, "bob", 1));
+        server.command(&["SCRIPT", "FLUSH"]).unwrap();
+        server.pause().unwrap();
+        let asked =
+            theirs.block_on(async { fresh.store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE) });
+        let mut asked = Box::pin(asked.wait());
+        if n % 2 == 0 {
+            ours.block_on(poll_once(&mut asked));
+            server.resume().unwrap();
+        } else {
+            server.resume().unwrap();
+            // By then it is told that its script is not known.
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(ours.block_on(asked).unwrap().each()[0].remaining(), 1_000 - n);
+    }
+}
