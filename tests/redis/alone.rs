@@ -76,6 +76,26 @@ async fn a_caller_who_does_not_come_to_hear_his_answer_holds_up_nobody() {
     holds_up_nobody(&store, &cluster.nodes().iter().collect::<Vec<_>>()).await;
 }
 
+/// Nor does the connection that he keeps pass for one that lives.
+#[tokio::test]
+async fn a_caller_who_does_not_come_to_hear_his_answer_hides_no_outage() {
+    let server = Server::start(Kind::Redis6_2).unwrap();
+    let fresh = Fresh::on(&server).await;
+    let (policy, key) = (a_day(1_000), Key::from("ada"));
+    acquire(&fresh.store, &policy, "ada", 1).await;
+    server.pause().unwrap();
+    let mut unheard = Box::pin(fresh.store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait());
+    poll_once(&mut unheard).await;
+    drop(server);
+    for _ in 0..5 {
+        let asked = timeout(Duration::from_secs(20), try_acquire(&fresh.store, &policy, "bob", 1));
+        assert!(asked.await.expect("an end").unwrap_err().is_transient());
+        let reset = timeout(Duration::from_secs(20), fresh.store.reset(&key, &[&policy]).wait());
+        assert!(reset.await.expect("an end").unwrap_err().is_transient());
+    }
+    assert!(unheard.await.unwrap_err().is_transient());
+}
+
 /// What was sent is heard to its end: else each would hide from the next that nobody answers there.
 #[tokio::test]
 async fn callers_who_leave_early_find_out_together_that_a_connection_passes_nothing() {

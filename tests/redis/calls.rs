@@ -10,12 +10,12 @@ use tollgate_conformance::random::Random;
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStoreBuilder, SlidingLogLayout};
 
-use crate::{BothLayouts, Fresh, company, every_policy, shared, used};
+use crate::{BothLayouts, Fresh, crowd, every_policy, shared, used};
 
 const KEYS: u32 = 60;
 const ROUNDS: u32 = 40;
 
-/// What all of these are told, asked at once: in one call.
+/// What all of these are told, asked at once: in one call, if there was a crowd before.
 async fn ask(fresh: &Fresh, policy: &Policy, keys: &[String], cost: u32, times: Times) -> Vec<Verdict> {
     let ask =
         |key: &String| fresh.store.acquire(&[Check::new(policy, &Key::from(key.as_str()), cost)], times);
@@ -48,6 +48,7 @@ struct Both<'a> {
 impl Both<'_> {
     /// Asks both, and that they say the same.
     async fn agree(&self, policy: &Policy, keys: &[String], cost: u32, times: Times) {
+        crowd(&self.redis.store).await;
         let told = ask(self.redis, policy, keys, cost, times).await;
         for (key, told) in keys.iter().zip(told) {
             let asked = Key::from(key.as_str());
@@ -76,7 +77,6 @@ async fn many_checks_in_a_call_are_decided_as_each_would_be_alone() {
             Fresh::with(server, SlidingLogLayout::List, clocked).await,
             Fresh::with(server, SlidingLogLayout::SortedSet, clocked).await,
         ]);
-        let _company = [company(&stores.0[0].store), company(&stores.0[1].store)];
         let model = MemoryStore::builder().clock(&time).build();
         let mut policies = every_policy(7, Duration::from_secs(2));
         for (limit, window) in [(1, 1), (3, 10), (1_000_000, 1), (1_000, 86_400), (999, 1)] {
@@ -136,7 +136,6 @@ async fn at_the_end_of_time_a_limit_is_not_exceeded_either() {
         let time = ManualClock::new(Timestamp::MAX);
         let clocked = |builder: RedisStoreBuilder| builder.clock(Clock::from(&time));
         let fresh = Fresh::with(server, SlidingLogLayout::List, clocked).await;
-        let _company = company(&fresh.store);
         // T is a microsecond, which is the burst as well.
         for max_wait in [(1 << 52) - 1, (1 << 52) - 2] {
             let queue = Algorithm::LeakyBucket { max_wait: Duration::from_micros(max_wait) };
@@ -149,6 +148,7 @@ async fn at_the_end_of_time_a_limit_is_not_exceeded_either() {
                 server.command(&["SET", &fresh.name(&policy, key), &value, "PX", "99999999999"]).unwrap();
             }
             for left in [3, 2, 1, 0, 0] {
+                crowd(&fresh.store).await;
                 for verdict in ask(&fresh, &policy, &keys, 1, Times::ONCE).await {
                     assert_eq!(verdict.is_granted(), left > 0, "{left} left, {max_wait} on {kind}");
                 }
@@ -168,7 +168,6 @@ async fn a_call_of_denials_charges_nobody_and_hardly_writes() {
     for &kind in Kind::EVERY {
         let server = Server::start(kind).unwrap();
         let fresh = Fresh::on(&server).await;
-        let _company = company(&fresh.store);
         let policy = Policy::new("api", Quota::per_day(3));
         let keys = numbered(100);
         for _ in 0..3 {
@@ -188,6 +187,7 @@ async fn a_call_of_denials_charges_nobody_and_hardly_writes() {
         let before = states();
         let writes = || ["incrby", "pexpire", "psetex"].map(|command| calls(&server, command));
         for count in [100, 8, 7, 1] {
+            crowd(&fresh.store).await;
             server.command(&["CONFIG", "RESETSTAT"]).unwrap();
             let told = ask(&fresh, &policy, &keys[..count], 1, Times::ONCE).await;
             assert!(told.iter().all(|verdict| !verdict.is_granted()), "{kind}");
@@ -197,6 +197,7 @@ async fn a_call_of_denials_charges_nobody_and_hardly_writes() {
         let mut behind_one_with_room = vec!["new".to_owned()];
         ask(&fresh, &policy, &behind_one_with_room, 1, Times::ONCE).await;
         behind_one_with_room.extend(keys.iter().cloned());
+        crowd(&fresh.store).await;
         server.command(&["CONFIG", "RESETSTAT"]).unwrap();
         let told = ask(&fresh, &policy, &behind_one_with_room, 1, Times::ONCE).await;
         assert!(told[0].is_granted() && !told[1..].iter().any(Verdict::is_granted), "{kind}");
@@ -211,10 +212,10 @@ async fn a_busy_call_of_buckets_in_use_is_one_command_a_key() {
     for &kind in Kind::EVERY {
         let server = Server::start(kind).unwrap();
         let fresh = Fresh::on(&server).await;
-        let _company = company(&fresh.store);
         let policy = Policy::new("api", Quota::new(1_000_000, Duration::from_secs(366 * 86_400)));
         let keys = numbered(100);
         ask(&fresh, &policy, &keys, 1, Times::ONCE).await;
+        crowd(&fresh.store).await;
         server.command(&["CONFIG", "RESETSTAT"]).unwrap();
         assert!(ask(&fresh, &policy, &keys, 1, Times::ONCE).await.iter().all(Verdict::is_granted), "{kind}");
         // The first is read, to see whether it is in use.
@@ -227,10 +228,10 @@ async fn a_busy_call_of_buckets_in_use_is_one_command_a_key() {
 async fn what_can_never_be_granted_so_often_charges_nobody() {
     for &kind in Kind::EVERY {
         let fresh = Fresh::on(shared(kind)).await;
-        let _company = company(&fresh.store);
         // Twice that cost is more than a u32 counts.
         let policy = Policy::new("api", Quota::new(4_000_000_000, Duration::from_secs(366 * 86_400)));
         let keys = numbered(20);
+        crowd(&fresh.store).await;
         let told = ask(&fresh, &policy, &keys, 2_200_000_000, Times::between(2, 2)).await;
         for (key, verdict) in keys.iter().zip(told) {
             assert!(

@@ -150,11 +150,14 @@ async fn used(store: &RedisStore, policy: &Policy, key: &str) -> u32 {
     policy.capacity() - look(store, policy, key).await.each()[0].remaining()
 }
 
-/// As long as this lives, nobody is alone who asks: those who ask at once are taken up by one call. It is an answer that nobody
-/// comes to hear.
-fn company(store: &RedisStore) -> impl Sized + use<> {
-    let (policy, key) = (Policy::new("company", Quota::per_day(1)), Key::from("company"));
-    store.acquire(&[Check::new(&policy, &key, 1)], Times::LOOK)
+/// Three who look at once, of whom two are in one call: who asks next is not taken for alone, and those who ask at once then are
+/// taken up by one call.
+async fn crowd(store: &RedisStore) {
+    let (policy, key) = (Policy::new("crowd", Quota::per_day(1)), Key::from("crowd"));
+    let replies = [(); 3].map(|()| store.acquire(&[Check::new(&policy, &key, 1)], Times::LOOK));
+    for reply in replies {
+        reply.wait().await.expect("a verdict");
+    }
 }
 
 /// Waits until something is so, for a minute at most.

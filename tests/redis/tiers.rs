@@ -7,7 +7,7 @@ use tollgate::{Algorithm, Check, FailureExt, Key, Limiter, Policy, PolicyExt, Qu
 use tollgate_conformance::servers::Kind;
 use tollgate_redis::SlidingLogLayout;
 
-use crate::{BothLayouts, Fresh, company, shared};
+use crate::{BothLayouts, Fresh, crowd, shared};
 
 const ALGORITHMS: [(Algorithm, SlidingLogLayout); 7] = [
     (Algorithm::Gcra, SlidingLogLayout::List),
@@ -32,7 +32,7 @@ async fn tiers_that_are_asked_at_once_for_one_key_are_not_mistaken_for_one_anoth
                 Policy::new("api", quota).with_algorithm(algorithm)
             };
             let (key, free, pro) = (Key::from("ada"), of(20), of(60));
-            let _company = company(&fresh.store);
+            crowd(&fresh.store).await;
             let replies: Vec<_> = (0..256)
                 .map(|n| if n % 2 == 0 { &free } else { &pro })
                 .map(|policy| fresh.store.acquire(&[Check::new(policy, &key, 1)], Times::ONCE))

@@ -13,7 +13,7 @@ use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
 use tollgate_tests::within;
 
-use crate::{Fresh, acquire, company, prefix, try_acquire, used};
+use crate::{Fresh, acquire, crowd, prefix, try_acquire, used};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -83,7 +83,7 @@ async fn one_who_is_late_takes_nothing_from_the_others() {
     let (policy, key) = (a_day(5), Key::from("ada"));
     let set = [Check::new(&policy, &key, 1)];
     acquire(&fresh.store, &policy, "eve", 1).await;
-    let _company = company(&fresh.store);
+    crowd(&fresh.store).await;
     let (hasty, steady) = (limited(&fresh.store, 50 * MS), limited(&fresh.store, Duration::from_secs(50)));
     server.pause().unwrap();
     // These are taken up together: nothing is sent before this task waits.

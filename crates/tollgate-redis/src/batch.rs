@@ -59,7 +59,6 @@ pub(crate) struct Batch {
     parts: Parts,
     /// When the time of the first caller ends.
     first_end: Option<Timestamp>,
-    is_sent: bool,
 }
 
 /// Sets that are alike but for their keys: their words are sent once.
@@ -107,11 +106,6 @@ impl Batch {
     /// How many ask.
     pub(crate) fn callers(&self) -> usize {
         self.groups.iter().flat_map(|group| &group.sets).map(|set| set.callers.len()).sum()
-    }
-
-    /// Whether it was written for a connection.
-    pub(crate) fn is_sent(&self) -> bool {
-        self.is_sent
     }
 
     pub(crate) fn parts(&self) -> Parts {
@@ -226,8 +220,7 @@ impl Batch {
     }
 
     /// The keys and arguments of acquire.lua.
-    pub(crate) fn write(&mut self, cmd: &mut Cmd, names: &Names, now: Option<Timestamp>) {
-        self.is_sent = true;
+    pub(crate) fn write(&self, cmd: &mut Cmd, names: &Names, now: Option<Timestamp>) {
         for group in &self.groups {
             for set in &group.sets {
                 for (key, terms) in set.keys.iter().zip(&group.terms) {

@@ -59,6 +59,8 @@ struct Queues {
     /// What calls are under way for, each by a number of its own.
     under_way: BTreeMap<u64, Arc<Mutex<Batch>>>,
     last_number: u64,
+    /// The call of a caller who was alone; until somebody else comes.
+    own: Option<OwnCall>,
     /// Whether the latest call was for several callers: more are to come then.
     is_crowded: bool,
     /// When the watcher looks for callers whose time is over. None if there is no watcher, since nobody's time ends.
@@ -105,12 +107,15 @@ impl Commit {
         if queues.waiting >= self.most_waiting {
             return Err(Cause::Overloaded.into());
         }
-        let (mut own, mut opens) = (None, false);
+        let (mut own, mut others, mut opens) = (None, None, false);
         if queues.are_quiet() {
             let mut batch = Batch::default();
             batch.push(&ask, hash, self.names.log, caller);
-            own = Some(Call::new(self, &mut queues, batch, 0));
+            let call = Call::new(self, &mut queues, batch, 0);
+            own = Some(OwnCall::new(call.run(slot), self.runtime.clone()));
+            queues.own.clone_from(&own);
         } else {
+            others = queues.own.take();
             let queue = queues.line_up(slot, |batch| batch.push(&ask, hash, self.names.log, caller));
             opens = queue.lanes < self.lanes;
             queue.lanes += usize::from(opens);
@@ -131,11 +136,15 @@ impl Commit {
             // In a box, which is moved about for less than what it holds.
             self.runtime.spawn(Box::pin(lane.run()));
         }
-        let own = own.map(|call| {
-            let batch = Arc::clone(&call.batch);
-            OwnCall::start(call.run(slot), batch, self.runtime.clone())
-        });
+        others.iter().for_each(OwnCall::leave);
+        own.iter().for_each(OwnCall::start);
         Ok(Awaited::new(answer, own))
+    }
+
+    /// Before anything is asked that goes no lane's way: nobody is alone then, and has what others wait for.
+    pub(crate) fn end_solitude(&self) {
+        let own = self.queues().own.take();
+        own.iter().for_each(OwnCall::leave);
     }
 
     async fn send(

@@ -246,6 +246,7 @@ impl RedisStore {
         &self,
         what: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Awaited<T> {
+        self.inner.commit.end_solitude();
         let end = self.end_elsewhere();
         let (caller, answer) = Caller::new(self.until());
         let clock = self.inner.commit.waits.clone();

@@ -53,12 +53,11 @@ impl Pool {
 
     fn new(source: Source, connections: u32, timeouts: Timeouts) -> Pool {
         let failures = Arc::new(Failures { backoff: Backoff::new(), notify: Notify::new() });
-        // More than lanes take. Under load those are never free for what is no check, a refund or a reset: a lane that ends a call
-        // takes its connection for the next before whoever waits for it can. And the answer to a call that a caller makes himself
-        // may wait for long until he comes to hear it.
-        let connections = connections.saturating_add(2);
-        // More than carry checks: what holds all of them up for a moment is not yet an end of them.
-        let most = connections.max(TIMEOUTS);
+        // One more than carry checks. Under load those are never free for what is none, a refund or a reset: a lane that ends a call
+        // takes its connection for the next before whoever waits for it can.
+        let connections = connections.saturating_add(1);
+        // More than there are connections: what holds all of them up for a moment is not yet an end of them.
+        let most = connections.saturating_add(1).max(TIMEOUTS);
         let way = Arc::new(Way { timeouts: AtomicU32::new(0), most, ended: AtomicU32::new(0) });
         let pool = bb8::Pool::builder()
             .max_size(connections)
