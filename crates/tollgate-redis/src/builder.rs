@@ -70,8 +70,8 @@ impl RedisStoreBuilder {
     }
 
     /// How many connections to a server carry checks at most, each with one call under way: 4 unless said. A call carries up to
-    /// 128 requests that differ, so that few are enough. There are up to two more for what does not wait for these: refunds and
-    /// resets, and the call of a lone request. Of no effect in a Cluster, where there is one connection to each node.
+    /// 128 requests that differ, so that few are enough. Refunds and resets have one more where these are busy. Of no effect in a
+    /// Cluster, where there is one connection to each node.
     pub fn connections(mut self, connections: u32) -> RedisStoreBuilder {
         self.connections = connections;
         self

@@ -141,7 +141,7 @@ impl Commit {
         Ok(Awaited::new(answer, own))
     }
 
-    /// Before anything is asked that goes no lane's way: nobody is alone then, and has what others wait for.
+    /// Before anything is asked that goes by no lane: from then on nobody is alone, and holds what others wait for.
     pub(crate) fn end_solitude(&self) {
         let own = self.queues().own.take();
         own.iter().for_each(OwnCall::leave);
