@@ -1,11 +1,11 @@
-//! Callers who are alone: each drives his call himself, and comes back to it when he likes, or never.
+//! Callers who are alone: each drives his lane himself, and comes back to it when he likes, or never.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tollgate::{Check, Grant, Key, Policy, Quota, Stamp, Store, StoreError, Times};
@@ -27,6 +27,41 @@ async fn poll_once(what: &mut (impl Future + Unpin)) {
         Poll::Ready(())
     })
     .await;
+}
+
+/// The lane of a caller who is alone is no task; it becomes one, the only one, when others come.
+#[tokio::test]
+async fn a_lone_caller_needs_no_task_and_goes_by_a_lane_as_others_do() {
+    let server = Server::start(Kind::Redis6_2).unwrap();
+    let fresh = Fresh::with(&server, Default::default(), |builder| builder.connections(1)).await;
+    let (policy, key) = (a_day(1_000), Key::from("ada"));
+    let set = [Check::new(&policy, &key, 1)];
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let mut charged = 0;
+    for n in 0..20 {
+        let before = tasks();
+        let alone = fresh.store.acquire(&set, Times::ONCE);
+        assert_eq!(tasks(), before);
+        if n % 2 == 0 {
+            assert!(alone.wait().await.unwrap().is_granted());
+            assert_eq!(tasks(), before);
+            charged += 1;
+            continue;
+        }
+        let others = [(); 3].map(|()| fresh.store.acquire(&set, Times::ONCE));
+        assert_eq!(tasks(), before + 1);
+        for reply in [alone].into_iter().chain(others) {
+            assert!(reply.wait().await.unwrap().is_granted());
+        }
+        charged += 4;
+        eventually("the lane has ended", async || tasks() == before).await;
+        // Who comes next is not taken for alone: his lane is a task. Who comes then is.
+        assert_eq!(used(&fresh.store, &policy, "ada").await, charged);
+        eventually("the lane has ended", async || tasks() == before).await;
+    }
+    // Ours, and that which checks went by.
+    let clients = server.command(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
+    assert_eq!(clients.matches("cmd=evalsha").count(), 1, "{clients}");
 }
 
 /// He is charged, and whatever his call holds, nobody waits for it: neither where it was sent, nor where there is no connection
@@ -74,6 +109,30 @@ async fn a_caller_who_does_not_come_to_hear_his_answer_holds_up_nobody() {
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
     let store = cluster::store(&cluster, &prefix()).await;
     holds_up_nobody(&store, &cluster.nodes().iter().collect::<Vec<_>>()).await;
+}
+
+/// Nor does who asked before him, and has not got so far.
+#[tokio::test]
+async fn a_caller_who_does_not_come_to_hear_his_answer_holds_up_nobody_who_was_there_before() {
+    let (policy, key) = (a_day(1_000), Key::from("ada"));
+    let set = [Check::new(&policy, &key, 1)];
+    let kill = |server: &Server| drop(server.command(&["CLIENT", "KILL", "TYPE", "normal"]));
+    let full = Server::start_with(Kind::Redis8_2, &["--maxclients", "2"]).unwrap();
+    let pool = Fresh::on(&full).await.store;
+    let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
+    let slots = cluster::store(&cluster, &prefix()).await;
+    for store in [pool, slots] {
+        for _ in 0..5 {
+            acquire(&store, &policy, "ada", 1).await;
+            cluster.nodes().iter().for_each(kill);
+            // It hears of it.
+            sleep(Duration::from_millis(50)).await;
+            let before = store.reset(&key, &[&policy]);
+            let unheard = store.acquire(&set, Times::ONCE);
+            timeout(Duration::from_secs(20), before.wait()).await.expect("an end").unwrap();
+            assert!(unheard.wait().await.unwrap().is_granted());
+        }
+    }
 }
 
 /// Nor does the connection that he keeps pass for one that lives.
@@ -155,5 +214,30 @@ fn an_answer_may_be_heard_in_another_runtime() {
             std::thread::sleep(Duration::from_millis(50));
         }
         assert_eq!(ours.block_on(asked).unwrap().each()[0].remaining(), 1_000 - n);
+    }
+}
+
+/// He asks in the name of a runtime that has ended: where nothing can be waited for any more, and nothing is left to a task.
+#[test]
+fn a_caller_in_a_runtime_that_has_ended_is_told_so() {
+    let theirs = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let ours = Builder::new_current_thread().enable_time().build().unwrap();
+    let server = Server::start(Kind::Installed).unwrap();
+    let store = theirs.block_on(Fresh::on(&server)).store;
+    let (policy, key) = (a_day(1_000), Key::from("ada"));
+    theirs.block_on(acquire(&store, &policy, "ada", 1));
+    let handle = theirs.handle().clone();
+    theirs.shutdown_background();
+    for _ in 0..10 {
+        let set = [Check::new(&policy, &key, 1)];
+        let context = handle.enter();
+        let mut asked = Box::pin(store.acquire(&set, Times::ONCE).wait());
+        let polled = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        drop(context);
+        let answer = match polled {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => ours.block_on(async { timeout(Duration::from_secs(20), asked).await.expect("an end") }),
+        };
+        answer.unwrap_err();
     }
 }

@@ -1,6 +1,7 @@
-//! An answer on its way, and the call that brings it where its caller makes that himself.
+//! An answer on its way, and the lane that brings it where its caller drives that himself.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -14,13 +15,13 @@ use crate::error::Cause;
 
 pub(crate) struct Awaited<T> {
     answer: oneshot::Receiver<Result<T, Error>>,
-    own: Option<OwnCall>,
+    own: Option<OwnLane>,
     /// The end of the wait, where those who would tell of it are in another runtime.
     end: Option<Pin<Box<Sleep>>>,
 }
 
 impl<T> Awaited<T> {
-    pub(crate) fn new(answer: oneshot::Receiver<Result<T, Error>>, own: Option<OwnCall>) -> Awaited<T> {
+    pub(crate) fn new(answer: oneshot::Receiver<Result<T, Error>>, own: Option<OwnLane>) -> Awaited<T> {
         Awaited { answer, own, end: None }
     }
 
@@ -44,10 +45,10 @@ impl<T> Future for Awaited<T> {
         let this = &mut *self;
         let mut answer = Poll::Pending;
         if let Some(own) = &this.own {
-            // Whoever makes the call is awake when it ends: if that woke him, he would run once more for nothing.
+            // Whoever drives the lane is awake when it is answered: if that woke him, he would run once more for nothing.
             answer = Pin::new(&mut this.answer).poll(&mut Context::from_waker(Waker::noop()));
-            if answer.is_pending() {
-                own.drive(cx);
+            if answer.is_pending() && !own.drive(cx) {
+                this.own = None;
             }
         }
         if answer.is_pending() {
@@ -64,16 +65,17 @@ impl<T> Future for Awaited<T> {
 
 impl<T> Drop for Awaited<T> {
     fn drop(&mut self) {
+        // First: what has not been sent then never is.
+        self.answer.close();
         self.leave_own();
     }
 }
 
-/// A call for one caller, who drives it as long as nobody else is there. It may hold what others wait for, a connection or a lock,
-/// and who knows when he comes back to it: so it is left to a task, as other calls are, as soon as somebody else asks for
-/// anything. It is where he leaves, too: what was sent is to be heard, or nobody would find out that a connection is of no use
-/// any more.
+/// The lane of a caller who is alone, and drives it as long as he is. It may hold what others wait for, a connection or a lock, and
+/// who knows when he comes back to it: so it is left to a task, as other lanes are, as soon as somebody else asks for anything. It
+/// is where he leaves, too: what was sent is to be heard, or nobody would find out that a connection is of no use any more.
 #[derive(Clone)]
-pub(crate) struct OwnCall(Arc<Inner>);
+pub(crate) struct OwnLane(Arc<Inner>);
 
 struct Inner {
     /// None, when it has ended or was left to a task.
@@ -83,25 +85,29 @@ struct Inner {
 
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-impl OwnCall {
-    pub(crate) fn new(run: impl Future<Output = ()> + Send + 'static, runtime: Handle) -> OwnCall {
-        OwnCall(Arc::new(Inner { run: Mutex::new(Some(Box::pin(run))), runtime }))
+impl OwnLane {
+    pub(crate) fn new(run: Run, runtime: Handle) -> OwnLane {
+        OwnLane(Arc::new(Inner { run: Mutex::new(Some(run)), runtime }))
     }
 
-    /// As far as it gets without waiting: it is sent, if there is a connection.
+    /// As far as it gets without waiting: its call is sent, if there is a connection.
     pub(crate) fn start(&self) {
         self.drive(&mut Context::from_waker(Waker::noop()));
     }
 
-    fn drive(&self, cx: &mut Context<'_>) {
+    /// Returns whether there is more of it to drive.
+    fn drive(&self, cx: &mut Context<'_>) -> bool {
         // Connections are made in the runtime of the store alone, and so are they waited for.
         if !Handle::try_current().is_ok_and(|here| here.id() == self.0.runtime.id()) {
-            return self.leave();
+            self.leave();
+            return false;
         }
-        let mut run = self.run();
-        if run.as_mut().is_some_and(|run| run.as_mut().poll(cx).is_ready()) {
-            *run = None;
-        }
+        let mut left = self.run();
+        let Some(mut run) = left.take() else { return false };
+        // A panic ends it, as it would end a task: its caller is told that nobody will answer.
+        let polled = catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(cx)));
+        *left = matches!(polled, Ok(Poll::Pending)).then_some(run);
+        left.is_some()
     }
 
     /// Leaves it to a task.

@@ -2,7 +2,7 @@
 //!
 //! There is no timer, and nothing waits that could be sent: a check that finds a lane free starts a call, which leaves as soon as
 //! those tasks have run that are ready to. Under load calls grow by themselves, and the price of a round trip is shared by all
-//! that travel in it. Who is alone, as the one before was, makes the call himself: no other task has to run.
+//! that travel in it. Who is alone, as the one before was, drives his lane himself: no task has to be started and woken for it.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use tollgate_core::{Clock, Timestamp};
 
 use crate::Error;
-use crate::awaited::{Awaited, OwnCall};
+use crate::awaited::{Awaited, OwnLane};
 use crate::batch::{Ask, Batch};
 use crate::caller::{Caller, Overdue, Told, span};
 use crate::error::Cause;
@@ -39,7 +39,7 @@ pub(crate) struct Commit {
     /// By which waits are measured: always the system's.
     pub(crate) waits: Clock,
     pub(crate) names: Names,
-    /// Where calls run, so that a caller that goes away leaves none half done.
+    /// Where calls run to their end, so that a caller that goes away leaves none half done.
     pub(crate) runtime: Handle,
     /// How many calls may be under way at once, to a slot.
     lanes: usize,
@@ -59,8 +59,10 @@ struct Queues {
     /// What calls are under way for, each by a number of its own.
     under_way: BTreeMap<u64, Arc<Mutex<Batch>>>,
     last_number: u64,
-    /// The call of a caller who was alone; until somebody else comes.
-    own: Option<OwnCall>,
+    /// The lane of a caller who was alone; until somebody else comes.
+    own: Option<OwnLane>,
+    /// Calls that go by no lane.
+    beside: usize,
     /// Whether the latest call was for several callers: more are to come then.
     is_crowded: bool,
     /// When the watcher looks for callers whose time is over. None if there is no watcher, since nobody's time ends.
@@ -107,19 +109,14 @@ impl Commit {
         if queues.waiting >= self.most_waiting {
             return Err(Cause::Overloaded.into());
         }
-        let (mut own, mut others, mut opens) = (None, None, false);
-        if queues.are_quiet() {
-            let mut batch = Batch::default();
-            batch.push(&ask, hash, self.names.log, caller);
-            let call = Call::new(self, &mut queues, batch, 0);
-            own = Some(OwnCall::new(call.run(slot), self.runtime.clone()));
-            queues.own.clone_from(&own);
-        } else {
-            others = queues.own.take();
-            let queue = queues.line_up(slot, |batch| batch.push(&ask, hash, self.names.log, caller));
-            opens = queue.lanes < self.lanes;
-            queue.lanes += usize::from(opens);
-        }
+        let (is_alone, other) = (queues.are_quiet(), queues.own.take());
+        let queue = queues.line_up(slot, |batch| batch.push(&ask, hash, self.names.log, caller));
+        let opens = queue.lanes < self.lanes;
+        queue.lanes += usize::from(opens);
+        // In a box, which is moved about for less than what it holds.
+        let lane = || Box::pin(Lane { commit: Arc::clone(self), slot, is_alone, left: false }.run());
+        let own = (opens && is_alone).then(|| OwnLane::new(lane(), self.runtime.clone()));
+        queues.own.clone_from(&own);
         let look = queues.look;
         let ends_first = until.is_some_and(|until| look.is_none_or(|look| until < look));
         if ends_first {
@@ -131,20 +128,27 @@ impl Commit {
         } else if ends_first {
             self.runtime.spawn(Commit::watch(Arc::downgrade(self), Arc::clone(&self.earlier)));
         }
-        if opens {
-            let lane = Lane { commit: Arc::clone(self), slot, left: false };
-            // In a box, which is moved about for less than what it holds.
-            self.runtime.spawn(Box::pin(lane.run()));
+        if let Some(other) = other {
+            other.leave();
         }
-        others.iter().for_each(OwnCall::leave);
-        own.iter().for_each(OwnCall::start);
+        if let Some(own) = &own {
+            own.start();
+        } else if opens {
+            self.runtime.spawn(lane());
+        }
         Ok(Awaited::new(answer, own))
     }
 
-    /// Before anything is asked that goes by no lane: from then on nobody is alone, and holds what others wait for.
-    pub(crate) fn end_solitude(&self) {
-        let own = self.queues().own.take();
-        own.iter().for_each(OwnCall::leave);
+    /// For as long as a call goes by no lane: meanwhile nobody is alone, and holds what it waits for.
+    pub(crate) fn beside(&self) -> Beside<'_> {
+        let mut queues = self.queues();
+        queues.beside += 1;
+        let own = queues.own.take();
+        drop(queues);
+        if let Some(own) = own {
+            own.leave();
+        }
+        Beside(self)
     }
 
     async fn send(
@@ -241,6 +245,14 @@ impl Drop for Commit {
     }
 }
 
+pub(crate) struct Beside<'a>(&'a Commit);
+
+impl Drop for Beside<'_> {
+    fn drop(&mut self) {
+        self.0.queues().beside -= 1;
+    }
+}
+
 /// What a call is under way for, where the watcher finds it.
 struct Call {
     commit: Arc<Commit>,
@@ -300,6 +312,8 @@ impl Drop for Call {
 struct Lane {
     commit: Arc<Commit>,
     slot: u16,
+    /// Whether it is that of a caller who is alone, so far.
+    is_alone: bool,
     /// Whether it has left its queue already.
     left: bool,
 }
@@ -307,7 +321,7 @@ struct Lane {
 impl Lane {
     async fn run(mut self) {
         while let Some(has_room) = self.stay() {
-            if has_room {
+            if has_room && !mem::take(&mut self.is_alone) {
                 // Those who were just answered, and who arrive at the same time, ask while this call can still carry them.
                 step_back().await;
             }
@@ -377,7 +391,7 @@ impl Drop for Lane {
 impl Queues {
     /// Whether nobody else asks, nor has lately.
     fn are_quiet(&self) -> bool {
-        self.waiting == 0 && self.under_way.is_empty() && !self.is_crowded
+        self.waiting == 0 && self.under_way.is_empty() && self.beside == 0 && !self.is_crowded
     }
 
     /// Puts one more caller into a batch that waits for a lane of that slot.

@@ -126,6 +126,7 @@ impl Inner {
             cmd.arg(numbers.as_bytes());
         };
         let build = |text| Some(self.commit.command(script, text, grants.len(), write));
+        let _beside = self.commit.beside();
         self.commit.link.call(slot, &build).await.map(drop)
     }
 }
@@ -208,6 +209,7 @@ impl Store for RedisStore {
                 }
                 Some(cmd)
             };
+            let _beside = inner.commit.beside();
             inner.commit.link.call(slot, &build).await.map(|_: Value| ())
         })))
     }
@@ -246,7 +248,6 @@ impl RedisStore {
         &self,
         what: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Awaited<T> {
-        self.inner.commit.end_solitude();
         let end = self.end_elsewhere();
         let (caller, answer) = Caller::new(self.until());
         let clock = self.inner.commit.waits.clone();
