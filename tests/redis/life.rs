@@ -1,11 +1,13 @@
 //! How long keys live, by the server's own clock: never without an end, never shorter than their state, and hardly longer.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tollgate::{Algorithm, Grant, Key, Policy, Stamp, Store, Verdict, Wait};
+use tokio::time::sleep;
+use tollgate::{Algorithm, Check, Grant, Key, Policy, Quota, Stamp, Store, Times, Verdict, Wait};
 use tollgate_conformance::servers::{Kind, Server};
 
-use crate::{BothLayouts, Fresh, acquire, every_policy, longest, look, shared};
+use crate::{BothLayouts, Fresh, acquire, crowd, every_policy, longest, look, shared};
 
 /// In microseconds since the epoch, all read in one step: the server's time, and when the key ends.
 struct Life {
@@ -126,6 +128,40 @@ async fn a_key_lives_exactly_as_long_as_its_state() {
         }
     })
     .await;
+}
+
+/// Of many keys that one call charges, some lie ahead, some lie behind, and some are new.
+#[tokio::test]
+async fn the_keys_of_a_call_live_exactly_as_long_as_their_states() {
+    for &kind in Kind::EVERY {
+        let server = shared(kind);
+        let fresh = Fresh::on(server).await;
+        // A unit is 86.4 s, 86.4 ms or 10 ms of a TAT.
+        for quota in [Quota::per_day(1_000), Quota::per_day(1_000_000), Quota::per_second(100)] {
+            let policy = Policy::new(&format!("bucket {}", quota.limit()), quota);
+            for (round, pause) in [0, 0, 0, 30, 30, 200, 1_100, 0, 30].into_iter().enumerate() {
+                sleep(Duration::from_millis(pause)).await;
+                crowd(&fresh.store).await;
+                // Each round has new ones, and one in three of those before.
+                let keys = (0..10 * (round + 1)).filter(|key| key / 10 == round || key % 3 == round % 3);
+                let keys: Vec<String> = keys.map(|key| key.to_string()).collect();
+                let asked = keys.iter().enumerate().flat_map(|(n, key)| vec![key; 1 + n % 3]);
+                let ask = |key: &str| {
+                    fresh.store.acquire(&[Check::new(&policy, &Key::from(key), 1)], Times::ONCE)
+                };
+                let replies: Vec<_> = asked.map(|key| (key, ask(key))).collect();
+                let mut last = BTreeMap::new();
+                for (key, reply) in replies {
+                    let verdict = reply.wait().await.unwrap();
+                    assert!(verdict.is_granted());
+                    last.insert(key, verdict);
+                }
+                for (key, verdict) in last {
+                    lives_as_long_as_its_state(server, &fresh, &policy, key, &verdict);
+                }
+            }
+        }
+    }
 }
 
 /// Laravel and others set the life anew with each hit: who comes often enough never sees his window end.

@@ -44,9 +44,9 @@ while at <= #sent do
     -- As most sets are: what stands below, without its book-keeping, and all keys read at once.
     local algorithm, a, b, c, d, e, f, g = struct.unpack('<dddddddd', sent, at)
     at = at + 64
-    local known, unknown, policy = nil, nil, nil
+    local known, ahead, policy = nil, nil, nil
     if whole == 1 then
-      known, unknown = gcra_whole(b, d, f)
+      known, ahead = gcra_whole(b, d, f, sets)
     end
     -- Of those texts that were read last, the first is that of the key behind `before`.
     local first, last, texts, before = keys + 1, keys + sets, {}, keys
@@ -56,13 +56,19 @@ while at <= #sent do
     for _ = 1, runs do
       local alike, max = struct.unpack('<dd', sent, at)
       at = at + 16
-      for i = keys + 1, keys + alike do
-        local key, granted, us = KEYS[i], nil, nil
+      local i, to = keys + 1, keys + alike
+      while i <= to do
+        local granted, us = nil, nil
         if hope > 0 then
-          granted, us = unknown(key, max)
-          hope = not granted and 0 or us < now and hope - 2 or hope + 1
+          local grown = nil
+          grown, granted, us = ahead(i, to, max, answer, answers)
+          i, answers, hope = i + grown, answers + grown, hope + grown
+          if i > to then
+            break
+          end
+          hope = granted and hope - 2 or 0
         end
-        local text = nil
+        local key, text = KEYS[i], nil
         if not granted then
           text = texts[i - before]
           if text == nil then
@@ -102,6 +108,7 @@ while at <= #sent do
             policy.charge(key, granted, x, y, z)
           end
         end
+        i = i + 1
       end
       keys = keys + alike
     end

@@ -29,14 +29,14 @@ local function grow(key, us, more_us, text)
   prolong(key, us, more_us)
 end
 
--- Two functions that charge a cost of whole microseconds n times: of `key, text`, and of `key` alone, whose text was not read.
--- They return n, or 0 for a denial of a single cost, and TAT before; or nothing where they did nothing, since that takes more
--- thought: a part of n, a fraction, what is none of ours.
-local function gcra_whole(horizon_us, furthest_us, cost_us)
+-- Two functions that charge a cost of whole microseconds n times; the second where there are several sets.
+local function gcra_whole(horizon_us, furthest_us, cost_us, sets)
   local latest_us, last_us = now + horizon_us, now + furthest_us
   -- Those of the last n: it is mostly the same.
   local last_n, more_us, more_text = 0, 0, nil
 
+  -- Returns n, or 0 for a denial of a single cost, and TAT before; or nothing where it did nothing, since that takes more thought:
+  -- a part of n, a fraction, what is none of ours.
   local function known(key, text, n)
     local us = 0
     if text then
@@ -64,37 +64,47 @@ local function gcra_whole(horizon_us, furthest_us, cost_us)
     return n, us
   end
 
-  -- A TAT that lies ahead grows by one command, which tells what it was. Others are put right by one more.
-  local function unknown(key, n)
+  -- Without having read them: TATs that lie ahead, and have room, grow by one command each, which tells what they were. Those of
+  -- the keys from `first` to `last`, up to one that is none of them; they go into `answer`, behind `answers` of it.
+  -- Returns how many; and of that one, if it was charged all the same, what `known` would.
+  local ahead = sets > 1 and function(first, last, n, answer, answers)
     if n ~= last_n then
       last_n, more_us, more_text = n, n * cost_us, nil
     end
     if more_us > horizon_us then
-      return nil
+      return 0
     end
     more_text = more_text or text_of(more_us)
-    local after_us = try('INCRBY', key, more_text)
-    if type(after_us) == 'table' then
-      -- It is no number, or would be too large for one.
-      return nil
-    elseif after_us > latest_us then
-      call('INCRBY', key, '-' .. more_text)
-      return nil
+    -- What is here takes most of a script's time. Locals are what costs least.
+    local KEYS, try, tonumber, now, step = KEYS, try, tonumber, now, step
+    local latest_us, more_us, more_text = latest_us, more_us, more_text
+    for i = first, last do
+      local key = KEYS[i]
+      local after_us = tonumber(try('INCRBY', key, more_text))
+      if not after_us then
+        -- An error: it is no number, or would be too large for one.
+        return i - first
+      elseif after_us > latest_us then
+        call('INCRBY', key, '-' .. more_text)
+        return i - first
+      end
+      local us = after_us - more_us
+      if us <= 0 then
+        -- There was none.
+        store(key, now + more_us, 0, ends(now + more_us, 0))
+        return i - first, n, 0
+      elseif us < now then
+        call('INCRBY', key, text_of(now - us))
+        prolong(key, us, now - us + more_us)
+        return i - first, n, us
+      elseif us % step + more_us >= step then
+        prolong(key, us, more_us)
+      end
+      answers = answers + 1
+      answer[answers] = us
     end
-    local us = after_us - more_us
-    if us <= 0 then
-      -- There was none.
-      store(key, now + more_us, 0, ends(now + more_us, 0))
-      return n, 0
-    end
-    local grown_us = more_us
-    if us < now then
-      call('INCRBY', key, text_of(now - us))
-      grown_us = now - us + more_us
-    end
-    prolong(key, us, grown_us)
-    return n, us
+    return last - first + 1
   end
 
-  return known, unknown
+  return known, ahead
 end
