@@ -236,7 +236,9 @@ fn a_caller_in_a_runtime_that_has_ended_is_told_so() {
         drop(context);
         let answer = match polled {
             Poll::Ready(answer) => answer,
-            Poll::Pending => ours.block_on(async { timeout(Duration::from_secs(20), asked).await.expect("an end") }),
+            Poll::Pending => {
+                ours.block_on(async { timeout(Duration::from_secs(20), asked).await.expect("an end") })
+            }
         };
         answer.unwrap_err();
     }

@@ -146,9 +146,8 @@ async fn the_keys_of_a_call_live_exactly_as_long_as_their_states() {
                 let keys = (0..10 * (round + 1)).filter(|key| key / 10 == round || key % 3 == round % 3);
                 let keys: Vec<String> = keys.map(|key| key.to_string()).collect();
                 let asked = keys.iter().enumerate().flat_map(|(n, key)| vec![key; 1 + n % 3]);
-                let ask = |key: &str| {
-                    fresh.store.acquire(&[Check::new(&policy, &Key::from(key), 1)], Times::ONCE)
-                };
+                let ask =
+                    |key: &str| fresh.store.acquire(&[Check::new(&policy, &Key::from(key), 1)], Times::ONCE);
                 let replies: Vec<_> = asked.map(|key| (key, ask(key))).collect();
                 let mut last = BTreeMap::new();
                 for (key, reply) in replies {
