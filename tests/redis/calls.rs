@@ -33,7 +33,7 @@ fn numbered(count: u32) -> Vec<String> {
 }
 
 /// How often each command was called, by clients or by scripts, since it was last told to forget that.
-fn calls(server: &Server, command: &str) -> u32 {
+pub(crate) fn calls(server: &Server, command: &str) -> u32 {
     let stats = server.command(&["INFO", "commandstats"]).unwrap();
     let found = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
     found.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())

@@ -51,7 +51,7 @@ while at <= #sent do
     -- Of those texts that were read last, the first is that of the key behind `before`.
     local first, last, texts, before = keys + 1, keys + sets, {}, keys
     -- Keys are not read first as long as this is above zero: where the first was in use, and two in three of those since. It
-    -- ends with one that has no room, since what has to be given back is written twice, and replicated.
+    -- ends with one that takes more: what has no room has to be given back, so that it is written twice, and replicated.
     local hope = 0
     for _ = 1, runs do
       local alike, max = struct.unpack('<dd', sent, at)

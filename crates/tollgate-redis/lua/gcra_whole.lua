@@ -90,7 +90,7 @@ local function gcra_whole(horizon_us, furthest_us, cost_us, sets)
       end
       local us = after_us - more_us
       if us <= 0 then
-        -- There was none.
+        -- There was none, or none of ours.
         store(key, now + more_us, 0, ends(now + more_us, 0))
         return i - first, n, 0
       elseif us < now then
@@ -98,7 +98,8 @@ local function gcra_whole(horizon_us, furthest_us, cost_us, sets)
         prolong(key, us, now - us + more_us)
         return i - first, n, us
       elseif us % step + more_us >= step then
-        prolong(key, us, more_us)
+        -- As `prolong`, which would ask once more.
+        call('PEXPIRE', key, life(ends(after_us, 0)))
       end
       answers = answers + 1
       answer[answers] = us
