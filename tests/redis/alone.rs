@@ -117,8 +117,9 @@ async fn a_caller_who_does_not_come_to_hear_his_answer_holds_up_nobody_who_was_t
     let (policy, key) = (a_day(1_000), Key::from("ada"));
     let set = [Check::new(&policy, &key, 1)];
     let kill = |server: &Server| drop(server.command(&["CLIENT", "KILL", "TYPE", "normal"]));
-    let full = Server::start_with(Kind::Redis8_2, &["--maxclients", "2"]).unwrap();
+    let full = Server::start_with(Kind::Redis8_2, &["--maxclients", "1"]).unwrap();
     let pool = Fresh::on(&full).await.store;
+    eventually("there is a connection", async || try_acquire(&pool, &policy, "ada", 1).await.is_ok()).await;
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
     let slots = cluster::store(&cluster, &prefix()).await;
     for store in [pool, slots] {
@@ -132,6 +133,26 @@ async fn a_caller_who_does_not_come_to_hear_his_answer_holds_up_nobody_who_was_t
             timeout(Duration::from_secs(20), before.wait()).await.expect("an end").unwrap();
             assert!(unheard.wait().await.unwrap().is_granted());
         }
+    }
+}
+
+/// Nor does anybody hear of a failure that is none but his being late.
+#[tokio::test]
+async fn a_caller_who_does_not_come_to_hear_his_answer_fails_nobody_else() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let builder = RedisStore::builder(&cluster::url(&cluster)).prefix(prefix());
+    let store = builder.connect_timeout(Duration::from_millis(300)).connect().await.unwrap();
+    let (policy, key) = (a_day(1_000), Key::from("ada"));
+    let set = [Check::new(&policy, &key, 1)];
+    for n in 1..=5 {
+        let unheard = store.acquire(&set, Times::ONCE);
+        sleep(Duration::from_millis(500)).await;
+        assert!(try_acquire(&store, &policy, "ada", 1).await.unwrap().is_granted());
+        assert!(unheard.wait().await.unwrap().is_granted());
+        assert_eq!(used(&store, &policy, "ada").await, 2 * n);
+        cluster.nodes().iter().for_each(|node| drop(node.command(&["CLIENT", "KILL", "TYPE", "normal"])));
+        // It hears of it.
+        sleep(Duration::from_millis(50)).await;
     }
 }
 
@@ -227,7 +248,7 @@ fn a_caller_in_a_runtime_that_has_ended_is_told_so() {
     let (policy, key) = (a_day(1_000), Key::from("ada"));
     theirs.block_on(acquire(&store, &policy, "ada", 1));
     let handle = theirs.handle().clone();
-    theirs.shutdown_background();
+    theirs.shutdown_timeout(Duration::from_secs(20));
     for _ in 0..10 {
         let set = [Check::new(&policy, &key, 1)];
         let context = handle.enter();

@@ -12,7 +12,7 @@ use tollgate_redis::RedisStore;
 
 use crate::{acquire, eventually, prefix, try_acquire, used};
 
-fn url(cluster: &Cluster) -> String {
+pub(crate) fn url(cluster: &Cluster) -> String {
     let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.address().to_string()).collect();
     format!("redis-cluster://{}", nodes.join(","))
 }

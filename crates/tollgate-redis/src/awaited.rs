@@ -71,9 +71,9 @@ impl<T> Drop for Awaited<T> {
     }
 }
 
-/// The lane of a caller who is alone, and drives it as long as he is. It may hold what others wait for, a connection or a lock, and
-/// who knows when he comes back to it: so it is left to a task, as other lanes are, as soon as somebody else asks for anything. It
-/// is where he leaves, too: what was sent is to be heard, or nobody would find out that a connection is of no use any more.
+/// The lane of a caller who is alone, and drives it while his call is under way. It holds what others may wait for, and who knows
+/// when he comes back to it: so it is left to a task, as other lanes are, as soon as somebody else asks for anything. It is where
+/// he leaves, too: what was sent is to be heard, or nobody would find out that a connection is of no use any more.
 #[derive(Clone)]
 pub(crate) struct OwnLane(Arc<Inner>);
 

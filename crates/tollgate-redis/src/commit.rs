@@ -133,6 +133,10 @@ impl Commit {
         }
         if let Some(own) = &own {
             own.start();
+            if self.queues().under_way.is_empty() {
+                // It waits for a connection, or is over.
+                own.leave();
+            }
         } else if opens {
             self.runtime.spawn(lane());
         }

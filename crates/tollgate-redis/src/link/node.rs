@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use bb8_redis::redis::aio::{ConnectionLike, MultiplexedConnection};
 use bb8_redis::redis::{Client, Cmd, ConnectionInfo, Pipeline, RedisError, ServerErrorKind, Value, cmd};
+use tokio::spawn;
 use tokio::sync::Mutex;
 
 use super::backoff::Backoff;
 use super::{Outcome, Timeouts, obituary, server_kind};
 use crate::Error;
+use crate::error::Cause;
 
 /// So many answers in a row that did not come in time, and a connection is given up.
 const TIMEOUTS: u32 = 3;
@@ -76,10 +78,14 @@ impl Node {
         }
         *kept = None;
         let (config, dead) = obituary(self.timeouts);
-        let connected = self.client.get_multiplexed_async_connection_with_config(&config).await;
+        let client = self.client.clone();
+        // In a task: it takes several steps in a given time, and whoever waits for it may come late to them.
+        let connects =
+            spawn(async move { client.get_multiplexed_async_connection_with_config(&config).await });
+        let connected = connects.await.map_err(|_| Cause::Stopped.into());
         // Only now, so that whoever has come meanwhile sees it.
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        match connected {
+        match connected.and_then(|made| made.map_err(Error::from)) {
             Ok(inner) => {
                 self.backoff.succeeded();
                 let health = Health { dead, broken: AtomicBool::new(false), timeouts: AtomicU32::new(0) };
@@ -87,7 +93,6 @@ impl Node {
                 Ok(kept.insert(Conn { inner, health: Arc::new(health), standing }).clone())
             }
             Err(error) => {
-                let error = Error::from(error);
                 self.backoff.failed(error.clone());
                 Err(error)
             }
