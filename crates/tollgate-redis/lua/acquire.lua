@@ -1,6 +1,6 @@
 -- Acquires sets of checks: each set k times, with min <= k <= max, all or nothing across its checks; in order, each after
 -- those before it. Before it in what is loaded stand a clock, number.lua and the algorithms that are asked for, as what the
--- function `algorithms` gives. Each makes a policy of its arguments, which is a table of functions:
+-- function `algorithms` gives, beside `ensure_end` of stored.lua. Each makes a policy of its arguments, a table of functions:
 --   look(key, text)          the state under a key, in up to three values; `text` is what the key holds, where it is a string
 --   fits(times, state)       how often the cost fits, at most `times`
 --   charge(key, n, state)    takes the cost n times
@@ -30,7 +30,28 @@
 --              for each check what its algorithm says it returns: the state before the charge, from which the caller
 --              computes what remains and how long to wait
 
-local KEYS, sent, at = KEYS, ARGV[1], 1
+-- Decides a set of one check, and puts what came of it behind so many answers. Returns how many there are then.
+local function decide(made, policy, key, text, max, refused, answer, answers)
+  local x, y, z = policy.look(key, text)
+  local granted = policy.fits(max, x, y, z)
+  if max > 0 and granted < refused then
+    granted = 0
+    made.ensure_end(key, policy.ends(x, y, z))
+  end
+  answer[answers + 1], answer[answers + 2], answer[answers + 3] = -1 - granted, x, y
+  if policy.report then
+    answer[answers + 2], answer[answers + 3], answer[answers + 4], answer[answers + 5] =
+      policy.report(key, granted, (granted < max or max == 0) and refused or 0, x, y, z)
+  elseif policy.returns > 2 then
+    answer[answers + 4] = z
+  end
+  if granted > 0 then
+    policy.charge(key, granted, x, y, z)
+  end
+  return answers + 1 + policy.returns
+end
+
+local KEYS, sent, at, call, try = KEYS, ARGV[1], 1, redis.call, redis.pcall
 local answer, answers, keys, made = { now, 0, 0, 0 }, 1, 0, nil
 
 while at <= #sent do
@@ -40,75 +61,20 @@ while at <= #sent do
   -- caller will ask the wait of.
   local refused = min > 1 and min or 1
 
-  if checks == 1 then
-    -- As most sets are: what stands below, without its book-keeping, and all keys read at once.
+  if whole == 1 then
+    -- gcra_whole.lua stands here in what is loaded.
+  elseif checks == 1 then
+    -- What stands below, without its book-keeping, and all keys read at once.
     local algorithm, a, b, c, d, e, f, g = struct.unpack('<dddddddd', sent, at)
     at = at + 64
-    local known, ahead, policy = nil, nil, nil
-    if whole == 1 then
-      known, ahead = gcra_whole(b, d, f, sets)
-    end
-    -- Of those texts that were read last, the first is that of the key behind `before`.
-    local first, last, texts, before = keys + 1, keys + sets, {}, keys
-    -- Keys are not read first as long as this is above zero: where the first was in use, and two in three of those since. It
-    -- ends with one that takes more: what has no room has to be given back, so that it is written twice, and replicated.
-    local hope = 0
+    made = made or algorithms()
+    local policy = made[algorithm](a, b, c, d, e, f, g)
+    local texts, before = call('MGET', unpack(KEYS, keys + 1, keys + sets)), keys
     for _ = 1, runs do
       local alike, max = struct.unpack('<dd', sent, at)
       at = at + 16
-      local i, to = keys + 1, keys + alike
-      while i <= to do
-        local granted, us = nil, nil
-        if hope > 0 then
-          local grown = nil
-          grown, granted, us = ahead(i, to, max, answer, answers)
-          i, answers, hope = i + grown, answers + grown, hope + grown
-          if i > to then
-            break
-          end
-          hope = granted and hope - 2 or 0
-        end
-        local key, text = KEYS[i], nil
-        if not granted then
-          text = texts[i - before]
-          if text == nil then
-            before = i - 1
-            texts = call('MGET', unpack(KEYS, i, known and i == first and i or last))
-            text = texts[1]
-          end
-          if known then
-            granted, us = known(key, text, max)
-            hope = i == first and granted == max and us >= now and 4 or 0
-          end
-        end
-        if granted == max then
-          answers = answers + 1
-          answer[answers] = us
-        elseif granted then
-          answer[answers + 1], answer[answers + 2], answer[answers + 3] = -1 - granted, us, 0
-          answers = answers + 3
-        else
-          made = made or algorithms()
-          policy = policy or made[algorithm](a, b, c, d, e, f, g)
-          local x, y, z = policy.look(key, text)
-          local granted = policy.fits(max, x, y, z)
-          if max > 0 and granted < refused then
-            granted = 0
-            ensure_end(key, policy.ends(x, y, z))
-          end
-          answer[answers + 1], answer[answers + 2], answer[answers + 3] = -1 - granted, x, y
-          if policy.report then
-            answer[answers + 2], answer[answers + 3], answer[answers + 4], answer[answers + 5] =
-              policy.report(key, granted, (granted < max or max == 0) and refused or 0, x, y, z)
-          elseif policy.returns > 2 then
-            answer[answers + 4] = z
-          end
-          answers = answers + 1 + policy.returns
-          if granted > 0 then
-            policy.charge(key, granted, x, y, z)
-          end
-        end
-        i = i + 1
+      for i = keys + 1, keys + alike do
+        answers = decide(made, policy, KEYS[i], texts[i - before], max, refused, answer, answers)
       end
       keys = keys + alike
     end
@@ -150,7 +116,7 @@ while at <= #sent do
           if granted > 0 then
             policy.charge(key, granted, policy.a, policy.b, policy.c)
           elseif max > 0 and policy.room < refused then
-            ensure_end(key, policy.ends(policy.a, policy.b, policy.c))
+            made.ensure_end(key, policy.ends(policy.a, policy.b, policy.c))
           end
         end
         keys = keys + checks

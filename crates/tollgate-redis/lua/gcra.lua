@@ -8,7 +8,27 @@
 --          cost, parts      cost x T; 2^53 and 0 where the cost can never pass
 -- RETURNS  TAT before the charge, and its parts
 --
--- Most charges do not come here: see gcra_whole.lua, which is before it in what is loaded.
+-- Most charges do not come here: see gcra_whole.lua.
+
+-- When the bucket is full, and its TAT means nothing more: at the next full step from there.
+local function ends(us, frac)
+  if frac > 0 then
+    us = us + 1
+  end
+  return us - us % step + step
+end
+
+-- Adds to a TAT in place, for half the price of writing it: the key is there. `text` is that of `more_us`, if it is known. A key
+-- whose end somebody took from it gets one with its next step.
+local function grow(key, us, more_us, text)
+  if us < now then
+    more_us, text = more_us + now - us, nil
+  end
+  call('INCRBY', key, text or text_of(more_us))
+  if us % step + more_us >= step then
+    call('PEXPIRE', key, life(ends(us + more_us, 0)))
+  end
+end
 
 -- n x (us + frac / parts), exactly. The product of n and frac may exceed 2^53, so n is taken in two halves.
 local function multiple(n, us, frac, parts)

@@ -1,111 +1,122 @@
 -- GCRA in whole microseconds: most charges are of such, to a TAT that is one. What else there is takes the way of gcra.lua,
 -- which tells what is stored. The horizon is below 2^52 here: no sum that is compared with its end is rounded down to it.
+--
+-- This decides a group of sets of one check. It stands in the loop of acquire.lua, and is no function: that would have to be made
+-- in each call.
 
--- In microseconds since the epoch.
-local step = 900000
+local algorithm, parts, horizon_us, horizon_frac, furthest_us, furthest_frac, cost_us, cost_frac =
+  struct.unpack('<dddddddd', sent, at)
+at = at + 64
+local latest_us, last_us, policy = now + horizon_us, now + furthest_us, nil
+-- Of those texts that were read last, the first is that of the key behind `before`.
+local first, last, texts, before = keys + 1, keys + sets, nil, keys
+-- Keys are not read first as long as this is above zero: where the first was in use, and two in three of those since. It ends with
+-- one that takes more: what has no room has to be given back, so that it is written twice, and replicated.
+local hope = 0
+local tonumber = tonumber
+-- What many keys of a call are given alike, and how it is written.
+local until_us_of_text, until_text, ends_of_life, life = 0, nil, 0, nil
 
--- When the bucket is full, and its TAT means nothing more. Keys live until the next full step from there, so that they outlive
--- their state by less than a second, and most charges leave a key's life as it is.
-local function ends(us, frac)
-  if frac > 0 then
-    us = us + 1
+for _ = 1, runs do
+  local alike, max = struct.unpack('<dd', sent, at)
+  at = at + 16
+  local more_us, more_text = max * cost_us, nil
+  if more_us > horizon_us then
+    hope = 0
   end
-  return us - us % step + step
-end
-
--- Sees that a key lives as long as its TAT, which grew in place. Where somebody took its end from it, that is its next step.
-local function prolong(key, us, more_us)
-  if us % step + more_us >= step then
-    call('PEXPIRE', key, life(ends(us + more_us, 0)))
-  end
-end
-
--- Adds to a TAT in place, for half the price of writing it: the key is there. `text` is that of `more_us`, if it is known.
-local function grow(key, us, more_us, text)
-  if us < now then
-    more_us, text = more_us + now - us, nil
-  end
-  call('INCRBY', key, text or text_of(more_us))
-  prolong(key, us, more_us)
-end
-
--- Two functions that charge a cost of whole microseconds n times; the second where there are several sets.
-local function gcra_whole(horizon_us, furthest_us, cost_us, sets)
-  local latest_us, last_us = now + horizon_us, now + furthest_us
-  -- Those of the last n: it is mostly the same.
-  local last_n, more_us, more_text = 0, 0, nil
-
-  -- Returns n, or 0 for a denial of a single cost, and TAT before; or nothing where it did nothing, since that takes more thought:
-  -- a part of n, a fraction, what is none of ours.
-  local function known(key, text, n)
-    local us = 0
-    if text then
-      us = find(text, '^[1-9]%d*$') and text + 0
-      if not us or us > last_us then
-        return nil
-      end
-    end
-    if n ~= last_n then
-      last_n, more_us, more_text = n, n * cost_us, nil
-    end
-    if (us < now and now or us) + more_us > latest_us then
-      if n > 1 then
-        return nil
-      end
-      ensure_end(key, ends(us, 0))
-      return 0, us
-    end
-    if us > 0 then
+  local i, to = keys + 1, keys + alike
+  while i <= to do
+    -- TAT before, which is 0 where there is none; and what has been added to it already.
+    local us, grown_us = nil, 0
+    if hope > 0 then
+      -- Those that lie ahead grow by one command, which tells what they were. Most take nothing more.
       more_text = more_text or text_of(more_us)
-      grow(key, us, more_us, more_text)
-    else
-      store(key, now + more_us, 0, ends(now + more_us, 0))
-    end
-    return n, us
-  end
-
-  -- Without having read them: TATs that lie ahead, and have room, grow by one command each, which tells what they were. Those of
-  -- the keys from `first` to `last`, up to one that is none of them; they go into `answer`, behind `answers` of it.
-  -- Returns how many; and of that one, if it was charged all the same, what `known` would.
-  local ahead = sets > 1 and function(first, last, n, answer, answers)
-    if n ~= last_n then
-      last_n, more_us, more_text = n, n * cost_us, nil
-    end
-    if more_us > horizon_us then
-      return 0
-    end
-    more_text = more_text or text_of(more_us)
-    -- What is here takes most of a script's time. Locals are what costs least.
-    local KEYS, try, tonumber, now, step = KEYS, try, tonumber, now, step
-    local latest_us, more_us, more_text = latest_us, more_us, more_text
-    for i = first, last do
-      local key = KEYS[i]
-      local after_us = tonumber(try('INCRBY', key, more_text))
-      if not after_us then
-        -- An error: it is no number, or would be too large for one.
-        return i - first
-      elseif after_us > latest_us then
-        call('INCRBY', key, '-' .. more_text)
-        return i - first
+      local from, after_us = i, nil
+      while i <= to do
+        after_us = tonumber(try('INCRBY', KEYS[i], more_text))
+        us = after_us and after_us - more_us
+        if not us or us < now or after_us > latest_us or us % step + more_us >= step then
+          break
+        end
+        answers = answers + 1
+        answer[answers] = us
+        i = i + 1
       end
-      local us = after_us - more_us
-      if us <= 0 then
-        -- There was none, or none of ours.
-        store(key, now + more_us, 0, ends(now + more_us, 0))
-        return i - first, n, 0
-      elseif us < now then
-        call('INCRBY', key, text_of(now - us))
-        prolong(key, us, now - us + more_us)
-        return i - first, n, us
-      elseif us % step + more_us >= step then
-        -- As `prolong`, which would ask once more.
-        call('PEXPIRE', key, life(ends(after_us, 0)))
+      hope = hope + i - from
+      if i > to then
+        break
+      elseif us and after_us <= latest_us then
+        grown_us = more_us
+        hope = us < now and hope - 2 or hope + 1
+      else
+        -- It has no room; or is no number, or would be too large for one, which is an error.
+        if us then
+          call('INCRBY', KEYS[i], '-' .. more_text)
+        end
+        us, hope = nil, 0
+      end
+    end
+    local key, text = KEYS[i], nil
+    if not us then
+      text = texts and texts[i - before]
+      if text == nil then
+        before = i - 1
+        texts = call('MGET', unpack(KEYS, i, i == first and i or last))
+        text = texts[1]
+      end
+      us = not text and 0 or string.find(text, '^[1-9]%d*$') and text + 0
+    end
+
+    local until_us = us and (us < now and now or us) + more_us
+    if not us or us > last_us then
+      us = nil
+    elseif until_us <= latest_us then
+      local rest_us = until_us - us - grown_us
+      -- In place: for half the price of writing it.
+      if us > 0 and rest_us == more_us then
+        more_text = more_text or text_of(more_us)
+        call('INCRBY', key, more_text)
+      elseif us > 0 and rest_us > 0 then
+        call('INCRBY', key, text_of(rest_us))
+      end
+      if us <= 0 or us % step + (until_us - us) >= step then
+        local ends = until_us - until_us % step + step
+        if ends ~= ends_of_life then
+          local left = ends - now
+          ends_of_life, life = ends, text_of((left - left % 1000) / 1000 + 1 + linger)
+        end
+        if us > 0 then
+          call('PEXPIRE', key, life)
+        else
+          -- There was none, or none of ours.
+          us = 0
+          if until_us ~= until_us_of_text then
+            until_us_of_text, until_text = until_us, text_of(until_us)
+          end
+          call('PSETEX', key, life, until_text)
+        end
       end
       answers = answers + 1
       answer[answers] = us
+      if i == first and us >= now then
+        hope = 4
+      end
+    elseif max == 1 and call('PTTL', key) ~= -1 then
+      -- Denied, and with an end to its life.
+      answer[answers + 1], answer[answers + 2], answer[answers + 3] = -1, us, 0
+      answers = answers + 3
+    else
+      us = nil
     end
-    return last - first + 1
-  end
 
-  return known, ahead
+    if not us then
+      -- It takes more thought: a part of what is asked, a fraction, what is none of ours.
+      made = made or algorithms()
+      policy = policy
+        or made[algorithm](parts, horizon_us, horizon_frac, furthest_us, furthest_frac, cost_us, cost_frac)
+      answers = decide(made, policy, key, text, max, refused, answer, answers)
+    end
+    i = i + 1
+  end
+  keys = keys + alike
 end

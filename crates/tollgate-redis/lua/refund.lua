@@ -14,5 +14,5 @@ local made = algorithms()
 for i = 1, #KEYS do
   local units, stamp, parts, algorithm, a, b, c, d, e, f, g = struct.unpack('<ddddddddddd', ARGV[1], 88 * i - 87)
   local policy = made[algorithm](a, b, c, d, e, f, g)
-  policy.refund(KEYS[i], call('MGET', KEYS[i])[1], units, stamp, parts)
+  policy.refund(KEYS[i], redis.call('MGET', KEYS[i])[1], units, stamp, parts)
 end

@@ -1,4 +1,36 @@
--- What a stored value says: see number.lua.
+-- What is stored, and what a stored value says: see number.lua.
+
+local call, try, find = redis.call, redis.pcall, string.find
+
+-- How many milliseconds a key has to live whose state ends at that time: rounded up, by a millisecond where it is even.
+-- Many keys of a call have the same.
+local lives = {}
+local function life(ends)
+  local left = ends - now
+  left = (left - left % 1000) / 1000 + 1 + linger
+  lives[left] = lives[left] or text_of(left)
+  return lives[left]
+end
+
+-- Stores a time and the number before it, until that state ends. Many keys of a call are given the same.
+local last_time, last_text
+local function store(key, time, number, ends)
+  if time ~= last_time then
+    last_time, last_text = time, text_of(time)
+  end
+  local value = last_text
+  if number > 0 then
+    value = text_of(number) .. string.rep('0', 16 - #value) .. value
+  end
+  call('PSETEX', key, life(ends), value)
+end
+
+-- Without an end to its life a key would be full for ever. Nothing of ours is written so.
+local function ensure_end(key, ends)
+  if call('PTTL', key) == -1 then
+    call('PEXPIRE', key, life(ends))
+  end
+end
 
 -- A number that was read where a count of units belongs. No count of ours is larger.
 local function count_of(text)

@@ -150,13 +150,10 @@ impl Scripts {
     }
 
     /// `refunds` tells algorithms whether they will be asked for any. They stand in a function, so that they are made only where
-    /// they are asked for.
+    /// they are asked for; what decides most keys without them stands in the main part.
     fn text(&self, parts: Parts, refunds: &str, main: &str) -> String {
         let mut text = [refunds, self.clock, include_str!("../lua/number.lua")].concat();
         let reckons_in_time = parts.has(Part::Gcra) || parts.has(Part::LeakyBucket);
-        if reckons_in_time {
-            text.push_str(include_str!("../lua/gcra_whole.lua"));
-        }
         text.push_str("local function algorithms()\n");
         text.push_str(include_str!("../lua/stored.lua"));
         if reckons_in_time && !parts.has(Part::Gcra) {
@@ -172,12 +169,13 @@ impl Scripts {
         for part in wanted() {
             text.push_str(part.text());
         }
-        text.push_str("return {");
+        text.push_str("return { ensure_end = ensure_end,");
         for part in wanted() {
             text.push_str(&format!(" [{}] = {},", part.number(), part.name()));
         }
         text.push_str(" }\nend\n");
-        text.push_str(main);
+        let whole = if reckons_in_time { include_str!("../lua/gcra_whole.lua") } else { "" };
+        text.push_str(&main.replace("    -- gcra_whole.lua stands here in what is loaded.\n", whole));
         text
     }
 }
