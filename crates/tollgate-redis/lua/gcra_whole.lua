@@ -10,8 +10,8 @@ at = at + 64
 local latest_us, last_us, policy = now + horizon_us, now + furthest_us, nil
 -- Of those texts that were read last, the first is that of the key behind `before`.
 local first, last, texts, before = keys + 1, keys + sets, nil, keys
--- Keys are not read first as long as this is above zero: where the first was in use, and two in three of those since. It ends with
--- one that takes more: what has no room has to be given back, so that it is written twice, and replicated.
+-- Keys are not read first as long as this is above zero: where the first was in use, and two in three of those since. It ends
+-- with one that takes more: what has no room has to be given back, so that it is written twice, and replicated.
 local hope = 0
 local tonumber = tonumber
 -- What many keys of a call are given alike, and how it is written.
@@ -35,7 +35,7 @@ for _ = 1, runs do
       while i <= to do
         after_us = tonumber(try('INCRBY', KEYS[i], more_text))
         us = after_us and after_us - more_us
-        if not us or us < now or after_us > latest_us or us % step + more_us >= step then
+        if not us or us <= 0 or us < now or after_us > latest_us or us % step + more_us >= step then
           break
         end
         answers = answers + 1
@@ -110,7 +110,7 @@ for _ = 1, runs do
     end
 
     if not us then
-      -- It takes more thought: a part of what is asked, a fraction, what is none of ours.
+      -- It takes more thought: a part of what is asked, a fraction, what lies too far ahead, has no end or is none of ours.
       made = made or algorithms()
       policy = policy
         or made[algorithm](parts, horizon_us, horizon_frac, furthest_us, furthest_frac, cost_us, cost_frac)

@@ -9,9 +9,9 @@
 -- in no more memory than a counter takes.
 --
 -- All of a script runs again on each call, so that what a call does not do should cost it little. To make a function costs
--- something, and more for each local that it uses of what is around it. So algorithms are made where they are first asked for; what
--- most calls do, gcra_whole.lua, is none; and `refunds`, which stands before all of this, tells whether algorithms are asked to give
--- back: their `refund` is not made where they are not.
+-- something, and more for each local that it uses of what is around it. So algorithms are made where they are first asked
+-- for; what most calls do, gcra_whole.lua, is no function; and `refunds`, which stands before all of this, tells whether
+-- algorithms are asked to give back: their `refund` is not made where they are not.
 
 -- A number as text, in two parts, since %d takes 31 bits on a small machine. Redis takes texts faster than numbers.
 local function text_of(number)

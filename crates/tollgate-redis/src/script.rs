@@ -175,7 +175,7 @@ impl Scripts {
         }
         text.push_str(" }\nend\n");
         let whole = if reckons_in_time { include_str!("../lua/gcra_whole.lua") } else { "" };
-        text.push_str(&main.replace("    -- gcra_whole.lua stands here in what is loaded.\n", whole));
+        text.push_str(&main.replace("-- gcra_whole.lua stands here in what is loaded.", whole));
         text
     }
 }
