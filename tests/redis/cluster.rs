@@ -235,6 +235,45 @@ async fn a_slot_moves_to_a_master_that_is_new() {
     }
 }
 
+/// Managed clusters have their nodes go by names, which their certificates are for, or tell ports alone where they do not know
+/// what leads to them from outside.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_found_by_their_names_and_by_their_ports_alone() {
+    for kind in [Kind::Installed, Kind::Valkey9_1] {
+        let cluster = Cluster::start(kind).unwrap();
+        for endpoint in ["hostname", "unknown-endpoint"] {
+            for node in cluster.nodes() {
+                node.command(&["CONFIG", "SET", "cluster-announce-hostname", "localhost"]).unwrap();
+                node.command(&["CONFIG", "SET", "cluster-preferred-endpoint-type", endpoint]).unwrap();
+            }
+            let prefix = prefix();
+            let (slot, from) = home(&cluster, &prefix, "ada");
+            // Asked for a key of another, it tells where that is as it tells of all.
+            let stranger = another_master(&cluster, from);
+            let host = if endpoint == "hostname" { "localhost" } else { "" };
+            let moved = format!("MOVED {slot} {host}:{}", from.port());
+            eventually("that is how they call each other", async || {
+                let told = stranger.command(&["GET", &format!("{prefix}:1:{{=ada}}:")]);
+                told.is_err_and(|error| error.to_string().contains(&moved))
+            })
+            .await;
+
+            let one = format!("redis-cluster://{}", stranger.address());
+            let store = RedisStore::builder(&one).prefix(&*prefix).connect().await.unwrap();
+            let policy = a_day("p", 1_000);
+            for n in 0..100 {
+                assert!(acquire(&store, &policy, &format!("user{n}"), 1).await.is_granted());
+            }
+            acquire(&store, &policy, "ada", 1).await;
+            cluster.begin_migration(slot, stranger).unwrap();
+            acquire(&store, &policy, "ada", 1).await;
+            cluster.finish_migration(slot, stranger).unwrap();
+            acquire(&store, &policy, "ada", 1).await;
+            assert_eq!(used(&store, &policy, "ada").await, 3, "by {endpoint} on {kind}");
+        }
+    }
+}
+
 /// The slot of a key, without asking: CRC-16/XMODEM over what stands in braces.
 fn slot_by_crc(key: &str) -> u16 {
     let crc = format!("={key}").bytes().fold(0_u16, |crc, byte| {
