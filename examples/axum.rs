@@ -11,7 +11,7 @@ use tollgate::{Quota, RateLimitLayer};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // 100 requests a minute for each IP address, of which 20 may come at once.
+    // For each IP address 20 requests at once, and 100 a minute after that.
     let limit = RateLimitLayer::per_ip(Quota::per_minute(100).burst(20));
 
     let app = Router::new()

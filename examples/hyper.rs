@@ -24,7 +24,7 @@ async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // 100 requests a minute for each IP address, of which 20 may come at once. One layer: its services share their counts.
+    // For each IP address 20 requests at once, and 100 a minute after that. One layer: its services share their counts.
     let limit = RateLimitLayer::per_ip(Quota::per_minute(100).burst(20));
 
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());

@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         // and this is what happens to those that would: they pass. `fail_closed` refuses them.
         .fail_open();
 
-    // 100 requests a minute for each IP address, of which 20 may come at once, on however many servers.
+    // For each IP address 20 requests at once, and 100 a minute after that, on however many servers.
     let limit = RateLimitLayer::per_ip(Quota::per_minute(100).burst(20)).store(store);
 
     let app = Router::new()

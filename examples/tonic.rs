@@ -24,7 +24,7 @@ impl Greeter for Hello {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // 100 calls a minute for each IP address, of which 20 may come at once. Further ones are answered
+    // For each IP address 20 calls at once, and 100 a minute after that. Further ones are answered
     // `RESOURCE_EXHAUSTED`, with the time to wait.
     let limit = RateLimitLayer::per_ip(Quota::per_minute(100).burst(20));
 

@@ -15,10 +15,11 @@ NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]
   algorithm  gcra (default), leaky-bucket, fixed-window, fixed-window-aligned, sliding-window, sliding-buckets,
              sliding-log
   key        whose requests are counted together: ip (default), header:NAME, cookie:NAME, global, path;
-             a+b counts by both together, a|b by the first that the request has, and + binds tighter
+             a+b counts by both together, a|b by the first that the request has, and + binds tighter; what
+             callers write themselves (header, cookie) limits nobody who invents it: have a rule by ip beside it
   max-wait   how long leaky-bucket may hold a request back (default: the window)
 
-Examples: api=10/10s   burst=20/s,burst=50   'user=1000/d,algorithm=sliding-window,key=header:x-api-key|ip'";
+Examples: api=10/10s   burst=20/s,burst=50   'user=1000/d,algorithm=sliding-window,key=header:x-api-key+ip'";
 
 const STORE_HELP: &str = "\
 Where the counts are kept

@@ -63,7 +63,7 @@ impl KeySpec {
     /// The extractor. Addresses are the peers', unless `client_ip` knows better.
     pub(crate) fn extractor(&self, client_ip: Option<&ClientIp>) -> Box<dyn KeyExtractor> {
         let alternatives = self.0.iter().map(|parts| all_of(parts, client_ip));
-        // What is known when a program is written is simply `header("x-api-key").or(PeerIp::new())`.
+        // What is known when a program is written is simply `extension(..).or(PeerIp::new())`.
         let first_of = |first: Box<dyn KeyExtractor>, next| Box::new(first.or(next)) as Box<dyn KeyExtractor>;
         alternatives.reduce(first_of).unwrap_or_else(|| Box::new(global()))
     }

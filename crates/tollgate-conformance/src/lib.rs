@@ -24,6 +24,8 @@
 //! The crate's own tests hold `tollgate-core` to the oracles over more than a million random histories, and the suite to
 //! a row of stores with one mistake each, every one of which it has to find.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod history;
 pub mod oracle;
 pub mod random;

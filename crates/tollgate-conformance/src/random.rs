@@ -30,12 +30,18 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, which is at least 1.
+    /// A number below `n`.
+    ///
+    /// # Panics
+    /// If `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next_u64() % n
     }
 
     /// One of several.
+    ///
+    /// # Panics
+    /// If there are none.
     pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         let n = u64::try_from(choices.len()).unwrap_or(u64::MAX);
         choices[usize::try_from(self.below(n)).unwrap_or(0)]

@@ -223,8 +223,8 @@ impl Policy {
         self.algorithm
     }
 
-    /// What tells this policy's stored states from others: name, algorithm and window. A limit or a burst may
-    /// change while states live on; a state of another window or algorithm means something else.
+    /// What tells this policy's stored states from others: name, algorithm (of `SlidingBuckets` with its number of buckets) and
+    /// window. A limit or a burst may change while states live on; a state of another window or algorithm means something else.
     #[inline]
     pub fn scope(&self) -> &str {
         &self.scope
@@ -303,6 +303,8 @@ pub enum PolicyError {
     WaitTooLong,
     /// Of the limit, or of the burst, the [`Share`](crate::Share) is less than one unit.
     ShareOfNothing,
+    /// The store that is to decide cannot, for a reason of its own: see [`Store::supports`](crate::Store::supports).
+    Unsupported,
 }
 
 impl fmt::Display for PolicyError {
@@ -319,6 +321,9 @@ impl fmt::Display for PolicyError {
             PolicyError::WaitTooLong => "burst x window / limit + max_wait must not exceed 2^52 microseconds",
             PolicyError::ShareOfNothing => {
                 "that share of the limit, or of the burst (1 for leaky-bucket unless given), is less than one unit"
+            }
+            PolicyError::Unsupported => {
+                "the store cannot decide by that policy: its documentation tells what it can"
             }
         })
     }

@@ -19,7 +19,7 @@ pub enum SlidingLogLayout {
     /// A list, the default: small, and the fastest.
     #[default]
     List,
-    /// A sorted set, whose entries can be looked at and searched by time; it takes four to twelve times the memory.
+    /// A sorted set, whose entries can be looked at and searched by time; it takes up to twelve times the memory.
     SortedSet,
 }
 
@@ -99,7 +99,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How sliding logs are laid out: a [`SlidingLogLayout::List`] unless said.
+    /// How sliding logs are laid out: a [`SlidingLogLayout::List`] unless said. All processes that share limits need the same; a
+    /// log of another layout begins anew.
     pub fn sliding_log(mut self, layout: SlidingLogLayout) -> RedisStoreBuilder {
         self.log = layout;
         self

@@ -22,7 +22,9 @@
 //! `circuit_breaker`, `fail_open`, `fail_closed` and `fall_back_to` are
 //! [wrappers of the crate `tollgate`](https://docs.rs/tollgate/latest/tollgate/failure/), and that page tells what each outage
 //! then means.
-//! [`RedisStore::connect`] has the URLs, [`RedisStoreBuilder`] all that can be chosen.
+//! [`RedisStore::connect`] has the URLs, [`RedisStoreBuilder`] all that can be chosen: services that share a Redis and not their
+//! limits take a [prefix](RedisStoreBuilder::prefix) each, and with a [secret](RedisStoreBuilder::secret) no address and no API key
+//! rests in Redis.
 //!
 //! # What is exact
 //!
@@ -66,11 +68,13 @@
 //! # Connections and failures
 //!
 //! - [`connect`](RedisStoreBuilder::connect) tries once. A Redis that is down is no error: a service starts, and the store
-//!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a missing permission.
+//!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a missing permission. A name that
+//!   does not resolve may be one tomorrow, and is none: whoever wants to know whether Redis answers asks the store, for
+//!   [`Times::LOOK`](tollgate_core::Times::LOOK), which charges nothing.
 //! - Four connections to a server carry checks unless [said](RedisStoreBuilder::connections), and one more what is given back
 //!   or reset where those are busy; one to each master of a Cluster. One that dies, or leaves three calls in a row unanswered, is
-//!   replaced; so are all to a server once more calls in a row than they are, and three at least, were not answered on any, or
-//!   once it turns out to be a replica. While connecting fails, checks fail at once, and it is tried again after 5 ms to half a
+//!   replaced. All to a server are replaced once more calls in a row were left unanswered, on whichever of them, than there are
+//!   connections (and three at least), and once it turns out to be a replica. While connecting fails, checks fail at once, and it is tried again after 5 ms to half a
 //!   second, at random, lest a fleet come back in step.
 //! - The masters of a Cluster fail apart: nobody waits for one that his keys are not on. Who has taken over is asked in the
 //!   background, of a node that answers.
@@ -150,6 +154,8 @@
 //! |---|---|---|
 //! | `tls` | no | `rediss://` URLs; `RedisStoreBuilder::root_certificates` and `client_certificate` |
 //! | `test-util` | no | a store that goes by the clock of a test: `RedisStoreBuilder::clock` |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod awaited;
 mod batch;

@@ -41,7 +41,7 @@ impl Part {
             (Algorithm::SlidingBuckets { .. }, _) => Part::SlidingBuckets,
             (Algorithm::SlidingLog { .. }, SlidingLogLayout::List) => Part::SlidingLogList,
             (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) => Part::SlidingLogSortedSet,
-            // An algorithm that this crate does not know yet cannot be asked of it: both are of one version.
+            // There are no others: `RedisStore::supports`.
             _ => Part::Gcra,
         }
     }

@@ -12,7 +12,8 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::time::{Sleep, sleep};
 use tollgate_core::{
-    Check, Clock, Grant, Key, Policy, Quota, Reply, Stamp, Store, Times, Timestamp, Verdict,
+    Algorithm, Check, Clock, Grant, Key, Policy, PolicyError, Quota, Reply, Stamp, Store, Times, Timestamp,
+    Verdict,
 };
 
 use crate::Error;
@@ -162,6 +163,19 @@ impl Store for RedisStore {
         }
         let checks = pairs.iter().map(|pair| (pair.policy, pair.key, pair.cost)).collect();
         self.asked(slots[0], Ask { checks, times }, (order.len() != pairs.len()).then_some(order))
+    }
+
+    fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
+        match policy.algorithm() {
+            Algorithm::Gcra
+            | Algorithm::LeakyBucket { .. }
+            | Algorithm::FixedWindow { .. }
+            | Algorithm::SlidingWindow
+            | Algorithm::SlidingBuckets { .. }
+            | Algorithm::SlidingLog { .. } => Ok(()),
+            // One of a later version of the core, for which there is no script here.
+            _ => Err(PolicyError::Unsupported),
+        }
     }
 
     fn end_waits_after(&mut self, limit: Duration) -> bool {

@@ -48,9 +48,9 @@ pub struct RateLimitLayer<S = MemoryStore> {
 }
 
 impl RateLimitLayer {
-    /// Limits each peer address to `quota`, on a [`MemoryStore`] of its own. The policy's name is `default`: two
-    /// such layers on one [store](RateLimitLayer::store) would count together, which is hardly what is wanted: name them there, by
-    /// [`RateLimitLayer::new`].
+    /// Limits each peer address to `quota`, on a [`MemoryStore`] of its own. The policy's name is `default`, so
+    /// two such layers on one [store](RateLimitLayer::store) would count together, which is hardly what is wanted. Name them there,
+    /// by [`RateLimitLayer::new`]; and give services that share a Redis a prefix each.
     ///
     /// The server has to say who the peer is: see [`PeerIp`], also for what this means behind a proxy.
     pub fn per_ip(quota: Quota) -> RateLimitLayer {

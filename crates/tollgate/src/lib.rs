@@ -1,5 +1,5 @@
 //! Rate limiting for every Tower stack: one [`RateLimitLayer`] on an axum router, around a tonic server, or in front of any
-//! `tower::Service` over `http::Request`.
+//! `tower::Service` over `http::Request` that can be cloned.
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -126,7 +126,7 @@
 //! # For a fleet
 //!
 //! A [`MemoryStore`] limits what one process lets pass. The crate [tollgate-redis](https://docs.rs/tollgate-redis) has a store
-//! that all processes of a fleet share, in Redis or Valkey. It can fail, so that the compiler asks what happens then:
+//! that all processes of a fleet share, in Redis or Valkey. It can fail, so the compiler asks what happens then:
 //!
 //! ```text
 //! let store = RedisStore::connect("redis://127.0.0.1/").await?.timeout(Duration::from_millis(50)).fail_open();
@@ -171,10 +171,12 @@
 //!
 //! | feature | default | for |
 //! |---|---|---|
-//! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, and [`Report`] as an extractor |
+//! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, [`Report`] as an extractor, and [`Denial`] as a response |
 //! | `tsc` | yes | reads the processor's time-stamp counter for the time, where the processor keeps it steady, and the operating system's clock elsewhere: about 15 ns less for each request. It is measured once, when the first layer or store is made (for up to 200 ms), and may go wrong by some hundred parts in a million where the machine was busy then: nothing to a rate, but windows that are aligned to the epoch, and resets told as a time, drift by that. A counter that begins anew, as after a hibernation, is left for the system's clock |
 //! | `tonic` | no | peer addresses from tonic's server, details in gRPC statuses, `tonic::Status` from a [`Denial`], `NamedService`; gRPC is answered as such without it |
 //! | `tracing` | yes | says once, in the log, what is missing where requests carry no peer address, and when a store begins to fail and answers again |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod exempt;
 pub mod extract;

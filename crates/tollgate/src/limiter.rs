@@ -136,7 +136,8 @@ impl<S: Store> Limiter<S>
 where
     S::Error: NeverFails,
 {
-    /// Charges a request to all rules that apply to it, or to none.
+    /// Charges a request to all rules that apply to it, or to none. Where the future is dropped before it is ready, the request may
+    /// have been charged.
     ///
     /// # Errors
     /// A [`Denial`] that tells which rules refused, and for how long.
@@ -146,7 +147,8 @@ where
         self.permit(asks, verdict)
     }
 
-    /// Charges `cost` units of each rule to `key`, whatever their extractors, costs and exemptions say; all or none.
+    /// Charges `cost` units of each rule to `key`, whatever their extractors, costs and exemptions say; all or none. Where the
+    /// future is dropped before it is ready, they may have been charged.
     ///
     /// **Of a rule with tiers, the policy's own quota is asked**, whoever the key belongs to: the tier is a function of a
     /// request, and here is none. Where a tier is to count, keep the request's parts and ask by [`Limiter::check`].
@@ -176,7 +178,8 @@ where
         Ok(self.look_at(self.asks_for(key, 1)?).await)
     }
 
-    /// Gives back what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
+    /// Gives back what a permit was charged, as far as the algorithms allow: see [`Store::refund`]. A permit of this limiter or of a
+    /// clone: that of another would be given back to a store that never charged it.
     pub async fn refund(&self, mut permit: Permit) {
         self.refund_units(&mut permit, u32::MAX).await;
     }

@@ -65,6 +65,7 @@ pub struct Rule {
 
 /// What happens to a request in which a rule finds no key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum MissingKey {
     /// It is refused, before anything is charged. The default, since leaving out a header must not lift a limit.
     #[default]

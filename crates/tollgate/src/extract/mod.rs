@@ -54,15 +54,16 @@ pub(crate) use networks::Networks;
 /// use tollgate::extract::{KeyExtractor, PeerIp, header};
 /// use tollgate::Key;
 ///
+/// // Left by an authentication layer outside.
 /// #[derive(Clone)]
 /// struct Tenant { id: u64 }
 ///
 /// let tenant = |parts: &Parts| parts.extensions.get::<Tenant>().map(|tenant| Key::from(tenant.id));
-/// let tenant_and_api_key = (tenant, header("x-api-key"));
-/// let api_key_or_address = header("x-api-key").or(PeerIp::new());
+/// let tenant_and_device = (tenant, header("x-device"));
+/// let tenant_or_address = tenant.or(PeerIp::new());
 /// # fn check(_: impl KeyExtractor) {}
-/// # check(tenant_and_api_key);
-/// # check(api_key_or_address);
+/// # check(tenant_and_device);
+/// # check(tenant_or_address);
 /// ```
 pub trait KeyExtractor: Send + Sync + 'static {
     /// The key of this request, if it has one.
@@ -82,7 +83,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// This extractor's key, or where there is none the other's.
     ///
-    /// The two are told apart: a header that says `192.0.2.1` is not the same caller as that address.
+    /// The two are told apart: a header that says `192.0.2.1` is not the same caller as that address. But whoever has the first
+    /// is not asked for the second: a `header(..).or(PeerIp::new())` limits nobody who invents a header for each request. Let the
+    /// first be something that was checked, such as an [`extension`]; or limit by address in a rule of its own, beside it.
     fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E>
     where
         Self: Sized,

@@ -40,7 +40,7 @@ impl<S: Store> Breaking<S> {
     }
 
     /// Tells `observe` of every [`Event::Circuit`]. It is called within a request and must not block. Before clones are made, and
-    /// [views](Breaking::circuit): those are of another circuit.
+    /// [views](Breaking::circuit): those are of another circuit. Of several observers the last is told.
     ///
     /// Two events of the same moment may be told in either order: what shows the state asks [`CircuitView::state`].
     pub fn observe(self, observe: impl Fn(Event) + Send + Sync + 'static) -> Breaking<S> {

@@ -22,6 +22,7 @@ pub enum Event {
 
 /// Who decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Source {
     /// The store.
     Store,

@@ -39,6 +39,7 @@ impl<S: Store, F: Store<Error = Infallible>> FallBack<S, F> {
     }
 
     /// Tells `observe` of every [`Event::Decided`] and [`Event::Failed`]. It is called within a request and must not block.
+    /// Before clones are made: they tell whom their original did. Of several observers the last is told.
     pub fn observe(self, observe: impl Fn(Event) + Send + Sync + 'static) -> FallBack<S, F> {
         let outage = self.local.outage.observe(observe);
         FallBack { local: Local { outage, ..self.local }, ..self }

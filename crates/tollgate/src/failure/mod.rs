@@ -163,14 +163,14 @@ pub use timeout::{Timed, Timeout, TimeoutError, ZeroTimeout};
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::extract::header;
+/// use tollgate::extract::PeerIp;
 /// use tollgate::{FailureExt, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer};
 ///
 /// // A store in memory needs none of this: it stands for one that does.
 /// let store = MemoryStore::new().timeout(Duration::from_millis(50));
 ///
 /// let pages = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store.clone().fail_open());
-/// let log_ins = RateLimitLayer::new([Policy::new("log-ins", Quota::per_hour(20)).by(header("x-user"))])
+/// let log_ins = RateLimitLayer::new([Policy::new("log-ins", Quota::per_hour(20)).by(PeerIp::new())])
 ///     .store(store.fail_closed());
 /// ```
 pub trait FailureExt: Store {
@@ -219,8 +219,8 @@ pub trait FailureExt: Store {
     /// more than the quota; a policy of which that share is less than one unit is refused when a layer or a limiter is
     /// given the store. Fields and reports tell of the share.
     ///
-    /// A fallback that can fall back itself is told apart by nobody: fields tell the share of the outer one, and refunds go to its
-    /// store.
+    /// Fallbacks do not nest: around a fallback that can fall back itself, fields tell the outer one's share, and refunds go to the
+    /// outer one's store.
     ///
     /// What the fallback admits is not charged to this store afterwards, nor does the fallback know what this store had
     /// admitted before: an outage grants one share more, at most.

@@ -18,6 +18,7 @@ impl<S: Store> FailOpen<S> {
     }
 
     /// Tells `observe` of every [`Event::Decided`] and [`Event::Failed`]. It is called within a request and must not block.
+    /// Before clones are made: they tell whom their original did. Of several observers the last is told.
     pub fn observe(self, observe: impl Fn(Event) + Send + Sync + 'static) -> FailOpen<S> {
         FailOpen(self.0.observe(observe))
     }

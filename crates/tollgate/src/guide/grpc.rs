@@ -138,6 +138,13 @@
 //! otherwise: expose `grpc-status`, `grpc-message`, `grpc-status-details-bin` and `grpc-retry-pushback-ms`, by a CORS layer
 //! that [stands outside](super::layers#a-stack).
 //!
+//! # In logs and metrics
+//!
+//! A refused call is an HTTP 200, so that what counts statuses of HTTP does not see it. And the content type is the caller's word:
+//! in a service that has no gRPC, a POST may call itself so to have its refusals look like successes. Count by the
+//! [`Denial`](crate::Denial) in the response's extensions, which each refusal carries, or have all answered as HTTP:
+//! `.answer(|_, denial| denial.response())`.
+//!
 //! # An answer of your own
 //!
 //! The closure of [`RateLimitLayer::answer`](crate::RateLimitLayer::answer) is asked about calls too. Let it return

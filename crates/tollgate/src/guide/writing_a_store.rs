@@ -137,7 +137,7 @@
 //!     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
 //!         match policy.algorithm() {
 //!             // More entries than the far end has room for, say.
-//!             Algorithm::SlidingLog { .. } if policy.quota().limit() > 1_000 => Err(PolicyError::LogTooLong),
+//!             Algorithm::SlidingLog { .. } if policy.quota().limit() > 1_000 => Err(PolicyError::Unsupported),
 //!             _ => Ok(()),
 //!         }
 //!     }

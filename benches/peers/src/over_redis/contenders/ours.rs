@@ -1,9 +1,15 @@
-//! tollgate: GCRA, the checks of many callers in one call; the whole layer with its two fields, and the store alone.
+//! tollgate: GCRA, the checks of many callers in one call; the whole layer with its two fields, the store alone, and the layer
+//! without Redis.
 
+use std::convert::Infallible;
+
+use axum::body::Body;
+use http::{Request, Response};
+use tokio::task::yield_now;
 use tollgate::extract::header;
 use tollgate::{Check, FailureExt, Key, Policy, PolicyExt, Quota, RateLimitLayer, Store, Times};
 use tollgate_redis::RedisStore;
-use tower::Layer;
+use tower::{Layer, service_fn};
 
 use super::layered::Layered;
 use super::{Contender, Setup, TIMEOUT};
@@ -24,8 +30,16 @@ const LAYER: Contender = Contender {
     build: |setup| Box::pin(layer(setup)),
 };
 
-pub(super) fn contenders() -> [Contender; 2] {
-    [LAYER, Contender { part: "store alone", build: |setup| Box::pin(store_alone(setup)), ..LAYER }]
+pub(super) fn contenders() -> [Contender; 3] {
+    [
+        LAYER,
+        Contender { part: "store alone", build: |setup| Box::pin(store_alone(setup)), ..LAYER },
+        Contender {
+            part: "whole layer, without Redis",
+            build: |setup| Box::pin(without_redis(setup)),
+            ..LAYER
+        },
+    ]
 }
 
 pub(super) fn with_connections(connections: u32) -> Contender {
@@ -55,6 +69,18 @@ async fn layer(setup: Setup) -> Result<Box<dyn Subject>, Failure> {
 async fn store_alone(setup: Setup) -> Result<Box<dyn Subject>, Failure> {
     let alone = Alone { store: connect(&setup).await?, policy: policy(&setup) };
     Ok(Prepared::boxed(alone, setup.tasks))
+}
+
+/// The most that any store lets pass which has to be waited for, in this loop: decided in memory, and a turn of the runtime in the
+/// place of the way to Redis and back.
+async fn without_redis(setup: Setup) -> Result<Box<dyn Subject>, Failure> {
+    let after_a_turn = service_fn(async |_request: Request<Body>| {
+        yield_now().await;
+        Ok::<_, Infallible>(Response::new(Body::empty()))
+    });
+    let rule = policy(&setup).by(header(KEY_FIELD.as_str()));
+    let service = RateLimitLayer::new([rule]).layer(after_a_turn);
+    Ok(Prepared::boxed(Layered(service), setup.tasks))
 }
 
 #[derive(Clone)]
