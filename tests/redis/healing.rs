@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tollgate::{Algorithm, Grant, Key, Policy, Quota, Stamp, Store, Wait};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::SlidingLogLayout;
@@ -221,6 +221,33 @@ async fn a_key_without_an_end_gets_one_by_a_charge_and_by_a_denial() {
             assert!(left >= i64::try_from(reset.as_millis()).unwrap(), "{name} is forgotten early");
         }
     }
+}
+
+/// What a denial gives it is the end of what is there, not of what would be charged now.
+#[tokio::test]
+async fn a_key_without_an_end_that_is_denied_lives_no_longer_than_its_state() {
+    let mut asked = JoinSet::new();
+    for &kind in Kind::EVERY {
+        let server = shared(kind);
+        for (policy, layout) in every_policy(LIMIT, Duration::from_secs(20)) {
+            asked.spawn(async move {
+                let fresh = Fresh::with(server, layout, |builder| builder).await;
+                let name = fresh.name(&policy, "ada");
+                assert!(acquire(&fresh.store, &policy, "ada", LIMIT).await.is_granted());
+                // Longer than a sub-window of a ring.
+                sleep(Duration::from_millis(2_500)).await;
+                server.command(&["PERSIST", &name]).unwrap();
+                // Where a window has ended meanwhile, it is granted, and new.
+                acquire(&fresh.store, &policy, "ada", LIMIT).await;
+                let asked = Instant::now();
+                let left: u128 = server.command(&["PTTL", &name]).unwrap().parse().unwrap();
+                let reset = look(&fresh.store, &policy, "ada").await.each()[0].reset_after();
+                let life = reset.as_millis()..=(reset + asked.elapsed()).as_millis() + 1_002;
+                assert!(life.contains(&left), "{name} on {kind}: {left} ms for {life:?}");
+            });
+        }
+    }
+    asked.join_all().await;
 }
 
 /// A clock that ran ahead wrote it, or a burst that was larger then. An empty bucket is what it may cost, and that is

@@ -5,7 +5,7 @@
 --   fits(times, state)       how often the cost fits, at most `times`
 --   charge(key, n, state)    takes the cost n times
 --   report(key, n, refused, state)  what is answered of the state, where that is not the state itself
---   ends(state)              when the state means nothing more
+--   ends(state, key)         when the state means nothing more
 --   refund(key, text, units, stamp, parts)  see refund.lua
 --
 -- KEYS     the keys of the sets, one after another: those of a set in the order of its checks; of sets of one check, none
@@ -36,7 +36,7 @@ local function decide(made, policy, key, text, max, refused, answer, answers)
   local granted = policy.fits(max, x, y, z)
   if max > 0 and granted < refused then
     granted = 0
-    made.ensure_end(key, policy.ends(x, y, z))
+    made.ensure_end(key, policy, x, y, z)
   end
   answer[answers + 1], answer[answers + 2], answer[answers + 3] = -1 - granted, x, y
   if policy.report then
@@ -116,7 +116,7 @@ while at <= #sent do
           if granted > 0 then
             policy.charge(key, granted, policy.a, policy.b, policy.c)
           elseif max > 0 and policy.room < refused then
-            made.ensure_end(key, policy.ends(policy.a, policy.b, policy.c))
+            made.ensure_end(key, policy, policy.a, policy.b, policy.c)
           end
         end
         keys = keys + checks

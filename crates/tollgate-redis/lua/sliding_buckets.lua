@@ -17,10 +17,6 @@ local function sliding_buckets(limit, span, buckets, cost)
   -- When the current sub-window ceases to count.
   local over = (current + ring) * span
 
-  local function ends()
-    return over
-  end
-
   -- The counts at ages `first` to `last`, by age.
   local function counts(key, position, first, last)
     local found, places = {}, {}
@@ -46,6 +42,10 @@ local function sliding_buckets(limit, span, buckets, cost)
       end
     end
     return 0
+  end
+
+  local function ends(position, sum, moved, key)
+    return over - newest_age(moved and counts(key, position, moved, ring - 1) or {}) * span
   end
 
   -- The place of the current sub-window, the sum over the ring, and over how many places the ring has moved since it was

@@ -12,8 +12,8 @@
 --          the units that have to go until then; the second is the newest, with the rest.
 
 local function sliding_log(layout, limit, window, cost)
-  local function ends()
-    return now + window
+  local function ends(_, _, _, key)
+    return math.min(now, layout.time_at(key, -1) or now) + window
   end
 
   -- How many entries are stored, and how many of them are over; nil where there are none of ours.

@@ -26,9 +26,9 @@ local function store(key, time, number, ends)
 end
 
 -- Without an end to its life a key would be full for ever. Nothing of ours is written so.
-local function ensure_end(key, ends)
+local function ensure_end(key, policy, x, y, z)
   if call('PTTL', key) == -1 then
-    call('PEXPIRE', key, life(ends))
+    call('PEXPIRE', key, life(math.max(now, policy.ends(x, y, z, key))))
   end
 end
 
