@@ -87,6 +87,13 @@ async fn a_missing_permission_is_told_and_grants_nothing() {
             ("evalsha", "~* +@all -evalsha"),
             ("mget", "~* +@all -mget"),
             ("time", "~* +@all -time"),
+            ("psetex", "~* +@all -psetex"),
+            ("incrby", "~* +@all -incrby"),
+            ("pexpire", "~* +@all -pexpire"),
+            ("pttl", "~* +@all -pttl"),
+            ("del", "~* +@all -del"),
+            // Scripts are known to the server by then.
+            ("eval", "~* +@all -eval"),
             ("nothing", "~*"),
         ] {
             let words = ["ACL", "SETUSER", name, "on", ">pw"].into_iter().chain(rules.split(' '));
@@ -105,7 +112,10 @@ async fn a_command_that_an_algorithm_may_not_use_is_an_error_and_grants_nothing(
     for &kind in Kind::EVERY {
         let server = Server::start(kind).unwrap();
         for (policy, layout) in every_policy(2, Duration::from_secs(600)) {
-            for command in ["hmget", "lindex", "zrange", "rpush", "zadd", "hset", "set", "pexpire"] {
+            for command in [
+                "hmget", "lindex", "zrange", "rpush", "zadd", "hset", "hincrby", "incrby", "psetex",
+                "pexpire",
+            ] {
                 server.command(&["ACL", "SETUSER", "ada", "reset", "on", ">pw", "~*", "+@all"]).unwrap();
                 let url = format!("redis://ada:pw@{}/", server.address());
                 let builder = RedisStore::builder(&url).prefix(prefix()).sliding_log(layout);

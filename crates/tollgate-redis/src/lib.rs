@@ -68,7 +68,8 @@
 //! # Connections and failures
 //!
 //! - [`connect`](RedisStoreBuilder::connect) tries once. A Redis that is down is no error: a service starts, and the store
-//!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a missing permission. A name that
+//!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a permission that any
+//!   check needs. A name that
 //!   does not resolve may be one tomorrow, and is none: whoever wants to know whether Redis answers asks the store, for
 //!   [`Times::LOOK`](tollgate_core::Times::LOOK), which charges nothing.
 //! - Four connections to a server carry checks unless [said](RedisStoreBuilder::connections), and one more what is given back

@@ -83,17 +83,32 @@ impl RedisStore {
         RedisStore { inner: Arc::new(Inner { commit: Arc::new(commit) }), limit: None }
     }
 
-    /// Asks for something once, to find out what will not pass by itself.
+    /// Asks for something, to find out what will not pass by itself.
     pub(crate) async fn try_out(&self) -> Result<(), Error> {
-        let policy = Policy::new("connect", Quota::per_second(1_000));
-        let key = Key::from("connect");
-        let asked = self.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait().await;
+        let tried = self.try_commands().await;
         // First, since what a node of another kind answers to a script says less.
         self.inner.commit.link.mode().await?;
-        match asked {
+        match tried {
             Err(error) if error.is_configuration() => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Has the server do all that buckets may ask of it.
+    async fn try_commands(&self) -> Result<(), Error> {
+        let (key, policy) = (Key::from("connect"), Policy::new("connect", Quota::per_second(1_000)));
+        // Written; added to, and its life prolonged; refused; deleted.
+        for cost in [1, 950, 950] {
+            self.acquire(&[Check::new(&policy, &key, cost)], Times::ONCE).wait().await?;
+        }
+        self.reset(&key, &[&policy]).wait().await?;
+        // Scripts are known by now, and will be forgotten when the server starts again.
+        let eval = |_: Text| {
+            let mut cmd = Cmd::new();
+            cmd.arg("EVAL").arg("return 1").arg(0);
+            Some(cmd)
+        };
+        self.inner.commit.link.call(self.inner.slot(&key), &eval).await.map(drop)
     }
 }
 
