@@ -122,7 +122,7 @@ async fn a_caller_who_does_not_come_to_hear_his_answer_holds_up_nobody_who_was_t
     eventually("there is a connection", async || try_acquire(&pool, &policy, "ada", 1).await.is_ok()).await;
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
     let slots = cluster::store(&cluster, &prefix()).await;
-    for store in [pool, slots] {
+    for store in [pool, slots.clone()] {
         for _ in 0..5 {
             acquire(&store, &policy, "ada", 1).await;
             cluster.nodes().iter().for_each(kill);

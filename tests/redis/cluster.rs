@@ -1,5 +1,6 @@
 //! A Cluster: slots that move while they are asked, masters that die, and sets whose keys live apart.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,15 +11,30 @@ use tollgate::{Algorithm, Check, FailureExt, Grant, Key, Policy, Quota, Store, S
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
 
-use crate::{acquire, eventually, prefix, try_acquire, used};
+use crate::calls::calls;
+use crate::{Left, acquire, eventually, prefix, try_acquire, used};
 
 pub(crate) fn url(cluster: &Cluster) -> String {
     let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.address().to_string()).collect();
     format!("redis-cluster://{}", nodes.join(","))
 }
 
-pub(crate) async fn store(cluster: &Cluster, prefix: &str) -> RedisStore {
-    RedisStore::builder(&url(cluster)).prefix(prefix).connect().await.unwrap()
+pub(crate) async fn store(cluster: &Cluster, prefix: &str) -> OnCluster {
+    let store = RedisStore::builder(&url(cluster)).prefix(prefix).connect().await.unwrap();
+    OnCluster { store, _left: Left { urls: cluster.urls(), prefix: prefix.to_owned() } }
+}
+
+pub(crate) struct OnCluster {
+    store: RedisStore,
+    _left: Left,
+}
+
+impl Deref for OnCluster {
+    type Target = RedisStore;
+
+    fn deref(&self) -> &RedisStore {
+        &self.store
+    }
 }
 
 fn a_day(name: &str, limit: u32) -> Policy {
@@ -524,6 +540,57 @@ async fn a_denial_stays_one_while_another_node_is_down() {
     assert_eq!(verdict.each().len(), 2);
     assert!(matches!(verdict.each()[0].wait(), Wait::For(_)), "{verdict:?}");
     assert_eq!((verdict.each()[1].wait(), verdict.each()[1].remaining()), (Wait::None, 0), "{verdict:?}");
+}
+
+/// Who was granted by one node, and cannot be decided by the next, is told an error and charged nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_node_granted_comes_back_when_another_is_down() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    for node in cluster.nodes() {
+        node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
+        node.command(&["CONFIG", "SET", "cluster-replica-no-failover", "yes"]).unwrap();
+    }
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let other = elsewhere(&cluster, &prefix, "ada");
+    let (first, second) = (a_day("first", 1_000), a_day("second", 1_000));
+    acquire(&store, &first, "ada", 1).await;
+    acquire(&store, &second, &other, 1).await;
+    home(&cluster, &prefix, &other).1.kill();
+    let (ada, bob) = (Key::from("ada"), Key::from(&*other));
+    let set = [Check::new(&first, &ada, 1), Check::new(&second, &bob, 1)];
+    for times in [Times::ONCE, Times::up_to(5)] {
+        let error = store.acquire(&set, times).wait().await.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+        assert_eq!(used(&store, &first, "ada").await, 1);
+    }
+}
+
+/// While a call to a slot is under way, those who come one after another gather, and one more call carries them all. Meanwhile
+/// other slots of the same node are asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn to_a_slot_one_call_goes_at_a_time() {
+    let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let policy = a_day("p", 1_000);
+    let (_, node) = home(&cluster, &prefix, "ada");
+    let names = (0..).map(|n| format!("other{n}"));
+    let there = |name: &String| home(&cluster, &prefix, name).1.port() == node.port();
+    let other = names.into_iter().find(there).unwrap();
+    acquire(&store, &policy, "ada", 1).await;
+    acquire(&store, &policy, &other, 1).await;
+    node.command(&["CONFIG", "RESETSTAT"]).unwrap();
+    node.pause().unwrap();
+    let mut callers = JoinSet::new();
+    for key in ["ada"; 10].into_iter().chain([&*other; 10]) {
+        let (store, policy, key) = (store.clone(), policy.clone(), key.to_owned());
+        callers.spawn(async move { acquire(&store, &policy, &key, 1).await.is_granted() });
+        sleep(Duration::from_millis(10)).await;
+    }
+    node.resume().unwrap();
+    assert!(callers.join_all().await.into_iter().all(|granted| granted));
+    assert_eq!(calls(node, "evalsha"), 4);
 }
 
 /// One slot grants as often as it can, another less often: what the first granted too often comes back, and of the rest each

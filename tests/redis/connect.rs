@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tollgate::{Policy, Quota, StoreError};
+use tollgate::{Check, Key, Policy, Quota, Store, StoreError, Times};
 use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_redis::{Error, RedisStore};
 use tollgate_tests::Proxy;
@@ -67,6 +67,37 @@ async fn a_wrong_password_is_not_waited_out() {
             is_refused(&format!("redis://{who}{at}/")).await;
         }
     }
+}
+
+#[tokio::test]
+async fn a_server_is_reached_by_its_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    for (n, &kind) in Kind::EVERY.iter().enumerate() {
+        let path = directory.path().join(n.to_string());
+        let path = path.to_str().unwrap();
+        let server = Server::start_with(kind, &["--unixsocket", path]).unwrap();
+        let store = connect(&format!("unix://{path}")).await.unwrap();
+        let policy = Policy::new("p", Quota::per_day(1));
+        assert!(try_acquire(&store, &policy, "ada", 1).await.unwrap().is_granted(), "on {kind}");
+        assert!(!try_acquire(&store, &policy, "ada", 1).await.unwrap().is_granted(), "on {kind}");
+        drop(server);
+    }
+}
+
+/// It would be shared by all who have none.
+#[tokio::test]
+async fn the_empty_key_is_refused() {
+    let store = connect(&shared(Kind::Installed).url()).await.unwrap();
+    let policies = ["p", "q"].map(|name| Policy::new(name, Quota::per_day(1)));
+    let (nobody, ada) = (Key::from(""), Key::from("ada"));
+    for set in [
+        &[Check::new(&policies[0], &nobody, 1)][..],
+        &[Check::new(&policies[0], &ada, 1), Check::new(&policies[1], &nobody, 1)],
+    ] {
+        let error = store.acquire(set, Times::ONCE).wait().await.unwrap_err();
+        assert!(error.is_configuration(), "{error}");
+    }
+    assert!(try_acquire(&store, &policies[0], "ada", 1).await.unwrap().is_granted(), "nothing was charged");
 }
 
 #[tokio::test]

@@ -27,8 +27,10 @@ mod windows;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::Duration;
 
+use redis::cmd;
 use tokio::time::sleep;
 use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times, Verdict};
 use tollgate_conformance::servers::{Kind, Server};
@@ -52,6 +54,36 @@ struct Fresh {
     store: RedisStore,
     prefix: String,
     layout: SlidingLogLayout,
+    _left: Left,
+}
+
+/// What a test leaves on servers, under its prefix. When it is over, none of it may live for ever; for how long exactly is
+/// what `life.rs` is about.
+struct Left {
+    urls: Vec<String>,
+    prefix: String,
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        // Servers that were killed, or paused, are not asked.
+        for mut server in self.urls.iter().filter_map(|url| connect_to(url)) {
+            let names: Vec<String> =
+                cmd("KEYS").arg(format!("{}:*", self.prefix)).query(&mut server).unwrap_or_default();
+            for name in names {
+                // A replica in a Cluster tells where its master is instead, which is asked as well.
+                let left: Result<i64, _> = cmd("PTTL").arg(&name).query(&mut server);
+                assert!(thread::panicking() || left != Ok(-1), "{name} lives for ever");
+            }
+        }
+    }
+}
+
+fn connect_to(url: &str) -> Option<redis::Connection> {
+    let second = Duration::from_secs(1);
+    let connection = redis::Client::open(url).ok()?.get_connection_with_timeout(second).ok()?;
+    connection.set_read_timeout(Some(second)).ok()?;
+    Some(connection)
 }
 
 impl Fresh {
@@ -72,7 +104,8 @@ impl Fresh {
     ) -> Fresh {
         let prefix = prefix();
         let builder = RedisStore::builder(&server.url()).prefix(&*prefix).sliding_log(layout);
-        Fresh { store: choose(builder).connect().await.expect("a store"), prefix, layout }
+        let _left = Left { urls: vec![server.url()], prefix: prefix.clone() };
+        Fresh { store: choose(builder).connect().await.expect("a store"), prefix, layout, _left }
     }
 
     /// The name under which a key's state rests on the server.

@@ -1,5 +1,5 @@
 //! What a key takes in Redis and Valkey, as `MEMORY USAGE` tells it. The documentation of tollgate-redis has the table that
-//! this prints: `cargo test -p tollgate-tests --test redis_memory -- --nocapture`
+//! this prints: `cargo test -p tollgate-tests --test redis_docs -- --nocapture`
 
 use std::time::Duration;
 

@@ -48,7 +48,9 @@
 //! All rules of one key share a slot: they are one step, as on a single server. Rules **with different keys** in one
 //! request (an address and a user, say) may be on different nodes: they are asked in order, a round trip each, and what the
 //! first granted is given back where a later one refuses. Meanwhile others may be refused what comes back a moment later;
-//! never is too much granted. What cannot be given back, since a node failed in between, stays charged.
+//! never is too much granted. What cannot be given back stays charged: where a node failed in between; and in a leaky bucket,
+//! where others have queued behind that place meanwhile. A rule by a leaky bucket with a key of its own stands last, or other
+//! rules' refusals fill its queue.
 //!
 //! **Put the rule first that a caller cannot choose the key of**, the address. A request that a later rule refuses has held
 //! units of the earlier ones meanwhile, and costs a trip to give them back: were the user's rule first, a flood from an address

@@ -2,7 +2,8 @@
 //!
 //! No node can decide them, so that they cannot be one atomic step: each slot is asked in its turn, and what was granted is
 //! given back if a later one refuses. Meanwhile others may be refused what comes back a moment later, never granted too much.
-//! What cannot be given back stays charged.
+//! What cannot be given back stays charged: a node may fail in between, and a place in a leaky bucket's queue comes back only as
+//! long as nobody stands behind it.
 
 use std::sync::Arc;
 use std::time::Duration;
