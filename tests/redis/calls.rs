@@ -128,6 +128,28 @@ async fn many_checks_in_a_call_are_decided_as_each_would_be_alone() {
     }
 }
 
+/// Together they take more units than a `u32` counts, and each has room in the queue.
+#[tokio::test]
+async fn callers_that_are_merged_queue_for_as_much_as_they_would_alone() {
+    for &kind in Kind::EVERY {
+        let fresh = Fresh::on(shared(kind)).await;
+        let quota = Quota::per_second(1_000_000_000);
+        let max_wait = Duration::from_secs(60);
+        let policy = Policy::new("p", quota).with_algorithm(Algorithm::LeakyBucket { max_wait });
+        for (cost, callers) in [(50_000_000, 100), (3_000_000_000, 15)] {
+            crowd(&fresh.store).await;
+            let key = cost.to_string();
+            let verdicts = ask(&fresh, &policy, &vec![key; callers], cost, Times::ONCE).await;
+            let delay = verdicts.iter().map(Verdict::delay).max().unwrap();
+            assert!(verdicts.iter().all(Verdict::is_granted), "a cost of {cost} on {kind}");
+            assert!(
+                delay > Duration::from_nanos((callers as u64 - 2) * u64::from(cost)),
+                "{delay:?} for {cost} on {kind}"
+            );
+        }
+    }
+}
+
 /// There, the longest horizon ends at 2^53: beyond it, Lua's numbers are even.
 #[tokio::test]
 async fn at_the_end_of_time_a_limit_is_not_exceeded_either() {

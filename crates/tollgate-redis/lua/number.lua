@@ -13,7 +13,8 @@
 -- for; what most calls do, gcra_whole.lua, is no function; and `refunds`, which stands before all of this, tells whether
 -- algorithms are asked to give back: their `refund` is not made where they are not.
 
--- A number as text, in two parts, since %d takes 31 bits on a small machine. Redis takes texts faster than numbers.
+-- A number as text, in two parts, since %d takes 31 bits on a small machine. Redis takes texts faster than numbers; and some
+-- versions take multiples of 100,000,000 wrongly, so that what may be as large is handed to a command as text only.
 local function text_of(number)
   local high = math.floor(number / 1000000000)
   if high > 0 then

@@ -71,9 +71,9 @@ local function sliding_buckets(limit, span, buckets, cost)
       end
       position, moved = (position - back) % ring, 0
       call('HDEL', key, unpack(places))
-      call('HSET', key, 'n', current, 'p', position)
+      call('HSET', key, 'n', text_of(current), 'p', position)
       if together > 0 then
-        call('HSET', key, position, math.min(together, 4294967295))
+        call('HSET', key, position, text_of(math.min(together, 4294967295)))
       end
       call('PEXPIRE', key, life(over))
     end
@@ -98,10 +98,11 @@ local function sliding_buckets(limit, span, buckets, cost)
       end
       call('HDEL', key, unpack(passed))
     end
-    call('HSET', key, 'n', current, 'p', position, 's', sum + change)
+    call('HSET', key, 'n', text_of(current), 'p', position, 's', text_of(sum + change))
     -- A field that is not ours cannot be counted up from, and counted nothing.
-    if type(redis.pcall('HINCRBY', key, place, change)) == 'table' then
-      call('HSET', key, place, math.max(0, change))
+    local text = change < 0 and '-' .. text_of(-change) or text_of(change)
+    if type(redis.pcall('HINCRBY', key, place, text)) == 'table' then
+      call('HSET', key, place, text_of(math.max(0, change)))
     end
   end
 

@@ -8,7 +8,7 @@ local list = {}
 
 -- The time at an index, where -1 is the newest; nil where there is none of ours.
 function list.time_at(key, index)
-  local text = read('LINDEX', key, index)
+  local text = read('LINDEX', key, index < 0 and index or text_of(index))
   if text and find(text, '^%d+$') then
     return tonumber(text)
   end
@@ -37,26 +37,27 @@ function list.count_until(key, length, time)
 end
 
 function list.drop_oldest(key, entries)
-  call('LTRIM', key, entries, -1)
+  call('LTRIM', key, text_of(entries), -1)
 end
 
 function list.drop_newest(key, entries)
-  call('LTRIM', key, 0, -entries - 1)
+  call('LTRIM', key, 0, '-' .. text_of(entries + 1))
 end
 
 function list.add(key, time, units)
+  local text = text_of(time)
   for added = 0, units - 1, 4000 do
     -- In chunks: unpack gives no more than 8,000 values.
     local times = {}
     for i = 1, math.min(4000, units - added) do
-      times[i] = time
+      times[i] = text
     end
     call('RPUSH', key, unpack(times))
   end
 end
 
 function list.remove(key, time, units)
-  call('LREM', key, -units, time)
+  call('LREM', key, '-' .. text_of(units), text_of(time))
 end
 
 local function sliding_log_list(limit, window, cost)

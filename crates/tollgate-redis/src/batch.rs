@@ -241,10 +241,9 @@ impl Batch {
             numbers.push(group.times.min().into());
             numbers.push(runs().count() as u64);
             group.terms.iter().for_each(|terms| terms.write(&mut numbers));
-            let most = group.most_times();
             for run in runs() {
                 numbers.push(run.len() as u64);
-                numbers.push(group.max_of(run[0].callers.len()).min(most).into());
+                numbers.push(group.max_of(run[0].callers.len()).into());
             }
         }
         cmd.arg(numbers.as_bytes());
@@ -260,9 +259,9 @@ impl Batch {
         let mut numbers = numbers::read(&bytes);
         let now = Timestamp::from_micros(numbers.next().map_or(0, i64::cast_unsigned));
         for mut group in self.groups {
-            let (is_whole, most) = (group.is_whole(), group.most_times());
+            let is_whole = group.is_whole();
             for set in mem::take(&mut group.sets) {
-                let whole = is_whole.then(|| group.max_of(set.callers.len()).min(most));
+                let whole = is_whole.then(|| group.max_of(set.callers.len()));
                 match read(&group.terms, whole, &mut numbers) {
                     Some((granted, states)) => {
                         hand_out(&group.terms, group.times, now, granted, states, set.callers);
@@ -288,7 +287,7 @@ impl Group {
     /// once, as one who is alone.
     fn max_of(&self, callers: usize) -> u32 {
         match callers {
-            1 => self.times.max(),
+            1 => self.times.max().min(self.most_times()),
             many => u32::try_from(many).unwrap_or(u32::MAX),
         }
     }
@@ -298,7 +297,8 @@ impl Group {
         matches!(&*self.terms, [terms] if terms.are_whole()) && self.times.min() <= 1 && self.times.max() >= 1
     }
 
-    /// No grant is of more units than a `u32` counts.
+    /// No grant to one caller is of more units than a `u32` counts. (Those who were merged have one each: together they may queue
+    /// for more in a leaky bucket.)
     fn most_times(&self) -> u32 {
         let most = |terms: &Terms| u64::from(u32::MAX).checked_div(terms.cost);
         let least = self.terms.iter().filter_map(most).min();

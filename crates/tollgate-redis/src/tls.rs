@@ -6,7 +6,7 @@ use crate::Error;
 
 #[cfg(feature = "tls")]
 use {
-    bb8_redis::redis::{Client, ClientTlsConfig, TlsCertificates},
+    bb8_redis::redis::{Client, ClientTlsConfig, ConnectionAddr, TlsCertificates},
     rustls::crypto::{CryptoProvider, ring},
     rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
@@ -54,6 +54,9 @@ impl Certificates {
     }
 
     pub(crate) fn of_server(&self, info: ConnectionInfo) -> Result<ConnectionInfo, Error> {
+        if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            ensure_crypto_provider();
+        }
         Ok(match self.given() {
             // It says so itself where the URL asks for no TLS.
             Some(certificates) => Client::build_with_tls(info, certificates)?.get_connection_info().clone(),
@@ -74,9 +77,9 @@ impl Certificates {
 }
 
 /// TLS needs a provider of cryptography, and the process may have chosen one. Where it has not, the first connection would
-/// panic: then it is ring.
+/// panic: then it is ring. Who asks for no TLS leaves the choice to others.
 #[cfg(feature = "tls")]
-pub(crate) fn ensure_crypto_provider() {
+fn ensure_crypto_provider() {
     if CryptoProvider::get_default().is_none() {
         // An error says that somebody else has been faster.
         let _ = ring::default_provider().install_default();

@@ -92,6 +92,11 @@ fn nodes<'a>(scheme: &str, port: u16, rest: &'a str) -> (Vec<String>, &'a str) {
 
 fn sentinel(scheme: &str, rest: &str, certificates: &Certificates) -> Result<Topology, Error> {
     let (urls, path) = nodes(scheme, 26_379, rest);
+    if path.contains(['?', '#']) {
+        return Err(Error::config(format!(
+            "behind the master, the URL of Sentinels has the number of a database and nothing else{ENCODED}"
+        )));
+    }
     let mut path = path.trim_matches('/').splitn(2, '/');
     let master = path.next().filter(|master| !master.is_empty()).ok_or_else(|| {
         Error::config("the URL of Sentinels must name the master: redis-sentinel://host:26379/master")
@@ -178,6 +183,8 @@ mod tests {
             "redis://127.0.0.1/x",
             "redis-sentinel://127.0.0.1:26379",
             "redis-sentinel://127.0.0.1:26379/main/x",
+            "redis-sentinel://127.0.0.1:26379/main?db=2",
+            "rediss-sentinel://127.0.0.1:26379/main#insecure",
             "redis-cluster://127.0.0.1/3",
             "redis-cluster://,",
         ] {

@@ -58,8 +58,6 @@ pub(crate) struct Timeouts {
 
 impl Link {
     pub(crate) fn new(topology: Topology, connections: u32, timeouts: Timeouts) -> Result<Link, Error> {
-        #[cfg(feature = "tls")]
-        crate::tls::ensure_crypto_provider();
         Ok(match topology {
             Topology::Server(info) => Link::Pool(Pool::of_server(info, connections, timeouts)?),
             Topology::Sentinel(sentinel) => Link::Pool(Pool::of_sentinel(sentinel, connections, timeouts)),

@@ -63,7 +63,9 @@ impl Pool {
             .max_size(connections)
             // A dead connection makes itself known, see `obituary`: no PING is spent on those that live.
             .test_on_check_out(false)
+            // Nor is one that lives closed for its age: it might not be had again, and the next request would wait for that.
             .idle_timeout(None)
+            .max_lifetime(None)
             // What fails is told to those who wait, at once.
             .retry_connection(false)
             .connection_timeout(timeouts.connect.saturating_mul(2))
