@@ -3,6 +3,11 @@
 --
 -- This decides a group of sets of one check. It stands in the loop of acquire.lua, and is no function: that would have to be made
 -- in each call.
+--
+-- KEYS     see gcra.lua
+-- ARGV     see gcra.lua; the cost is of whole microseconds
+-- RETURNS  TAT before the charge, in microseconds since the epoch, of each set that was granted as often as was asked; what
+--          acquire.lua tells of all others
 
 local algorithm, parts, horizon_us, horizon_frac, furthest_us, furthest_frac, cost_us, cost_frac =
   struct.unpack('<dddddddd', sent, at)

@@ -1,6 +1,10 @@
 -- The leaky bucket as a queue. The Rust of it: leaky_bucket.rs in tollgate-core.
 --
--- All as in gcra.lua, whose horizon is wider here by the longest wait; only what comes back differs.
+-- KEYS     see gcra.lua
+-- ARGV     see gcra.lua; the horizon is wider by the longest wait
+-- RETURNS  see gcra.lua
+--
+-- Only what comes back differs.
 
 local function leaky_bucket(parts, ...)
   local policy = gcra(parts, ...)

@@ -1,0 +1,176 @@
+//! Masters that die, hang, or lose the others.
+
+use crate::{acquire, eventually, prefix, try_acquire, used};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tollgate::{Check, Key, Store, StoreError, Times};
+use tollgate_conformance::servers::{Cluster, Kind, Server};
+use tollgate_redis::RedisStore;
+
+use super::{a_day, elsewhere, home, store, url};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_dies_is_replaced_without_a_restart() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let policy = a_day("p", 1_000_000);
+    let other = elsewhere(&cluster, &prefix, "ada");
+    acquire(&store, &policy, "ada", 1).await;
+    acquire(&store, &policy, &other, 1).await;
+    let (slot, old) = home(&cluster, &prefix, "ada");
+    old.kill();
+    eventually("its keys are errors", async || try_acquire(&store, &policy, "ada", 1).await.is_err()).await;
+    eventually("a replica takes over", async || {
+        if let Err(error) = try_acquire(&store, &policy, "ada", 1).await {
+            // The other nodes go on naming the dead one, for as long as they believe in it.
+            assert!(error.is_transient(), "{error}");
+        }
+        cluster.owner_of(slot).is_ok_and(|new| new.port() != old.port())
+    })
+    .await;
+    eventually("requests pass", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
+    eventually("the others, too", async || try_acquire(&store, &policy, &other, 1).await.is_ok()).await;
+    for _ in 0..20 {
+        acquire(&store, &policy, "ada", 1).await;
+        acquire(&store, &policy, &other, 1).await;
+    }
+}
+
+/// Its machine goes on to take up what is sent to it, so that no connection ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_hangs_is_left_for_the_next() {
+    let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
+    let prefix = prefix();
+    let builder = RedisStore::builder(&url(&cluster)).prefix(&*prefix);
+    let store = builder.response_timeout(Duration::from_millis(500)).connect().await.unwrap();
+    let policy = a_day("p", 1_000_000);
+    let other = elsewhere(&cluster, &prefix, "ada");
+    acquire(&store, &policy, "ada", 1).await;
+    let (slot, old) = home(&cluster, &prefix, "ada");
+    old.pause().unwrap();
+    eventually("a replica takes over", async || {
+        // Those of other nodes are answered in between, unless the cluster calls itself down.
+        let _ = try_acquire(&store, &policy, &other, 1).await;
+        try_acquire(&store, &policy, "ada", 1).await.is_ok()
+            || cluster.owner_of(slot).is_ok_and(|new| new.port() != old.port())
+    })
+    .await;
+    eventually("requests pass", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
+    eventually("the others, too", async || try_acquire(&store, &policy, &other, 1).await.is_ok()).await;
+    for _ in 0..20 {
+        acquire(&store, &policy, "ada", 1).await;
+        acquire(&store, &policy, &other, 1).await;
+    }
+}
+
+/// Its machine is gone: no connection to it ends, and none is made any more. Nobody takes its place; the others go on, and
+/// nobody who asks them waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_is_gone_holds_up_nobody_who_asks_another() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    for node in cluster.nodes() {
+        node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
+        node.command(&["CONFIG", "SET", "cluster-replica-no-failover", "yes"]).unwrap();
+    }
+    let prefix = prefix();
+    let builder = RedisStore::builder(&url(&cluster)).prefix(&*prefix);
+    let store = builder.response_timeout(Duration::from_secs(1)).connect().await.unwrap();
+    let policy = a_day("p", 1_000_000);
+    let other = elsewhere(&cluster, &prefix, "ada");
+    let (_, gone) = home(&cluster, &prefix, "ada");
+    acquire(&store, &policy, "ada", 1).await;
+    acquire(&store, &policy, &other, 1).await;
+    gone.pause().unwrap();
+    let until = Instant::now() + Duration::from_secs(8);
+    let mut callers = JoinSet::new();
+    for n in 0..8 {
+        let (store, policy, other) = (store.clone(), policy.clone(), other.clone());
+        callers.spawn(async move {
+            let mut asked = 0;
+            while Instant::now() < until {
+                if n % 2 == 0 {
+                    try_acquire(&store, &policy, "ada", 1).await.unwrap_err();
+                } else {
+                    // None of these fails, nor comes late by as much as others wait for the one that is gone.
+                    acquire(&store, &policy, &other, 1).await;
+                    asked += 1;
+                }
+                sleep(Duration::from_millis(5)).await;
+            }
+            asked
+        });
+    }
+    for asked in callers.join_all().await {
+        assert!(asked == 0 || asked > 20, "asked {asked} times in eight seconds");
+    }
+    gone.resume().unwrap();
+    eventually("it is asked again", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
+}
+
+/// One of the nodes of the URL, which the others still count among them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_hangs_does_not_keep_a_store_from_the_others() {
+    let cluster = Cluster::start(Kind::Installed).unwrap();
+    let prefix = prefix();
+    let (_, hangs) = home(&cluster, &prefix, "ada");
+    let other = elsewhere(&cluster, &prefix, "ada");
+    hangs.pause().unwrap();
+    let builder = RedisStore::builder(&url(&cluster)).prefix(&*prefix);
+    let store = builder.connect_timeout(Duration::from_millis(300)).connect().await.unwrap();
+    let passed = try_acquire(&store, &a_day("p", 10), &other, 1).await;
+    hangs.resume().unwrap();
+    passed.unwrap();
+}
+
+/// A master that has lost the others goes on to answer: that the cluster is down, and by a map of its own who has what. It is the
+/// only one that was ever asked, and not the one to believe.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_has_lost_the_others_is_not_believed() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let prefix = prefix();
+    // The key that a store tries itself out with.
+    let (policy, key) = (a_day("p", 1_000_000), "connect");
+    let (slot, lost) = home(&cluster, &prefix, key);
+    let builder = RedisStore::builder(&format!("redis-cluster://{}", lost.address())).prefix(&*prefix);
+    let store = builder.connect().await.unwrap();
+    acquire(&store, &policy, key, 1).await;
+    let masters: Vec<&Server> =
+        cluster.masters().unwrap().into_iter().filter(|master| master.port() != lost.port()).collect();
+    let id = |node: &Server| node.command(&["CLUSTER", "MYID"]).unwrap();
+    for other in cluster.nodes().iter().filter(|node| node.port() != lost.port()) {
+        lost.command(&["CLUSTER", "FORGET", &id(other)]).unwrap();
+    }
+    eventually("it calls the cluster down", async || {
+        lost.command(&["CLUSTER", "INFO"]).unwrap().contains("cluster_state:fail")
+    })
+    .await;
+    for master in &masters {
+        master.command(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id(masters[0])]).unwrap();
+    }
+    eventually("requests pass", async || try_acquire(&store, &policy, key, 1).await.is_ok()).await;
+}
+
+/// An answer that never came: what was asked may have been done, and is not asked of anybody again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_answers_too_late_charges_once() {
+    let cluster = Cluster::start(Kind::Installed).unwrap();
+    let prefix = prefix();
+    let builder = RedisStore::builder(&url(&cluster)).prefix(&*prefix);
+    let store = builder.response_timeout(Duration::from_millis(200)).connect().await.unwrap();
+    let policy = a_day("p", 1_000);
+    let (_, node) = home(&cluster, &prefix, "ada");
+    for n in 1..=3 {
+        acquire(&store, &policy, "ada", 1).await;
+        node.pause().unwrap();
+        let asked = try_acquire(&store, &policy, "ada", 1).await;
+        node.resume().unwrap();
+        asked.unwrap_err();
+        eventually("it answers", async || {
+            store.acquire(&[Check::new(&policy, &Key::from("ada"), 1)], Times::LOOK).wait().await.is_ok()
+        })
+        .await;
+        assert_eq!(used(&store, &policy, "ada").await, 2 * n);
+    }
+}

@@ -1,0 +1,176 @@
+//! A Cluster, whose nodes are found and called.
+
+mod masters;
+mod moves;
+mod sets;
+
+use crate::calls::calls;
+use crate::{Left, acquire, eventually, prefix, used};
+use std::ops::Deref;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times};
+use tollgate_conformance::servers::{Cluster, Kind, Server};
+use tollgate_redis::RedisStore;
+
+pub(crate) fn url(cluster: &Cluster) -> String {
+    let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.address().to_string()).collect();
+    format!("redis-cluster://{}", nodes.join(","))
+}
+
+pub(crate) async fn store(cluster: &Cluster, prefix: &str) -> OnCluster {
+    let store = RedisStore::builder(&url(cluster)).prefix(prefix).connect().await.unwrap();
+    OnCluster { store, _left: Left { urls: cluster.urls(), prefix: prefix.to_owned() } }
+}
+
+pub(crate) struct OnCluster {
+    store: RedisStore,
+    _left: Left,
+}
+
+impl Deref for OnCluster {
+    type Target = RedisStore;
+
+    fn deref(&self) -> &RedisStore {
+        &self.store
+    }
+}
+
+fn a_day(name: &str, limit: u32) -> Policy {
+    Policy::new(name, Quota::per_day(limit)).with_algorithm(Algorithm::FIXED_WINDOW)
+}
+
+/// The slot of a key's state, and who has it.
+fn home<'a>(cluster: &'a Cluster, prefix: &str, key: &str) -> (u16, &'a Server) {
+    let slot = cluster.slot_of(&format!("{prefix}:1:{{={key}}}:")).unwrap();
+    (slot, cluster.owner_of(slot).unwrap())
+}
+
+fn another_master<'a>(cluster: &'a Cluster, than: &Server) -> &'a Server {
+    cluster.masters().unwrap().into_iter().find(|master| master.port() != than.port()).unwrap()
+}
+
+/// A key whose state is on another node than that of the first.
+fn elsewhere(cluster: &Cluster, prefix: &str, key: &str) -> String {
+    let of = home(cluster, prefix, key).1.port();
+    let keys = (0..).map(|n| format!("{key}{n}"));
+    keys.into_iter().find(|other| home(cluster, prefix, other).1.port() != of).unwrap()
+}
+
+/// Managed clusters have their nodes go by names, which their certificates are for, or tell ports alone where they do not know
+/// what leads to them from outside.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_found_by_their_names_and_by_their_ports_alone() {
+    for kind in [Kind::Installed, Kind::Valkey9_1] {
+        let cluster = Cluster::start(kind).unwrap();
+        for endpoint in ["hostname", "unknown-endpoint"] {
+            for node in cluster.nodes() {
+                node.command(&["CONFIG", "SET", "cluster-announce-hostname", "localhost"]).unwrap();
+                node.command(&["CONFIG", "SET", "cluster-preferred-endpoint-type", endpoint]).unwrap();
+            }
+            let prefix = prefix();
+            let (slot, from) = home(&cluster, &prefix, "ada");
+            // Asked for a key of another, it tells where that is as it tells of all.
+            let stranger = another_master(&cluster, from);
+            let host = if endpoint == "hostname" { "localhost" } else { "" };
+            let moved = format!("MOVED {slot} {host}:{}", from.port());
+            eventually("that is how they call each other", async || {
+                let told = stranger.command(&["GET", &format!("{prefix}:1:{{=ada}}:")]);
+                told.is_err_and(|error| error.to_string().contains(&moved))
+            })
+            .await;
+
+            let one = format!("redis-cluster://{}", stranger.address());
+            let store = RedisStore::builder(&one).prefix(&*prefix).connect().await.unwrap();
+            let policy = a_day("p", 1_000);
+            for n in 0..100 {
+                assert!(acquire(&store, &policy, &format!("user{n}"), 1).await.is_granted());
+            }
+            acquire(&store, &policy, "ada", 1).await;
+            cluster.begin_migration(slot, stranger).unwrap();
+            acquire(&store, &policy, "ada", 1).await;
+            cluster.finish_migration(slot, stranger).unwrap();
+            acquire(&store, &policy, "ada", 1).await;
+            assert_eq!(used(&store, &policy, "ada").await, 3, "by {endpoint} on {kind}");
+        }
+    }
+}
+
+/// While a call to a slot is under way, those who come one after another gather, and one more call carries them all. Meanwhile
+/// other slots of the same node are asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn to_a_slot_one_call_goes_at_a_time() {
+    let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let policy = a_day("p", 1_000);
+    let (_, node) = home(&cluster, &prefix, "ada");
+    let names = (0..).map(|n| format!("other{n}"));
+    let there = |name: &String| home(&cluster, &prefix, name).1.port() == node.port();
+    let other = names.into_iter().find(there).unwrap();
+    acquire(&store, &policy, "ada", 1).await;
+    acquire(&store, &policy, &other, 1).await;
+    node.command(&["CONFIG", "RESETSTAT"]).unwrap();
+    node.pause().unwrap();
+    let mut callers = JoinSet::new();
+    for key in ["ada"; 10].into_iter().chain([&*other; 10]) {
+        let (store, policy, key) = (store.clone(), policy.clone(), key.to_owned());
+        callers.spawn(async move { acquire(&store, &policy, &key, 1).await.is_granted() });
+        sleep(Duration::from_millis(10)).await;
+    }
+    node.resume().unwrap();
+    assert!(callers.join_all().await.into_iter().all(|granted| granted));
+    assert_eq!(calls(node, "evalsha"), 4);
+}
+
+/// Connections are made by the runtime of the store, whoever is the first to need them: those that another made would end with
+/// it.
+#[test]
+fn a_reset_from_a_runtime_that_ends_leaves_no_dead_connections() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
+    let (theirs, prefix, policy) = (runtime(), prefix(), a_day("p", 10));
+    // Nobody answers while it starts.
+    cluster.nodes().iter().for_each(|node| node.pause().unwrap());
+    let builder = RedisStore::builder(&url(&cluster)).prefix(prefix);
+    let store = theirs.block_on(builder.connect_timeout(Duration::from_millis(50)).connect()).unwrap();
+    cluster.nodes().iter().for_each(|node| node.resume().unwrap());
+    let ours = runtime();
+    ours.block_on(eventually("it is reset", async || {
+        store.reset(&Key::from("ada"), &[&policy]).wait().await.is_ok()
+    }));
+    drop(ours);
+    for _ in 0..10 {
+        theirs.block_on(acquire(&store, &policy, "ada", 1));
+    }
+}
+
+/// All policies of a caller are decided by one node in one step.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_policies_of_a_key_share_a_slot() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    for key in ["ada", "}", "{", "{}", "}{x}", "{a}{b}", "a{b", "\0\r\n", "é"] {
+        let policies = crate::every_policy(3, Duration::from_secs(600));
+        let key = Key::from(key);
+        let set: Vec<Check<'_>> =
+            policies[..8].iter().map(|(policy, _)| Check::new(policy, &key, 1)).collect();
+        for _ in 0..3 {
+            assert!(store.acquire(&set, Times::ONCE).wait().await.unwrap().is_granted(), "{key:?}");
+        }
+        assert!(!store.acquire(&set, Times::ONCE).wait().await.unwrap().is_granted(), "{key:?}");
+    }
+    // Each key's names are on one node, and all of them are in one slot there.
+    let mut slots_of = std::collections::BTreeMap::<String, std::collections::BTreeSet<u16>>::new();
+    for node in cluster.masters().unwrap() {
+        for name in node.command(&["KEYS", &format!("{prefix}:*")]).unwrap().lines() {
+            let tag = name[..name.rfind("}:").unwrap()].to_owned();
+            slots_of.entry(tag).or_default().insert(cluster.slot_of(name).unwrap());
+        }
+    }
+    assert_eq!(slots_of.len(), 9 + usize::from(slots_of.keys().any(|tag| tag.contains("connect"))));
+    assert!(slots_of.values().all(|slots| slots.len() == 1), "{slots_of:?}");
+}

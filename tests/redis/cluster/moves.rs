@@ -1,0 +1,215 @@
+//! Slots that move while they are asked.
+
+use crate::{acquire, eventually, prefix, try_acquire, used};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tollgate::{Check, FailureExt, Key, Store, StoreError, Times};
+use tollgate_conformance::servers::{Cluster, Kind, Server};
+
+use super::{a_day, another_master, home, store};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moves_under_load_fails_no_request_and_the_limit_stands() {
+    for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
+        let cluster = Arc::new(Cluster::start(kind).unwrap());
+        let prefix = prefix();
+        let store = store(&cluster, &prefix).await;
+        let policy = a_day("p", u32::MAX);
+        // One key that is there before, and others of its slot that come while it moves: a tag in the key is none.
+        let (slot, from) = home(&cluster, &prefix, "ada");
+        let to = another_master(&cluster, from);
+        let (granted, is_over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+        let mut callers = JoinSet::new();
+        for _ in 0..8 {
+            let (store, policy) = (store.clone(), policy.clone());
+            let (granted, is_over) = (Arc::clone(&granted), Arc::clone(&is_over));
+            callers.spawn(async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    let verdict = try_acquire(&store, &policy, "ada", 1).await.unwrap();
+                    granted.fetch_add(verdict.times(), Ordering::Relaxed);
+                }
+            });
+        }
+        let more = async || {
+            let before = granted.load(Ordering::Relaxed);
+            eventually("load", async || {
+                assert!(!callers.is_empty());
+                granted.load(Ordering::Relaxed) > before + 100
+            })
+            .await;
+        };
+        more().await;
+        cluster.begin_migration(slot, to).unwrap();
+        more().await;
+        // A caller who is new to the slot meets ASK. Of another process: those of one share calls, which the next test is of.
+        let elsewhere = self::store(&cluster, &prefix).await;
+        let names = (0..100_000).map(|n| format!("new{n}"));
+        let new: Vec<String> = names.filter(|key| slot_by_crc(key) == slot).take(2).collect();
+        for key in &new {
+            for taken in 1..=5 {
+                acquire(&elsewhere, &policy, key, 1).await;
+                assert_eq!(used(&elsewhere, &policy, key).await, taken);
+            }
+        }
+        tokio::task::spawn_blocking({
+            let (cluster, to) = (Arc::clone(&cluster), to.port());
+            move || {
+                let to = cluster.nodes().iter().find(|node| node.port() == to).unwrap();
+                cluster.finish_migration(slot, to).unwrap();
+            }
+        })
+        .await
+        .unwrap();
+        more().await;
+        for key in &new {
+            assert_eq!(used(&store, &policy, key).await, 5);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        while let Some(caller) = callers.join_next().await {
+            caller.unwrap();
+        }
+        assert_eq!(used(&store, &policy, "ada").await, granted.load(Ordering::Relaxed), "on {kind}");
+
+        // Who has it now is known by then: nobody asks the old one for ever.
+        eventually("the old owner is left alone", async || {
+            let calls = || from.command(&["INFO", "commandstats"]).unwrap();
+            from.command(&["CONFIG", "RESETSTAT"]).unwrap();
+            for _ in 0..10 {
+                acquire(&store, &policy, "ada", 1).await;
+            }
+            !calls().contains("cmdstat_evalsha")
+        })
+        .await;
+    }
+}
+
+/// A call that carries several keys of a slot that moves is refused as long as some of them are here and some there: each
+/// alone is decided.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_of_a_slot_that_moves_do_not_fail_each_other() {
+    for kind in [Kind::Redis6_2, Kind::Redis8_2] {
+        let cluster = Cluster::start(kind).unwrap();
+        let prefix = prefix();
+        let store = store(&cluster, &prefix).await;
+        let policy = a_day("p", 1_000);
+        let (slot, from) = home(&cluster, &prefix, "ada");
+        let to = another_master(&cluster, from);
+        let names = (0..1_000_000).map(|n| format!("new{n}"));
+        let mut keys: Vec<String> = names.filter(|key| slot_by_crc(key) == slot).take(7).collect();
+        keys.push("ada".to_owned());
+        acquire(&store, &policy, "ada", 1).await;
+        acquire(&store, &policy, &keys[0], 1).await;
+        cluster.begin_migration(slot, to).unwrap();
+        let mut callers = JoinSet::new();
+        for key in keys.iter().cycle().take(64) {
+            let (store, policy, key) = (store.clone(), policy.clone(), key.clone());
+            callers.spawn(async move {
+                for _ in 0..5 {
+                    assert!(acquire(&store, &policy, &key, 1).await.is_granted());
+                }
+            });
+        }
+        while let Some(caller) = callers.join_next().await {
+            caller.unwrap();
+        }
+        cluster.finish_migration(slot, to).unwrap();
+        for (n, key) in keys.iter().enumerate() {
+            let before = u32::from(n == 0 || key == "ada");
+            assert_eq!(used(&store, &policy, key).await, 8 * 5 + before, "{key} on {kind}");
+        }
+    }
+}
+
+/// Who gives a slot away may say so before who takes it: until then each names the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_name_each_other_are_waited_for() {
+    for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
+        let cluster = Cluster::start(kind).unwrap();
+        let prefix = prefix();
+        let store = store(&cluster, &prefix).await;
+        let policy = a_day("p", 1_000);
+        let (slot, from) = home(&cluster, &prefix, "ada");
+        let to = another_master(&cluster, from);
+        acquire(&store, &policy, "bob", 1).await;
+        cluster.begin_migration(slot, to).unwrap();
+        let id = to.command(&["CLUSTER", "MYID"]).unwrap();
+        let is_of = |master: &Server| {
+            master.command(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", id.trim()]).unwrap()
+        };
+        is_of(from);
+        let answered = async { acquire(&store, &policy, "ada", 1).await };
+        let late = async {
+            sleep(Duration::from_millis(60)).await;
+            is_of(to);
+        };
+        let (verdict, ()) = tokio::join!(answered, late);
+        assert!(verdict.is_granted(), "on {kind}");
+        assert_eq!(used(&store, &policy, "ada").await, 1);
+    }
+}
+
+/// Of a set of two keys that are new, who gives the slot away and who takes it refuse in turn, until it has moved.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_set_for_a_new_caller_waits_until_his_slot_has_moved_and_charges_nobody_who_left() {
+    for kind in [Kind::Redis6_2, Kind::Redis8_2] {
+        let cluster = Cluster::start(kind).unwrap();
+        let prefix = prefix();
+        let store = store(&cluster, &prefix).await;
+        let policies = [a_day("p", 1_000), a_day("q", 1_000)];
+        let (slot, from) = home(&cluster, &prefix, "ada");
+        let to = another_master(&cluster, from);
+        acquire(&store, &policies[0], "elsewhere", 1).await;
+        let key = Key::from("ada");
+        let set = policies.each_ref().map(|policy| Check::new(policy, &key, 1));
+        let hasty = store.clone().timeout(Duration::from_millis(20));
+        cluster.begin_migration(slot, to).unwrap();
+        let patient = async { store.acquire(&set, Times::ONCE).wait().await };
+        let hasty = async { hasty.acquire(&set, Times::ONCE).wait().await };
+        let moved = async {
+            sleep(Duration::from_millis(100)).await;
+            cluster.finish_migration(slot, to).unwrap();
+        };
+        let (patient, hasty, ()) = tokio::join!(patient, hasty, moved);
+        assert!(patient.unwrap().is_granted(), "on {kind}");
+        assert_eq!(hasty.unwrap_err().kind(), tollgate::ErrorKind::Timeout, "on {kind}");
+        for policy in &policies {
+            // When it was executed at last, nobody waited for the other one.
+            assert_eq!(used(&store, policy, "ada").await, 1, "on {kind}");
+        }
+    }
+}
+
+/// The first slot moves to a master that has none yet: a caller hears of it by the redirection only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_moves_to_a_master_that_is_new() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let policy = a_day("p", 1_000);
+    let (slot, _) = home(&cluster, &prefix, "ada");
+    let arguments = ["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1"];
+    let new = Server::start_with(Kind::Redis8_2, &arguments).unwrap();
+    new.command(&["CLUSTER", "MEET", "127.0.0.1", &cluster.nodes()[0].port().to_string()]).unwrap();
+    eventually("it knows all", async || {
+        new.command(&["CLUSTER", "INFO"]).unwrap().contains("cluster_state:ok")
+    })
+    .await;
+    eventually("it is known to all", async || cluster.begin_migration(slot, &new).is_ok()).await;
+    for n in 1..=3 {
+        acquire(&store, &policy, "ada", 1).await;
+        assert_eq!(used(&store, &policy, "ada").await, n);
+    }
+}
+
+/// The slot of a key, without asking: CRC-16/XMODEM over what stands in braces.
+fn slot_by_crc(key: &str) -> u16 {
+    let crc = format!("={key}").bytes().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
+    });
+    crc % 16_384
+}

@@ -1,0 +1,168 @@
+//! Sets whose keys live apart.
+
+use crate::{acquire, eventually, prefix, used};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tollgate::{Algorithm, Check, Grant, Key, Policy, Quota, Store, StoreError, Times, Wait};
+use tollgate_conformance::servers::{Cluster, Kind};
+
+use super::{a_day, elsewhere, home, store};
+
+/// Their keys are in different slots, of which one refuses: what the others granted comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_set_over_several_slots_charges_nobody_when_one_refuses() {
+    let cluster = Cluster::start(Kind::Redis6_2).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let other = elsewhere(&cluster, &prefix, "ada");
+    for algorithm in [Algorithm::FIXED_WINDOW, Algorithm::Gcra, Algorithm::SLIDING_LOG] {
+        let of = |limit| Policy::new("p", Quota::per_day(limit)).with_algorithm(algorithm);
+        let (wide, scarce) = (of(100), Policy::new("scarce", Quota::per_day(3)).with_algorithm(algorithm));
+        let (ada, bob) = (Key::from("ada"), Key::from(&*other));
+        for set in [
+            [Check::new(&wide, &ada, 1), Check::new(&scarce, &bob, 1)],
+            [Check::new(&scarce, &bob, 1), Check::new(&wide, &ada, 1)],
+        ] {
+            let mut replies = JoinSet::new();
+            for _ in 0..20 {
+                replies.spawn(store.acquire(&set, Times::ONCE).wait());
+            }
+            let granted: u32 = replies.join_all().await.into_iter().map(|reply| reply.unwrap().times()).sum();
+            // Some are refused what comes back a moment later.
+            assert!(granted <= 3, "{granted}");
+            assert_eq!(used(&store, &scarce, &other).await, granted);
+            assert_eq!(used(&store, &wide, "ada").await, granted, "{algorithm:?}");
+            store.reset(&ada, &[&wide]).wait().await.unwrap();
+            store.reset(&bob, &[&scarce]).wait().await.unwrap();
+        }
+    }
+}
+
+/// Whether a slot is asked or only looked at, since another has refused: there is room for one more, and two were wanted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_slot_of_a_denied_set_tells_the_wait_of_the_least_that_was_asked_for() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let other = elsewhere(&cluster, &prefix, "ada");
+    let keys = [Key::from("ada"), Key::from(&*other)];
+    for algorithm in [Algorithm::FIXED_WINDOW, Algorithm::Gcra, Algorithm::SLIDING_LOG] {
+        let policy = Policy::new("p", Quota::per_day(3)).with_algorithm(algorithm);
+        let set = keys.each_ref().map(|key| Check::new(&policy, key, 1));
+        assert_eq!(store.acquire(&set, Times::between(2, 2)).wait().await.unwrap().times(), 2);
+        let verdict = store.acquire(&set, Times::between(2, 2)).wait().await.unwrap();
+        assert!(!verdict.is_granted());
+        for status in verdict.each() {
+            assert!(matches!(status.wait(), Wait::For(_)) && status.remaining() == 1, "{verdict:?}");
+        }
+        assert_eq!(store.acquire(&set, Times::ONCE).wait().await.unwrap().times(), 1);
+        for key in &keys {
+            store.reset(key, &[&policy]).wait().await.unwrap();
+        }
+    }
+}
+
+/// What one node refuses is refused, though another, whose rule is only looked at, cannot be asked: an outage must not let
+/// pass by `fail_open` what is over a limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denial_stays_one_while_another_node_is_down() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let other = elsewhere(&cluster, &prefix, "ada");
+    let (scarce, wide) = (a_day("scarce", 1), a_day("wide", 1_000));
+    acquire(&store, &scarce, "ada", 1).await;
+    acquire(&store, &wide, &other, 1).await;
+    let (ada, bob) = (Key::from("ada"), Key::from(&*other));
+    let set = [Check::new(&scarce, &ada, 1), Check::new(&wide, &bob, 1)];
+    let before = store.acquire(&set, Times::ONCE).wait().await.unwrap();
+    assert!(!before.is_granted());
+    home(&cluster, &prefix, &other).1.kill();
+    let verdict = store.acquire(&set, Times::ONCE).wait().await.unwrap();
+    assert!(!verdict.is_granted());
+    assert_eq!(verdict.each().len(), 2);
+    assert!(matches!(verdict.each()[0].wait(), Wait::For(_)), "{verdict:?}");
+    assert_eq!((verdict.each()[1].wait(), verdict.each()[1].remaining()), (Wait::None, 0), "{verdict:?}");
+}
+
+/// Who was granted by one node, and cannot be decided by the next, is told an error and charged nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_node_granted_comes_back_when_another_is_down() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    for node in cluster.nodes() {
+        node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
+        node.command(&["CONFIG", "SET", "cluster-replica-no-failover", "yes"]).unwrap();
+    }
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let other = elsewhere(&cluster, &prefix, "ada");
+    let (first, second) = (a_day("first", 1_000), a_day("second", 1_000));
+    acquire(&store, &first, "ada", 1).await;
+    acquire(&store, &second, &other, 1).await;
+    home(&cluster, &prefix, &other).1.kill();
+    let (ada, bob) = (Key::from("ada"), Key::from(&*other));
+    let set = [Check::new(&first, &ada, 1), Check::new(&second, &bob, 1)];
+    for times in [Times::ONCE, Times::up_to(5)] {
+        let error = store.acquire(&set, times).wait().await.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+        assert_eq!(used(&store, &first, "ada").await, 1);
+    }
+}
+
+/// One slot grants as often as it can, another less often: what the first granted too often comes back, and of the rest each
+/// part once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_several_slots_grant_in_part_comes_back_once() {
+    let cluster = Cluster::start(Kind::Redis6_2).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let other = elsewhere(&cluster, &prefix, "ada");
+    let (ada, bob) = (Key::from("ada"), Key::from(&*other));
+    for algorithm in [Algorithm::Gcra, Algorithm::FIXED_WINDOW, Algorithm::SLIDING_LOG] {
+        let of = |name, limit| Policy::new(name, Quota::per_day(limit)).with_algorithm(algorithm);
+        let (wide, scarce) = (of("wide", 100), of("scarce", 3));
+        acquire(&store, &wide, "ada", 50).await;
+        let set = [Check::new(&wide, &ada, 1), Check::new(&scarce, &bob, 1)];
+        let verdict = store.acquire(&set, Times::up_to(10)).wait().await.unwrap();
+        assert_eq!(verdict.times(), 3);
+        assert_eq!(verdict.each()[0].remaining(), 47, "{algorithm:?}");
+        assert_eq!(used(&store, &wide, "ada").await, 53);
+        // As the bookkeeping of the set says; more than that must not come back.
+        let stamp = verdict.each()[0].stamp();
+        let grant = Grant { policy: &wide, key: &ada, units: 3, stamp, share: None };
+        store.refund(&[grant]).wait().await.unwrap();
+        assert_eq!(used(&store, &wide, "ada").await, 50, "{algorithm:?}");
+        store.reset(&ada, &[&wide]).wait().await.unwrap();
+        store.reset(&bob, &[&scarce]).wait().await.unwrap();
+    }
+}
+
+/// A caller who gives up between two nodes: a set is charged whole or not at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_who_leaves_between_two_slots_leaves_no_half_of_a_set() {
+    let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let (policy, other) = (a_day("p", 1_000), elsewhere(&cluster, &prefix, "ada"));
+    acquire(&store, &policy, "ada", 1).await;
+    acquire(&store, &policy, &other, 1).await;
+    let (ada, bob) = (Key::from("ada"), Key::from(&*other));
+    let set = [Check::new(&policy, &ada, 1), Check::new(&policy, &bob, 1)];
+    for key in ["ada", &other] {
+        let (_, node) = home(&cluster, &prefix, key);
+        for _ in 0..5 {
+            node.pause().unwrap();
+            let caller = tokio::spawn(store.acquire(&set, Times::ONCE).wait());
+            // By then it was sent to the node that does not answer. Were it not, this would find nothing.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            caller.abort();
+            caller.await.unwrap_err();
+            node.resume().unwrap();
+            eventually("both are charged, or none is", async || {
+                used(&store, &policy, "ada").await == used(&store, &policy, &other).await
+            })
+            .await;
+        }
+    }
+    assert!(used(&store, &policy, "ada").await > 1, "nothing was ever sent");
+}
