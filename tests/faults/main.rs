@@ -2,7 +2,7 @@
 //! faults that are brought about and end. Each run prints a table of all of them, whatever becomes of the test;
 //! `TOLLGATE_FAULT=Sentinel` leaves it at those in whose name that stands.
 //!
-//! What is a matter of the store in Redis alone is in `redis`: `lost.rs`, `scripts.rs`, `cluster.rs`, `sentinel.rs`.
+//! What is a matter of the store in Redis alone is in `redis`: `lost.rs`, `scripts.rs`, `cluster`, `sentinel.rs`.
 
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 

@@ -1,6 +1,6 @@
 //! A Redis that is killed, paused, or not there yet.
 
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use tollgate_conformance::servers::{Kind, Server as Redis};
@@ -106,6 +106,29 @@ fn requests_wait_for_ever_for_a_redis_that_hangs() {
             assert_eq!(response.status, 200);
         }
     }
+}
+
+/// A second is the default, and not the least.
+#[test]
+fn a_timeout_below_a_second_is_rounded_up_to_one() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let (patient, hasty) = (on(&redis, &[]), on(&redis, &["--timeout", "100ms"]));
+    assert_eq!((patient.get("/").status, hasty.get("/").status), (200, 200));
+    // A machine may be so busy that both are late.
+    let is_first = (0..5).any(|_| {
+        redis.pause().unwrap();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| patient.get("/"));
+            sleep(Duration::from_millis(50));
+            assert_eq!(hasty.get("/").status, 503);
+            let is_first = !waits.is_finished();
+            redis.resume().unwrap();
+            waits.join().unwrap();
+            patiently(&hasty, |response| response.status == 200);
+            is_first
+        })
+    });
+    assert!(is_first, "the one who waits for a second is always told first");
 }
 
 /// Three servers whose Redis is killed: each grants its third, and together they grant no more than the limit.
