@@ -19,7 +19,7 @@ NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]
              callers write themselves (header, cookie) limits nobody who invents it: have a rule by ip beside it
   max-wait   how long leaky-bucket may hold a request back (default: the window)
 
-Examples: api=10/10s   burst=20/s,burst=50   'user=1000/d,algorithm=sliding-window,key=header:x-api-key+ip'";
+Examples: api=10/10s   burst=20/s,burst=50   'user=1000/d,algorithm=sliding-window,key=header:x-api-key'";
 
 const STORE_HELP: &str = "\
 Where the counts are kept

@@ -118,7 +118,8 @@ async fn a_caller_who_does_not_come_to_hear_his_answer_holds_up_nobody_who_was_t
     let set = [Check::new(&policy, &key, 1)];
     let kill = |server: &Server| drop(server.command(&["CLIENT", "KILL", "TYPE", "normal"]));
     let full = Server::start_with(Kind::Redis8_2, &["--maxclients", "1"]).unwrap();
-    let pool = Fresh::on(&full).await.store;
+    let full = Fresh::on(&full).await;
+    let pool = full.store.clone();
     eventually("there is a connection", async || try_acquire(&pool, &policy, "ada", 1).await.is_ok()).await;
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
     let slots = cluster::store(&cluster, &prefix()).await;
@@ -244,9 +245,10 @@ fn a_caller_in_a_runtime_that_has_ended_is_told_so() {
     let theirs = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let ours = Builder::new_current_thread().enable_time().build().unwrap();
     let server = Server::start(Kind::Installed).unwrap();
-    let store = theirs.block_on(Fresh::on(&server)).store;
+    let fresh = theirs.block_on(Fresh::on(&server));
+    let store = &fresh.store;
     let (policy, key) = (a_day(1_000), Key::from("ada"));
-    theirs.block_on(acquire(&store, &policy, "ada", 1));
+    theirs.block_on(acquire(store, &policy, "ada", 1));
     let handle = theirs.handle().clone();
     theirs.shutdown_timeout(Duration::from_secs(20));
     for _ in 0..10 {

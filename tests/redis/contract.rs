@@ -1,14 +1,14 @@
 //! The conformance suite on each server that there is. It runs to its end or panics with the name of the case that failed.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tollgate::Algorithm;
 use tollgate_conformance::Suite;
-use tollgate_conformance::servers::{Cluster, Kind, Sentinel};
+use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 
 use crate::{prefix, shared};
@@ -89,13 +89,15 @@ fn no_large_number_is_handed_to_a_command_but_as_its_digits() {
         local redis = { call = function(...) return real.call(wary(...)) end,
                         pcall = function(...) return real.pcall(wary(...)) end }
         ";
-    let server = shared(Kind::Redis6_2);
+    // Others would have taught it the scripts.
+    let server = Server::start(Kind::Redis6_2).unwrap();
+    let address = server.address();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let url = format!("redis://{}/", listener.local_addr().unwrap());
     thread::spawn(move || {
         for client in listener.incoming() {
             let client = client.unwrap();
-            let to_server = TcpStream::connect(server.address()).unwrap();
+            let to_server = TcpStream::connect(address).unwrap();
             let (mut to_client, mut from_server) =
                 (client.try_clone().unwrap(), to_server.try_clone().unwrap());
             thread::spawn(move || io::copy(&mut from_server, &mut to_client));
@@ -114,7 +116,7 @@ fn pass_scripts_behind(first: &str, from: TcpStream, mut to: TcpStream) -> io::R
     loop {
         let mut line = String::new();
         if from.read_line(&mut line)? == 0 {
-            return Ok(());
+            return to.shutdown(Shutdown::Both);
         }
         let words: usize = line.trim_end()[1..].parse().unwrap();
         let mut command: Vec<Vec<u8>> = Vec::new();

@@ -234,11 +234,13 @@ impl Suite {
                     a_refund_never_exceeds_the_capacity,
                     a_refund_creates_no_quota_on_a_fresh_key,
                     a_refund_gives_back_no_more_than_is_still_owed,
-                    every_policy_of_a_set_is_refunded;
+                    every_policy_of_a_set_is_refunded,
+                    each_of_several_grants_comes_back_to_its_own_key;
                 keys:
                     keys_do_not_share_a_quota,
                     policies_of_another_name_window_or_algorithm_do_not_share_a_quota,
                     long_keys_and_binary_keys_are_told_apart,
+                    what_ends_a_key_does_not_begin_a_policy,
                     clones_share_their_state,
                     a_reset_forgets_the_key_under_these_policies_only;
                 changes:
@@ -246,7 +248,8 @@ impl Suite {
                     a_raised_limit_counts_at_once,
                     a_debt_of_a_policy_beside_is_not_forgiven,
                     a_stamp_in_parts_of_another_size_is_not_the_latest,
-                    a_clock_that_steps_back_refills_nothing_and_locks_nobody_out;
+                    a_clock_that_steps_back_refills_nothing_and_locks_nobody_out,
+                    a_refund_from_before_the_clock_stepped_back_is_void;
                 sets:
                     a_denied_policy_charges_none_of_the_others,
                     only_those_that_refuse_report_a_wait,
@@ -255,7 +258,8 @@ impl Suite {
                     sets_are_granted_as_often_as_the_scarcest_policy_allows,
                     the_delay_of_a_set_is_its_longest;
                 concurrency:
-                    a_burst_of_concurrent_requests_gets_the_limit;
+                    a_burst_of_concurrent_requests_gets_the_limit,
+                    refunds_among_requests_are_counted_once;
             }
             if self.atomic_across_keys {
                 cases! { self, make, start;

@@ -202,7 +202,7 @@ impl Monotonic {
         false
     }
 
-    /// From what was shown last, so that it neither goes back nor leaps.
+    /// From what was noted last: it does not leap, and goes back by no more than had not been noted, less than half a second.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     fn elapsed_by_system_us(&self) -> u64 {
         whole_micros(match BEFORE.get() {

@@ -123,14 +123,15 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     store(key, us, frac, ends(us, frac))
   end
 
-  -- Gives back what of a charge has not been refilled yet: the cost, or what lies between now and the stamp.
+  -- Gives back what of a charge has not been refilled yet: the cost, or what lies between now and the stamp. None of now has a
+  -- stamp beyond the furthest TAT: the clock has stepped back since, and what is owed is others'.
   local refund = refunds and function(key, text, units, stamp_us, stamp_frac)
     local us, frac = look(key, text)
-    if us < now or stamp_us < now then
-      return
-    end
     if stamp_frac >= parts then
       stamp_frac = 0
+    end
+    if us < now or stamp_us < now or not no_more_than(stamp_us, stamp_frac, last_us, furthest_frac) then
+      return
     end
     local back_us, back_frac = stamp_us - now, stamp_frac
     if no_more_than(cost_us, cost_frac, back_us, back_frac) then

@@ -49,8 +49,8 @@
 //! request (an address and a user, say) may be on different nodes: they are asked in order, a round trip each, and what the
 //! first granted is given back where a later one refuses. Meanwhile others may be refused what comes back a moment later;
 //! never is too much granted. What cannot be given back stays charged: where a node failed in between; and in a leaky bucket,
-//! where others have queued behind that place meanwhile. A rule by a leaky bucket with a key of its own stands last, or other
-//! rules' refusals fill its queue.
+//! where others have queued behind that place meanwhile. So let a leaky bucket with a key of its own be the last rule: before
+//! others, it fills up with requests that they refuse.
 //!
 //! **Put the rule first that a caller cannot choose the key of**, the address. A request that a later rule refuses has held
 //! units of the earlier ones meanwhile, and costs a trip to give them back: were the user's rule first, a flood from an address
@@ -70,15 +70,16 @@
 //! # Connections and failures
 //!
 //! - [`connect`](RedisStoreBuilder::connect) tries once. A Redis that is down is no error: a service starts, and the store
-//!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a permission that any
-//!   check needs. A name that
-//!   does not resolve may be one tomorrow, and is none: whoever wants to know whether Redis answers asks the store, for
+//!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a missing permission. (A
+//!   name that does not resolve is none: it may tomorrow.) Whoever wants to know whether Redis answers asks the store, for
 //!   [`Times::LOOK`](tollgate_core::Times::LOOK), which charges nothing.
 //! - Four connections to a server carry checks unless [said](RedisStoreBuilder::connections), and one more what is given back
 //!   or reset where those are busy; one to each master of a Cluster. One that dies, or leaves three calls in a row unanswered, is
 //!   replaced. All to a server are replaced once more calls in a row were left unanswered, on whichever of them, than there are
-//!   connections (and three at least), and once it turns out to be a replica. While connecting fails, checks fail at once, and it is tried again after 5 ms to half a
-//!   second, at random, lest a fleet come back in step.
+//!   connections (and three at least), and once it turns out to be a replica. While connecting fails, checks fail at once, and it
+//!   is tried again after 5 ms to half a second, at random, lest a fleet come back in step.
+//! - A connection that serves is kept. Where a name or a load balancer is turned to another server, close the old one: who is
+//!   connected to it stays, and would count apart.
 //! - The masters of a Cluster fail apart: nobody waits for one that his keys are not on. Who has taken over is asked in the
 //!   background, of a node that answers.
 //! - **Nothing is sent twice that may have been executed.** Only answers that say that nothing was (`NOSCRIPT`, `MOVED`,

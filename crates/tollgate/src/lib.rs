@@ -1,5 +1,5 @@
 //! Rate limiting for every Tower stack: one [`RateLimitLayer`] on an axum router, around a tonic server, or in front of any
-//! `tower::Service` over `http::Request` that can be cloned.
+//! clonable `tower::Service` over `http::Request`.
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {

@@ -114,8 +114,8 @@ fn a_timeout_below_a_second_is_rounded_up_to_one() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     let (patient, hasty) = (on(&redis, &[]), on(&redis, &["--timeout", "100ms"]));
     assert_eq!((patient.get("/").status, hasty.get("/").status), (200, 200));
-    // A machine may be so busy that both are late.
-    let is_first = (0..5).any(|_| {
+    // A machine may be so busy that either is late.
+    let is_first = (0..5).filter(|_| {
         redis.pause().unwrap();
         thread::scope(|scope| {
             let waits = scope.spawn(|| patient.get("/"));
@@ -128,7 +128,7 @@ fn a_timeout_below_a_second_is_rounded_up_to_one() {
             is_first
         })
     });
-    assert!(is_first, "the one who waits for a second is always told first");
+    assert!(is_first.count() >= 3, "the one who waits for a second is told first");
 }
 
 /// Three servers whose Redis is killed: each grants its third, and together they grant no more than the limit.

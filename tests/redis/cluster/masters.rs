@@ -1,7 +1,7 @@
 //! Masters that die, hang, or lose the others.
 
-use crate::{acquire, eventually, prefix, try_acquire, used};
 use std::time::Duration;
+
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tollgate::{Check, Key, Store, StoreError, Times};
@@ -9,6 +9,7 @@ use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
 
 use super::{a_day, elsewhere, home, store, url};
+use crate::{acquire, eventually, prefix, try_acquire, used};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_dies_is_replaced_without_a_restart() {

@@ -1,15 +1,16 @@
 //! Slots that move while they are asked.
 
-use crate::{acquire, eventually, prefix, try_acquire, used};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
+
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate::{Check, FailureExt, Key, Store, StoreError, Times};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 
 use super::{a_day, another_master, home, store};
+use crate::{acquire, eventually, prefix, try_acquire, used};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_moves_under_load_fails_no_request_and_the_limit_stands() {

@@ -1,12 +1,13 @@
 //! Sets whose keys live apart.
 
-use crate::{acquire, eventually, prefix, used};
 use std::time::Duration;
+
 use tokio::task::JoinSet;
 use tollgate::{Algorithm, Check, Grant, Key, Policy, Quota, Store, StoreError, Times, Wait};
 use tollgate_conformance::servers::{Cluster, Kind};
 
 use super::{a_day, elsewhere, home, store};
+use crate::{acquire, eventually, prefix, used};
 
 /// Their keys are in different slots, of which one refuses: what the others granted comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

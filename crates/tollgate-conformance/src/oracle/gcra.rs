@@ -67,8 +67,11 @@ impl Model for TokenBucket {
         // What lies between now and the mark has not been refilled yet; the rest came back with time.
         let finish = ceil_div(mark.at * terms.limit, mark.scale);
         let owed = (finish - now * terms.limit).max(0);
-        // Nor can it be more than a bucket holds, if the burst was lowered since.
-        let back = owed.min(units * terms.window).min(terms.burst * terms.window);
+        // More than a bucket holds is owed by no grant of now: the clock has stepped back, or the burst was lowered.
+        if owed > terms.burst * terms.window {
+            return;
+        }
+        let back = owed.min(units * terms.window);
         let level = old.level + (now - old.at) * terms.limit + back;
         self.write(terms, now, level);
     }

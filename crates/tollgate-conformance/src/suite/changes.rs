@@ -106,3 +106,24 @@ pub(super) async fn a_clock_that_steps_back_refills_nothing_and_locks_nobody_out
         }
     }
 }
+
+/// What was owed was forgiven when the clock stepped back, and what is owed now is somebody else's.
+pub(super) async fn a_refund_from_before_the_clock_stepped_back_is_void<S: Store<Error: Debug>>(
+    bench: &Bench<S>,
+) {
+    let key = Key::from("somebody");
+    bench.advance(1_000 * SECOND);
+    for back in [7 * WINDOW, 100 * WINDOW] {
+        for policy in plain() {
+            let now = bench.time.now();
+            let stamp = bench.must_take(&policy, &key, 5).await;
+            bench.time.set(Timestamp::from_micros(now.as_micros() - back));
+            let reset = bench.look(&policy, &key, 1).await.reset_after();
+            bench.advance(micros(reset));
+            bench.must_take(&policy, &key, 5).await;
+            bench.refund(&policy, &key, 5, stamp).await;
+            bench.left(&format!("after {back} µs back and a refund"), &policy, &key, 0).await;
+            bench.time.set(now.saturating_add(Duration::from_micros(3 * WINDOW)));
+        }
+    }
+}

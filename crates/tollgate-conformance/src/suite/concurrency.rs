@@ -5,7 +5,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 
-use tollgate_core::{Check, Key, Reply, Store, Times, Verdict};
+use tollgate_core::{Algorithm, Check, Grant, Key, Reply, Store, Times, Verdict};
 
 use super::bench::{Bench, plain_with_limit};
 
@@ -14,8 +14,31 @@ const EACH: usize = 25;
 
 type Answer<S> = Result<Verdict, <S as Store>::Error>;
 
-/// Asks from every caller `EACH` times; `set` says what the n-th request asks. A store that answers on the spot is
-/// asked from threads; of any other, all requests are under way before the first answer is awaited.
+/// Begins as many requests as there are, by their numbers: from threads, if the store answers on the spot; of any other, all
+/// are under way before the first answer is awaited.
+fn begin<S, T>(bench: &Bench<S>, is_at_hand: bool, request: impl Fn(usize) -> T + Sync) -> Vec<T>
+where
+    S: Store<Error: Debug>,
+    T: Send,
+{
+    if !is_at_hand {
+        return (0..CALLERS * EACH).map(request).collect();
+    }
+    let request = &request;
+    let answers = std::thread::scope(|scope| {
+        let caller =
+            |n: usize| scope.spawn(move || (n * EACH..(n + 1) * EACH).map(request).collect::<Vec<_>>());
+        let callers: Vec<_> = (0..CALLERS).map(caller).collect();
+        callers.into_iter().map(|caller| caller.join()).collect::<Vec<_>>()
+    });
+    let answers = answers.into_iter().flat_map(|caller| match caller {
+        Ok(answers) => answers,
+        Err(_) => bench.fail("the store panicked"),
+    });
+    answers.collect()
+}
+
+/// Asks from every caller `EACH` times; `set` says what the n-th request asks.
 async fn ask<'a, S>(
     bench: &Bench<S>,
     set: impl Fn(usize) -> Vec<Check<'a>> + Sync,
@@ -25,24 +48,8 @@ where
     S: Store<Error: Debug>,
 {
     let first = bench.store.acquire(&set(0), times);
-    let replies: Vec<Reply<Answer<S>, S::Acquire>> = if matches!(first, Reply::Now(_)) {
-        let ask = |caller: usize| {
-            let requests = caller * EACH..(caller + 1) * EACH;
-            requests.map(|n| bench.store.acquire(&set(n), times)).collect::<Vec<_>>()
-        };
-        let ask = &ask;
-        let asked = std::thread::scope(|scope| {
-            let callers: Vec<_> = (0..CALLERS).map(|caller| scope.spawn(move || ask(caller))).collect();
-            callers.into_iter().map(|caller| caller.join()).collect::<Vec<_>>()
-        });
-        let asked = asked.into_iter().flat_map(|caller| match caller {
-            Ok(replies) => replies,
-            Err(_) => bench.fail("the store panicked"),
-        });
-        asked.collect()
-    } else {
-        (0..CALLERS * EACH).map(|n| bench.store.acquire(&set(n), times)).collect()
-    };
+    let replies: Vec<Reply<Answer<S>, S::Acquire>> =
+        begin(bench, matches!(first, Reply::Now(_)), |n| bench.store.acquire(&set(n), times));
     let replies = std::iter::once(first).chain(replies).map(|reply| Box::pin(reply.wait())).collect();
     let answers = join(replies).await;
     answers.into_iter().map(|answer| bench.answered("a concurrent acquire", answer)).collect()
@@ -65,6 +72,44 @@ async fn join<F: Future>(futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
     .await;
     done.sort_by_key(|(n, _)| *n);
     done.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// Every other request gives back a unit that was granted before, and the others take one.
+pub(super) async fn refunds_among_requests_are_counted_once<S: Store<Error: Debug>>(bench: &Bench<S>) {
+    const HALF: u32 = 100;
+    let key = Key::from("everybody");
+    let mut policies = plain_with_limit(2 * HALF);
+    // A queue takes back its latest grant only: which that is, is chance here.
+    policies.retain(|policy| !matches!(policy.algorithm(), Algorithm::LeakyBucket { .. }));
+    for policy in &policies {
+        let mut stamps = Vec::new();
+        for _ in 0..HALF {
+            stamps.push(bench.must_take(policy, &key, 1).await);
+        }
+        let one = [Check::new(policy, &key, 1)];
+        let is_at_hand = matches!(bench.store.acquire(&one, Times::LOOK), Reply::Now(_));
+        let replies = begin(bench, is_at_hand, |n| {
+            let stamp = stamps[n / 2];
+            match n % 2 {
+                0 => Ok(bench.store.acquire(&one, Times::ONCE)),
+                _ => Err(bench.store.refund(&[Grant { policy, key: &key, units: 1, stamp, share: None }])),
+            }
+        });
+        let answers = replies.into_iter().map(|reply| {
+            Box::pin(async {
+                match reply {
+                    Ok(taken) => Some(bench.answered("an acquire among refunds", taken.wait().await)),
+                    Err(given_back) => {
+                        bench.answered("a refund among acquires", given_back.wait().await);
+                        None
+                    }
+                }
+            })
+        });
+        let verdicts: Vec<Verdict> = join(answers.collect()).await.into_iter().flatten().collect();
+        bench.same("granted", granted(&verdicts), HALF);
+        bench.left("when as much came back as was taken", policy, &key, HALF).await;
+    }
 }
 
 fn granted(verdicts: &[Verdict]) -> u32 {

@@ -89,6 +89,25 @@ pub(super) async fn long_keys_and_binary_keys_are_told_apart<S: Store<Error: Deb
     }
 }
 
+/// A caller who writes his key himself must not reach another's.
+pub(super) async fn what_ends_a_key_does_not_begin_a_policy<S: Store<Error: Debug>>(bench: &Bench<S>) {
+    let named = |name: &str| Policy::new(name, Quota::new(5, Duration::from_micros(WINDOW)));
+    for between in [":", "~", "/", "|", "-", ".", "}:", "%"] {
+        let pairs = [
+            (Key::from(&*format!("somebody{between}api")), named("burst")),
+            (Key::from("somebody"), named(&format!("api{between}burst"))),
+        ];
+        for (key, policy) in &pairs {
+            bench.left(&format!("of {key:?}"), policy, key, 5).await;
+            bench.must_take(policy, key, 5).await;
+            bench.denied(policy, key, 1).await;
+        }
+        for (key, policy) in &pairs {
+            bench.reset(key, &[policy]).await;
+        }
+    }
+}
+
 pub(super) async fn clones_share_their_state<S: Store<Error: Debug>>(bench: &Bench<S>) {
     let key = Key::from("somebody");
     let clone = Bench::new("keys::clones_share_their_state", 0, bench.store.clone(), bench.time.clone());

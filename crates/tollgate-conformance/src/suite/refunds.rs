@@ -112,3 +112,28 @@ pub(super) async fn every_policy_of_a_set_is_refunded<S: Store<Error: Debug>>(be
         bench.left("after nothing came back", policy, &key, 3).await;
     }
 }
+
+pub(super) async fn each_of_several_grants_comes_back_to_its_own_key<S: Store<Error: Debug>>(
+    bench: &Bench<S>,
+) {
+    let keys = ["long ago", "one", "another"].map(Key::from);
+    for policy in plain() {
+        let void = bench.must_take(&policy, &keys[0], 5).await;
+        bench.advance(3 * WINDOW);
+        bench.must_take(&policy, &keys[0], 5).await;
+        let first = bench.must_take(&policy, &keys[1], 2).await;
+        let second = bench.must_take(&policy, &keys[1], 2).await;
+        let others = bench.must_take(&policy, &keys[2], 3).await;
+        // The latest first, since a queue takes no other back.
+        let grants = [(0, 5, void), (1, 2, second), (2, 3, others), (1, 2, first)];
+        let grants = grants.map(|(key, units, stamp)| {
+            let (policy, key) = (&policy, &keys[key]);
+            Grant { policy, key, units, stamp, share: None }
+        });
+        bench.refund_all(&grants).await;
+        bench.left("after a refund that is void", &policy, &keys[0], 0).await;
+        bench.left("after two refunds", &policy, &keys[1], 5).await;
+        bench.left("of another key after its refund", &policy, &keys[2], 5).await;
+        bench.advance(3 * WINDOW);
+    }
+}

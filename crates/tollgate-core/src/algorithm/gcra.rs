@@ -27,8 +27,7 @@ impl Tat {
         if self.0.frac >= policy.interval.parts {
             self.0 = Exact::from_us(self.0.us.saturating_add(1));
         }
-        let last = policy.interval.add(Exact::from_us(now), policy.furthest);
-        self.0 = policy.interval.min(self.0, last);
+        self.0 = policy.interval.min(self.0, last(policy, now));
     }
 
     /// How far TAT lies ahead of now: what the bucket lacks, as the time that it takes to refill.
@@ -61,6 +60,12 @@ impl Tat {
     }
 }
 
+/// The latest that TAT can be.
+#[inline]
+fn last(policy: &Policy, now: u64) -> Exact {
+    policy.interval.add(Exact::from_us(now), policy.furthest)
+}
+
 /// Units that conform without delay: those that fit between TAT and now + τ.
 #[inline]
 pub(super) fn remaining(tat: &Tat, policy: &Policy, now: u64) -> u32 {
@@ -72,10 +77,14 @@ pub(super) fn remaining(tat: &Tat, policy: &Policy, now: u64) -> u32 {
 ///
 /// The bucket owed up to the stamp because of this charge, and has refilled as time approached it: what lies between
 /// now and the stamp is still owed. Giving back more, the whole cost say, would return tokens that time has returned
-/// already, and let burst + cost through at once.
+/// already, and let burst + cost through at once. A stamp beyond any that there can be now is one of before the clock stepped
+/// back: that debt was forgiven then, and what is owed is others'.
 pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u32, stamp: Stamp) {
-    let owed = policy.interval.saturating_sub(end(policy, stamp), Exact::from_us(now));
-    tat.pull_back(policy, span(policy, units).min(owed));
+    let end = end(policy, stamp);
+    if end <= last(policy, now) {
+        let owed = policy.interval.saturating_sub(end, Exact::from_us(now));
+        tat.pull_back(policy, span(policy, units).min(owed));
+    }
 }
 
 /// When the rest of a grant's debt ends, of which `units` came back.

@@ -28,9 +28,10 @@ impl Ring {
         for (sub_window, count) in used {
             let age = usize::try_from(ring.newest - sub_window).unwrap_or(usize::MAX);
             if age < ring.counts.len() {
-                let (at, count) = (ring.index(age), super::units(count));
-                ring.counts[at] = ring.counts[at].saturating_add(count);
-                ring.sum += u64::from(count);
+                let at = ring.index(age);
+                let before = ring.counts[at];
+                ring.counts[at] = before.saturating_add(super::units(count));
+                ring.sum += u64::from(ring.counts[at] - before);
             }
         }
         ring

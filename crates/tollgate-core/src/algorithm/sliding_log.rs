@@ -21,10 +21,12 @@ struct Entry {
 }
 
 impl Log {
-    /// With units at some times, the oldest first.
+    /// With units at some times.
     pub(super) fn restore(taken: impl Iterator<Item = (u64, u64)>) -> Log {
         let entries = taken.map(|(at, units)| Entry { at, units: super::units(units) });
-        let entries: VecDeque<Entry> = entries.filter(|entry| entry.units > 0).collect();
+        let mut entries: Vec<Entry> = entries.filter(|entry| entry.units > 0).collect();
+        entries.sort_by_key(|entry| entry.at);
+        let entries = VecDeque::from(entries);
         let sum = entries.iter().map(|entry| u64::from(entry.units)).sum();
         Log { entries, sum }
     }
