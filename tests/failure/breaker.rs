@@ -328,6 +328,12 @@ async fn who_asks_for_nothing_neither_closes_a_circuit_nor_keeps_it_closed() {
         assert!(bench.store.acquire(&[], Times::ONCE).wait().await.is_ok());
         assert!(bench.store.refund(&nothing).wait().await.is_ok());
         assert!(bench.store.reset(&key, &[]).wait().await.is_ok());
+        // A store may well answer these at once, since nobody has that key.
+        let nobody = Key::from("");
+        let of_nobody = [Grant { key: &nobody, units: 1, ..nothing[0] }];
+        let _ = bench.store.acquire(&[Check::new(&policy, &nobody, 1)], Times::ONCE).wait().await;
+        assert!(bench.store.refund(&of_nobody).wait().await.is_ok());
+        assert!(bench.store.reset(&nobody, &[&policy]).wait().await.is_ok());
     };
     for _ in 0..3 {
         bench.inner.set(FAULTS[0]);

@@ -212,7 +212,13 @@ where
 
     /// Forgets what `key` has used of every rule, in whichever of its tiers. That brings back all permits of that key: one from
     /// before this, if it is [refunded](Limiter::refund) afterwards, brings back what others were charged since.
+    ///
+    /// The empty key is nobody's, and nothing is forgotten. What requests without a key share under
+    /// [`MissingKey::Share`](crate::MissingKey::Share) is that of [`Key::global`].
     pub async fn reset(&self, key: &Key) {
+        if key.is_empty() {
+            return;
+        }
         let policies: SmallVec<[&Policy; 4]> = self.rules.policies_with_states().collect();
         self.store.reset(key, &policies).wait().await.unwrap_or_else(NeverFails::never);
     }

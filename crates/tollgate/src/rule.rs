@@ -172,7 +172,8 @@ impl Rule {
         quotas: impl IntoIterator<Item = (N, Quota)>,
         tier: impl Fn(&Parts, &Key) -> Option<T> + Send + Sync + 'static,
     ) -> Result<Rule, TiersError> {
-        let (tiers, own) = Tiers::try_new(&self.policy, quotas, tier)?;
+        let plain = self.tiers.as_ref().map_or(&self.policy, |tiers| &tiers.plain);
+        let (tiers, own) = Tiers::try_new(plain, quotas, tier)?;
         Ok(Rule { policy: own, tiers: Some(tiers), ..self })
     }
 

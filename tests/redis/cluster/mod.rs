@@ -7,7 +7,6 @@ mod sets;
 use std::ops::Deref;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times};
 use tollgate_conformance::servers::{Cluster, Kind, Server};

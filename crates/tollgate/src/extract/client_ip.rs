@@ -10,7 +10,7 @@ use http::request::Parts;
 use tollgate_core::Key;
 
 use super::networks::{Networks, TrustError};
-use super::peer_ip::{peer, peer_if_known};
+use super::peer_ip::{peer, peer_if_known, say_once_that_it_is_missing};
 use super::{Head, KeyExtractor};
 use crate::exempt::Addresses;
 
@@ -126,6 +126,9 @@ impl ClientIp {
             let Some(address) = node.and_then(parse_node) else { break };
             vouched_for = Some(address);
             hops += 1;
+        }
+        if vouched_for.is_none() {
+            say_once_that_it_is_missing();
         }
         vouched_for
     }

@@ -145,7 +145,7 @@ pub(super) fn peer_if_known(extensions: &Extensions) -> Option<IpAddr> {
     None
 }
 
-fn say_once_that_it_is_missing() {
+pub(super) fn say_once_that_it_is_missing() {
     #[cfg(feature = "tracing")]
     {
         static SAID: std::sync::Once = std::sync::Once::new();

@@ -86,16 +86,18 @@ impl<S: Store> Store for Breaking<S> {
 
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire> {
-        self.guarded(!set.is_empty(), |store| store.acquire(set, times))
+        let asks = !set.is_empty() && set.iter().all(|check| !check.key.is_empty());
+        self.guarded(asks, |store| store.acquire(set, times))
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done> {
-        let asks = grants.iter().any(|grant| grant.units > 0);
+        let asks = grants.iter().any(|grant| grant.units > 0 && !grant.key.is_empty());
         self.guarded(asks, |store| store.refund(grants))
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {
-        self.guarded(!policies.is_empty(), |store| store.reset(key, policies))
+        let asks = !policies.is_empty() && !key.is_empty();
+        self.guarded(asks, |store| store.reset(key, policies))
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

@@ -130,7 +130,8 @@
 //! ([`StoreError::is_transient`](crate::StoreError::is_transient)). That it answers again, when it does. Not a line for
 //! each request: a store that fails now and then is told of once in 10 seconds at most. Clones of a store are one store.
 //!
-//! A circuit breaker that opens is a warning, one that closes is told as well. At the level `debug` there is a line for each
+//! A circuit breaker that opens is a warning, one that closes is told as well: each time, which is every few seconds as long as a
+//! part of the store is gone and probes find the others. At the level `debug` there is a line for each
 //! failure, with its kind, and for each step of a circuit; at `trace` one for each decision, with its source. There is no key in
 //! any of them.
 

@@ -14,6 +14,8 @@ type Choose = dyn Fn(&Parts, &Key) -> Option<usize> + Send + Sync;
 pub(super) struct Tiers {
     /// In the order of their tiers' names. All have the name of the rule's own policy.
     policies: Arc<[Policy]>,
+    /// The rule's own as it was before it was put beside these.
+    pub(super) plain: Policy,
     choose: Arc<Choose>,
 }
 
@@ -50,7 +52,8 @@ impl Tiers {
             let name = tier(parts, key)?;
             names.binary_search_by(|other| (**other).cmp(name.as_ref())).ok()
         };
-        Ok((Tiers { policies: policies.into(), choose: Arc::new(choose) }, own))
+        let plain = policy.clone();
+        Ok((Tiers { policies: policies.into(), plain, choose: Arc::new(choose) }, own))
     }
 
     pub(super) fn policies(&self) -> &[Policy] {
@@ -132,6 +135,20 @@ mod tests {
         let burst = [("a", quota), ("b", quota.burst(9))];
         let error = TiersError::Quota("b".to_owned(), PolicyError::BurstOnWindow);
         assert_eq!(tiers(Algorithm::SlidingWindow, &burst), Err(error));
+    }
+
+    /// Debts that tiers could have which are none any more are those of a clock that ran ahead.
+    #[test]
+    fn tiers_that_were_replaced_leave_nothing_behind() {
+        let nobody = |_: &Parts, _: &Key| None::<&str>;
+        let quota = Quota::per_minute(600);
+        let rule = || Policy::new("p", Quota::per_minute(60)).by(global());
+        let once = rule().tiers([("b", quota)], nobody);
+        let twice = rule()
+            .tiers([("a", Quota::per_minute(1).burst(1_000_000))], nobody)
+            .tiers([("b", quota)], nobody);
+        assert_eq!(twice.policy, once.policy);
+        assert_eq!(twice.tiers.unwrap().policies(), once.tiers.unwrap().policies());
     }
 
     #[test]

@@ -1,0 +1,24 @@
+//! A server that does not tell the addresses of its peers, behind a proxy that does not tell those of its clients. Alone in its
+//! process, since the log says it once in a process.
+
+use http::Request;
+use tollgate::extract::ClientIp;
+use tollgate_tests::{Level, Log};
+
+#[test]
+fn behind_trusted_hops_the_log_names_the_missing_call_once_somebody_has_no_address() {
+    let log = Log::of_process(Level::INFO);
+    let client = ClientIp::from_header("x-forwarded-for").trusting_hops(1);
+    let address = |forwarded: &str| {
+        let (parts, ()) =
+            Request::builder().header("x-forwarded-for", forwarded).body(()).unwrap().into_parts();
+        client.address(&parts)
+    };
+    assert!(address("192.0.2.1").is_some());
+    assert_eq!(log.lines(), [""; 0], "the peer may be a Unix socket");
+    for _ in 0..3 {
+        assert!(address("unix:").is_none());
+    }
+    let [error] = &log.lines()[..] else { panic!("not one line but {:?}", log.lines()) };
+    assert!(error.contains("into_make_service_with_connect_info"), "{error}");
+}
