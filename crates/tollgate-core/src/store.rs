@@ -42,9 +42,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// bucket knows of each grant only when its debt ends: of two whose debts overlap, what time has returned of the younger
     /// may come back once more where the older was given back first. That is less than the older one was granted.
     ///
-    /// Where the clock has stepped back since the grant, what was forgiven then does not come back once more, as far as it can be
-    /// told from a grant of now: it cannot of a window that is aligned to the epoch and comes a second time, nor of a bucket whose
-    /// clock went back by less than it takes to fill.
+    /// Where the clock has stepped back since the grant, what was forgiven then does not come back once more, as far as that can be
+    /// told. It cannot once the time of the grant comes a second time: a window that is aligned to the epoch takes it for its own
+    /// then, and a bucket for a debt of now.
     ///
     /// A [reset](Store::reset) has brought everything back already. What was granted before it and is given back after it comes out
     /// of what was granted since, if that is as much: let go of such grants.

@@ -91,7 +91,8 @@ impl Clock {
         SYSTEMS.load(Ordering::Relaxed)
     }
 
-    /// Whether it never goes back: the system's does not, a [`ManualClock`] may be set.
+    /// Whether it never goes back: the system's does not (but by a moment where a processor's counter begins anew), a
+    /// [`ManualClock`] may be set.
     #[inline]
     pub fn only_moves_forward(&self) -> bool {
         matches!(self.0, Source::System { .. })
@@ -202,7 +203,7 @@ impl Monotonic {
         false
     }
 
-    /// From what was noted last: it does not leap, and goes back by no more than had not been noted, less than half a second.
+    /// From what was noted last: it does not leap, and goes back by no more than had not been noted, `UNNOTICED`.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     fn elapsed_by_system_us(&self) -> u64 {
         whole_micros(match BEFORE.get() {

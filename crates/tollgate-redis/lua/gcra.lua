@@ -123,19 +123,30 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     store(key, us, frac, ends(us, frac))
   end
 
-  -- Gives back what of a charge has not been refilled yet: the cost, or what lies between now and the stamp. None of now has a
-  -- stamp beyond the furthest TAT: the clock has stepped back since, and what is owed is others'.
+  -- Gives back what of a charge has not been refilled yet: the cost, or what lies between now and the stamp. What of that lies
+  -- beyond the furthest TAT was forgiven when the clock stepped back.
   local refund = refunds and function(key, text, units, stamp_us, stamp_frac)
     local us, frac = look(key, text)
     if stamp_frac >= parts then
       stamp_frac = 0
     end
-    if us < now or stamp_us < now or not no_more_than(stamp_us, stamp_frac, last_us, furthest_frac) then
+    if us < now or stamp_us < now then
       return
     end
     local back_us, back_frac = stamp_us - now, stamp_frac
     if no_more_than(cost_us, cost_frac, back_us, back_frac) then
       back_us, back_frac = cost_us, cost_frac
+    end
+    if not no_more_than(stamp_us, stamp_frac, last_us, furthest_frac) then
+      back_us, back_frac = back_us - (stamp_us - last_us), back_frac - (stamp_frac - furthest_frac)
+      if back_frac < 0 then
+        back_us, back_frac = back_us - 1, back_frac + parts
+      elseif back_frac >= parts then
+        back_us, back_frac = back_us + 1, back_frac - parts
+      end
+      if back_us < 0 then
+        return
+      end
     end
     us, frac = us - back_us, frac - back_frac
     if frac < 0 then

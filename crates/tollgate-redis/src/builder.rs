@@ -150,8 +150,8 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     /// An [`Error`] that [is_configuration](Error::is_configuration), for what will not pass by itself: a URL, a prefix or a
-    /// number that cannot be, a password or a user that Redis refuses, a missing permission for what buckets need (whether or not a
-    /// rule is one; what only other algorithms need is missed by their first requests), a master that the Sentinels do not know, a
+    /// number that cannot be, a password or a user that Redis refuses, a missing permission for what buckets need (whether or not any
+    /// rule is a bucket; what only other algorithms need is missed by their first requests), a master that the Sentinels do not know, a
     /// node of a cluster that is addressed as a server of its own, a certificate that is none or that is not trusted.
     ///
     /// # Panics

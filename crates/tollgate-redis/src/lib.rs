@@ -70,7 +70,7 @@
 //! # Connections and failures
 //!
 //! - [`connect`](RedisStoreBuilder::connect) tries once. A Redis that is down is no error: a service starts, and the store
-//!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a missing permission. (A
+//!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a permission that buckets need. (A
 //!   name that does not resolve is none: it may tomorrow.) Whoever wants to know whether Redis answers asks the store, for
 //!   [`Times::LOOK`](tollgate_core::Times::LOOK), which charges nothing.
 //! - Four connections to a server carry checks unless [said](RedisStoreBuilder::connections), and one more what is given back
@@ -78,7 +78,7 @@
 //!   replaced. All to a server are replaced once more calls in a row were left unanswered, on whichever of them, than there are
 //!   connections (and three at least), and once it turns out to be a replica. While connecting fails, checks fail at once, and it
 //!   is tried again after 5 ms to half a second, at random, lest a fleet come back in step.
-//! - A connection that serves is kept. Where a name or a load balancer is turned to another server, close the old one: who is
+//! - A connection that serves is kept. Where a name or a load balancer is turned to another server, stop the old server: who is
 //!   connected to it stays, and would count apart.
 //! - The masters of a Cluster fail apart: nobody waits for one that his keys are not on. Who has taken over is asked in the
 //!   background, of a node that answers.

@@ -213,8 +213,8 @@ where
     /// Forgets what `key` has used of every rule, in whichever of its tiers. That brings back all permits of that key: one from
     /// before this, if it is [refunded](Limiter::refund) afterwards, brings back what others were charged since.
     ///
-    /// The empty key is nobody's, and nothing is forgotten. What requests without a key share under
-    /// [`MissingKey::Share`](crate::MissingKey::Share) is that of [`Key::global`].
+    /// The empty key is nobody's, and nothing is forgotten. Under [`MissingKey::Share`](crate::MissingKey::Share) requests without a
+    /// key share the state of [`Key::global`]: reset that.
     pub async fn reset(&self, key: &Key) {
         if key.is_empty() {
             return;

@@ -67,11 +67,11 @@ impl Model for TokenBucket {
         // What lies between now and the mark has not been refilled yet; the rest came back with time.
         let finish = ceil_div(mark.at * terms.limit, mark.scale);
         let owed = (finish - now * terms.limit).max(0);
-        // More than a bucket holds is owed by no grant of now: the clock has stepped back, or the burst was lowered.
-        if owed > terms.burst * terms.window {
-            return;
-        }
-        let back = owed.min(units * terms.window);
+        // More than a bucket holds is owed by no grant of now: the clock has stepped back, or the burst was lowered, and that much
+        // was forgiven.
+        let full = terms.burst * terms.window;
+        let forgiven = (owed - full).max(0);
+        let back = (owed.min(units * terms.window).min(full) - forgiven).max(0);
         let level = old.level + (now - old.at) * terms.limit + back;
         self.write(terms, now, level);
     }

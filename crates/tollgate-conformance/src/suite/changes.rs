@@ -126,4 +126,12 @@ pub(super) async fn a_refund_from_before_the_clock_stepped_back_is_void<S: Store
             bench.time.set(now.saturating_add(Duration::from_micros(3 * WINDOW)));
         }
     }
+    // By a moment: of a bucket, that moment is all that was forgiven.
+    let policy = &plain()[0];
+    let now = bench.time.now();
+    let stamp = bench.must_take(policy, &key, 5).await;
+    bench.time.set(Timestamp::from_micros(now.as_micros() - 1));
+    bench.refund(policy, &key, 5, stamp).await;
+    bench.advance(1);
+    bench.left("after a refund a moment before its grant", policy, &key, 5).await;
 }

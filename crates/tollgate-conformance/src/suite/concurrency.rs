@@ -5,7 +5,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 
-use tollgate_core::{Algorithm, Check, Grant, Key, Reply, Store, Times, Verdict};
+use tollgate_core::{Algorithm, Check, Grant, Key, Reply, Stamp, Store, Times, Verdict};
 
 use super::bench::{Bench, plain_with_limit};
 
@@ -82,18 +82,21 @@ pub(super) async fn refunds_among_requests_are_counted_once<S: Store<Error: Debu
     // A queue takes back its latest grant only: which that is, is chance here.
     policies.retain(|policy| !matches!(policy.algorithm(), Algorithm::LeakyBucket { .. }));
     for policy in &policies {
+        let one = [Check::new(policy, &key, 1)];
+        let grant = |stamp: Stamp| Grant { policy, key: &key, units: 1, stamp, share: None };
+        let taken = bench.store.acquire(&one, Times::ONCE);
+        let mut is_at_hand = matches!(taken, Reply::Now(_));
+        let taken = bench.answered("acquire", taken.wait().await);
+        let given_back = bench.store.refund(&[grant(taken.each()[0].stamp())]);
+        is_at_hand &= matches!(given_back, Reply::Now(_));
+        bench.answered("refund", given_back.wait().await);
         let mut stamps = Vec::new();
         for _ in 0..HALF {
             stamps.push(bench.must_take(policy, &key, 1).await);
         }
-        let one = [Check::new(policy, &key, 1)];
-        let is_at_hand = matches!(bench.store.acquire(&one, Times::LOOK), Reply::Now(_));
-        let replies = begin(bench, is_at_hand, |n| {
-            let stamp = stamps[n / 2];
-            match n % 2 {
-                0 => Ok(bench.store.acquire(&one, Times::ONCE)),
-                _ => Err(bench.store.refund(&[Grant { policy, key: &key, units: 1, stamp, share: None }])),
-            }
+        let replies = begin(bench, is_at_hand, |n| match n % 2 {
+            0 => Ok(bench.store.acquire(&one, Times::ONCE)),
+            _ => Err(bench.store.refund(&[grant(stamps[n / 2])])),
         });
         let answers = replies.into_iter().map(|reply| {
             Box::pin(async {

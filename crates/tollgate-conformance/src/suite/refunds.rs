@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use tollgate_core::{Check, Grant, Key, Policy, Quota, Store, Times};
+use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Quota, Store, Times};
 
 use super::bench::{Bench, WINDOW, micros, plain, windows};
 
@@ -117,15 +117,16 @@ pub(super) async fn each_of_several_grants_comes_back_to_its_own_key<S: Store<Er
     bench: &Bench<S>,
 ) {
     let keys = ["long ago", "one", "another"].map(Key::from);
-    for policy in plain() {
+    // A queue takes its latest grant back only, and which of two comes first is the store's affair.
+    let is_queue = |policy: &Policy| matches!(policy.algorithm(), Algorithm::LeakyBucket { .. });
+    for policy in plain().into_iter().filter(|policy| !is_queue(policy)) {
         let void = bench.must_take(&policy, &keys[0], 5).await;
         bench.advance(3 * WINDOW);
         bench.must_take(&policy, &keys[0], 5).await;
         let first = bench.must_take(&policy, &keys[1], 2).await;
         let second = bench.must_take(&policy, &keys[1], 2).await;
         let others = bench.must_take(&policy, &keys[2], 3).await;
-        // The latest first, since a queue takes no other back.
-        let grants = [(0, 5, void), (1, 2, second), (2, 3, others), (1, 2, first)];
+        let grants = [(0, 5, void), (1, 2, first), (2, 3, others), (1, 2, second)];
         let grants = grants.map(|(key, units, stamp)| {
             let (policy, key) = (&policy, &keys[key]);
             Grant { policy, key, units, stamp, share: None }

@@ -21,6 +21,10 @@ pub(crate) enum Mistake {
     RefundDoesNothing,
     /// A refund ignores whether the grant's window is over.
     RefundLandsInTheNextWindow,
+    /// A refund of several grants ends at the first that is void.
+    RefundEndsAtTheFirst,
+    /// What a clock that stepped back has forgiven comes back once more.
+    RefundOfWhatWasForgiven,
     WaitTooShort,
     WaitTooLong,
     WaitInWholeMilliseconds,
@@ -31,6 +35,8 @@ pub(crate) enum Mistake {
     ResetForgetsEverybody,
     KeysAreOne,
     LongKeysAreCutOff,
+    /// Key and policy are written one after the other.
+    NamesRunTogether,
     PoliciesAreOne,
     ScopeHasTheLimit,
     ClonesAreApart,

@@ -57,6 +57,11 @@ impl OneLock {
         match self.mistake {
             Mistake::KeysAreOne => key.clear(),
             Mistake::LongKeysAreCutOff => key.truncate(256),
+            Mistake::NamesRunTogether => {
+                key.push(b':');
+                key.extend(scope.bytes());
+                scope.clear();
+            }
             Mistake::PoliciesAreOne => scope = policy.algorithm().name().to_owned(),
             Mistake::ScopeHasTheLimit => scope = format!("{scope}{}", policy.quota().limit()),
             _ => {}
@@ -273,6 +278,17 @@ impl Store for OneLock {
             let Some((state, _)) = states.get_mut(&self.name(grant.policy, grant.key)) else { continue };
             match self.mistake {
                 Mistake::RefundDoesNothing => {}
+                Mistake::RefundEndsAtTheFirst => {
+                    state.refund(grant.policy, now, grant.units, grant.stamp);
+                    break;
+                }
+                Mistake::RefundOfWhatWasForgiven if grant.policy.algorithm() == Algorithm::Gcra => {
+                    let stamp = grant
+                        .stamp
+                        .micros()
+                        .min(now.saturating_add(grant.policy.quota().window()).as_micros());
+                    state.refund(grant.policy, now, grant.units, Stamp::new(stamp, 0));
+                }
                 Mistake::RefundRefillsAll => *state = State::new(grant.policy),
                 Mistake::RefundLandsInTheNextWindow if counts_in_windows(grant.policy) => {
                     let look = state.look(grant.policy, now);

@@ -78,13 +78,12 @@ pub(super) fn remaining(tat: &Tat, policy: &Policy, now: u64) -> u32 {
 /// The bucket owed up to the stamp because of this charge, and has refilled as time approached it: what lies between
 /// now and the stamp is still owed. Giving back more, the whole cost say, would return tokens that time has returned
 /// already, and let burst + cost through at once. A stamp beyond any that there can be now is one of before the clock stepped
-/// back: that debt was forgiven then, and what is owed is others'.
+/// back: what lies beyond was forgiven then, and does not come back once more.
 pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u32, stamp: Stamp) {
     let end = end(policy, stamp);
-    if end <= last(policy, now) {
-        let owed = policy.interval.saturating_sub(end, Exact::from_us(now));
-        tat.pull_back(policy, span(policy, units).min(owed));
-    }
+    let owed = policy.interval.saturating_sub(end, Exact::from_us(now));
+    let forgiven = policy.interval.saturating_sub(end, last(policy, now));
+    tat.pull_back(policy, policy.interval.saturating_sub(span(policy, units).min(owed), forgiven));
 }
 
 /// When the rest of a grant's debt ends, of which `units` came back.

@@ -8,7 +8,7 @@
 //! | [`LeakyBucket`](Algorithm::LeakyBucket) | the same, and what comes too early is delayed until it conforms, up to a longest wait | 12 bytes | what is behind wants an even flow: a slow database, somebody else's API |
 //! | [`FixedWindow`](Algorithm::FixedWindow) | at most the limit in each window; up to twice the limit around the boundary of two | 12 bytes | the quota is a promise about a window (5,000 a day) |
 //! | [`SlidingWindow`](Algorithm::SlidingWindow) | at most the limit, if the previous window's requests came evenly; off by what they did not | 16 bytes | a fixed window without its seam, in little memory |
-//! | [`SlidingBuckets`](Algorithm::SlidingBuckets) | never more than the limit in any window; what was used counts for up to window / buckets too long (rounded up to a microsecond, in each) | 84 bytes for 10 buckets, 4 for each more | a hard bound over every window, or usage over shorter intervals to read back |
+//! | [`SlidingBuckets`](Algorithm::SlidingBuckets) | never more than the limit in any window; what was used counts for up to window / buckets too long, each sub-window rounded up to a microsecond | 84 bytes for 10 buckets, 4 for each more | a hard bound over every window, or usage over shorter intervals to read back |
 //! | [`SlidingLog`](Algorithm::SlidingLog) | exactly the limit in every window, nothing counted too long | 104 bytes, and 16 to 32 for each request allowed within the window | few and dear units: log-ins, transfers, text messages |
 //!
 //! In memory, a key of any of these takes 60 bytes besides (its digest, its expiry, the table's slack), into which

@@ -10,7 +10,7 @@ use http::request::Parts;
 use tollgate_core::Key;
 
 use super::networks::{Networks, TrustError};
-use super::peer_ip::{peer, peer_if_known, say_once_that_it_is_missing};
+use super::peer_ip::{peer, peer_if_known, say_once_that_nobody_tells_it};
 use super::{Head, KeyExtractor};
 use crate::exempt::Addresses;
 
@@ -128,7 +128,7 @@ impl ClientIp {
             hops += 1;
         }
         if vouched_for.is_none() {
-            say_once_that_it_is_missing();
+            say_once_that_nobody_tells_it();
         }
         vouched_for
     }

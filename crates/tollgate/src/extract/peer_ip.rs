@@ -145,7 +145,7 @@ pub(super) fn peer_if_known(extensions: &Extensions) -> Option<IpAddr> {
     None
 }
 
-pub(super) fn say_once_that_it_is_missing() {
+fn say_once_that_it_is_missing() {
     #[cfg(feature = "tracing")]
     {
         static SAID: std::sync::Once = std::sync::Once::new();
@@ -155,6 +155,19 @@ pub(super) fn say_once_that_it_is_missing() {
                  `app.into_make_service_with_connect_info::<SocketAddr>()` and enable tollgate's feature `axum`; \
                  with tonic's own server, enable tollgate's feature `tonic`; \
                  with another server, insert `tollgate::extract::PeerAddr` into each request's extensions"
+            );
+        });
+    }
+}
+
+/// Behind trusted hops, of which the nearest may be on a Unix socket.
+pub(super) fn say_once_that_nobody_tells_it() {
+    #[cfg(feature = "tracing")]
+    {
+        static SAID: std::sync::Once = std::sync::Once::new();
+        SAID.call_once(|| {
+            tracing::warn!(
+                "a request has no client address: the header that was trusted tells none, and neither does the server                  (unless it listens on a Unix socket, let it tell its peers': with axum, serve                  `app.into_make_service_with_connect_info::<SocketAddr>()`)"
             );
         });
     }
