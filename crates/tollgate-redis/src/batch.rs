@@ -13,10 +13,10 @@ use tollgate_core::{Key, Policy, Times, Timestamp, Verdict};
 use crate::Error;
 use crate::caller::{Caller, Overdue, Told, sooner};
 use crate::error::Cause;
-use crate::names::Names;
-use crate::numbers::{self, Numbers};
-use crate::script::Parts;
-use crate::terms::Terms;
+use crate::wire::names::Names;
+use crate::wire::numbers::{self, Numbers};
+use crate::wire::script::Parts;
+use crate::wire::terms::Terms;
 
 /// The keys of a set, in the order of its checks.
 pub(crate) type SetKeys = SmallVec<[Key; 1]>;

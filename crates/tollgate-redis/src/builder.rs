@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tollgate_core::Clock;
 
+use crate::link::tls::Certificates;
+use crate::link::topology::Topology;
 use crate::link::{Link, Timeouts};
-use crate::names::Names;
-use crate::script::Scripts;
-use crate::tls::Certificates;
-use crate::topology::Topology;
+use crate::wire::names::Names;
+use crate::wire::script::Scripts;
 use crate::{Error, RedisStore};
 
 /// How [`Algorithm::SlidingLog`](tollgate_core::Algorithm::SlidingLog) lays out its entries.

@@ -24,8 +24,8 @@ use crate::batch::{Ask, Batch};
 use crate::caller::{Caller, Overdue, Told, span};
 use crate::error::Cause;
 use crate::link::{Connection, Link, Text};
-use crate::names::Names;
-use crate::script::{Script, Scripts};
+use crate::wire::names::Names;
+use crate::wire::script::{Script, Scripts};
 use lane::{Call, Lane};
 
 /// How many sets a call carries at most: more would hardly make it cheaper, and the first would wait for the last.

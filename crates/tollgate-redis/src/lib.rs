@@ -168,14 +168,9 @@ mod caller;
 mod commit;
 mod error;
 mod link;
-mod names;
-mod numbers;
-mod script;
-mod spread;
+mod set;
 mod store;
-mod terms;
-mod tls;
-mod topology;
+mod wire;
 
 pub use builder::{RedisStoreBuilder, SlidingLogLayout};
 pub use error::Error;

@@ -24,11 +24,11 @@ use crate::builder::RedisStoreBuilder;
 use crate::caller::{Caller, Told};
 use crate::commit::Commit;
 use crate::link::{Link, Text};
-use crate::names::{Name, Names};
-use crate::numbers::Numbers;
-use crate::script::{Parts, Scripts};
-use crate::spread;
-use crate::terms::Terms;
+use crate::set::spread;
+use crate::wire::names::{Name, Names};
+use crate::wire::numbers::Numbers;
+use crate::wire::script::{Parts, Scripts};
+use crate::wire::terms::Terms;
 
 /// A store in Redis or Valkey, shared by all processes that connect to it. See the [crate's documentation](crate).
 ///

@@ -10,6 +10,8 @@ mod node;
 mod pool;
 mod sentinels;
 mod slots;
+pub(crate) mod tls;
+pub(crate) mod topology;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +25,7 @@ use bb8_redis::redis::{
 };
 
 use crate::Error;
-use crate::topology::Topology;
+use crate::link::topology::Topology;
 
 pub(crate) use cluster::Cluster;
 pub(crate) use pool::Pool;

@@ -16,7 +16,7 @@ use super::sentinels::Sentinels;
 use super::{Build, Outcome, Text, Timeouts, is_replica, obituary, server_kind, with_settings};
 use crate::Error;
 use crate::error::Cause;
-use crate::topology::Sentinel;
+use crate::link::topology::Sentinel;
 
 /// So many answers in a row that did not come in time, and a connection is given up: or all of them, if none has answered
 /// meanwhile.

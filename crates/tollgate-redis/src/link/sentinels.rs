@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use super::{Address, Timeouts, at, obituary};
 use crate::error::is_configuration;
-use crate::topology::Sentinel;
+use crate::link::topology::Sentinel;
 
 pub(super) struct Sentinels {
     addresses: Vec<ConnectionInfo>,

@@ -13,7 +13,7 @@ use tollgate_core::{Algorithm, Key, Policy, Stamp, Status, Times, Verdict, Wait}
 
 use crate::batch::{Ask, SetKeys};
 use crate::store::{Inner, Order, Pair, in_order};
-use crate::terms::Terms;
+use crate::wire::terms::Terms;
 use crate::{Error, SlidingLogLayout};
 
 /// The pairs of one slot.

@@ -3,7 +3,7 @@
 use bb8_redis::redis::{ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 use crate::Error;
-use crate::tls::Certificates;
+use crate::link::tls::Certificates;
 
 pub(crate) enum Topology {
     Server(ConnectionInfo),

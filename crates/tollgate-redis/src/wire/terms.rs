@@ -6,8 +6,8 @@ use tollgate_core::algorithm::State;
 use tollgate_core::{Algorithm, Policy};
 
 use crate::SlidingLogLayout;
-use crate::numbers::Numbers;
-use crate::script::Part;
+use crate::wire::numbers::Numbers;
+use crate::wire::script::Part;
 
 /// A policy and a cost, as they are sent.
 #[derive(Clone, Debug)]

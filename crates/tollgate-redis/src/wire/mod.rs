@@ -1,0 +1,4 @@
+pub(crate) mod names;
+pub(crate) mod numbers;
+pub(crate) mod script;
+pub(crate) mod terms;
