@@ -9,10 +9,15 @@ pub trait StoreError: Error + Send + Sync + 'static {
     /// Of which kind it is.
     fn kind(&self) -> ErrorKind;
 
-    /// Whether it may pass by itself: of every kind but [`ErrorKind::Misconfigured`]. Only such errors count for a circuit
-    /// breaker.
+    /// Whether it may pass by itself: true for every kind but [`ErrorKind::Misconfigured`].
     fn is_transient(&self) -> bool {
         self.kind() != ErrorKind::Misconfigured
+    }
+
+    /// The call that failed, if several requests share calls to the store. Errors with the same number are one failure, and
+    /// count once for a circuit breaker. `None` if each request is a call of its own.
+    fn call(&self) -> Option<u64> {
+        None
     }
 
     /// Whether the store did not answer in time. It may have charged nevertheless.
@@ -27,8 +32,11 @@ pub trait StoreError: Error + Send + Sync + 'static {
 pub enum ErrorKind {
     /// The store did not answer in time. It may have charged nevertheless.
     Timeout,
-    /// The store cannot be reached, or not now: it is starting, failing over, overloaded.
+    /// The store cannot be reached, or not now: it is starting, failing over, out of memory.
     Unavailable,
+    /// The store was not asked, because too many requests of this process wait for it. Nothing was charged. This says nothing
+    /// of the store, so it does not count for a circuit breaker.
+    Overloaded,
     /// The store was not asked, since a circuit breaker is open. Nothing was charged.
     CircuitOpen,
     /// Somebody has to mend something: a wrong password, a missing permission. A circuit breaker does not open for that,
@@ -42,6 +50,7 @@ impl ErrorKind {
         match self {
             ErrorKind::Timeout => "timeout",
             ErrorKind::Unavailable => "unavailable",
+            ErrorKind::Overloaded => "overloaded",
             ErrorKind::CircuitOpen => "circuit-open",
             ErrorKind::Misconfigured => "misconfigured",
         }
