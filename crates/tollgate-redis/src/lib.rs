@@ -161,17 +161,17 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod awaited;
-mod batch;
+// From top to bottom: each module uses those below it only.
 mod builder;
-mod caller;
 mod commit;
 mod error;
 mod link;
 mod set;
 mod store;
+mod trial;
 mod wire;
 
-pub use builder::{RedisStoreBuilder, SlidingLogLayout};
+pub use builder::RedisStoreBuilder;
 pub use error::Error;
 pub use store::{Acquire, Done, RedisStore};
+pub use wire::layout::SlidingLogLayout;

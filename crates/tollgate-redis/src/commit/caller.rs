@@ -1,75 +1,65 @@
-//! Who waits for an answer, and until when.
+//! Callers that wait for an answer, and their deadlines.
 
 use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use tollgate_core::{Clock, Status, Timestamp, Verdict};
+use tollgate_core::{Clock, Timestamp, Verdict};
 
 use crate::Error;
 use crate::error::Cause;
 
-pub(crate) type Answer = Result<Told, Error>;
+/// Resolves to the answer for one caller. Returns answer with an empty verdict.
+pub(crate) type Answer = oneshot::Receiver<Result<Verdict, Error>>;
 
-/// A verdict on its way to its caller: a third of its size where it is of one check, as most are, since it passes through
-/// several hands.
-pub(crate) enum Told {
-    One { times: u32, delay: Duration, status: Status },
-    Several(Box<Verdict>),
+/// When a caller asked, and when its wait ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    pub(crate) asked: Timestamp,
+    pub(crate) until: Timestamp,
 }
 
-impl From<Verdict> for Told {
-    fn from(verdict: Verdict) -> Told {
-        Told::Several(Box::new(verdict))
-    }
+pub(crate) struct Caller {
+    /// `None` after the caller has been notified that its deadline passed.
+    answer: Option<oneshot::Sender<Result<Verdict, Error>>>,
+    deadline: Option<Deadline>,
 }
 
-impl From<Told> for Verdict {
-    #[inline]
-    fn from(told: Told) -> Verdict {
-        match told {
-            Told::One { times, delay, status } => Verdict::of_one(times, delay, status),
-            Told::Several(verdict) => *verdict,
-        }
-    }
-}
-
-pub(crate) struct Caller<T = Told> {
-    /// None, once it was told that its time is over.
-    answer: Option<oneshot::Sender<Result<T, Error>>>,
-    until: Option<Timestamp>,
-}
-
-impl<T> Caller<T> {
-    pub(crate) fn new(until: Option<Timestamp>) -> (Caller<T>, oneshot::Receiver<Result<T, Error>>) {
+impl Caller {
+    pub(crate) fn new(deadline: Option<Deadline>) -> (Caller, Answer) {
         let (answer, receiver) = oneshot::channel();
-        (Caller { answer: Some(answer), until }, receiver)
+        (Caller { answer: Some(answer), deadline }, receiver)
     }
 
-    /// Whether it has neither given up nor been told that its time is over.
-    pub(crate) fn waits(&self) -> bool {
+    /// Whether the caller still wants an answer: it has not left, and its deadline has not passed.
+    pub(super) fn is_waiting(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| !answer.is_closed())
     }
 
-    pub(crate) fn was_told(&self) -> bool {
+    /// Whether the caller has been notified that its deadline passed.
+    pub(super) fn is_overdue(&self) -> bool {
         self.answer.is_none()
     }
 
-    pub(crate) fn until(&self) -> Option<Timestamp> {
-        self.until
+    pub(super) fn until(&self) -> Option<Timestamp> {
+        self.deadline.map(|deadline| deadline.until)
     }
 
-    pub(crate) fn tell(self, what: Result<T, Error>) {
+    pub(super) fn tell(self, what: Result<Verdict, Error>) {
         if let Some(answer) = self.answer {
-            // One that has given up hears nothing.
+            // An error means that the caller has left.
             let _ = answer.send(what);
         }
     }
 
-    /// Tells what comes, or that it does not come in time. It is waited for all the same, so that nothing is left half done.
-    pub(crate) async fn tell_in_time(self, clock: &Clock, what: impl Future<Output = Result<T, Error>>) {
-        let Some(until) = self.until else { return self.tell(what.await) };
+    /// Answers with the outcome of `what`, or with a timeout at the deadline. Runs `what` to its end in both cases.
+    pub(crate) async fn tell_in_time(
+        self,
+        clock: &Clock,
+        what: impl Future<Output = Result<Verdict, Error>>,
+    ) {
+        let Some(until) = self.until() else { return self.tell(what.await) };
         let mut what = pin!(what);
         match timeout(span(clock.now(), until), &mut what).await {
             Ok(what) => self.tell(what),
@@ -81,34 +71,36 @@ impl<T> Caller<T> {
     }
 }
 
-/// A look at whose time is over.
-pub(crate) struct Overdue {
+/// Collects callers whose deadline has passed. They are notified after the locks are released.
+pub(super) struct Overdue {
     now: Timestamp,
-    callers: Vec<oneshot::Sender<Answer>>,
+    late: Vec<(oneshot::Sender<Result<Verdict, Error>>, Error)>,
     next: Option<Timestamp>,
 }
 
 impl Overdue {
-    pub(crate) fn new(now: Timestamp) -> Overdue {
-        Overdue { now, callers: Vec::new(), next: None }
+    pub(super) fn new(now: Timestamp) -> Overdue {
+        Overdue { now, late: Vec::new(), next: None }
     }
 
-    /// Takes out those whose time is over, unless it is sure that there are none: the time of the first ends at `first`, which
-    /// becomes that of the first who is left.
+    /// Takes the overdue callers out of `callers`, with the error that `why` gives for each deadline.
     ///
-    /// Returns whether there were any.
-    pub(crate) fn among<'a>(
+    /// `first` is the earliest deadline among them, and is updated. Returns whether any caller was overdue.
+    pub(super) fn take<'a>(
         &mut self,
         first: &mut Option<Timestamp>,
         callers: impl Iterator<Item = &'a mut Caller>,
+        why: &dyn Fn(Deadline) -> Error,
     ) -> bool {
         let are_any = first.is_some_and(|first| first <= self.now);
         if are_any {
             *first = None;
             for caller in callers {
-                match caller.until {
-                    Some(until) if until <= self.now => self.callers.extend(caller.answer.take()),
-                    until => *first = sooner(*first, until),
+                match caller.deadline {
+                    Some(deadline) if deadline.until <= self.now => {
+                        self.late.extend(caller.answer.take().map(|answer| (answer, why(deadline))));
+                    }
+                    _ => *first = sooner(*first, caller.until()),
                 }
             }
         }
@@ -116,29 +108,25 @@ impl Overdue {
         are_any
     }
 
-    /// When the time of the first ends who is left.
-    pub(crate) fn next(&self) -> Option<Timestamp> {
+    /// The earliest deadline among the callers that were left.
+    pub(super) fn next(&self) -> Option<Timestamp> {
         self.next
     }
 
-    /// Tells those who were taken out.
-    pub(crate) fn tell(self) {
-        if !self.callers.is_empty() {
-            let error = Error::from(Cause::Late);
-            for caller in self.callers {
-                // One that has given up hears nothing.
-                let _ = caller.send(Err(error.clone()));
-            }
+    pub(super) fn notify(self) {
+        for (answer, error) in self.late {
+            // An error means that the caller has left.
+            let _ = answer.send(Err(error));
         }
     }
 }
 
-/// How long it is from one time to another; nothing, where that is over.
-pub(crate) fn span(from: Timestamp, to: Timestamp) -> Duration {
+/// The time from one moment to another; zero if that has passed.
+pub(super) fn span(from: Timestamp, to: Timestamp) -> Duration {
     Duration::from_micros(to.as_micros().saturating_sub(from.as_micros()))
 }
 
-/// The earlier of two ends, of which there need not be any.
-pub(crate) fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+/// The earlier of two deadlines.
+pub(super) fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
     one.into_iter().chain(other).min()
 }

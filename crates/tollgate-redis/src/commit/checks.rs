@@ -1,84 +1,57 @@
-//! Checks that wait for the next call, and the call that carries them.
+//! The checks that one call carries.
 
 use std::collections::hash_map::{Entry, HashMap};
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::mem;
 use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
 use smallvec::SmallVec;
 use tollgate_core::algorithm::State;
-use tollgate_core::{Key, Policy, Times, Timestamp, Verdict};
+use tollgate_core::{Clock, Times, Timestamp, Verdict};
 
+use super::Target;
+use super::ask::{Ask, SetKeys};
+use super::caller::{Caller, Deadline, Overdue, sooner};
+use super::group::Load;
 use crate::Error;
-use crate::caller::{Caller, Overdue, Told, sooner};
 use crate::error::Cause;
-use crate::wire::names::Names;
+use crate::link::Text;
+use crate::wire::layout::SlidingLogLayout;
 use crate::wire::numbers::{self, Numbers};
 use crate::wire::script::Parts;
 use crate::wire::terms::Terms;
 
-/// The keys of a set, in the order of its checks.
-pub(crate) type SetKeys = SmallVec<[Key; 1]>;
-
-/// A set of checks, each pair of policy and key once; and how much of it.
-pub(crate) struct Ask<'a> {
-    pub(crate) checks: SmallVec<[(&'a Policy, &'a Key, u64); 4]>,
-    pub(crate) times: Times,
-}
-
-impl Ask<'_> {
-    /// A hash of its keys, by which a batch finds who asks the same.
-    pub(crate) fn hash(&self, hasher: &RandomState) -> u64 {
-        let mut hasher = hasher.build_hasher();
-        self.checks.iter().for_each(|(_, key, _)| hasher.write(key.as_encoded()));
-        hasher.finish()
-    }
-
-    fn keys(&self) -> SetKeys {
-        match &*self.checks {
-            [(_, key, _)] => SmallVec::from_buf([(*key).clone()]),
-            checks => checks.iter().map(|(_, key, _)| (*key).clone()).collect(),
-        }
-    }
-
-    fn is_of(&self, keys: &SetKeys) -> bool {
-        self.checks.iter().map(|(_, key, _)| *key).eq(keys)
-    }
-}
-
-/// What one call is to carry.
+/// Checks of many callers, on their way to acquire.lua.
 #[derive(Default)]
-pub(crate) struct Batch {
-    groups: Vec<Group>,
-    /// By the hash of its keys and its group's number, where a set is: its group and its place there.
-    places: HashMap<u64, (usize, usize), BuildHasherDefault<AsItIs>>,
-    sets: usize,
-    /// How many are expected.
-    room: usize,
+pub(super) struct Checks {
+    groups: Vec<Alike>,
+    /// Finds a set by the hash of its keys and its group: its group, and its place there.
+    places: HashMap<u64, (usize, usize), BuildHasherDefault<IdentityHasher>>,
+    work: u32,
     parts: Parts,
-    /// When the time of the first caller ends.
+    /// The earliest deadline of a caller.
     first_end: Option<Timestamp>,
 }
 
-/// Sets that are alike but for their keys: their words are sent once.
-struct Group {
+/// Sets that are alike but for their keys, so that their terms are sent once.
+struct Alike {
     terms: SmallVec<[Terms; 1]>,
     times: Times,
     sets: Vec<Set>,
 }
 
-/// Callers that ask the same, in the order of their arrival: they are merged into one partial grant.
+/// Callers that ask for the same, in the order of their arrival. They are merged into one partial grant.
 struct Set {
     keys: SetKeys,
     callers: SmallVec<[Caller; 1]>,
 }
 
-/// Hashes what is a hash already.
+/// Takes a hash as it is.
 #[derive(Default)]
-struct AsItIs(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for AsItIs {
+impl Hasher for IdentityHasher {
     fn write_u64(&mut self, hash: u64) {
         self.0 = hash;
     }
@@ -92,28 +65,70 @@ impl Hasher for AsItIs {
     }
 }
 
-impl Batch {
-    pub(crate) fn with_room_for(sets: usize) -> Batch {
-        let places = HashMap::with_capacity_and_hasher(sets, BuildHasherDefault::default());
-        Batch { places, room: sets, ..Batch::default() }
+impl Load for Checks {
+    fn work(&self) -> u32 {
+        self.work
     }
 
-    /// How many sets it carries; callers that ask the same count once.
-    pub(crate) fn len(&self) -> usize {
-        self.sets
-    }
-
-    /// How many ask.
-    pub(crate) fn callers(&self) -> usize {
+    fn callers(&self) -> usize {
         self.groups.iter().flat_map(|group| &group.sets).map(|set| set.callers.len()).sum()
     }
 
-    pub(crate) fn parts(&self) -> Parts {
-        self.parts
+    fn take_overdue(&mut self, overdue: &mut Overdue, why: &dyn Fn(Deadline) -> Error) -> bool {
+        let sets = self.groups.iter_mut().flat_map(|group| &mut group.sets);
+        overdue.take(&mut self.first_end, sets.flat_map(|set| &mut set.callers), why)
     }
 
-    /// Takes up what somebody asks, of keys with that hash.
-    pub(crate) fn push(&mut self, ask: &Ask<'_>, hash: u64, log: crate::SlidingLogLayout, caller: Caller) {
+    fn drop_overdue(&mut self) {
+        // The sets stay, so that their places do.
+        for set in self.groups.iter_mut().flat_map(|group| &mut group.sets) {
+            set.callers.retain(|caller| !caller.is_overdue());
+        }
+    }
+
+    fn drop_abandoned(&mut self) {
+        for group in &mut self.groups {
+            for set in &mut group.sets {
+                set.callers.retain(|caller| caller.is_waiting());
+            }
+            group.sets.retain(|set| !set.callers.is_empty());
+            // Sets with as many callers stand together: see `Checks::write`.
+            group.sets.sort_by_key(|set| set.callers.len());
+        }
+        self.groups.retain(|group| !group.sets.is_empty());
+        self.work = self.groups.iter().map(Alike::work).fold(0, u32::saturating_add);
+    }
+
+    fn command(&self, target: &Target, text: Text) -> Option<Cmd> {
+        let keys = self.groups.iter().map(|group| group.sets.len() * group.terms.len()).sum();
+        let script = target.scripts.acquire(self.parts);
+        (keys > 0).then(|| target.command(script, text, keys, |cmd| self.write(cmd, target)))
+    }
+
+    fn answer(self, answer: Result<Value, Error>) {
+        match answer {
+            Ok(Value::BulkString(bytes)) => self.grant(&bytes),
+            Ok(_) => self.fail(&Cause::Garbled.into()),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn split(self) -> Vec<Checks> {
+        let parts = self.parts;
+        let of_group = |Alike { terms, times, sets }: Alike| {
+            sets.into_iter().map(move |set| {
+                let first_end = set.callers.iter().filter_map(Caller::until).min();
+                let group = Alike { terms: terms.clone(), times, sets: vec![set] };
+                Checks { work: group.work(), groups: vec![group], parts, first_end, ..Checks::default() }
+            })
+        };
+        self.groups.into_iter().flat_map(of_group).collect()
+    }
+}
+
+impl Checks {
+    /// Adds what a caller asks for. `hash` is that of its keys.
+    pub(super) fn push(&mut self, ask: &Ask<'_>, hash: u64, log: SlidingLogLayout, caller: Caller) {
         self.first_end = sooner(self.first_end, caller.until());
         let mut group = self.group_of(ask, log);
         match self.places.entry(hash.wrapping_add(group as u64)) {
@@ -123,117 +138,57 @@ impl Batch {
             Entry::Occupied(place) => {
                 let (of, at) = *place.get();
                 let set = &mut self.groups[of].sets[at];
-                // A plain check, once more, is the same set acquired once more.
-                if of == group && ask.times == Times::ONCE && ask.is_of(&set.keys) {
+                // Two plain checks are the same set acquired twice.
+                if of == group && ask.times == Times::ONCE && ask.has_keys(&set.keys) {
                     set.callers.push(caller);
                     return;
                 }
-                // The keys of a group are read before any is charged: none is in it twice.
+                // The script reads all keys of a group before it charges any, so none may be in it twice.
                 group = self.open_group(ask, log);
             }
         }
-        let keys = ask.keys();
-        self.groups[group].sets.push(Set { keys, callers: SmallVec::from_buf([caller]) });
-        self.sets += 1;
+        let group = &mut self.groups[group];
+        group.sets.push(Set { keys: ask.keys(), callers: SmallVec::from_buf([caller]) });
+        self.work = self.work.saturating_add(group.work_of_set());
     }
 
-    fn group_of(&mut self, ask: &Ask<'_>, log: crate::SlidingLogLayout) -> usize {
-        let same = |group: &Group| {
+    fn group_of(&mut self, ask: &Ask<'_>, log: SlidingLogLayout) -> usize {
+        let is_alike = |group: &Alike| {
             group.times == ask.times
-                && group.terms.len() == ask.checks.len()
+                && group.terms.len() == ask.pairs.len()
                 && group
                     .terms
                     .iter()
-                    .zip(&ask.checks)
-                    .all(|(terms, (policy, _, cost))| terms.are_those_of(policy, *cost))
+                    .zip(&ask.pairs)
+                    .all(|(terms, pair)| terms.are_those_of(pair.policy, pair.cost))
         };
-        // Few: there are as many as there are different rules and costs among the callers of a call.
-        self.groups.iter().position(same).unwrap_or_else(|| self.open_group(ask, log))
+        // A call has few groups: as many as its callers have different rules and costs.
+        self.groups.iter().position(is_alike).unwrap_or_else(|| self.open_group(ask, log))
     }
 
-    fn open_group(&mut self, ask: &Ask<'_>, log: crate::SlidingLogLayout) -> usize {
+    fn open_group(&mut self, ask: &Ask<'_>, log: SlidingLogLayout) -> usize {
         let terms: SmallVec<[Terms; 1]> =
-            ask.checks.iter().map(|(policy, _, cost)| Terms::new(policy, *cost, log)).collect();
-        for terms in &terms {
-            self.parts.add(terms.part);
-        }
-        // Most calls have a single group.
-        let room = if self.groups.is_empty() { self.room } else { 0 };
-        self.groups.push(Group { terms, times: ask.times, sets: Vec::with_capacity(room) });
+            ask.pairs.iter().map(|pair| Terms::new(pair.policy, pair.cost, log)).collect();
+        terms.iter().for_each(|terms| self.parts.add(terms.part));
+        self.groups.push(Alike { terms, times: ask.times, sets: Vec::new() });
         self.groups.len() - 1
     }
 
-    /// Takes out callers whose time is over.
-    ///
-    /// Returns whether there were any.
-    pub(crate) fn take_overdue(&mut self, overdue: &mut Overdue) -> bool {
-        let sets = self.groups.iter_mut().flat_map(|group| &mut group.sets);
-        overdue.among(&mut self.first_end, sets.flat_map(|set| &mut set.callers))
-    }
-
-    /// Lets go of callers who were told that their time is over, and leaves their sets where they are.
-    ///
-    /// Returns how many there were.
-    pub(crate) fn drop_the_told(&mut self) -> usize {
-        let mut told = 0;
-        for set in self.groups.iter_mut().flat_map(|group| &mut group.sets) {
-            let before = set.callers.len();
-            set.callers.retain(|caller| !caller.was_told());
-            told += before - set.callers.len();
-        }
-        told
-    }
-
-    /// Before it is sent: tells callers whose time is over by now, and lets go of all who wait no longer. They are charged
-    /// nothing.
-    pub(crate) fn drop_the_gone(&mut self, now: Timestamp) {
-        let mut overdue = Overdue::new(now);
-        self.take_overdue(&mut overdue);
-        overdue.tell();
-        for group in &mut self.groups {
-            for set in &mut group.sets {
-                set.callers.retain(|caller| caller.waits());
-            }
-            group.sets.retain(|set| !set.callers.is_empty());
-            // So that runs of the same length stand together.
-            group.sets.sort_by_key(|set| set.callers.len());
-        }
-        self.groups.retain(|group| !group.sets.is_empty());
-        self.sets = self.groups.iter().map(|group| group.sets.len()).sum();
-    }
-
-    /// Each set by itself.
-    pub(crate) fn split(self) -> impl Iterator<Item = Batch> {
-        let parts = self.parts;
-        self.groups.into_iter().flat_map(move |Group { terms, times, sets }| {
-            sets.into_iter().map(move |set| {
-                let first_end = set.callers.iter().filter_map(Caller::until).min();
-                let group = Group { terms: terms.clone(), times, sets: vec![set] };
-                Batch { groups: vec![group], sets: 1, parts, first_end, ..Batch::default() }
-            })
-        })
-    }
-
-    /// How many keys it carries.
-    pub(crate) fn keys(&self) -> usize {
-        self.groups.iter().map(|group| group.sets.len() * group.terms.len()).sum()
-    }
-
     /// The keys and arguments of acquire.lua.
-    pub(crate) fn write(&self, cmd: &mut Cmd, names: &Names, now: Option<Timestamp>) {
+    fn write(&self, cmd: &mut Cmd, target: &Target) {
         for group in &self.groups {
             for set in &group.sets {
                 for (key, terms) in set.keys.iter().zip(&group.terms) {
-                    cmd.arg(&*names.of(key, &terms.policy));
+                    cmd.arg(&*target.names.of(key, &terms.policy));
                 }
             }
         }
-        if let Some(now) = now {
+        if let Some(now) = target.clock.as_ref().map(Clock::now) {
             cmd.arg(now.as_micros());
         }
         let mut numbers = Numbers::new();
         for group in &self.groups {
-            // Callers that wait for as many others are sent together: their `max` is the same.
+            // Sets with as many callers are a run: their `max` is the same.
             let runs = || group.sets.chunk_by(|a, b| a.callers.len() == b.callers.len());
             numbers.push(group.terms.len() as u64);
             numbers.push(group.is_whole().into());
@@ -249,25 +204,16 @@ impl Batch {
         cmd.arg(numbers.as_bytes());
     }
 
-    /// Hands out what a call answered.
-    pub(crate) fn answer(self, answer: Result<Value, Error>) {
-        let bytes = match answer {
-            Ok(Value::BulkString(bytes)) => bytes,
-            Ok(_) => return self.fail(&Cause::Garbled.into()),
-            Err(error) => return self.fail(&error),
-        };
-        let mut numbers = numbers::read(&bytes);
+    /// Hands out what acquire.lua returned.
+    fn grant(self, answer: &[u8]) {
+        let mut numbers = numbers::read(answer);
         let now = Timestamp::from_micros(numbers.next().map_or(0, i64::cast_unsigned));
         for mut group in self.groups {
-            let is_whole = group.is_whole();
             for set in mem::take(&mut group.sets) {
-                let whole = is_whole.then(|| group.max_of(set.callers.len()));
-                match read(&group.terms, whole, &mut numbers) {
-                    Some((granted, states)) => {
-                        hand_out(&group.terms, group.times, now, granted, states, set.callers);
-                    }
+                match group.read(set.callers.len(), &mut numbers) {
+                    Some((granted, states)) => group.hand_out(now, granted, states, set.callers),
                     None => {
-                        // Nor can be said where the next begins.
+                        // Where the next set begins is unknown, too.
                         numbers.by_ref().for_each(drop);
                         set.callers.into_iter().for_each(|caller| caller.tell(Err(Cause::Garbled.into())));
                     }
@@ -276,15 +222,24 @@ impl Batch {
         }
     }
 
-    pub(crate) fn fail(self, error: &Error) {
+    fn fail(self, error: &Error) {
         let sets = self.groups.into_iter().flat_map(|group| group.sets);
         sets.flat_map(|set| set.callers).for_each(|caller| caller.tell(Err(error.clone())));
     }
 }
 
-impl Group {
-    /// How often a set is to be acquired at most for so many callers. Those who were merged want it once each, and so at least
-    /// once, as one who is alone.
+impl Alike {
+    fn work_of_set(&self) -> u32 {
+        self.terms.iter().map(Terms::work).fold(0, u32::saturating_add)
+    }
+
+    fn work(&self) -> u32 {
+        let sets = u32::try_from(self.sets.len()).unwrap_or(u32::MAX);
+        self.work_of_set().saturating_mul(sets)
+    }
+
+    /// How often a set with this number of callers is acquired at most. Merged callers want it once each, and so at least
+    /// once, as a caller alone does.
     fn max_of(&self, callers: usize) -> u32 {
         match callers {
             1 => self.times.max().min(self.most_times()),
@@ -292,77 +247,74 @@ impl Group {
         }
     }
 
-    /// Whether scripts may take the way of whole microseconds.
+    /// Whether gcra_whole.lua may decide.
     fn is_whole(&self) -> bool {
         matches!(&*self.terms, [terms] if terms.are_whole()) && self.times.min() <= 1 && self.times.max() >= 1
     }
 
-    /// No grant to one caller is of more units than a `u32` counts. (Those who were merged have one each: together they may queue
-    /// for more in a leaky bucket.)
+    /// Bounds the units of a grant to one caller to a `u32`. Merged callers have a grant each, and may together queue for
+    /// more in a leaky bucket.
     fn most_times(&self) -> u32 {
         let most = |terms: &Terms| u64::from(u32::MAX).checked_div(terms.cost);
         let least = self.terms.iter().filter_map(most).min();
         least.and_then(|least| u32::try_from(least).ok()).unwrap_or(u32::MAX)
     }
-}
 
-/// How often a set was granted, and its states before that. Where it may have been in `whole`, a TAT says that it was so often.
-fn read(
-    terms: &[Terms],
-    whole: Option<u32>,
-    numbers: &mut impl Iterator<Item = i64>,
-) -> Option<(u32, SmallVec<[State; 1]>)> {
-    let first = numbers.next()?;
-    if let (Some(times), [terms], Ok(tat)) = (whole, terms, u64::try_from(first)) {
-        return Some((times, SmallVec::from_buf([State::restore(&terms.policy, &[tat, 0])])));
-    }
-    let granted = u32::try_from(-1 - first).ok()?;
-    let states: SmallVec<[State; 1]> = terms.iter().map_while(|terms| terms.read(numbers)).collect();
-    (states.len() == terms.len()).then_some((granted, states))
-}
-
-/// Grants callers in the order of their arrival as often as Redis did, and refuses the others. Each is told how things stand
-/// after its own turn: what Redis has charged at once is charged here to the same states, one by one.
-fn hand_out(
-    terms: &[Terms],
-    times: Times,
-    now: Timestamp,
-    granted: u32,
-    mut states: SmallVec<[State; 1]>,
-    callers: SmallVec<[Caller; 1]>,
-) {
-    let alone = callers.len() == 1;
-    for (turn, caller) in callers.into_iter().enumerate() {
-        let times_granted = if alone { granted } else { u32::from(turn < granted as usize) };
-        caller.tell(Ok(told(terms, times, now, times_granted, &mut states)));
-    }
-}
-
-fn told(terms: &[Terms], times: Times, now: Timestamp, granted: u32, states: &mut [State]) -> Told {
-    let status = |terms: &Terms, state: &mut State| {
-        let look = state.look(&terms.policy, now);
-        if granted == 0 {
-            let wanted = terms.cost.saturating_mul(u64::from(times.min().max(1)));
-            return (Duration::ZERO, state.refuse(&terms.policy, now, look, wanted));
+    /// How often a set was granted, and its states before that.
+    fn read(
+        &self,
+        callers: usize,
+        numbers: &mut impl Iterator<Item = i64>,
+    ) -> Option<(u32, SmallVec<[State; 1]>)> {
+        let first = numbers.next()?;
+        // gcra_whole.lua answers with the TAT alone if it granted all.
+        if let (true, [terms], Ok(tat)) = (self.is_whole(), &*self.terms, u64::try_from(first)) {
+            let state = State::restore(&terms.policy, &[tat, 0]);
+            return Some((self.max_of(callers), SmallVec::from_buf([state])));
         }
-        let units = u64::from(granted) * terms.cost;
-        let charge = state.charge(&terms.policy, now, look, u32::try_from(units).unwrap_or(u32::MAX));
-        (charge.delay, charge.status)
-    };
-    if let ([terms], [state]) = (terms, &mut *states) {
-        // Most sets are of one check, and this is short for what follows.
-        let (delay, status) = status(terms, state);
-        return Told::One { times: granted, delay, status };
+        let granted = u32::try_from(-1 - first).ok()?;
+        let states: SmallVec<[State; 1]> = self.terms.iter().map_while(|terms| terms.read(numbers)).collect();
+        (states.len() == self.terms.len()).then_some((granted, states))
     }
-    let mut longest = Duration::ZERO;
-    let each: SmallVec<[_; 4]> = terms
-        .iter()
-        .zip(states)
-        .map(|(terms, state)| {
-            let (delay, status) = status(terms, state);
-            longest = longest.max(delay);
-            status
-        })
-        .collect();
-    Verdict::new(granted, longest, each).into()
+
+    /// Grants callers in the order of their arrival as often as Redis did, and denies the others. Each verdict is the one
+    /// after the caller's own turn: what Redis charged at once is charged to the same states one by one.
+    fn hand_out(
+        &self,
+        now: Timestamp,
+        granted: u32,
+        mut states: SmallVec<[State; 1]>,
+        callers: SmallVec<[Caller; 1]>,
+    ) {
+        let is_alone = callers.len() == 1;
+        for (turn, caller) in callers.into_iter().enumerate() {
+            let times = if is_alone { granted } else { u32::from(turn < granted as usize) };
+            caller.tell(Ok(self.verdict(now, times, &mut states)));
+        }
+    }
+
+    fn verdict(&self, now: Timestamp, granted: u32, states: &mut [State]) -> Verdict {
+        let status = |terms: &Terms, state: &mut State| {
+            let look = state.look(&terms.policy, now);
+            if granted == 0 {
+                let wanted = terms.cost.saturating_mul(u64::from(self.times.min().max(1)));
+                return (Duration::ZERO, state.refuse(&terms.policy, now, look, wanted));
+            }
+            let units = u64::from(granted) * terms.cost;
+            let charge = state.charge(&terms.policy, now, look, u32::try_from(units).unwrap_or(u32::MAX));
+            (charge.delay, charge.status)
+        };
+        let mut longest = Duration::ZERO;
+        let each: SmallVec<[_; 4]> = self
+            .terms
+            .iter()
+            .zip(states)
+            .map(|(terms, state)| {
+                let (delay, status) = status(terms, state);
+                longest = longest.max(delay);
+                status
+            })
+            .collect();
+        Verdict::new(granted, longest, each)
+    }
 }

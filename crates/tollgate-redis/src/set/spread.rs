@@ -1,20 +1,23 @@
 //! Sets whose keys live in several slots of a Cluster.
 //!
-//! No node can decide them, so that they cannot be one atomic step: each slot is asked in its turn, and what was granted is
-//! given back if a later one refuses. Meanwhile others may be refused what comes back a moment later, never granted too much.
-//! What cannot be given back stays charged: a node may fail in between, and a place in a leaky bucket's queue comes back only as
-//! long as nobody stands behind it.
+//! No node can decide such a set in one step. All slots are looked at first, at the same time: a set that one of them
+//! refuses is denied there and reserves nothing, so that a caller that is always refused holds no quota of others. Then
+//! all slots are charged at the same time. If one refuses now, what the others granted is given back. Meanwhile other
+//! callers may be refused units that come back a moment later; never is too much granted.
+//!
+//! What cannot be given back stays charged: a node may fail in between, and a place in a leaky bucket's queue comes back
+//! only while no later place is taken.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Key, Policy, Stamp, Status, Times, Verdict, Wait};
+use tollgate_core::{Algorithm, Stamp, Status, Times, Verdict, Wait};
 
-use crate::batch::{Ask, SetKeys};
-use crate::store::{Inner, Order, Pair, in_order};
+use crate::Error;
+use crate::commit::{Answer, Ask, Commit, Pair, Refund, Return, SetKeys};
+use crate::error::Cause;
+use crate::wire::layout::SlidingLogLayout;
 use crate::wire::terms::Terms;
-use crate::{Error, SlidingLogLayout};
 
 /// The pairs of one slot.
 pub(crate) struct Leg {
@@ -39,45 +42,99 @@ pub(crate) fn legs(pairs: &[Pair<'_>], slots: &[u16], log: SlidingLogLayout) -> 
     legs
 }
 
-pub(crate) async fn acquire(
-    inner: Arc<Inner>,
-    legs: Vec<Leg>,
-    order: Order,
-    times: Times,
-) -> Result<Verdict, Error> {
-    let mut verdicts: Vec<Verdict> = Vec::with_capacity(legs.len());
-    let mut granted = times.max();
-    let mut refused = false;
-    for leg in &legs {
-        // After a denial the others are only looked at, so that all are reported.
-        let answer = if refused {
-            leg.look(&inner, times).await
-        } else {
-            leg.ask(&inner, Times::between(times.min().min(granted), granted), 1).await
-        };
-        let verdict = match answer {
-            Ok(verdict) => verdict,
-            // What is refused stays so, whoever cannot be asked for the report.
-            Err(_) if refused => leg.unknown(),
-            Err(error) => {
-                give_back(&inner, &legs, &mut verdicts, 0).await;
-                return Err(error);
-            }
-        };
-        if !refused {
-            granted = granted.min(verdict.times());
-            refused = granted < times.min() || (granted == 0 && times.max() > 0);
-        }
-        verdicts.push(verdict);
+/// Acquires the set of these legs. The verdict has a status for each pair.
+pub(crate) async fn acquire(commit: &Commit, legs: &[Leg], times: Times) -> Result<Verdict, Error> {
+    let looks = look(commit, legs, times).await;
+    let is_refused = |look: &Result<Verdict, Error>| {
+        look.as_ref().is_ok_and(|look| look.each().iter().any(|status| status.wait() != Wait::None))
+    };
+    if looks.iter().any(is_refused) {
+        return Ok(verdict(legs, 0, known(legs, looks)));
     }
-    let granted = if refused { 0 } else { granted };
-    give_back(&inner, &legs, &mut verdicts, granted).await;
-    if refused {
-        // What came back changes what is left: it is looked at once more.
-        for (leg, verdict) in legs.iter().zip(&mut verdicts).filter(|(_, verdict)| verdict.is_granted()) {
-            *verdict = leg.look(&inner, times).await.unwrap_or_else(|_| leg.unknown());
+    let looks: Vec<Verdict> = looks.into_iter().collect::<Result<_, _>>()?;
+    if times.max() == 0 {
+        return Ok(verdict(legs, 0, looks));
+    }
+    let mut verdicts = all(legs.iter().map(|leg| leg.ask(commit, times, 1)).collect()).await;
+    let granted =
+        verdicts.iter().map(|verdict| verdict.as_ref().map_or(0, Verdict::times)).min().unwrap_or(0);
+    let granted = if granted < times.min() { 0 } else { granted };
+    return_surplus(commit, legs, &mut verdicts, granted).await;
+    if granted > 0 {
+        return Ok(verdict(legs, granted, verdicts.into_iter().collect::<Result<_, _>>()?));
+    }
+    let is_refused =
+        |answer: &Result<Verdict, Error>| answer.as_ref().is_ok_and(|verdict| !verdict.is_granted());
+    if !verdicts.iter().any(is_refused) {
+        // Nothing refuses it, so something failed; or the legs have room for different numbers of times.
+        verdicts.into_iter().collect::<Result<Vec<_>, _>>()?;
+    }
+    // Another caller took the units since the look.
+    let looks = look(commit, legs, times).await;
+    Ok(verdict(legs, 0, known(legs, looks)))
+}
+
+/// Gives back entries of several slots. Reports the first failure, after all have been tried.
+pub(crate) async fn give_back(commit: &Commit, of_slot: Vec<(u16, Vec<Return>)>) -> Result<Verdict, Error> {
+    let given = of_slot.into_iter().map(|(slot, entries)| commit.give_back(slot, entries, None)).collect();
+    let given: Result<Vec<Verdict>, Error> = all(given).await.into_iter().collect();
+    given.map(|_| Verdict::new(0, Duration::ZERO, []))
+}
+
+/// Looks at all legs, for a caller that would acquire the set as often as the least that is asked for.
+async fn look(commit: &Commit, legs: &[Leg], times: Times) -> Vec<Result<Verdict, Error>> {
+    all(legs.iter().map(|leg| leg.ask(commit, Times::LOOK, times.min().max(1))).collect()).await
+}
+
+/// Waits for all answers. All were asked before the first is awaited.
+async fn all(asked: Vec<Result<Answer, Error>>) -> Vec<Result<Verdict, Error>> {
+    let mut verdicts = Vec::with_capacity(asked.len());
+    for answer in asked {
+        verdicts.push(match answer {
+            Ok(answer) => answer.await.unwrap_or_else(|_| Err(Cause::Stopped.into())),
+            Err(error) => Err(error),
+        });
+    }
+    verdicts
+}
+
+/// Gives back what was granted more often than `keep` times.
+async fn return_surplus(commit: &Commit, legs: &[Leg], verdicts: &mut [Result<Verdict, Error>], keep: u32) {
+    let mut of_slot = Vec::new();
+    for (leg, answer) in legs.iter().zip(verdicts) {
+        let Ok(verdict) = answer else { continue };
+        let surplus = verdict.times().saturating_sub(keep);
+        let pairs = leg.terms.iter().zip(verdict.each()).zip(&leg.keys);
+        let entries: Vec<Return> = pairs
+            .filter(|((terms, _), _)| surplus > 0 && terms.cost > 0)
+            .map(|((terms, status), key)| {
+                let cost = terms.cost.saturating_mul(u64::from(surplus));
+                let refund = Refund { terms: Terms { cost, ..terms.clone() }, stamp: status.stamp() };
+                Return { name: commit.target.names.of(key, &terms.policy), refund: Some(refund) }
+            })
+            .collect();
+        if !entries.is_empty() {
+            of_slot.push((leg.slot, entries));
+        }
+        if keep > 0 && surplus > 0 {
+            *answer = Ok(leg.kept(verdict, keep, surplus));
         }
     }
+    // What fails here stays charged, which errs on the side of the limit.
+    let _ = give_back(commit, of_slot).await;
+}
+
+/// The verdicts of a denied set. A leg that could not be asked reports nothing left and no wait.
+fn known(legs: &[Leg], looks: Vec<Result<Verdict, Error>>) -> Vec<Verdict> {
+    let unknown = Status::new(0, Wait::None, Duration::ZERO, Stamp::default());
+    let of_leg = |(leg, look): (&Leg, Result<Verdict, Error>)| {
+        look.unwrap_or_else(|_| Verdict::new(0, Duration::ZERO, leg.terms.iter().map(|_| unknown)))
+    };
+    legs.iter().zip(looks).map(of_leg).collect()
+}
+
+/// The verdict over all legs, with the statuses in the order of the pairs.
+fn verdict(legs: &[Leg], granted: u32, verdicts: Vec<Verdict>) -> Verdict {
     let mut each: SmallVec<[Option<Status>; 4]> = SmallVec::new();
     let mut delay = Duration::ZERO;
     for (leg, verdict) in legs.iter().zip(&verdicts) {
@@ -89,44 +146,15 @@ pub(crate) async fn acquire(
             each[*at] = Some(*status);
         }
     }
-    let verdict = Verdict::new(granted, delay, each.into_iter().flatten());
-    Ok(in_order(verdict, &order))
-}
-
-/// Gives back what was granted more often than `keep` times.
-async fn give_back(inner: &Inner, legs: &[Leg], verdicts: &mut [Verdict], keep: u32) {
-    for (leg, verdict) in legs.iter().zip(verdicts) {
-        let Some(too_many) = verdict.times().checked_sub(keep).filter(|too_many| *too_many > 0) else {
-            continue;
-        };
-        let refund = leg.terms.iter().zip(verdict.each()).zip(&leg.keys).map(|((terms, status), key)| {
-            let cost = terms.cost.saturating_mul(u64::from(too_many));
-            (key.clone(), Terms { cost, ..terms.clone() }, status.stamp())
-        });
-        let refund: Vec<(Key, Terms, Stamp)> = refund.filter(|(_, terms, _)| terms.cost > 0).collect();
-        if !refund.is_empty() {
-            // What fails here stays charged, which errs to the side of the limit.
-            let _ = inner.refund(leg.slot, refund).await;
-        }
-        if keep > 0 {
-            *verdict = leg.kept(verdict, keep, too_many);
-        }
-    }
+    Verdict::new(granted, delay, each.into_iter().flatten())
 }
 
 impl Leg {
-    /// What is told of policies that could not be asked, beside others that refuse.
-    fn unknown(&self) -> Verdict {
-        let status = Status::new(0, Wait::None, Duration::ZERO, Stamp::default());
-        Verdict::new(0, Duration::ZERO, self.terms.iter().map(|_| status))
-    }
-
-    /// A verdict of which only so much is kept: by its stamps that can be given back once more, and not the rest. Its delay and
-    /// its reset stay those of the whole, which is on the safe side; and so does what a queue has left, since what comes back to it
-    /// were places further behind.
-    fn kept(&self, verdict: &Verdict, keep: u32, too_many: u32) -> Verdict {
+    /// A verdict of which only `keep` times are kept. Its stamps still refund those. Delay and reset stay those of the
+    /// whole, and so does what a queue has left: the surplus was behind the kept places.
+    fn kept(&self, verdict: &Verdict, keep: u32, surplus: u32) -> Verdict {
         let each = self.terms.iter().zip(verdict.each()).map(|(terms, status)| {
-            let units = u32::try_from(terms.cost.saturating_mul(u64::from(too_many))).unwrap_or(u32::MAX);
+            let units = u32::try_from(terms.cost.saturating_mul(u64::from(surplus))).unwrap_or(u32::MAX);
             let stamp = status.stamp().after_refund(&terms.policy, units);
             let left = match terms.policy.algorithm() {
                 Algorithm::LeakyBucket { .. } => status.remaining(),
@@ -137,18 +165,13 @@ impl Leg {
         Verdict::new(keep, verdict.delay(), each)
     }
 
-    /// How things stand, for who would have acquired it so often: the wait is that of the least that was asked for.
-    async fn look(&self, inner: &Inner, times: Times) -> Result<Verdict, Error> {
-        self.ask(inner, Times::LOOK, times.min().max(1)).await
-    }
-
-    /// Each check at so many times its cost.
-    async fn ask(&self, inner: &Inner, times: Times, costs: u32) -> Result<Verdict, Error> {
-        let pairs = self.terms.iter().zip(&self.keys);
-        let checks: SmallVec<[(&Policy, &Key, u64); 4]> =
-            pairs.map(|(terms, key)| (&terms.policy, key, terms.cost.saturating_mul(costs.into()))).collect();
-        let ask = Ask { checks, times };
-        let answer = inner.commit.ask(self.slot, ask, None)?;
-        answer.await.map(Verdict::from)
+    /// Asks for the pairs of this leg, each at `costs` times its cost.
+    fn ask(&self, commit: &Commit, times: Times, costs: u32) -> Result<Answer, Error> {
+        let pair = |(terms, key)| {
+            let terms: &Terms = terms;
+            Pair { policy: &terms.policy, key, cost: terms.cost.saturating_mul(costs.into()) }
+        };
+        let pairs = self.terms.iter().zip(&self.keys).map(pair).collect();
+        commit.acquire(self.slot, &Ask { pairs, times }, None)
     }
 }

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 use tollgate_core::{Algorithm, Key, Policy};
 
-use crate::SlidingLogLayout;
+use super::layout::SlidingLogLayout;
 
 /// The version of the stored form. It changes with the meaning of what is stored, so that two versions of tollgate never
 /// misread one another.

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use tollgate_core::{Algorithm, Policy};
 
-use crate::SlidingLogLayout;
+use super::layout::SlidingLogLayout;
 
 /// The text of a file in `lua/`.
 macro_rules! lua {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tollgate_core::algorithm::State;
 use tollgate_core::{Algorithm, Policy};
 
-use crate::SlidingLogLayout;
-use crate::wire::numbers::Numbers;
-use crate::wire::script::Part;
+use super::layout::SlidingLogLayout;
+use super::numbers::Numbers;
+use super::script::Part;
 
 /// A policy and a cost, as they are sent.
 #[derive(Clone, Debug)]
@@ -57,6 +57,19 @@ impl Terms {
     pub(crate) fn write_refund(&self, numbers: &mut Numbers) {
         let cost = u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
         self.write_with(numbers, cost.unwrap_or_else(|| self.policy.horizon()));
+    }
+
+    /// What refund.lua takes for a reset.
+    pub(crate) fn write_reset(numbers: &mut Numbers) {
+        (0..3 + 1 + ARGUMENTS).for_each(|_| numbers.push(0));
+    }
+
+    /// The estimated work of a check on the server, where one of GCRA is 1.
+    pub(crate) fn work(&self) -> u32 {
+        match self.part {
+            Part::Gcra | Part::LeakyBucket | Part::FixedWindow | Part::SlidingWindow => 1,
+            Part::SlidingBuckets | Part::SlidingLogList | Part::SlidingLogSortedSet => 4,
+        }
     }
 
     fn write_with(&self, numbers: &mut Numbers, emission: (u64, u32)) {
