@@ -16,9 +16,9 @@ pub(crate) enum Part {
     LeakyBucket,
     FixedWindow,
     SlidingWindow,
-    SlidingBuckets,
     SlidingLogList,
     SlidingLogSortedSet,
+    SlidingBuckets,
 }
 
 impl Part {
@@ -27,9 +27,9 @@ impl Part {
         Part::LeakyBucket,
         Part::FixedWindow,
         Part::SlidingWindow,
-        Part::SlidingBuckets,
         Part::SlidingLogList,
         Part::SlidingLogSortedSet,
+        Part::SlidingBuckets,
     ];
 
     /// The part that decides a policy.
@@ -67,6 +67,11 @@ impl Part {
     /// Whether it counts units, and does not reckon in time alone.
     fn counts(self) -> bool {
         !matches!(self, Part::Gcra | Part::LeakyBucket)
+    }
+
+    /// Whether what it stores is a log of runs.
+    pub(crate) fn is_log(self) -> bool {
+        matches!(self, Part::SlidingLogList | Part::SlidingLogSortedSet | Part::SlidingBuckets)
     }
 
     fn text(self) -> &'static str {
@@ -163,8 +168,11 @@ impl Scripts {
         if wanted().any(Part::counts) {
             text.push_str(include_str!("../lua/count.lua"));
         }
-        if parts.has(Part::SlidingLogList) || parts.has(Part::SlidingLogSortedSet) {
+        if wanted().any(Part::is_log) {
             text.push_str(include_str!("../lua/sliding_log.lua"));
+        }
+        if parts.has(Part::SlidingBuckets) && !parts.has(Part::SlidingLogList) {
+            text.push_str(Part::SlidingLogList.text());
         }
         for part in wanted() {
             text.push_str(part.text());
