@@ -147,9 +147,8 @@
 //! ACL SETUSER tollgate on >password ~tollgate:* -@all
 //!     +eval +evalsha +info +time +cluster|slots +asking +role
 //!     +mget +psetex +incrby +del +pttl +pexpire
-//!     +hmget +hset +hincrby +hdel
-//!     +lindex +llen +lrem +ltrim +rpush
-//!     +zadd +zcard +zcount +zrange +zrem +zremrangebyrank +zrevrangebyscore
+//!     +lindex +llen +lpush +lrange +lset +ltrim +rpush
+//!     +zadd +zcard +zcount +zrange +zrem +zremrangebyrank
 //! ```
 //!
 //! # Features

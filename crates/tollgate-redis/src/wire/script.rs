@@ -23,9 +23,9 @@ pub(crate) enum Part {
     LeakyBucket,
     FixedWindow,
     SlidingWindow,
-    SlidingBuckets,
     SlidingLogList,
     SlidingLogSortedSet,
+    SlidingBuckets,
 }
 
 impl Part {
@@ -34,9 +34,9 @@ impl Part {
         Part::LeakyBucket,
         Part::FixedWindow,
         Part::SlidingWindow,
-        Part::SlidingBuckets,
         Part::SlidingLogList,
         Part::SlidingLogSortedSet,
+        Part::SlidingBuckets,
     ];
 
     /// The part that decides a policy.
@@ -74,6 +74,11 @@ impl Part {
     /// Whether it counts units, and does not reckon in time alone.
     fn counts(self) -> bool {
         !matches!(self, Part::Gcra | Part::LeakyBucket)
+    }
+
+    /// Whether what it stores is a log of runs.
+    pub(crate) fn is_log(self) -> bool {
+        matches!(self, Part::SlidingLogList | Part::SlidingLogSortedSet | Part::SlidingBuckets)
     }
 
     fn text(self) -> &'static str {
@@ -166,8 +171,11 @@ impl Scripts {
         if wanted().any(Part::counts) {
             text.push_str(lua!("count.lua"));
         }
-        if parts.has(Part::SlidingLogList) || parts.has(Part::SlidingLogSortedSet) {
+        if wanted().any(Part::is_log) {
             text.push_str(lua!("sliding_log.lua"));
+        }
+        if parts.has(Part::SlidingBuckets) && !parts.has(Part::SlidingLogList) {
+            text.push_str(Part::SlidingLogList.text());
         }
         for part in wanted() {
             text.push_str(part.text());

@@ -47,6 +47,18 @@ impl Terms {
             && matches!(cost(), Some((1.., 0)))
     }
 
+    /// The server's work for one such check, relative to a check of GCRA, whatever its cost is and
+    /// whether it is granted or denied.
+    #[allow(dead_code, reason = "bounds what one call carries")]
+    pub(crate) fn work(&self) -> u32 {
+        match self.part {
+            Part::Gcra | Part::LeakyBucket => 1,
+            Part::FixedWindow | Part::SlidingWindow => 2,
+            Part::SlidingBuckets | Part::SlidingLogList => 6,
+            Part::SlidingLogSortedSet => 8,
+        }
+    }
+
     /// The algorithm and its arguments.
     pub(crate) fn write(&self, numbers: &mut Numbers) {
         let cost = u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
@@ -62,14 +74,6 @@ impl Terms {
     /// What refund.lua takes for a reset.
     pub(crate) fn write_reset(numbers: &mut Numbers) {
         (0..3 + 1 + ARGUMENTS).for_each(|_| numbers.push(0));
-    }
-
-    /// The estimated work of a check on the server, where one of GCRA is 1.
-    pub(crate) fn work(&self) -> u32 {
-        match self.part {
-            Part::Gcra | Part::LeakyBucket | Part::FixedWindow | Part::SlidingWindow => 1,
-            Part::SlidingBuckets | Part::SlidingLogList | Part::SlidingLogSortedSet => 4,
-        }
     }
 
     fn write_with(&self, numbers: &mut Numbers, emission: (u64, u32)) {
