@@ -26,6 +26,9 @@ const AWAY: Duration = Duration::from_millis(3);
 const TIMEOUT: Duration = Duration::from_millis(50);
 const ATTACK: Duration = Duration::from_secs(4);
 
+/// How long an attacker pauses between two requests, so that the attack is on Redis and not on this process.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// A service whose Redis is 3 ms away.
 struct Scene {
     store: Guarded,
@@ -150,6 +153,7 @@ async fn requests_of_a_large_cost_do_not_lift_the_limit_on_guesses() {
             let key = Key::from(attacker);
             loop {
                 acquire(&store, &policy, &key, 100_000).await;
+                sleep(PAUSE).await;
             }
         };
         scene.holds(512, move |store, attacker| attack(store, attacker)).await;
@@ -165,6 +169,7 @@ async fn denials_by_a_ring_of_a_thousand_do_not_lift_the_limit_on_guesses() {
         let key = Key::from(attacker);
         loop {
             acquire(&store, &policy, &key, 1).await;
+            sleep(PAUSE).await;
         }
     };
     scene.holds(200, move |store, attacker| attack(store, attacker)).await;

@@ -28,6 +28,7 @@ pub(super) struct Checks {
     groups: Vec<Alike>,
     /// Finds a set by the hash of its keys and its group: its group, and its place there.
     places: HashMap<u64, (usize, usize), BuildHasherDefault<IdentityHasher>>,
+    sets: usize,
     work: u32,
     parts: Parts,
     /// The earliest deadline of a caller.
@@ -70,6 +71,10 @@ impl Load for Checks {
         self.work
     }
 
+    fn len(&self) -> usize {
+        self.sets
+    }
+
     fn callers(&self) -> usize {
         self.groups.iter().flat_map(|group| &group.sets).map(|set| set.callers.len()).sum()
     }
@@ -97,6 +102,7 @@ impl Load for Checks {
         }
         self.groups.retain(|group| !group.sets.is_empty());
         self.work = self.groups.iter().map(Alike::work).fold(0, u32::saturating_add);
+        self.sets = self.groups.iter().map(|group| group.sets.len()).sum();
     }
 
     fn command(&self, target: &Target, text: Text) -> Option<Cmd> {
@@ -119,7 +125,14 @@ impl Load for Checks {
             sets.into_iter().map(move |set| {
                 let first_end = set.callers.iter().filter_map(Caller::until).min();
                 let group = Alike { terms: terms.clone(), times, sets: vec![set] };
-                Checks { work: group.work(), groups: vec![group], parts, first_end, ..Checks::default() }
+                Checks {
+                    sets: 1,
+                    work: group.work(),
+                    groups: vec![group],
+                    parts,
+                    first_end,
+                    ..Checks::default()
+                }
             })
         };
         self.groups.into_iter().flat_map(of_group).collect()
@@ -150,6 +163,7 @@ impl Checks {
         let group = &mut self.groups[group];
         group.sets.push(Set { keys: ask.keys(), callers: SmallVec::from_buf([caller]) });
         self.work = self.work.saturating_add(group.work_of_set());
+        self.sets += 1;
     }
 
     fn group_of(&mut self, ask: &Ask<'_>, log: SlidingLogLayout) -> usize {

@@ -23,6 +23,9 @@ pub(super) trait Load: Default + Send + 'static {
     /// The estimated work on the server, where a check of GCRA is 1.
     fn work(&self) -> u32;
 
+    /// How many requests it carries. Merged requests count once.
+    fn len(&self) -> usize;
+
     /// How many callers wait for the answer.
     fn callers(&self) -> usize;
 
@@ -141,7 +144,7 @@ impl<L: Load> Group<L> {
         if let Some(queue) = queues.of_slot.get(&slot)
             && let Some(first) = queue.loads.front()
         {
-            return Some(queue.loads.len() == 1 && first.load.work() < most_work);
+            return Some(queue.loads.len() == 1 && !is_full(&first.load, most_work));
         }
         queues.close_lane(slot);
         None
@@ -215,6 +218,13 @@ impl<L: Load> Group<L> {
     }
 }
 
+/// Larger calls are no cheaper for each request, and the first request would wait for the last.
+const MOST_REQUESTS: usize = 128;
+
+fn is_full<L: Load>(load: &L, most_work: u32) -> bool {
+    load.len() >= MOST_REQUESTS || load.work() >= most_work
+}
+
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -230,7 +240,7 @@ impl<L: Load> Queues<L> {
         self.waiting += 1;
         let most_work = self.pace.most_work();
         let queue = self.of_slot.entry(slot).or_insert_with(Queue::new);
-        if queue.loads.back().is_none_or(|last| last.load.work() >= most_work) {
+        if queue.loads.back().is_none_or(|last| is_full(&last.load, most_work)) {
             queue.loads.push_back(Queued { load: L::default(), callers: 0 });
         }
         if let Some(last) = queue.loads.back_mut() {

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-/// The most work in a call. A check of GCRA is 1; see `Terms::work`. Larger calls are no cheaper for each check, and the
-/// first check would wait for the last.
-const MOST_WORK: u32 = 128;
+/// The most work in a call: about 2.5 ms of the server's time. A check of GCRA is 1; see `Terms::work`.
+const MOST_WORK: u32 = 1_024;
 
 /// The least that the limit shrinks to, so that a slow server is not slowed further by the price of many calls.
-const LEAST_WORK: u32 = 16;
+const LEAST_WORK: u32 = 64;
 
 /// How long the work of one call may occupy the server.
 const TARGET: Duration = Duration::from_millis(5);
@@ -57,19 +56,19 @@ mod tests {
         let mut pace = Pace::new();
         assert_eq!(pace.most_work(), MOST_WORK);
         pace.learn(1, MS);
-        (0..50).for_each(|_| pace.learn(100, 21 * MS));
-        assert!((20..=30).contains(&pace.most_work()), "{pace:?}: 0.2 ms a check");
-        (0..50).for_each(|_| pace.learn(16, 500 * MS));
+        (0..50).for_each(|_| pace.learn(500, 26 * MS));
+        assert!((90..=120).contains(&pace.most_work()), "{pace:?}: 0.05 ms a check");
+        (0..50).for_each(|_| pace.learn(64, 500 * MS));
         assert_eq!(pace.most_work(), LEAST_WORK);
-        (0..50).for_each(|_| pace.learn(16, 2 * MS));
+        (0..100).for_each(|_| pace.learn(64, MS));
         assert_eq!(pace.most_work(), MOST_WORK);
     }
 
     #[test]
     fn a_long_round_trip_is_not_taken_for_a_slow_server() {
         let mut pace = Pace::new();
-        for work in [1, 128, 64, 128, 3] {
-            pace.learn(work, 80 * MS + work * MS / 100);
+        for work in [1, 1_024, 64, 128, 3] {
+            pace.learn(work, 80 * MS + work * MS / 500);
             assert_eq!(pace.most_work(), MOST_WORK, "{pace:?}");
         }
         // The route becomes three times as long.
@@ -82,6 +81,7 @@ mod tests {
         let mut pace = Pace::new();
         for took in [Duration::ZERO, Duration::MAX, MS, Duration::MAX] {
             pace.learn(0, took);
+            pace.learn(u32::MAX, took);
             assert!((LEAST_WORK..=MOST_WORK).contains(&pace.most_work()));
         }
     }

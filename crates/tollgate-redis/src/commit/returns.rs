@@ -48,6 +48,10 @@ impl Load for Returns {
         self.work
     }
 
+    fn len(&self) -> usize {
+        self.requests.len()
+    }
+
     fn callers(&self) -> usize {
         self.requests.len()
     }
