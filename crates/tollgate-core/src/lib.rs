@@ -8,7 +8,6 @@
 //! is toward *not* exceeding the limit, and waits round up: a caller that returns exactly when it was told passes.
 
 pub mod algorithm;
-mod beside;
 mod boxed;
 mod breaker;
 mod check;
@@ -18,6 +17,7 @@ mod key;
 mod policy;
 mod quota;
 mod share;
+mod shared_state;
 mod store;
 mod time;
 mod verdict;

@@ -100,7 +100,7 @@ pub struct Policy {
     /// How far TAT may lie ahead of now: the tolerance, and a leaky bucket's longest wait.
     pub(crate) horizon: Exact,
     /// The longest horizon of the policies that this one is beside, in microseconds; 0 if it is alone.
-    pub(crate) beside_us: u64,
+    pub(crate) shared_horizon_us: u64,
     /// A TAT that lies further ahead is a mistake: the horizon, or that of the policies beside this one.
     pub(crate) furthest: Exact,
     capacity: u32,
@@ -155,7 +155,7 @@ impl Policy {
         let scope = Arc::clone(&self.scope);
         let policy = Policy::of_scope(self.scope_hash, scope, self.name_length, quota, self.algorithm)?;
         // The same happens to those beside it: limits are rounded down, to a half at the least, and horizons grow by that.
-        Ok(policy.with_beside((2 * self.beside_us).min(MAX_SPAN_US)))
+        Ok(policy.with_shared_horizon((2 * self.shared_horizon_us).min(MAX_SPAN_US)))
     }
 
     fn of_scope(
@@ -200,7 +200,7 @@ impl Policy {
             interval,
             tolerance,
             horizon,
-            beside_us: 0,
+            shared_horizon_us: 0,
             furthest: horizon,
             capacity,
             largest_cost,

@@ -69,7 +69,7 @@ pub(super) async fn a_debt_of_a_policy_beside_is_not_forgiven<S: Store<Error: De
             let quota = Quota::new(limit, Duration::from_secs(60)).burst(burst);
             Policy::new(name, quota).with_algorithm(algorithm)
         };
-        let (large, small) = (of(10, 100), of(60, 10).beside(&of(10, 100)));
+        let (large, small) = (of(10, 100), of(60, 10).sharing_state_with(&of(10, 100)));
         bench.must_take(&large, &key, 100).await;
         for _ in 0..3 {
             bench.left("by the policy beside", &small, &key, 0).await;

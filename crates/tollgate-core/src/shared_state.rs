@@ -24,26 +24,26 @@ impl Policy {
     ///     state.look(&large, now).remaining
     /// };
     /// assert_eq!(left_of_large(&small), 98);
-    /// assert_eq!(left_of_large(&small.beside(&large)), 0);
+    /// assert_eq!(left_of_large(&small.sharing_state_with(&large)), 0);
     /// ```
     #[must_use]
-    pub fn beside(&self, other: &Policy) -> Policy {
+    pub fn sharing_state_with(&self, other: &Policy) -> Policy {
         if self.scope() != other.scope() {
             return self.clone();
         }
-        self.clone().with_beside(self.furthest.ceil().max(other.furthest.ceil()))
+        self.clone().with_shared_horizon(self.furthest.ceil().max(other.furthest.ceil()))
     }
 
     /// Beyond which a TAT is taken for that of a clock that ran ahead, and brought back to it: the
-    /// [horizon](Policy::horizon), or that of a policy which this one is [beside](Policy::beside); in microseconds and
+    /// [horizon](Policy::horizon), or that of a policy which this one is [beside](Policy::sharing_state_with); in microseconds and
     /// [parts](Policy::parts) of one. For a store that computes elsewhere.
     pub fn furthest(&self) -> (u64, u32) {
         (self.furthest.us, self.furthest.frac)
     }
 
-    pub(crate) fn with_beside(mut self, beside_us: u64) -> Policy {
-        self.beside_us = beside_us;
-        self.furthest = self.horizon.max(Exact::from_us(beside_us));
+    pub(crate) fn with_shared_horizon(mut self, shared_horizon_us: u64) -> Policy {
+        self.shared_horizon_us = shared_horizon_us;
+        self.furthest = self.horizon.max(Exact::from_us(shared_horizon_us));
         self
     }
 }
@@ -59,10 +59,14 @@ mod tests {
         let small = Policy::new("p", Quota::per_minute(60).burst(10));
         let elsewhere = Policy::new("p", Quota::per_hour(1));
         assert_eq!((large.furthest(), small.furthest()), ((600_000_000, 0), (10_000_000, 0)));
-        assert_eq!(small.beside(&large).furthest(), (600_000_000, 0));
-        assert_eq!(large.beside(&small).furthest(), (600_000_000, 0));
-        assert_eq!(small.beside(&elsewhere), small, "its states are others");
-        assert_eq!(small.beside(&large).horizon(), small.horizon(), "and it grants no more than it did");
+        assert_eq!(small.sharing_state_with(&large).furthest(), (600_000_000, 0));
+        assert_eq!(large.sharing_state_with(&small).furthest(), (600_000_000, 0));
+        assert_eq!(small.sharing_state_with(&elsewhere), small, "its states are others");
+        assert_eq!(
+            small.sharing_state_with(&large).horizon(),
+            small.horizon(),
+            "and it grants no more than it did"
+        );
     }
 
     /// A share rounds down limit and burst, each by itself: those beside a policy may so come to lie further ahead.
@@ -73,7 +77,7 @@ mod tests {
             let large = Policy::new("p", Quota::per_minute(limit).burst(burst));
             let small = Policy::new("p", Quota::per_minute(1_000).burst(100));
             let horizon = large.share(share).unwrap().horizon();
-            let furthest = small.beside(&large).share(share).unwrap().furthest();
+            let furthest = small.sharing_state_with(&large).share(share).unwrap().furthest();
             assert!(furthest >= horizon, "{furthest:?} and {horizon:?} of {burst} at {limit}");
         }
     }
