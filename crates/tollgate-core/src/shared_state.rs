@@ -1,13 +1,15 @@
-//! Policies that count in the same states.
+//! Policies that share the state of a key.
 
 use crate::Policy;
 use crate::exact::Exact;
 
 impl Policy {
-    /// The same policy, for keys that `other` counts as well: both in the same states, if their [scope](Policy::scope) is one.
+    /// The same policy for keys whose usage `other` counts too. They share state if their
+    /// [scope](Policy::scope) is the same; otherwise this returns an unchanged copy.
     ///
-    /// A bucket's debt that lies beyond what its policy could have made is taken for that of a clock that ran ahead, and
-    /// forgiven. One that the other could have made is not.
+    /// A policy takes a bucket's debt beyond its own [horizon](Policy::horizon) for that of a clock
+    /// that ran ahead, and forgives it. The returned policy keeps a debt that `other` could have
+    /// made.
     ///
     /// ```
     /// use tollgate_core::algorithm::State;
@@ -34,9 +36,10 @@ impl Policy {
         self.clone().with_shared_horizon(self.furthest.ceil().max(other.furthest.ceil()))
     }
 
-    /// Beyond which a TAT is taken for that of a clock that ran ahead, and brought back to it: the
-    /// [horizon](Policy::horizon), or that of a policy which this one is [beside](Policy::sharing_state_with); in microseconds and
-    /// [parts](Policy::parts) of one. For a store that computes elsewhere.
+    /// How far TAT may lie ahead of now before the excess is forgiven, as that of a clock that ran
+    /// ahead. This is the longest [horizon](Policy::horizon) of this policy and of those that it
+    /// [shares state](Policy::sharing_state_with) with. In microseconds and [parts](Policy::parts)
+    /// of one. For stores with their own arithmetic.
     pub fn furthest(&self) -> (u64, u32) {
         (self.furthest.us, self.furthest.frac)
     }
@@ -54,24 +57,24 @@ mod tests {
     use crate::{Quota, Share};
 
     #[test]
-    fn policies_beside_one_another_have_one_furthest_debt() {
+    fn policies_that_share_state_have_the_same_furthest_debt() {
         let large = Policy::new("p", Quota::per_minute(10).burst(100));
         let small = Policy::new("p", Quota::per_minute(60).burst(10));
         let elsewhere = Policy::new("p", Quota::per_hour(1));
         assert_eq!((large.furthest(), small.furthest()), ((600_000_000, 0), (10_000_000, 0)));
         assert_eq!(small.sharing_state_with(&large).furthest(), (600_000_000, 0));
         assert_eq!(large.sharing_state_with(&small).furthest(), (600_000_000, 0));
-        assert_eq!(small.sharing_state_with(&elsewhere), small, "its states are others");
+        assert_eq!(small.sharing_state_with(&elsewhere), small, "a different scope");
         assert_eq!(
             small.sharing_state_with(&large).horizon(),
             small.horizon(),
-            "and it grants no more than it did"
+            "it grants no more than before"
         );
     }
 
-    /// A share rounds down limit and burst, each by itself: those beside a policy may so come to lie further ahead.
+    /// A share rounds limit and burst down separately, so the other policy's horizon may grow.
     #[test]
-    fn shares_of_policies_beside_one_another_forgive_no_debt_either() {
+    fn shares_of_policies_that_share_state_forgive_no_debt() {
         for (limit, burst, part) in [(5, 100, 3), (3, 8, 2), (199, 1_000, 100), (10, 10, 3)] {
             let share = Share::new(1, part);
             let large = Policy::new("p", Quota::per_minute(limit).burst(burst));
