@@ -178,13 +178,12 @@ impl Random {
     }
 }
 
-/// The nearest valid policy.
 fn build(name: &str, quota: Quota, algorithm: Algorithm) -> Policy {
     let plain = Quota::new(quota.limit(), quota.window());
     if let Ok(policy) = Policy::try_new(name, quota, algorithm) {
         return policy;
     }
-    // The burst is invalid for a window algorithm, or too large together with the longest wait.
+    // The burst does not fit a window algorithm, or is too large with the longest wait.
     Policy::try_new(name, plain, algorithm)
         .or_else(|_| Policy::try_new(name, plain, Algorithm::LeakyBucket { max_wait: Duration::ZERO }))
         .unwrap_or_else(|error| panic!("a quota of the domain without a burst is always a policy: {error}"))

@@ -97,10 +97,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// About a minute: shorter limits fail at random on busy machines.
 const ATTEMPTS: u32 = 6_000;
 
-/// Repeats `attempt` until it succeeds, for about a minute.
-///
-/// # Errors
-/// The last error.
+/// Repeats `attempt` until it succeeds, for about a minute. Then returns its last error.
 fn retry<T>(goal: &str, mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     let mut last = attempt();
     for _ in 0..ATTEMPTS {

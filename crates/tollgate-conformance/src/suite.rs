@@ -142,7 +142,6 @@ impl Default for Suite {
 /// Start times: an odd time in 2026, the epoch, and three years before [`Timestamp::MAX`].
 const STARTS: [u64; 3] = [1_767_225_600_123_457, 0, (1 << 52) - 100_000_000_000_001];
 
-/// Runs each case with its own store.
 macro_rules! cases {
     ($suite:ident, $make:ident, $start:expr; $($module:ident: $($case:ident),+;)+) => {$($(
         let time = ManualClock::new(Timestamp::from_micros($start));
@@ -168,7 +167,7 @@ impl Suite {
         self
     }
 
-    /// Sets the number of random steps for each [oracle](crate::oracle). The default is 2,000.
+    /// Sets the random steps per algorithm that the [oracle](crate::oracle) checks. Default: 2,000.
     pub fn steps(mut self, steps: u32) -> Suite {
         self.steps = steps;
         self

@@ -53,8 +53,7 @@ impl Interval {
         Interval { whole, parts: parts as u32, numerator, reciprocal: u64::MAX / numerator }
     }
 
-    /// Whether T is a whole number of microseconds, as for most quotas. Then no sum has a fraction,
-    /// and every operation is a single integer operation.
+    /// Whether T is whole, as for most quotas. Then every operation is a single integer operation.
     #[inline]
     const fn is_whole(self) -> bool {
         self.parts == 1
@@ -101,13 +100,11 @@ impl Interval {
         }
     }
 
-    /// The earlier, or the shorter.
     #[inline]
     pub(crate) fn min(self, a: Exact, b: Exact) -> Exact {
         if self.is_whole() { Exact::from_us(a.us.min(b.us)) } else { a.min(b) }
     }
 
-    /// The later, or the longer.
     #[inline]
     pub(crate) fn max(self, a: Exact, b: Exact) -> Exact {
         if self.is_whole() { Exact::from_us(a.us.max(b.us)) } else { a.max(b) }
@@ -116,8 +113,8 @@ impl Interval {
     /// n / numerator, rounded down.
     #[inline]
     const fn over_numerator(self, n: u64) -> u64 {
-        // The reciprocal is less than 1 below 2^64 / numerator. So this is at most n / 2^64 < 1
-        // below the quotient before rounding, and at most one below it after.
+        // The reciprocal is at most 1 below 2^64 / numerator. So the product is at most n / 2^64 <
+        // 1 below the quotient, and its rounded value at most one below.
         let quotient = ((n as u128 * self.reciprocal as u128) >> 64) as u64;
         quotient + (n - quotient * self.numerator >= self.numerator) as u64
     }

@@ -31,15 +31,16 @@ pub struct Key(Encoded);
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Encoded {
     /// Unused bytes are zero, so that derived equality holds.
-    Inline { length: u8, bytes: [u8; INLINE] },
-    /// A value that does not fit inline.
+    Inline {
+        length: u8,
+        bytes: [u8; INLINE],
+    },
     Heap(Box<[u8]>),
 }
 
 /// Fits a tag and a UUID in text. A key then takes 40 bytes.
 const INLINE: usize = 38;
 
-/// Buffer for joining keys.
 type Scratch = SmallVec<[u8; 128]>;
 
 const TEXT: u8 = b't';
@@ -228,8 +229,8 @@ impl From<usize> for Key {
     }
 }
 
-/// The key of a caller's address. An IPv6 address counts by its /64, the default of the extractors.
-/// For the whole address, use [`Key::network`] with 128. A single customer has 2^64 of those.
+/// An IPv6 address counts by its /64, as extractors do by default. For the whole address, of which
+/// a customer has 2^64, use [`Key::network`] with 128.
 impl From<IpAddr> for Key {
     fn from(address: IpAddr) -> Key {
         Key::network(address, 64)

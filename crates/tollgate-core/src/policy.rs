@@ -107,7 +107,6 @@ pub struct Policy {
     largest_cost: u32,
 }
 
-/// The longest name of a policy, in bytes.
 const MAX_NAME: usize = 128;
 
 impl Policy {

@@ -52,7 +52,6 @@ impl Share {
         }
     }
 
-    /// This share of `units`, rounded down.
     fn of_units(self, units: u32) -> u32 {
         let part = u64::from(units) * u64::from(self.part.get()) / u64::from(self.of.get());
         u32::try_from(part).unwrap_or(units)

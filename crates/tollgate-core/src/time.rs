@@ -71,7 +71,6 @@ enum Source {
     Manual(Arc<AtomicU64>),
 }
 
-/// See [`Clock::systems_constructed`].
 static SYSTEM_CLOCKS: AtomicU64 = AtomicU64::new(0);
 
 impl Clock {
@@ -130,9 +129,8 @@ impl Monotonic {
     }
 }
 
-/// The same from the time-stamp counter. The counter is calibrated once per process, at the first
-/// clock. Construction queries the processor, which a virtual machine may have to emulate, so no
-/// decision constructs a clock.
+/// The same from the time-stamp counter. Calibration queries the processor, which a virtual machine
+/// may emulate, so it happens once per process and never for a decision.
 #[cfg(feature = "tsc")]
 #[derive(Clone)]
 struct Monotonic {

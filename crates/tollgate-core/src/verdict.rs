@@ -90,7 +90,6 @@ impl Status {
         Status { wait_us, reset_us, stamp_us: stamp.us, stamp_frac: stamp.frac, remaining }
     }
 
-    /// The status of a charge.
     pub(crate) fn granted(remaining: u32, reset_us: u64, stamp: Stamp) -> Status {
         Status { wait_us: 0, reset_us, stamp_us: stamp.us, stamp_frac: stamp.frac, remaining }
     }

@@ -36,7 +36,6 @@ pub fn check(history: &History) {
     }
 }
 
-/// A state and its oracle.
 struct Run {
     state: State,
     /// `None` once the two may differ by rounding.

@@ -16,7 +16,6 @@ impl Entries {
         }
     }
 
-    /// The units of the labels for which `counts` holds.
     pub(super) fn sum(&self, counts: impl Fn(i128) -> bool) -> i128 {
         self.0.iter().filter(|entry| counts(entry.label)).map(|entry| entry.units).sum()
     }

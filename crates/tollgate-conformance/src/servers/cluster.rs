@@ -20,7 +20,6 @@ const MASTERS: u16 = 3;
 /// A killed node counts as failed after two seconds. Its replica takes over a second or two later.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The initial masters, then their replicas in the same order.
     nodes: Vec<Server>,
 }
 
@@ -196,7 +195,6 @@ impl Cluster {
     }
 }
 
-/// The node ID of a node.
 fn id(node: &Server) -> Result<String, Error> {
     node.command(&["CLUSTER", "MYID"])
 }

@@ -75,7 +75,6 @@ fn cached(name: &str, fetch: impl FnOnce(&Path) -> Result<(), Error>) -> Result<
     }
 }
 
-/// The directory of the cache.
 fn cache() -> Result<PathBuf, Error> {
     if let Some(directory) = env::var_os("TOLLGATE_SERVERS_DIR") {
         return Ok(directory.into());
@@ -94,7 +93,6 @@ fn cache() -> Result<PathBuf, Error> {
     }
 }
 
-/// A directory for temporary files.
 fn scratch() -> Result<TempDir, Error> {
     tempfile::tempdir().map_err(|error| Error(format!("no temporary directory: {error}")))
 }
@@ -108,10 +106,7 @@ fn check(kind: Kind, program: Program) -> Result<Program, Error> {
     Err(Error(format!("{} is no {kind}: {said}", program.path.display())))
 }
 
-/// Runs a command and returns its output.
-///
-/// # Errors
-/// If it does not start or fails: with the command line and its output.
+/// Runs a command and returns its output, or an error with the command line and the output.
 fn run(command: &mut Command) -> Result<String, Error> {
     let words: Vec<_> = [command.get_program()].into_iter().chain(command.get_args()).collect();
     let tried = format!("Tried: {}", words.join(OsStr::new(" ")).display());

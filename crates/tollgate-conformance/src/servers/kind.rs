@@ -105,7 +105,6 @@ impl Display for Kind {
     }
 }
 
-/// A PyPI package with a server or a library.
 #[derive(Debug)]
 pub(super) struct Wheel {
     pub(super) requirement: &'static str,
@@ -116,7 +115,6 @@ pub(super) struct Wheel {
     pub(super) file: &'static str,
 }
 
-/// The program of a server.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) path: PathBuf,

@@ -15,8 +15,7 @@ const COUNT: u32 = 10_000;
 /// The distance of the cluster bus port from the server port, fixed before version 7.0.
 const BUS: u16 = 10_000;
 
-/// Returns a port that is free, and whose cluster bus port is free. Each call in a process returns
-/// another port. Another process may still take it first.
+/// Returns a free port whose cluster bus port is free too. Another process may still take it first.
 pub(super) fn free() -> Result<u16, Error> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     // Spreads processes with consecutive IDs over the range.

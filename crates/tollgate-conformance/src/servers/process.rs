@@ -14,12 +14,12 @@ if [ -n "$server" ]; then kill -KILL "$server"; fi
 rm -rf "$1"
 "#;
 
-/// A server's process, started or not, and its watchdog.
+/// A server's process and its watchdog.
 ///
 /// The kernel closes a pipe however its process ends: by a panic, by `abort`, by SIGKILL. On Linux,
 /// the alternative (PDEATHSIG) is bound to the *thread* that started the server. A server that
-/// several tests share would end with the first of them. The server stays a child of this process.
-/// So it can be signalled and awaited, and its ID is not reused.
+/// several tests share would end with the first of them. The server stays a child, so its ID is not
+/// reused.
 #[derive(Debug)]
 pub(super) struct Process {
     server: Option<Child>,
@@ -82,7 +82,6 @@ impl Process {
         Err(Error(format!("cannot send SIG{signal} to process {id}")))
     }
 
-    /// Kills the server, if it runs, and waits for its end.
     pub(super) fn kill(&mut self) {
         let Some(mut server) = self.server.take() else { return };
         self.is_paused = false;

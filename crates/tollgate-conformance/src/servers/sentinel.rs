@@ -97,8 +97,8 @@ impl Sentinel {
         })
     }
 
-    /// Starts a failover without a failure. Waits until the replica is the master and returns it. The
-    /// old one remains a master until the sentinels notice, about ten seconds later.
+    /// Starts a failover without a failure, waits until the replica is the master, and returns it.
+    /// The old one remains a master until the sentinels notice, about ten seconds later.
     ///
     /// # Errors
     /// If there is no failover, for example because the replica is down.

@@ -14,7 +14,6 @@ use super::kind::{Kind, Program};
 use super::process::Process;
 use super::{ATTEMPTS, Error, PAUSE, fetch, ports, resp};
 
-/// The file name of the server's log.
 const LOG: &str = "log";
 
 /// A server on a port of 127.0.0.1, with an empty data directory and without persistence.
@@ -158,7 +157,6 @@ impl Server {
         self.process().pause(false)
     }
 
-    /// Sends a command and returns the elements of the answer.
     pub(super) fn ask(&self, words: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, Error> {
         resp::ask(self.address(), Duration::from_secs(10), words)
     }
@@ -177,7 +175,6 @@ impl Server {
         Ok(Server { kind, program, port, arguments, process, directory })
     }
 
-    /// Starts the server and waits until it answers or ends.
     fn bring_up(&self) -> Result<(), Failure> {
         let mut process = self.process();
         let pid = process.start(&mut self.launch()?)?;
@@ -240,7 +237,6 @@ impl Server {
     }
 }
 
-/// Starts one server per list of arguments, in parallel.
 pub(super) fn start_all(kind: Kind, arguments: &[&[&str]]) -> Result<Vec<Server>, Error> {
     thread::scope(|scope| {
         let start = |arguments| scope.spawn(move || Server::start_with(kind, arguments));
@@ -255,7 +251,6 @@ pub(super) fn follows(replica: &Server) -> Result<(), Error> {
     if info.contains("master_link_status:up") { Ok(()) } else { Err(Error(info)) }
 }
 
-/// Why a server did not start.
 enum Failure {
     PortTaken(Error),
     Other(Error),

@@ -103,7 +103,6 @@ where
     }
 }
 
-/// The window of [`plain`].
 pub(super) const WINDOW: u64 = 10 * SECOND;
 pub(super) const SECOND: u64 = 1_000_000;
 
@@ -112,7 +111,7 @@ pub(super) fn plain() -> Vec<Policy> {
     plain_with_limit(5)
 }
 
-/// The policies of [`plain`] with another limit and the same burst.
+/// The policies of [`plain`] with another limit and an equal burst.
 pub(super) fn plain_with_limit(limit: u32) -> Vec<Policy> {
     let quota = Quota::new(limit, Duration::from_micros(WINDOW));
     let mut policies = vec![

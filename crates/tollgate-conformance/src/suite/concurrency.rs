@@ -55,7 +55,6 @@ where
     answers.into_iter().map(|answer| case.answered("a concurrent acquire", answer)).collect()
 }
 
-/// Awaits all futures concurrently.
 async fn join<F: Future>(futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
     let mut pending: Vec<_> = futures.into_iter().enumerate().collect();
     let mut done = Vec::new();
@@ -139,8 +138,8 @@ pub(super) async fn concurrent_sets_in_any_order_are_all_or_nothing<S: Store<Err
     for policy in &policies {
         case.must_take(policy, &keys[2], 96).await;
     }
-    // Every second request names the pairs in reverse order, so a store that locks them one by one
-    // would deadlock. Every fifth also names the scarce key, which has room for 4.
+    // Half of the requests reverse their pairs, so a store that locks them one by one would
+    // deadlock. Every fifth also names the scarce key, which has room for 4.
     let set = |n: usize| {
         let keys = &keys[..if n.is_multiple_of(5) { 3 } else { 2 }];
         let pairs = policies.iter().flat_map(|policy| keys.iter().map(move |key| Check::new(policy, key, 1)));

@@ -20,7 +20,6 @@ pub(super) const EVERY: [Algorithm; 7] = [
     Algorithm::SlidingLog { max_limit: 1_000 },
 ];
 
-/// The grant of one check.
 struct Granted {
     policy: usize,
     key: usize,

@@ -141,7 +141,7 @@ pub(super) async fn three_or_seven_a_second_have_no_rounding_error<S: Store<Erro
 
 pub(super) async fn microseconds_of_a_16_digit_time_are_kept<S: Store<Error: Debug>>(case: &Case<S>) {
     let key = Key::from("caller");
-    // Each digit counts: were the last ones lost on the way, a wait would be off by as much.
+    // If the last digits of the time were lost, the wait would be wrong by as much.
     for policy in plain() {
         case.advance(1_234_567);
         case.must_take(&policy, &key, 5).await;

@@ -44,7 +44,6 @@ impl FixedWindow {
         if self.count == 0 { 0 } else { self.left(policy, now) }
     }
 
-    /// The time until the window ends.
     fn left(&self, policy: &Policy, now: u64) -> u64 {
         (self.start + policy.quota().window_us()).saturating_sub(now)
     }

@@ -9,8 +9,8 @@ use crate::{Policy, Stamp};
 
 /// TAT, in rational microseconds since the epoch. The epoch itself if the key has used nothing.
 ///
-/// The denominator of the fraction is that of the policy. After a change of the limit, the old
-/// fraction is read in the new denominator, or as a whole microsecond if it exceeds that.
+/// The fraction is in [`Policy::parts`]. After a change of the limit it is read in the new parts,
+/// or as a whole microsecond if it is too large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tat(Exact);
 
@@ -20,8 +20,8 @@ impl Tat {
         Tat(Exact { us, frac: u32::try_from(frac).unwrap_or(u32::MAX) })
     }
 
-    /// Limits TAT to the furthest that this policy, or one that shares its state, can produce: an
-    /// empty bucket. TAT is further ahead if the clock ran ahead or the burst was lowered.
+    /// Limits TAT to the latest possible value, an empty bucket. A later TAT comes from a clock
+    /// that ran ahead or from a burst that was lowered.
     #[inline]
     pub(super) fn clamp(&mut self, policy: &Policy, now: u64) {
         if self.0.frac >= policy.interval.parts {
@@ -75,9 +75,9 @@ pub(super) fn remaining(tat: &Tat, policy: &Policy, now: u64) -> u32 {
 
 /// Refunds the part of the charge that time has not refilled yet.
 ///
-/// The charge moved TAT to the stamp, so only the span between now and the stamp is still owed. A
-/// refund of the whole cost would return refilled tokens again, and admit burst + cost at once. The
-/// part of a stamp beyond the latest possible TAT was forgiven when the clock stepped back.
+/// Only the span between now and the stamp is still owed. A refund of the whole cost would return
+/// refilled tokens again, and admit burst + cost at once. The part of a stamp beyond the latest
+/// possible TAT was forgiven when the clock stepped back.
 pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u32, stamp: Stamp) {
     let end = end(policy, stamp);
     let owed = policy.interval.saturating_sub(end, Exact::from_us(now));
@@ -97,8 +97,7 @@ fn end(policy: &Policy, stamp: Stamp) -> Exact {
     Exact { us: stamp.us, frac }
 }
 
-/// The units may exceed what the policy can grant now, if its burst was larger at the time of the
-/// grant. TAT never lies further ahead than the horizon.
+/// The burst may have been larger at the time of the grant, but TAT never exceeds the horizon.
 fn span(policy: &Policy, units: u32) -> Exact {
     if units > policy.largest_cost() { policy.horizon } else { policy.interval.times(units) }
 }

@@ -72,7 +72,6 @@ fn write_text(encoded: &[u8], out: &mut impl Write) -> fmt::Result {
     }
 }
 
-/// Escapes what is written to it.
 struct Escaped<'a, W>(&'a mut W);
 
 impl<W: Write> Write for Escaped<'_, W> {

@@ -2,7 +2,6 @@
 
 use crate::servers::{Error, Server};
 
-/// A node of the cluster, as one of the nodes sees it.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) port: u16,

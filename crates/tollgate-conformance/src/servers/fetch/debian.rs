@@ -33,7 +33,6 @@ fn in_directory(directory: &Path) -> Result<Program, Error> {
     Ok(program)
 }
 
-/// Unpacks the package and its dependencies into the directory.
 fn fetch(directory: &Path) -> Result<(), Error> {
     let scratch = scratch()?;
     for package in download(scratch.path())? {
