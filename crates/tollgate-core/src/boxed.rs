@@ -36,7 +36,7 @@ impl<E> fmt::Debug for BoxStore<E> {
     }
 }
 
-/// [`Store`] without its associated futures, which makes it a trait object.
+/// [`Store`] without its associated futures, so that it is dyn-compatible.
 trait ErasedStore<E>: Send + Sync {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> BoxReply<Result<Verdict, E>>;
     fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), E>>;

@@ -72,8 +72,7 @@ impl Key {
     pub fn network(address: IpAddr, v6_prefix: u8) -> Key {
         match address.to_canonical() {
             IpAddr::V4(v4) => {
-                // Written at once: moving bytes that were just written one by one stalls (`layer`
-                // bench).
+                // Written at once: moving bytes just written one by one stalls (`layer` bench).
                 let tagged = u64::from(u32::from_le_bytes(v4.octets())) << 8 | u64::from(NETWORK_V4);
                 let mut bytes = [0; INLINE];
                 bytes[..6].copy_from_slice(&tagged.to_le_bytes()[..6]);

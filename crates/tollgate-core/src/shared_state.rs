@@ -7,9 +7,8 @@ impl Policy {
     /// The same policy for keys whose usage `other` counts too. They share state if their
     /// [scope](Policy::scope) is the same; otherwise this returns an unchanged copy.
     ///
-    /// A policy takes a bucket's debt beyond its own [horizon](Policy::horizon) for that of a clock
-    /// that ran ahead, and forgives it. The returned policy keeps a debt that `other` could have
-    /// made.
+    /// Debt of a bucket beyond a policy's own [horizon](Policy::horizon) counts as an error of a
+    /// clock that ran ahead, and is forgiven. The returned policy keeps debt that `other` can make.
     ///
     /// ```
     /// use tollgate_core::algorithm::State;
@@ -36,10 +35,10 @@ impl Policy {
         self.clone().with_shared_horizon(self.furthest.ceil().max(other.furthest.ceil()))
     }
 
-    /// How far TAT may lie ahead of now before the excess is forgiven, as that of a clock that ran
-    /// ahead. This is the longest [horizon](Policy::horizon) of this policy and of those that it
-    /// [shares state](Policy::sharing_state_with) with. In microseconds and [parts](Policy::parts)
-    /// of one. For stores with their own arithmetic.
+    /// How far TAT may lie ahead of now: the excess is an error of a clock that ran ahead, and is
+    /// forgiven. This is the longest [horizon](Policy::horizon) of all policies that [share this
+    /// state](Policy::sharing_state_with), in microseconds and [parts](Policy::parts) of one. For
+    /// stores with their own arithmetic.
     pub fn furthest(&self) -> (u64, u32) {
         (self.furthest.us, self.furthest.frac)
     }

@@ -20,8 +20,8 @@ use crate::{Check, Grant, Key, Policy, PolicyError, StoreError, Times, Verdict};
 ///
 /// Stores are handles: clones share their state.
 pub trait Store: Clone + Send + Sync + 'static {
-    /// The error of this store: [`std::convert::Infallible`] if it always answers. For any other
-    /// type, a layer asks for a failure policy.
+    /// The error of this store: [`std::convert::Infallible`] if it always answers. Any other type
+    /// requires a failure policy.
     type Error: StoreError;
     /// The future of a verdict.
     type Acquire: Future<Output = Result<Verdict, Self::Error>> + Send + 'static;
@@ -41,23 +41,23 @@ pub trait Store: Clone + Send + Sync + 'static {
     ///
     /// To refund a grant in parts, pass the stamp from
     /// [`Stamp::after_refund`](crate::Stamp::after_refund) to the next part. A bucket only knows
-    /// when the debt of each grant ends. Suppose that two debts overlap and the older grant is
-    /// refunded first. A refund of the younger may then return units that time has refilled, fewer
-    /// than the older had.
+    /// when the debt of each grant ends. If two debts overlap and the older grant is refunded
+    /// first, a refund of the younger may return units that time has refilled. These are fewer than
+    /// the older grant had.
     ///
     /// If the clock has stepped back since the grant, debt that was forgiven then is not refunded
     /// again (best effort). This fails once the clock reaches the time of the grant for the second
     /// time: an aligned window takes the grant for its own, and a bucket takes it for current debt.
     ///
-    /// Drop grants that are older than a [reset](Store::reset), which has already returned their
-    /// units. A refund of such a grant is taken from the grants since, if those are as large.
+    /// Do not refund a grant that is older than a [reset](Store::reset), which has already returned
+    /// its units. Such a refund is taken from later grants, if those are large enough.
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done>;
 
     /// Ends each wait for a verdict, a refund or a reset after `limit`, counted from the call. The
     /// error has the kind [`ErrorKind::Timeout`](crate::ErrorKind::Timeout).
     ///
     /// This applies to this handle and to clones made of it later. The store may still execute the
-    /// operation. The shortest of several limits holds. A limit is never zero.
+    /// operation. The shortest of several limits holds. Callers never pass zero.
     ///
     /// Returns whether the store enforces the limit; the default does not. If `false`, the caller
     /// sets a timer for each wait, which costs more.

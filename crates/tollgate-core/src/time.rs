@@ -129,8 +129,8 @@ impl Monotonic {
     }
 }
 
-/// The same from the time-stamp counter. Calibration queries the processor, which a virtual machine
-/// may emulate, so it happens once per process and never for a decision.
+/// The same from the time-stamp counter, calibrated once per process. Each construction queries the
+/// processor, which a virtual machine may emulate, so no decision constructs a clock.
 #[cfg(feature = "tsc")]
 #[derive(Clone)]
 struct Monotonic {

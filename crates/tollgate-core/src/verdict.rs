@@ -49,7 +49,7 @@ impl Stamp {
     }
 
     /// The stamp of the rest of a grant after a refund of `units`. Use it for the next refund of
-    /// that grant. A refund moves the end of a bucket's debt. With the old stamp, the next one
+    /// that grant. A refund moves the end of a bucket's debt. With the old stamp, the next refund
     /// would return units that time has already refilled.
     ///
     /// ```
