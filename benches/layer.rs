@@ -77,7 +77,6 @@ fn denied_without_fields(bencher: Bencher<'_, '_>, keys: u32) {
     run(bencher, &layer(SCANT, Fields::None), keys);
 }
 
-/// Three rules, all applied to each request.
 #[divan::bench(threads = [1, 2])]
 fn three_rules_allowed(bencher: Bencher<'_, '_>) {
     let rule = |name| Policy::new(name, AMPLE).by(PeerIp::new());

@@ -38,8 +38,7 @@ impl Full {
         while self.store.acquire(&check, Times::ONCE).wait().await.expect("an answer").is_granted() {}
     }
 
-    /// The time per check, all allowed or all denied. Allowed checks each follow a refill of one
-    /// unit.
+    /// The time per check, all allowed or all denied. A unit is refilled before each allowed one.
     async fn micros(&self, checks: u32, passes: bool) -> String {
         self.server.command(&["CONFIG", "RESETSTAT"]).expect("OK");
         for _ in 0..checks {

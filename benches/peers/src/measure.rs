@@ -15,7 +15,6 @@ use tower::Service;
 
 use crate::scenario::{Clients, KeySource};
 
-/// Counts of the answers of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answers {
     pub(crate) allowed: u64,
@@ -42,10 +41,8 @@ impl AddAssign for Answers {
     }
 }
 
-/// One run of the loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// The number of clients.
     pub(crate) clients: u32,
     /// Requests per thread.
     pub(crate) requests: u64,
@@ -54,7 +51,6 @@ pub(crate) struct Load {
     pub(crate) round: u64,
 }
 
-/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     /// From the start of the first thread to the end of the last.
@@ -62,7 +58,6 @@ pub(crate) struct Sample {
     pub(crate) answers: Answers,
 }
 
-/// A service of any type.
 pub(crate) trait Subject {
     /// Sends one untimed request per client, so that the state of each exists. Returns the header
     /// fields of the first answer.
@@ -72,8 +67,7 @@ pub(crate) trait Subject {
     fn run(&self, load: Load) -> Sample;
 }
 
-/// A service and the source of its limiter's key. The loop is compiled for the concrete type, so it
-/// has no indirection that a server would not have.
+/// The loop is compiled for the concrete type: no indirection that a server would not have.
 #[derive(Debug)]
 pub(crate) struct Prepared<S> {
     service: S,

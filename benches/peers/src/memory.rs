@@ -57,10 +57,9 @@ pub(crate) fn run(options: &Options) -> Report {
 
 /// Rebuilds all services after this many runs. Where the system places uncached memory changes a
 /// figure by a tenth, so each service gets several placements.
-const RUNS_OF_A_PLACE: u64 = 5;
+const RUNS_PER_PLACEMENT: u64 = 5;
 
-/// Measures all services in one scenario. Services take turns, so that other load on the machine
-/// affects all of them. Each round starts with another service.
+/// Services take turns, so that other load on the machine affects all of them.
 fn compare(lineup: &[Contender], scenario: Scenario, threads: usize, options: &Options) -> Vec<Line> {
     let mut lines: Vec<Line> = lineup
         .iter()
@@ -76,7 +75,7 @@ fn compare(lineup: &[Contender], scenario: Scenario, threads: usize, options: &O
     let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
     let services = lines.len();
     for round in 0..options.runs {
-        if round % RUNS_OF_A_PLACE == 0 {
+        if round % RUNS_PER_PLACEMENT == 0 {
             subjects.clear();
             subjects.extend(lines.iter_mut().map(|line| {
                 let subject = (line.contender.build)(scenario.plan());

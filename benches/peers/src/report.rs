@@ -11,17 +11,14 @@ use crate::targets::{Aim, TARGETS, Target};
 /// A bare loop this many times slower than the fastest bare loop counts as disturbed.
 const DISTURBED: f64 = 1.25;
 
-/// The results of one service in one scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) contender: Contender,
     pub(crate) scenario: Scenario,
     pub(crate) threads: usize,
-    /// The time of the best run.
     pub(crate) wall: Option<Duration>,
     /// Of all runs together.
     pub(crate) answers: Answers,
-    /// The header fields of an allowed answer.
     pub(crate) fields: Vec<String>,
 }
 
@@ -41,7 +38,6 @@ impl Line {
     }
 }
 
-/// All results.
 #[derive(Debug)]
 pub(crate) struct Report {
     /// Per thread and run.
@@ -74,11 +70,10 @@ impl Report {
     }
 
     fn added_by(&self, line: &Line) -> Option<f64> {
-        Some(self.whole(line)? - self.loop_itself(line.contender.key, line.scenario, line.threads)?)
+        Some(self.whole(line)? - self.bare_loop(line.contender.key, line.scenario, line.threads)?)
     }
 
-    /// The time of a request without a layer.
-    fn loop_itself(&self, key: KeySource, scenario: Scenario, threads: usize) -> Option<f64> {
+    fn bare_loop(&self, key: KeySource, scenario: Scenario, threads: usize) -> Option<f64> {
         let mut lines = self.table(scenario, threads);
         self.whole(lines.find(|line| line.is_bare() && line.contender.key == key)?)
     }
@@ -152,7 +147,7 @@ impl Report {
         for key in [KeySource::PeerIp, KeySource::Field] {
             write!(f, "| *the loop itself, key as {}* | |", key.title())?;
             for scenario in Scenario::ALL {
-                match self.loop_itself(key, scenario, threads) {
+                match self.bare_loop(key, scenario, threads) {
                     Some(whole) => write!(f, " *{} ns* |", nanos(whole))?,
                     None => write!(f, " – |")?,
                 }
@@ -168,8 +163,8 @@ impl Report {
         for scenario in Scenario::ALL {
             let slow = [KeySource::PeerIp, KeySource::Field].into_iter().any(|key| {
                 let all =
-                    self.lines.iter().filter_map(|line| self.loop_itself(key, line.scenario, line.threads));
-                let here = self.loop_itself(key, scenario, threads);
+                    self.lines.iter().filter_map(|line| self.bare_loop(key, line.scenario, line.threads));
+                let here = self.bare_loop(key, scenario, threads);
                 here.is_some_and(|here| here > DISTURBED * all.fold(f64::INFINITY, f64::min))
             });
             if slow {
@@ -293,7 +288,7 @@ fn nanos(value: f64) -> String {
     format!("{sign}{}", grouped(value.abs().round() as u64))
 }
 
-/// Formats 1234567 as 1,234,567.
+/// 1234567 as 1,234,567.
 pub(crate) fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);

@@ -27,7 +27,6 @@ impl Plan {
     }
 }
 
-/// A situation to measure limiters in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scenario {
     /// 1,000 keys, all requests allowed: the limiter's state is in the processor's caches.
@@ -81,7 +80,6 @@ impl Scenario {
     }
 }
 
-/// Where a limiter finds the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeySource {
     /// `ConnectInfo<SocketAddr>` in the request's extensions, as axum adds it.
@@ -98,8 +96,7 @@ impl KeySource {
         }
     }
 
-    /// The request of this client. The loop without a limiter builds it too, so its cost does not
-    /// count as the limiter's.
+    /// The bare loop builds the request too, so its cost does not count as the limiter's.
     pub(crate) fn request(self, client: u32) -> Request<Body> {
         const FIRST: u32 = u32::from_be_bytes([10, 0, 0, 0]);
         let ip = Ipv4Addr::from(FIRST + client);

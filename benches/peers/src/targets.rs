@@ -29,7 +29,6 @@ pub(crate) const TARGETS: [Target; 5] = [
     Target::new(Scenario::AllowedCold, false, 1.3, None),
 ];
 
-/// The result of a target in a report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
     pub(crate) ours: f64,

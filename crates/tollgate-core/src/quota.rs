@@ -147,8 +147,8 @@ impl Quota {
     /// [`Quota::burst`] for a value that is known only at run time.
     ///
     /// # Errors
-    /// [`QuotaError::ZeroBurst`], or [`QuotaError::BurstTooLarge`] if burst × window / limit is over
-    /// 2^52 µs.
+    /// [`QuotaError::ZeroBurst`], or [`QuotaError::BurstTooLarge`] if burst × window / limit
+    /// exceeds 2^52 µs.
     pub const fn try_burst(self, burst: u32) -> Result<Quota, QuotaError> {
         if burst == 0 {
             return Err(QuotaError::ZeroBurst);

@@ -16,7 +16,6 @@ use crate::measure::{Prepared, Subject};
 use crate::ours;
 use crate::scenario::{KeySource, Plan};
 
-/// A service to measure: with a limiter in one configuration, or with none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contender {
     /// The package name, or [`BARE`].
@@ -28,14 +27,12 @@ pub(crate) struct Contender {
     pub(crate) build: fn(Plan) -> Box<dyn Subject>,
 }
 
-/// The package under comparison.
 pub(crate) const OURS: &str = "tollgate";
 
 /// The package name of a service without a limiter.
 pub(crate) const BARE: &str = "(none)";
 
-/// The services without a limiter, one for each way to carry the key: the loop also builds the
-/// request.
+/// One per way to carry the key, because the loop also builds the request.
 pub(crate) fn bare() -> [Contender; 2] {
     let contender = |key, build| Contender { package: BARE, fields: false, key, build };
     [
@@ -44,7 +41,6 @@ pub(crate) fn bare() -> [Contender; 2] {
     ]
 }
 
-/// All limiters, tollgate first.
 pub(crate) fn limiters() -> Vec<Contender> {
     let mut all = Vec::new();
     all.extend(ours::contenders());

@@ -22,7 +22,6 @@ pub(crate) enum Kind {
 pub(crate) struct Host {
     url: String,
     control: Connection,
-    /// Ends when this value is dropped.
     started: Option<Server>,
 }
 
@@ -71,7 +70,6 @@ impl Host {
         Ok(taken)
     }
 
-    /// The name, version and origin of the server, for the report.
     pub(crate) fn title(&mut self) -> Result<String, Failure> {
         let info = self.info("server")?;
         let (name, version) = match field(&info, "valkey_version") {

@@ -24,7 +24,6 @@ pub(crate) fn failed(answers: &mut Answers, error: &dyn Display) {
     answers.other += 1;
 }
 
-/// The result of a round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) wall: Duration,
@@ -33,9 +32,7 @@ pub(crate) struct Sample {
     pub(crate) median: Option<Duration>,
 }
 
-/// A contender of any type.
 pub(crate) trait Subject {
-    /// Makes decisions for this time.
     fn run<'a>(
         &'a self,
         crowd: &'a Crowd,
@@ -43,8 +40,7 @@ pub(crate) trait Subject {
     ) -> Pin<Box<dyn Future<Output = Sample> + Send + 'a>>;
 }
 
-/// The loop is compiled for the concrete type, so it has no indirection that a server would not
-/// have.
+/// The loop is compiled for the concrete type: no indirection that a server would not have.
 #[derive(Debug)]
 pub(crate) struct Prepared<D> {
     decider: D,

@@ -18,7 +18,6 @@ use host::{Host, Kind};
 use report::{Line, Report};
 use scenario::{Crowd, Scenario};
 
-/// Any error that ends a run.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
 #[derive(Clone, Debug, Args)]
@@ -72,8 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Measures all contenders in one scenario. Contenders take turns, so that other load on the
-/// machine affects all of them. Each round starts with another contender.
+/// Contenders take turns, so that other load on the machine affects all of them.
 fn compare(
     lineup: &[Contender],
     scenario: Scenario,

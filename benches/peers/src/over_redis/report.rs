@@ -10,7 +10,6 @@ use super::targets::{Figure, TARGETS, Target};
 use crate::measure::Answers;
 use crate::report::{grouped, version};
 
-/// The results of one contender in one scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) contender: Contender,
@@ -22,7 +21,6 @@ pub(crate) struct Line {
 #[derive(Clone, Copy, Debug)]
 struct Round {
     sample: Sample,
-    /// The server's processor time.
     server: Duration,
 }
 
@@ -88,7 +86,6 @@ impl Line {
     }
 }
 
-/// All results.
 #[derive(Debug)]
 pub(crate) struct Report {
     server: String,
@@ -110,7 +107,7 @@ impl Report {
         self.lines.extend(lines);
     }
 
-    /// The result of tollgate's whole layer with the default number of connections.
+    /// tollgate's whole layer with the default number of connections.
     pub(crate) fn ours(&self, scenario: Scenario) -> Option<&Line> {
         self.line(scenario, OURS, WHOLE_LAYER, None)
     }
@@ -162,7 +159,6 @@ impl Report {
         writeln!(f)
     }
 
-    /// Writes the figure, the ratio and the server's time as cells.
     fn figures(&self, f: &mut fmt::Formatter<'_>, line: &Line) -> fmt::Result {
         let figure = line.best_figure().map(|figure| {
             if line.scenario.is_load() { format!("{:.0}", figure / 1e3) } else { format!("{figure:.1}") }

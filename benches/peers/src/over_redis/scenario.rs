@@ -8,13 +8,11 @@ use http::{HeaderName, HeaderValue};
 use super::contenders::{EMPTY_SCRIPT, INCR};
 use crate::scenario::Clients;
 
-/// The field that carries the key.
 pub(crate) const KEY_FIELD: HeaderName = HeaderName::from_static("x-user");
 
 /// The number of keys, except in [`Scenario::Hot`].
 const KEYS: u16 = 10_000;
 
-/// A situation to measure contenders in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scenario {
     /// 64 tasks, 10,000 keys, uniform.
@@ -63,14 +61,12 @@ impl Scenario {
         if self.is_load() { INCR } else { EMPTY_SCRIPT }
     }
 
-    /// The daily quota of a key, large enough that no request is denied. The hot key has that of
-    /// 10,000.
+    /// Large enough that no request is denied. The hot key has the quota of 10,000 keys.
     pub(crate) const fn per_day(self) -> u32 {
         if matches!(self, Scenario::Hot) { 86_400_000 } else { 1_000_000 }
     }
 }
 
-/// A user, whose name is the key.
 #[derive(Debug)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -129,7 +125,6 @@ fn zipf() -> Vec<u16> {
     (0..Crowd::DRAWS).map(|_| draw()).collect()
 }
 
-/// The users of a task.
 #[derive(Debug)]
 pub(crate) struct Draws {
     crowd: Crowd,

@@ -56,17 +56,14 @@ pub(super) async fn connect(setup: &Setup) -> Result<MultiplexedConnection, Fail
     Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
 }
 
-/// A connection with the client's defaults.
 async fn connect_by_default(setup: &Setup) -> Result<MultiplexedConnection, Failure> {
     Ok(Client::open(setup.url.as_str())?.get_multiplexed_async_connection().await?)
 }
 
-/// Loads a script and returns its hash.
 pub(super) async fn load(connection: &mut MultiplexedConnection, script: &str) -> Result<String, Failure> {
     Ok(cmd("SCRIPT").arg("LOAD").arg(script).query_async(connection).await?)
 }
 
-/// The emission interval and the horizon, in microseconds.
 pub(super) fn gcra_terms(setup: &Setup) -> (u64, u64) {
     let day = DAY.as_micros() as u64;
     let interval = day / u64::from(setup.per_day);
@@ -79,7 +76,6 @@ struct Bare<W, A> {
     connection: MultiplexedConnection,
     /// Makes the command for a user.
     write: W,
-    /// Whether an answer is an allow.
     allows: fn(&A) -> bool,
 }
 

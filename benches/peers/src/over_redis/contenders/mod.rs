@@ -21,7 +21,6 @@ pub(crate) use bare::{EMPTY_SCRIPT, INCR};
 pub(crate) use grouped::GROUPED;
 pub(crate) use ours::{OURS, WHOLE_LAYER};
 
-/// A contender in one configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contender {
     /// The package name, or the commands if there is no package.
@@ -36,7 +35,6 @@ pub(crate) struct Contender {
 
 pub(crate) type Building = Pin<Box<dyn Future<Output = Result<Box<dyn Subject>, Failure>>>>;
 
-/// The parameters of a contender.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) url: String,
@@ -51,7 +49,6 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// How long a limiter waits for Redis, if that is configurable.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// All contenders, in the order of the report.
 pub(crate) fn all() -> Vec<Contender> {
     let mut all = Vec::new();
     all.extend(bare::contenders());
