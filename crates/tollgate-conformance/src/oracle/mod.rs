@@ -126,7 +126,6 @@ trait Model: fmt::Debug + Send {
     /// Whether the state at `t` equals that of an unused key.
     fn is_unused(&self, terms: &Terms, t: i128) -> bool;
     fn charge(&mut self, terms: &Terms, now: i128, units: i128) -> Mark;
-    /// How long to delay the request that was just charged.
     fn delay(&self, _terms: &Terms, _now: i128) -> i128 {
         0
     }
@@ -138,7 +137,6 @@ trait Model: fmt::Debug + Send {
 struct Terms {
     limit: i128,
     window: i128,
-    /// Units of a full bucket.
     burst: i128,
     max_wait: i128,
     buckets: i128,

@@ -41,7 +41,6 @@ impl Process {
         Ok(Process { server: None, is_paused: false, watchdog })
     }
 
-    /// Starts the server with this command, after it killed the previous one.
     pub(super) fn start(&mut self, command: &mut Command) -> Result<u32, Error> {
         self.kill();
         let server = command.spawn();
@@ -57,12 +56,10 @@ impl Process {
         self.server.as_ref().map(Child::id)
     }
 
-    /// The exit status, if the server ended by itself.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.server.as_mut().and_then(|server| server.try_wait().ok().flatten())
     }
 
-    /// Whether the server was started and neither killed nor paused.
     pub(super) fn is_running(&self) -> bool {
         self.server.is_some() && !self.is_paused
     }
