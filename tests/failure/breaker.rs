@@ -1,11 +1,14 @@
 //! The circuit breaker around a store that fails, by a clock that is moved by hand.
 
+use std::fmt;
+use std::future::Ready;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate::failure::{BreakerError, Breaking, CircuitView};
 use tollgate::{
-    Check, CircuitBreaker, CircuitState, FailureExt, Grant, Key, ManualClock, Policy, Quota, RateLimitLayer,
-    Reply, Stamp, Store, Times, Verdict,
+    Check, CircuitBreaker, CircuitState, ErrorKind, FailureExt, Grant, Key, ManualClock, Policy, Quota,
+    RateLimitLayer, Reply, Stamp, Store, StoreError, Times, Verdict,
 };
 use tollgate_tests::{
     Connection, Failing, Fault, Strict, call, clock, field, per_user, poll_once, request, timed,
@@ -230,18 +233,123 @@ async fn answers_between_failures_keep_it_closed_and_half_of_them_do_not() {
 }
 
 #[tokio::test]
-async fn refunds_and_resets_are_answers_as_well() {
+async fn failed_refunds_and_resets_never_open_the_circuit() {
     let (policy, key) = (policy(), Key::from("ada"));
     let grant = [Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::default(), share: None }];
     let bench = bench(FAULTS[1]);
-    assert!(bench.store.refund(&grant).wait().await.is_err());
-    assert!(bench.store.reset(&key, &[&policy]).wait().await.is_err());
+    for _ in 0..200 {
+        assert!(bench.store.refund(&grant).wait().await.is_err());
+        assert!(bench.store.reset(&key, &[&policy]).wait().await.is_err());
+    }
+    assert_eq!(bench.circuit.state(), CircuitState::Closed);
+    // Nor do refunds that succeed hide that checks fail.
+    for _ in 0..2 {
+        assert!(bench.ask().await.is_err());
+        bench.inner.set(Connection::Works);
+        assert!(bench.store.refund(&grant).wait().await.is_ok());
+        bench.inner.set(FAULTS[1]);
+    }
     assert!(bench.ask().await.is_err());
     assert_eq!(bench.circuit.state(), CircuitState::Open);
+}
+
+#[tokio::test]
+async fn an_open_circuit_refuses_refunds_and_resets_and_neither_is_a_probe() {
+    let (policy, key) = (policy(), Key::from("ada"));
+    let grant = [Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::default(), share: None }];
+    let bench = bench(Connection::Works);
+    bench.open(FAULTS[0]).await;
+    bench.inner.set(Connection::Works);
     let asked = bench.inner.asked();
-    assert!(matches!(bench.store.refund(&grant), Reply::Now(Err(BreakerError::Open { .. }))));
-    assert!(matches!(bench.store.reset(&key, &[&policy]), Reply::Now(Err(BreakerError::Open { .. }))));
-    assert_eq!(bench.inner.asked(), asked);
+    for _ in 0..2 {
+        assert!(matches!(bench.store.refund(&grant), Reply::Now(Err(BreakerError::Open { .. }))));
+        assert!(matches!(bench.store.reset(&key, &[&policy]), Reply::Now(Err(BreakerError::Open { .. }))));
+        bench.time.advance(FIRST_WAIT);
+    }
+    assert_eq!((bench.inner.asked(), bench.circuit.state()), (asked, CircuitState::Open));
+    assert!(bench.ask().await.is_ok());
+    assert!(bench.store.refund(&grant).wait().await.is_ok());
+}
+
+/// A store whose requests share calls: every error is the failure of the call with this number.
+#[derive(Clone, Debug)]
+struct Sharing(Arc<Mutex<CallFailed>>);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct CallFailed(ErrorKind, u64);
+
+impl fmt::Display for CallFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "call {} failed", self.1)
+    }
+}
+
+impl std::error::Error for CallFailed {}
+
+impl StoreError for CallFailed {
+    fn kind(&self) -> ErrorKind {
+        self.0
+    }
+
+    fn call(&self) -> Option<u64> {
+        Some(self.1)
+    }
+}
+
+impl Store for Sharing {
+    type Error = CallFailed;
+    type Acquire = Ready<Result<Verdict, CallFailed>>;
+    type Done = Ready<Result<(), CallFailed>>;
+
+    fn acquire(&self, _: &[Check<'_>], _: Times) -> Reply<Result<Verdict, CallFailed>, Self::Acquire> {
+        Reply::Now(Err(*self.0.lock().unwrap()))
+    }
+
+    fn refund(&self, _: &[Grant<'_>]) -> Reply<Result<(), CallFailed>, Self::Done> {
+        Reply::Now(Ok(()))
+    }
+
+    fn reset(&self, _: &Key, _: &[&Policy]) -> Reply<Result<(), CallFailed>, Self::Done> {
+        Reply::Now(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_late_call_counts_once_however_many_requests_it_carried() {
+    let call = Arc::new(Mutex::new(CallFailed(ErrorKind::Timeout, 0)));
+    let store = Sharing(Arc::clone(&call)).timeout(TIMEOUT).circuit_breaker(settings());
+    // Calls overlap: the failures of two are heard in turns.
+    for n in 0..256 {
+        call.lock().unwrap().1 = n % 2;
+        assert!(acquire(&store).wait().await.is_err());
+        assert_eq!(store.circuit().state(), CircuitState::Closed, "{n}");
+    }
+    call.lock().unwrap().1 = 2;
+    assert!(acquire(&store).wait().await.is_err());
+    assert_eq!(store.circuit().state(), CircuitState::Open, "the third call in a row");
+}
+
+#[tokio::test]
+async fn an_overloaded_queue_is_no_failure_of_the_store() {
+    let call = Arc::new(Mutex::new(CallFailed(ErrorKind::Overloaded, 0)));
+    let time = clock();
+    let store = Sharing(Arc::clone(&call)).circuit_breaker(settings()).clock(&time);
+    for n in 0..200 {
+        call.lock().unwrap().1 = n;
+        assert!(acquire(&store).wait().await.is_err());
+    }
+    assert_eq!(store.circuit().state(), CircuitState::Closed);
+    for n in 200..203 {
+        *call.lock().unwrap() = CallFailed(ErrorKind::Timeout, n);
+        assert!(acquire(&store).wait().await.is_err());
+    }
+    assert_eq!(store.circuit().state(), CircuitState::Open);
+    *call.lock().unwrap() = CallFailed(ErrorKind::Overloaded, 204);
+    time.advance(FIRST_WAIT);
+    // The probe was never sent: the next request is one.
+    for _ in 0..2 {
+        assert_eq!(acquire(&store).wait().await, Err(BreakerError::Store(*call.lock().unwrap())));
+    }
 }
 
 #[tokio::test]

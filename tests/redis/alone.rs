@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tollgate::{Check, Grant, Key, Policy, Quota, Stamp, Store, StoreError, Times};
@@ -27,41 +27,6 @@ async fn poll_once(what: &mut (impl Future + Unpin)) {
         Poll::Ready(())
     })
     .await;
-}
-
-/// The lane of a caller who is alone is no task; it becomes one, the only one, when others come.
-#[tokio::test]
-async fn a_lone_caller_needs_no_task_and_goes_by_a_lane_as_others_do() {
-    let server = Server::start(Kind::Redis6_2).unwrap();
-    let fresh = Fresh::with(&server, Default::default(), |builder| builder.connections(1)).await;
-    let (policy, key) = (a_day(1_000), Key::from("ada"));
-    let set = [Check::new(&policy, &key, 1)];
-    let tasks = || Handle::current().metrics().num_alive_tasks();
-    let mut charged = 0;
-    for n in 0..20 {
-        let before = tasks();
-        let alone = fresh.store.acquire(&set, Times::ONCE);
-        assert_eq!(tasks(), before);
-        if n % 2 == 0 {
-            assert!(alone.wait().await.unwrap().is_granted());
-            assert_eq!(tasks(), before);
-            charged += 1;
-            continue;
-        }
-        let others = [(); 3].map(|()| fresh.store.acquire(&set, Times::ONCE));
-        assert_eq!(tasks(), before + 1);
-        for reply in [alone].into_iter().chain(others) {
-            assert!(reply.wait().await.unwrap().is_granted());
-        }
-        charged += 4;
-        eventually("the lane has ended", async || tasks() == before).await;
-        // Who comes next is not taken for alone: his lane is a task. Who comes then is.
-        assert_eq!(used(&fresh.store, &policy, "ada").await, charged);
-        eventually("the lane has ended", async || tasks() == before).await;
-    }
-    // Ours, and that which checks went by.
-    let clients = server.command(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
-    assert_eq!(clients.matches("cmd=evalsha").count(), 1, "{clients}");
 }
 
 /// He is charged, and whatever his call holds, nobody waits for it: neither where it was sent, nor where there is no connection

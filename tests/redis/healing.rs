@@ -72,6 +72,31 @@ fn poisons(policy: &Policy, now: u64) -> Vec<Vec<String>> {
         other(&["RPUSH", "KEY", garbage, garbage, garbage, garbage, &now_text]);
         other(&["RPUSH", "KEY", &now_text, &now_text, &now_text, &now_text, garbage]);
     }
+    // Runs of a log, and a head before them, whose numbers are not such.
+    let current_text = (now / 40_000).to_string();
+    let counts = [
+        "0",
+        "3",
+        "4-1",
+        "4-9999",
+        "0-4",
+        "-4",
+        "4-",
+        "abc",
+        "4-x",
+        "9007199254740993",
+        &digits,
+        "4-9007199254740993",
+    ];
+    for count in counts {
+        for time in [&now_text, &current_text, &ahead] {
+            other(&["RPUSH", "KEY", time, count]);
+            other(&["RPUSH", "KEY", "-1", "7-1", time, count, time, count, time, "9"]);
+            other(&["RPUSH", "KEY", "-1", count, time, "8", time, "9-1", time, "10"]);
+            other(&["ZADD", "KEY", time, count]);
+            other(&["ZADD", "KEY", "-1", count, time, "8", time, "9-1", time, "99"]);
+        }
+    }
     for score in ["1.5", "-inf", "inf", "-5", "1e300", &ahead, &now_text] {
         other(&["ZADD", "KEY", score, "abc"]);
         other(&["ZADD", "KEY", score, "abc", &now_text, "x", &now_text, "y", &now_text, "z-99999999999999"]);
@@ -291,8 +316,8 @@ async fn what_is_stored_is_digits_and_nothing_else() {
                 }
                 let name = fresh.name(&policy, "ada");
                 let stored = match (policy.algorithm(), layout) {
-                    (Algorithm::SlidingBuckets { .. }, _) => server.command(&["HVALS", &name]),
-                    (Algorithm::SlidingLog { .. }, SlidingLogLayout::List) => {
+                    (Algorithm::SlidingBuckets { .. }, _)
+                    | (Algorithm::SlidingLog { .. }, SlidingLogLayout::List) => {
                         server.command(&["LRANGE", &name, "0", "99"])
                     }
                     (Algorithm::SlidingLog { .. }, _) => server

@@ -18,6 +18,7 @@ mod life;
 mod load;
 mod lost;
 mod names;
+mod runs;
 mod scripts;
 mod sentinel;
 mod tiers;
@@ -110,9 +111,12 @@ impl Fresh {
 
     /// The name under which a key's state rests on the server.
     fn name(&self, policy: &Policy, key: &str) -> String {
-        let is_log = matches!(policy.algorithm(), Algorithm::SlidingLog { .. });
-        let layout = if is_log && self.layout == SlidingLogLayout::SortedSet { "~sorted-set" } else { "" };
-        format!("{}:1:{{={key}}}:{}{layout}", self.prefix, policy.scope())
+        let form = match (policy.algorithm(), self.layout) {
+            (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) => "~runs~sorted-set",
+            (Algorithm::SlidingLog { .. } | Algorithm::SlidingBuckets { .. }, _) => "~runs",
+            _ => "",
+        };
+        format!("{}:1:{{={key}}}:{}{form}", self.prefix, policy.scope())
     }
 }
 

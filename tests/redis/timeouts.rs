@@ -41,7 +41,7 @@ async fn is_late(store: &RedisStore, policy: &Policy, key: &str, limit: Duration
     let asked = clock.now();
     let error = try_acquire(store, policy, key, 1).await.unwrap_err();
     assert!(error.is_timeout() && error.is_transient() && !error.is_configuration(), "{error}");
-    assert_eq!(error.to_string(), "no answer of redis in time");
+    assert_eq!(error.to_string(), "redis did not answer in time");
     let told = clock.now();
     assert!(told >= asked.saturating_add(limit), "asked at {asked:?}, told at {told:?}, with {limit:?}");
 }

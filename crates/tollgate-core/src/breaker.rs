@@ -8,10 +8,14 @@ use crate::Timestamp;
 
 /// When a circuit breaker opens, and when it lets a request find out whether the store is back.
 ///
-/// It opens when either trigger is met, by the last answers that requests had of the store. (Several of them may be one
-/// answer to a store that asks for many at once.) Then one request at a time, the *probe*, is let
-/// through after a wait; each probe that fails, or that nothing is heard of for as long as that wait, doubles the next one, up
-/// to the longest. Every wait is lengthened by chance, by up to a half of itself, so that a fleet does not return in step.
+/// The last answers that requests got from the store decide when it opens: either trigger is enough. Where requests share
+/// calls to the store, a failed call counts once: see [`StoreError::call`](crate::StoreError::call). Errors of kind
+/// [`Overloaded`](crate::ErrorKind::Overloaded) or [`Misconfigured`](crate::ErrorKind::Misconfigured) do not count, nor do
+/// refunds and resets.
+///
+/// Then one request at a time, the *probe*, is let through after a wait. A probe that fails, or that is not answered within
+/// the wait, doubles the next wait, up to the longest. Every wait is lengthened at random by up to a half, so that the
+/// processes of a fleet do not return at the same moment.
 ///
 /// | setting | by default |
 /// |---|---|
@@ -217,9 +221,9 @@ pub enum Probed {
 /// let settings = CircuitBreaker::default().failures_in_a_row(2);
 /// let mut circuit = Circuit::new(settings, 7);
 /// let now = Timestamp::from_micros(1_000_000);
-/// circuit.failed(now, 0);
+/// circuit.failed(now, None, || 0);
 /// assert_eq!(circuit.admit(now), Admission::Pass);
-/// circuit.failed(now, 0);
+/// circuit.failed(now, None, || 0);
 /// let Admission::Refuse(until) = circuit.admit(now) else { panic!("two failures in a row") };
 /// let Admission::Probe(number) = circuit.admit(until) else { panic!("it is time to look") };
 /// circuit.probed(until, number, Probed::Answered);
@@ -235,7 +239,12 @@ pub struct Circuit {
     probes: u32,
     /// How many of them have failed since the store was in order last.
     failed: u32,
+    /// The calls that failed last, so that each counts once.
+    calls: [Option<u64>; CALLS],
 }
+
+/// More calls than a store has in flight at once, as a rule.
+const CALLS: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
@@ -251,7 +260,7 @@ impl Circuit {
     /// A closed circuit. The seed decides how much longer than set its waits are: a different one in each process.
     pub fn new(settings: CircuitBreaker, seed: u64) -> Circuit {
         let phase = Phase::Closed { answers: 0, fragile_until: Timestamp::EPOCH };
-        Circuit { settings, seed, phase, probes: 0, failed: 0 }
+        Circuit { settings, seed, phase, probes: 0, failed: 0, calls: [None; CALLS] }
     }
 
     /// The state.
@@ -289,11 +298,19 @@ impl Circuit {
         }
     }
 
-    /// A request that was let through by [`Admission::Pass`] failed, after `answered` requests that did not since the last
-    /// that did. Counts while the circuit is closed.
-    pub fn failed(&mut self, now: Timestamp, answered: u32) {
+    /// Counts a failure of a request that was let through by [`Admission::Pass`], while the circuit is closed. Failures of
+    /// the same `call` count once. `answered` returns how many requests were answered since the last failure, and starts
+    /// that count again.
+    pub fn failed(&mut self, now: Timestamp, call: Option<u64>, answered: impl FnOnce() -> u32) {
+        if call.is_some() {
+            if self.calls.contains(&call) {
+                return;
+            }
+            self.calls.rotate_right(1);
+            self.calls[0] = call;
+        }
         let Phase::Closed { answers, fragile_until } = &mut self.phase else { return };
-        *answers = answers.checked_shl(answered.saturating_add(1)).unwrap_or(0) | 1;
+        *answers = answers.checked_shl(answered().saturating_add(1)).unwrap_or(0) | 1;
         if self.settings.opens(*answers) {
             // A store that fails as soon as it is asked by all again was never in order.
             if now >= *fragile_until {
@@ -369,11 +386,11 @@ mod tests {
     fn answers_between_failures_keep_it_closed() {
         let mut circuit = circuit(CircuitBreaker::default().failures_in_a_row(3).failures_of(128, 128));
         for _ in 0..50 {
-            circuit.failed(at(0), 1);
-            circuit.failed(at(0), 0);
+            circuit.failed(at(0), None, || 1);
+            circuit.failed(at(0), None, || 0);
         }
         assert_eq!(circuit.state(), CircuitState::Closed);
-        circuit.failed(at(0), 0);
+        circuit.failed(at(0), None, || 0);
         assert_eq!(circuit.state(), CircuitState::Open);
     }
 
@@ -392,7 +409,7 @@ mod tests {
             let mut circuit =
                 circuit(CircuitBreaker::default().failures_in_a_row(128).failures_of(failures, answers));
             let opened = (1..=300).find(|_| {
-                circuit.failed(at(0), between);
+                circuit.failed(at(0), None, || between);
                 circuit.state() == CircuitState::Open
             });
             assert_eq!(opened.unwrap_or(0), after, "{failures} of {answers}, {between} between");
@@ -409,8 +426,8 @@ mod tests {
             (u32::MAX, CircuitState::Closed),
         ] {
             let mut circuit = circuit(settings);
-            circuit.failed(at(0), 0);
-            circuit.failed(at(0), answered);
+            circuit.failed(at(0), None, || 0);
+            circuit.failed(at(0), None, || answered);
             assert_eq!(circuit.state(), state, "{answered}");
         }
     }
@@ -425,7 +442,7 @@ mod tests {
                 random =
                     random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 if (random >> 33).is_multiple_of(3) {
-                    circuit.failed(at(0), answered);
+                    circuit.failed(at(0), None, || answered);
                     answered = 0;
                 } else {
                     answered += 1;
@@ -441,7 +458,7 @@ mod tests {
     #[test]
     fn there_is_one_probe_at_a_time_and_none_too_early() {
         let mut circuit = circuit(fragile());
-        circuit.failed(at(0), 0);
+        circuit.failed(at(0), None, || 0);
         let until = refused_until(&mut circuit, at(0));
         assert!(until >= at(1_000_000) && until <= at(1_500_000), "{until:?}");
         assert_eq!(circuit.refuses_until(), Some(until));
@@ -457,7 +474,7 @@ mod tests {
     fn waits_double_up_to_the_longest_and_begin_anew_after_it_was_in_order() {
         let mut circuit = circuit(fragile());
         let mut now = at(0);
-        circuit.failed(now, 0);
+        circuit.failed(now, None, || 0);
         for wait in [1, 2, 4, 8, 8, 8] {
             let until = refused_until(&mut circuit, now);
             let waited = until.as_micros() - now.as_micros();
@@ -470,20 +487,20 @@ mod tests {
         let number = probe(&mut circuit, now);
         circuit.probed(now, number, Probed::Answered);
         // At once again: the store cannot bear what is asked of it.
-        circuit.failed(now, 0);
+        circuit.failed(now, None, || 0);
         assert!(refused_until(&mut circuit, now) >= now.saturating_add(8 * SECOND));
         now = refused_until(&mut circuit, now);
         let number = probe(&mut circuit, now);
         circuit.probed(now, number, Probed::Answered);
         now = now.saturating_add(13 * SECOND);
-        circuit.failed(now, 0);
+        circuit.failed(now, None, || 0);
         assert!(refused_until(&mut circuit, now) <= now.saturating_add(2 * SECOND));
     }
 
     #[test]
     fn a_probe_that_was_given_up_makes_room_for_the_next() {
         let mut circuit = circuit(fragile());
-        circuit.failed(at(0), 0);
+        circuit.failed(at(0), None, || 0);
         let now = refused_until(&mut circuit, at(0));
         for _ in 0..5 {
             let number = probe(&mut circuit, now);
@@ -496,7 +513,7 @@ mod tests {
     #[test]
     fn a_probe_that_nobody_hears_of_again_is_not_the_last() {
         let mut circuit = circuit(fragile());
-        circuit.failed(at(0), 0);
+        circuit.failed(at(0), None, || 0);
         let now = refused_until(&mut circuit, at(0));
         let lost = probe(&mut circuit, now);
         let later = refused_until(&mut circuit, now);
@@ -518,7 +535,7 @@ mod tests {
     #[test]
     fn probes_that_nothing_is_heard_of_become_rarer() {
         let mut circuit = circuit(fragile());
-        circuit.failed(at(0), 0);
+        circuit.failed(at(0), None, || 0);
         let (mut now, mut waits) = (at(0), Vec::new());
         for _ in 0..6 {
             let until = refused_until(&mut circuit, now);
@@ -533,10 +550,10 @@ mod tests {
     #[test]
     fn what_was_asked_before_it_opened_neither_closes_nor_prolongs_it() {
         let mut circuit = circuit(fragile());
-        circuit.failed(at(0), 0);
+        circuit.failed(at(0), None, || 0);
         let until = circuit.refuses_until();
         for late in 0..100 {
-            circuit.failed(at(late * 1_000), 0);
+            circuit.failed(at(late * 1_000), None, || 0);
         }
         assert_eq!((circuit.state(), circuit.refuses_until()), (CircuitState::Open, until));
     }
@@ -546,7 +563,7 @@ mod tests {
         let mut untils: Vec<u64> = (0..100)
             .map(|seed| {
                 let mut circuit = Circuit::new(fragile(), seed);
-                circuit.failed(at(0), 0);
+                circuit.failed(at(0), None, || 0);
                 circuit.refuses_until().unwrap().as_micros()
             })
             .collect();
@@ -560,7 +577,7 @@ mod tests {
     fn time_that_ends_or_steps_back_breaks_nothing() {
         let mut circuit =
             circuit(CircuitBreaker::default().failures_in_a_row(1).probe_after(Duration::MAX, Duration::MAX));
-        circuit.failed(Timestamp::MAX, u32::MAX);
+        circuit.failed(Timestamp::MAX, None, || u32::MAX);
         assert_eq!(circuit.refuses_until(), Some(Timestamp::MAX));
         probe(&mut circuit, Timestamp::MAX);
         circuit.probed(Timestamp::EPOCH, 1, Probed::Failed);

@@ -9,10 +9,15 @@ pub trait StoreError: Error + Send + Sync + 'static {
     /// Returns the kind of this error.
     fn kind(&self) -> ErrorKind;
 
-    /// Whether the error may resolve itself: all kinds except [`ErrorKind::Misconfigured`]. Circuit
-    /// breakers count only transient errors.
+    /// Whether the error may resolve itself: all kinds except [`ErrorKind::Misconfigured`].
     fn is_transient(&self) -> bool {
         self.kind() != ErrorKind::Misconfigured
+    }
+
+    /// The call that failed, if several requests share calls to the store. Errors with the same number are one failure, and
+    /// count once for a circuit breaker. `None` if each request is a call of its own.
+    fn call(&self) -> Option<u64> {
+        None
     }
 
     /// Whether the store did not answer in time. It may have charged nevertheless.
@@ -27,8 +32,11 @@ pub trait StoreError: Error + Send + Sync + 'static {
 pub enum ErrorKind {
     /// The store did not answer in time. It may have charged nevertheless.
     Timeout,
-    /// The store cannot answer now: it is unreachable, starting, failing over or overloaded.
+    /// The store cannot answer now: it is unreachable, starting, failing over or out of memory.
     Unavailable,
+    /// Too many requests of this process wait for the store, so it was not asked. Nothing was
+    /// charged. Circuit breakers do not count this, because it says nothing about the store.
+    Overloaded,
     /// A circuit breaker is open, so the store was not asked. Nothing was charged.
     CircuitOpen,
     /// An operator has to act: a wrong password, a missing permission. A circuit breaker does not
@@ -42,6 +50,7 @@ impl ErrorKind {
         match self {
             ErrorKind::Timeout => "timeout",
             ErrorKind::Unavailable => "unavailable",
+            ErrorKind::Overloaded => "overloaded",
             ErrorKind::CircuitOpen => "circuit-open",
             ErrorKind::Misconfigured => "misconfigured",
         }

@@ -1,80 +1,328 @@
--- The time of every unit allowed. The Rust of it: sliding_log.rs in tollgate-core.
+-- The sliding log: what was charged, and when. The Rust of it: sliding_log.rs in tollgate-core.
 --
--- How the entries are laid out is in sliding_log_list.lua and sliding_log_sorted_set.lua: each gives what is asked of a
--- `layout` here.
+-- A log is a sequence of runs, oldest first. A run stands for all units charged at one time, so that
+-- the cost of a request does not multiply the work. An entry is a time and a text:
+--
+--   time    in spans since the epoch; of sliding_log_*.lua a span is a microsecond
+--   text    COUNT or COUNT-RETURNED
+--             COUNT     units charged up to and with this run, by all runs since the log was empty
+--             RETURNED  units given back, of this run and of some that follow; see `refunded`
+--
+-- So the units in use are a difference of two counts, and a search for a unit is a binary search.
+-- A head may stand before the runs, with a time of -1. Its text is COUNT or COUNT-NUMBER: the units
+-- charged before the first run that is still stored, and the number of that run. Only a log of
+-- which units were given back has the number.
+--
+-- How entries are laid out is in sliding_log_list.lua and sliding_log_sorted_set.lua: each gives a
+-- `layout` of functions that find entries by position, from 0, where -1 is the newest.
+--
+-- With n runs stored, and w of them over: a check reads O(log n) entries, a refund reads and writes
+-- O((log n)^2), usually a few. A charge also drops the w runs that are over, in one command that
+-- takes O(w): each run is dropped once. `rebuild` takes O(n), at most once in n / 2 refunds.
 --
 -- KEYS     see there
 -- ARGV     limit    units
---          window   microseconds
+--          window   spans
 --          cost     units
--- RETURNS  what the log holds before the charge, in two parts that answer as the whole would: a time in microseconds
---          since the epoch and the units taken at it, twice. The first is the one that the refused cost waits for, with
---          the units that have to go until then; the second is the newest, with the rest.
+-- RETURNS  what the log holds before the charge, in two parts that answer as the whole would: a time
+--          and the units taken at it, twice. The first is the run that the refused cost waits for,
+--          with the units that have to go until then; the second is the newest, with the rest.
 
-local function sliding_log(layout, limit, window, cost)
-  local function ends(_, _, _, key)
-    return math.min(now, layout.time_at(key, -1) or now) + window
+-- The numbers of the entry at an index of what a layout returned; nil for what is not ours.
+local function numbers_of(entries, index)
+  local time, text = entries[index], entries[index + 1] or ''
+  time = time and find(time, '^%-?%d+$') and math.min(tonumber(time), 9007199254740992)
+  if find(text, '^%d+$') then
+    return time, math.min(tonumber(text), 9007199254740992)
+  end
+  local _, _, count, more = find(text, '^(%d+)%-(%d+)$')
+  if count then
+    return time, math.min(tonumber(count), 9007199254740992), math.min(tonumber(more), 1125899906842624)
+  end
+  return time
+end
+
+local function text_of_both(count, more)
+  return more and more > 0 and text_of(count) .. '-' .. text_of(more) or text_of(count)
+end
+
+-- The largest power of two that divides a number.
+local function size_at(number)
+  local size = 1
+  while number % (2 * size) == 0 do
+    size = 2 * size
+  end
+  return size
+end
+
+local function sliding_log(layout, limit, window, cost, span)
+  local current = math.floor(now / span)
+
+  local function ends(log)
+    return ((log.newest or current) + window) * span
   end
 
-  -- How many entries are stored, and how many of them are over; nil where there are none of ours.
+  -- The units given back of the runs from a position on. A run whose number is divisible by 2^k, and
+  -- by no more, keeps the sum of 2^k runs: a Fenwick tree, so that few entries tell all, and few
+  -- change with a refund. It sums what is newer: then it does not matter what was dropped.
+  local function refunded(key, log, at)
+    local sum = 0
+    while log.first and at < log.length do
+      local _, _, returned = numbers_of(layout.entries(key, at, at), 1)
+      sum = sum + (returned or 0)
+      at = at + size_at(log.first + at - 1)
+    end
+    return sum
+  end
+
+  -- Adds to what was given back of the run at a position, in all sums that it is part of.
+  local function add_refunded(key, log, at, units)
+    repeat
+      local entry = layout.entries(key, at, at)
+      local _, count, returned = numbers_of(entry, 1)
+      layout.replace(key, at, entry, text_of_both(count or 0, (returned or 0) + units))
+      at = at - size_at(log.first + at - 1)
+    until at < 1
+  end
+
+  -- Drops the runs from a position on, and what was given back of them from the sums of those before.
+  local function cut(key, log, from)
+    local gone, at = refunded(key, log, from), from
+    while gone > 0 do
+      at = at - size_at(log.first + at - 1)
+      if at < 1 then
+        break
+      end
+      local entry = layout.entries(key, at, at)
+      local _, count, returned = numbers_of(entry, 1)
+      local beyond = refunded(key, log, at + size_at(log.first + at - 1))
+      layout.replace(key, at, entry, text_of_both(count or 0, (returned or 0) - (gone - beyond)))
+    end
+    layout.drop_newest(key, log.length - from)
+    log.length = from
+  end
+
+  -- What is stored under a key:
+  --   used      units that count
+  --   length    entries; nil where there are none of ours
+  --   over      how many of them count no more, with the head
+  --   gone      units charged until then
+  --   newest    the time of the newest run, and what was given back of it is `returned`
+  --   count     units charged in all
+  --   head      whether there is one, and `base` is the count in it
+  --   first     the number of the run behind it, if it is told
+  --   refunded  units given back of the runs that count
   local function look(key)
-    local newest = layout.time_at(key, -1)
-    if not newest then
-      return nil, 0
+    local newest, count, returned = numbers_of(layout.entries(key, -1, -1), 1)
+    local length = count and newest and layout.length(key)
+    if not length or length % 1 ~= 0 then
+      return { used = 0 }
     end
-    local length = layout.length(key)
-    if newest > now then
+    local front = layout.entries(key, 0, 1)
+    local time, gone, first = numbers_of(front, 1)
+    local log = { length = length, newest = newest, count = count, returned = returned, head = time == -1 }
+    log.base, log.first = log.head and gone or 0, log.head and first and math.max(first, 1)
+
+    if newest > current then
       -- The clock stepped back: what lies in the future happened now.
-      local ahead = length - layout.count_until(key, length, now)
-      layout.drop_newest(key, ahead)
-      layout.add(key, now, ahead)
-      call('PEXPIRE', key, life(now + window))
+      local from = layout.count_until(key, length, current - 1, 0)
+      local _, before = numbers_of(from > 0 and layout.entries(key, from - 1, from - 1) or {}, 1)
+      before = before or 0
+      local ahead = count - before - refunded(key, log, from)
+      count = before + math.max(0, math.min(ahead, 4294967295))
+      cut(key, log, from)
+      layout.push(key, { text_of(current), text_of(count) })
+      call('PEXPIRE', key, life((current + window) * span))
+      log.length, log.newest, log.count, log.returned = from + 1, current, count, nil
+      front = layout.entries(key, 0, 1)
+      time, gone = numbers_of(front, 1)
     end
-    return length, layout.count_until(key, length, now - window)
+
+    local last, over = math.max(-1, current - window), 0
+    local second, gone_at_second = numbers_of(front, 3)
+    if (time or 0) <= last then
+      over = 1
+      if log.length > 1 and (second or 0) <= last then
+        over, gone = layout.count_until(key, log.length, last, 2), gone_at_second
+        if over > 2 then
+          local _, gone_at_last = numbers_of(layout.entries(key, over - 1, over - 1), 1)
+          gone = gone_at_last
+        end
+      end
+    end
+    log.over, log.gone = over, over > 0 and gone or 0
+    log.refunded = refunded(key, log, over)
+    log.used = over < log.length and log.count - log.gone - log.refunded or 0
+    log.used = math.max(0, math.min(log.used, 4294967295))
+    return log
   end
 
-  local function fits(times, length, over)
-    return fitting(times, cost, limit - ((length or 0) - over))
+  local function fits(times, log)
+    return fitting(times, cost, limit - log.used)
   end
 
-  local function charge(key, granted, length, over)
+  -- The position of the run with which so many units will have left: over blocks of runs that
+  -- double, then by halves. The blocks are those of `refunded`.
+  local function run_of(key, log, units)
+    local at, before, numbers = log.over, log.gone, log.first and log.first - 1 or 1 - log.over
+    local _, _, returned = numbers_of(log.first and layout.entries(key, at, at) or {}, 1)
+    returned = returned or 0
+    -- The units charged until the end of so many runs, and what was given back of the block behind.
+    local function around(runs)
+      local two = layout.entries(key, at + runs - 1, at + runs)
+      local _, count = numbers_of(two, 1)
+      local _, _, behind = numbers_of(two, 3)
+      return count or 0, log.first and behind or 0
+    end
+    local size = size_at(numbers + at)
+    while at + size < log.length do
+      local count, behind = around(size)
+      if count - before - returned >= units then
+        break
+      end
+      units, before, at, returned = units - (count - before - returned), count, at + size, behind
+      size = size_at(numbers + at)
+    end
+    while size > 1 do
+      size = size / 2
+      if at + size < log.length then
+        local count, behind = around(size)
+        local found = count - before - (returned - behind)
+        if found < units then
+          units, before, at, returned = units - found, count, at + size, behind
+        else
+          returned = returned - behind
+        end
+      end
+    end
+    return at
+  end
+
+  -- Writes the runs that count, each with what is left of it, and forgets what was given back.
+  local function rebuild(key, log)
+    local times, counts, returned = {}, {}, {}
+    for from = log.over, log.length - 1, 2000 do
+      local entries = layout.entries(key, from, math.min(from + 1999, log.length - 1))
+      for i = 1, #entries, 2 do
+        local _, count, units = numbers_of(entries, i)
+        times[#times + 1], counts[#counts + 1], returned[#returned + 1] = entries[i], count or 0, units or 0
+      end
+    end
+    call('DEL', key)
+    local count, before, runs = 0, log.gone, {}
+    for i = 1, #times do
+      local units = counts[i] - before
+      before = counts[i]
+      if log.first then
+        units = units - returned[i]
+        local size = 1
+        local sizes = size_at(log.first + log.over + i - 2)
+        while size < sizes do
+          units, size = units + (returned[i + size] or 0), 2 * size
+        end
+      end
+      if units > 0 then
+        count = count + units
+        runs[#runs + 1], runs[#runs + 2] = times[i], text_of(count)
+      end
+      -- In chunks: unpack gives no more than 8,000 values.
+      if #runs >= 4000 or (i == #times and #runs > 0) then
+        layout.push(key, runs)
+        runs = {}
+      end
+    end
+  end
+
+  local function charge(key, granted, log)
     local units = granted * cost
     if units == 0 then
       return
     end
-    if not length or over == length then
+    local count, returned = units, nil
+    if log.used == 0 then
       call('DEL', key)
-    elseif over > 0 then
-      layout.drop_oldest(key, over)
+    else
+      -- Counts stay where numbers are exact.
+      if log.count + units > 4503599627370496 then
+        rebuild(key, log)
+        log = look(key)
+      end
+      if log.over > (log.head and 1 or 0) then
+        layout.drop_oldest(key, log.over)
+        local first = log.first and log.refunded > 0 and log.first + log.over - 1
+        layout.head(key, text_of_both(log.gone, first))
+      end
+      count = log.count + units
+      if log.newest == current then
+        layout.drop_newest(key, 1)
+        returned = log.returned
+      end
     end
-    layout.add(key, now, units)
-    call('PEXPIRE', key, life(now + window))
+    layout.push(key, { text_of(current), text_of_both(count, returned) })
+    call('PEXPIRE', key, life((current + window) * span))
   end
 
-  local function report(key, granted, refused, length, over)
-    local used = (length or 0) - over
+  local function report(key, granted, refused, log)
+    local used, newest = log.used, log.newest
     if used == 0 then
-      return now, 0, now, 0
+      return current, 0, current, 0
     end
-    -- Where a time stands among others that is not ours, it may lie ahead: nobody waits for longer than a window.
-    local newest = math.min(now, layout.time_at(key, -1) or now)
     local missing = used + (granted + refused) * cost - limit
     if refused == 0 or missing <= 0 or missing > used then
       return newest, used, newest, 0
     end
-    return math.min(now, layout.time_at(key, over + missing - 1) or now), missing, newest, used - missing
+    -- Among others a time that is not ours may lie ahead: nobody waits for longer than a window.
+    local at = run_of(key, log, missing)
+    local time = numbers_of(layout.entries(key, at, at), 1) or current
+    return math.max(0, math.min(current, time)), missing, newest, used - missing
   end
 
   local refund = refunds and function(key, text, units, stamp)
-    local length, over = look(key)
-    if not length or units == 0 or stamp + window <= now then
+    local log = look(key)
+    if log.used == 0 or units == 0 or stamp + window <= current then
       return
     end
-    layout.remove(key, stamp, units)
-    local newest = layout.time_at(key, -1)
-    if newest then
-      call('PEXPIRE', key, life(newest + window))
+    local at = layout.count_until(key, log.length, stamp, 0) - 1
+    if at < log.over then
+      return
     end
+    local time, count = numbers_of(layout.entries(key, at, at), 1)
+    if time ~= stamp or not count then
+      return
+    end
+    local _, before = numbers_of(at > 0 and layout.entries(key, at - 1, at - 1) or {}, 1)
+    local left = count - (before or 0) - (refunded(key, log, at) - refunded(key, log, at + 1))
+    units = math.min(units, left)
+    if units <= 0 then
+      return
+    end
+    local used = log.used - units
+    if used <= 0 then
+      call('DEL', key)
+      return
+    end
+    if units == left and at == log.length - 1 then
+      -- The newest run is always one that counts.
+      local newest = run_of(key, log, used)
+      cut(key, log, newest + 1)
+      log.newest = numbers_of(layout.entries(key, newest, newest), 1) or current
+    else
+      if not log.first then
+        if log.head then
+          layout.drop_oldest(key, 1)
+        else
+          at, log.over, log.length = at + 1, log.over + 1, log.length + 1
+        end
+        layout.head(key, text_of_both(log.base, 1))
+        log.first = 1
+      end
+      add_refunded(key, log, at, units)
+      -- More than half of the runs may be of units that were given back.
+      if log.length > 2 * used + 64 then
+        rebuild(key, log)
+      end
+    end
+    call('PEXPIRE', key, life(ends(log)))
   end
 
   return { returns = 4, ends = ends, look = look, fits = fits, charge = charge, report = report, refund = refund }

@@ -1,33 +1,38 @@
--- The sliding log in a list, the default: small, and as fast for a hundred thousand entries as for ten.
+-- The sliding log in a list, the default: small, and as fast for a hundred thousand runs as for ten.
 --
--- KEYS     a list: the time of each unit in microseconds since the epoch, the newest last
+-- KEYS     a list: of each entry its time and its text, the newest last; see sliding_log.lua
 -- ARGV     see sliding_log.lua
 -- RETURNS  see sliding_log.lua
 
 local list = {}
 
--- The time at an index, where -1 is the newest; nil where there is none of ours.
-function list.time_at(key, index)
-  local text = read('LINDEX', key, index < 0 and index or text_of(index))
-  if text and find(text, '^%d+$') then
-    return tonumber(text)
-  end
+-- The times and texts of the entries at two positions and between them; nothing where the key holds
+-- another type.
+function list.entries(key, first, last)
+  first = first < 0 and 2 * first or text_of(2 * first)
+  return read('LRANGE', key, first, last < 0 and 2 * last + 1 or text_of(2 * last + 1)) or {}
 end
 
+-- No whole number where it is not ours.
 function list.length(key)
-  return call('LLEN', key)
+  return call('LLEN', key) / 2
 end
 
--- How many entries are at a time or before it: by steps that double, since mostly none or few are, then by halves.
-function list.count_until(key, length, time)
-  local low, high = 0, 1
-  while high <= length and (list.time_at(key, high - 1) or 0) <= time do
+-- How many entries are at a time or before it, of which `low` are known to be: by steps that double,
+-- since usually few are, then by halves.
+function list.count_until(key, length, time, low)
+  local function is_until(at)
+    local text = call('LINDEX', key, text_of(2 * at))
+    return (text and find(text, '^%-?%d+$') and tonumber(text) or 0) <= time
+  end
+  local high = math.max(1, 2 * low)
+  while high <= length and is_until(high - 1) do
     low, high = high, high * 2
   end
   high = math.min(high, length + 1)
   while high - low > 1 do
     local middle = math.floor((low + high) / 2)
-    if (list.time_at(key, middle - 1) or 0) <= time then
+    if is_until(middle - 1) then
       low = middle
     else
       high = middle
@@ -37,29 +42,26 @@ function list.count_until(key, length, time)
 end
 
 function list.drop_oldest(key, entries)
-  call('LTRIM', key, text_of(entries), -1)
+  call('LTRIM', key, text_of(2 * entries), -1)
 end
 
 function list.drop_newest(key, entries)
-  call('LTRIM', key, 0, '-' .. text_of(entries + 1))
+  call('LTRIM', key, 0, '-' .. text_of(2 * entries + 1))
 end
 
-function list.add(key, time, units)
-  local text = text_of(time)
-  for added = 0, units - 1, 4000 do
-    -- In chunks: unpack gives no more than 8,000 values.
-    local times = {}
-    for i = 1, math.min(4000, units - added) do
-      times[i] = text
-    end
-    call('RPUSH', key, unpack(times))
-  end
+-- Puts times and texts, in turn, behind the newest.
+function list.push(key, entries)
+  call('RPUSH', key, unpack(entries))
 end
 
-function list.remove(key, time, units)
-  call('LREM', key, '-' .. text_of(units), text_of(time))
+function list.head(key, text)
+  call('LPUSH', key, text, '-1')
+end
+
+function list.replace(key, at, entry, text)
+  call('LSET', key, text_of(2 * at + 1), text)
 end
 
 local function sliding_log_list(limit, window, cost)
-  return sliding_log(list, limit, window, cost)
+  return sliding_log(list, limit, window, cost, 1)
 end

@@ -3,25 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tollgate_core::Clock;
 
+use crate::commit::{Commit, Target};
+use crate::link::tls::Certificates;
+use crate::link::topology::Topology;
 use crate::link::{Link, Timeouts};
-use crate::names::Names;
-use crate::script::Scripts;
-use crate::tls::Certificates;
-use crate::topology::Topology;
-use crate::{Error, RedisStore};
-
-/// How [`Algorithm::SlidingLog`](tollgate_core::Algorithm::SlidingLog) lays out its entries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum SlidingLogLayout {
-    /// A list, the default: small, and the fastest.
-    #[default]
-    List,
-    /// A sorted set, whose entries can be looked at and searched by time; it takes up to twelve times the memory.
-    SortedSet,
-}
+use crate::wire::layout::SlidingLogLayout;
+use crate::wire::names::Names;
+use crate::wire::script::Scripts;
+use crate::{Error, RedisStore, trial};
 
 /// A [`RedisStore`] that is being put together.
 #[must_use]
@@ -37,6 +29,34 @@ pub struct RedisStoreBuilder {
     clock: Option<Clock>,
     certificates: Certificates,
     sentinel_credentials: Option<(String, String)>,
+}
+
+impl RedisStore {
+    /// Connects to the Redis of a URL with the default settings: short for [`RedisStore::builder`] and
+    /// [`RedisStoreBuilder::connect`].
+    ///
+    /// | URL | connects to |
+    /// |---|---|
+    /// | `redis://[user:password@]host[:port][/db]` | a server; `unix:///path` to its socket |
+    /// | `redis-sentinel://[user:password@]host[:port],…/master[/db]` | the master that these Sentinels name |
+    /// | `redis-cluster://[user:password@]host[:port],…` | the Cluster of these nodes |
+    ///
+    /// With the feature `tls`, `rediss` instead of `redis` connects by TLS. User and password are those of the servers; those
+    /// of Sentinels are set by [`RedisStoreBuilder::sentinel_credentials`].
+    ///
+    /// # Errors
+    /// Those of [`RedisStoreBuilder::connect`]. A Redis that cannot be reached is not an error.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn connect(url: &str) -> Result<RedisStore, Error> {
+        RedisStore::builder(url).connect().await
+    }
+
+    /// Builds a store for the Redis of a URL.
+    pub fn builder(url: &str) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(url)
+    }
 }
 
 impl RedisStoreBuilder {
@@ -163,11 +183,17 @@ impl RedisStoreBuilder {
         if let Some((user, password)) = &self.sentinel_credentials {
             topology.set_sentinel_credentials(user, password)?;
         }
-        let link = Link::new(topology, self.connections, timeouts)?;
-        let names = Names::new(&self.prefix, self.secret.as_deref(), self.log);
-        let scripts = Scripts::new(self.clock.is_some());
-        let store = RedisStore::new(link, names, scripts, self.clock, self.connections, self.most_waiting);
-        store.try_out().await?;
+        let target = Target {
+            link: Link::new(topology, &self.prefix, self.connections, timeouts),
+            names: Names::new(&self.prefix, self.secret.as_deref(), self.log),
+            scripts: Scripts::new(self.clock.is_some()),
+            clock: self.clock,
+            waits: Clock::system(),
+            runtime: Handle::current(),
+        };
+        let lanes = usize::try_from(self.connections).unwrap_or(usize::MAX);
+        let store = RedisStore::new(Commit::new(target, lanes, self.most_waiting));
+        trial::run(&store).await?;
         Ok(store)
     }
 

@@ -2,23 +2,36 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bb8_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use tollgate_core::{ErrorKind as Kind, StoreError};
 
 /// Why Redis did not decide.
 ///
-/// Cheap to clone: all that waited for one call are told of its failure.
+/// Cheap to clone: every caller that waited for a call gets its failure.
 #[derive(Clone)]
-pub struct Error(Arc<Cause>);
+pub struct Error {
+    cause: Arc<Cause>,
+    /// The call that failed, if a call was sent.
+    call: Option<u64>,
+}
+
+/// A number for a call, unique in this process.
+pub(crate) fn next_call() -> u64 {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    CALLS.fetch_add(1, Ordering::Relaxed)
+}
 
 pub(crate) enum Cause {
     /// What was configured cannot be.
     Config(String),
     /// Redis, or the way to it.
     Redis(RedisError),
-    /// Too many checks wait for Redis already.
+    /// Too many requests wait for Redis already.
     Overloaded,
+    /// The deadline passed in our queue, while Redis answered others.
+    Queued,
     /// The runtime in which the store was made is gone.
     Stopped,
     /// No connection within the time for that.
@@ -37,7 +50,7 @@ impl Error {
     /// Whether something has to be mended: a URL, a password, a permission, the topology. Such an error does not pass by
     /// itself, and [`StoreError::is_transient`] is false for it.
     pub fn is_configuration(&self) -> bool {
-        match &*self.0 {
+        match &*self.cause {
             Cause::Config(_) => true,
             Cause::Redis(error) => is_configuration(error),
             _ => false,
@@ -46,29 +59,46 @@ impl Error {
 
     /// Whether a Cluster's node refused a call since some of its keys have moved to another node and some have not.
     pub(crate) fn is_torn_apart(&self) -> bool {
-        matches!(&*self.0, Cause::Redis(error) if error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain))
+        matches!(&*self.cause, Cause::Redis(error) if error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain))
     }
 
-    /// Whether so many checks were waiting for Redis that this one was not taken up. It was charged nowhere.
+    /// Whether Redis was not asked because too many requests of this process wait for it: the queue was full, or the deadline
+    /// passed in the queue while Redis answered others. Nothing was charged.
     pub fn is_overloaded(&self) -> bool {
-        matches!(*self.0, Cause::Overloaded)
+        matches!(*self.cause, Cause::Overloaded | Cause::Queued)
+    }
+
+    /// Whether the server answered, with an error of its own.
+    pub(crate) fn is_reply(&self) -> bool {
+        matches!(&*self.cause, Cause::Redis(error) if matches!(error.kind(), ErrorKind::Server(_)))
+    }
+
+    /// The same error, as the failure of this call.
+    pub(crate) fn of_call(self, call: u64) -> Error {
+        Error { call: Some(call), ..self }
     }
 }
 
 impl StoreError for Error {
     fn kind(&self) -> Kind {
-        let is_timeout = match &*self.0 {
+        let is_timeout = match &*self.cause {
             Cause::Redis(error) => error.is_timeout(),
             Cause::NoConnection | Cause::Late => true,
             _ => false,
         };
         if self.is_configuration() {
             Kind::Misconfigured
+        } else if self.is_overloaded() {
+            Kind::Overloaded
         } else if is_timeout {
             Kind::Timeout
         } else {
             Kind::Unavailable
         }
+    }
+
+    fn call(&self) -> Option<u64> {
+        self.call
     }
 }
 
@@ -110,7 +140,7 @@ pub(crate) fn is_configuration(error: &RedisError) -> bool {
 
 impl From<Cause> for Error {
     fn from(cause: Cause) -> Error {
-        Error(Arc::new(cause))
+        Error { cause: Arc::new(cause), call: None }
     }
 }
 
@@ -122,7 +152,7 @@ impl From<RedisError> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
+        match &*self.cause {
             Cause::Config(what) => f.write_str(what),
             Cause::Redis(error) => {
                 let text = error.to_string();
@@ -130,10 +160,11 @@ impl fmt::Display for Error {
                 let told = text.split_once(", with args beginning with").map_or(&*text, |(told, _)| told);
                 write!(f, "redis: {told}")
             }
-            Cause::Overloaded => f.write_str("too many checks are waiting for redis"),
+            Cause::Overloaded => f.write_str("too many requests are waiting for redis"),
+            Cause::Queued => f.write_str("the deadline passed in the queue for redis"),
             Cause::Stopped => f.write_str("the runtime in which the store was made has stopped"),
             Cause::NoConnection => f.write_str("no connection to redis in time"),
-            Cause::Late => f.write_str("no answer of redis in time"),
+            Cause::Late => f.write_str("redis did not answer in time"),
             Cause::Garbled => f.write_str("redis gave an answer that is not of tollgate's scripts"),
         }
     }

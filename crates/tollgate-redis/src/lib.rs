@@ -147,9 +147,8 @@
 //! ACL SETUSER tollgate on >password ~tollgate:* -@all
 //!     +eval +evalsha +info +time +cluster|slots +asking +role
 //!     +mget +psetex +incrby +del +pttl +pexpire
-//!     +hmget +hset +hincrby +hdel
-//!     +lindex +llen +lrem +ltrim +rpush
-//!     +zadd +zcard +zcount +zrange +zrem +zremrangebyrank +zrevrangebyscore
+//!     +lindex +llen +lpush +lrange +lset +ltrim +rpush
+//!     +zadd +zcard +zcount +zrange +zrem +zremrangebyrank
 //! ```
 //!
 //! # Features
@@ -161,22 +160,17 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod awaited;
-mod batch;
+// From top to bottom: each module uses those below it only.
 mod builder;
-mod caller;
 mod commit;
 mod error;
 mod link;
-mod names;
-mod numbers;
-mod script;
-mod spread;
+mod set;
 mod store;
-mod terms;
-mod tls;
-mod topology;
+mod trial;
+mod wire;
 
-pub use builder::{RedisStoreBuilder, SlidingLogLayout};
+pub use builder::RedisStoreBuilder;
 pub use error::Error;
 pub use store::{Acquire, Done, RedisStore};
+pub use wire::layout::SlidingLogLayout;

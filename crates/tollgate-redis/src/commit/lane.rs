@@ -1,148 +1,149 @@
-//! Lanes: each makes one call after another, and what a call is for.
+//! A lane makes one call after another; a call carries a load to the server.
 
 use std::future::poll_fn;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use super::{Commit, Queues, SETS, lock};
-use crate::batch::Batch;
+use bb8_redis::redis::Value;
 
-/// What a call is under way for, where the watcher finds it.
-pub(super) struct Call {
-    commit: Arc<Commit>,
+use super::caller::Overdue;
+use super::group::{Group, Load, Queues, lock};
+use crate::Error;
+use crate::error::{Cause, next_call};
+use crate::link::{Connection, Text};
+
+/// A load in flight, where the task that watches deadlines finds it.
+pub(super) struct Call<L: Load> {
+    group: Arc<Group<L>>,
     number: u64,
-    batch: Arc<Mutex<Batch>>,
-    /// How many of its callers count as waiting still.
+    load: Arc<Mutex<L>>,
+    /// How many of its callers still count as queued.
     waiting: usize,
 }
 
-impl Call {
-    fn new(commit: &Arc<Commit>, queues: &mut Queues, batch: Batch, waiting: usize) -> Call {
-        let batch = Arc::new(Mutex::new(batch));
-        queues.last_number += 1;
-        queues.under_way.insert(queues.last_number, Arc::clone(&batch));
-        queues.waiting += waiting;
-        Call { commit: Arc::clone(commit), number: queues.last_number, batch, waiting }
+impl<L: Load> Call<L> {
+    pub(super) fn new(group: &Arc<Group<L>>, queues: &mut Queues<L>, load: L, waiting: usize) -> Call<L> {
+        let (load, number) = (Arc::new(Mutex::new(load)), next_call());
+        queues.in_flight.insert(number, Arc::clone(&load));
+        queues.count_waiting(waiting);
+        Call { group: Arc::clone(group), number, load, waiting }
     }
 
-    pub(super) fn batch(&self) -> MutexGuard<'_, Batch> {
-        lock(&self.batch)
+    /// Sends the load. `alone`: while a slot moves, a load that cannot be split is repeated for a while.
+    async fn send(
+        &self,
+        connection: Result<Connection<'_>, Error>,
+        slot: u16,
+        alone: bool,
+    ) -> Result<Value, Error> {
+        let target = &self.group.target;
+        // Known only after the load was written, without those that have left.
+        let work = AtomicU32::new(0);
+        let build = |text: Text| {
+            let (mut load, mut overdue) = (lock(&self.load), Overdue::new(target.waits.now()));
+            load.take_overdue(&mut overdue, &|_| Cause::Queued.into());
+            overdue.notify();
+            load.drop_abandoned();
+            work.store(load.work(), Ordering::Relaxed);
+            load.command(target, text)
+        };
+        let connection = connection?;
+        let sent = target.waits.now();
+        let answer = connection.run(slot, &build, alone).await;
+        if answer.as_ref().err().is_none_or(Error::is_reply) {
+            self.group.answered(slot, work.into_inner(), sent);
+        }
+        answer.map_err(|error| error.of_call(self.number))
     }
 
-    /// By itself, beside all lanes.
-    async fn run(self, slot: u16) {
-        let connection = self.commit.link.connection(slot).await;
-        let answer = self.commit.send(connection, slot, &self, true).await;
+    /// Runs the call outside of any lane.
+    async fn run_alone(self, slot: u16) {
+        let connection = self.group.target.link.connection(slot).await;
+        let answer = self.send(connection, slot, true).await;
         self.end().answer(answer);
     }
 
-    fn end(self) -> Batch {
-        mem::take(&mut *self.batch())
+    fn end(self) -> L {
+        mem::take(&mut *lock(&self.load))
     }
 
-    /// A call for each of its sets. They do not hold up the calls behind them, and so their callers count as waiting.
-    fn split(self) -> Vec<Call> {
-        self.batch().drop_the_gone(self.commit.waits.now());
-        // In one breath: there is no moment at which the watcher would find their callers nowhere.
-        let mut queues = self.commit.queues();
-        let batch = mem::take(&mut *self.batch());
-        let call = |batch: Batch| {
-            let callers = batch.callers();
-            Call::new(&self.commit, &mut queues, batch, callers)
+    /// A call for each part of the load. They do not hold up the calls behind them, so their callers count as queued.
+    fn split(self) -> Vec<Call<L>> {
+        // Under one lock, so that the task that watches deadlines finds every caller at all times.
+        let mut queues = self.group.queues();
+        let load = mem::take(&mut *lock(&self.load));
+        let call = |load: L| {
+            let callers = load.callers();
+            Call::new(&self.group, &mut queues, load, callers)
         };
-        batch.split().map(call).collect()
+        load.split().into_iter().map(call).collect()
     }
 }
 
-impl Drop for Call {
+impl<L: Load> Drop for Call<L> {
     fn drop(&mut self) {
-        let mut queues = self.commit.queues();
-        queues.under_way.remove(&self.number);
-        queues.waiting -= self.waiting;
+        let mut queues = self.group.queues();
+        queues.in_flight.remove(&self.number);
+        queues.uncount_waiting(self.waiting);
     }
 }
 
-/// One call after another, until nothing waits.
-pub(super) struct Lane {
-    commit: Arc<Commit>,
+/// Makes one call after another, until nothing is queued.
+pub(super) struct Lane<L: Load> {
+    group: Arc<Group<L>>,
     slot: u16,
-    /// Whether it is that of a caller who is alone, so far.
-    is_alone: bool,
-    /// Whether it has left its queue already.
-    left: bool,
+    is_closed: bool,
 }
 
-impl Lane {
-    pub(super) fn new(commit: Arc<Commit>, slot: u16, is_alone: bool) -> Lane {
-        Lane { commit, slot, is_alone, left: false }
+impl<L: Load> Lane<L> {
+    pub(super) fn new(group: Arc<Group<L>>, slot: u16) -> Lane<L> {
+        Lane { group, slot, is_closed: false }
     }
 
     pub(super) async fn run(mut self) {
-        while let Some(has_room) = self.stay() {
-            if has_room && !mem::take(&mut self.is_alone) {
-                // Those who were just answered, and who arrive at the same time, ask while this call can still carry them.
-                step_back().await;
+        while let Some(has_room) = self.group.next_has_room(self.slot) {
+            if has_room {
+                // Callers that were just answered often ask again at once, and this call can still carry them.
+                yield_once().await;
             }
-            // A connection first: until there is one, checks go on gathering.
-            let connection = self.commit.link.connection(self.slot).await;
-            let Some(call) = self.next() else { continue };
-            match self.commit.send(connection, self.slot, &call, false).await {
+            // First a connection: until there is one, requests go on gathering.
+            let connection = self.group.target.link.connection(self.slot).await;
+            let Some(call) = self.group.next_call(self.slot) else { continue };
+            match call.send(connection, self.slot, false).await {
                 Err(error) if error.is_torn_apart() => {
-                    // Nothing was executed. Apart, so that nobody waits for those whose own keys are apart.
+                    // Nothing was executed. Each part goes alone, so that only the keys that move are held up.
                     for call in call.split() {
-                        self.commit.runtime.spawn(call.run(self.slot));
+                        self.group.target.runtime.spawn(call.run_alone(self.slot));
                     }
                 }
                 answer => call.end().answer(answer),
             }
         }
-    }
-
-    /// If something waits, whether what comes next can join it. Where nothing does, the lane is closed in the same breath: whoever
-    /// comes next opens one.
-    fn stay(&mut self) -> Option<bool> {
-        let mut queues = self.commit.queues();
-        if let Some(queue) = queues.of_slot.get(&self.slot)
-            && let Some((first, _)) = queue.batches.front()
-        {
-            return Some(queue.batches.len() == 1 && first.len() < SETS);
-        }
-        queues.leave(self.slot);
-        self.left = true;
-        None
-    }
-
-    fn next(&self) -> Option<Call> {
-        let mut queues = self.commit.queues();
-        let queue = queues.of_slot.get_mut(&self.slot)?;
-        let (batch, callers) = queue.batches.pop_front()?;
-        queue.taken = batch.len();
-        queues.waiting -= callers;
-        queues.is_crowded = callers > 1;
-        Some(Call::new(&self.commit, &mut queues, batch, 0))
+        self.is_closed = true;
     }
 }
 
-/// Lets those tasks run first that are ready to, and no others: `yield_now` would wait for a moment when its worker has nothing
-/// to do, and until then no other worker could take this one over.
-async fn step_back() {
-    let mut is_last = false;
+impl<L: Load> Drop for Lane<L> {
+    /// Closes the lane if its runtime stops during a call.
+    fn drop(&mut self) {
+        if !self.is_closed {
+            self.group.close_lane(self.slot);
+        }
+    }
+}
+
+/// Lets tasks run that are ready. `tokio::task::yield_now` would wait until the worker is idle, and meanwhile no other
+/// worker could take this task over.
+async fn yield_once() {
+    let mut has_yielded = false;
     poll_fn(|cx| {
-        if mem::replace(&mut is_last, true) {
+        if mem::replace(&mut has_yielded, true) {
             return Poll::Ready(());
         }
         cx.waker().wake_by_ref();
         Poll::Pending
     })
     .await;
-}
-
-impl Drop for Lane {
-    /// Where the runtime stops in the midst of a call.
-    fn drop(&mut self) {
-        if !self.left {
-            self.commit.queues().leave(self.slot);
-        }
-    }
 }

@@ -18,8 +18,9 @@ use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
 use super::node::{Conn, Node};
+use super::open::at;
 use super::slots::{Range, SLOTS, Slots, covered, ranges, redirected};
-use super::{Address, Build, Text, Timeouts, at, is_replica};
+use super::{Address, Build, Text, Timeouts, is_replica};
 use crate::Error;
 use crate::error::Cause;
 
@@ -153,18 +154,15 @@ impl Inner {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn node(&self, address: &Address) -> Result<Arc<Node>, Error> {
+    fn node(&self, address: &Address) -> Arc<Node> {
         let mut known = self.known();
         if let Some(node) = known.nodes.get(address) {
-            return Ok(Arc::clone(node));
+            return Arc::clone(node);
         }
-        let node = Arc::new(self.make(address)?);
+        let info = at(&self.infos[0], address);
+        let node = Arc::new(Node::new(address.clone(), info, self.timeouts));
         known.nodes.insert(address.clone(), Arc::clone(&node));
-        Ok(node)
-    }
-
-    fn make(&self, address: &Address) -> Result<Node, Error> {
-        Node::new(address.clone(), at(&self.infos[0], address), self.timeouts)
+        node
     }
 
     /// Looks for the first time; whoever comes meanwhile waits for the same.
@@ -197,7 +195,7 @@ impl Inner {
         }
         for info in &self.infos {
             if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } = info.addr() {
-                self.node(&(host.clone(), *port))?;
+                self.node(&(host.clone(), *port));
             }
         }
         let mut asked = JoinSet::new();
@@ -232,7 +230,7 @@ impl Inner {
     fn learn(&self, ranges: Vec<Range>) -> Result<bool, Error> {
         let masters = || ranges.iter().filter_map(|range| range.master.as_ref());
         for master in masters() {
-            self.node(master)?;
+            self.node(master);
         }
         let mut known = self.known();
         known.nodes.retain(|address, node| {
@@ -318,7 +316,7 @@ impl Handle<'_> {
             self.cluster.look_again();
             return Err(unsettled(error).into());
         };
-        self.cluster.handle_of(self.cluster.0.node(&address)?).await
+        self.cluster.handle_of(self.cluster.0.node(&address)).await
     }
 }
 

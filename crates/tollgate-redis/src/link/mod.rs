@@ -7,26 +7,25 @@
 mod backoff;
 mod cluster;
 mod node;
+mod open;
 mod pool;
 mod sentinels;
+mod sharded;
 mod slots;
+pub(crate) mod tls;
+pub(crate) mod topology;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bb8_redis::redis::aio::{AsyncPushSender, SendError};
-use bb8_redis::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use bb8_redis::redis::{
-    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, PushKind,
-    RedisError, ServerErrorKind, Value,
-};
+use bb8_redis::redis::{Cmd, RedisError, ServerErrorKind, Value};
 
 use crate::Error;
-use crate::topology::Topology;
+use topology::Topology;
 
 pub(crate) use cluster::Cluster;
 pub(crate) use pool::Pool;
+use pool::Source;
+use sentinels::Sentinels;
 
 /// A command, with a script's hash or with its whole text, as it is to be sent now; `None` where nobody waits for it any more.
 pub(crate) type Build<'a> = &'a (dyn Fn(Text) -> Option<Cmd> + Send + Sync);
@@ -57,12 +56,14 @@ pub(crate) struct Timeouts {
 }
 
 impl Link {
-    pub(crate) fn new(topology: Topology, connections: u32, timeouts: Timeouts) -> Result<Link, Error> {
-        Ok(match topology {
-            Topology::Server(info) => Link::Pool(Pool::of_server(info, connections, timeouts)?),
-            Topology::Sentinel(sentinel) => Link::Pool(Pool::of_sentinel(sentinel, connections, timeouts)),
-            Topology::Cluster(nodes) => Link::Cluster(Cluster::new(nodes, timeouts)),
-        })
+    /// `prefix` is that of all keys.
+    pub(crate) fn new(topology: Topology, prefix: &str, connections: u32, timeouts: Timeouts) -> Link {
+        let source = match topology {
+            Topology::Server(info) => Source::Server(info),
+            Topology::Sentinel(sentinel) => Source::Sentinels(Sentinels::new(sentinel, timeouts)),
+            Topology::Cluster(nodes) => return Link::Cluster(Cluster::new(nodes, timeouts)),
+        };
+        Link::Pool(Pool::new(source, prefix, connections, timeouts))
     }
 
     /// Whether keys live in slots that are decided apart.
@@ -124,33 +125,6 @@ impl Connection<'_> {
 /// Host and port.
 type Address = (String, u16);
 
-/// How to connect to a server elsewhere, which others name, as to this one.
-fn at(like: &ConnectionInfo, (host, port): &Address) -> ConnectionInfo {
-    let (host, port) = (host.clone(), *port);
-    let address = match like.addr() {
-        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-            ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
-        }
-        _ => ConnectionAddr::Tcp(host, port),
-    };
-    with_settings(like.clone().set_addr(address))
-}
-
-/// With the settings of every connection to a server.
-fn with_settings(info: ConnectionInfo) -> ConnectionInfo {
-    // By this it is heard of a connection that ends while nobody uses it, see `obituary`.
-    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    info.set_redis_settings(settings).set_tcp_settings(tcp_settings())
-}
-
-/// The settings of every connection. Calls are small and somebody waits for each: none is held back to be sent with the next;
-/// and a way that was cut without a word is found out before somebody needs it.
-fn tcp_settings() -> TcpSettings {
-    let keepalive =
-        TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5));
-    TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
-}
-
 /// Whether a replica was asked: to write, or while it had lost its master. Nothing was executed then: the first thing that a
 /// script of ours writes is refused. Versions before 7 tell what befell a script as an error of another kind, in whose text it
 /// stands.
@@ -180,28 +154,6 @@ impl Outcome {
             Err(error) if error.is_unrecoverable_error() || error.is_io_error() => Outcome::Ended,
             _ => Outcome::Answered,
         }
-    }
-}
-
-/// Settings of a connection that is known to be dead when it has ended, even while nobody uses it, so that none is handed out
-/// that is. That is what RESP3 is spoken for.
-fn obituary(timeouts: Timeouts) -> (AsyncConnectionConfig, Arc<AtomicBool>) {
-    let dead = Arc::new(AtomicBool::new(false));
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(timeouts.connect))
-        .set_response_timeout(Some(timeouts.response))
-        .set_push_sender(Obituary(Arc::clone(&dead)));
-    (config, dead)
-}
-
-struct Obituary(Arc<AtomicBool>);
-
-impl AsyncPushSender for Obituary {
-    fn send(&self, info: PushInfo) -> Result<(), SendError> {
-        if info.kind == PushKind::Disconnection {
-            self.0.store(true, Ordering::Release);
-        }
-        Ok(())
     }
 }
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use bb8_redis::redis::aio::{ConnectionLike, MultiplexedConnection};
-use bb8_redis::redis::{Client, Cmd, ConnectionInfo, Pipeline, RedisError, ServerErrorKind, Value, cmd};
+use bb8_redis::redis::{Cmd, ConnectionInfo, Pipeline, RedisError, ServerErrorKind, Value, cmd};
 use tokio::spawn;
 use tokio::sync::Mutex;
 
 use super::backoff::Backoff;
-use super::{Outcome, Timeouts, obituary, server_kind};
+use super::open::{End, Opened, open};
+use super::{Outcome, Timeouts, server_kind};
 use crate::Error;
 use crate::error::Cause;
 
@@ -19,7 +20,7 @@ const TIMEOUTS: u32 = 3;
 pub(super) struct Node {
     /// Where it is: host and port.
     pub(super) address: (String, u16),
-    client: Client,
+    info: ConnectionInfo,
     timeouts: Timeouts,
     backoff: Backoff,
     connection: Mutex<Option<Conn>>,
@@ -45,22 +46,17 @@ pub(super) struct Conn {
 }
 
 struct Health {
-    /// It has ended.
-    dead: Arc<AtomicBool>,
+    end: End,
     broken: AtomicBool,
     /// How many answers in a row did not come in time.
     timeouts: AtomicU32,
 }
 
 impl Node {
-    pub(super) fn new(
-        address: (String, u16),
-        info: ConnectionInfo,
-        timeouts: Timeouts,
-    ) -> Result<Node, Error> {
-        let (client, backoff) = (Client::open(info)?, Backoff::new());
+    pub(super) fn new(address: (String, u16), info: ConnectionInfo, timeouts: Timeouts) -> Node {
+        let backoff = Backoff::new();
         let (connection, attempts, wanted, standing) = Default::default();
-        Ok(Node { address, client, timeouts, backoff, connection, attempts, wanted, standing })
+        Node { address, info, timeouts, backoff, connection, attempts, wanted, standing }
     }
 
     /// Its connection; an error at once where connecting has just failed. Whoever comes meanwhile waits for the same attempt.
@@ -77,18 +73,15 @@ impl Node {
             _ => self.backoff.check()?,
         }
         *kept = None;
-        let (config, dead) = obituary(self.timeouts);
-        let client = self.client.clone();
         // In a task: it takes several steps in a given time, and whoever waits for it may come late to them.
-        let connects =
-            spawn(async move { client.get_multiplexed_async_connection_with_config(&config).await });
+        let connects = spawn(open(self.info.clone(), self.timeouts));
         let connected = connects.await.map_err(|_| Cause::Stopped.into());
         // Only now, so that whoever has come meanwhile sees it.
         self.attempts.fetch_add(1, Ordering::Relaxed);
         match connected.and_then(|made| made.map_err(Error::from)) {
-            Ok(inner) => {
+            Ok(Opened { connection: inner, end }) => {
                 self.backoff.succeeded();
-                let health = Health { dead, broken: AtomicBool::new(false), timeouts: AtomicU32::new(0) };
+                let health = Health { end, broken: AtomicBool::new(false), timeouts: AtomicU32::new(0) };
                 let standing = Arc::clone(&self.standing);
                 Ok(kept.insert(Conn { inner, health: Arc::new(health), standing }).clone())
             }
@@ -117,7 +110,7 @@ impl Node {
 
 impl Conn {
     fn is_of_use(&self) -> bool {
-        !self.health.broken.load(Ordering::Relaxed) && !self.health.dead.load(Ordering::Acquire)
+        !self.health.broken.load(Ordering::Relaxed) && !self.health.end.is_reported()
     }
 
     /// Runs a command on keys; where its node has these for who asks for them only, so.

@@ -1,22 +1,25 @@
 //! A small pool of connections to one server: the one of a URL, or the master that Sentinels name.
 
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bb8_redis::bb8::{self, ErrorSink, ManageConnection, PooledConnection};
 use bb8_redis::redis::aio::MultiplexedConnection;
-use bb8_redis::redis::{Client, ConnectionInfo, RedisError, ServerErrorKind, Value};
+use bb8_redis::redis::{ConnectionInfo, RedisError, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
+use super::open::{End, Opened, open, ping};
 use super::sentinels::Sentinels;
-use super::{Build, Outcome, Text, Timeouts, is_replica, obituary, server_kind, with_settings};
+use super::sharded::ShardingCheck;
+use super::{Build, Outcome, Text, Timeouts, is_replica, server_kind};
 use crate::Error;
 use crate::error::Cause;
-use crate::topology::Sentinel;
 
 /// So many answers in a row that did not come in time, and a connection is given up: or all of them, if none has answered
 /// meanwhile.
@@ -38,20 +41,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub(crate) type Checkout<'a> = PooledConnection<'a, Manager>;
 
 impl Pool {
-    pub(super) fn of_server(
-        info: ConnectionInfo,
-        connections: u32,
-        timeouts: Timeouts,
-    ) -> Result<Pool, Error> {
-        let client = Client::open(with_settings(info))?;
-        Ok(Pool::new(Source::Server(Box::new(client)), connections, timeouts))
-    }
-
-    pub(super) fn of_sentinel(sentinel: Sentinel, connections: u32, timeouts: Timeouts) -> Pool {
-        Pool::new(Source::Sentinels(Box::new(Sentinels::new(sentinel, timeouts))), connections, timeouts)
-    }
-
-    fn new(source: Source, connections: u32, timeouts: Timeouts) -> Pool {
+    pub(super) fn new(source: Source, prefix: &str, connections: u32, timeouts: Timeouts) -> Pool {
         let failures = Arc::new(Failures { backoff: Backoff::new(), notify: Notify::new() });
         // One more than carry checks. Under load those are never free for what is none, a refund or a reset: a lane that ends a call
         // takes its connection for the next before whoever waits for it can.
@@ -61,7 +51,7 @@ impl Pool {
         let way = Arc::new(Way { timeouts: AtomicU32::new(0), most, ended: AtomicU32::new(0) });
         let pool = bb8::Pool::builder()
             .max_size(connections)
-            // A dead connection makes itself known, see `obituary`: no PING is spent on those that live.
+            // In RESP3 a dead connection reports itself, and in RESP2 an idle one is tried at checkout.
             .test_on_check_out(false)
             // Nor is one that lives closed for its age: it might not be had again, and the next request would wait for that.
             .idle_timeout(None)
@@ -70,7 +60,13 @@ impl Pool {
             .retry_connection(false)
             .connection_timeout(timeouts.connect.saturating_mul(2))
             .error_sink(Box::new(Sink(Arc::clone(&failures))))
-            .build_unchecked(Manager { source, timeouts, way, failures: Arc::clone(&failures) });
+            .build_unchecked(Manager {
+                source,
+                timeouts,
+                sharding: ShardingCheck::new(prefix),
+                way,
+                failures: Arc::clone(&failures),
+            });
         Pool { pool, failures, freed: Notify::new() }
     }
 
@@ -95,7 +91,7 @@ impl Pool {
                 }
             };
             let mut checkout = checkout.map_err(|_| self.failures.last())?;
-            if checkout.is_of_use() {
+            if checkout.is_of_use() && checkout.answers_after_idling().await {
                 return Ok(checkout);
             }
             checkout.broken = true;
@@ -213,13 +209,15 @@ impl Way {
 pub(crate) struct Manager {
     source: Source,
     timeouts: Timeouts,
+    sharding: ShardingCheck,
     way: Arc<Way>,
     failures: Arc<Failures>,
 }
 
-enum Source {
-    Server(Box<Client>),
-    Sentinels(Box<Sentinels>),
+/// Where connections lead to.
+pub(super) enum Source {
+    Server(ConnectionInfo),
+    Sentinels(Sentinels),
 }
 
 impl ManageConnection for Manager {
@@ -228,19 +226,27 @@ impl ManageConnection for Manager {
 
     async fn connect(&self) -> Result<Conn, RedisError> {
         let since = self.way.ended.load(Ordering::Relaxed);
-        let (inner, dead) = match &self.source {
-            Source::Server(client) => {
-                let (config, dead) = obituary(self.timeouts);
-                (client.get_multiplexed_async_connection_with_config(&config).await?, dead)
-            }
+        let Opened { mut connection, end } = match &self.source {
+            Source::Server(info) => open(info.clone(), self.timeouts).await?,
             Source::Sentinels(sentinels) => sentinels.connect().await?,
         };
-        let (way, failures) = (Arc::clone(&self.way), Arc::clone(&self.failures));
-        Ok(Conn { inner, dead, broken: false, timeouts: 0, way, since, unproven: Some(failures) })
+        self.sharding.run(&mut connection).await?;
+        let (way, clock) = (Arc::clone(&self.way), Clock::system());
+        Ok(Conn {
+            inner: connection,
+            end,
+            broken: false,
+            timeouts: 0,
+            way,
+            since,
+            unproven: Some(Arc::clone(&self.failures)),
+            used: clock.now(),
+            clock,
+        })
     }
 
     async fn is_valid(&self, conn: &mut Conn) -> Result<(), RedisError> {
-        bb8_redis::redis::cmd("PING").query_async(&mut conn.inner).await
+        ping(&mut conn.inner).await
     }
 
     fn has_broken(&self, conn: &mut Conn) -> bool {
@@ -250,7 +256,7 @@ impl ManageConnection for Manager {
 
 pub(crate) struct Conn {
     inner: MultiplexedConnection,
-    dead: Arc<AtomicBool>,
+    end: End,
     broken: bool,
     /// How many answers in a row did not come in time.
     timeouts: u32,
@@ -259,12 +265,26 @@ pub(crate) struct Conn {
     since: u32,
     /// Whom to tell when it has answered for the first time. Those that lived before say nothing of those that cannot be made.
     unproven: Option<Arc<Failures>>,
+    /// When it was used last.
+    used: Timestamp,
+    clock: Clock,
 }
+
+/// A connection in RESP2 that was idle for so long is tried before it is used.
+const IDLE: Duration = Duration::from_secs(1);
 
 impl Conn {
     fn is_of_use(&self) -> bool {
         let is_given_up = self.since != self.way.ended.load(Ordering::Relaxed);
-        !(self.broken || is_given_up || self.dead.load(Ordering::Acquire))
+        !(self.broken || is_given_up || self.end.is_reported())
+    }
+
+    /// Whether the connection still answers, if it is one that would not report its end.
+    async fn answers_after_idling(&mut self) -> bool {
+        let End::Unreported = self.end else { return true };
+        let now = self.clock.now();
+        let is_idle = now >= mem::replace(&mut self.used, now).saturating_add(IDLE);
+        !is_idle || ping(&mut self.inner).await.is_ok()
     }
 
     /// `None` where nobody waits any more: nothing was sent, or what was refused is not sent again.

@@ -3,10 +3,6 @@
 //! The client of the `redis` crate is not used here: it waits for its Sentinels in the order of the URL, by times of its own,
 //! and does so for one connection after another. The Sentinel that is asked first is often on the machine that is gone.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
-use bb8_redis::redis::aio::MultiplexedConnection;
 use bb8_redis::redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, RedisError, ServerErrorKind, Value, cmd,
     from_redis_value,
@@ -14,9 +10,10 @@ use bb8_redis::redis::{
 use tokio::select;
 use tokio::task::JoinSet;
 
-use super::{Address, Timeouts, at, obituary};
+use super::open::{Opened, at, open};
+use super::topology::Sentinel;
+use super::{Address, Timeouts};
 use crate::error::is_configuration;
-use crate::topology::Sentinel;
 
 pub(super) struct Sentinels {
     addresses: Vec<ConnectionInfo>,
@@ -33,7 +30,7 @@ impl Sentinels {
     }
 
     /// Connects to the master, by the account of the first Sentinel whose account is right.
-    pub(super) async fn connect(&self) -> Result<(MultiplexedConnection, Arc<AtomicBool>), RedisError> {
+    pub(super) async fn connect(&self) -> Result<Opened, RedisError> {
         let (mut asked, mut connecting) = (JoinSet::new(), JoinSet::new());
         for address in &self.addresses {
             asked.spawn(ask(address.clone(), self.master.clone(), self.timeouts));
@@ -74,21 +71,16 @@ impl Sentinels {
 }
 
 /// Connects to what should be the master.
-async fn connect(
-    server: ConnectionInfo,
-    timeouts: Timeouts,
-) -> Result<(MultiplexedConnection, Arc<AtomicBool>), RedisError> {
-    let (config, dead) = obituary(timeouts);
-    let client = Client::open(server)?;
-    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-    let role: Vec<Value> = cmd("ROLE").query_async(&mut connection).await?;
+async fn connect(server: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
+    let mut opened = open(server, timeouts).await?;
+    let role: Vec<Value> = cmd("ROLE").query_async(&mut opened.connection).await?;
     let is_master = role.into_iter().next().map(from_redis_value::<String>);
     if !matches!(is_master, Some(Ok(role)) if role == "master") {
         // It was demoted, and its Sentinel has not heard of it.
         let what = "a replica is where the Sentinels see the master";
         return Err((ErrorKind::Server(ServerErrorKind::MasterDown), what).into());
     }
-    Ok((connection, dead))
+    Ok(opened)
 }
 
 /// Asks a Sentinel where the master is, be that up or down.

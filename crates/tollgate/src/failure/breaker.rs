@@ -13,7 +13,7 @@ use std::time::Duration;
 use pin_project::{pin_project, pinned_drop};
 use tollgate_core::{
     Admission, Check, Circuit, CircuitBreaker, CircuitState, Clock, ErrorKind, Grant, Key, Policy,
-    PolicyError, Probed, Reply, Store, StoreError, Times, Verdict,
+    PolicyError, Probed, Reply, Store, StoreError, Times, Timestamp, Verdict,
 };
 
 use super::event::{Event, Observer};
@@ -55,14 +55,12 @@ impl<S: Store> Breaking<S> {
         CircuitView(Arc::clone(&self.breaker))
     }
 
-    /// Who asks for nothing is no probe, and an answer to that says nothing of the store.
     #[inline]
     fn guarded<T, F>(
         &self,
-        asks: bool,
+        admitted: Result<Role, Duration>,
         ask: impl FnOnce(&S) -> Reply<Result<T, S::Error>, F>,
     ) -> Reply<Result<T, BreakerError<S::Error>>, Watched<F>> {
-        let admitted = if asks { self.breaker.admit() } else { Ok(Role::Bystander) };
         let role = match admitted {
             Ok(role) => role,
             Err(retry_in) => return Reply::Now(Err(BreakerError::Open { retry_in })),
@@ -86,18 +84,20 @@ impl<S: Store> Store for Breaking<S> {
 
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire> {
+        // A request that asks for nothing is no probe, and its answer says nothing of the store.
         let asks = !set.is_empty() && set.iter().all(|check| !check.key.is_empty());
-        self.guarded(asks, |store| store.acquire(set, times))
+        let admitted = if asks { self.breaker.admit() } else { Ok(Role::Bystander) };
+        self.guarded(admitted, |store| store.acquire(set, times))
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done> {
         let asks = grants.iter().any(|grant| grant.units > 0 && !grant.key.is_empty());
-        self.guarded(asks, |store| store.refund(grants))
+        self.guarded(self.breaker.admit_return(asks), |store| store.refund(grants))
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {
         let asks = !policies.is_empty() && !key.is_empty();
-        self.guarded(asks, |store| store.reset(key, policies))
+        self.guarded(self.breaker.admit_return(asks), |store| store.reset(key, policies))
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
@@ -133,10 +133,12 @@ struct Breaker {
 /// What a request is to the circuit.
 #[derive(Clone, Copy, Debug)]
 enum Role {
-    /// One of many, asked after so many closings: its failure says nothing of a store that has answered a probe since.
+    /// A check while the circuit is closed, asked after this many closings. If a probe was answered since, its failure says
+    /// nothing of the store.
     Passing(u32),
     /// The probe of this number.
     Probe(u32),
+    /// A refund, a reset, or a request that asks for nothing: its answer does not count.
     Bystander,
 }
 
@@ -167,6 +169,14 @@ impl Breaker {
         }
     }
 
+    /// Refuses a refund or a reset while the circuit is not closed. It is never a probe.
+    fn admit_return(&self, asks: bool) -> Result<Role, Duration> {
+        match self.refuses_until.load(Ordering::Acquire) {
+            until if asks && until > 0 => Err(span(self.clock.now(), until)),
+            _ => Ok(Role::Bystander),
+        }
+    }
+
     #[inline]
     fn passing(&self) -> Role {
         Role::Passing(self.closings.load(Ordering::Relaxed))
@@ -175,14 +185,13 @@ impl Breaker {
     #[inline(never)]
     fn admit_at(&self, until: u64) -> Result<Role, Duration> {
         let now = self.clock.now();
-        let wait = |until: u64| Duration::from_micros(until.saturating_sub(now.as_micros()));
         if now.as_micros() < until {
-            return Err(wait(until));
+            return Err(span(now, until));
         }
         match self.change(|circuit| circuit.admit(now)) {
             Admission::Pass => Ok(self.passing()),
             Admission::Probe(number) => Ok(Role::Probe(number)),
-            Admission::Refuse(until) => Err(wait(until.as_micros())),
+            Admission::Refuse(until) => Err(span(now, until.as_micros())),
         }
     }
 
@@ -198,23 +207,29 @@ impl Breaker {
                 }
             }
             (Role::Passing(closings), Some(error)) => {
-                if error.is_transient() && closings == self.closings.load(Ordering::Relaxed) {
-                    self.failed();
+                let counts = error.is_transient() && error.kind() != ErrorKind::Overloaded;
+                if counts && closings == self.closings.load(Ordering::Relaxed) {
+                    self.failed(error.call());
                 }
             }
             (Role::Probe(number), None) => self.probed(number, Probed::Answered),
             (Role::Probe(number), Some(error)) => {
-                // What somebody has to mend is an answer as well, and is to be seen.
-                let failed = error.is_transient();
-                self.probed(number, if failed { Probed::Failed } else { Probed::Answered });
+                let probed = match error.kind() {
+                    // The store was not asked: the next request is the probe.
+                    ErrorKind::Overloaded => Probed::Abandoned,
+                    // The store answered. An open circuit would hide the mistake.
+                    ErrorKind::Misconfigured => Probed::Answered,
+                    _ => Probed::Failed,
+                };
+                self.probed(number, probed);
             }
         }
     }
 
     #[cold]
-    fn failed(&self) {
+    fn failed(&self, call: Option<u64>) {
         let now = self.clock.now();
-        self.change(|circuit| circuit.failed(now, self.answered.swap(0, Ordering::Relaxed)));
+        self.change(|circuit| circuit.failed(now, call, || self.answered.swap(0, Ordering::Relaxed)));
     }
 
     #[cold]
@@ -242,6 +257,11 @@ impl Breaker {
         }
         told
     }
+}
+
+/// The time from now to a time in microseconds.
+fn span(now: Timestamp, until: u64) -> Duration {
+    Duration::from_micros(until.saturating_sub(now.as_micros()))
 }
 
 /// That it opens and closes; not each probe between.
@@ -321,6 +341,13 @@ impl<E: StoreError> StoreError for BreakerError<E> {
         match self {
             BreakerError::Open { .. } => ErrorKind::CircuitOpen,
             BreakerError::Store(error) => error.kind(),
+        }
+    }
+
+    fn call(&self) -> Option<u64> {
+        match self {
+            BreakerError::Open { .. } => None,
+            BreakerError::Store(error) => error.call(),
         }
     }
 }

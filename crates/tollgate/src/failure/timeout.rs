@@ -130,6 +130,13 @@ impl<E: StoreError> StoreError for TimeoutError<E> {
             TimeoutError::Store(error) => error.kind(),
         }
     }
+
+    fn call(&self) -> Option<u64> {
+        match self {
+            TimeoutError::Elapsed(_) => None,
+            TimeoutError::Store(error) => error.call(),
+        }
+    }
 }
 
 impl<E: fmt::Display> fmt::Display for TimeoutError<E> {

@@ -1,9 +1,9 @@
 //! What a URL says about where Redis is.
 
-use bb8_redis::redis::{ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use bb8_redis::redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
+use super::tls::Certificates;
 use crate::Error;
-use crate::tls::Certificates;
 
 pub(crate) enum Topology {
     Server(ConnectionInfo),
@@ -69,7 +69,14 @@ fn server(url: &str, certificates: &Certificates) -> Result<ConnectionInfo, Erro
     if !info.addr().is_supported() {
         return Err(Error::config("rediss:// needs the feature `tls` of tollgate-redis"));
     }
-    certificates.of_server(info)
+    let mut info = certificates.of_server(info)?;
+    // The client's default is RESP2. Here it is RESP3, which reports that a connection has ended.
+    let has_query = |query: &str| url.split_once('?').is_some_and(|(_, all)| all.contains(query));
+    if !has_query("protocol=") {
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        info = info.set_redis_settings(settings);
+    }
+    Ok(info)
 }
 
 /// The URL of each node of a list, all with the same user and password; and what follows the list.

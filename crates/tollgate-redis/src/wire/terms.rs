@@ -5,9 +5,9 @@ use std::time::Duration;
 use tollgate_core::algorithm::State;
 use tollgate_core::{Algorithm, Policy};
 
-use crate::SlidingLogLayout;
-use crate::numbers::Numbers;
-use crate::script::Part;
+use super::layout::SlidingLogLayout;
+use super::numbers::Numbers;
+use super::script::Part;
 
 /// A policy and a cost, as they are sent.
 #[derive(Clone, Debug)]
@@ -47,6 +47,18 @@ impl Terms {
             && matches!(cost(), Some((1.., 0)))
     }
 
+    /// The server's work for one such check, relative to a check of GCRA, whatever its cost is and
+    /// whether it is granted or denied.
+    #[allow(dead_code, reason = "bounds what one call carries")]
+    pub(crate) fn work(&self) -> u32 {
+        match self.part {
+            Part::Gcra | Part::LeakyBucket => 1,
+            Part::FixedWindow | Part::SlidingWindow => 2,
+            Part::SlidingBuckets | Part::SlidingLogList => 6,
+            Part::SlidingLogSortedSet => 8,
+        }
+    }
+
     /// The algorithm and its arguments.
     pub(crate) fn write(&self, numbers: &mut Numbers) {
         let cost = u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
@@ -57,6 +69,11 @@ impl Terms {
     pub(crate) fn write_refund(&self, numbers: &mut Numbers) {
         let cost = u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
         self.write_with(numbers, cost.unwrap_or_else(|| self.policy.horizon()));
+    }
+
+    /// What refund.lua takes for a reset.
+    pub(crate) fn write_reset(numbers: &mut Numbers) {
+        (0..3 + 1 + ARGUMENTS).for_each(|_| numbers.push(0));
     }
 
     fn write_with(&self, numbers: &mut Numbers, emission: (u64, u32)) {

@@ -7,7 +7,14 @@ use std::sync::OnceLock;
 
 use tollgate_core::{Algorithm, Policy};
 
-use crate::SlidingLogLayout;
+use super::layout::SlidingLogLayout;
+
+/// The text of a file in `lua/`.
+macro_rules! lua {
+    ($file:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/lua/", $file))
+    };
+}
 
 /// A file of `lua/` that algorithms need, in the order in which they are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +23,9 @@ pub(crate) enum Part {
     LeakyBucket,
     FixedWindow,
     SlidingWindow,
-    SlidingBuckets,
     SlidingLogList,
     SlidingLogSortedSet,
+    SlidingBuckets,
 }
 
 impl Part {
@@ -27,9 +34,9 @@ impl Part {
         Part::LeakyBucket,
         Part::FixedWindow,
         Part::SlidingWindow,
-        Part::SlidingBuckets,
         Part::SlidingLogList,
         Part::SlidingLogSortedSet,
+        Part::SlidingBuckets,
     ];
 
     /// The part that decides a policy.
@@ -69,15 +76,20 @@ impl Part {
         !matches!(self, Part::Gcra | Part::LeakyBucket)
     }
 
+    /// Whether what it stores is a log of runs.
+    pub(crate) fn is_log(self) -> bool {
+        matches!(self, Part::SlidingLogList | Part::SlidingLogSortedSet | Part::SlidingBuckets)
+    }
+
     fn text(self) -> &'static str {
         match self {
-            Part::Gcra => include_str!("../lua/gcra.lua"),
-            Part::LeakyBucket => include_str!("../lua/leaky_bucket.lua"),
-            Part::FixedWindow => include_str!("../lua/fixed_window.lua"),
-            Part::SlidingWindow => include_str!("../lua/sliding_window.lua"),
-            Part::SlidingBuckets => include_str!("../lua/sliding_buckets.lua"),
-            Part::SlidingLogList => include_str!("../lua/sliding_log_list.lua"),
-            Part::SlidingLogSortedSet => include_str!("../lua/sliding_log_sorted_set.lua"),
+            Part::Gcra => lua!("gcra.lua"),
+            Part::LeakyBucket => lua!("leaky_bucket.lua"),
+            Part::FixedWindow => lua!("fixed_window.lua"),
+            Part::SlidingWindow => lua!("sliding_window.lua"),
+            Part::SlidingBuckets => lua!("sliding_buckets.lua"),
+            Part::SlidingLogList => lua!("sliding_log_list.lua"),
+            Part::SlidingLogSortedSet => lua!("sliding_log_sorted_set.lua"),
         }
     }
 }
@@ -129,20 +141,16 @@ pub(crate) struct Scripts {
 impl Scripts {
     /// With the server's clock, or with one that is told the time as its first argument.
     pub(crate) fn new(told_the_time: bool) -> Scripts {
-        let clock = if told_the_time {
-            include_str!("../lua/clock_manual.lua")
-        } else {
-            include_str!("../lua/clock.lua")
-        };
+        let clock = if told_the_time { lua!("clock_manual.lua") } else { lua!("clock.lua") };
         Scripts { clock, acquire: Made::new(), refund: Made::new() }
     }
 
     pub(crate) fn acquire(&self, parts: Parts) -> &Script {
-        self.made(&self.acquire, parts, "local refunds = false\n", include_str!("../lua/acquire.lua"))
+        self.made(&self.acquire, parts, "local refunds = false\n", lua!("acquire.lua"))
     }
 
     pub(crate) fn refund(&self, parts: Parts) -> &Script {
-        self.made(&self.refund, parts, "local refunds = true\n", include_str!("../lua/refund.lua"))
+        self.made(&self.refund, parts, "local refunds = true\n", lua!("refund.lua"))
     }
 
     fn made<'a>(&self, made: &'a Made, parts: Parts, refunds: &str, main: &str) -> &'a Script {
@@ -152,19 +160,22 @@ impl Scripts {
     /// `refunds` tells algorithms whether they will be asked for any. They stand in a function, so that they are made only where
     /// they are asked for; what decides most keys without them stands in the main part.
     fn text(&self, parts: Parts, refunds: &str, main: &str) -> String {
-        let mut text = [refunds, self.clock, include_str!("../lua/number.lua")].concat();
+        let mut text = [refunds, self.clock, lua!("number.lua")].concat();
         let reckons_in_time = parts.has(Part::Gcra) || parts.has(Part::LeakyBucket);
         text.push_str("local function algorithms()\n");
-        text.push_str(include_str!("../lua/stored.lua"));
+        text.push_str(lua!("stored.lua"));
         if reckons_in_time && !parts.has(Part::Gcra) {
             text.push_str(Part::Gcra.text());
         }
         let wanted = || Part::ALL.into_iter().filter(|part| parts.has(*part));
         if wanted().any(Part::counts) {
-            text.push_str(include_str!("../lua/count.lua"));
+            text.push_str(lua!("count.lua"));
         }
-        if parts.has(Part::SlidingLogList) || parts.has(Part::SlidingLogSortedSet) {
-            text.push_str(include_str!("../lua/sliding_log.lua"));
+        if wanted().any(Part::is_log) {
+            text.push_str(lua!("sliding_log.lua"));
+        }
+        if parts.has(Part::SlidingBuckets) && !parts.has(Part::SlidingLogList) {
+            text.push_str(Part::SlidingLogList.text());
         }
         for part in wanted() {
             text.push_str(part.text());
@@ -174,7 +185,7 @@ impl Scripts {
             text.push_str(&format!(" [{}] = {},", part.number(), part.name()));
         }
         text.push_str(" }\nend\n");
-        let whole = if reckons_in_time { include_str!("../lua/gcra_whole.lua") } else { "" };
+        let whole = if reckons_in_time { lua!("gcra_whole.lua") } else { "" };
         text.push_str(&main.replace("-- gcra_whole.lua stands here in what is loaded.", whole));
         text
     }

@@ -10,13 +10,19 @@ use std::ops::Deref;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Key, Policy};
+use tollgate_core::{Key, Policy};
 
-use crate::SlidingLogLayout;
+use super::layout::SlidingLogLayout;
+use super::script::Part;
 
 /// The version of the stored form. It changes with the meaning of what is stored, so that two versions of tollgate never
 /// misread one another.
 const LAYOUT: &str = "1";
+
+/// The stored form of a log of runs, behind the names of those that have one. Logs of units and rings
+/// of counts, which were stored before, had no such suffix: `LAYOUT` would have made the states of
+/// all other algorithms begin again.
+const LOG_FORM: &str = "~runs";
 
 /// A key whose text is longer is hashed.
 const LONGEST: usize = 128;
@@ -63,7 +69,11 @@ impl Names {
         let mut name = self.of_key(key);
         // A policy's name may contain anything printable, and stands where nothing is parsed: behind the braces.
         name.push(policy.scope());
-        if let (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) = (policy.algorithm(), self.log) {
+        let part = Part::of(policy, self.log);
+        if part.is_log() {
+            name.push(LOG_FORM);
+        }
+        if part == Part::SlidingLogSortedSet {
             name.push("~sorted-set");
         }
         name
@@ -114,7 +124,7 @@ impl Write for Name {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::Quota;
+    use tollgate_core::{Algorithm, Quota};
 
     use super::*;
 
@@ -160,8 +170,8 @@ mod tests {
     fn the_layouts_of_a_log_do_not_share_a_key() {
         let policy = Policy::new("api", Quota::per_minute(100)).with_algorithm(Algorithm::SLIDING_LOG);
         let set = Names::new("t", None, SlidingLogLayout::SortedSet);
-        assert_eq!(text(&set, &Key::global(), &policy), "t:1:{*}:api~sliding-log~1m~sorted-set");
-        assert_eq!(text(&names(None), &Key::global(), &policy), "tollgate:1:{*}:api~sliding-log~1m");
+        assert_eq!(text(&set, &Key::global(), &policy), "t:1:{*}:api~sliding-log~1m~runs~sorted-set");
+        assert_eq!(text(&names(None), &Key::global(), &policy), "tollgate:1:{*}:api~sliding-log~1m~runs");
     }
 
     #[test]

@@ -1,0 +1,320 @@
+//! The checks that one call carries.
+
+use std::collections::hash_map::{Entry, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::mem;
+use std::time::Duration;
+
+use bb8_redis::redis::{Cmd, Value};
+use smallvec::SmallVec;
+use tollgate_core::algorithm::State;
+use tollgate_core::{Clock, Times, Timestamp, Verdict};
+
+use super::Target;
+use super::ask::{Ask, SetKeys};
+use super::caller::{Caller, Deadline, Overdue, sooner};
+use super::group::Load;
+use crate::Error;
+use crate::error::Cause;
+use crate::link::Text;
+use crate::wire::layout::SlidingLogLayout;
+use crate::wire::numbers::{self, Numbers};
+use crate::wire::script::Parts;
+use crate::wire::terms::Terms;
+
+/// Checks of many callers, on their way to acquire.lua.
+#[derive(Default)]
+pub(super) struct Checks {
+    groups: Vec<Alike>,
+    /// Finds a set by the hash of its keys and its group: its group, and its place there.
+    places: HashMap<u64, (usize, usize), BuildHasherDefault<IdentityHasher>>,
+    work: u32,
+    parts: Parts,
+    /// The earliest deadline of a caller.
+    first_end: Option<Timestamp>,
+}
+
+/// Sets that are alike but for their keys, so that their terms are sent once.
+struct Alike {
+    terms: SmallVec<[Terms; 1]>,
+    times: Times,
+    sets: Vec<Set>,
+}
+
+/// Callers that ask for the same, in the order of their arrival. They are merged into one partial grant.
+struct Set {
+    keys: SetKeys,
+    callers: SmallVec<[Caller; 1]>,
+}
+
+/// Takes a hash as it is.
+#[derive(Default)]
+struct IdentityHasher(u64);
+
+impl Hasher for IdentityHasher {
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only numbers are hashed by this");
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Load for Checks {
+    fn work(&self) -> u32 {
+        self.work
+    }
+
+    fn callers(&self) -> usize {
+        self.groups.iter().flat_map(|group| &group.sets).map(|set| set.callers.len()).sum()
+    }
+
+    fn take_overdue(&mut self, overdue: &mut Overdue, why: &dyn Fn(Deadline) -> Error) -> bool {
+        let sets = self.groups.iter_mut().flat_map(|group| &mut group.sets);
+        overdue.take(&mut self.first_end, sets.flat_map(|set| &mut set.callers), why)
+    }
+
+    fn drop_overdue(&mut self) {
+        // The sets stay, so that their places do.
+        for set in self.groups.iter_mut().flat_map(|group| &mut group.sets) {
+            set.callers.retain(|caller| !caller.is_overdue());
+        }
+    }
+
+    fn drop_abandoned(&mut self) {
+        for group in &mut self.groups {
+            for set in &mut group.sets {
+                set.callers.retain(|caller| caller.is_waiting());
+            }
+            group.sets.retain(|set| !set.callers.is_empty());
+            // Sets with as many callers stand together: see `Checks::write`.
+            group.sets.sort_by_key(|set| set.callers.len());
+        }
+        self.groups.retain(|group| !group.sets.is_empty());
+        self.work = self.groups.iter().map(Alike::work).fold(0, u32::saturating_add);
+    }
+
+    fn command(&self, target: &Target, text: Text) -> Option<Cmd> {
+        let keys = self.groups.iter().map(|group| group.sets.len() * group.terms.len()).sum();
+        let script = target.scripts.acquire(self.parts);
+        (keys > 0).then(|| target.command(script, text, keys, |cmd| self.write(cmd, target)))
+    }
+
+    fn answer(self, answer: Result<Value, Error>) {
+        match answer {
+            Ok(Value::BulkString(bytes)) => self.grant(&bytes),
+            Ok(_) => self.fail(&Cause::Garbled.into()),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn split(self) -> Vec<Checks> {
+        let parts = self.parts;
+        let of_group = |Alike { terms, times, sets }: Alike| {
+            sets.into_iter().map(move |set| {
+                let first_end = set.callers.iter().filter_map(Caller::until).min();
+                let group = Alike { terms: terms.clone(), times, sets: vec![set] };
+                Checks { work: group.work(), groups: vec![group], parts, first_end, ..Checks::default() }
+            })
+        };
+        self.groups.into_iter().flat_map(of_group).collect()
+    }
+}
+
+impl Checks {
+    /// Adds what a caller asks for. `hash` is that of its keys.
+    pub(super) fn push(&mut self, ask: &Ask<'_>, hash: u64, log: SlidingLogLayout, caller: Caller) {
+        self.first_end = sooner(self.first_end, caller.until());
+        let mut group = self.group_of(ask, log);
+        match self.places.entry(hash.wrapping_add(group as u64)) {
+            Entry::Vacant(place) => {
+                place.insert((group, self.groups[group].sets.len()));
+            }
+            Entry::Occupied(place) => {
+                let (of, at) = *place.get();
+                let set = &mut self.groups[of].sets[at];
+                // Two plain checks are the same set acquired twice.
+                if of == group && ask.times == Times::ONCE && ask.has_keys(&set.keys) {
+                    set.callers.push(caller);
+                    return;
+                }
+                // The script reads all keys of a group before it charges any, so none may be in it twice.
+                group = self.open_group(ask, log);
+            }
+        }
+        let group = &mut self.groups[group];
+        group.sets.push(Set { keys: ask.keys(), callers: SmallVec::from_buf([caller]) });
+        self.work = self.work.saturating_add(group.work_of_set());
+    }
+
+    fn group_of(&mut self, ask: &Ask<'_>, log: SlidingLogLayout) -> usize {
+        let is_alike = |group: &Alike| {
+            group.times == ask.times
+                && group.terms.len() == ask.pairs.len()
+                && group
+                    .terms
+                    .iter()
+                    .zip(&ask.pairs)
+                    .all(|(terms, pair)| terms.are_those_of(pair.policy, pair.cost))
+        };
+        // A call has few groups: as many as its callers have different rules and costs.
+        self.groups.iter().position(is_alike).unwrap_or_else(|| self.open_group(ask, log))
+    }
+
+    fn open_group(&mut self, ask: &Ask<'_>, log: SlidingLogLayout) -> usize {
+        let terms: SmallVec<[Terms; 1]> =
+            ask.pairs.iter().map(|pair| Terms::new(pair.policy, pair.cost, log)).collect();
+        terms.iter().for_each(|terms| self.parts.add(terms.part));
+        self.groups.push(Alike { terms, times: ask.times, sets: Vec::new() });
+        self.groups.len() - 1
+    }
+
+    /// The keys and arguments of acquire.lua.
+    fn write(&self, cmd: &mut Cmd, target: &Target) {
+        for group in &self.groups {
+            for set in &group.sets {
+                for (key, terms) in set.keys.iter().zip(&group.terms) {
+                    cmd.arg(&*target.names.of(key, &terms.policy));
+                }
+            }
+        }
+        if let Some(now) = target.clock.as_ref().map(Clock::now) {
+            cmd.arg(now.as_micros());
+        }
+        let mut numbers = Numbers::new();
+        for group in &self.groups {
+            // Sets with as many callers are a run: their `max` is the same.
+            let runs = || group.sets.chunk_by(|a, b| a.callers.len() == b.callers.len());
+            numbers.push(group.terms.len() as u64);
+            numbers.push(group.is_whole().into());
+            numbers.push(group.sets.len() as u64);
+            numbers.push(group.times.min().into());
+            numbers.push(runs().count() as u64);
+            group.terms.iter().for_each(|terms| terms.write(&mut numbers));
+            for run in runs() {
+                numbers.push(run.len() as u64);
+                numbers.push(group.max_of(run[0].callers.len()).into());
+            }
+        }
+        cmd.arg(numbers.as_bytes());
+    }
+
+    /// Hands out what acquire.lua returned.
+    fn grant(self, answer: &[u8]) {
+        let mut numbers = numbers::read(answer);
+        let now = Timestamp::from_micros(numbers.next().map_or(0, i64::cast_unsigned));
+        for mut group in self.groups {
+            for set in mem::take(&mut group.sets) {
+                match group.read(set.callers.len(), &mut numbers) {
+                    Some((granted, states)) => group.hand_out(now, granted, states, set.callers),
+                    None => {
+                        // Where the next set begins is unknown, too.
+                        numbers.by_ref().for_each(drop);
+                        set.callers.into_iter().for_each(|caller| caller.tell(Err(Cause::Garbled.into())));
+                    }
+                }
+            }
+        }
+    }
+
+    fn fail(self, error: &Error) {
+        let sets = self.groups.into_iter().flat_map(|group| group.sets);
+        sets.flat_map(|set| set.callers).for_each(|caller| caller.tell(Err(error.clone())));
+    }
+}
+
+impl Alike {
+    fn work_of_set(&self) -> u32 {
+        self.terms.iter().map(Terms::work).fold(0, u32::saturating_add)
+    }
+
+    fn work(&self) -> u32 {
+        let sets = u32::try_from(self.sets.len()).unwrap_or(u32::MAX);
+        self.work_of_set().saturating_mul(sets)
+    }
+
+    /// How often a set with this number of callers is acquired at most. Merged callers want it once each, and so at least
+    /// once, as a caller alone does.
+    fn max_of(&self, callers: usize) -> u32 {
+        match callers {
+            1 => self.times.max().min(self.most_times()),
+            many => u32::try_from(many).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Whether gcra_whole.lua may decide.
+    fn is_whole(&self) -> bool {
+        matches!(&*self.terms, [terms] if terms.are_whole()) && self.times.min() <= 1 && self.times.max() >= 1
+    }
+
+    /// Bounds the units of a grant to one caller to a `u32`. Merged callers have a grant each, and may together queue for
+    /// more in a leaky bucket.
+    fn most_times(&self) -> u32 {
+        let most = |terms: &Terms| u64::from(u32::MAX).checked_div(terms.cost);
+        let least = self.terms.iter().filter_map(most).min();
+        least.and_then(|least| u32::try_from(least).ok()).unwrap_or(u32::MAX)
+    }
+
+    /// How often a set was granted, and its states before that.
+    fn read(
+        &self,
+        callers: usize,
+        numbers: &mut impl Iterator<Item = i64>,
+    ) -> Option<(u32, SmallVec<[State; 1]>)> {
+        let first = numbers.next()?;
+        // gcra_whole.lua answers with the TAT alone if it granted all.
+        if let (true, [terms], Ok(tat)) = (self.is_whole(), &*self.terms, u64::try_from(first)) {
+            let state = State::restore(&terms.policy, &[tat, 0]);
+            return Some((self.max_of(callers), SmallVec::from_buf([state])));
+        }
+        let granted = u32::try_from(-1 - first).ok()?;
+        let states: SmallVec<[State; 1]> = self.terms.iter().map_while(|terms| terms.read(numbers)).collect();
+        (states.len() == self.terms.len()).then_some((granted, states))
+    }
+
+    /// Grants callers in the order of their arrival as often as Redis did, and denies the others. Each verdict is the one
+    /// after the caller's own turn: what Redis charged at once is charged to the same states one by one.
+    fn hand_out(
+        &self,
+        now: Timestamp,
+        granted: u32,
+        mut states: SmallVec<[State; 1]>,
+        callers: SmallVec<[Caller; 1]>,
+    ) {
+        let is_alone = callers.len() == 1;
+        for (turn, caller) in callers.into_iter().enumerate() {
+            let times = if is_alone { granted } else { u32::from(turn < granted as usize) };
+            caller.tell(Ok(self.verdict(now, times, &mut states)));
+        }
+    }
+
+    fn verdict(&self, now: Timestamp, granted: u32, states: &mut [State]) -> Verdict {
+        let status = |terms: &Terms, state: &mut State| {
+            let look = state.look(&terms.policy, now);
+            if granted == 0 {
+                let wanted = terms.cost.saturating_mul(u64::from(self.times.min().max(1)));
+                return (Duration::ZERO, state.refuse(&terms.policy, now, look, wanted));
+            }
+            let units = u64::from(granted) * terms.cost;
+            let charge = state.charge(&terms.policy, now, look, u32::try_from(units).unwrap_or(u32::MAX));
+            (charge.delay, charge.status)
+        };
+        let mut longest = Duration::ZERO;
+        let each: SmallVec<[_; 4]> = self
+            .terms
+            .iter()
+            .zip(states)
+            .map(|(terms, state)| {
+                let (delay, status) = status(terms, state);
+                longest = longest.max(delay);
+                status
+            })
+            .collect();
+        Verdict::new(granted, longest, each)
+    }
+}

@@ -1,0 +1,267 @@
+//! The queues of one kind of request, and the calls in flight for them.
+
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bb8_redis::redis::{Cmd, Value};
+use tokio::select;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use tollgate_core::Timestamp;
+
+use super::Target;
+use super::caller::{Deadline, Overdue, span};
+use super::lane::{Call, Lane};
+use super::pace::Pace;
+use crate::Error;
+use crate::error::{Cause, next_call};
+use crate::link::Text;
+
+/// What one call carries: requests of one kind, and their callers.
+pub(super) trait Load: Default + Send + 'static {
+    /// The estimated work on the server, where a check of GCRA is 1.
+    fn work(&self) -> u32;
+
+    /// How many callers wait for the answer.
+    fn callers(&self) -> usize;
+
+    /// Moves callers whose deadline has passed to `overdue`, with the error that `why` gives. Returns whether there were
+    /// any.
+    fn take_overdue(&mut self, overdue: &mut Overdue, why: &dyn Fn(Deadline) -> Error) -> bool;
+
+    /// Forgets overdue callers, while the load is queued.
+    fn drop_overdue(&mut self);
+
+    /// Removes requests that need not be sent because their callers have left.
+    fn drop_abandoned(&mut self);
+
+    /// The command, or `None` if nothing is left to send.
+    fn command(&self, target: &Target, text: Text) -> Option<Cmd>;
+
+    /// Answers all callers.
+    fn answer(self, answer: Result<Value, Error>);
+
+    /// One load for each part that can be sent alone.
+    fn split(self) -> Vec<Self>;
+}
+
+/// Requests of one kind: those that are queued, and those in flight.
+pub(super) struct Group<L> {
+    pub(super) target: Arc<Target>,
+    /// How many calls are in flight at once, for each slot.
+    lanes: usize,
+    /// How many callers may be queued.
+    most_waiting: usize,
+    queues: Mutex<Queues<L>>,
+    /// Wakes the task that watches deadlines: an earlier deadline was added, or the store is gone.
+    wake: Arc<Notify>,
+}
+
+pub(super) struct Queues<L> {
+    /// By slot. Without slots there is one.
+    of_slot: BTreeMap<u16, Queue<L>>,
+    /// How many callers are queued.
+    waiting: usize,
+    /// Calls in flight, by their numbers.
+    pub(super) in_flight: BTreeMap<u64, Arc<Mutex<L>>>,
+    /// When the watching task looks for overdue callers. `None` while there is no such task.
+    next_look: Option<Timestamp>,
+    pub(super) pace: Pace,
+}
+
+struct Queue<L> {
+    loads: VecDeque<Queued<L>>,
+    lanes: usize,
+    /// When the server last answered a call of this queue.
+    answered: Timestamp,
+}
+
+struct Queued<L> {
+    load: L,
+    callers: usize,
+}
+
+impl<L: Load> Group<L> {
+    pub(super) fn new(target: Arc<Target>, lanes: usize, most_waiting: usize) -> Group<L> {
+        let queues = Queues {
+            of_slot: BTreeMap::new(),
+            waiting: 0,
+            in_flight: BTreeMap::new(),
+            next_look: None,
+            pace: Pace::new(),
+        };
+        Group { target, lanes, most_waiting, queues: Mutex::new(queues), wake: Arc::default() }
+    }
+
+    /// Queues a request with one caller, which `push` adds to a load. Starts a lane if one is free.
+    pub(super) fn push(
+        self: &Arc<Self>,
+        slot: u16,
+        deadline: Option<Deadline>,
+        push: impl FnOnce(&mut L),
+    ) -> Result<(), Error> {
+        let mut queues = self.queues();
+        if queues.waiting >= self.most_waiting {
+            return Err(Cause::Overloaded.into());
+        }
+        let queue = queues.push(slot, push);
+        let starts_lane = queue.lanes < self.lanes;
+        queue.lanes += usize::from(starts_lane);
+        let (until, look) = (deadline.map(|deadline| deadline.until), queues.next_look);
+        let is_earliest = until.is_some_and(|until| look.is_none_or(|look| until < look));
+        if is_earliest {
+            queues.next_look = until;
+        }
+        drop(queues);
+        if is_earliest && look.is_some() {
+            self.wake.notify_one();
+        } else if is_earliest {
+            self.target.runtime.spawn(Group::watch(Arc::downgrade(self), Arc::clone(&self.wake)));
+        }
+        if starts_lane {
+            self.target.runtime.spawn(Lane::new(Arc::clone(self), slot).run());
+        }
+        Ok(())
+    }
+
+    /// The next load of a slot, as a call in flight.
+    pub(super) fn next_call(self: &Arc<Self>, slot: u16) -> Option<Call<L>> {
+        let mut queues = self.queues();
+        let Queued { load, callers } = queues.of_slot.get_mut(&slot)?.loads.pop_front()?;
+        queues.waiting -= callers;
+        Some(Call::new(self, &mut queues, load, 0))
+    }
+
+    /// Whether the next load of a slot can still grow. `None` if nothing is queued: then the lane is closed under the same
+    /// lock, so that the next request opens another.
+    pub(super) fn next_has_room(&self, slot: u16) -> Option<bool> {
+        let mut queues = self.queues();
+        let most_work = queues.pace.most_work();
+        if let Some(queue) = queues.of_slot.get(&slot)
+            && let Some(first) = queue.loads.front()
+        {
+            return Some(queue.loads.len() == 1 && first.load.work() < most_work);
+        }
+        queues.close_lane(slot);
+        None
+    }
+
+    /// Closes a lane whose runtime stops.
+    pub(super) fn close_lane(&self, slot: u16) {
+        self.queues().close_lane(slot);
+    }
+
+    /// Notes that the server answered a call of this slot, after `work`.
+    pub(super) fn answered(&self, slot: u16, work: u32, sent: Timestamp) {
+        let now = self.target.waits.now();
+        let mut queues = self.queues();
+        queues.pace.learn(work, span(sent, now));
+        if let Some(queue) = queues.of_slot.get_mut(&slot) {
+            queue.answered = now;
+        }
+    }
+
+    /// Notifies callers at their deadlines: one task with one timer instead of a timer for each caller. Ends when no caller
+    /// has a deadline.
+    async fn watch(group: Weak<Self>, wake: Arc<Notify>) {
+        let look = || {
+            let group = group.upgrade()?;
+            group.notify_overdue().map(|next| span(group.target.waits.now(), next))
+        };
+        while let Some(wait) = look() {
+            select! {
+                () = sleep(wait) => {}
+                () = wake.notified() => {}
+            }
+        }
+    }
+
+    /// Notifies callers whose deadline has passed, in flight and queued. Returns the next deadline.
+    fn notify_overdue(&self) -> Option<Timestamp> {
+        let mut overdue = Overdue::new(self.target.waits.now());
+        let mut guard = self.queues();
+        let queues = &mut *guard;
+        for (number, load) in &queues.in_flight {
+            lock(load).take_overdue(&mut overdue, &|_| Error::from(Cause::Late).of_call(*number));
+        }
+        for queue in queues.of_slot.values_mut() {
+            // The server was silent for as long as this caller waited: that is a failure of the server. If it answered
+            // others meanwhile, the queue was too long, and the failure is ours.
+            let (answered, silence) = (queue.answered, Error::from(Cause::Late).of_call(next_call()));
+            let why = |deadline: Deadline| match deadline.asked > answered {
+                true => silence.clone(),
+                false => Cause::Queued.into(),
+            };
+            queue.loads.retain_mut(|queued| {
+                if queued.load.take_overdue(&mut overdue, &why) {
+                    queued.load.drop_overdue();
+                    let left = queued.load.callers();
+                    queues.waiting -= queued.callers - left;
+                    queued.callers = left;
+                }
+                queued.callers > 0
+            });
+        }
+        queues.next_look = overdue.next();
+        drop(guard);
+        let next = overdue.next();
+        overdue.notify();
+        next
+    }
+
+    pub(super) fn queues(&self) -> MutexGuard<'_, Queues<L>> {
+        lock(&self.queues)
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<L> Drop for Group<L> {
+    fn drop(&mut self) {
+        self.wake.notify_one();
+    }
+}
+
+impl<L: Load> Queues<L> {
+    fn push(&mut self, slot: u16, push: impl FnOnce(&mut L)) -> &mut Queue<L> {
+        self.waiting += 1;
+        let most_work = self.pace.most_work();
+        let queue = self.of_slot.entry(slot).or_insert_with(Queue::new);
+        if queue.loads.back().is_none_or(|last| last.load.work() >= most_work) {
+            queue.loads.push_back(Queued { load: L::default(), callers: 0 });
+        }
+        if let Some(last) = queue.loads.back_mut() {
+            push(&mut last.load);
+            last.callers += 1;
+        }
+        queue
+    }
+
+    /// Makes `callers` of a load that is sent alone count as queued, since it does not hold up the calls behind it.
+    pub(super) fn count_waiting(&mut self, callers: usize) {
+        self.waiting += callers;
+    }
+
+    pub(super) fn uncount_waiting(&mut self, callers: usize) {
+        self.waiting -= callers;
+    }
+
+    fn close_lane(&mut self, slot: u16) {
+        let Entry::Occupied(mut queue) = self.of_slot.entry(slot) else { return };
+        queue.get_mut().lanes -= 1;
+        if queue.get().lanes == 0 {
+            // If loads are left, the runtime is stopping. Dropping them notifies their callers.
+            let left = queue.remove().loads;
+            self.waiting -= left.iter().map(|queued| queued.callers).sum::<usize>();
+        }
+    }
+}
+
+impl<L> Queue<L> {
+    fn new() -> Queue<L> {
+        Queue { loads: VecDeque::new(), lanes: 0, answered: Timestamp::EPOCH }
+    }
+}

@@ -1,0 +1,119 @@
+//! Group commit: while a call is in flight, requests gather, and the next call carries them all.
+//!
+//! There is no timer and no added wait. A request that finds a free [`Lane`] starts a call at once. Under load, calls
+//! grow by themselves, and the requests in a call share the price of its round trip.
+//!
+//! Checks and returns (refunds and resets) have a [`Group`] each, so that returns never hold up a check: they have one
+//! lane of their own, and a connection that checks do not use.
+
+mod ask;
+mod caller;
+mod checks;
+mod group;
+mod lane;
+mod pace;
+mod returns;
+
+use std::hash::RandomState;
+use std::sync::Arc;
+
+use bb8_redis::redis::Cmd;
+use tokio::runtime::Handle;
+use tollgate_core::{Clock, Key};
+
+use crate::Error;
+use crate::link::{Link, Text};
+use crate::wire::names::Names;
+use crate::wire::script::{Script, Scripts};
+use checks::Checks;
+use group::Group;
+use returns::Returns;
+
+pub(crate) use ask::{Ask, Pair, SetKeys};
+pub(crate) use caller::{Answer, Caller, Deadline};
+pub(crate) use returns::{Refund, Return};
+
+/// How many calls with returns are in flight at once, for each slot.
+const RETURN_LANES: usize = 1;
+
+/// Both groups of a store.
+pub(crate) struct Commit {
+    pub(crate) target: Arc<Target>,
+    checks: Arc<Group<Checks>>,
+    returns: Arc<Group<Returns>>,
+    hasher: RandomState,
+}
+
+/// Where calls go, and what they are written with.
+pub(crate) struct Target {
+    pub(crate) link: Link,
+    pub(crate) names: Names,
+    pub(crate) scripts: Scripts,
+    /// The clock of a test. Without one, Redis's clock decides.
+    pub(crate) clock: Option<Clock>,
+    /// Measures how long callers wait: always the system's clock.
+    pub(crate) waits: Clock,
+    /// Runs every call to its end, so that a caller that leaves leaves none half done.
+    pub(crate) runtime: Handle,
+}
+
+impl Commit {
+    /// `lanes` is how many calls with checks are in flight at once. A slot of a Cluster has one.
+    pub(crate) fn new(target: Target, lanes: usize, most_waiting: usize) -> Commit {
+        let lanes = if target.link.has_slots() { 1 } else { lanes };
+        let target = Arc::new(target);
+        Commit {
+            checks: Arc::new(Group::new(Arc::clone(&target), lanes, most_waiting)),
+            returns: Arc::new(Group::new(Arc::clone(&target), RETURN_LANES, most_waiting)),
+            target,
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// The slot of a key; 0 without a Cluster, where all keys can be decided together.
+    pub(crate) fn slot(&self, key: &Key) -> u16 {
+        if self.target.link.has_slots() { self.target.names.slot(key) } else { 0 }
+    }
+
+    /// Queues a set whose keys are all in this slot.
+    pub(crate) fn acquire(
+        &self,
+        slot: u16,
+        ask: &Ask<'_>,
+        deadline: Option<Deadline>,
+    ) -> Result<Answer, Error> {
+        // Everything that needs no lock comes before it.
+        let hash = ask.hash(&self.hasher);
+        let log = self.target.names.log;
+        let (caller, answer) = Caller::new(deadline);
+        self.checks.push(slot, deadline, |checks| checks.push(ask, hash, log, caller))?;
+        Ok(answer)
+    }
+
+    /// Queues refunds and resets whose keys are all in this slot. They are sent even if the caller leaves.
+    pub(crate) fn give_back(
+        &self,
+        slot: u16,
+        entries: Vec<Return>,
+        deadline: Option<Deadline>,
+    ) -> Result<Answer, Error> {
+        let (caller, answer) = Caller::new(deadline);
+        self.returns.push(slot, deadline, |returns| returns.push(entries, caller))?;
+        Ok(answer)
+    }
+}
+
+impl Target {
+    /// A call of a script on this number of keys. `write` adds the keys and the arguments.
+    fn command(&self, script: &Script, text: Text, keys: usize, write: impl FnOnce(&mut Cmd)) -> Cmd {
+        // Large enough for most calls, so that it rarely grows.
+        let mut cmd = Cmd::with_capacity(keys + 5, 64 * keys + 256);
+        match text {
+            Text::Hash => cmd.arg("EVALSHA").arg(script.hash.as_str()),
+            Text::Whole => cmd.arg("EVAL").arg(script.text.as_str()),
+        };
+        cmd.arg(keys);
+        write(&mut cmd);
+        cmd
+    }
+}

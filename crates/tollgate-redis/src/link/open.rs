@@ -1,0 +1,130 @@
+//! Opening a connection: protocol, name, settings, and how its end is noticed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bb8_redis::redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
+use bb8_redis::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use bb8_redis::redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, PushInfo,
+    PushKind, RedisError, ServerErrorKind, Value, cmd,
+};
+
+use super::{Address, Timeouts};
+
+/// A connection that has answered.
+pub(super) struct Opened {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) end: End,
+}
+
+/// How the end of an idle connection is noticed.
+#[derive(Clone)]
+pub(super) enum End {
+    /// Set when the connection ends. Only RESP3 reports that.
+    Reported(Arc<AtomicBool>),
+    /// RESP2: a connection that was idle is tried with a `PING` before it is used.
+    Unreported,
+}
+
+impl End {
+    pub(super) fn is_reported(&self) -> bool {
+        matches!(self, End::Reported(dead) if dead.load(Ordering::Acquire))
+    }
+}
+
+/// Connects in RESP3. Without it, as with proxies that have no `HELLO`, in RESP2.
+pub(super) async fn open(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
+    if info.redis_settings().protocol() == ProtocolVersion::RESP3 {
+        match open_resp3(info.clone(), timeouts).await {
+            Err(error) if may_lack_hello(&error) => {}
+            opened => return opened,
+        }
+    }
+    open_resp2(info, timeouts).await
+}
+
+async fn open_resp3(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
+    let settings = info.redis_settings().clone().set_lib_name("tollgate", env!("CARGO_PKG_VERSION"));
+    let dead = Arc::new(AtomicBool::new(false));
+    let config = config(timeouts).set_push_sender(Obituary(Arc::clone(&dead)));
+    let client = Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))?;
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    // For `CLIENT LIST`. A user without this permission has connections without a name.
+    let name = concat!("tollgate:", env!("CARGO_PKG_VERSION"));
+    reply_or_error(cmd("CLIENT").arg("SETNAME").arg(name).query_async(&mut connection).await)?;
+    Ok(Opened { connection, end: End::Reported(dead) })
+}
+
+async fn open_resp2(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
+    // Some proxies close a connection that sends a command which they do not know.
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
+    let client = Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))?;
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config(timeouts)).await?;
+    ping(&mut connection).await?;
+    Ok(Opened { connection, end: End::Unreported })
+}
+
+/// Fails if the server does not answer. An error that it answers with is an answer.
+pub(super) async fn ping(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
+    reply_or_error(cmd("PING").query_async(connection).await)
+}
+
+fn reply_or_error(answer: Result<Value, RedisError>) -> Result<(), RedisError> {
+    match answer {
+        Err(error) if !matches!(error.kind(), ErrorKind::Server(_)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the other side may be a proxy or server without `HELLO`: it says so, or it closed the connection.
+fn may_lack_hello(error: &RedisError) -> bool {
+    match error.kind() {
+        ErrorKind::RESP3NotSupported => true,
+        ErrorKind::Server(ServerErrorKind::ResponseError) => {
+            let text = error.to_string().to_ascii_lowercase();
+            ["hello", "unknown command", "unsupported", "not supported", "invalid request"]
+                .iter()
+                .any(|sign| text.contains(sign))
+        }
+        ErrorKind::Server(ServerErrorKind::NoPerm) | ErrorKind::AuthenticationFailed => false,
+        _ => error.code() == Some("NOPROTO") || error.is_connection_dropped(),
+    }
+}
+
+fn config(timeouts: Timeouts) -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(timeouts.connect))
+        .set_response_timeout(Some(timeouts.response))
+}
+
+/// Sends every call at once, since a caller waits for each; and notices a route that silently drops packets.
+fn tcp_settings() -> TcpSettings {
+    let keepalive =
+        TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5));
+    TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
+}
+
+/// How to connect to a server at another address, in the same way as to this one.
+pub(super) fn at(like: &ConnectionInfo, (host, port): &Address) -> ConnectionInfo {
+    let (host, port) = (host.clone(), *port);
+    let address = match like.addr() {
+        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+            ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
+        }
+        _ => ConnectionAddr::Tcp(host, port),
+    };
+    like.clone().set_addr(address)
+}
+
+struct Obituary(Arc<AtomicBool>);
+
+impl AsyncPushSender for Obituary {
+    fn send(&self, info: PushInfo) -> Result<(), SendError> {
+        if info.kind == PushKind::Disconnection {
+            self.0.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! Refuses proxies that spread keys over several servers without being a Cluster.
+//!
+//! Such a proxy routes a call with many keys by the first of them. The state of a key would be kept on several servers,
+//! and each would admit the whole limit.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bb8_redis::redis::aio::MultiplexedConnection;
+use bb8_redis::redis::{ErrorKind, Pipeline, RedisError, ServerErrorKind, cmd};
+
+/// With two servers, all of so many keys are on one of them in one case of 32,768.
+const KEYS: usize = 16;
+
+/// Tries out the first connection of a store.
+pub(super) struct ShardingCheck {
+    prefix: String,
+    has_passed: AtomicBool,
+}
+
+impl ShardingCheck {
+    pub(super) fn new(prefix: &str) -> ShardingCheck {
+        ShardingCheck { prefix: prefix.to_owned(), has_passed: AtomicBool::new(false) }
+    }
+
+    /// Writes several keys by one call, and reads each by its own.
+    ///
+    /// # Errors
+    /// If a key is not where the call wrote it; if the server wants all keys of a call in one slot; if the connection fails.
+    pub(super) async fn run(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
+        if self.has_passed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let chance = RandomState::new().hash_one(0);
+        let keys: Vec<String> =
+            (0..KEYS).map(|n| format!("{}:sharding-check:{chance:x}-{n}", self.prefix)).collect();
+        let mut write = cmd("EVAL");
+        write
+            .arg("for _, key in ipairs(KEYS) do redis.call('PSETEX', key, 10000, 1) end")
+            .arg(KEYS)
+            .arg(&keys);
+        let mut read = Pipeline::new();
+        for key in &keys {
+            read.cmd("MGET").arg(key);
+        }
+        let delete = "return redis.call('DEL', unpack(KEYS))";
+        read.cmd("EVAL").arg(delete).arg(KEYS).arg(&keys).ignore();
+        let written: Result<(), RedisError> = write.query_async(connection).await;
+        let found: Result<Vec<Vec<Option<String>>>, RedisError> = match written {
+            Ok(()) => read.query_async(connection).await,
+            Err(error) => Err(error),
+        };
+        match found {
+            Ok(found) => {
+                let found = || found.iter().map(|values| values.first().is_some_and(Option::is_some));
+                if found().next() == Some(true) && found().any(|is_there| !is_there) {
+                    return Err(refused(
+                        "a proxy spreads the keys of this URL over several servers, so that limits would multiply",
+                    ));
+                }
+                self.has_passed.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) => Err(refused(
+                "this server wants all keys of a call in one slot: the URL of a Cluster begins with redis-cluster://",
+            )),
+            // It is full, a replica, or lacks a permission: that is found out elsewhere.
+            Err(error) if matches!(error.kind(), ErrorKind::Server(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn refused(why: &'static str) -> RedisError {
+    (ErrorKind::InvalidClientConfig, why).into()
+}

@@ -1,0 +1,40 @@
+//! What `connect` tries out, so that a configuration that cannot work fails at once.
+
+use std::hash::{BuildHasher, RandomState};
+
+use bb8_redis::redis::Cmd;
+use tollgate_core::{Check, Key, Policy, Quota, Store, Times};
+
+use crate::link::Text;
+use crate::{Error, RedisStore};
+
+/// Fails only for what does not pass by itself.
+pub(crate) async fn run(store: &RedisStore) -> Result<(), Error> {
+    let tried = commands(store).await;
+    // First the mode, since it says more than what a node of another kind answers to a script.
+    store.commit().target.link.mode().await?;
+    match tried {
+        Err(error) if error.is_configuration() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Has the server run every command that buckets need.
+async fn commands(store: &RedisStore) -> Result<(), Error> {
+    // A policy of its own, so that processes that connect at the same time do not disturb one another.
+    let name = format!("connect {:x}", RandomState::new().hash_one(0));
+    let (key, policy) = (Key::from("connect"), Policy::new(&name, Quota::per_hour(1_000)));
+    // Written; charged again, and its life prolonged; denied; deleted.
+    for cost in [1, 1, 1_000] {
+        store.acquire(&[Check::new(&policy, &key, cost)], Times::ONCE).wait().await?;
+    }
+    store.reset(&key, &[&policy]).wait().await?;
+    // The scripts are loaded by now, but a server that restarts forgets them, and then EVAL is needed.
+    let eval = |_: Text| {
+        let mut cmd = Cmd::new();
+        cmd.arg("EVAL").arg("return 1").arg(0);
+        Some(cmd)
+    };
+    let commit = store.commit();
+    commit.target.link.call(commit.slot(&key), &eval).await.map(drop)
+}

@@ -1,0 +1,7 @@
+//! What Redis is sent, and what it answers.
+
+pub(crate) mod layout;
+pub(crate) mod names;
+pub(crate) mod numbers;
+pub(crate) mod script;
+pub(crate) mod terms;
