@@ -14,8 +14,8 @@ pub trait StoreError: Error + Send + Sync + 'static {
         self.kind() != ErrorKind::Misconfigured
     }
 
-    /// The call that failed, if several requests share calls to the store. Errors with the same number are one failure, and
-    /// count once for a circuit breaker. `None` if each request is a call of its own.
+    /// The number of the call that failed, if requests share calls to the store. A circuit breaker
+    /// counts errors with the same number once. `None` if each request has its own call.
     fn call(&self) -> Option<u64> {
         None
     }
