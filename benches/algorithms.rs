@@ -1,4 +1,6 @@
-//! The decisions alone, without a store, a lock or a clock: `cargo bench -p tollgate-benches --bench algorithms`.
+//! Decisions without a store, a lock or a clock.
+//!
+//! `cargo bench -p tollgate-benches --bench algorithms`
 
 use std::hint::black_box;
 use std::time::Duration;

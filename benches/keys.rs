@@ -1,6 +1,6 @@
-//! Bytes a key, for each algorithm: `cargo bench -p tollgate-benches --bench keys`.
+//! Bytes per key for each algorithm: `cargo bench -p tollgate-benches --bench keys`.
 //!
-//! A store is filled to its cap, each key with one request, and the heap is asked what that took.
+//! Fills a store to its cap, with one request for each key, and measures the heap.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn main() {
         Algorithm::SLIDING_BUCKETS,
         Algorithm::SLIDING_LOG,
     ];
-    println!("| algorithm | bytes a key, at a cap of {KEYS} |\n|---|--:|");
+    println!("| algorithm | bytes per key, at a cap of {KEYS} |\n|---|--:|");
     for algorithm in algorithms {
         let policy = Policy::new("p", Quota::per_day(100)).with_algorithm(algorithm);
         let mut held = None;

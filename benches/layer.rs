@@ -1,6 +1,7 @@
-//! What the layer adds to a ready service: compare each row with `baseline`, which is the same loop without the layer.
+//! What the layer adds to a ready service. `baseline` is the same loop without the layer; compare
+//! each row with it. Allocations are counted too.
 //!
-//! `cargo bench -p tollgate-benches --bench layer`. Allocations are counted beside the times.
+//! `cargo bench -p tollgate-benches --bench layer`
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -20,13 +21,13 @@ fn main() {
     divan::main();
 }
 
-/// Nobody is refused, and no key is idle.
+/// Denies no request, and no key is idle.
 const AMPLE: Quota = Quota::per_hour(1_000_000).burst(1_000_000);
-/// After the first request everybody is.
+/// Denies every request after the first.
 const SCANT: Quota = Quota::per_day(1);
 
 fn layer(quota: Quota, fields: Fields) -> RateLimitLayer {
-    // Room for twice the cold keys, or some shards would evict throughout.
+    // Twice the cold keys, so that no shard evicts.
     let store = MemoryStore::builder().max_keys(2_000_000).build();
     RateLimitLayer::new([Policy::new("api", quota).by(PeerIp::new())]).fields(fields).store(store)
 }
@@ -76,21 +77,20 @@ fn denied_without_fields(bencher: Bencher<'_, '_>, keys: u32) {
     run(bencher, &layer(SCANT, Fields::None), keys);
 }
 
-/// Three rules, all applied to each request.
 #[divan::bench(threads = [1, 2])]
 fn three_rules_allowed(bencher: Bencher<'_, '_>) {
     let rule = |name| Policy::new(name, AMPLE).by(PeerIp::new());
     run(bencher, &RateLimitLayer::new([rule("a"), rule("b"), rule("c")]), HOT);
 }
 
-/// A cost by closure, the same for all: what any function of a request's parts costs beside its own work.
+/// A constant cost from a closure: the overhead of any cost function.
 #[divan::bench]
 fn cost_by_closure_allowed(bencher: Bencher<'_, '_>) {
     let rule = Policy::new("api", AMPLE).by(PeerIp::new()).cost(|_: &Parts| 1);
     run(bencher, &RateLimitLayer::new([rule]).fields(Fields::None), HOT);
 }
 
-/// So many tiers, of which each request is in one: beside the row above.
+/// Each request is in one of this many tiers. Compare with the row above.
 #[divan::bench(args = [2, 10_000])]
 fn tiers_allowed(bencher: Bencher<'_, '_>, tiers: usize) {
     let name = |n: usize| format!("tenant-{n}");
@@ -101,7 +101,7 @@ fn tiers_allowed(bencher: Bencher<'_, '_>, tiers: usize) {
     run(bencher, &RateLimitLayer::new([rule]).fields(Fields::None), HOT);
 }
 
-/// Nobody is on the list.
+/// No address is on the list.
 #[divan::bench]
 fn exemption_by_address_allowed(bencher: Bencher<'_, '_>) {
     let listed = PeerIp::new().is_in(["192.0.2.0/24", "2001:db8::/32", "::1"]).expect("networks");

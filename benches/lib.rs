@@ -1,4 +1,4 @@
-//! What the benchmarks share: requests, services, and a loop that drives them.
+//! Shared by the benchmarks: requests, services, and a loop that drives them.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -9,12 +9,12 @@ use axum::extract::ConnectInfo;
 use http::{Request, Response};
 use tower::Service;
 
-/// How many callers fit into the fast caches, and how many do not.
+/// As many callers as fit into the caches.
 pub const HOT: u32 = 1_000;
-/// See [`HOT`].
+/// More callers than fit into the caches.
 pub const COLD: u32 = 1_000_000;
 
-/// A request from the `n`th caller, as axum's server hands it to a layer.
+/// A request of the `n`th caller, as axum's server passes it to a layer.
 pub fn request(n: u32) -> Request<Body> {
     let [b, c, d, e] = n.to_be_bytes();
     let peer = SocketAddr::from(([10 + b, c, d, e], 4_711));
@@ -23,7 +23,7 @@ pub fn request(n: u32) -> Request<Body> {
     request
 }
 
-/// A service that is always ready, and answers at once.
+/// A service that is always ready and answers immediately.
 pub fn ready_service()
 -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + Sync
 {
@@ -32,24 +32,25 @@ pub fn ready_service()
     })
 }
 
-/// Sends a request through a service whose answer is at hand.
+/// Sends a request through a service that answers immediately.
 ///
 /// # Panics
-/// If it is not: nothing here should ever wait.
+/// If the service is not ready or its answer is pending.
 pub fn send<S, B>(service: &mut S, request: Request<Body>) -> Response<B>
 where
     S: Service<Request<Body>, Response = Response<B>, Error = Infallible>,
 {
     let mut cx = Context::from_waker(Waker::noop());
-    assert!(service.poll_ready(&mut cx).is_ready(), "the service is ready");
+    assert!(service.poll_ready(&mut cx).is_ready(), "the service is not ready");
     let mut response = std::pin::pin!(service.call(request));
     match response.as_mut().poll(&mut cx) {
         Poll::Ready(Ok(response)) => response,
-        Poll::Pending => panic!("the answer is at hand"),
+        Poll::Pending => panic!("the service does not answer immediately"),
     }
 }
 
-/// Callers in an order that no cache foresees, the same in each run: a full-period linear congruence.
+/// Callers in an order that caches cannot predict, the same in each run: a full-period linear
+/// congruential generator.
 pub fn callers(count: u32) -> impl Iterator<Item = u32> {
     let mut state = 12_345_u64;
     std::iter::repeat_with(move || {

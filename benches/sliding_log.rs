@@ -1,5 +1,6 @@
-//! The two layouts of a sliding log in Redis against each other, and against the default algorithm: microseconds that the
-//! server says it took for a check, alone in its call. What a network adds is the same for all.
+//! Compares the two layouts of a sliding log in Redis with each other and with the default
+//! algorithm. The figure is the server's own time for a check, in microseconds, with one check per
+//! call. A network adds the same to all of them.
 //!
 //! `cargo bench -p tollgate-benches --bench sliding_log`
 
@@ -9,7 +10,7 @@ use tollgate_redis::{RedisStore, SlidingLogLayout};
 
 const CHECKS: u32 = 5_000;
 
-/// A caller who has used up a limit, on a server of its own.
+/// A caller with a used-up limit, and its server.
 struct Full {
     server: Server,
     time: ManualClock,
@@ -26,18 +27,18 @@ impl Full {
         let store = store.connect().await.expect("a store");
         let policy = Policy::new("log", Quota::per_hour(limit)).with_algorithm(algorithm);
         let full = Full { server, time, store, policy, key: Key::from("ada") };
-        // Each unit at a time of its own.
+        // Takes each unit at a different time.
         full.micros(limit, true).await;
         full
     }
 
-    /// Takes what is left while the clock stands: of a bucket that refills, more than of a log.
+    /// Takes all units that are left. A bucket has refilled more than a log.
     async fn use_up(&self) {
         let check = [Check::new(&self.policy, &self.key, 1)];
         while self.store.acquire(&check, Times::ONCE).wait().await.expect("an answer").is_granted() {}
     }
 
-    /// How long a check takes: of one that passes, since a unit has just become free, or of one that is denied.
+    /// The time per check, all allowed or all denied. A unit is refilled before each allowed one.
     async fn micros(&self, checks: u32, passes: bool) -> String {
         self.server.command(&["CONFIG", "RESETSTAT"]).expect("OK");
         for _ in 0..checks {
@@ -57,7 +58,7 @@ impl Full {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    println!("| us a check | server | passes | is denied |\n|---|---|--:|--:|");
+    println!("| us per check | server | allowed | denied |\n|---|---|--:|--:|");
     for kind in [Kind::Redis6_2, Kind::Redis8_2, Kind::Valkey9_1] {
         for (name, algorithm, layout, limit) in [
             ("Gcra", Algorithm::Gcra, SlidingLogLayout::List, 100),

@@ -168,7 +168,9 @@ async fn a_deployment_forgives_nothing_where_the_new_policy_is_beside_the_old() 
         let fresh = Fresh::on(shared(kind)).await;
         let old = Policy::new("changes", Quota::per_hour(10));
         let raised = Policy::new("changes", Quota::per_hour(20).burst(10));
-        for (key, new, forgiven) in [("alone", raised.clone(), 5), ("beside", raised.beside(&old), 0)] {
+        for (key, new, forgiven) in
+            [("alone", raised.clone(), 5), ("beside", raised.sharing_state_with(&old), 0)]
+        {
             assert!(acquire(&fresh.store, &old, key, 10).await.is_granted());
             assert!(!acquire(&fresh.store, &new, key, 1).await.is_granted(), "{key} on {kind}");
             let left = look(&fresh.store, &old, key).await.each()[0].remaining();

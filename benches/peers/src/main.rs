@@ -1,5 +1,5 @@
-//! tollgate and its peers, in one run, beside each other: what a layer adds to a request, and how many decisions go
-//! through Redis.
+//! Compares tollgate with its peers in one run: what a layer adds to a request, and how many
+//! decisions go through Redis.
 //!
 //! README.md says what is measured and how to read it.
 
@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
 struct Options {
     #[command(subcommand)]
     comparison: Option<Comparison>,
-    // The comparison that is made where none is named.
+    // Options of the default comparison.
     #[command(flatten)]
     memory: memory::Options,
 }
@@ -31,7 +31,7 @@ struct Options {
 enum Comparison {
     /// What each layer adds to a request with its state in memory; the default.
     Memory(memory::Options),
-    /// How many decisions each takes to Redis and back, and what they cost the server.
+    /// How many decisions each contender makes through Redis, and what they cost the server.
     Redis(over_redis::Options),
 }
 

@@ -1,4 +1,4 @@
-//! The loop that is timed, the same for every service.
+//! The timed loop, the same for every service.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -15,12 +15,11 @@ use tower::Service;
 
 use crate::scenario::{Clients, KeySource};
 
-/// How the requests of a run were answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answers {
     pub(crate) allowed: u64,
     pub(crate) denied: u64,
-    /// Neither 200 nor 429: the limiter was set up wrongly.
+    /// Neither 200 nor 429: the limiter is set up wrongly.
     pub(crate) other: u64,
 }
 
@@ -42,38 +41,33 @@ impl AddAssign for Answers {
     }
 }
 
-/// One run of the loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// How many clients the requests come from.
     pub(crate) clients: u32,
-    /// Requests of each thread.
+    /// Requests per thread.
     pub(crate) requests: u64,
     pub(crate) threads: usize,
-    /// Tells this run's order of clients from that of the next run.
+    /// The number of the run. Each has another order of clients.
     pub(crate) round: u64,
 }
 
-/// What a run gave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// From the first thread's start to the last thread's end.
+    /// From the start of the first thread to the end of the last.
     pub(crate) wall: Duration,
     pub(crate) answers: Answers,
 }
 
-/// A service that can be driven, whatever its type.
 pub(crate) trait Subject {
-    /// Sends one request of every client, untimed, so that a run finds the state of each in place; returns the
-    /// header fields of the first answer.
+    /// Sends one untimed request per client, so that the state of each exists. Returns the header
+    /// fields of the first answer.
     fn warm(&self, clients: u32) -> HeaderMap;
 
-    /// Drives clones of the service, one a thread, each on a runtime of its own.
+    /// Drives a clone of the service on each thread, each with its own runtime.
     fn run(&self, load: Load) -> Sample;
 }
 
-/// A service and where its limiter finds the key. The loop is compiled for this very service: no part of it goes
-/// through a pointer that a server would not go through.
+/// The loop is compiled for the concrete type: no indirection that a server would not have.
 #[derive(Debug)]
 pub(crate) struct Prepared<S> {
     service: S,

@@ -1,4 +1,4 @@
-//! What does the layer add to a request, its state in memory?
+//! Measures what a layer with its state in memory adds to a request.
 
 use clap::Args;
 
@@ -15,10 +15,10 @@ pub(crate) struct Options {
     /// Only this scenario; may be given several times.
     #[arg(long, value_enum)]
     scenario: Vec<Scenario>,
-    /// Only with so many threads; may be given several times. One and two if not given.
+    /// Only with this many threads; may be given several times. One and two if not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     threads: Vec<u8>,
-    /// Requests of each thread in a run.
+    /// Requests per thread and run.
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
     requests: u64,
     /// Runs of which the best counts.
@@ -26,7 +26,7 @@ pub(crate) struct Options {
     runs: u64,
 }
 
-/// Threads that drive clones of one service, each a round of the whole comparison.
+/// Threads that drive clones of one service, in separate rounds.
 const THREADS: [u8; 2] = [1, 2];
 
 pub(crate) fn run(options: &Options) -> Report {
@@ -34,8 +34,8 @@ pub(crate) fn run(options: &Options) -> Report {
     let wanted = |limiter: &Contender| options.filter.is_empty() || named(limiter);
     let limiters: Vec<Contender> = contenders::limiters().into_iter().filter(wanted).collect();
 
-    // Some limiters start a task that sweeps their state. They find a runtime to start it on, but nothing drives
-    // that runtime: what is measured is a request, not a sweep that may or may not fall into a run.
+    // Some limiters start a task that sweeps their state. It gets a runtime that nothing drives, so
+    // that no sweep falls into a run.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _entered = runtime.enter();
 
@@ -44,7 +44,7 @@ pub(crate) fn run(options: &Options) -> Report {
     let scenarios = if options.scenario.is_empty() { &Scenario::ALL[..] } else { &options.scenario };
     for &threads in threads {
         for &scenario in scenarios {
-            // Without its fields a denied answer carries Retry-After all the same; only allowed ones differ.
+            // Denied answers have Retry-After even without fields; only allowed answers differ.
             let measured = |limiter: &&Contender| limiter.fields || scenario.allows();
             let lineup: Vec<Contender> =
                 contenders::bare().into_iter().chain(limiters.iter().filter(measured).copied()).collect();
@@ -55,12 +55,11 @@ pub(crate) fn run(options: &Options) -> Report {
     report
 }
 
-/// After how many runs all services are made anew. State that no cache holds is dearer or cheaper by a tenth, and for as
-/// long as it stays, by where the system has placed its memory: each gets several draws, of which the best counts.
-const RUNS_OF_A_PLACE: u64 = 5;
+/// Rebuilds all services after this many runs. Where the system places uncached memory changes a
+/// figure by a tenth, so each service gets several placements.
+const RUNS_PER_PLACEMENT: u64 = 5;
 
-/// Measures all services in one scenario: a run of each, then the next run of each, so that whatever else the
-/// machine does falls on all of them. Every round starts with another one.
+/// Services take turns, so that other load on the machine affects all of them.
 fn compare(lineup: &[Contender], scenario: Scenario, threads: usize, options: &Options) -> Vec<Line> {
     let mut lines: Vec<Line> = lineup
         .iter()
@@ -76,7 +75,7 @@ fn compare(lineup: &[Contender], scenario: Scenario, threads: usize, options: &O
     let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
     let services = lines.len();
     for round in 0..options.runs {
-        if round % RUNS_OF_A_PLACE == 0 {
+        if round % RUNS_PER_PLACEMENT == 0 {
             subjects.clear();
             subjects.extend(lines.iter_mut().map(|line| {
                 let subject = (line.contender.build)(scenario.plan());

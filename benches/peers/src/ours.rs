@@ -1,4 +1,4 @@
-//! tollgate: GCRA over its own table in memory; the two fields of the IETF draft, or none.
+//! tollgate: GCRA over its own table in memory, with the two IETF draft fields or none.
 
 use tollgate::extract::PeerIp;
 use tollgate::{Fields, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer};
@@ -15,8 +15,8 @@ pub(crate) fn contenders() -> [Contender; 2] {
 
 fn build(plan: Plan, fields: Fields) -> Box<dyn Subject> {
     let rule = Policy::new("api", Quota::new(plan.burst, plan.window())).by(PeerIp::new());
-    // The peers keep as many keys as there are. tollgate has a cap: above all keys of the comparison, so that it
-    // keeps as many as they do, with room for shards that fill unevenly.
+    // The peers have no cap on keys. This cap exceeds the keys of the comparison, with room for
+    // shards that fill unevenly.
     let store = MemoryStore::builder().max_keys(2_000_000).build();
     let layer = RateLimitLayer::new([rule]).store(store).fields(fields);
     Prepared::boxed(layer.layer(service()), KeySource::PeerIp)

@@ -8,20 +8,17 @@ use crate::measure::Answers;
 use crate::scenario::{KeySource, Scenario};
 use crate::targets::{Aim, TARGETS, Target};
 
-/// The loop without a layer, times its fastest, from which on its measurement counts as disturbed.
+/// A bare loop this many times slower than the fastest bare loop counts as disturbed.
 const DISTURBED: f64 = 1.25;
 
-/// What was measured of one service in one scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) contender: Contender,
     pub(crate) scenario: Scenario,
     pub(crate) threads: usize,
-    /// The best run.
     pub(crate) wall: Option<Duration>,
-    /// Of all runs.
+    /// Of all runs together.
     pub(crate) answers: Answers,
-    /// The header fields of an allowed answer, as they were seen.
     pub(crate) fields: Vec<String>,
 }
 
@@ -30,7 +27,7 @@ impl Line {
         self.contender.package == BARE
     }
 
-    /// Whether every one of so many requests was answered as the scenario demands.
+    /// Whether all requests had the answer that the scenario expects.
     fn as_expected(&self, requests: u64) -> bool {
         let mut demanded = Answers::default();
         match self.scenario.allows() {
@@ -41,10 +38,9 @@ impl Line {
     }
 }
 
-/// Everything that was measured.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// Of each thread in a run.
+    /// Per thread and run.
     requests: u64,
     runs: u64,
     lines: Vec<Line>,
@@ -59,7 +55,7 @@ impl Report {
         self.lines.extend(lines);
     }
 
-    /// What this limiter's layer adds to a request, in nanoseconds; `None` if it was not measured.
+    /// The nanoseconds that this limiter's layer adds to a request; `None` if not measured.
     pub(crate) fn added(
         &self,
         package: &str,
@@ -74,16 +70,15 @@ impl Report {
     }
 
     fn added_by(&self, line: &Line) -> Option<f64> {
-        Some(self.whole(line)? - self.loop_itself(line.contender.key, line.scenario, line.threads)?)
+        Some(self.whole(line)? - self.bare_loop(line.contender.key, line.scenario, line.threads)?)
     }
 
-    /// The time of a request without a layer.
-    fn loop_itself(&self, key: KeySource, scenario: Scenario, threads: usize) -> Option<f64> {
+    fn bare_loop(&self, key: KeySource, scenario: Scenario, threads: usize) -> Option<f64> {
         let mut lines = self.table(scenario, threads);
         self.whole(lines.find(|line| line.is_bare() && line.contender.key == key)?)
     }
 
-    /// Nanoseconds from one request of a thread to its next, in the best run.
+    /// Nanoseconds per request of a thread, in the best run.
     fn whole(&self, line: &Line) -> Option<f64> {
         Some(line.wall?.as_nanos() as f64 / self.requests as f64)
     }
@@ -92,7 +87,7 @@ impl Report {
         self.lines.iter().filter(move |line| line.scenario == scenario && line.threads == threads)
     }
 
-    /// A line of each limiter: of the first scenario that it was measured in.
+    /// One line per limiter, of its first scenario.
     fn rows(&self, threads: usize) -> Vec<&Line> {
         let mut rows: Vec<&Line> = Vec::new();
         for line in self.lines.iter().filter(|line| line.threads == threads && !line.is_bare()) {
@@ -152,7 +147,7 @@ impl Report {
         for key in [KeySource::PeerIp, KeySource::Field] {
             write!(f, "| *the loop itself, key as {}* | |", key.title())?;
             for scenario in Scenario::ALL {
-                match self.loop_itself(key, scenario, threads) {
+                match self.bare_loop(key, scenario, threads) {
                     Some(whole) => write!(f, " *{} ns* |", nanos(whole))?,
                     None => write!(f, " – |")?,
                 }
@@ -163,20 +158,20 @@ impl Report {
         self.disturbed(f, threads)
     }
 
-    /// Says where the loop without a layer was slow itself: it does the same everywhere.
+    /// Reports the scenarios in which the bare loop was slow: it should always be equally fast.
     fn disturbed(&self, f: &mut fmt::Formatter<'_>, threads: usize) -> fmt::Result {
         for scenario in Scenario::ALL {
             let slow = [KeySource::PeerIp, KeySource::Field].into_iter().any(|key| {
                 let all =
-                    self.lines.iter().filter_map(|line| self.loop_itself(key, line.scenario, line.threads));
-                let here = self.loop_itself(key, scenario, threads);
+                    self.lines.iter().filter_map(|line| self.bare_loop(key, line.scenario, line.threads));
+                let here = self.bare_loop(key, scenario, threads);
                 here.is_some_and(|here| here > DISTURBED * all.fold(f64::INFINITY, f64::min))
             });
             if slow {
                 writeln!(
                     f,
-                    "**Disturbed: {}.** The loop itself was slow there: something else had the processor in every \
-                     run, and the figures of that column mean little.\n",
+                    "**Disturbed: {}.** The loop itself was slow: another process used the processor in every \
+                     run, so the figures of that column mean little.\n",
                     scenario.title(),
                 )?;
             }
@@ -186,7 +181,7 @@ impl Report {
 
     fn answers(&self, f: &mut fmt::Formatter<'_>, threads: usize) -> fmt::Result {
         writeln!(f, "### {}: what was answered, all runs together\n", threads_title(threads))?;
-        writeln!(f, "| layer | fields | scenario | ns added | allowed | denied | other | as it must be |")?;
+        writeln!(f, "| layer | fields | scenario | ns added | allowed | denied | other | as expected |")?;
         writeln!(f, "|---|---|---|--:|--:|--:|--:|---|")?;
         for scenario in Scenario::ALL {
             for line in self.table(scenario, threads).filter(|line| !line.is_bare()) {
@@ -253,12 +248,12 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "# What a limiter's layer adds to a request, state in memory\n")?;
         let (requests, runs) = (grouped(self.requests), self.runs);
-        writeln!(f, "{requests} requests a thread and run; the best of {runs} runs, taken in turn.")?;
+        writeln!(f, "{requests} requests per thread and run; the best of {runs} runs, taken in turn.")?;
+        writeln!(f, "Nanoseconds per request of a thread, minus those of the same loop without a layer.")?;
         writeln!(
             f,
-            "Nanoseconds from one request of a thread to its next, less the same loop without a layer."
+            "In brackets: the ratio to the peer in the head of the column, with its fields equally on or off.\n"
         )?;
-        writeln!(f, "In brackets: times the peer named above, its fields equally on or off.\n")?;
         self.limiters(f)?;
         for threads in self.threads() {
             self.summary(f, threads)?;

@@ -1,4 +1,4 @@
-//! What is asked of every limiter: the quotas, the keys, and the requests that carry them.
+//! The quotas, keys and requests of every limiter.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -8,33 +8,32 @@ use axum::extract::ConnectInfo;
 use clap::ValueEnum;
 use http::{HeaderName, HeaderValue, Request};
 
-/// The field that carries the key for limiters which are shown the header fields of a request and nothing else.
+/// The field with the key, for limiters that only see the header fields.
 pub(crate) const KEY_FIELD: HeaderName = HeaderName::from_static("x-client");
 
-/// The quota, in the terms that every limiter's own can be built from.
+/// A quota in terms that fit every limiter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// The time in which one request comes back.
+    /// The time to refill one request.
     pub(crate) interval: Duration,
-    /// The most requests at once; also the limit of a window.
+    /// The most requests at once, and the limit of a window.
     pub(crate) burst: u32,
 }
 
 impl Plan {
-    /// The time in which the whole quota comes back: `burst` requests in each.
+    /// The time to refill the whole quota.
     pub(crate) const fn window(self) -> Duration {
         self.interval.saturating_mul(self.burst)
     }
 }
 
-/// One of the situations that a limiter is measured in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scenario {
-    /// 1,000 keys, every request within its quota: the limiter's state is in the processor's caches.
+    /// 1,000 keys, all requests allowed: the limiter's state is in the processor's caches.
     AllowedHot,
-    /// 1,000,000 keys, every request within its quota: nearly every one touches memory that no cache holds.
+    /// 1,000,000 keys, all requests allowed: almost every request touches uncached memory.
     AllowedCold,
-    /// 1,000 keys, each of which has used up its quota: nothing reaches the service.
+    /// 1,000 keys with used-up quotas: all requests are denied.
     DeniedHot,
 }
 
@@ -49,7 +48,7 @@ impl Scenario {
         }
     }
 
-    /// The peer that the others are set against: the fastest, when the comparison was made.
+    /// The peer to compare with: the fastest at the time of writing.
     pub(crate) const fn yardstick(self) -> &'static str {
         match self {
             Scenario::AllowedHot | Scenario::AllowedCold => "tower_governor",
@@ -64,13 +63,13 @@ impl Scenario {
         }
     }
 
-    /// Whether the requests that are measured must all be allowed; if not, they must all be denied.
+    /// Whether all requests must be allowed; otherwise all must be denied.
     pub(crate) const fn allows(self) -> bool {
         matches!(self, Scenario::AllowedHot | Scenario::AllowedCold)
     }
 
-    /// The quota of each key. Where requests are to be allowed it is long enough that no key falls idle while it
-    /// is measured: an idle key costs some limiters less, because they may forget it.
+    /// The quota of each key. In allowed scenarios no key becomes idle during the run: limiters may
+    /// forget idle keys, which costs less.
     pub(crate) const fn plan(self) -> Plan {
         match self {
             Scenario::AllowedHot | Scenario::AllowedCold => {
@@ -81,12 +80,11 @@ impl Scenario {
     }
 }
 
-/// Where a limiter finds the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeySource {
-    /// `ConnectInfo<SocketAddr>` in the request's extensions, as axum puts it there.
+    /// `ConnectInfo<SocketAddr>` in the request's extensions, as axum adds it.
     PeerIp,
-    /// The same address as text in [`KEY_FIELD`]; `ConnectInfo` is there all the same.
+    /// The same address as text in [`KEY_FIELD`]. `ConnectInfo` is there too.
     Field,
 }
 
@@ -98,8 +96,7 @@ impl KeySource {
         }
     }
 
-    /// The request of the client with this number. The loop without a limiter builds it in the same way, so that
-    /// its cost is not counted as the limiter's.
+    /// The bare loop builds the request too, so its cost does not count as the limiter's.
     pub(crate) fn request(self, client: u32) -> Request<Body> {
         const FIRST: u32 = u32::from_be_bytes([10, 0, 0, 0]);
         let ip = Ipv4Addr::from(FIRST + client);
@@ -113,7 +110,7 @@ impl KeySource {
     }
 }
 
-/// Client numbers, drawn evenly and in the same order for every limiter (SplitMix64).
+/// Uniform client numbers, in the same order for every limiter (SplitMix64).
 #[derive(Debug)]
 pub(crate) struct Clients {
     state: u64,
@@ -131,7 +128,7 @@ impl Clients {
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         bits ^= bits >> 31;
-        // The high half times the count, of which the high half again: below `count`, without a division.
+        // Maps to 0..`count` without a division.
         (((bits >> 32) * u64::from(self.count)) >> 32) as u32
     }
 }

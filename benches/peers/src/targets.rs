@@ -1,17 +1,17 @@
-//! The ratios that tollgate has set itself, and whether a report shows them.
+//! The ratios that tollgate aims for, and whether a report meets them.
 
 use crate::contenders::OURS;
 use crate::report::Report;
 use crate::scenario::Scenario;
 
-/// "Adds at most so many times what that peer adds."
+/// The most that tollgate may add, as a multiple of what the peer adds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(crate) scenario: Scenario,
     pub(crate) fields: bool,
     pub(crate) peer: &'static str,
     pub(crate) at_most: f64,
-    /// What would be better still.
+    /// A stricter, optional goal.
     pub(crate) aim: Option<Aim>,
 }
 
@@ -29,7 +29,6 @@ pub(crate) const TARGETS: [Target; 5] = [
     Target::new(Scenario::AllowedCold, false, 1.3, None),
 ];
 
-/// How a target stands in a report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
     pub(crate) ours: f64,

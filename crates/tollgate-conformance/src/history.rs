@@ -1,6 +1,6 @@
-//! Random histories: what callers may do to one key, aimed at the microseconds around which mistakes live.
+//! Random histories of one key, aimed at the microseconds where mistakes occur.
 //!
-//! [`check`] runs the algorithms of `tollgate-core` beside the [oracle](crate::oracle) and compares every answer.
+//! [`check`] compares the answers of `tollgate-core` and of the [oracle](crate::oracle).
 
 mod check;
 
@@ -12,61 +12,61 @@ use crate::random::Random;
 
 pub use check::{check, longest_wait};
 
-/// A policy, a beginning, and what happens then.
+/// A policy, a start time and a list of steps.
 #[derive(Clone, Debug)]
 pub struct History {
     /// The policy at the start.
     pub policy: Policy,
     /// The time at the start.
     pub start: Timestamp,
-    /// What happens, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// What happens.
+/// A step of a history.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Time passes.
     Advance(Span),
-    /// The clock steps back by so many microseconds: another server took over.
+    /// The clock steps back by this many microseconds, as after a failover to another server.
     StepBack(u64),
-    /// Somebody asks.
+    /// A request.
     Acquire {
-        /// Units each time.
+        /// Units of each grant.
         cost: u32,
-        /// How often.
+        /// How often to acquire.
         times: Times,
     },
-    /// A grant comes back.
+    /// A refund of a grant.
     Refund {
-        /// Which, counted from the latest.
+        /// The index of the grant, counted from the latest.
         latest: usize,
-        /// How much of it stays away: 0 gives all back.
+        /// Units that are not refunded: 0 refunds the whole grant.
         short_by: u32,
     },
-    /// From now on the limit or the burst is another.
+    /// Limit or burst change.
     Change(Policy),
 }
 
-/// A span of time, most of them relative to what was told last.
+/// A span of time. Most are relative to the last answer.
 #[derive(Clone, Copy, Debug)]
 pub enum Span {
-    /// So many microseconds.
+    /// This many microseconds.
     Micros(u64),
-    /// The wait that was told last, less so many microseconds.
-    ToldWait(u64),
-    /// The reset that was told last, less so many microseconds.
-    ToldReset(u64),
-    /// To the next multiple of window / `parts`, less so many microseconds.
+    /// The last reported wait, less this many microseconds.
+    LastWait(u64),
+    /// The last reported reset, less this many microseconds.
+    LastReset(u64),
+    /// To the next multiple of window / `parts`, less `before`.
     Edge {
-        /// Into how many parts the window is cut.
+        /// The number of parts of the window.
         parts: u64,
         /// Microseconds before the edge.
         before: u64,
     },
 }
 
-/// What a random history may contain beside requests, refunds and the passage of time.
+/// What a random history may contain, in addition to requests, refunds and the passage of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mix {
     /// The clock steps back.
@@ -76,8 +76,8 @@ pub struct Mix {
 }
 
 impl History {
-    /// The history that `words` spell: one for the policy, one for each step. Made for property tests, which shrink a
-    /// list of words by themselves.
+    /// Makes a history from random words: one for the policy, one for each step. Property tests can
+    /// shrink a list of words without further help.
     pub fn of_words(algorithm: Algorithm, mix: Mix, words: &[u64]) -> History {
         let mut random = Random::new(words.first().copied().unwrap_or_default());
         let policy = random.policy("history", algorithm);
@@ -125,18 +125,18 @@ impl Span {
             1 => Span::Micros(micros(policy.quota().window()) / u64::from(policy.quota().limit())),
             2 => Span::Micros(random.magnitude(0, micros(policy.quota().window()) * 2)),
             3 => Span::Micros(random.magnitude(0, 1 << 52)),
-            4..=6 => Span::ToldWait(before),
-            7 => Span::ToldReset(before),
+            4..=6 => Span::LastWait(before),
+            7 => Span::LastReset(before),
             8 => Span::Edge { parts: 1, before },
             _ => Span::Edge { parts: buckets, before },
         }
     }
 
-    fn after(self, now: Timestamp, policy: &Policy, told_wait: u64, told_reset: u64) -> Timestamp {
+    fn after(self, now: Timestamp, policy: &Policy, last_wait: u64, last_reset: u64) -> Timestamp {
         let span = match self {
             Span::Micros(span) => span,
-            Span::ToldWait(less) => told_wait.saturating_sub(less),
-            Span::ToldReset(less) => told_reset.saturating_sub(less),
+            Span::LastWait(less) => last_wait.saturating_sub(less),
+            Span::LastReset(less) => last_reset.saturating_sub(less),
             Span::Edge { parts, before } => {
                 let part = micros(policy.quota().window()).div_ceil(parts.max(1));
                 (part - now.as_micros() % part).saturating_sub(before)

@@ -1,28 +1,26 @@
-//! The contract of a tollgate store as a test suite that any store can be put through, for tollgate's own stores and
-//! for yours.
+//! The contract of a tollgate store as a test suite, for tollgate's own stores and for yours.
 //!
-//! A [`Store`] holds the state of every policy and key and decides atomically. What that means at
-//! the microsecond at which a window ends, for a cost of 0, for a set of which one policy refuses, or for a refund that
-//! comes too late, is written here as cases that a store passes or does not. [`run`] holds a store to all of them;
-//! [`Suite`] has a whole store as a running example, and the one thing that a store may be excused from.
+//! A [`Store`] holds the state of every policy and key and decides atomically. The cases say what
+//! that means at the microsecond at which a window ends, for a cost of 0, for a set that one policy
+//! refuses, and for a late refund. [`run`] runs all of them. [`Suite`] has a complete store as a
+//! running example, and the one guarantee that a store may be excused from.
 //!
-//! Each case is given a store of its own, in which nothing has been used yet and which goes by the clock that it is
-//! given: the suite does not wait, it moves a manual clock. A store in a shared place (a database, say) takes another
-//! prefix for each. A store that breaks the contract panics with the name of the case, with what it answered, and with
-//! what was due.
+//! Each case gets an unused store that follows a manual clock: the suite moves the clock instead of
+//! waiting. A store in a shared place, such as a database, uses another prefix for each case. If a
+//! store breaks the contract, the suite panics with the case, the answer and the expected one.
 //!
-//! Besides the suite there is what it measures with:
+//! The crate also contains what the suite is built on:
 //!
-//! | module | it is |
+//! | module | contents |
 //! |---|---|
-//! | [`oracle`] | the algorithms once more, naively: a recount of all that was allowed, in integers that cannot overflow, and waits that are found by searching. They share no arithmetic with `tollgate-core` |
-//! | [`vectors`] | golden vectors: what was asked of one key and what the oracle answered, as text, for whoever writes an algorithm in another language |
-//! | [`history`] | random histories of one key, aimed at the microseconds around which mistakes live |
-//! | [`random`] | numbers, costs, quotas and policies that lean towards the edges, the same in every run |
-//! | `servers` | behind the feature of that name: Redis and Valkey servers that fetch themselves, for a store that keeps its state there; single, as a cluster, and under sentinels; to be killed, paused, restarted and failed over |
+//! | [`oracle`] | a second, naive implementation of the algorithms: it recounts all grants in integers that cannot overflow, and searches for the waits. It shares no arithmetic with `tollgate-core` |
+//! | [`vectors`] | golden vectors as text: requests for one key and the oracle's answers, for implementations in other languages |
+//! | [`history`] | random histories of one key, aimed at the microseconds where mistakes occur |
+//! | [`random`] | numbers, costs, quotas and policies with many edge cases, the same in every run |
+//! | `servers` | with the feature of that name: Redis and Valkey servers that the tests download. They run alone, as a cluster or under sentinels, and can be killed, paused, restarted and failed over |
 //!
-//! The crate's own tests hold `tollgate-core` to the oracles over more than a million random histories, and the suite to
-//! a row of stores with one mistake each, every one of which it has to find.
+//! The tests of this crate compare `tollgate-core` with the oracles over more than a million random
+//! histories. The suite must also find the mistake in each of many wrong stores.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -40,10 +38,10 @@ use std::fmt::Debug;
 
 use tollgate_core::{Clock, Store};
 
-/// Holds stores to the whole contract: short for [`Suite::new`] and [`Suite::run`].
+/// Runs the whole suite: short for [`Suite::new`] and [`Suite::run`].
 ///
 /// # Panics
-/// If a store breaks it: with the name of the case, and with what it answered and what was due.
+/// If a store breaks the contract, with the name of the case, the answer and the expected answer.
 pub async fn run<S>(make: impl AsyncFn(Clock) -> S)
 where
     S: Store,

@@ -1,4 +1,4 @@
-//! Random numbers that are the same in every run, and choices made of them that lean towards the edges.
+//! Random numbers that are the same in every run, and random policies with many edge cases.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tollgate_core::{Algorithm, Policy, Quota, Times};
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of that seed.
+    /// The stream of this seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
@@ -38,7 +38,7 @@ impl Random {
         self.next_u64() % n
     }
 
-    /// One of several.
+    /// One of the choices.
     ///
     /// # Panics
     /// If there are none.
@@ -47,7 +47,7 @@ impl Random {
         choices[usize::try_from(self.below(n)).unwrap_or(0)]
     }
 
-    /// Between `least` and `most`, each order of magnitude as likely as the next.
+    /// A number between `least` and `most`. All orders of magnitude are equally likely.
     pub fn magnitude(&mut self, least: u64, most: u64) -> u64 {
         let bits = u64::from(u64::BITS - most.leading_zeros());
         let shift = 64 - bits.min(64) + self.below(bits.max(1));
@@ -60,7 +60,7 @@ impl Random {
         u32::try_from(self.magnitude(u64::from(least), u64::from(most))).unwrap_or(most)
     }
 
-    /// How often to acquire: mostly once.
+    /// A random [`Times`], mostly once.
     pub fn times(&mut self) -> Times {
         let some = self.units(0, 20);
         match self.below(12) {
@@ -74,7 +74,7 @@ impl Random {
         }
     }
 
-    /// A cost: small, at the edges of what `policy` can grant, or any.
+    /// A cost: small, at the limits of `policy`, or arbitrary.
     pub fn cost(&mut self, policy: &Policy) -> u32 {
         let (capacity, largest) = (policy.capacity(), policy.largest_cost());
         match self.below(16) {
@@ -90,7 +90,7 @@ impl Random {
         }
     }
 
-    /// A quota of the whole domain. Some have no burst.
+    /// A quota from the whole domain, with or without a burst.
     pub fn quota(&mut self) -> Quota {
         const LIMITS: [u32; 14] =
             [1, 2, 3, 5, 7, 10, 60, 97, 1_000, 65_537, 999_983, 1_000_000, 4_000_000, u32::MAX];
@@ -128,8 +128,8 @@ impl Random {
         quota.try_burst(burst).unwrap_or(quota)
     }
 
-    /// A policy of that algorithm, with a quota of the whole domain; for a leaky bucket, and for buckets, the
-    /// parameter is drawn anew.
+    /// A policy of this algorithm with a quota from the whole domain. The longest wait of a leaky
+    /// bucket and the number of sub-windows are random too.
     pub fn policy(&mut self, name: &str, algorithm: Algorithm) -> Policy {
         let quota = self.quota();
         let quota = Random::within(quota, quota.limit(), algorithm);
@@ -144,7 +144,7 @@ impl Random {
         build(name, quota, algorithm)
     }
 
-    /// The quota with that limit, or the largest that a log takes; the burst stays only if the limit does.
+    /// The quota with this limit, at most that of a log. Keeps the burst if the limit stays.
     fn within(quota: Quota, limit: u32, algorithm: Algorithm) -> Quota {
         let limit = match algorithm {
             Algorithm::SlidingLog { max_limit } => limit.min(max_limit),
@@ -167,7 +167,7 @@ impl Random {
         ])
     }
 
-    /// The same policy with another limit and burst: of the same scope, so that a live state goes on under it.
+    /// The same policy with another limit and burst. The scope stays, so its state remains valid.
     pub fn changed(&mut self, policy: &Policy) -> Policy {
         let other = self.quota().limit();
         let limit = policy.quota().limit();
@@ -178,13 +178,12 @@ impl Random {
     }
 }
 
-/// The policy nearest to what was asked for.
 fn build(name: &str, quota: Quota, algorithm: Algorithm) -> Policy {
     let plain = Quota::new(quota.limit(), quota.window());
     if let Ok(policy) = Policy::try_new(name, quota, algorithm) {
         return policy;
     }
-    // A burst on a window algorithm; or, together with a longest wait, beyond the domain.
+    // The burst does not fit a window algorithm, or is too large with the longest wait.
     Policy::try_new(name, plain, algorithm)
         .or_else(|_| Policy::try_new(name, plain, Algorithm::LeakyBucket { max_wait: Duration::ZERO }))
         .unwrap_or_else(|error| panic!("a quota of the domain without a burst is always a policy: {error}"))

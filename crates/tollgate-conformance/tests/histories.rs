@@ -1,4 +1,4 @@
-//! The algorithms against the oracles, over random histories.
+//! Compares the algorithms with the oracles over random histories.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ const EVERY: [Algorithm; 7] = [
     Algorithm::FIXED_WINDOW_ALIGNED,
     Algorithm::SlidingWindow,
     Algorithm::SLIDING_BUCKETS,
-    // Every limit, since units of one microsecond share an entry.
+    // No limit is too large for a log here, since units of one microsecond share an entry.
     Algorithm::SlidingLog { max_limit: u32::MAX },
 ];
 
-/// Random histories of one algorithm; a failing one is shrunk, word by word.
+/// Checks random histories of one algorithm. A failing one is shrunk word by word.
 fn histories(algorithm: Algorithm, mix: Mix, cases: u32) {
-    // Files of failures are of no use to whoever runs the suite of a published crate.
+    // No files of failures: users of the published crate do not need them.
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let words = vec(any::<u64>(), 2..40);
     let result = TestRunner::new(config).run(&words, |words| {
@@ -59,21 +59,21 @@ histories! {
 }
 
 #[test]
-fn a_clock_that_steps_back_locks_nobody_out_and_refills_nothing() {
+fn a_clock_that_steps_back_matches_the_oracle() {
     for algorithm in EVERY {
         histories(algorithm, Mix { step_back: true, change: false }, HISTORIES / 4);
     }
 }
 
 #[test]
-fn a_limit_changed_in_place_leaves_every_wait_exact() {
+fn waits_stay_exact_when_the_limit_changes() {
     for algorithm in EVERY {
         histories(algorithm, Mix { step_back: false, change: true }, HISTORIES / 4);
     }
 }
 
 #[test]
-fn whatever_happens_nothing_panics() {
+fn random_histories_with_all_changes_match_the_oracle() {
     for algorithm in EVERY {
         histories(algorithm, Mix { step_back: true, change: true }, HISTORIES / 4);
     }

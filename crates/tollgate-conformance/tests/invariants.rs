@@ -1,4 +1,4 @@
-//! What each algorithm guarantees, held against all that it allowed, with no oracle between.
+//! Checks each algorithm's guarantee on the requests that it allowed, without an oracle.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use tollgate_core::{Algorithm, Policy, Timestamp, Wait};
 
 const DRIVES: u64 = if cfg!(debug_assertions) { 1_000 } else { 30_000 };
 
-/// A request that was allowed. In i128, where no sum or product overflows.
+/// An allowed request. In i128, where no sum or product overflows.
 struct Allowed {
     at: i128,
     leaves: i128,
     units: i128,
 }
 
-/// Requests at random times and of random costs, most of them as soon and as large as they pass.
+/// Sends requests at random times with random costs, mostly as early and as large as possible.
 fn drive(random: &mut Random, policy: &Policy) -> Vec<Allowed> {
     let window = micros(policy.quota().window());
     let mut now = Timestamp::from_micros(random.magnitude(0, 1 << 51));
@@ -63,7 +63,7 @@ fn units(allowed: &[Allowed]) -> i128 {
     allowed.iter().map(|allowed| allowed.units).sum()
 }
 
-/// In no window, wherever it begins, was more allowed than the limit.
+/// Checks that no window, wherever it begins, contains more than the limit.
 fn no_window_exceeds_the_limit(policy: &Policy, limit: i128, window: i128, allowed: &[Allowed]) {
     for (i, first) in allowed.iter().enumerate() {
         let within: Vec<_> = allowed[i..].iter().filter(|later| later.at - first.at < window).collect();
@@ -73,17 +73,17 @@ fn no_window_exceeds_the_limit(policy: &Policy, limit: i128, window: i128, allow
 }
 
 #[test]
-fn sliding_log_holds_in_every_window() {
+fn sliding_log_keeps_the_limit_in_every_window() {
     drives(Algorithm::SlidingLog { max_limit: u32::MAX }, no_window_exceeds_the_limit);
 }
 
 #[test]
-fn sliding_buckets_hold_in_every_window() {
+fn sliding_buckets_keep_the_limit_in_every_window() {
     drives(Algorithm::SLIDING_BUCKETS, no_window_exceeds_the_limit);
 }
 
 #[test]
-fn fixed_windows_hold_in_each_of_them() {
+fn fixed_windows_keep_the_limit_in_each_window() {
     drives(Algorithm::FIXED_WINDOW_ALIGNED, |policy, limit, window, allowed| {
         for of_one in allowed.chunk_by(|a, b| a.at / window == b.at / window) {
             assert!(units(of_one) <= limit, "{} units under {policy:?}", units(of_one));
@@ -100,7 +100,7 @@ fn fixed_windows_hold_in_each_of_them() {
 }
 
 #[test]
-fn the_sliding_window_holds_in_each_aligned_window() {
+fn the_sliding_window_keeps_the_limit_in_aligned_windows() {
     drives(Algorithm::SlidingWindow, |policy, limit, window, allowed| {
         for of_one in allowed.chunk_by(|a, b| a.at / window == b.at / window) {
             assert!(units(of_one) <= limit, "{} units under {policy:?}", units(of_one));
@@ -109,7 +109,7 @@ fn the_sliding_window_holds_in_each_aligned_window() {
 }
 
 #[test]
-fn the_token_bucket_holds_over_every_horizon() {
+fn the_token_bucket_keeps_burst_plus_rate_in_any_time() {
     drives(Algorithm::Gcra, |policy, limit, window, allowed| {
         let burst = i128::from(policy.capacity());
         for (i, first) in allowed.iter().enumerate() {
@@ -124,7 +124,7 @@ fn the_token_bucket_holds_over_every_horizon() {
 }
 
 #[test]
-fn departures_from_the_queue_are_spaced() {
+fn departures_from_the_queue_keep_the_rate() {
     drives(Algorithm::LeakyBucket { max_wait: Duration::ZERO }, |policy, limit, window, allowed| {
         let Algorithm::LeakyBucket { max_wait } = policy.algorithm() else { unreachable!() };
         let burst = i128::from(policy.capacity());
@@ -134,8 +134,8 @@ fn departures_from_the_queue_are_spaced() {
             let mut after = 0;
             for last in &allowed[i + 1..] {
                 after += last.units;
-                assert!(last.leaves >= first.leaves, "one overtakes another under {policy:?}");
-                // Each departure is rounded up, so that two can be nearer by less than a microsecond.
+                assert!(last.leaves >= first.leaves, "a request overtakes another under {policy:?}");
+                // Departures round up, so two may be closer by less than a microsecond.
                 let passed = last.leaves - first.leaves + 1;
                 let most = (burst - first.units.min(burst)) * window + passed * limit;
                 assert!(

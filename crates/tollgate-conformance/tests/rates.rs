@@ -1,4 +1,4 @@
-//! GCRA allows what rational arithmetic allows, to the unit, however long it runs.
+//! GCRA equals rational arithmetic, to the unit, over an hour.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const START: u64 = 1_767_225_600_123_457;
 const SECOND: u64 = 1_000_000;
 const HOUR: u64 = 3_600 * SECOND;
 
-/// Takes all that there is, every `step` microseconds for an hour, and holds the sum to burst + floor(rate × t) at each.
+/// Takes all units every `step` µs for an hour. The sum must always be burst + floor(rate × t).
 fn greedy(per_second: u32, burst: u32, step: u64) -> u64 {
     let policy = Policy::new("greedy", Quota::per_second(per_second).burst(burst));
     let mut state = State::new(&policy);
@@ -26,8 +26,8 @@ fn greedy(per_second: u32, burst: u32, step: u64) -> u64 {
     taken
 }
 
-/// Takes one, waits as long as it is told, and takes the next: in an hour burst + floor(rate × t), and the n-th of
-/// those that had to wait at ceil(n / rate).
+/// Takes a unit, waits, and takes the next. In an hour this must give burst + floor(rate × t)
+/// units, the n-th delayed one at ceil(n / rate).
 fn paced(per_second: u32, burst: u32) -> u64 {
     let policy = Policy::new("paced", Quota::per_second(per_second).burst(burst));
     let mut state = State::new(&policy);
@@ -46,7 +46,7 @@ fn paced(per_second: u32, burst: u32) -> u64 {
         }
         match state.wait(&policy, now, 1) {
             Wait::For(wait) => passed += u64::try_from(wait.as_micros()).expect("a wait below an hour"),
-            other => panic!("no room, and a wait of {other:?}"),
+            other => panic!("no room, but the wait is {other:?}"),
         }
         if passed > HOUR {
             return taken;
@@ -55,8 +55,8 @@ fn paced(per_second: u32, burst: u32) -> u64 {
 }
 
 #[test]
-fn three_a_second_for_an_hour() {
-    // A burst of more than one: a full bucket of one spills the fraction of a microsecond before each request.
+fn three_a_second_are_exact_for_an_hour() {
+    // Not 1: a full bucket would lose a fraction of a microsecond before each request.
     assert_eq!(greedy(3, 3, 1_000), 3 + 3 * 3_600);
     assert_eq!(greedy(3, 2, 100_000), 2 + 3 * 3_600);
     assert_eq!(paced(3, 3), 3 + 3 * 3_600);
@@ -64,21 +64,21 @@ fn three_a_second_for_an_hour() {
 }
 
 #[test]
-fn seven_a_second_for_an_hour() {
+fn seven_a_second_are_exact_for_an_hour() {
     assert_eq!(greedy(7, 2, 1_000), 2 + 7 * 3_600);
     assert_eq!(greedy(7, 7, 100_000), 7 + 7 * 3_600);
     assert_eq!(paced(7, 7), 7 + 7 * 3_600);
 }
 
 #[test]
-fn a_million_a_second_for_an_hour() {
+fn a_million_a_second_are_exact_for_an_hour() {
     assert_eq!(greedy(1_000_000, 1_000_000, 1_000), 1_000_000 + 1_000_000 * 3_600);
     assert_eq!(greedy(1_000_000, 5_000, 3_600), 5_000 + 1_000_000 * 3_600);
     assert_eq!(greedy(999_983, 5_000, 1_000), 5_000 + 999_983 * 3_600);
 }
 
 #[test]
-fn a_caller_that_waits_as_told_never_waits_longer_than_an_interval() {
+fn the_wait_of_an_empty_bucket_is_one_interval_rounded_up() {
     for per_second in [3, 7, 11, 999, 999_983] {
         let policy = Policy::new("interval", Quota::per_second(per_second));
         let now = Timestamp::from_micros(START);

@@ -1,4 +1,4 @@
-//! The golden vectors are what the oracle answers.
+//! The golden vectors equal the oracle's answers.
 //!
 //! Run with `TOLLGATE_BLESS=1` to write the answers into the files.
 
@@ -10,10 +10,10 @@ use tollgate_conformance::oracle::Ledger;
 use tollgate_conformance::vectors::{self, Action, Expected};
 use tollgate_core::{Check, Key};
 
-/// The answer of the oracle to each acquire of a file, by its line.
+/// The oracle's answer to each acquire of a file, by line.
 fn answers(file: &'static str, text: &str) -> HashMap<usize, Expected> {
     let mut answers = HashMap::new();
-    let key = Key::from("somebody");
+    let key = Key::from("caller");
     for vector in vectors::parse(file, text) {
         let mut ledger = Ledger::default();
         let mut marks = Vec::new();
@@ -43,7 +43,7 @@ fn answers(file: &'static str, text: &str) -> HashMap<usize, Expected> {
 }
 
 #[test]
-fn the_oracle_answers_what_is_written() {
+fn the_oracle_matches_the_vectors() {
     for (file, text) in vectors::FILES {
         let answers = answers(file, text);
         let lines = text.lines().enumerate().map(|(i, line)| match answers.get(&(i + 1)) {
@@ -66,7 +66,7 @@ fn the_oracle_answers_what_is_written() {
 }
 
 #[test]
-fn every_file_is_full_of_what_it_is_named_after() {
+fn every_file_has_vectors_of_its_algorithm() {
     for (file, text) in vectors::FILES {
         let vectors = vectors::parse(file, text);
         let steps = vectors.iter().flat_map(|vector| &vector.steps);
@@ -76,6 +76,6 @@ fn every_file_is_full_of_what_it_is_named_after() {
             .iter()
             .map(|vector| &vector.steps)
             .all(|steps| steps.iter().all(|step| step.policy.scope() == steps[0].policy.scope()));
-        assert!(scopes, "within a vector of {file} the scope changes");
+        assert!(scopes, "the scope changes within a vector of {file}");
     }
 }

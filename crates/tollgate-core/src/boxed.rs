@@ -10,10 +10,10 @@ use crate::{Check, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Ti
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type BoxReply<T> = Reply<T, BoxFuture<T>>;
 
-/// What every [`Store`] can do besides.
+/// Methods of every [`Store`].
 pub trait StoreExt: Store {
-    /// Erases the type, for a program that chooses its store at run time. Answers at hand stay at hand; those to be
-    /// awaited cost one allocation.
+    /// Erases the type, for a program that chooses its store at run time. Answers that are
+    /// available stay so; each future costs one allocation.
     fn boxed(self) -> BoxStore<Self::Error> {
         BoxStore(Arc::new(self))
     }
@@ -36,7 +36,7 @@ impl<E> fmt::Debug for BoxStore<E> {
     }
 }
 
-/// [`Store`] without its associated futures, so that it can be a trait object.
+/// [`Store`] without its associated futures, so that it is dyn-compatible.
 trait ErasedStore<E>: Send + Sync {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> BoxReply<Result<Verdict, E>>;
     fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), E>>;

@@ -1,29 +1,28 @@
-//! What is asked of a store.
+//! The input of a store: checks, how often to acquire them, and grants to refund.
 
 use crate::{Key, Policy, Share, Stamp};
 
-/// One policy, one key and what a request costs there. A set of these is decided together: all or nothing.
+/// A policy, a key and the cost of a request. A set of checks is decided together: all or nothing.
 ///
-/// A set should name each pair of policy and key once. Where it names one twice, the costs are added up, as if
-/// the pair had been named once with the sum.
+/// If a set names a pair of policy and key twice, the costs are added.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
     /// The quota and its algorithm.
     pub policy: &'a Policy,
-    /// Whose share of the quota.
+    /// The key that uses the quota.
     pub key: &'a Key,
-    /// Units that one request takes; 0 only looks, and always passes.
+    /// The units of one request. 0 only looks, and always passes.
     pub cost: u32,
 }
 
 impl<'a> Check<'a> {
-    /// `cost` units of what `policy` grants to `key`.
+    /// A check of `cost` units for `key` under `policy`.
     pub fn new(policy: &'a Policy, key: &'a Key, cost: u32) -> Check<'a> {
         Check { policy, key, cost }
     }
 }
 
-/// How often a set is to be acquired: at least `min` times or not at all, and up to `max` times if there is room.
+/// How often to acquire a set: `min` times or not at all, and up to `max` times if there is room.
 ///
 /// ```
 /// use tollgate_core::Times;
@@ -42,7 +41,7 @@ impl Times {
     /// A plain check.
     pub const ONCE: Times = Times { min: 1, max: 1 };
 
-    /// Charges nothing, and tells what a plain check would meet.
+    /// Charges nothing and reports what a plain check would get.
     pub const LOOK: Times = Times { min: 0, max: 0 };
 
     /// As often as there is room, up to `max` times; denied if there is none. 0 only looks.
@@ -50,12 +49,12 @@ impl Times {
         Times { min: if max == 0 { 0 } else { 1 }, max }
     }
 
-    /// At least `min` times, at most `max`; a `max` below `min` counts as `min`.
+    /// At least `min` times and at most `max` times. A `max` below `min` counts as `min`.
     pub const fn between(min: u32, max: u32) -> Times {
         Times { min, max: if max < min { min } else { max } }
     }
 
-    /// The fewest grants; with less room than that, the set is denied.
+    /// The fewest grants. With less room, the set is denied.
     pub const fn min(self) -> u32 {
         self.min
     }
@@ -66,17 +65,17 @@ impl Times {
     }
 }
 
-/// Units that were granted and are given back: see [`Store::refund`](crate::Store::refund).
+/// Granted units to give back: see [`Store::refund`](crate::Store::refund).
 #[derive(Clone, Copy, Debug)]
 pub struct Grant<'a> {
     /// The policy that granted them.
     pub policy: &'a Policy,
-    /// The key they were granted to.
+    /// The key that they were granted to.
     pub key: &'a Key,
-    /// How many units come back: at most what was granted.
+    /// The number of units to give back: at most the number granted.
     pub units: u32,
-    /// [`Status::stamp`](crate::Status::stamp) of the grant.
+    /// The [`Status::stamp`](crate::Status::stamp) of the grant.
     pub stamp: Stamp,
-    /// [`Verdict::share`](crate::Verdict::share) of the verdict that granted them.
+    /// The [`Verdict::share`](crate::Verdict::share) of the grant.
     pub share: Option<Share>,
 }

@@ -1,21 +1,21 @@
-//! What a failure policy needs to know of an error.
+//! The errors of stores, as failure policies see them.
 
 use std::convert::Infallible;
 use std::error::Error;
 
-/// An error of a [`Store`](crate::Store), as far as a failure policy needs to know it. Failure policies write what it
-/// displays, and what its sources do, to the log: there must be no key in it.
+/// An error of a [`Store`](crate::Store). Failure policies log its message and those of its
+/// sources, so they must not contain a key.
 pub trait StoreError: Error + Send + Sync + 'static {
-    /// Of which kind it is.
+    /// Returns the kind of this error.
     fn kind(&self) -> ErrorKind;
 
-    /// Whether it may pass by itself: true for every kind but [`ErrorKind::Misconfigured`].
+    /// Whether the error may resolve itself: all kinds except [`ErrorKind::Misconfigured`].
     fn is_transient(&self) -> bool {
         self.kind() != ErrorKind::Misconfigured
     }
 
-    /// The call that failed, if several requests share calls to the store. Errors with the same number are one failure, and
-    /// count once for a circuit breaker. `None` if each request is a call of its own.
+    /// The number of the call that failed, if requests share calls to the store. A circuit breaker
+    /// counts errors with the same number once. `None` if each request has its own call.
     fn call(&self) -> Option<u64> {
         None
     }
@@ -26,26 +26,26 @@ pub trait StoreError: Error + Send + Sync + 'static {
     }
 }
 
-/// The kinds of [`StoreError`].
+/// The kind of a [`StoreError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The store did not answer in time. It may have charged nevertheless.
     Timeout,
-    /// The store cannot be reached, or not now: it is starting, failing over, out of memory.
+    /// The store cannot answer now: it is unreachable, starting, failing over or out of memory.
     Unavailable,
-    /// The store was not asked, because too many requests of this process wait for it. Nothing was charged. This says nothing
-    /// of the store, so it does not count for a circuit breaker.
+    /// Too many requests of this process wait for the store, so it was not asked. Nothing was
+    /// charged. Circuit breakers do not count this, because it says nothing about the store.
     Overloaded,
-    /// The store was not asked, since a circuit breaker is open. Nothing was charged.
+    /// A circuit breaker is open, so the store was not asked. Nothing was charged.
     CircuitOpen,
-    /// Somebody has to mend something: a wrong password, a missing permission. A circuit breaker does not open for that,
-    /// since that would hide it.
+    /// An operator has to act: a wrong password, a missing permission. A circuit breaker does not
+    /// open for such an error, because that would hide it.
     Misconfigured,
 }
 
 impl ErrorKind {
-    /// A word for it in logs and metrics, such as `circuit-open`.
+    /// The name in logs and metrics, such as `circuit-open`.
     pub const fn name(self) -> &'static str {
         match self {
             ErrorKind::Timeout => "timeout",

@@ -1,14 +1,16 @@
-//! Rational microseconds: the emission interval of three a second is 333,333⅓ µs, and dropping the third
-//! would let one request too many through every 278 hours, or one too few.
+//! Rational microseconds.
 //!
-//! A span is whole microseconds plus a fraction in `parts` of one, where `parts` is the denominator of the
-//! emission interval in lowest terms (1 for most quotas). Everything that a policy admits stays below 2^53 µs,
-//! and a fraction below 2^32, so sums stay far inside `u64`.
+//! At three a second, the emission interval is 333,333⅓ µs. Rounded to a microsecond, it would
+//! admit one request too many or too few every 278 hours.
+//!
+//! A span is whole microseconds plus a fraction in `parts` of one. `parts` is the denominator of
+//! the emission interval in lowest terms (1 for most quotas). What a policy admits stays below 2^53
+//! µs, and a fraction below 2^32, so sums fit into `u64`.
 
 /// A time or a span of time: `us` microseconds and `frac` of [`Interval::parts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Exact {
-    // The order of the fields is that of their weight: the derived comparison depends on it.
+    // Most significant first: the derived order depends on it.
     pub(crate) us: u64,
     pub(crate) frac: u32,
 }
@@ -25,17 +27,16 @@ impl Exact {
     }
 }
 
-/// The emission interval T = window / limit, exactly.
+/// The emission interval T = window / limit, without rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interval {
-    /// T in whole microseconds, and what is left in `parts` of one.
+    /// T as whole microseconds and a fraction.
     whole: Exact,
     /// The denominator of T in lowest terms.
     pub(crate) parts: u32,
-    /// T × parts: the numerator.
+    /// T × parts, the numerator in lowest terms.
     numerator: u64,
-    /// 2^64 / numerator, rounded down: a multiplication by it takes a fraction of the time of a division, which is on every
-    /// request's way.
+    /// 2^64 / numerator, rounded down. Multiplying is much faster than dividing.
     reciprocal: u64,
 }
 
@@ -52,14 +53,13 @@ impl Interval {
         Interval { whole, parts: parts as u32, numerator, reciprocal: u64::MAX / numerator }
     }
 
-    /// Whether T is a whole number of microseconds, as that of most quotas is: then no sum has a fraction, and every
-    /// operation is a single one.
+    /// Whether T is whole, as for most quotas. Then every operation is a single integer operation.
     #[inline]
     const fn is_whole(self) -> bool {
         self.parts == 1
     }
 
-    /// n × T. The caller keeps n within what the policy can admit, so that it stays below 2^54 µs.
+    /// n × T. Callers keep n within what the policy can admit, so the result stays below 2^54 µs.
     #[inline]
     pub(crate) const fn times(self, n: u32) -> Exact {
         if self.whole.frac == 0 {
@@ -83,7 +83,7 @@ impl Interval {
         Exact { us: a.us + b.us + carry, frac: frac as u32 }
     }
 
-    /// a − b, or zero where b is larger.
+    /// a − b, or zero if b is larger.
     #[inline]
     pub(crate) fn saturating_sub(self, a: Exact, b: Exact) -> Exact {
         if self.is_whole() {
@@ -95,18 +95,16 @@ impl Interval {
         if a.frac >= b.frac {
             Exact { us: a.us - b.us, frac: a.frac - b.frac }
         } else {
-            // a > b, so that a.us > b.us here; parts − b.frac + a.frac < parts.
+            // a > b and a.frac < b.frac imply a.us > b.us.
             Exact { us: a.us - b.us - 1, frac: self.parts - b.frac + a.frac }
         }
     }
 
-    /// The earlier, or the shorter.
     #[inline]
     pub(crate) fn min(self, a: Exact, b: Exact) -> Exact {
         if self.is_whole() { Exact::from_us(a.us.min(b.us)) } else { a.min(b) }
     }
 
-    /// The later, or the longer.
     #[inline]
     pub(crate) fn max(self, a: Exact, b: Exact) -> Exact {
         if self.is_whole() { Exact::from_us(a.us.max(b.us)) } else { a.max(b) }
@@ -115,13 +113,13 @@ impl Interval {
     /// n / numerator, rounded down.
     #[inline]
     const fn over_numerator(self, n: u64) -> u64 {
-        // The reciprocal is short of 2^64 / numerator by at most 1, so that this is short of the quotient by at most n / 2^64
-        // before it is rounded: by one at most.
+        // The reciprocal is at most 1 below 2^64 / numerator. So the product is at most n / 2^64 <
+        // 1 below the quotient, and its rounded value at most one below.
         let quotient = ((n as u128 * self.reciprocal as u128) >> 64) as u64;
         quotient + (n - quotient * self.numerator >= self.numerator) as u64
     }
 
-    /// How many whole T fit into `span`: the units that it is worth, at most `u32::MAX`.
+    /// The number of whole T in `span`: the units that it pays for, at most `u32::MAX`.
     #[inline]
     pub(crate) fn whole_units_in(self, span: Exact) -> u32 {
         if self.is_whole() {
@@ -131,7 +129,7 @@ impl Interval {
             Some(scaled) if scaled <= u64::MAX - u64::from(span.frac) => {
                 self.over_numerator(scaled + u64::from(span.frac))
             }
-            // More than 584,000 years in parts: a limit of millions with a denominator to match.
+            // More than 584,000 years in parts: a limit of millions with such a denominator.
             _ => {
                 let scaled = u128::from(span.us) * u128::from(self.parts) + u128::from(span.frac);
                 u64::try_from(scaled / u128::from(self.numerator)).unwrap_or(u64::MAX)
@@ -154,7 +152,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn three_a_second_loses_nothing() {
+    fn three_a_second_has_no_rounding_error() {
         let t = Interval::new(3, 1_000_000);
         let once = t.times(1);
         assert_eq!(once, Exact { us: 333_333, frac: 1 });
@@ -172,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_division_by_multiplication_is_one() {
+    fn multiplying_by_the_reciprocal_equals_dividing_at_the_edges() {
         for window_us in [1, 2, 3, 7, 999_983, 1_000_000, 86_400_000_000, (1 << 32) - 1, 1 << 52] {
             let t = Interval::new(1, window_us);
             for near in [0, 1, 2, u64::MAX / 2, u64::MAX - 2 * window_us, u64::MAX].map(|n| n / window_us) {
@@ -189,11 +187,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_division_by_multiplication_is_one(n in any::<u64>(), window_us in 1_u64..1 << 52) {
+        fn multiplying_by_the_reciprocal_equals_dividing(n in any::<u64>(), window_us in 1_u64..1 << 52) {
             prop_assert_eq!(Interval::new(1, window_us).over_numerator(n), n / window_us);
         }
 
-        /// Every operation agrees with the same on integers scaled by the denominator.
+        /// Every operation agrees with the same operation on integers scaled by the denominator.
         #[test]
         fn agrees_with_scaled_integers(
             limit in 1_u32.., window in 1_000_u64..31_622_400_000_000, n in 0_u32..1_000_000, m in 0_u32..1_000_000,

@@ -1,4 +1,4 @@
-//! What divides a quota among callers.
+//! Keys, which divide a quota among callers.
 
 mod text;
 
@@ -7,14 +7,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use smallvec::SmallVec;
 
-/// What divides a quota among callers: an address, an API key, a user id, or several of these together (the
-/// IETF draft's partition key).
+/// Divides a quota among callers (the IETF draft's partition key). A key is an address, an API key,
+/// a user id, or several of these together.
 ///
-/// A key remembers what it was made of, so that no two different values are one key: the text `"1"` is not the
-/// number 1, and the pair `("a", "bc")` is not `("ab", "c")`. Up to 37 characters of text (a UUID has 36) need no
-/// allocation.
+/// A key stores the types of its parts, so different values never become one key. The text `"1"` is
+/// not the number 1, and the pair `("a", "bc")` is not `("ab", "c")`. Text of up to 37 characters
+/// (a UUID has 36) needs no allocation.
 ///
-/// The empty key ([`Key::is_empty`]) is nobody's: rules treat it as absent.
+/// The empty key ([`Key::is_empty`]) belongs to no caller. Rules treat it as absent.
 ///
 /// ```
 /// use tollgate_core::Key;
@@ -27,19 +27,20 @@ use smallvec::SmallVec;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key(Encoded);
 
-/// A tag and what follows it; nothing at all for the empty key.
+/// A tag and its value; no bytes for the empty key.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Encoded {
-    /// The bytes behind `length` are zero, so that equal keys are equal here.
-    Inline { length: u8, bytes: [u8; INLINE] },
-    /// What does not fit inline.
+    /// Unused bytes are zero, so that derived equality holds.
+    Inline {
+        length: u8,
+        bytes: [u8; INLINE],
+    },
     Heap(Box<[u8]>),
 }
 
-/// A tag and a UUID in text fit, and a key takes 40 bytes.
+/// Fits a tag and a UUID in text. A key then takes 40 bytes.
 const INLINE: usize = 38;
 
-/// For the parts of a key that is being put together.
 type Scratch = SmallVec<[u8; 128]>;
 
 const TEXT: u8 = b't';
@@ -52,26 +53,26 @@ const JOINED: u8 = b'(';
 const BRANCH: u8 = b'|';
 
 impl Key {
-    /// The key that is nobody's.
     const EMPTY: Key = Key(Encoded::Inline { length: 0, bytes: [0; INLINE] });
 
-    /// The one key of a quota that all callers share.
+    /// The single key of a quota that all callers share.
     pub fn global() -> Key {
         Key::tagged(GLOBAL, &[])
     }
 
-    /// Text that need not be UTF-8, such as the value of a header. Equal to the key of the same text.
+    /// A key from text that need not be UTF-8. Equals the key of the same `str`.
     pub fn from_bytes(bytes: &[u8]) -> Key {
         if bytes.is_empty() { Key::EMPTY } else { Key::tagged(TEXT, bytes) }
     }
 
-    /// The network of an address: an IPv4 address by itself, an IPv6 address by its first `v6_prefix` bits (at
-    /// most 128), since a single customer is given a /64 or more. An IPv4-mapped IPv6 address counts as IPv4.
+    /// The network of an address: an IPv4 address itself, or the first `v6_prefix` bits of an IPv6
+    /// address (at most 128). A single customer gets a /64 or more. An IPv4-mapped IPv6 address
+    /// counts as IPv4.
     #[inline]
     pub fn network(address: IpAddr, v6_prefix: u8) -> Key {
         match address.to_canonical() {
             IpAddr::V4(v4) => {
-                // In a register until it is written: a key that is put together byte by byte is slow to move.
+                // Written at once: moving bytes just written one by one stalls (`layer` bench).
                 let tagged = u64::from(u32::from_le_bytes(v4.octets())) << 8 | u64::from(NETWORK_V4);
                 let mut bytes = [0; INLINE];
                 bytes[..6].copy_from_slice(&tagged.to_le_bytes()[..6]);
@@ -90,7 +91,7 @@ impl Key {
         Key::tagged(NETWORK_V6, &value)
     }
 
-    /// Several keys as one. Empty if one of them is, or if there are none.
+    /// Joins several keys into one. Empty if there are none, or if one of them is empty.
     pub fn join(parts: impl IntoIterator<Item = Key>) -> Key {
         let mut joined = Scratch::new();
         for part in parts {
@@ -103,8 +104,9 @@ impl Key {
         if joined.is_empty() { Key::EMPTY } else { Key::tagged(JOINED, &joined) }
     }
 
-    /// This key as the `n`th alternative of several, so that a value from one source cannot pose as the same
-    /// value from another: a header that says `192.0.2.1` is not that address. The empty key stays empty.
+    /// Tags this key as the `n`th of several alternative sources. A value from one source then
+    /// never equals the same value from another: a header `192.0.2.1` is not that address. The
+    /// empty key stays empty.
     #[must_use]
     pub fn of_branch(self, n: u8) -> Key {
         if self.is_empty() {
@@ -116,13 +118,13 @@ impl Key {
         Key::tagged(BRANCH, &branch)
     }
 
-    /// Whether there is nothing in it. Such a key is nobody's, and rules treat it as absent.
+    /// Whether the key is empty. Such a key belongs to no caller, and rules treat it as absent.
     #[inline]
     pub fn is_empty(&self) -> bool {
         matches!(self.0, Encoded::Inline { length: 0, .. })
     }
 
-    /// The unambiguous encoded form, for a store to digest. It may change between minor versions.
+    /// The unambiguous encoded form, for stores to hash. It may change between minor versions.
     #[inline]
     pub fn as_encoded(&self) -> &[u8] {
         match &self.0 {
@@ -145,13 +147,13 @@ impl Key {
     }
 }
 
-/// One byte below 255; else that byte and four more.
+/// Encodes a length below 255 in one byte, and others in that byte and four more.
 fn push_length(encoded: &mut Scratch, length: usize) {
     match u8::try_from(length) {
         Ok(short) if short < u8::MAX => encoded.push(short),
         _ => {
             encoded.push(u8::MAX);
-            // A key of 4 GiB cannot arrive: it was read from a request that fitted into memory many times over.
+            // No key reaches 4 GiB: it comes from a request that was held in memory.
             encoded.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
         }
     }
@@ -226,15 +228,15 @@ impl From<usize> for Key {
     }
 }
 
-/// That of an address as a caller: an IPv6 address by its /64, as extractors count it unless they are told otherwise.
-/// [`Key::network`] with 128 is the whole address, of which a single customer has 2^64.
+/// An IPv6 address counts by its /64, as extractors do by default. For the whole address, of which
+/// a customer has 2^64, use [`Key::network`] with 128.
 impl From<IpAddr> for Key {
     fn from(address: IpAddr) -> Key {
         Key::network(address, 64)
     }
 }
 
-/// Readable, for operators: text as it is (what is not UTF-8 replaced), addresses and numbers in their usual form.
+/// Readable, for operators. Invalid UTF-8 is replaced.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_readable(self.as_encoded(), f)
@@ -292,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_small_and_short_ones_stay_inline() {
+    fn a_key_takes_40_bytes_and_short_keys_need_no_allocation() {
         assert_eq!(size_of::<Option<Key>>(), 40);
         let inline = |key: Key| matches!(key.0, Encoded::Inline { .. });
         assert!(inline(Key::from("a UUID has thirty-six characters, so")));
@@ -341,14 +343,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_part_empties_the_whole() {
+    fn a_join_with_an_empty_part_is_empty() {
         assert!(Key::join([Key::from("a"), Key::from("")]).is_empty());
         assert!(Key::join([]).is_empty());
         assert!(Key::from("").of_branch(1).is_empty());
     }
 
     #[test]
-    fn readable_forms() {
+    fn display_is_readable_for_each_kind_of_key() {
         let joined = Key::join([Key::from("x".repeat(256)), Key::from(7_u32).of_branch(1)]);
         assert_eq!(joined.to_string(), format!("({},1|7)", "x".repeat(256)));
         assert_eq!(Key::from(u128::MAX).to_string(), u128::MAX.to_string());

@@ -1,14 +1,14 @@
 //! The decisions of tollgate, without a runtime, a network or a clock of their own.
 //!
-//! Applications use the crate `tollgate`, which re-exports what they need from here. This crate is for those who
-//! write a store: a [`Store`] is asked a set of [`Check`]s and answers with a [`Verdict`], and the algorithms are in
-//! [`algorithm`] as pure functions of (policy, state, now, units).
+//! Applications use the crate `tollgate`, which re-exports what they need from here. This crate is
+//! for authors of stores. A [`Store`] receives a set of [`Check`]s and answers with a [`Verdict`].
+//! The algorithms in [`algorithm`] are pure functions of (policy, state, now, units).
 //!
-//! Every decision is made in integers. Microseconds are `u64`, emission intervals are exact fractions, each rounding
-//! is toward *not* exceeding the limit, and waits round up: a caller that returns exactly when it was told passes.
+//! Integers decide. Microseconds are `u64` and emission intervals are exact fractions. Each
+//! rounding is toward *not* exceeding the limit. Waits round up: a request that is repeated after
+//! its wait passes.
 
 pub mod algorithm;
-mod beside;
 mod boxed;
 mod breaker;
 mod check;
@@ -18,6 +18,7 @@ mod key;
 mod policy;
 mod quota;
 mod share;
+mod shared_state;
 mod store;
 mod time;
 mod verdict;

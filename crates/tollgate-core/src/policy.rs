@@ -8,37 +8,37 @@ use std::time::Duration;
 use crate::exact::{Exact, Interval};
 use crate::quota::{MAX_SPAN_US, Quota};
 
-/// How a quota is enforced. The [module `algorithm`](crate::algorithm) tells what each guarantees, what it costs
-/// and when to choose it.
+/// The algorithm that enforces a quota. The [module `algorithm`](crate::algorithm) says what each
+/// guarantees, what it costs and when to choose it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
     /// The token bucket, computed as the generic cell rate algorithm. The default.
     #[default]
     Gcra,
-    /// The leaky bucket as a queue: what does not conform is delayed until it does, for at most `max_wait`
+    /// The leaky bucket as a queue. It delays a request until it conforms, for at most `max_wait`
     /// (rounded down to a microsecond). The burst defaults to 1.
     LeakyBucket {
-        /// The longest delay; what would wait longer is denied.
+        /// The longest delay. A request that would wait longer is denied.
         max_wait: Duration,
     },
-    /// A count that starts anew each window.
+    /// A count that restarts with each window.
     FixedWindow {
-        /// Whether windows begin at multiples of their length since the epoch (every caller at once), or with
-        /// the caller's first request.
+        /// `true`: windows begin at multiples of their length since the epoch, for all callers at
+        /// once. `false`: a window begins with the caller's first request.
         aligned: bool,
     },
-    /// Two windows, the previous one weighted by how much of it the sliding window still covers.
+    /// Two counts. The previous window's is weighted by the part that the sliding window covers.
     SlidingWindow,
-    /// A ring of sub-windows, each of window / `buckets`.
+    /// A ring of sub-windows, each window / `buckets` long.
     SlidingBuckets {
-        /// How many sub-windows make a window: 1 to [`Algorithm::MAX_BUCKETS`].
+        /// The number of sub-windows in a window: 1 to [`Algorithm::MAX_BUCKETS`].
         buckets: u32,
     },
-    /// The time of every unit allowed.
+    /// An entry for every allowed unit.
     SlidingLog {
-        /// The largest limit that a policy may have, since the log holds an entry for each unit:
-        /// [`Algorithm::SLIDING_LOG`] has 100,000.
+        /// The largest limit that a policy may have, since the log keeps an entry for each unit. It
+        /// is 100,000 for [`Algorithm::SLIDING_LOG`].
         max_limit: u32,
     },
 }
@@ -46,7 +46,7 @@ pub enum Algorithm {
 impl Algorithm {
     /// The token bucket: another name for [`Algorithm::Gcra`].
     pub const TOKEN_BUCKET: Algorithm = Algorithm::Gcra;
-    /// Windows that open with a caller's first request, so that callers do not return in step.
+    /// Windows that begin with a caller's first request, so callers return at different times.
     pub const FIXED_WINDOW: Algorithm = Algorithm::FixedWindow { aligned: false };
     /// Windows that begin at multiples of their length since the epoch.
     pub const FIXED_WINDOW_ALIGNED: Algorithm = Algorithm::FixedWindow { aligned: true };
@@ -54,7 +54,7 @@ impl Algorithm {
     pub const SLIDING_BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
     /// A log for limits up to 100,000.
     pub const SLIDING_LOG: Algorithm = Algorithm::SlidingLog { max_limit: 100_000 };
-    /// The most sub-windows that [`Algorithm::SlidingBuckets`] takes.
+    /// The largest number of sub-windows of [`Algorithm::SlidingBuckets`].
     pub const MAX_BUCKETS: u32 = 1_000;
 
     /// The algorithm's name in configuration and in stored keys, such as `sliding-window`.
@@ -73,8 +73,8 @@ impl Algorithm {
 
 /// A named [`Quota`] with its [`Algorithm`].
 ///
-/// The name appears in the `RateLimit` fields of responses and in stored keys, so that it must be printable ASCII
-/// and unique among the rules of one layer.
+/// The name appears in the `RateLimit` fields of responses and in stored keys. It must be printable
+/// ASCII, and unique among the rules of a layer.
 ///
 /// ```
 /// use tollgate_core::{Algorithm, Policy, PolicyError, Quota};
@@ -88,26 +88,25 @@ impl Algorithm {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The scope, which begins with the name. Counted, since stores and failure policies keep policies of their own.
+    /// Begins with the name. Shared by the copies that stores and failure policies keep.
     scope: Arc<str>,
     name_length: u8,
     scope_hash: u64,
     quota: Quota,
     algorithm: Algorithm,
     pub(crate) interval: Interval,
-    /// GCRA's τ as the span of a full bucket, burst × T.
+    /// GCRA's τ: the time to refill an empty bucket, burst × T.
     pub(crate) tolerance: Exact,
-    /// How far TAT may lie ahead of now: the tolerance, and a leaky bucket's longest wait.
+    /// How far TAT may lie ahead of now: the tolerance plus a leaky bucket's longest wait.
     pub(crate) horizon: Exact,
-    /// The longest horizon of the policies that this one is beside, in microseconds; 0 if it is alone.
-    pub(crate) beside_us: u64,
-    /// A TAT that lies further ahead is a mistake: the horizon, or that of the policies beside this one.
+    /// The longest horizon of policies that share state with this one, in microseconds, or 0.
+    pub(crate) shared_horizon_us: u64,
+    /// The larger of the two horizons. A TAT further ahead is an error of a clock.
     pub(crate) furthest: Exact,
     capacity: u32,
     largest_cost: u32,
 }
 
-/// The longest name of a policy, in bytes.
 const MAX_NAME: usize = 128;
 
 impl Policy {
@@ -133,7 +132,7 @@ impl Policy {
     /// [`Policy::new`] and [`Policy::with_algorithm`] for values that are known only at run time.
     ///
     /// # Errors
-    /// A [`PolicyError`] for a name, or for a combination of quota and algorithm, that cannot be.
+    /// [`PolicyError`] if the name is invalid, or if the algorithm does not allow the quota.
     pub fn try_new(name: &str, quota: Quota, algorithm: Algorithm) -> Result<Policy, PolicyError> {
         if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(|b| matches!(b, 0x20..=0x7e)) {
             return Err(PolicyError::InvalidName);
@@ -144,18 +143,18 @@ impl Policy {
             }
             _ => format!("{name}~{}~{}", algorithm.name(), Window(quota.window_us())),
         };
-        // Of at most 128 bytes.
         let name_length = u8::try_from(name.len()).map_err(|_| PolicyError::InvalidName)?;
         Policy::of_scope(hash_of(&scope), scope.into(), name_length, quota, algorithm)
     }
 
-    /// The same policy with another quota of the same window, and so with the same states.
+    /// The same policy with another quota of the same window, and so with the same scope.
     pub(crate) fn with_quota(&self, quota: Quota) -> Result<Policy, PolicyError> {
         debug_assert_eq!(quota.window(), self.quota.window());
         let scope = Arc::clone(&self.scope);
         let policy = Policy::of_scope(self.scope_hash, scope, self.name_length, quota, self.algorithm)?;
-        // The same happens to those beside it: limits are rounded down, to a half at the least, and horizons grow by that.
-        Ok(policy.with_beside((2 * self.beside_us).min(MAX_SPAN_US)))
+        // The policies that share its state get the same share. Their limits round down, by half at
+        // the most, so their horizons at most double.
+        Ok(policy.with_shared_horizon((2 * self.shared_horizon_us).min(MAX_SPAN_US)))
     }
 
     fn of_scope(
@@ -200,7 +199,7 @@ impl Policy {
             interval,
             tolerance,
             horizon,
-            beside_us: 0,
+            shared_horizon_us: 0,
             furthest: horizon,
             capacity,
             largest_cost,
@@ -223,45 +222,46 @@ impl Policy {
         self.algorithm
     }
 
-    /// What tells this policy's stored states from others: name, algorithm (of `SlidingBuckets` with its number of buckets) and
-    /// window. A limit or a burst may change while states live on; a state of another window or algorithm means something else.
+    /// Identifies the stored states of this policy: its name, its algorithm (`SlidingBuckets` with
+    /// its number of buckets) and its window. Limit and burst are not part of it, so they may
+    /// change while states live on.
     #[inline]
     pub fn scope(&self) -> &str {
         &self.scope
     }
 
-    /// A hash of [`Policy::scope`] for tables in memory: of no use outside this process.
+    /// A hash of [`Policy::scope`] for tables in memory. It is only valid within this process.
     #[inline]
     pub fn scope_hash(&self) -> u64 {
         self.scope_hash
     }
 
-    /// The most units that can be taken at once without delay: the burst of the bucket algorithms, the limit of
-    /// the others. This is `q` of the `RateLimit-Policy` field.
+    /// The most units that pass at once without delay: the burst of a bucket algorithm, the limit
+    /// of the others. This is `q` of the `RateLimit-Policy` field.
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// The largest cost that can ever pass: the capacity, and for a leaky bucket what trickles out in the longest
-    /// wait besides.
+    /// The largest cost that can ever pass: the capacity, plus what a leaky bucket leaks in its
+    /// longest wait.
     pub fn largest_cost(&self) -> u32 {
         self.largest_cost
     }
 
-    /// Into how many parts a microsecond is cut, so that the emission interval T = window / limit is a whole number of
-    /// them: the denominator of T in lowest terms. For a store that computes elsewhere.
+    /// The denominator of the emission interval T = window / limit in lowest terms. In units of 1 /
+    /// `parts` µs, T is a whole number. For stores with their own arithmetic.
     pub fn parts(&self) -> u32 {
         self.interval.parts
     }
 
-    /// How far TAT may lie ahead of now: burst × T, and a leaky bucket's longest wait; in microseconds and
-    /// [parts](Policy::parts) of one. For a store that computes elsewhere.
+    /// How far TAT may lie ahead of now: burst × T plus a leaky bucket's longest wait. In
+    /// microseconds and [parts](Policy::parts) of one. For stores with their own arithmetic.
     pub fn horizon(&self) -> (u64, u32) {
         (self.horizon.us, self.horizon.frac)
     }
 
-    /// `units` × T, in microseconds and [parts](Policy::parts) of one; `None` for more than [`Policy::largest_cost`]. For a
-    /// store that computes elsewhere.
+    /// `units` × T, in microseconds and [parts](Policy::parts) of one. `None` if `units` exceeds
+    /// [`Policy::largest_cost`]. For stores with their own arithmetic.
     pub fn emission(&self, units: u32) -> Option<(u64, u32)> {
         let fits = units <= self.largest_cost;
         fits.then(|| self.interval.times(units)).map(|span| (span.us, span.frac))
@@ -287,13 +287,13 @@ impl fmt::Display for Window {
     }
 }
 
-/// Why something is not a [`Policy`].
+/// Reasons why a [`Policy`] cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PolicyError {
     /// The name is empty, longer than 128 bytes, or not printable ASCII.
     InvalidName,
-    /// A burst was given for an algorithm that counts in windows.
+    /// A burst was given for a window algorithm.
     BurstOnWindow,
     /// `SlidingBuckets` takes 1 to [`Algorithm::MAX_BUCKETS`] buckets.
     BucketsOutOfRange,
@@ -301,9 +301,9 @@ pub enum PolicyError {
     LogTooLong,
     /// burst × window / limit + `max_wait` exceeds 2^52 µs.
     WaitTooLong,
-    /// Of the limit, or of the burst, the [`Share`](crate::Share) is less than one unit.
+    /// The [`Share`](crate::Share) of the limit, or of the burst, is less than one unit.
     ShareOfNothing,
-    /// The store that is to decide cannot, for a reason of its own: see [`Store::supports`](crate::Store::supports).
+    /// The store does not support the policy: see [`Store::supports`](crate::Store::supports).
     Unsupported,
 }
 
@@ -312,7 +312,7 @@ impl fmt::Display for PolicyError {
         f.write_str(match self {
             PolicyError::InvalidName => "a policy's name must be 1 to 128 characters of printable ASCII",
             PolicyError::BurstOnWindow => {
-                "a burst has no meaning for a window algorithm: choose gcra, or drop it"
+                "a burst has no meaning for a window algorithm: choose gcra, or remove the burst"
             }
             PolicyError::BucketsOutOfRange => "sliding-buckets takes 1 to 1000 buckets",
             PolicyError::LogTooLong => {
@@ -322,9 +322,7 @@ impl fmt::Display for PolicyError {
             PolicyError::ShareOfNothing => {
                 "that share of the limit, or of the burst (1 for leaky-bucket unless given), is less than one unit"
             }
-            PolicyError::Unsupported => {
-                "the store cannot decide by that policy: its documentation tells what it can"
-            }
+            PolicyError::Unsupported => "the store does not support this policy: see the store's documentation",
         })
     }
 }
@@ -336,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_printable_ascii() {
+    fn names_must_be_printable_ascii() {
         for name in ["a", "with space", "quo\"te", &"x".repeat(128)] {
             assert!(Policy::try_new(name, Quota::per_second(1), Algorithm::Gcra).is_ok(), "{name:?}");
         }
@@ -347,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_tells_window_and_algorithm_but_not_the_limit() {
+    fn a_scope_contains_window_and_algorithm_but_not_the_limit() {
         let scope = |quota, algorithm| Policy::try_new("p", quota, algorithm).unwrap().scope().to_owned();
         assert_eq!(scope(Quota::per_minute(7), Algorithm::Gcra), "p~gcra~1m");
         assert_eq!(scope(Quota::per_minute(9).burst(2), Algorithm::Gcra), "p~gcra~1m");
@@ -357,14 +355,14 @@ mod tests {
     }
 
     #[test]
-    fn every_combination_is_an_error_or_a_policy() {
+    fn out_of_range_algorithm_options_are_refused() {
         let quota = Quota::per_minute(60);
         let leaky = |max_wait| Policy::try_new("p", quota, Algorithm::LeakyBucket { max_wait });
         assert_eq!(leaky(Duration::MAX), Err(PolicyError::WaitTooLong));
         assert_eq!(
             leaky(Duration::from_micros(1 << 52)),
             Err(PolicyError::WaitTooLong),
-            "burst × T comes on top"
+            "burst × T is added to max_wait"
         );
         assert_eq!(leaky(Duration::from_micros((1 << 52) - 1_000_000)).unwrap().largest_cost(), u32::MAX);
         assert_eq!(leaky(Duration::from_secs(3)).unwrap().largest_cost(), 4);

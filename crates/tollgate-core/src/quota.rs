@@ -1,12 +1,12 @@
-//! How much, per how long.
+//! A limit per window.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A limit per window, and for the bucket algorithms a burst: `Quota::per_second(5)` is five a second.
+/// A limit per window, and a burst for bucket algorithms. `Quota::per_second(5)` is five a second.
 ///
-/// Constructors are `const` and panic on what cannot be a quota, so that a constant of the program is refused
-/// by the compiler; each has a `try_` twin for values that are known only at run time.
+/// Constructors are `const` and panic on invalid values, so the compiler refuses an invalid
+/// constant. Each has a `try_` twin for values that are known only at run time.
 ///
 /// | value | domain |
 /// |---|---|
@@ -29,7 +29,7 @@ use std::time::Duration;
 pub struct Quota {
     limit: u32,
     window_us: u64,
-    /// 0 where it was not given: the default depends on the algorithm.
+    /// 0 if none was given: the default depends on the algorithm.
     burst: u32,
 }
 
@@ -118,7 +118,7 @@ impl Quota {
     /// [`Quota::new`] for values that are known only at run time.
     ///
     /// # Errors
-    /// [`QuotaError::ZeroLimit`], or [`QuotaError::WindowOutOfRange`] for a window below 1 ms or above 366 days.
+    /// [`QuotaError::ZeroLimit`], or [`QuotaError::WindowOutOfRange`] outside of 1 ms to 366 days.
     pub const fn try_new(limit: u32, window: Duration) -> Result<Quota, QuotaError> {
         if limit == 0 {
             return Err(QuotaError::ZeroLimit);
@@ -131,8 +131,8 @@ impl Quota {
         Ok(Quota { limit, window_us: window_us as u64, burst: 0 })
     }
 
-    /// The most units that may be taken at once. Only the bucket algorithms (`Gcra`, `LeakyBucket`) know a burst;
-    /// for `Gcra` it defaults to the limit, for `LeakyBucket` to 1.
+    /// Sets the most units that may be taken at once. Only the bucket algorithms (`Gcra`,
+    /// `LeakyBucket`) use it. The default is the limit for `Gcra`, and 1 for `LeakyBucket`.
     ///
     /// # Panics
     /// If [`Quota::try_burst`] would return an error; in a constant, at compile time.
@@ -147,7 +147,8 @@ impl Quota {
     /// [`Quota::burst`] for a value that is known only at run time.
     ///
     /// # Errors
-    /// [`QuotaError::ZeroBurst`], or [`QuotaError::BurstTooLarge`] if burst × window / limit exceeds 2^52 µs.
+    /// [`QuotaError::ZeroBurst`], or [`QuotaError::BurstTooLarge`] if burst × window / limit
+    /// exceeds 2^52 µs.
     pub const fn try_burst(self, burst: u32) -> Result<Quota, QuotaError> {
         if burst == 0 {
             return Err(QuotaError::ZeroBurst);
@@ -168,7 +169,7 @@ impl Quota {
         Duration::from_micros(self.window_us)
     }
 
-    /// The burst, where one was given.
+    /// The burst, if one was given.
     pub const fn given_burst(&self) -> Option<u32> {
         if self.burst == 0 { None } else { Some(self.burst) }
     }
@@ -178,7 +179,7 @@ impl Quota {
     }
 }
 
-/// Why something is not a [`Quota`].
+/// Reasons why a [`Quota`] cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum QuotaError {
@@ -216,13 +217,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn per_second_means_that_many_a_second() {
+    fn a_quota_per_second_has_a_window_of_one_second() {
         assert_eq!(Quota::per_second(5), Quota::new(5, Duration::from_secs(1)));
         assert_eq!(Quota::per_day(5), Quota::new(5, Duration::from_secs(24 * 60 * 60)));
     }
 
     #[test]
-    fn the_edges_of_the_domain() {
+    fn values_at_the_edges_of_the_domain_are_allowed_and_beyond_refused() {
         let days = |n: u64| Duration::from_secs(n * 86_400);
         assert!(Quota::try_new(u32::MAX, Duration::from_millis(1)).is_ok());
         assert!(Quota::try_new(1, days(366)).is_ok());

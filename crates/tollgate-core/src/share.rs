@@ -1,4 +1,4 @@
-//! A part of a quota.
+//! A fraction of a quota.
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use crate::{Algorithm, Policy, PolicyError, Quota};
 
-/// Which part of every quota a store grants that decides alone what a fleet should decide together.
+/// A fraction of each quota, for a store that decides alone although a fleet shares the quota.
 ///
-/// With 1/N of it, N nodes that cannot reach their common store admit together no more than the quota says.
+/// With a share of 1/N each, N nodes that lost their common store stay within the quota together.
 ///
 /// ```
 /// use tollgate_core::{Policy, Quota, Share};
@@ -26,7 +26,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// All of it: for a store that decides for everybody.
+    /// The whole quota, for a store that decides for all nodes.
     pub const WHOLE: Share = Share::new(1, 1);
 
     /// `part` parts of `of`.
@@ -43,7 +43,7 @@ impl Share {
     /// [`Share::new`] for values that are known only at run time.
     ///
     /// # Errors
-    /// [`ShareError`] for nothing, and for more than the whole.
+    /// [`ShareError`] if the share is zero or more than the whole.
     pub const fn try_new(part: u16, of: u16) -> Result<Share, ShareError> {
         match (NonZeroU16::new(part), NonZeroU16::new(of)) {
             (Some(part), Some(of)) if part.get() <= of.get() => Ok(Share { part, of }),
@@ -52,14 +52,13 @@ impl Share {
         }
     }
 
-    /// This part of so many units, rounded down.
     fn of_units(self, units: u32) -> u32 {
         let part = u64::from(units) * u64::from(self.part.get()) / u64::from(self.of.get());
         u32::try_from(part).unwrap_or(units)
     }
 }
 
-/// As `1/3`.
+/// Written as `1/3`.
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.part, self.of)
@@ -70,7 +69,7 @@ impl FromStr for Share {
     type Err = ShareError;
 
     fn from_str(text: &str) -> Result<Share, ShareError> {
-        // `u16` would take a sign.
+        // `u16::from_str` would accept a sign.
         let number =
             |text: &str| text.starts_with(|c: char| c.is_ascii_digit()).then(|| text.parse().ok()).flatten();
         let (part, of) = text.split_once('/').ok_or(ShareError::Malformed)?;
@@ -81,15 +80,15 @@ impl FromStr for Share {
     }
 }
 
-/// Why something is not a [`Share`].
+/// Reasons why a [`Share`] cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ShareError {
-    /// No part at all.
+    /// The share is zero.
     Nothing,
-    /// More than the whole, or a part of nothing.
+    /// More than the whole, or `of` is 0.
     MoreThanWhole,
-    /// Not two whole numbers below 65,536 with a slash between them.
+    /// The text is not two whole numbers below 65,536 with a slash between them.
     Malformed,
 }
 
@@ -112,12 +111,12 @@ impl fmt::Display for ShareError {
 impl std::error::Error for ShareError {}
 
 impl Policy {
-    /// The same policy with that share of its limit and of its burst, each rounded down.
+    /// The same policy with this share of its limit and of its burst, each rounded down.
     ///
     /// # Errors
-    /// [`PolicyError::ShareOfNothing`] if less than one unit is left of either, as of a
-    /// [leaky bucket](Algorithm::LeakyBucket) whose burst was left at 1; and whatever a policy of that quota would be
-    /// refused for.
+    /// [`PolicyError::ShareOfNothing`] if less than one unit of either is left. This includes a
+    /// [leaky bucket](Algorithm::LeakyBucket) with the default burst of 1. Otherwise, the errors of
+    /// [`Policy::try_new`] for the smaller quota.
     pub fn share(&self, share: Share) -> Result<Policy, PolicyError> {
         if share.part == share.of {
             return Ok(self.clone());
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_with_a_share_each_have_no_more_than_the_whole() {
+    fn shares_of_all_nodes_do_not_exceed_the_whole() {
         for of in 1..=20_u16 {
             for limit in 20..=100 {
                 let policy = Policy::new("p", Quota::per_second(limit).burst(2 * limit + 1));
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_rounds_to_nothing_is_refused() {
+    fn a_share_below_one_unit_is_refused() {
         let third = Share::new(1, 3);
         assert_eq!(quota(Policy::new("p", Quota::per_day(2)), third), Err(PolicyError::ShareOfNothing));
         assert_eq!(
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_has_the_states_of_the_whole() {
+    fn a_share_keeps_name_and_scope_of_the_policy() {
         let policy = Policy::new("p", Quota::per_minute(9).burst(6)).with_algorithm(Algorithm::Gcra);
         let third = policy.share(Share::new(1, 3)).unwrap();
         assert_eq!(
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_a_share_or_an_error() {
+    fn a_share_is_parsed_from_text_and_bad_text_refused() {
         assert_eq!("2/5".parse(), Ok(Share::new(2, 5)));
         assert_eq!(Share::new(2, 5).to_string(), "2/5");
         for (text, error) in [

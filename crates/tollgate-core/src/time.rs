@@ -1,4 +1,4 @@
-//! Time, as every decision sees it: microseconds since the Unix epoch, handed in as a parameter.
+//! Time in microseconds since the Unix epoch, which every decision gets as a parameter.
 //!
 //! This is the only module of the published crates that reads a clock.
 
@@ -22,16 +22,16 @@ use std::{sync::OnceLock, time::Instant};
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The epoch itself.
+    /// The Unix epoch.
     pub const EPOCH: Timestamp = Timestamp(0);
 
-    /// The latest representable time, 2^52 µs after the epoch (in the year 2112).
+    /// The latest time: 2^52 µs after the epoch, in the year 2112.
     ///
-    /// A state may lie up to 2^52 µs ahead of `now`, and the sum of the two must stay below 2^53, where the
-    /// doubles that Lua computes with cease to be exact.
+    /// A state may lie up to 2^52 µs ahead of `now`. Lua computes with doubles, which are exact up
+    /// to 2^53, so the sum of both must stay below that.
     pub const MAX: Timestamp = Timestamp(1 << 52);
 
-    /// The time `micros` microseconds after the epoch; later than [`Timestamp::MAX`] becomes that.
+    /// The time `micros` microseconds after the epoch, at most [`Timestamp::MAX`].
     pub const fn from_micros(micros: u64) -> Timestamp {
         if micros > Timestamp::MAX.0 { Timestamp::MAX } else { Timestamp(micros) }
     }
@@ -49,19 +49,19 @@ impl Timestamp {
     }
 }
 
-/// Rounded down. In u64, since this is on every request's way and arithmetic in u128 is not cheap.
+/// Rounded down. Not in u128, whose arithmetic is slow on the path of every request.
 #[inline]
 fn whole_micros(span: Duration) -> u64 {
     span.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(span.subsec_micros()))
 }
 
-/// What a store asks for the time.
+/// The clock of a store.
 ///
-/// The system clock is the wall time at the moment of its construction plus the monotonic time elapsed since:
-/// a wall clock that is stepped (by NTP, by an operator) changes no decision. A [`ManualClock`] stands still
-/// until it is told otherwise, for tests.
+/// The system clock is the wall time at its construction plus the monotonic time since then. Steps
+/// of the wall clock (by NTP, by an operator) change no decision. For tests, a [`ManualClock`]
+/// stands still until the test moves it.
 ///
-/// Cloning is cheap, and clones of a manual clock share their time.
+/// Clones are cheap. Clones of a manual clock share their time.
 #[derive(Clone)]
 pub struct Clock(Source);
 
@@ -71,28 +71,28 @@ enum Source {
     Manual(Arc<AtomicU64>),
 }
 
-/// See [`Clock::systems_constructed`].
-static SYSTEMS: AtomicU64 = AtomicU64::new(0);
+static SYSTEM_CLOCKS: AtomicU64 = AtomicU64::new(0);
 
 impl Clock {
-    /// The system's clock, immune to later steps of the wall clock.
+    /// The system clock, immune to later steps of the wall clock.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     pub fn system() -> Clock {
-        // A wall clock set before 1970 reads as the epoch: only differences matter to a single process.
+        // A wall clock before 1970 reads as the epoch: a single process only needs differences.
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        SYSTEMS.fetch_add(1, Ordering::Relaxed);
+        SYSTEM_CLOCKS.fetch_add(1, Ordering::Relaxed);
         Clock(Source::System { wall: Timestamp::EPOCH.saturating_add(wall), since: Monotonic::start() })
     }
 
-    /// How many system clocks this process has constructed: for the test that no decision constructs one, which is dear
-    /// where the processor's features have to be asked for.
+    /// The number of system clocks that this process has constructed. A test shows that no decision
+    /// constructs one, which is slow if it queries the processor.
     #[doc(hidden)]
     pub fn systems_constructed() -> u64 {
-        SYSTEMS.load(Ordering::Relaxed)
+        SYSTEM_CLOCKS.load(Ordering::Relaxed)
     }
 
-    /// Whether it never goes back: the system's does not (but by a moment where a processor's counter begins anew), a
-    /// [`ManualClock`] may be set.
+    /// Whether this clock never goes back: `true` for the system clock, `false` for a
+    /// [`ManualClock`]. (If the processor's counter restarts, the system clock may go back by a
+    /// fraction of a second.)
     #[inline]
     pub fn only_moves_forward(&self) -> bool {
         matches!(self.0, Source::System { .. })
@@ -110,7 +110,7 @@ impl Clock {
     }
 }
 
-/// The time since a start, which no step of the wall clock changes.
+/// The time since a start, unaffected by steps of the wall clock.
 #[cfg(not(feature = "tsc"))]
 #[derive(Clone)]
 struct Monotonic(std::time::Instant);
@@ -129,86 +129,84 @@ impl Monotonic {
     }
 }
 
-/// The same by the time-stamp counter. The counter is calibrated once for the process, at the first clock: constructing a
-/// clock asks the processor what it can do, which a virtual machine may have to answer in its stead, so that no decision
-/// ever constructs one.
+/// The same from the time-stamp counter, calibrated once per process. Each construction queries the
+/// processor, which a virtual machine may emulate, so no decision constructs a clock.
 #[cfg(feature = "tsc")]
 #[derive(Clone)]
 struct Monotonic {
     clock: quanta::Clock,
     start: u64,
-    /// The same moment by the system's clock, by which it goes on where the counter has begun anew.
+    /// The same moment by the system clock, which replaces the counter once that has restarted.
     since: Instant,
 }
 
-/// What the counter has shown at least, written now and then; or that it has begun anew, and tells nothing from then on.
+/// The highest value that the counter has shown, updated once per [`SLACK`]; or [`RESTARTED`].
 #[cfg(feature = "tsc")]
-static SHOWN: AtomicU64 = AtomicU64::new(0);
+static HIGHEST: AtomicU64 = AtomicU64::new(0);
 
-/// More than it ever shows: from this, all that it does show is far.
+/// A value above all readings, so that each later reading takes the slow path.
 #[cfg(feature = "tsc")]
-const BEGUN_ANEW: u64 = 1 << 63;
+const RESTARTED: u64 = 1 << 63;
 
-/// What the counter had shown when it was found to have begun anew, and when that was.
+/// The last known value before the counter restarted, and when the restart was noticed.
 #[cfg(feature = "tsc")]
-static BEFORE: OnceLock<(u64, Instant)> = OnceLock::new();
+static RESTART: OnceLock<(u64, Instant)> = OnceLock::new();
 
-/// By so much the counter may be ahead of what it is known to have shown: a fraction of a second, at several GHz.
+/// How far the counter may be ahead of [`HIGHEST`]: a fraction of a second at several GHz.
 #[cfg(feature = "tsc")]
-const UNNOTICED: u64 = 1 << 30;
+const SLACK: u64 = 1 << 30;
 
 #[cfg(feature = "tsc")]
 impl Monotonic {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     fn start() -> Monotonic {
         let clock = quanta::Clock::new();
-        let begin = || Monotonic { start: clock.raw(), since: Instant::now(), clock: clock.clone() };
-        // If the counter has begun anew and nobody has noticed, the first does, and the second begins after that.
-        begin().elapsed_us();
-        begin()
+        let start = || Monotonic { start: clock.raw(), since: Instant::now(), clock: clock.clone() };
+        // If the counter has restarted, the first call notices it.
+        start().elapsed_us();
+        start()
     }
 
     #[inline]
     fn elapsed_us(&self) -> u64 {
         let raw = self.clock.raw();
-        let shown = SHOWN.load(Ordering::Acquire);
-        if raw.wrapping_sub(shown) > UNNOTICED && self.has_begun_anew(shown) {
+        let highest = HIGHEST.load(Ordering::Acquire);
+        if raw.wrapping_sub(highest) > SLACK && self.has_restarted(highest) {
             return self.elapsed_by_system_us();
         }
         self.clock.delta_as_nanos(self.start, raw) / 1_000
     }
 
-    /// Notes what the counter shows; or that it shows less than it did. A machine that has hibernated starts it again, and the
-    /// time would stand still for as long as that had been up.
+    /// Updates [`HIGHEST`], or detects that the counter restarted. That happens after a
+    /// hibernation, and time would stand still until the counter has caught up.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     #[cold]
     #[inline(never)]
-    fn has_begun_anew(&self, shown: u64) -> bool {
-        if shown == BEGUN_ANEW {
+    fn has_restarted(&self, highest: u64) -> bool {
+        if highest == RESTARTED {
             return true;
         }
-        // Read again: it may be long ago that it was read, by a thread that was held up.
+        // Read again: a suspended thread may have read it long ago.
         let raw = self.clock.raw();
-        if raw >= shown {
-            // Whoever is late has less to say.
-            SHOWN.fetch_max(raw, Ordering::Relaxed);
+        if raw >= highest {
+            HIGHEST.fetch_max(raw, Ordering::Relaxed);
             return false;
         }
-        // The counters of two processors need not be exactly even.
-        if shown - raw > UNNOTICED {
-            BEFORE.get_or_init(|| (shown, Instant::now()));
-            SHOWN.store(BEGUN_ANEW, Ordering::Release);
+        // The counters of two processors may differ a little.
+        if highest - raw > SLACK {
+            RESTART.get_or_init(|| (highest, Instant::now()));
+            HIGHEST.store(RESTARTED, Ordering::Release);
             return true;
         }
         false
     }
 
-    /// From what was noted last: it does not leap, and goes back by no more than had not been noted, `UNNOTICED`.
+    /// Continues from the highest known value. Time goes back by at most `SLACK`.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     fn elapsed_by_system_us(&self) -> u64 {
-        whole_micros(match BEFORE.get() {
-            Some((shown, then)) if self.since < *then => {
-                Duration::from_nanos(self.clock.delta_as_nanos(self.start, *shown))
+        whole_micros(match RESTART.get() {
+            Some((highest, then)) if self.since < *then => {
+                Duration::from_nanos(self.clock.delta_as_nanos(self.start, *highest))
                     .saturating_add(then.elapsed())
             }
             _ => self.since.elapsed(),
@@ -231,7 +229,7 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// A clock that moves only when told: the way to test a limit without waiting for it.
+/// A clock that a test moves, to test a limit without waiting.
 ///
 /// ```
 /// use std::time::Duration;
@@ -251,19 +249,19 @@ impl ManualClock {
         ManualClock(Arc::new(AtomicU64::new(now.0)))
     }
 
-    /// Moves forward by `span`, rounded down to a microsecond; stops at [`Timestamp::MAX`].
+    /// Moves the clock forward by `span`, rounded down to a microsecond, up to [`Timestamp::MAX`].
     pub fn advance(&self, span: Duration) {
         let step = |micros| Some(Timestamp(micros).saturating_add(span).0);
-        // The closure never returns None, so this cannot fail.
+        // `step` never returns `None`, so this cannot fail.
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, step);
     }
 
-    /// Jumps to `now`, backwards too, as the clock of a failed-over server may.
+    /// Sets the clock to `now`, also backwards, as after a failover to another server.
     pub fn set(&self, now: Timestamp) {
         self.0.store(now.0, Ordering::Release);
     }
 
-    /// The time at which it stands.
+    /// The time of this clock.
     pub fn now(&self) -> Timestamp {
         Timestamp(self.0.load(Ordering::Acquire))
     }
@@ -287,22 +285,22 @@ mod tests {
         assert!(a.as_micros() > 1_600_000_000_000_000, "{a:?} is before 2020");
     }
 
-    /// As after a hibernation: what the counter has shown then lies far ahead of what it shows.
+    /// Simulates a hibernation: the highest known value lies far above what the counter shows.
     #[cfg(feature = "tsc")]
     #[test]
-    fn a_counter_that_begins_anew_does_not_stop_the_time() {
+    fn time_continues_when_the_counter_restarts() {
         let clock = Clock::system();
         let before = clock.now();
         let ahead = quanta::Clock::new().raw() + (1 << 40);
-        SHOWN.fetch_max(ahead, Ordering::Relaxed);
-        // Nobody has noticed when this one begins.
+        HIGHEST.fetch_max(ahead, Ordering::Relaxed);
+        // The restart has not been noticed when this clock starts.
         let first = Clock::system();
         assert!(first.now() < before.saturating_add(Duration::from_secs(60)), "{before:?} {:?}", first.now());
         let noticed = clock.now();
-        assert_eq!(SHOWN.load(Ordering::Relaxed), BEGUN_ANEW);
+        assert_eq!(HIGHEST.load(Ordering::Relaxed), RESTARTED);
         assert!(
             noticed > before.saturating_add(Duration::from_secs(60)),
-            "it goes on from there: {before:?} {noticed:?}"
+            "it must continue from the highest value: {before:?} {noticed:?}"
         );
         std::thread::sleep(Duration::from_millis(20));
         let after = clock.now();

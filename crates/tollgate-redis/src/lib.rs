@@ -97,8 +97,8 @@
 //! and the policy with its algorithm and window. A limit or a burst can be changed in place; another name,
 //! algorithm or window begins anew. While old and new processes run side by side, each decides by its own. But a bucket that the new
 //! ones fill sooner than the old (a smaller burst, or a larger limit with the same burst) is taken by them for that of a clock that ran
-//! ahead, and what lies beyond is forgiven to the old ones as well, again and again: for that deployment, put the new policy
-//! [`beside`](tollgate_core::Policy::beside) the old one. Keys of more than 128 bytes are hashed, and
+//! ahead, and what lies beyond is forgiven to the old ones as well, again and again: for that deployment, make the new policy
+//! with [`Policy::sharing_state_with`](tollgate_core::Policy::sharing_state_with) of the old one. Keys of more than 128 bytes are hashed, and
 //! with a [secret](RedisStoreBuilder::secret) all are, so that no address and no API key rests in Redis. Every key expires
 //! when its state means nothing more, those of `Gcra` and `LeakyBucket` within a second of it.
 //!

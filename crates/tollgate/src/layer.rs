@@ -77,9 +77,9 @@ impl RateLimitLayer {
 impl<S: Clone> RateLimitLayer<S> {
     /// The same rules on another store: one with a cap or a clock of its own, one that several layers share, or one
     /// that a fleet shares. Layers on one store share the state of policies that have the same name, algorithm and window,
-    /// and of no others: give each its own name. (Where two are to count together and their quotas differ, put them
-    /// [beside](crate::Policy::beside) each other: a debt beyond the smaller one's burst is forgiven otherwise, as one of a clock
-    /// that ran ahead.) A store that can fail needs a [failure policy](crate::failure) first; the
+    /// and of no others: give each its own name. (If two policies count together and their quotas differ, make them
+    /// with [`Policy::sharing_state_with`](crate::Policy::sharing_state_with). Otherwise a debt beyond the smaller
+    /// burst is forgiven, as if a clock had run ahead.) A store that can fail needs a [failure policy](crate::failure) first; the
     /// compiler says so.
     ///
     /// # Panics

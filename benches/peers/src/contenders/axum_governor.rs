@@ -1,4 +1,4 @@
-//! `axum-governor`: GCRA of the `governor` crate and a table of the busiest keys; its fields cannot be switched off.
+//! `axum-governor`: GCRA of `governor` and a table of the busiest keys. Always writes its fields.
 
 use std::num::NonZeroU32;
 

@@ -1,4 +1,4 @@
-//! Who is measured: the bare service, and in a file of its own each limiter in front of it.
+//! The contenders: the bare service, and a file for each limiter in front of it.
 
 mod axum_governor;
 mod tower_governor;
@@ -16,26 +16,23 @@ use crate::measure::{Prepared, Subject};
 use crate::ours;
 use crate::scenario::{KeySource, Plan};
 
-/// A service to be measured: a limiter in one configuration, or none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contender {
-    /// The name of its package, or [`BARE`].
+    /// The package name, or [`BARE`].
     pub(crate) package: &'static str,
-    /// Whether it tells the client of its quota in header fields.
+    /// Whether it writes the quota into header fields.
     pub(crate) fields: bool,
     pub(crate) key: KeySource,
-    /// A fresh limiter with this quota around the bare service.
+    /// Makes a fresh limiter with this quota around the bare service.
     pub(crate) build: fn(Plan) -> Box<dyn Subject>,
 }
 
-/// The package that the others are measured for.
 pub(crate) const OURS: &str = "tollgate";
 
-/// What stands in for the package where there is no limiter.
+/// The package name of a service without a limiter.
 pub(crate) const BARE: &str = "(none)";
 
-/// The services without a limiter: one for each way that a request carries the key, because building the request
-/// is part of the loop.
+/// One per way to carry the key, because the loop also builds the request.
 pub(crate) fn bare() -> [Contender; 2] {
     let contender = |key, build| Contender { package: BARE, fields: false, key, build };
     [
@@ -44,7 +41,6 @@ pub(crate) fn bare() -> [Contender; 2] {
     ]
 }
 
-/// All limiters, tollgate first.
 pub(crate) fn limiters() -> Vec<Contender> {
     let mut all = Vec::new();
     all.extend(ours::contenders());
@@ -56,7 +52,7 @@ pub(crate) fn limiters() -> Vec<Contender> {
     all
 }
 
-/// The service behind every limiter: always ready, its answer at hand, empty, without a header field.
+/// The service behind every limiter: always ready, with an immediate, empty answer without fields.
 pub(crate) fn service()
 -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send + 'static>
 + Clone

@@ -1,4 +1,4 @@
-//! `tower_governor`: GCRA of the `governor` crate over its dashmap; `x-ratelimit-*` fields on request.
+//! `tower_governor`: GCRA of `governor` over a dashmap, with optional `x-ratelimit-*` fields.
 
 use tower::Layer;
 use tower_governor::GovernorLayer;

@@ -1,5 +1,5 @@
-//! `tower-rate-limiter` with its store in memory: a fixed window over moka. It counts in windows where the others
-//! count by GCRA; with the quotas of this comparison both allow the same requests.
+//! `tower-rate-limiter` with its store in memory: a fixed window over moka. With the quotas of this
+//! comparison it allows the same requests as the GCRA limiters.
 
 use tower::Layer;
 use tower_rate_limiter::{IpKeyExtractor, MemoryStore, RateLimitFields, RateLimitLayer};

@@ -1,5 +1,5 @@
-//! `tower-rate-tier` with its storage in memory: GCRA over a dashmap of (user, tier); its fields cannot be
-//! switched off. Its identifier is shown the header fields and nothing else, so the key comes in one.
+//! `tower-rate-tier` with its storage in memory: GCRA over a dashmap of (user, tier). Always writes
+//! its fields. Its identifier sees only header fields, so the key is in one.
 
 use tower::Layer;
 use tower_rate_tier::{Quota, RateTier, TierIdentity, TierLimitLayer};

@@ -1,4 +1,4 @@
-//! The server that everybody is measured on.
+//! The server of all measurements.
 
 use std::time::Duration;
 
@@ -22,7 +22,6 @@ pub(crate) enum Kind {
 pub(crate) struct Host {
     url: String,
     control: Connection,
-    /// Ends with this value.
     started: Option<Server>,
 }
 
@@ -38,8 +37,10 @@ impl Host {
         Ok(Host { started: Some(server), ..host })
     }
 
+    /// Connects to a running server.
+    ///
     /// # Errors
-    /// Also for a database that holds something: it may be somebody's, and would be lost.
+    /// Also if the database holds keys, which the comparison would delete.
     pub(crate) fn at(url: &str) -> Result<Host, Failure> {
         let mut control = Client::open(url)?.get_connection()?;
         let keys: u64 = cmd("DBSIZE").query(&mut control)?;
@@ -53,12 +54,12 @@ impl Host {
         &self.url
     }
 
-    /// Forgets all keys; scripts stay known.
+    /// Deletes all keys; scripts stay loaded.
     pub(crate) fn empty(&mut self) -> Result<(), Failure> {
         Ok(cmd("FLUSHDB").query(&mut self.control)?)
     }
 
-    /// The processor time that the server has taken so far.
+    /// The processor time that the server has used so far.
     pub(crate) fn cpu(&mut self) -> Result<Duration, Failure> {
         let info = self.info("cpu")?;
         let mut taken = Duration::ZERO;
@@ -69,14 +70,13 @@ impl Host {
         Ok(taken)
     }
 
-    /// Which server that is, for the report.
     pub(crate) fn title(&mut self) -> Result<String, Failure> {
         let info = self.info("server")?;
         let (name, version) = match field(&info, "valkey_version") {
             Some(version) => ("Valkey", Some(version)),
             None => ("Redis", field(&info, "redis_version")),
         };
-        let origin = if self.started.is_some() { "started for this run" } else { "which ran already" };
+        let origin = if self.started.is_some() { "started for this run" } else { "already running" };
         Ok(format!("{name} {}, {origin}", version.unwrap_or("?")))
     }
 

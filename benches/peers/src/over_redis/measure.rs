@@ -1,4 +1,4 @@
-//! The loop that is timed, the same for everybody.
+//! The timed loop, the same for every contender.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use super::scenario::{Crowd, Draws};
 use crate::measure::{Answers, now};
 
-/// Something that decides. Every task has a clone.
+/// A contender. Every task has a clone.
 pub(crate) trait Decide: Clone + Send + Sync + 'static {
-    /// Draws a user, or as many as a call takes, has it decided about them, and counts what was decided.
+    /// Makes a call for one drawn user, or for as many as it takes, and counts the decisions.
     fn decide(&mut self, draws: &mut Draws, answers: &mut Answers) -> impl Future<Output = ()> + Send;
 }
 
-/// Counts a decision that failed, and tells of a task's first.
+/// Counts a failed decision, and prints the first of a task.
 pub(crate) fn failed(answers: &mut Answers, error: &dyn Display) {
     if answers.other == 0 {
         eprintln!("a decision failed: {error}");
@@ -24,18 +24,15 @@ pub(crate) fn failed(answers: &mut Answers, error: &dyn Display) {
     answers.other += 1;
 }
 
-/// What a round gave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) wall: Duration,
     pub(crate) answers: Answers,
-    /// How long one decision took, where one was taken at a time.
+    /// The median time of a decision, if there is only one task.
     pub(crate) median: Option<Duration>,
 }
 
-/// Something that decides, whatever its type.
 pub(crate) trait Subject {
-    /// Has it decide for so long.
     fn run<'a>(
         &'a self,
         crowd: &'a Crowd,
@@ -43,8 +40,7 @@ pub(crate) trait Subject {
     ) -> Pin<Box<dyn Future<Output = Sample> + Send + 'a>>;
 }
 
-/// The loop is compiled for this very contender: no part of it goes through a pointer that a server would not go
-/// through.
+/// The loop is compiled for the concrete type: no indirection that a server would not have.
 #[derive(Debug)]
 pub(crate) struct Prepared<D> {
     decider: D,
@@ -86,7 +82,7 @@ impl<D: Decide> Subject for Prepared<D> {
     }
 }
 
-/// Takes one decision after another. The clock is read only where one of them is the figure.
+/// Makes decisions one after the other. Reads the clock only if the time of each is the figure.
 async fn drive<D: Decide>(
     mut decider: D,
     mut draws: Draws,

@@ -1,4 +1,4 @@
-//! How many decisions a limiter takes to Redis and back, and what each costs the server.
+//! How many decisions a limiter makes through Redis, and what each costs the server.
 
 mod contenders;
 mod host;
@@ -18,38 +18,37 @@ use host::{Host, Kind};
 use report::{Line, Report};
 use scenario::{Crowd, Scenario};
 
-/// Whatever ends a run early.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Only contenders whose name contains this, beside the yardsticks; may be given several times.
+    /// Only contenders whose name contains this, and the yardsticks; may be given several times.
     #[arg(long, value_name = "NAME")]
     filter: Vec<String>,
     /// Only this scenario; may be given several times.
     #[arg(long, value_enum)]
     scenario: Vec<Scenario>,
-    /// Also tollgate with pools of these sizes, in a table of its own: 1,2,4,8,16.
+    /// Also tollgate with pools of these sizes, in a separate table: 1,2,4,8,16.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     connections: Vec<u32>,
-    /// Seconds of a round, after a warm-up.
+    /// Seconds per round, after a warm-up.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// Rounds of which the best counts.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
-    /// What a key may have in a day; less than a scenario needs shows in what it allows.
+    /// The quota of a key per day. A quota that is too small for a scenario leads to denials.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     per_day: Option<u32>,
-    /// The server that is started for the run.
+    /// The server to start for the run.
     #[arg(long, value_enum, default_value_t = Kind::Installed)]
     server: Kind,
-    /// A server that runs already, instead. Its database must be empty, and is emptied again and again.
+    /// A running server to use instead. Its database must be empty, and is emptied repeatedly.
     #[arg(long, value_name = "redis://…", conflicts_with = "server")]
     url: Option<String>,
 }
 
-/// Before a round: connections are there, scripts are known, and the keys are.
+/// Opens connections, loads scripts and creates keys before a round.
 const WARM_UP: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
@@ -72,8 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Measures all contenders in one scenario: a round of each, then the next round of each, so that whatever else the
-/// machine does falls on all of them. Every round starts with another one.
+/// Contenders take turns, so that other load on the machine affects all of them.
 fn compare(
     lineup: &[Contender],
     scenario: Scenario,
@@ -88,9 +86,9 @@ fn compare(
         for turn in 0..lines.len() {
             let at = (turn + round) % lines.len();
             let line = &mut lines[at];
-            // Keys of the one before, and its state, are none of this one's.
+            // Removes the keys of the previous contender.
             host.empty()?;
-            // A runtime of its own: what a contender leaves running ends with it.
+            // Its own runtime: background tasks of a contender end with it.
             let runtime = runtime()?;
             let contender = line.contender;
             let failed = |error| format!("{} cannot be set up: {error}", contender.name);
@@ -110,7 +108,7 @@ fn compare(
     Ok(lines)
 }
 
-/// Two threads, as a small service has them, beside the server.
+/// Two threads, as in a small service, in addition to the server.
 fn runtime() -> Result<Runtime, Failure> {
     Ok(Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
 }

@@ -10,7 +10,6 @@ use super::targets::{Figure, TARGETS, Target};
 use crate::measure::Answers;
 use crate::report::{grouped, version};
 
-/// What was measured of one contender in one scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) contender: Contender,
@@ -22,7 +21,6 @@ pub(crate) struct Line {
 #[derive(Clone, Copy, Debug)]
 struct Round {
     sample: Sample,
-    /// The server's processor time.
     server: Duration,
 }
 
@@ -68,14 +66,14 @@ impl Line {
         self.best().map(|round| self.figure(round))
     }
 
-    /// How far the worst round is from the best, in percent of that.
+    /// The distance of the worst round from the best, in percent of the best.
     fn spread(&self) -> Option<f64> {
         let best = self.best_figure()?;
         let far = self.rounds.iter().map(|round| (self.figure(round) / best - 1.0).abs());
         Some(100.0 * far.fold(0.0, f64::max))
     }
 
-    /// The server's processor time for a decision, in the best round.
+    /// The server's processor time per decision, in the best round.
     pub(crate) fn server_micros(&self) -> Option<f64> {
         let best = self.best()?;
         Some(best.server.as_secs_f64() * 1e6 / best.decided() as f64)
@@ -88,11 +86,10 @@ impl Line {
     }
 }
 
-/// Everything that was measured.
 #[derive(Debug)]
 pub(crate) struct Report {
     server: String,
-    /// Of the machine, before the run.
+    /// The load average before the run.
     load: String,
     seconds: u64,
     rounds: u64,
@@ -115,7 +112,7 @@ impl Report {
         self.line(scenario, OURS, WHOLE_LAYER, None)
     }
 
-    /// The figure of a line, times that of its scenario's yardstick.
+    /// The figure of a line divided by that of its scenario's yardstick.
     pub(crate) fn ratio(&self, line: &Line) -> Option<f64> {
         let yardstick = self.table(line.scenario).find(|line| line.is_yardstick())?;
         Some(line.best_figure()? / yardstick.best_figure()?)
@@ -162,7 +159,6 @@ impl Report {
         writeln!(f)
     }
 
-    /// Figure, ratio and the server's time, as cells.
     fn figures(&self, f: &mut fmt::Formatter<'_>, line: &Line) -> fmt::Result {
         let figure = line.best_figure().map(|figure| {
             if line.scenario.is_load() { format!("{:.0}", figure / 1e3) } else { format!("{figure:.1}") }
@@ -233,7 +229,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { server, load, seconds, rounds, .. } = self;
         writeln!(f, "# Every decision through Redis\n")?;
-        writeln!(f, "{server}; beside it on this machine a runtime of two threads.")?;
+        writeln!(f, "{server}, on the same machine as a runtime of two threads.")?;
         writeln!(
             f,
             "The best of {rounds} rounds of {seconds} s, taken in turn, each on empty keys after a warm-up."
@@ -261,7 +257,7 @@ fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| String::from("–"))
 }
 
-/// In percent, rounded down: all is not said of less.
+/// In percent, rounded down, so that only all are 100 %.
 fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return String::from("–");

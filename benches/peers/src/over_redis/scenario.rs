@@ -1,4 +1,4 @@
-//! What is asked of everybody: how many ask at once, and for which keys.
+//! How many tasks ask at once, and for which keys.
 
 use std::sync::Arc;
 
@@ -8,26 +8,24 @@ use http::{HeaderName, HeaderValue};
 use super::contenders::{EMPTY_SCRIPT, INCR};
 use crate::scenario::Clients;
 
-/// The field that carries the key.
 pub(crate) const KEY_FIELD: HeaderName = HeaderName::from_static("x-user");
 
-/// Keys, where there is more than one.
+/// The number of keys, except in [`Scenario::Hot`].
 const KEYS: u16 = 10_000;
 
-/// One of the situations that everybody is measured in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scenario {
-    /// 64 tasks ask for 10,000 keys, each as often as the other.
+    /// 64 tasks, 10,000 keys, uniform.
     #[value(name = "uniform-64")]
     Uniform64,
-    /// The same with 512 tasks.
+    /// 512 tasks, 10,000 keys, uniform.
     #[value(name = "uniform-512")]
     Uniform512,
-    /// 512 tasks ask for one key.
+    /// 512 tasks, one key.
     Hot,
-    /// 512 tasks ask for 10,000 keys, drawn by Zipf's law with s = 1: the first is every tenth.
+    /// 512 tasks, 10,000 keys by Zipf's law with s = 1: a tenth of the requests is for the first.
     Zipf,
-    /// One task asks, and waits for each answer.
+    /// One task, which waits for each answer.
     Latency,
 }
 
@@ -53,23 +51,22 @@ impl Scenario {
         }
     }
 
-    /// Whether the figure is how much is decided; if not, it is how long one decision takes.
+    /// Whether the figure is throughput; otherwise it is the time of a decision.
     pub(crate) const fn is_load(self) -> bool {
         !matches!(self, Scenario::Latency)
     }
 
-    /// What everybody is set against: the least that can be asked of a server for a count, or for a script.
+    /// The contender to compare with: the smallest command for a count, or for a script.
     pub(crate) const fn yardstick(self) -> &'static str {
         if self.is_load() { INCR } else { EMPTY_SCRIPT }
     }
 
-    /// What a key may have in a day, so that nothing is denied. One key takes what is spread over 10,000 elsewhere.
+    /// Large enough that no request is denied. The hot key has the quota of 10,000 keys.
     pub(crate) const fn per_day(self) -> u32 {
         if matches!(self, Scenario::Hot) { 86_400_000 } else { 1_000_000 }
     }
 }
 
-/// Whom requests come from.
 #[derive(Debug)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -77,10 +74,10 @@ pub(crate) struct User {
     pub(crate) field: HeaderValue,
 }
 
-/// All users, and who comes when: drawn beforehand, so that nobody is timed while drawing.
+/// All users and their order, drawn in advance so that drawing is not timed.
 #[derive(Clone, Debug)]
 pub(crate) struct Crowd {
-    // For ever, and not behind an `Arc`: its count would be written by both threads for every decision.
+    // Leaked, not in an `Arc`: both threads would write its count for every decision.
     users: &'static [User],
     order: Arc<[u16]>,
 }
@@ -105,13 +102,13 @@ impl Crowd {
         Crowd { users: users.leak(), order: order.into() }
     }
 
-    /// The users that come to one of so many tasks: each begins elsewhere.
+    /// The users of one of `tasks` tasks. Each starts at another place in the order.
     pub(crate) fn draws(&self, task: usize, tasks: usize) -> Draws {
         Draws { crowd: self.clone(), at: task * (Crowd::DRAWS / tasks) }
     }
 }
 
-/// Numbers of keys of which the first comes twice as often as the second and three times as often as the third.
+/// Key numbers by Zipf's law: the n-th key is drawn 1 / n as often as the first.
 fn zipf() -> Vec<u16> {
     let mut sum = 0.0;
     let sums: Vec<f64> = (1..=KEYS)
@@ -128,7 +125,6 @@ fn zipf() -> Vec<u16> {
     (0..Crowd::DRAWS).map(|_| draw()).collect()
 }
 
-/// The users that come to a task.
 #[derive(Debug)]
 pub(crate) struct Draws {
     crowd: Crowd,

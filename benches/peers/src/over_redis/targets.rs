@@ -1,25 +1,25 @@
-//! What tollgate has set itself over Redis, and whether a report shows it.
+//! The figures over Redis that tollgate aims for, and whether a report meets them.
 
 use super::report::Report;
 use super::scenario::Scenario;
 
-/// "Decides at least so much", or "takes at most so long".
+/// A lower or upper bound of a figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(crate) scenario: Scenario,
     pub(crate) figure: Figure,
     pub(crate) bound: f64,
-    /// What would be better still.
+    /// A stricter, optional goal.
     pub(crate) aim: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Figure {
-    /// Decisions a second, times those of the yardstick: at least.
+    /// At least this many decisions per second, relative to the yardstick.
     Speed,
-    /// The median time of a decision, times that of the yardstick: at most.
+    /// At most this median time of a decision, relative to the yardstick.
     Latency,
-    /// Microseconds of the server's processor time for a decision: at most.
+    /// At most this many microseconds of the server's processor time per decision.
     ServerMicros,
 }
 
@@ -38,7 +38,7 @@ pub(crate) const TARGETS: [Target; 7] = [
 ];
 
 impl Target {
-    /// What a report shows; `None` if that was not measured.
+    /// The figure of a report; `None` if not measured.
     pub(crate) fn shown(&self, report: &Report) -> Option<f64> {
         let line = report.ours(self.scenario)?;
         match self.figure {

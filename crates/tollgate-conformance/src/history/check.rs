@@ -1,4 +1,4 @@
-//! A history, played to the implementation and to the oracle.
+//! Runs a history on the implementation and on the oracle.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use tollgate_core::{Algorithm, Policy, Stamp, Times, Timestamp, Wait};
 use super::{History, Step, micros};
 use crate::oracle::{Mark, Oracle, largest_cost};
 
-/// Plays the history to a [`State`] and to an [`Oracle`] and compares all that they answer, and that a retry passes
-/// exactly at the wait that was told and not a microsecond before.
+/// Runs the history on a [`State`] and on an [`Oracle`] and compares all answers. Also checks that
+/// a retry passes exactly at the reported wait and not a microsecond before.
 ///
-/// Where the limit changes under a bucket algorithm and an emission interval is not a whole number of microseconds,
-/// what a state keeps is rounded by less than a microsecond, once. From there on the answers are only held to
-/// themselves: every wait is there, is bounded, and is exact.
+/// If the limit changes under a bucket algorithm and an emission interval is not a whole number of
+/// microseconds, the state is rounded once, by less than a microsecond. From then on, only the
+/// waits are checked: each exists, is bounded and is exact.
 ///
 /// # Panics
-/// If anything differs, with the step and both answers.
+/// If an answer differs, with the step and both answers.
 pub fn check(history: &History) {
     let mut run = Run {
         state: State::new(&history.policy),
@@ -24,8 +24,8 @@ pub fn check(history: &History) {
         policy: history.policy.clone(),
         now: history.start,
         grants: Vec::new(),
-        told_wait: 0,
-        told_reset: 0,
+        last_wait: 0,
+        last_reset: 0,
         at: String::new(),
     };
     for (i, step) in history.steps.iter().enumerate() {
@@ -36,16 +36,15 @@ pub fn check(history: &History) {
     }
 }
 
-/// A state and its oracle, side by side.
 struct Run {
     state: State,
-    /// None once it can no longer be exact.
+    /// `None` once the two may differ by rounding.
     oracle: Option<Oracle>,
     policy: Policy,
     now: Timestamp,
     grants: Vec<(u32, Stamp, Option<Mark>)>,
-    told_wait: u64,
-    told_reset: u64,
+    last_wait: u64,
+    last_reset: u64,
     at: String,
 }
 
@@ -53,7 +52,7 @@ impl Run {
     fn play(&mut self, step: &Step) {
         match step {
             Step::Advance(span) => {
-                self.now = span.after(self.now, &self.policy, self.told_wait, self.told_reset);
+                self.now = span.after(self.now, &self.policy, self.last_wait, self.last_reset);
             }
             Step::StepBack(span) => {
                 self.now = Timestamp::from_micros(self.now.as_micros().saturating_sub(*span));
@@ -88,7 +87,6 @@ impl Run {
         let look = self.state.look(&self.policy, self.now);
         let granted = look.room.checked_div(cost).unwrap_or(u32::MAX).min(times.max());
         if granted == 0 || granted < times.min() {
-            // A denial leaves nothing to do but to ask for the wait.
             self.compare(u64::from(cost) * u64::from(times.min().max(1)));
             return;
         }
@@ -103,7 +101,7 @@ impl Run {
         }
         let remaining = self.state.look(&self.policy, self.now).remaining;
         assert_eq!(charge.status.remaining(), remaining, "remaining after the charge: {}", self.at);
-        assert_eq!(charge.status.wait(), Wait::None, "what was granted does not wait: {}", self.at);
+        assert_eq!(charge.status.wait(), Wait::None, "a grant has no wait: {}", self.at);
         let reset = self.state.reset_after(&self.policy, self.now);
         assert_eq!(charge.status.reset_after(), reset, "the reset after the charge: {}", self.at);
         assert_eq!(charge.expires, self.now.saturating_add(reset), "the expiry is the reset: {}", self.at);
@@ -126,26 +124,31 @@ impl Run {
         let fits = units <= u64::from(look.room);
         assert_eq!(wait == Wait::None, fits, "a wait for {units} with room for {}: {}", look.room, self.at);
         let impossible = units > u64::from(policy.largest_cost());
-        assert_eq!(wait == Wait::Never, impossible, "never is for what can never pass: {}", self.at);
+        assert_eq!(
+            wait == Wait::Never,
+            impossible,
+            "`Never` is only for costs that can never pass: {}",
+            self.at
+        );
         if let Wait::For(wait) = wait {
             assert!(
                 wait <= longest_wait(policy),
-                "a wait of {wait:?} is longer than any can be: {}",
+                "a wait of {wait:?} is longer than the longest possible wait: {}",
                 self.at
             );
             self.retry(wait, units);
-            self.told_wait = micros(wait);
+            self.last_wait = micros(wait);
         }
-        self.told_reset = micros(reset);
+        self.last_reset = micros(reset);
     }
 
-    /// Exactly at the wait it passes, and not a microsecond before.
+    /// Checks that a retry passes exactly at `wait`, and not a microsecond before.
     fn retry(&self, wait: Duration, units: u64) {
         let later = |span: u64| {
             let at = self.now.saturating_add(Duration::from_micros(span));
             u64::from(self.state.clone().look(&self.policy, at).room)
         };
-        // Beyond the last representable time there is nothing to retry.
+        // After [`Timestamp::MAX`] there is no retry.
         if self.now.as_micros() + micros(wait) <= Timestamp::MAX.as_micros() {
             assert!(later(micros(wait)) >= units, "denied after the wait of {wait:?}: {}", self.at);
             assert!(later(micros(wait) - 1) < units, "passed 1 µs before the wait of {wait:?}: {}", self.at);
@@ -153,7 +156,7 @@ impl Run {
     }
 }
 
-/// The longest that anybody can be told to wait, wherever the clock went: that of the fullest state.
+/// The longest possible wait under this policy, whatever the clock did: that of the fullest state.
 pub fn longest_wait(policy: &Policy) -> Duration {
     let quota = policy.quota();
     let refill = |burst: u32| {

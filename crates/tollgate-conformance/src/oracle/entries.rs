@@ -1,4 +1,4 @@
-//! A list of what was allowed, each entry under a label: a time, or the number of a window.
+//! A list of grants, each with a label: a time, or the number of a window.
 
 #[derive(Debug, Default)]
 pub(super) struct Entries(Vec<Entry>);
@@ -16,7 +16,6 @@ impl Entries {
         }
     }
 
-    /// The units under the labels for which `counts` holds.
     pub(super) fn sum(&self, counts: impl Fn(i128) -> bool) -> i128 {
         self.0.iter().filter(|entry| counts(entry.label)).map(|entry| entry.units).sum()
     }
@@ -35,7 +34,7 @@ impl Entries {
         }
     }
 
-    /// Takes up to `units` out of what stands under `label`.
+    /// Removes up to `units` of the entries with this label.
     pub(super) fn take_back(&mut self, label: i128, mut units: i128) {
         for entry in self.0.iter_mut().filter(|entry| entry.label == label) {
             let back = entry.units.min(units);
@@ -46,19 +45,19 @@ impl Entries {
     }
 }
 
-/// Entries labelled by the number of an aligned window since the epoch.
+/// Entries labelled with the number of an aligned window since the epoch.
 #[derive(Debug, Default)]
 pub(super) struct Numbered {
     pub(super) entries: Entries,
 }
 
 impl Numbered {
-    /// Moves to the window of that number and forgets all before `oldest`. When the clock stepped back, what lies in the
-    /// future happened now.
+    /// Moves to window `number` and forgets all windows before `oldest`. After the clock stepped
+    /// back, future entries count in this window.
     pub(super) fn move_to(&mut self, number: i128, oldest: i128) {
         self.entries.relabel(|label| label.min(number));
         self.entries.forget_before(oldest);
-        // What two windows saw may be more than one counts to.
+        // The merged windows may exceed the largest count of one.
         let excess = self.entries.sum(|label| label == number) - i128::from(u32::MAX);
         self.entries.take_back(number, excess.max(0));
     }

@@ -1,4 +1,4 @@
-//! Recounts what was allowed in the window, each entry under the start of its window.
+//! Recounts the grants of the window, each labelled with the start of its window.
 
 use super::entries::Entries;
 use super::{Mark, Model, Terms};
@@ -9,7 +9,7 @@ pub(super) struct FixedWindow(Entries);
 impl Model for FixedWindow {
     fn settle(&mut self, terms: &Terms, now: i128) {
         self.0.forget_before(now - terms.window + 1);
-        // A window that begins in the future began now.
+        // A window that begins in the future begins now.
         self.0.relabel(|start| start.min(now));
     }
 

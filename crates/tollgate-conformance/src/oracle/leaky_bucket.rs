@@ -1,15 +1,15 @@
-//! The queue, by Reich's equation: the work that waits at t is the most, over every arrival s, of the work that has
-//! come since s less what could have been done since s.
+//! The queue, by Reich's equation. The backlog at t is the maximum over all arrivals s: the work
+//! that arrived since s, less what can be done between s and t.
 //!
-//! Work is scaled so that a microsecond does `limit` of it and a unit brings `window`. A request leaves once no more
-//! work waits than the burst.
+//! Work is scaled: a microsecond does `limit` of it, and a unit adds `window`. A request leaves
+//! once the backlog is at most the burst.
 
 use super::{Mark, Model, Terms, ceil_div};
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     arrivals: Vec<Arrival>,
-    /// The rate that the work was scaled for.
+    /// The rate that the work is scaled by.
     limit: i128,
 }
 
@@ -30,7 +30,7 @@ impl Queue {
         most
     }
 
-    /// When all will be done, × limit; in the past where all is done.
+    /// The time at which all work is done, × limit.
     fn finish(&self, terms: &Terms) -> i128 {
         let mut since = 0;
         let finishes = self.arrivals.iter().rev().map(|arrival| {
@@ -48,7 +48,7 @@ impl Queue {
 impl Model for Queue {
     fn settle(&mut self, terms: &Terms, now: i128) {
         if self.limit != terms.limit {
-            // Where the limit changed, the work stays as it is in time.
+            // After a change of the limit, the work keeps its value in time.
             for arrival in &mut self.arrivals {
                 arrival.work = ceil_div(arrival.work * terms.limit, self.limit);
             }
@@ -74,7 +74,7 @@ impl Model for Queue {
     fn charge(&mut self, terms: &Terms, now: i128, units: i128) -> Mark {
         if units > 0 {
             if self.waiting(terms, now) == 0 {
-                // A busy period begins: what came before is done.
+                // A busy period begins: earlier work is done.
                 self.arrivals.clear();
             }
             self.arrivals.push(Arrival { at: now, work: units * terms.window });
@@ -89,7 +89,7 @@ impl Model for Queue {
 
     fn refund(&mut self, terms: &Terms, now: i128, units: i128, mark: Mark) {
         let waiting = self.waiting(terms, now);
-        // Only the latest: whoever came after it has been told a delay already.
+        // Only the latest: later requests already have their delay.
         if waiting > 0 && self.finish(terms) * mark.scale == mark.at * terms.limit {
             let work = (waiting - units * terms.window).max(0);
             self.arrivals = vec![Arrival { at: now, work }];

@@ -1,4 +1,4 @@
-//! The oracles of many keys, asked in sets as a store is.
+//! The oracles of many keys, for the sets that a store decides.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use tollgate_core::{Check, Key, Policy, Times, Timestamp, Verdict, Wait};
 
 use super::{Mark, Oracle};
 
-/// What a store should answer: an [`Oracle`] for each policy and key.
+/// Computes the expected answers of a store, with an [`Oracle`] for each policy and key.
 ///
 /// ```
 /// use tollgate_conformance::oracle::Ledger;
 /// use tollgate_core::{Check, Key, Policy, Quota, Times, Timestamp};
 ///
-/// let (policy, key) = (Policy::new("api", Quota::per_second(3)), Key::from("somebody"));
+/// let (policy, key) = (Policy::new("api", Quota::per_second(3)), Key::from("caller"));
 /// let mut ledger = Ledger::default();
 /// let answer = ledger.acquire(&[Check::new(&policy, &key, 2)], Times::ONCE, Timestamp::EPOCH);
 /// assert_eq!((answer.times, answer.each[0].remaining), (1, 1));
@@ -21,34 +21,34 @@ use super::{Mark, Oracle};
 #[derive(Debug, Default)]
 pub struct Ledger(HashMap<(String, Key), Oracle>);
 
-/// What should be in a [`Verdict`].
+/// The expected contents of a [`Verdict`].
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// How often the set is granted.
     pub times: u32,
-    /// How long the request is held back.
+    /// How long to delay the request.
     pub delay: Duration,
     /// One for each check.
     pub each: Vec<Standing>,
 }
 
-/// What should be in a [`Status`](tollgate_core::Status).
+/// The expected contents of a [`Status`](tollgate_core::Status).
 #[derive(Clone, Copy, Debug)]
 pub struct Standing {
     /// Units left.
     pub remaining: u32,
-    /// Whether this policy refuses, and until when.
+    /// The wait, if this policy refuses.
     pub wait: Wait,
-    /// The time until the whole quota is back.
+    /// The time until the full quota is available.
     pub reset_after: Duration,
-    /// What finds the grant again: none where nothing was granted.
+    /// Identifies the grant for a refund; `None` without a grant.
     pub mark: Option<Mark>,
 }
 
 impl Ledger {
-    /// What [`Store::acquire`](tollgate_core::Store::acquire) should answer at `now`.
+    /// Returns the expected answer of [`Store::acquire`](tollgate_core::Store::acquire) at `now`.
     pub fn acquire(&mut self, set: &[Check<'_>], times: Times, now: Timestamp) -> Answer {
-        // A pair that is named twice costs the sum, and both checks are told the same.
+        // A pair that is named twice costs the sum, and both checks get the same answer.
         let same = |a: &Check<'_>, b: &Check<'_>| a.key == b.key && a.policy.scope() == b.policy.scope();
         let cost = |check: &Check<'_>| -> u64 {
             set.iter().filter(|other| same(check, other)).map(|other| u64::from(other.cost)).sum()
@@ -92,12 +92,12 @@ impl Ledger {
         Answer { times: granted, delay, each: each.collect() }
     }
 
-    /// Gives back `units` of a grant.
+    /// Refunds `units` of a grant.
     pub fn refund(&mut self, policy: &Policy, key: &Key, units: u32, mark: Mark, now: Timestamp) {
         self.of(policy, key).refund(policy, now, units, mark);
     }
 
-    /// Forgets what `key` has used of `policy`.
+    /// Forgets the usage of `policy` by `key`.
     pub fn reset(&mut self, policy: &Policy, key: &Key) {
         self.0.remove(&(policy.scope().to_owned(), key.clone()));
     }
@@ -109,7 +109,7 @@ impl Ledger {
 }
 
 impl Answer {
-    /// What of it a verdict tells otherwise, in words.
+    /// Describes the first difference between a verdict and this answer.
     pub fn difference(&self, verdict: &Verdict) -> Option<String> {
         if verdict.times() != self.times {
             return Some(format!("granted {} times, should be {}", verdict.times(), self.times));
@@ -121,10 +121,10 @@ impl Answer {
             return Some(format!("{} statuses for {} checks", verdict.each().len(), self.each.len()));
         }
         verdict.each().iter().zip(&self.each).enumerate().find_map(|(i, (status, should))| {
-            let told = (status.remaining(), status.wait(), status.reset_after());
+            let got = (status.remaining(), status.wait(), status.reset_after());
             let should = (should.remaining, should.wait, should.reset_after);
             let what = "(remaining, wait, reset after)";
-            (told != should).then(|| format!("check {i}: {what} is {told:?}, should be {should:?}"))
+            (got != should).then(|| format!("check {i}: {what} is {got:?}, should be {should:?}"))
         })
     }
 }

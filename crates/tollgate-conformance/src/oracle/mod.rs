@@ -1,8 +1,8 @@
-//! The algorithms once more, naively: slow, obviously right, and without a line in common with `tollgate-core`.
+//! A second, naive implementation of the algorithms, independent of `tollgate-core`.
 //!
-//! Every oracle counts in `i128`, where nothing overflows and nothing is rounded before the end. It keeps a history
-//! of what was allowed, or the textbook's formulation where that is another than the implementation's. Waits come
-//! from no formula: the oracle searches for the first microsecond at which it would let the request pass.
+//! Every oracle counts in `i128`, without overflow and without rounding before the end. It keeps a
+//! history of all grants, or uses the textbook's formula if the implementation uses another one. It
+//! finds waits by searching for the first microsecond at which it would grant the request.
 //!
 //! ```
 //! use std::time::Duration;
@@ -34,26 +34,25 @@ use tollgate_core::{Algorithm, Policy, Timestamp, Wait};
 
 pub use ledger::{Answer, Ledger, Standing};
 
-/// What one (policy, key) pair should answer.
+/// The expected answers of one (policy, key) pair.
 ///
-/// As with [`State`](tollgate_core::algorithm::State), a [`look`](Oracle::look) at `now` comes before anything else
-/// that is asked at that `now`.
+/// As with [`State`](tollgate_core::algorithm::State), look first at each `now`.
 #[derive(Debug)]
 pub struct Oracle(Box<dyn Model>);
 
-/// What finds a grant again in the oracle's history, for [`Oracle::refund`].
+/// Identifies a grant in the oracle's history, for [`Oracle::refund`].
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
-    /// A window, a sub-window, a time; for the bucket algorithms the finish × `scale`.
+    /// A window, a sub-window or a time. For the bucket algorithms, the finish time × `scale`.
     at: i128,
     scale: i128,
 }
 
 impl Oracle {
-    /// A key that has used nothing.
+    /// The oracle of an unused key.
     ///
     /// # Panics
-    /// If the policy's algorithm is one that this version does not know.
+    /// If there is no oracle for the policy's algorithm.
     pub fn new(policy: &Policy) -> Oracle {
         Oracle(match policy.algorithm() {
             Algorithm::Gcra => Box::new(gcra::TokenBucket::default()),
@@ -66,24 +65,24 @@ impl Oracle {
         })
     }
 
-    /// What can be granted at `now`. Limit and burst of the policy may differ from those of earlier calls, and `now`
-    /// may lie before theirs.
+    /// Returns what can be granted at `now`. Limit and burst may differ from those of earlier
+    /// calls. `now` may be earlier than theirs.
     pub fn look(&mut self, policy: &Policy, now: Timestamp) -> Look {
         let (terms, now) = (Terms::of(policy), micros(now));
         self.0.settle(&terms, now);
         Look { remaining: units(self.0.remaining(&terms, now)), room: units(self.0.room(&terms, now)) }
     }
 
-    /// Takes `units`, at most the room; returns also how long the request is held back.
+    /// Takes `units`, at most the room. Also returns how long to delay the request.
     pub fn charge(&mut self, policy: &Policy, now: Timestamp, units: u32) -> (Mark, Duration) {
         let (terms, now) = (Terms::of(policy), micros(now));
         let mark = self.0.charge(&terms, now, i128::from(units));
-        // A cost of 0 only looks: nothing of it has to wait behind the queue.
+        // A cost of 0 only looks and is not queued.
         let delay = if units == 0 { 0 } else { self.0.delay(&terms, now) };
         (mark, span(delay))
     }
 
-    /// How long `units` would have to wait.
+    /// The wait for `units`.
     pub fn wait(&self, policy: &Policy, now: Timestamp, units: u64) -> Wait {
         if units > u64::from(largest_cost(policy)) {
             return Wait::Never;
@@ -95,13 +94,13 @@ impl Oracle {
         }
     }
 
-    /// The time until nothing of the quota is in use.
+    /// The time until the full quota is available.
     pub fn reset_after(&self, policy: &Policy, now: Timestamp) -> Duration {
         let terms = Terms::of(policy);
         span(first(micros(now), |t| self.0.is_unused(&terms, t)))
     }
 
-    /// Gives back `units` of a grant.
+    /// Refunds `units` of a grant.
     pub fn refund(&mut self, policy: &Policy, now: Timestamp, units: u32, mark: Mark) {
         let (terms, now) = (Terms::of(policy), micros(now));
         self.0.settle(&terms, now);
@@ -109,37 +108,35 @@ impl Oracle {
     }
 }
 
-/// The largest cost that can ever pass: what a key has room for that has used nothing.
+/// The largest cost that can ever pass: the room of an unused key.
 pub fn largest_cost(policy: &Policy) -> u32 {
     Oracle::new(policy).look(policy, Timestamp::EPOCH).room
 }
 
-/// What an algorithm has to say. Times are microseconds; `t` is at or after the latest `settle`.
+/// One algorithm. Times are in microseconds; `t` is at or after the latest `settle`.
 trait Model: fmt::Debug + Send {
-    /// Takes notice of the time and of the terms in force: forgets what is over, pulls what lies in the future back.
+    /// Forgets expired usage, moves usage in the future to now, and applies changed terms.
     fn settle(&mut self, terms: &Terms, now: i128);
-    /// Units that would pass at `t` without delay, if nothing were taken until then.
+    /// Units that would pass at `t` without delay, with no grants until then.
     fn remaining(&self, terms: &Terms, t: i128) -> i128;
-    /// Units that would be granted at `t`, if nothing were taken until then.
+    /// Units that would be granted at `t`, with no grants until then.
     fn room(&self, terms: &Terms, t: i128) -> i128 {
         self.remaining(terms, t)
     }
-    /// Whether by `t` it is as if nothing had ever been used.
+    /// Whether the state at `t` equals that of an unused key.
     fn is_unused(&self, terms: &Terms, t: i128) -> bool;
     fn charge(&mut self, terms: &Terms, now: i128, units: i128) -> Mark;
-    /// How long the request just charged is held back.
     fn delay(&self, _terms: &Terms, _now: i128) -> i128 {
         0
     }
     fn refund(&mut self, terms: &Terms, now: i128, units: i128, mark: Mark);
 }
 
-/// A policy as plain numbers, taken from what it was built of and nothing that it derived.
+/// A policy as plain numbers, computed only from the arguments of its construction.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
     limit: i128,
     window: i128,
-    /// Units of a full bucket.
     burst: i128,
     max_wait: i128,
     buckets: i128,
@@ -170,7 +167,7 @@ impl Terms {
     }
 }
 
-/// The first t ≥ `now` at which it holds, as a span from `now`. What holds once goes on holding.
+/// The first t ≥ `now` at which `holds` returns true, as a span from `now`. It must stay true then.
 fn first(now: i128, holds: impl Fn(i128) -> bool) -> i128 {
     if holds(now) {
         return 0;
@@ -178,7 +175,7 @@ fn first(now: i128, holds: impl Fn(i128) -> bool) -> i128 {
     let mut late = 1;
     while !holds(now + late) {
         late *= 2;
-        assert!(late < 1 << 60, "what should come back in time does not come back at all");
+        assert!(late < 1 << 60, "no time within 2^60 µs satisfies the condition");
     }
     let mut early = late / 2;
     while late - early > 1 {

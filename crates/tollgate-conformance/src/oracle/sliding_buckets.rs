@@ -1,4 +1,4 @@
-//! Recounts the N + 1 sub-windows that touch the last window.
+//! Recounts the N + 1 sub-windows that overlap the last window.
 
 use super::entries::Numbered;
 use super::{Mark, Model, Terms, ceil_div};

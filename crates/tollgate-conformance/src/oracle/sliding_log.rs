@@ -1,4 +1,4 @@
-//! Recounts what was allowed less than a window ago.
+//! Recounts the grants of less than a window ago.
 
 use super::entries::Entries;
 use super::{Mark, Model, Terms};
@@ -14,7 +14,7 @@ impl SlidingLog {
 
 impl Model for SlidingLog {
     fn settle(&mut self, terms: &Terms, now: i128) {
-        // What lies in the future happened now.
+        // Future entries happened now.
         self.0.relabel(|at| at.min(now));
         self.0.forget_before(now - terms.window + 1);
     }

@@ -1,4 +1,4 @@
-//! Recounts the current window and the one before, and weighs the latter by how much of it is still covered.
+//! Recounts the current window and the previous one, weighted by its part that is still covered.
 
 use super::entries::Numbered;
 use super::{Mark, Model, Terms, ceil_div};

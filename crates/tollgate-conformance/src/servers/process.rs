@@ -1,4 +1,4 @@
-//! The process of a server, which does not outlive the one that started it.
+//! The process of a server, which ends with the process that started it.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,20 +6,20 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use super::Error;
 
-/// Reads the number of the server's process whenever that changes. At the end of its input, that is, once whoever holds
-/// the other end of the pipe has let go or is dead, kills the server and removes its directory.
+/// Reads the server's process ID from its input whenever it changes. At the end of the input, when
+/// the other process has closed the pipe or is dead, it kills the server and removes its directory.
 const WATCHDOG: &str = r#"
 while read -r line; do server=$line; done
 if [ -n "$server" ]; then kill -KILL "$server"; fi
 rm -rf "$1"
 "#;
 
-/// A server's process, started or not, and its watchdog.
+/// A server's process and its watchdog.
 ///
-/// The kernel closes a pipe however its holder ends: by a panic, by `abort`, by SIGKILL. The alternative, to have the
-/// kernel kill the server along with its parent, is tied on Linux to the *thread* that started it, so that a server which
-/// several tests share would end with the first of them. The server stays a child of this process, so that it can be
-/// signalled and awaited, and its number cannot be another's.
+/// The kernel closes a pipe however its process ends: by a panic, by `abort`, by SIGKILL. On Linux,
+/// the alternative (PDEATHSIG) is bound to the *thread* that started the server. A server that
+/// several tests share would end with the first of them. The server stays a child, so its ID is not
+/// reused.
 #[derive(Debug)]
 pub(super) struct Process {
     server: Option<Child>,
@@ -28,19 +28,19 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// No process yet, and the watchdog of a server whose directory that is.
+    /// The watchdog of a server with this directory, without a process yet.
     pub(super) fn new(directory: &Path) -> Result<Process, Error> {
         let mut watchdog = Command::new("sh");
         watchdog.args(["-c", WATCHDOG, "watchdog"]).arg(directory);
         watchdog.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // A Ctrl-C at the terminal ends whole groups, and would end the watchdog before it has done its work.
+        // Its own process group: Ctrl-C would otherwise end the watchdog before it has cleaned up.
         std::os::unix::process::CommandExt::process_group(&mut watchdog, 0);
-        let watchdog =
-            watchdog.spawn().map_err(|error| Error(format!("no sh to watch a server: {error}")))?;
+        let watchdog = watchdog
+            .spawn()
+            .map_err(|error| Error(format!("cannot start sh as the watchdog of a server: {error}")))?;
         Ok(Process { server: None, is_paused: false, watchdog })
     }
 
-    /// Starts the server by that command, after an end of the one before.
     pub(super) fn start(&mut self, command: &mut Command) -> Result<u32, Error> {
         self.kill();
         let server = command.spawn();
@@ -48,7 +48,7 @@ impl Process {
             server.map_err(|error| Error(format!("{}: {error}", command.get_program().display())))?;
         let id = server.id();
         self.server = Some(server);
-        self.tell(&id.to_string())?;
+        self.watch(&id.to_string())?;
         Ok(id)
     }
 
@@ -56,21 +56,19 @@ impl Process {
         self.server.as_ref().map(Child::id)
     }
 
-    /// How the server ended, if it did by itself.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.server.as_mut().and_then(|server| server.try_wait().ok().flatten())
     }
 
-    /// Whether the server was started and neither killed nor paused.
     pub(super) fn is_running(&self) -> bool {
         self.server.is_some() && !self.is_paused
     }
 
-    /// Stops the server in its tracks, or lets it go on.
+    /// Stops the server with SIGSTOP, or continues it with SIGCONT.
     pub(super) fn pause(&mut self, pause: bool) -> Result<(), Error> {
         let id = self.id().ok_or_else(|| Error::new("the server is not running"))?;
         let signal = if pause { "STOP" } else { "CONT" };
-        // The shell's own kill: not every machine has a program of that name.
+        // The shell's builtin: some machines have no `kill` program.
         let kill = Command::new("sh")
             .args(["-c", r#"kill -s "$1" "$2""#, "signal", signal, &id.to_string()])
             .status();
@@ -78,29 +76,28 @@ impl Process {
             self.is_paused = pause;
             return Ok(());
         }
-        Err(Error(format!("process {id} could not be sent SIG{signal}")))
+        Err(Error(format!("cannot send SIG{signal} to process {id}")))
     }
 
-    /// Kills the server, if it runs, and waits for its end.
     pub(super) fn kill(&mut self) {
         let Some(mut server) = self.server.take() else { return };
         self.is_paused = false;
-        // Fails for what is not there any more.
+        // Fails if the server has already ended.
         let _ = server.kill().and_then(|()| server.wait());
-        // Its number may be another's from now on. A watchdog that is gone has nobody to kill either.
-        let _ = self.tell("");
+        // The ID may be reused from now on. If the watchdog is gone, it kills nothing anyway.
+        let _ = self.watch("");
     }
 
-    fn tell(&mut self, line: &str) -> Result<(), Error> {
-        let told = self.watchdog.stdin.as_mut().map(|pipe| writeln!(pipe, "{line}"));
-        told.transpose().map(drop).map_err(|error| Error(format!("the watchdog of a server: {error}")))
+    fn watch(&mut self, line: &str) -> Result<(), Error> {
+        let written = self.watchdog.stdin.as_mut().map(|pipe| writeln!(pipe, "{line}"));
+        written.transpose().map(drop).map_err(|error| Error(format!("the watchdog of a server: {error}")))
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
-        // Closes the pipe, first.
+        // `wait` closes the pipe first.
         let _ = self.watchdog.wait();
     }
 }

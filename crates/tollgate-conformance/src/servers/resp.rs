@@ -1,4 +1,4 @@
-//! As much of the protocol as it takes to send one command.
+//! The part of the Redis protocol that is needed to send a command.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,33 +6,33 @@ use std::time::Duration;
 
 use super::Error;
 
-/// Sends a command over a connection of its own and returns the answer: the elements of an array in order, those of arrays
-/// in it among them, and of anything else one; nothing at all is an empty text.
+/// Sends a command over a new connection and returns the elements of the answer. Nested arrays are
+/// flattened. An answer that is no array is one element, and a null is an empty text.
 ///
 /// # Errors
-/// If the answer is an error or has one in it, or if none comes for as long as the patience lasts.
+/// If the answer is or contains an error, or does not arrive within `timeout`.
 pub(super) fn ask(
     address: SocketAddr,
-    patience: Duration,
+    timeout: Duration,
     words: &[impl AsRef<[u8]>],
 ) -> Result<Vec<Vec<u8>>, Error> {
-    let answer = exchange(address, patience, words);
-    let told = answer.unwrap_or_else(|error| Err(format!("no answer: {error}")));
-    told.map_err(|error| {
+    let answer = exchange(address, timeout, words);
+    let answer = answer.unwrap_or_else(|error| Err(format!("no answer: {error}")));
+    answer.map_err(|error| {
         let words: Vec<_> = words.iter().take(4).map(|word| String::from_utf8_lossy(word.as_ref())).collect();
         Error(format!("{address}, asked {:?}: {error}", words.join(" ")))
     })
 }
 
-/// The answer, or the error that it is; else what befell the connection.
+/// The answer, or the error that it is. The outer error is that of the connection.
 fn exchange(
     address: SocketAddr,
-    patience: Duration,
+    timeout: Duration,
     words: &[impl AsRef<[u8]>],
 ) -> io::Result<Result<Vec<Vec<u8>>, String>> {
-    let mut stream = TcpStream::connect_timeout(&address, patience)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
+    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
     let mut request = format!("*{}\r\n", words.len()).into_bytes();
     for word in words.iter().map(AsRef::as_ref) {
         request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
@@ -53,7 +53,7 @@ fn read(from: &mut impl BufRead) -> io::Result<Result<Vec<Vec<u8>>, String>> {
         "+" | ":" => Ok(Ok(vec![rest.into()])),
         "-" => Ok(Err(rest.to_owned())),
         "$" => {
-            // A negative length is how nothing at all is told from an empty text.
+            // A negative length is a null.
             let Ok(length) = usize::try_from(number()?) else { return Ok(Ok(vec![Vec::new()])) };
             let mut text = vec![0; length + "\r\n".len()];
             from.read_exact(&mut text)?;

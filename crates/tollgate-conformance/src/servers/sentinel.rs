@@ -1,17 +1,17 @@
-//! A master under sentinels.
+//! A master, its replica and their sentinels.
 
 use super::kind::Kind;
 use super::server::{self, Server};
-use super::{Error, patiently};
+use super::{Error, retry};
 
 const NAME: &str = "tollgate";
 const QUORUM: &str = "2";
-/// How long a master is silent before a sentinel gives it up, and how long a failover may take before another is begun.
+/// How long a master must be silent to count as failed, and how long a failover may take.
 const TIMES: [&str; 4] = ["down-after-milliseconds", "1000", "failover-timeout", "3000"];
 
-/// A master, a replica, and three sentinels that agree by two.
+/// A master, a replica, and three sentinels with a quorum of two.
 ///
-/// A master that is killed is given up after a second; the replica takes over a second or two later.
+/// A killed master counts as failed after a second. The replica takes over a second or two later.
 #[derive(Debug)]
 pub struct Sentinel {
     servers: Vec<Server>,
@@ -19,18 +19,19 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    /// Starts all of them and waits until the sentinels know the replica and each other.
+    /// Starts all servers. Waits until the sentinels know the replica and each other.
     ///
     /// # Errors
-    /// If there is no such server, with the ways to get it; or if one does not come up, or they do not find each other.
+    /// If there is no such server, with the ways to get it. If one does not start or find the
+    /// others.
     pub fn start(kind: Kind) -> Result<Sentinel, Error> {
         let arguments: [&[&str]; 5] = [&[], &[], &["--sentinel"], &["--sentinel"], &["--sentinel"]];
         let mut servers = server::start_all(kind, &arguments)?;
         let sentinels = servers.split_off(2);
         let port = servers[0].port().to_string();
         servers[1].command(&["REPLICAOF", "127.0.0.1", &port])?;
-        // First: sentinels ask for replicas when they begin, and ten seconds later.
-        patiently("the replica follows its master", || server::follows(&servers[1]))?;
+        // Before the sentinels: they look for replicas at the start and then every ten seconds.
+        retry("the replica follows its master", || server::follows(&servers[1]))?;
         for sentinel in &sentinels {
             sentinel.command(&["SENTINEL", "MONITOR", NAME, "127.0.0.1", &port, QUORUM])?;
             for setting in TIMES.chunks(2) {
@@ -38,7 +39,7 @@ impl Sentinel {
             }
         }
         let all = Sentinel { servers, sentinels };
-        patiently("the sentinels know the replica and each other", || all.is_complete())?;
+        retry("the sentinels know the replica and each other", || all.is_complete())?;
         Ok(all)
     }
 
@@ -60,13 +61,13 @@ impl Sentinel {
         self.sentinels.iter().map(Server::url).collect()
     }
 
-    /// The servers: the master of the beginning and its replica.
+    /// The initial master and its replica.
     #[must_use]
     pub fn servers(&self) -> &[Server] {
         &self.servers
     }
 
-    /// The master of now, as the first sentinel that runs sees it.
+    /// The current master, as the first running sentinel sees it.
     ///
     /// # Errors
     /// If no sentinel answers.
@@ -75,12 +76,12 @@ impl Sentinel {
         self.master_by(running.ok_or_else(|| Error::new("no sentinel runs"))?)
     }
 
-    /// Waits until all sentinels that run name another master than the `old` one, and it is one; returns it.
+    /// Waits until all running sentinels name a new master that has taken over, and returns it.
     ///
     /// # Errors
     /// If none takes over within a minute.
     pub fn next_master(&self, old: &Server) -> Result<&Server, Error> {
-        patiently("another server is master", || {
+        retry("another server is master", || {
             for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.is_running()) {
                 if self.master_by(sentinel)?.port() == old.port() {
                     return Err(Error(format!("{} still names the old one", sentinel.address())));
@@ -91,22 +92,20 @@ impl Sentinel {
             if role.starts_with("master") {
                 Ok(new)
             } else {
-                Err(Error(format!("{} is: {role}", new.address())))
+                Err(Error(format!("{} has the role {role}", new.address())))
             }
         })
     }
 
-    /// Has the sentinels make the replica the master, though nobody failed; waits until it is, and returns it. The old
-    /// master goes on as one until the sentinels find that out, some ten seconds later.
+    /// Starts a failover without a failure, waits until the replica is the master, and returns it.
+    /// The old one remains a master until the sentinels notice, about ten seconds later.
     ///
     /// # Errors
-    /// If it does not come about: the replica may be down.
+    /// If there is no failover, for example because the replica is down.
     pub fn failover(&self) -> Result<&Server, Error> {
         let old = self.master()?;
-        // Refused for as long as another failover goes on, or the replica is not known to be in step.
-        patiently("a sentinel begins a failover", || {
-            self.sentinels[0].command(&["SENTINEL", "FAILOVER", NAME])
-        })?;
+        // Refused while another failover runs or the replica is not known to be in sync.
+        retry("a sentinel begins a failover", || self.sentinels[0].command(&["SENTINEL", "FAILOVER", NAME]))?;
         self.next_master(old)
     }
 
@@ -114,9 +113,7 @@ impl Sentinel {
         let address = sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME])?;
         let port = address.lines().nth(1).and_then(|port| port.parse().ok());
         let master = self.servers.iter().find(|server| Some(server.port()) == port);
-        master.ok_or_else(|| {
-            Error(format!("{} names a master that is none of these: {address}", sentinel.address()))
-        })
+        master.ok_or_else(|| Error(format!("{} names an unknown master: {address}", sentinel.address())))
     }
 
     fn is_complete(&self) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! One server.
+//! A single Redis or Valkey server.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,20 +14,19 @@ use super::kind::{Kind, Program};
 use super::process::Process;
 use super::{ATTEMPTS, Error, PAUSE, fetch, ports, resp};
 
-/// What a server writes to, in its directory.
 const LOG: &str = "log";
 
-/// A server on a port of 127.0.0.1, with an empty data directory of its own, that persists nothing.
+/// A server on a port of 127.0.0.1, with an empty data directory and without persistence.
 ///
-/// It ends with this value, and whatever becomes of this process: a server in a `static`, shared by many tests, does not
-/// stay behind either.
+/// It ends when this value is dropped and when this process ends, however that happens. So a server
+/// in a `static`, shared by many tests, does not stay behind either.
 #[derive(Debug)]
 pub struct Server {
     kind: Kind,
     program: Program,
     port: u16,
     arguments: Vec<String>,
-    // Before the directory, which is not removed from under a server that runs.
+    // Before the directory: fields drop in order, and the server must end first.
     process: Mutex<Process>,
     directory: TempDir,
 }
@@ -36,13 +35,13 @@ impl Server {
     /// Starts a server and waits until it answers.
     ///
     /// # Errors
-    /// If there is no such server, with the ways to get it; or if it does not come up, with the end of its log.
+    /// If there is no such server, with the ways to get it. If it does not start, with the end of
+    /// its log.
     pub fn start(kind: Kind) -> Result<Server, Error> {
         Server::start_with(kind, &[])
     }
 
-    /// Starts a server with more arguments, `["--maxmemory", "2mb"]` say. They count more than those that it is started
-    /// with anyway.
+    /// Starts a server with more arguments, which override the defaults: `["--maxmemory", "2mb"]`.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -50,15 +49,15 @@ impl Server {
         Server::run(kind, kind.program()?, arguments)
     }
 
-    /// Starts a server whose clock is behind by so many whole seconds: what it is told of the time (`TIME`, and when keys
-    /// expire) is that much older, as on a machine whose clock nobody sets.
+    /// Starts a server whose clock is behind by `behind`, in whole seconds. This affects `TIME` and
+    /// the expiry of keys, as on a machine with a wrong clock.
     ///
-    /// This needs libfaketime: the path in `TOLLGATE_LIBFAKETIME`, or else the PyPI package libfaketime, pinned, on Linux on
-    /// x86-64; and a server that does not come with an allocator that reads the time before libfaketime can
-    /// ([`Kind::Installed`] may).
+    /// Needs libfaketime: the path in `TOLLGATE_LIBFAKETIME`, or else the pinned PyPI package
+    /// libfaketime on Linux on x86-64. The server must not have an allocator that reads the time
+    /// before libfaketime can ([`Kind::Installed`] may have one).
     ///
     /// # Errors
-    /// As [`Server::start`]; and if there is no libfaketime, with the ways to get it.
+    /// As [`Server::start`]. If there is no libfaketime, with the ways to get it.
     pub fn start_behind(kind: Kind, behind: Duration, arguments: &[&str]) -> Result<Server, Error> {
         Server::run(kind, fetch::behind(kind.program()?, behind)?, arguments)
     }
@@ -69,26 +68,26 @@ impl Server {
             let server = Server::new(kind, program.clone(), arguments)?;
             match server.bring_up() {
                 Ok(()) => return Ok(server),
-                // It was free a moment ago, but it was nobody's.
+                // Another process has taken the port since it was found free.
                 Err(Failure::PortTaken(_)) if attempts > 0 => attempts -= 1,
                 Err(failure) => return Err(failure.into()),
             }
         }
     }
 
-    /// The kind it is of.
+    /// The kind of this server.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The port that it listens on.
+    /// The port of this server.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The address that it listens on.
+    /// The address of this server.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
@@ -100,14 +99,14 @@ impl Server {
         format!("redis://{}/", self.address())
     }
 
-    /// The number of its process, unless it was killed.
+    /// The ID of its process, unless it was killed.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.process().id()
     }
 
-    /// Sends a command, over a connection of its own, and returns the answer as `redis-cli --raw` prints it: arrays one
-    /// element a line, and nothing at all as nothing. What is no UTF-8 is replaced.
+    /// Sends a command over a new connection. Returns the answer as `redis-cli --raw` prints it: an
+    /// element of an array per line, and a null as an empty text. Invalid UTF-8 is replaced.
     ///
     /// ```no_run
     /// # use tollgate_conformance::servers::{Error, Kind, Server};
@@ -120,29 +119,29 @@ impl Server {
     /// ```
     ///
     /// # Errors
-    /// If the answer is an error, or if none comes within ten seconds: the server may be killed or paused.
+    /// If the answer is an error, or does not arrive within ten seconds.
     pub fn command(&self, words: &[&str]) -> Result<String, Error> {
         let answer = self.ask(words)?;
         Ok(String::from_utf8_lossy(&answer.join(&b'\n')).into_owned())
     }
 
-    /// Kills it, with SIGKILL: its connections are reset, and its port refuses new ones.
+    /// Kills the server with SIGKILL. Its connections are reset, and its port refuses new ones.
     pub fn kill(&self) {
         self.process().kill();
     }
 
-    /// Starts it again on the same port with the same arguments, and waits until it answers. Kills it first if it runs.
+    /// Kills the server if it runs, starts it on the same port, and waits until it answers.
     ///
-    /// It remembers nothing unless it was told to by arguments (`--appendonly yes`) or it belongs to a cluster or is a
-    /// sentinel: those remember the others.
+    /// It starts empty unless its arguments enable persistence (`--appendonly yes`). Cluster nodes
+    /// and sentinels remember the other nodes.
     ///
     /// # Errors
-    /// If it does not come up: with the end of its log.
+    /// If it does not start, with the end of its log.
     pub fn restart(&self) -> Result<(), Error> {
         self.bring_up().map_err(Error::from)
     }
 
-    /// Stops it where it is, with SIGSTOP: its port accepts connections, and nobody answers.
+    /// Pauses the server with SIGSTOP: its port accepts connections, and it does not answer.
     ///
     /// # Errors
     /// If it does not run.
@@ -150,7 +149,7 @@ impl Server {
         self.process().pause(true)
     }
 
-    /// Lets it go on after [`Server::pause`].
+    /// Resumes the server after [`Server::pause`].
     ///
     /// # Errors
     /// If it does not run.
@@ -158,12 +157,11 @@ impl Server {
         self.process().pause(false)
     }
 
-    /// Sends a command and returns the answer, element by element.
     pub(super) fn ask(&self, words: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, Error> {
         resp::ask(self.address(), Duration::from_secs(10), words)
     }
 
-    /// Whether it would answer: it was neither killed nor paused.
+    /// Whether it was neither killed nor paused.
     pub(super) fn is_running(&self) -> bool {
         self.process().is_running()
     }
@@ -177,7 +175,6 @@ impl Server {
         Ok(Server { kind, program, port, arguments, process, directory })
     }
 
-    /// Starts it and waits until it answers, or ends.
     fn bring_up(&self) -> Result<(), Failure> {
         let mut process = self.process();
         let pid = process.start(&mut self.launch()?)?;
@@ -195,7 +192,7 @@ impl Server {
         Err(self.failure(&format!("{} does not come up: {last}", self.kind)))
     }
 
-    /// Whether it is this process that answers at the port: another's server may have been faster in taking it.
+    /// Checks that this process answers at the port. A server of another process may have taken it.
     fn is_up(&self, pid: u32) -> Result<(), Error> {
         let info = resp::ask(self.address(), Duration::from_secs(1), &["INFO", "server"])?;
         if String::from_utf8_lossy(&info.concat()).contains(&format!("process_id:{pid}\r\n")) {
@@ -208,13 +205,13 @@ impl Server {
         let failed = |path: &Path, error| Error(format!("{}: {error}", path.display()));
         let directory = self.directory.path();
         let mut command = self.program.command();
-        // A file for what it keeps by itself: sentinels write down whom they know.
+        // A file that the server may write: sentinels store the nodes that they know in it.
         let config = directory.join("server.conf");
         File::options().append(true).create(true).open(&config).map_err(|error| failed(&config, error))?;
         command.arg(config);
         command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string(), "--dir"]).arg(directory);
         command.args(["--save", "", "--appendonly", "no"]);
-        // Replicas need not wait for more replicas to come.
+        // Replicas need not wait for further replicas.
         command.args(["--repl-diskless-sync-delay", "0"]);
         command.args(&self.arguments);
         let log = directory.join(LOG);
@@ -235,12 +232,11 @@ impl Server {
     }
 
     fn process(&self) -> MutexGuard<'_, Process> {
-        // A test that panicked elsewhere in the meantime must not keep this from being killed.
+        // A panic in another test must not prevent that this server is killed.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Starts a server with each of these arguments, all at once.
 pub(super) fn start_all(kind: Kind, arguments: &[&[&str]]) -> Result<Vec<Server>, Error> {
     thread::scope(|scope| {
         let start = |arguments| scope.spawn(move || Server::start_with(kind, arguments));
@@ -249,13 +245,12 @@ pub(super) fn start_all(kind: Kind, arguments: &[&[&str]]) -> Result<Vec<Server>
     })
 }
 
-/// Whether a replica is in step with its master.
+/// Whether a replica is in sync with its master.
 pub(super) fn follows(replica: &Server) -> Result<(), Error> {
     let info = replica.command(&["INFO", "replication"])?;
     if info.contains("master_link_status:up") { Ok(()) } else { Err(Error(info)) }
 }
 
-/// Why a server did not come up.
 enum Failure {
     PortTaken(Error),
     Other(Error),

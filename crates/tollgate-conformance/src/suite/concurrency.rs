@@ -1,4 +1,4 @@
-//! Many at once.
+//! Cases of concurrent requests.
 
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
@@ -7,21 +7,21 @@ use std::task::Poll;
 
 use tollgate_core::{Algorithm, Check, Grant, Key, Reply, Stamp, Store, Times, Verdict};
 
-use super::bench::{Bench, plain_with_limit};
+use super::case::{Case, plain_with_limit};
 
 const CALLERS: usize = 8;
 const EACH: usize = 25;
 
 type Answer<S> = Result<Verdict, <S as Store>::Error>;
 
-/// Begins as many requests as there are, by their numbers: from threads, if the store answers on the spot; of any other, all
-/// are under way before the first answer is awaited.
-fn begin<S, T>(bench: &Bench<S>, is_at_hand: bool, request: impl Fn(usize) -> T + Sync) -> Vec<T>
+/// Starts `CALLERS` × `EACH` requests by number. If the store answers immediately, several threads
+/// call it. Otherwise all calls are in flight before the first answer is awaited.
+fn begin<S, T>(case: &Case<S>, is_immediate: bool, request: impl Fn(usize) -> T + Sync) -> Vec<T>
 where
     S: Store<Error: Debug>,
     T: Send,
 {
-    if !is_at_hand {
+    if !is_immediate {
         return (0..CALLERS * EACH).map(request).collect();
     }
     let request = &request;
@@ -33,29 +33,28 @@ where
     });
     let answers = answers.into_iter().flat_map(|caller| match caller {
         Ok(answers) => answers,
-        Err(_) => bench.fail("the store panicked"),
+        Err(_) => case.fail("the store panicked"),
     });
     answers.collect()
 }
 
-/// Asks from every caller `EACH` times; `set` says what the n-th request asks.
+/// Sends `EACH` requests from every caller. `set` returns the checks of the n-th request.
 async fn ask<'a, S>(
-    bench: &Bench<S>,
+    case: &Case<S>,
     set: impl Fn(usize) -> Vec<Check<'a>> + Sync,
     times: Times,
 ) -> Vec<Verdict>
 where
     S: Store<Error: Debug>,
 {
-    let first = bench.store.acquire(&set(0), times);
+    let first = case.store.acquire(&set(0), times);
     let replies: Vec<Reply<Answer<S>, S::Acquire>> =
-        begin(bench, matches!(first, Reply::Now(_)), |n| bench.store.acquire(&set(n), times));
+        begin(case, matches!(first, Reply::Now(_)), |n| case.store.acquire(&set(n), times));
     let replies = std::iter::once(first).chain(replies).map(|reply| Box::pin(reply.wait())).collect();
     let answers = join(replies).await;
-    answers.into_iter().map(|answer| bench.answered("a concurrent acquire", answer)).collect()
+    answers.into_iter().map(|answer| case.answered("a concurrent acquire", answer)).collect()
 }
 
-/// Awaits all of them at the same time.
 async fn join<F: Future>(futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
     let mut pending: Vec<_> = futures.into_iter().enumerate().collect();
     let mut done = Vec::new();
@@ -74,44 +73,44 @@ async fn join<F: Future>(futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
     done.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// Every other request gives back a unit that was granted before, and the others take one.
-pub(super) async fn refunds_among_requests_are_counted_once<S: Store<Error: Debug>>(bench: &Bench<S>) {
+/// Half of the requests refund an earlier unit, and the other half take one.
+pub(super) async fn concurrent_refunds_and_requests_are_counted_once<S: Store<Error: Debug>>(case: &Case<S>) {
     const HALF: u32 = 100;
-    let key = Key::from("everybody");
+    let key = Key::from("all callers");
     let mut policies = plain_with_limit(2 * HALF);
-    // A queue takes back its latest grant only: which that is, is chance here.
+    // A leaky bucket refunds only its latest grant, which is random here.
     policies.retain(|policy| !matches!(policy.algorithm(), Algorithm::LeakyBucket { .. }));
     for policy in &policies {
         let one = [Check::new(policy, &key, 1)];
         let grant = |stamp: Stamp| Grant { policy, key: &key, units: 1, stamp, share: None };
-        let taken = bench.store.acquire(&one, Times::ONCE);
-        let mut is_at_hand = matches!(taken, Reply::Now(_));
-        let taken = bench.answered("acquire", taken.wait().await);
-        let given_back = bench.store.refund(&[grant(taken.each()[0].stamp())]);
-        is_at_hand &= matches!(given_back, Reply::Now(_));
-        bench.answered("refund", given_back.wait().await);
+        let taken = case.store.acquire(&one, Times::ONCE);
+        let mut is_immediate = matches!(taken, Reply::Now(_));
+        let taken = case.answered("acquire", taken.wait().await);
+        let given_back = case.store.refund(&[grant(taken.each()[0].stamp())]);
+        is_immediate &= matches!(given_back, Reply::Now(_));
+        case.answered("refund", given_back.wait().await);
         let mut stamps = Vec::new();
         for _ in 0..HALF {
-            stamps.push(bench.must_take(policy, &key, 1).await);
+            stamps.push(case.must_take(policy, &key, 1).await);
         }
-        let replies = begin(bench, is_at_hand, |n| match n % 2 {
-            0 => Ok(bench.store.acquire(&one, Times::ONCE)),
-            _ => Err(bench.store.refund(&[grant(stamps[n / 2])])),
+        let replies = begin(case, is_immediate, |n| match n % 2 {
+            0 => Ok(case.store.acquire(&one, Times::ONCE)),
+            _ => Err(case.store.refund(&[grant(stamps[n / 2])])),
         });
         let answers = replies.into_iter().map(|reply| {
             Box::pin(async {
                 match reply {
-                    Ok(taken) => Some(bench.answered("an acquire among refunds", taken.wait().await)),
+                    Ok(taken) => Some(case.answered("an acquire among refunds", taken.wait().await)),
                     Err(given_back) => {
-                        bench.answered("a refund among acquires", given_back.wait().await);
+                        case.answered("a refund among acquires", given_back.wait().await);
                         None
                     }
                 }
             })
         });
         let verdicts: Vec<Verdict> = join(answers.collect()).await.into_iter().flatten().collect();
-        bench.same("granted", granted(&verdicts), HALF);
-        bench.left("when as much came back as was taken", policy, &key, HALF).await;
+        case.same("granted", granted(&verdicts), HALF);
+        case.left("after equal refunds and requests", policy, &key, HALF).await;
     }
 }
 
@@ -119,30 +118,28 @@ fn granted(verdicts: &[Verdict]) -> u32 {
     verdicts.iter().map(Verdict::times).sum()
 }
 
-pub(super) async fn a_burst_of_concurrent_requests_gets_the_limit<S: Store<Error: Debug>>(bench: &Bench<S>) {
+pub(super) async fn a_burst_of_concurrent_requests_gets_the_limit<S: Store<Error: Debug>>(case: &Case<S>) {
     for policy in plain_with_limit(100) {
-        let key = Key::from("everybody");
-        let verdicts = ask(bench, |_| vec![Check::new(&policy, &key, 1)], Times::ONCE).await;
-        bench.same(&format!("granted of {}", policy.name()), granted(&verdicts), 100);
-        bench.left("after the burst", &policy, &key, 0).await;
+        let key = Key::from("all callers");
+        let verdicts = ask(case, |_| vec![Check::new(&policy, &key, 1)], Times::ONCE).await;
+        case.same(&format!("granted of {}", policy.name()), granted(&verdicts), 100);
+        case.left("after the burst", &policy, &key, 0).await;
 
-        let key = Key::from("everybody, some at a time");
-        let verdicts = ask(bench, |_| vec![Check::new(&policy, &key, 3)], Times::up_to(4)).await;
-        bench.same(&format!("granted of {}", policy.name()), granted(&verdicts), 33);
-        bench.left("after the burst", &policy, &key, 1).await;
+        let key = Key::from("all callers, several units at a time");
+        let verdicts = ask(case, |_| vec![Check::new(&policy, &key, 3)], Times::up_to(4)).await;
+        case.same(&format!("granted of {}", policy.name()), granted(&verdicts), 33);
+        case.left("after the burst", &policy, &key, 1).await;
     }
 }
 
-pub(super) async fn concurrent_sets_in_any_order_are_all_or_nothing<S: Store<Error: Debug>>(
-    bench: &Bench<S>,
-) {
+pub(super) async fn concurrent_sets_in_any_order_are_all_or_nothing<S: Store<Error: Debug>>(case: &Case<S>) {
     let policies = plain_with_limit(100);
     let keys = [Key::from("ours"), Key::from("theirs"), Key::from("scarce")];
     for policy in &policies {
-        bench.must_take(policy, &keys[2], 96).await;
+        case.must_take(policy, &keys[2], 96).await;
     }
-    // Every other request names the pairs the other way round: a store that locks one by one would hang. Every fifth
-    // wants of the scarce key too, which refuses after 4 of them.
+    // Half of the requests reverse their pairs, so a store that locks them one by one would
+    // deadlock. Every fifth also names the scarce key, which has room for 4.
     let set = |n: usize| {
         let keys = &keys[..if n.is_multiple_of(5) { 3 } else { 2 }];
         let pairs = policies.iter().flat_map(|policy| keys.iter().map(move |key| Check::new(policy, key, 1)));
@@ -152,13 +149,13 @@ pub(super) async fn concurrent_sets_in_any_order_are_all_or_nothing<S: Store<Err
         }
         set
     };
-    let verdicts = ask(bench, set, Times::ONCE).await;
-    bench.same("granted", granted(&verdicts), 100);
+    let verdicts = ask(case, set, Times::ONCE).await;
+    case.same("granted", granted(&verdicts), 100);
     let of_the_scarce = verdicts.iter().filter(|verdict| verdict.each().len() > 2 * policies.len());
     let scarce: u32 = of_the_scarce.map(Verdict::times).sum();
     for policy in &policies {
-        bench.left("no denied set was charged", policy, &keys[0], 0).await;
-        bench.left("no denied set was charged", policy, &keys[1], 0).await;
-        bench.left("nor in part", policy, &keys[2], 4 - scarce).await;
+        case.left("no denied set was charged", policy, &keys[0], 0).await;
+        case.left("no denied set was charged", policy, &keys[1], 0).await;
+        case.left("no denied set was charged in part", policy, &keys[2], 4 - scarce).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Whose quota it is.
+//! Cases of keys, scopes and resets.
 
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Key, Policy, Quota, Store};
 
-use super::bench::{Bench, WINDOW, plain};
+use super::case::{Case, WINDOW, plain};
 
-pub(super) async fn keys_do_not_share_a_quota<S: Store<Error: Debug>>(bench: &Bench<S>) {
+pub(super) async fn keys_do_not_share_a_quota<S: Store<Error: Debug>>(case: &Case<S>) {
     let keys = [
         Key::global(),
         Key::from("1"),
@@ -22,9 +22,9 @@ pub(super) async fn keys_do_not_share_a_quota<S: Store<Error: Debug>>(bench: &Be
     ];
     for policy in plain() {
         for key in &keys {
-            bench.left("of another key", &policy, key, 5).await;
-            bench.must_take(&policy, key, 5).await;
-            bench.denied(&policy, key, 1).await;
+            case.left("of another key", &policy, key, 5).await;
+            case.must_take(&policy, key, 5).await;
+            case.denied(&policy, key, 1).await;
         }
     }
 }
@@ -32,9 +32,9 @@ pub(super) async fn keys_do_not_share_a_quota<S: Store<Error: Debug>>(bench: &Be
 pub(super) async fn policies_of_another_name_window_or_algorithm_do_not_share_a_quota<
     S: Store<Error: Debug>,
 >(
-    bench: &Bench<S>,
+    case: &Case<S>,
 ) {
-    let key = Key::from("somebody");
+    let key = Key::from("caller");
     let mut policies = Vec::new();
     for name in ["a", "b", "A", "a:b", "a~gcra~10s"] {
         for micros in [WINDOW, WINDOW + 1, 2 * WINDOW] {
@@ -48,18 +48,18 @@ pub(super) async fn policies_of_another_name_window_or_algorithm_do_not_share_a_
         }
     }
     for policy in &policies {
-        bench.left(&format!("of {}", policy.scope()), policy, &key, 5).await;
-        bench.must_take(policy, &key, 5).await;
+        case.left(&format!("of {}", policy.scope()), policy, &key, 5).await;
+        case.must_take(policy, &key, 5).await;
     }
     for policy in &policies {
-        bench.left(&format!("of {}", policy.scope()), policy, &key, 0).await;
+        case.left(&format!("of {}", policy.scope()), policy, &key, 0).await;
     }
 }
 
-pub(super) async fn long_keys_and_binary_keys_are_told_apart<S: Store<Error: Debug>>(bench: &Bench<S>) {
+pub(super) async fn long_and_binary_keys_stay_distinct<S: Store<Error: Debug>>(case: &Case<S>) {
     let mut long = vec![b'x'; 10_000];
     let mut values = vec![long.clone()];
-    // The same but for the last byte, but for the first, and but for the length.
+    // Differs in the last byte, the first byte, or the length.
     long[9_999] = b'y';
     values.push(long.clone());
     long[9_999] = b'x';
@@ -73,74 +73,76 @@ pub(super) async fn long_keys_and_binary_keys_are_told_apart<S: Store<Error: Deb
     let texts =
         ["{a}", "{a}:b", "{", "}{", "a:b", "a%3Ab", "%", "%25", "a b", "a~b", "*", "?", "[a]", "\"a\"", "ä"];
     values.extend(texts.map(|text| text.as_bytes().to_vec()));
-    // "a" and "ä" are there twice.
+    // "a" and "ä" occur twice.
     values.sort();
     values.dedup();
     let policies = plain();
     for policy in [&policies[0], &policies[2]] {
         for value in &values {
             let key = Key::from_bytes(value);
-            bench.left("of a key of its own", policy, &key, 5).await;
-            bench.must_take(policy, &key, 5).await;
+            case.left("of an unused key", policy, &key, 5).await;
+            case.must_take(policy, &key, 5).await;
         }
         for value in &values {
-            bench.left("of a key that took all", policy, &Key::from_bytes(value), 0).await;
+            case.left("of a key with no units left", policy, &Key::from_bytes(value), 0).await;
         }
     }
 }
 
-/// A caller who writes his key himself must not reach another's.
-pub(super) async fn what_ends_a_key_does_not_begin_a_policy<S: Store<Error: Debug>>(bench: &Bench<S>) {
+/// A caller that chooses its own key must not reach another caller's state.
+pub(super) async fn a_separator_in_a_key_does_not_reach_another_policy<S: Store<Error: Debug>>(
+    case: &Case<S>,
+) {
     let named = |name: &str| Policy::new(name, Quota::new(5, Duration::from_micros(WINDOW)));
     for between in [":", "~", "/", "|", "-", ".", "}:", "%"] {
         let pairs = [
-            (Key::from(&*format!("somebody{between}api")), named("burst")),
-            (Key::from("somebody"), named(&format!("api{between}burst"))),
+            (Key::from(&*format!("caller{between}api")), named("burst")),
+            (Key::from("caller"), named(&format!("api{between}burst"))),
         ];
         for (key, policy) in &pairs {
-            bench.left(&format!("of {key:?}"), policy, key, 5).await;
-            bench.must_take(policy, key, 5).await;
-            bench.denied(policy, key, 1).await;
+            case.left(&format!("of {key:?}"), policy, key, 5).await;
+            case.must_take(policy, key, 5).await;
+            case.denied(policy, key, 1).await;
         }
         for (key, policy) in &pairs {
-            bench.reset(key, &[policy]).await;
+            case.reset(key, &[policy]).await;
         }
     }
 }
 
-pub(super) async fn clones_share_their_state<S: Store<Error: Debug>>(bench: &Bench<S>) {
-    let key = Key::from("somebody");
-    let clone = Bench::new("keys::clones_share_their_state", 0, bench.store.clone(), bench.time.clone());
+pub(super) async fn clones_share_their_state<S: Store<Error: Debug>>(case: &Case<S>) {
+    let key = Key::from("caller");
+    let clone = Case::new("keys::clones_share_their_state", 0, case.store.clone(), case.time.clone());
     for policy in plain() {
-        bench.must_take(&policy, &key, 3).await;
+        case.must_take(&policy, &key, 3).await;
         clone.left("by the clone", &policy, &key, 2).await;
         let stamp = clone.must_take(&policy, &key, 2).await;
-        bench.denied(&policy, &key, 1).await;
-        bench.refund(&policy, &key, 2, stamp).await;
+        case.denied(&policy, &key, 1).await;
+        case.refund(&policy, &key, 2, stamp).await;
         clone.left("by the clone after a refund", &policy, &key, 2).await;
         clone.reset(&key, &[&policy]).await;
-        bench.left("after a reset by the clone", &policy, &key, 5).await;
+        case.left("after a reset by the clone", &policy, &key, 5).await;
     }
 }
 
 pub(super) async fn a_reset_forgets_the_key_under_these_policies_only<S: Store<Error: Debug>>(
-    bench: &Bench<S>,
+    case: &Case<S>,
 ) {
-    let (key, other) = (Key::from("somebody"), Key::from("somebody else"));
+    let (key, other) = (Key::from("caller"), Key::from("other caller"));
     let policies = plain();
-    bench.reset(&key, &[&policies[0]]).await;
+    case.reset(&key, &[&policies[0]]).await;
     for policy in &policies {
-        bench.must_take(policy, &key, 5).await;
-        bench.must_take(policy, &other, 5).await;
+        case.must_take(policy, &key, 5).await;
+        case.must_take(policy, &other, 5).await;
     }
-    bench.reset(&key, &[]).await;
+    case.reset(&key, &[]).await;
     let (first, rest) = policies.split_at(1);
-    bench.reset(&key, &rest.iter().collect::<Vec<_>>()).await;
+    case.reset(&key, &rest.iter().collect::<Vec<_>>()).await;
     for policy in rest {
-        bench.left("after a reset", policy, &key, 5).await;
-        bench.same("its reset", bench.look(policy, &key, 1).await.reset_after(), Duration::ZERO);
-        bench.must_take(policy, &key, 5).await;
-        bench.left("of another key", policy, &other, 0).await;
+        case.left("after a reset", policy, &key, 5).await;
+        case.same("its reset", case.look(policy, &key, 1).await.reset_after(), Duration::ZERO);
+        case.must_take(policy, &key, 5).await;
+        case.left("of another key", policy, &other, 0).await;
     }
-    bench.left("of a policy that was not named", &first[0], &key, 0).await;
+    case.left("of a policy that was not named", &first[0], &key, 0).await;
 }

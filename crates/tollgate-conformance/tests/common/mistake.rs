@@ -1,51 +1,51 @@
-//! Mistakes, many of which stores have made.
+//! Mistakes that stores make.
 
-/// What the store does wrong.
+/// The mistake of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
     None,
-    /// A denied request is charged what room there is.
+    /// A denied request takes the units that are left.
     ChargesDenied,
-    /// Each check is decided by itself.
+    /// Each check is decided alone.
     OneByOne,
-    /// The checks of a key are decided together, those of another apart: what a cluster does.
+    /// The checks of each key are decided together, but not those of several keys, as in a cluster.
     KeyByKey,
     /// Looks under one lock and charges under another.
     LooksThenCharges,
     /// Each request costs 1.
     ForgetsTheCost,
-    /// Takes what it can of a cost and grants it.
+    /// A request is granted although only a part of its cost is available.
     GrantsWithoutRoom,
-    /// A refund is a negative charge: it forgets the state.
+    /// A refund forgets the state.
     RefundRefillsAll,
     RefundDoesNothing,
     /// A refund ignores whether the grant's window is over.
     RefundLandsInTheNextWindow,
-    /// A refund of several grants ends at the first that is void.
-    RefundEndsAtTheFirst,
-    /// What a clock that stepped back has forgiven comes back once more.
-    RefundOfWhatWasForgiven,
+    /// A refund of several grants ends after the first.
+    RefundStopsAfterTheFirst,
+    /// Debt that was forgiven when the clock stepped back is refunded.
+    RefundsForgivenDebt,
     WaitTooShort,
     WaitTooLong,
     WaitInWholeMilliseconds,
-    /// At the very end of a window its count still stands.
+    /// At the end of a window its count still applies.
     InheritsTheOldCount,
     ForgetsEarly,
     ResetDoesNothing,
-    ResetForgetsEverybody,
-    KeysAreOne,
+    ResetForgetsAllKeys,
+    IgnoresKeys,
     LongKeysAreCutOff,
-    /// Key and policy are written one after the other.
-    NamesRunTogether,
-    PoliciesAreOne,
+    /// Key and scope are joined without escapes.
+    JoinsKeyAndScope,
+    IgnoresPolicyNames,
     ScopeHasTheLimit,
-    ClonesAreApart,
+    ClonesShareNothing,
     LookCharges,
     ZeroCostsOne,
     NeverIsAWait,
     PartialIsAllOrNothing,
-    PartialIgnoresTheLeast,
-    TwiceIsOnce,
+    PartialIgnoresMin,
+    RepeatedPairCountsOnce,
     EmptyIsDenied,
     NoDelay,
     DelayOfTheLast,
@@ -53,7 +53,7 @@ pub(crate) enum Mistake {
     StatusesBackwards,
     DoublesForTime,
     ClockBackIsANewKey,
-    /// Time never goes back: who waits as long as it was told comes too early by all that the clock lost.
+    /// Time never goes back, so a retry after its wait is too early by the step of the clock.
     ClockBackIsIgnored,
     RemainingBeforeTheCharge,
     ResetTooEarly,

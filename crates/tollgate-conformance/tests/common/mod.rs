@@ -1,6 +1,6 @@
-//! A store of one lock over the states of `tollgate-core`, and the same with a mistake in it.
+//! A store with a single lock over the states of `tollgate-core`, correct or with a mistake.
 
-mod far_away;
+mod asynchronous;
 mod mistake;
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use tollgate_core::{
     Algorithm, Check, Clock, Grant, Key, Policy, Reply, Stamp, Status, Store, Times, Timestamp, Verdict, Wait,
 };
 
-pub(crate) use far_away::FarAway;
+pub(crate) use asynchronous::Asynchronous;
 pub(crate) use mistake::Mistake;
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ struct Pair<'a> {
 impl Clone for OneLock {
     fn clone(&self) -> OneLock {
         let states = match self.mistake {
-            Mistake::ClonesAreApart => Arc::default(),
+            Mistake::ClonesShareNothing => Arc::default(),
             _ => Arc::clone(&self.states),
         };
         OneLock { mistake: self.mistake, clock: self.clock.clone(), states, latest: Arc::clone(&self.latest) }
@@ -55,14 +55,14 @@ impl OneLock {
         let mut scope = policy.scope().to_owned();
         let mut key = key.as_encoded().to_vec();
         match self.mistake {
-            Mistake::KeysAreOne => key.clear(),
+            Mistake::IgnoresKeys => key.clear(),
             Mistake::LongKeysAreCutOff => key.truncate(256),
-            Mistake::NamesRunTogether => {
+            Mistake::JoinsKeyAndScope => {
                 key.push(b':');
                 key.extend(scope.bytes());
                 scope.clear();
             }
-            Mistake::PoliciesAreOne => scope = policy.algorithm().name().to_owned(),
+            Mistake::IgnoresPolicyNames => scope = policy.algorithm().name().to_owned(),
             Mistake::ScopeHasTheLimit => scope = format!("{scope}{}", policy.quota().limit()),
             _ => {}
         }
@@ -72,7 +72,7 @@ impl OneLock {
     fn now(&self) -> Timestamp {
         let now = self.clock.now();
         match self.mistake {
-            // Three digits fewer than a microsecond needs, as in 1.76e+15.
+            // Loses three digits of a microsecond, as 1.76e+15 does.
             Mistake::DoublesForTime => Timestamp::from_micros(now.as_micros() / 1_000 * 1_000),
             Mistake::ClockBackIsIgnored => {
                 let latest = self.latest.fetch_max(now.as_micros(), Ordering::AcqRel);
@@ -99,8 +99,8 @@ impl OneLock {
         state
     }
 
-    /// The time that a state is asked at.
-    fn moment(&self, state: &State, policy: &Policy, now: Timestamp) -> Timestamp {
+    /// The time at which to look at a state.
+    fn time_of_look(&self, state: &State, policy: &Policy, now: Timestamp) -> Timestamp {
         let before = Timestamp::from_micros(now.as_micros().saturating_sub(1));
         let mut state = state.clone();
         state.look(policy, before);
@@ -131,7 +131,7 @@ impl OneLock {
                 pairs.push(Pair { policy: check.policy, key: check.key, cost: 0 });
                 pairs.len() - 1
             });
-            if self.mistake == Mistake::TwiceIsOnce {
+            if self.mistake == Mistake::RepeatedPairCountsOnce {
                 pairs[at].cost = u64::from(cost);
             } else {
                 pairs[at].cost += u64::from(cost);
@@ -149,12 +149,12 @@ impl OneLock {
         }
         for pair in pairs {
             let state = self.state(states, pair.policy, pair.key, now);
-            let room = state.look(pair.policy, self.moment(state, pair.policy, now)).room;
+            let room = state.look(pair.policy, self.time_of_look(state, pair.policy, now)).room;
             let most = u64::from(room).checked_div(pair.cost).unwrap_or(u64::MAX);
             granted = granted.min(u32::try_from(most).unwrap_or(u32::MAX));
         }
         let enough = match self.mistake {
-            Mistake::PartialIgnoresTheLeast => granted > 0,
+            Mistake::PartialIgnoresMin => granted > 0,
             Mistake::GrantsWithoutRoom if granted == 0 && times == Times::ONCE => return 1,
             Mistake::EmptyIsDenied => !pairs.is_empty() && granted >= times.min(),
             _ => granted >= times.min(),
@@ -175,7 +175,7 @@ impl OneLock {
         let mut each = Vec::new();
         for pair in pairs {
             let state = self.state(states, pair.policy, pair.key, now);
-            let now = self.moment(state, pair.policy, now);
+            let now = self.time_of_look(state, pair.policy, now);
             let look = state.look(pair.policy, now);
             let mut stamp = Stamp::default();
             let mut wait = Wait::None;
@@ -278,11 +278,11 @@ impl Store for OneLock {
             let Some((state, _)) = states.get_mut(&self.name(grant.policy, grant.key)) else { continue };
             match self.mistake {
                 Mistake::RefundDoesNothing => {}
-                Mistake::RefundEndsAtTheFirst => {
+                Mistake::RefundStopsAfterTheFirst => {
                     state.refund(grant.policy, now, grant.units, grant.stamp);
                     break;
                 }
-                Mistake::RefundOfWhatWasForgiven if grant.policy.algorithm() == Algorithm::Gcra => {
+                Mistake::RefundsForgivenDebt if grant.policy.algorithm() == Algorithm::Gcra => {
                     let stamp = grant
                         .stamp
                         .micros()
@@ -306,7 +306,7 @@ impl Store for OneLock {
         for policy in policies {
             match self.mistake {
                 Mistake::ResetDoesNothing => {}
-                Mistake::ResetForgetsEverybody => states.clear(),
+                Mistake::ResetForgetsAllKeys => states.clear(),
                 _ => {
                     states.remove(&self.name(policy, key));
                 }
@@ -320,7 +320,7 @@ fn counts_in_windows(policy: &Policy) -> bool {
     !matches!(policy.algorithm(), Algorithm::Gcra | Algorithm::LeakyBucket { .. })
 }
 
-/// Runs what needs no runtime.
+/// Runs a future that needs no runtime.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     loop {

@@ -1,10 +1,10 @@
-//! A count that starts anew each window.
+//! A count that restarts with each window.
 
 use crate::{Algorithm, Policy, Stamp};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FixedWindow {
-    /// Microseconds since the epoch; of no meaning while `count` is 0.
+    /// Microseconds since the epoch; unused while `count` is 0.
     start: u64,
     count: u32,
 }
@@ -14,10 +14,10 @@ impl FixedWindow {
         FixedWindow { start, count: super::units(count) }
     }
 
-    /// Moves to the window of `now`; returns the units left in it.
+    /// Moves to the window of `now`. Returns the units left in it.
     pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u32 {
         let window = policy.quota().window_us();
-        // At its very end the next window has begun: a count inherited there would deny its first request.
+        // `>=`: at the end of a window the next one has begun, and must not inherit its count.
         if now >= self.start.saturating_add(window) || self.count == 0 {
             self.count = 0;
             self.start = match policy.algorithm() {
@@ -25,7 +25,7 @@ impl FixedWindow {
                 _ => now,
             };
         }
-        // A window that begins in the future began now: the clock stepped back, and nobody waits twice for that.
+        // After the clock stepped back, a window begins now: no caller waits longer than a window.
         self.start = self.start.min(now);
         policy.quota().limit().saturating_sub(self.count)
     }
@@ -44,7 +44,6 @@ impl FixedWindow {
         if self.count == 0 { 0 } else { self.left(policy, now) }
     }
 
-    /// What is left of the window.
     fn left(&self, policy: &Policy, now: u64) -> u64 {
         (self.start + policy.quota().window_us()).saturating_sub(now)
     }

@@ -1,8 +1,7 @@
-//! The leaky bucket as a queue (Turner 1986; the "meter" is GCRA): a request that comes too early reserves the next
-//! slot and is delayed until then, if that is within the longest wait.
+//! The leaky bucket as a queue (Turner 1986; the "meter" variant is GCRA). A request that comes too
+//! early is delayed until the next free slot, or denied if that exceeds the longest wait.
 //!
-//! The state is GCRA's, and so is the arithmetic. Only the horizon differs: TAT may lie as far ahead as the burst and
-//! the longest wait together.
+//! State and arithmetic are GCRA's. Only the horizon differs: the burst plus the longest wait.
 
 use super::Look;
 use super::gcra::{self, Tat};
@@ -15,12 +14,12 @@ pub(super) fn look(tat: &mut Tat, policy: &Policy, now: u64) -> Look {
     Look { remaining: gcra::remaining(tat, policy, now), room: policy.interval.whole_units_in(left) }
 }
 
-/// How long the request that was just charged has to be held back.
+/// How long to delay the request that was just charged.
 pub(super) fn delay(tat: &Tat, policy: &Policy, now: u64) -> u64 {
     policy.interval.saturating_sub(tat.ahead(policy, now), policy.tolerance).ceil()
 }
 
-/// Only the latest reservation can come back: those behind it have been told their delay already.
+/// Only the latest reservation can be refunded: later ones already have their delay.
 pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u32, stamp: Stamp) {
     if tat.is(stamp) && tat.ahead(policy, now) > Exact::default() {
         gcra::refund(tat, policy, now, units, stamp);

@@ -5,27 +5,29 @@
 //! | algorithm | it guarantees | state in memory | choose it when |
 //! |---|---|---|---|
 //! | [`Gcra`](Algorithm::Gcra) (token bucket), the default | in any time t at most burst + t × limit / window units, exactly: no rounding of the emission interval, at 3 a second as at 1,000,000 a second | 12 bytes | always, unless a row below says why not |
-//! | [`LeakyBucket`](Algorithm::LeakyBucket) | the same, and what comes too early is delayed until it conforms, up to a longest wait | 12 bytes | what is behind wants an even flow: a slow database, somebody else's API |
+//! | [`LeakyBucket`](Algorithm::LeakyBucket) | the same, but a request that comes too early is delayed until it conforms, up to a longest wait | 12 bytes | the service behind the limit needs an even flow: a slow database, an external API |
 //! | [`FixedWindow`](Algorithm::FixedWindow) | at most the limit in each window; up to twice the limit around the boundary of two | 12 bytes | the quota is a promise about a window (5,000 a day) |
-//! | [`SlidingWindow`](Algorithm::SlidingWindow) | at most the limit, if the previous window's requests came evenly; off by what they did not | 16 bytes | a fixed window without its seam, in little memory |
-//! | [`SlidingBuckets`](Algorithm::SlidingBuckets) | never more than the limit in any window; what was used counts for up to window / buckets too long, each sub-window rounded up to a microsecond | 84 bytes for 10 buckets, 4 for each more | a hard bound over every window, or usage over shorter intervals to read back |
-//! | [`SlidingLog`](Algorithm::SlidingLog) | exactly the limit in every window, nothing counted too long | 104 bytes, and 16 to 32 for each request allowed within the window | few and dear units: log-ins, transfers, text messages |
+//! | [`SlidingWindow`](Algorithm::SlidingWindow) | at most the limit, if the requests of the previous window were evenly spread; the error grows with their unevenness | 16 bytes | you want a fixed window without its boundary effect, in little memory |
+//! | [`SlidingBuckets`](Algorithm::SlidingBuckets) | never more than the limit in any window; usage counts for up to window / buckets too long, each sub-window rounded up to a microsecond | 84 bytes for 10 buckets, 4 for each more | you need a hard bound over every window, or the usage of shorter intervals |
+//! | [`SlidingLog`](Algorithm::SlidingLog) | exactly the limit in every window, nothing counted too long | 104 bytes, and 16 to 32 for each request allowed within the window | units are few and expensive: log-ins, transfers, text messages |
 //!
-//! In memory, a key of any of these takes 60 bytes besides (its digest, its expiry, the table's slack), into which
-//! the states of 16 bytes or less fit.
+//! In memory, a key of any of these takes 60 more bytes: its digest, its expiry and the slack of
+//! the table. States of 16 bytes or less fit into them.
 //!
-//! Waits may exceed the window: up to two windows for `SlidingWindow`, a window and a sub-window for
-//! `SlidingBuckets`.
+//! Waits may exceed the window: up to two windows for `SlidingWindow`, a window and a sub-window
+//! for `SlidingBuckets`.
 //!
 //! # When time goes backwards
 //!
-//! A server that took over from another may have an older clock. No algorithm then refills anything, and none locks a
-//! caller out for longer than its fullest state would: what lies in the future is treated as if it had happened now.
+//! A server that takes over from another may have an older clock. No algorithm then refills
+//! anything, and none blocks a caller for longer than its fullest state would. Usage with a future
+//! time counts as if it had happened now.
 //!
 //! # Deciding
 //!
-//! A store looks at every state of a set first ([`State::look`]) and charges them ([`State::charge`]) only if all
-//! have room; a denial takes the status of each from [`State::refuse`].
+//! A store first looks at every state of a set ([`State::look`]). It charges them
+//! ([`State::charge`]) only if all have room. Otherwise it takes the status of each from
+//! [`State::refuse`].
 //!
 //! ```
 //! use std::time::Duration;
@@ -61,11 +63,12 @@ use sliding_buckets::Ring;
 use sliding_log::Log;
 use sliding_window::TwoWindows;
 
-/// What a store keeps for one (policy, key) pair.
+/// The state of one (policy, key) pair.
 ///
-/// A state belongs to the policy it was made for, or to one of the same [scope](Policy::scope): limit and burst may
-/// change between two calls, name, algorithm and window may not: keep states by scope. Under a policy of an algorithm with
-/// another form of state it counts as absent. (`Gcra` and `LeakyBucket` have one form, and all fixed windows.)
+/// A state belongs to its policy, or to another of the same [scope](Policy::scope); keep states by
+/// scope. Limit and burst may change between two calls; name, algorithm and window may not. A
+/// policy whose algorithm has another form of state treats the state as absent. `Gcra` and
+/// `LeakyBucket` have the same form, and so do all fixed windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State(Form);
 
@@ -74,28 +77,28 @@ enum Form {
     Tat(Tat),
     FixedWindow(FixedWindow),
     TwoWindows(TwoWindows),
-    // Boxed, so that the state of the default algorithm stays at 24 bytes.
+    // Boxed to keep the state of the default algorithm at 24 bytes.
     Ring(Box<Ring>),
     Log(Box<Log>),
 }
 
-/// What a look at a state shows.
+/// What a state can grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// Units that would pass now without delay.
     pub remaining: u32,
-    /// Units that can be granted now: `remaining`, and for a leaky bucket those that would be delayed besides.
+    /// Units that can be granted now; a leaky bucket includes those that it would delay.
     pub room: u32,
 }
 
-/// What a charge did.
+/// The result of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// How the policy stands now.
+    /// The status of the policy after the charge.
     pub status: Status,
-    /// How long the request is to be held back: zero for all but a leaky bucket. Rounded up to a microsecond.
+    /// How long to delay the request, rounded up to a microsecond. Only leaky buckets delay.
     pub delay: Duration,
-    /// When the state will mean nothing more and can be forgotten.
+    /// When the state can be forgotten: it then equals that of an unused key.
     pub expires: Timestamp,
 }
 
@@ -111,8 +114,8 @@ impl State {
         })
     }
 
-    /// A state that a store has kept elsewhere, from its numbers; those that are missing are 0, and what follows is
-    /// ignored. Times are microseconds since the epoch.
+    /// A state from numbers that a store keeps elsewhere. Missing numbers count as 0, and surplus
+    /// ones are ignored. Times are microseconds since the epoch.
     ///
     /// | algorithm | numbers |
     /// |---|---|
@@ -122,8 +125,8 @@ impl State {
     /// | `SlidingBuckets` | the number of a sub-window since the epoch, units used in it; and so on |
     /// | `SlidingLog` | a time, units taken at it; and so on |
     ///
-    /// A ring or a log need not be told whole: it answers a single question as well if units that no part of the answer
-    /// tells apart are put together.
+    /// A store may shorten a ring or a log if it only answers one check. It may merge entries that
+    /// make no difference to the answer.
     pub fn restore(policy: &Policy, numbers: &[u64]) -> State {
         let number = |at: usize| numbers.get(at).copied().unwrap_or(0);
         let pairs = numbers.chunks_exact(2).map(|pair| (pair[0], pair[1]));
@@ -138,8 +141,8 @@ impl State {
         })
     }
 
-    /// What can be granted at `now`. Brings the state up to date: what is over is dropped, what lies in the future
-    /// is pulled back to now. That changes no later decision.
+    /// Returns what can be granted at `now`. Also drops expired usage, and moves usage in the
+    /// future to now. That changes no later decision.
     #[inline]
     pub fn look(&mut self, policy: &Policy, now: Timestamp) -> Look {
         if !self.belongs_to(policy) {
@@ -162,7 +165,7 @@ impl State {
         Look { remaining, room: remaining }
     }
 
-    /// Takes `units`, at most the room of the `look` that was had at the same `now`: never more than that.
+    /// Charges `units`, but at most the room of `look`, which was returned for the same `now`.
     #[inline]
     pub fn charge(&mut self, policy: &Policy, now: Timestamp, look: Look, units: u32) -> Charge {
         let now_us = now.as_micros();
@@ -171,7 +174,7 @@ impl State {
         let stamp = match &mut self.0 {
             Form::Tat(tat) => {
                 let stamp = tat.charge(policy, now_us, units);
-                // A cost of 0 only looks: it has no place in the queue.
+                // A cost of 0 only looks and takes no slot in the queue.
                 if let (Algorithm::LeakyBucket { .. }, 1..) = (policy.algorithm(), units) {
                     delay = Duration::from_micros(leaky_bucket::delay(tat, policy, now_us));
                 }
@@ -187,13 +190,13 @@ impl State {
         Charge { status, delay, expires: Timestamp::from_micros(now_us.saturating_add(reset_us)) }
     }
 
-    /// How the policy stands for a request of `units` that is not granted, after a `look` at the same `now`.
+    /// The status for a refused request of `units`, after a `look` at the same `now`.
     pub fn refuse(&self, policy: &Policy, now: Timestamp, look: Look, units: u64) -> Status {
         let wait = self.wait(policy, now, units);
         Status::new(look.remaining, wait, self.reset_after(policy, now), Stamp::default())
     }
 
-    /// How long `units` would have to wait, after a [`State::look`] at the same `now`.
+    /// The wait for `units`, after a [`State::look`] at the same `now`.
     pub fn wait(&self, policy: &Policy, now: Timestamp, units: u64) -> Wait {
         let Ok(units) = u32::try_from(units) else { return Wait::Never };
         if units > policy.largest_cost() {
@@ -201,7 +204,7 @@ impl State {
         }
         let now = now.as_micros();
         let wait = match &self.0 {
-            // 0 units pass always, even where the limit was lowered below what is in use.
+            // 0 units always pass, even if the limit was lowered below the usage.
             _ if units == 0 => 0,
             Form::Tat(tat) => tat.wait(policy, now, units),
             Form::FixedWindow(window) => window.wait(policy, now, units),
@@ -212,13 +215,13 @@ impl State {
         if wait == 0 { Wait::None } else { Wait::For(Duration::from_micros(wait)) }
     }
 
-    /// The time until the whole quota is back, rounded up to a microsecond. From then on the state means nothing more
-    /// and can be forgotten.
+    /// The time until the full quota is available and the state can be forgotten, rounded up to 1
+    /// µs.
     pub fn reset_after(&self, policy: &Policy, now: Timestamp) -> Duration {
         Duration::from_micros(self.reset_us(policy, now.as_micros()))
     }
 
-    /// Gives back `units` of the grant that `stamp` came from. See [`Store::refund`](crate::Store::refund).
+    /// Refunds `units` of the grant with this `stamp`. See [`Store::refund`](crate::Store::refund).
     pub fn refund(&mut self, policy: &Policy, now: Timestamp, units: u32, stamp: Stamp) {
         self.look(policy, now);
         let now = now.as_micros();
@@ -234,8 +237,8 @@ impl State {
         }
     }
 
-    /// The units used in the last `interval`, for [`Algorithm::SlidingBuckets`]: the sum over the sub-windows that
-    /// touch it, at most those of one window. `None` for other algorithms.
+    /// The units used in the last `interval`, for [`Algorithm::SlidingBuckets`]; `None` for the
+    /// others. Sums the sub-windows that overlap the interval, at most those of one window.
     pub fn usage(&mut self, policy: &Policy, now: Timestamp, interval: Duration) -> Option<u64> {
         self.look(policy, now);
         match &self.0 {
@@ -271,7 +274,7 @@ impl State {
     }
 }
 
-/// A count that was read from elsewhere. None of ours is larger than a `u32`.
+/// A count from a store, where it may be larger than a `u32`. Our own counts are not.
 fn units(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
@@ -281,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_stays_small() {
+    fn a_state_takes_at_most_24_bytes() {
         assert!(size_of::<State>() <= 24, "{}", size_of::<State>());
     }
 }

@@ -1,7 +1,8 @@
-//! The sliding window counter: the current window's count, and the previous one's weighted by how much of it the
-//! sliding window still covers. Windows are aligned to the epoch.
+//! The sliding window counter: the count of the current window plus a part of the previous one's.
+//! That part is the share of the previous window that the sliding window still covers. Windows are
+//! aligned to the epoch.
 //!
-//! The estimate previous × (1 − elapsed / window) + current is rounded up, so that it never falls short of itself.
+//! The estimate previous × (1 − elapsed / window) + current is rounded up.
 
 use crate::{Policy, Stamp};
 
@@ -18,7 +19,7 @@ impl TwoWindows {
         TwoWindows { start, previous: super::units(previous), current: super::units(current) }
     }
 
-    /// Moves to the window of `now`; returns the units left by the estimate.
+    /// Moves to the window of `now`. Returns the units that the estimate leaves.
     pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u32 {
         let window = policy.quota().window_us();
         let start = now - now % window;
@@ -27,7 +28,7 @@ impl TwoWindows {
         } else if start > self.start {
             (self.previous, self.current) = (self.current, 0);
         } else if start < self.start {
-            // The clock stepped back: all that counts, counts as of this window. What was the previous one may be this one.
+            // The clock stepped back: this window may be the former previous one, so keep both.
             (self.previous, self.current) = (0, self.previous.saturating_add(self.current));
         }
         self.start = start;
@@ -50,7 +51,7 @@ impl TwoWindows {
         let at = if self.current <= allowance {
             fades_to(self.previous, allowance - self.current, window)
         } else {
-            // Not before the next window, where today's count is the previous one.
+            // Not before the next window, in which the current count is the previous one.
             window + fades_to(self.current, allowance, window)
         };
         at.saturating_sub(elapsed)
@@ -74,7 +75,7 @@ impl TwoWindows {
         }
     }
 
-    /// What the estimate leaves of the limit, where `covered` microseconds of the previous window still count.
+    /// The units left while `covered` microseconds of the previous window count.
     fn free(&self, policy: &Policy, covered: u64) -> u32 {
         let weighted = u128::from(self.previous) * u128::from(covered);
         let estimate = weighted.div_ceil(u128::from(policy.quota().window_us())) + u128::from(self.current);
@@ -83,7 +84,7 @@ impl TwoWindows {
     }
 }
 
-/// The elapsed time at which ceil(count × (window − elapsed) / window) comes down to `allowance`.
+/// The elapsed time at which ceil(count × (window − elapsed) / window) falls to `allowance`.
 fn fades_to(count: u32, allowance: u32, window: u64) -> u64 {
     if count <= allowance {
         return 0;

@@ -1,4 +1,4 @@
-//! A key as printable text, for stores that name it.
+//! A key as printable text, for stores that use it as a name.
 
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -6,14 +6,16 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::{BRANCH, GLOBAL, JOINED, Key, NEGATIVE, NETWORK_V4, NETWORK_V6, NUMBER, pop_length};
 
 impl Key {
-    /// Writes the key as text that an operator can read and that no other key has: a store may name it by that.
+    /// Writes the key as readable text. Different keys have different texts, so it can serve as a
+    /// name.
     ///
-    /// Texts begin with `=`, numbers with `#`, addresses with `@`; `*` is the global key, `(…,…)` a joined one, and `1|…`
-    /// the second of several alternatives. It is graphic ASCII: in texts and addresses, braces, parentheses, colons, commas,
-    /// bars, percent signs and all bytes that are not graphic stand as `%` and two digits.
+    /// Text begins with `=`, numbers with `#`, addresses with `@`. `*` is the global key, `(…,…)` a
+    /// joined one, and `1|…` the second of several alternatives. The output is graphic ASCII. In
+    /// text and addresses, these bytes are written as `%` and two hex digits: braces, parentheses,
+    /// colons, commas, bars, percent signs and all that are not graphic ASCII.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Returns the errors of `out`.
     ///
     /// ```
     /// use tollgate_core::Key;
@@ -70,7 +72,6 @@ fn write_text(encoded: &[u8], out: &mut impl Write) -> fmt::Result {
     }
 }
 
-/// Escapes what is written to it.
 struct Escaped<'a, W>(&'a mut W);
 
 impl<W: Write> Write for Escaped<'_, W> {
@@ -85,7 +86,7 @@ fn write_escaped(bytes: &[u8], out: &mut impl Write) -> fmt::Result {
     while !rest.is_empty() {
         let length = rest.iter().take_while(|byte| plain(byte)).count();
         let (run, after) = rest.split_at(length);
-        // Graphic ASCII is UTF-8.
+        // Graphic ASCII is always UTF-8.
         out.write_str(std::str::from_utf8(run).unwrap_or_default())?;
         rest = after;
         if let Some((byte, after)) = rest.split_first() {
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_can_pose_as_another_key() {
+    fn text_that_looks_like_another_key_is_escaped() {
         let forged = [Key::from("@192.0.2.1"), Key::from("a,=b"), Key::from("a),(=b"), Key::from("0|=a")];
         let real = [
             Key::from(IpAddr::from([192, 0, 2, 1])),

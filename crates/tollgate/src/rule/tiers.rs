@@ -45,7 +45,7 @@ impl Tiers {
         }
         let (names, mut policies): (Vec<Box<str>>, Vec<Policy>) = tiers.into_iter().unzip();
         policies.push(policy.clone());
-        put_beside_one_another(&mut policies);
+        share_states(&mut policies);
         let own = policies.pop().unwrap_or_else(|| policy.clone());
         // Two or three comparisons for a handful of plans, fourteen for ten thousand tenants; and no hash to be attacked.
         let choose = move |parts: &Parts, key: &Key| {
@@ -67,14 +67,14 @@ impl Tiers {
 }
 
 /// Tells each policy of the longest debt that a state which it shares may have.
-fn put_beside_one_another(policies: &mut [Policy]) {
+fn share_states(policies: &mut [Policy]) {
     let mut longest: HashMap<String, Policy> = HashMap::new();
     for policy in policies.iter() {
         let other = longest.entry(policy.scope().to_owned()).or_insert_with(|| policy.clone());
-        *other = other.beside(policy);
+        *other = other.sharing_state_with(policy);
     }
     for policy in policies {
-        *policy = policy.beside(&longest[policy.scope()]);
+        *policy = policy.sharing_state_with(&longest[policy.scope()]);
     }
 }
 

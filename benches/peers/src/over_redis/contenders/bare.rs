@@ -1,5 +1,4 @@
-//! What Redis can do: a count, a script that does nothing, and the plainest of limiters, each a command on one
-//! multiplexed connection.
+//! Commands on one multiplexed connection: a count, an empty script and the simplest limiter.
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
@@ -49,7 +48,7 @@ pub(super) fn contenders() -> [Contender; 4] {
     ]
 }
 
-/// A connection without what a limiter would want of one: no timer is set for an answer.
+/// A connection without response timeout, which a limiter would need.
 pub(super) async fn connect(setup: &Setup) -> Result<MultiplexedConnection, Failure> {
     let info = setup.url.as_str().into_connection_info()?;
     let client = Client::open(info.set_tcp_settings(TcpSettings::default().set_nodelay(true)))?;
@@ -57,30 +56,26 @@ pub(super) async fn connect(setup: &Setup) -> Result<MultiplexedConnection, Fail
     Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
 }
 
-/// A connection as the client makes it unless told otherwise.
 async fn connect_by_default(setup: &Setup) -> Result<MultiplexedConnection, Failure> {
     Ok(Client::open(setup.url.as_str())?.get_multiplexed_async_connection().await?)
 }
 
-/// Has the server learn a script; its hash.
 pub(super) async fn load(connection: &mut MultiplexedConnection, script: &str) -> Result<String, Failure> {
     Ok(cmd("SCRIPT").arg("LOAD").arg(script).query_async(connection).await?)
 }
 
-/// The emission interval, and how far ahead of now a bucket may be: both in microseconds.
 pub(super) fn gcra_terms(setup: &Setup) -> (u64, u64) {
     let day = DAY.as_micros() as u64;
     let interval = day / u64::from(setup.per_day);
     (interval, interval * u64::from(setup.per_day))
 }
 
-/// One command for each decision.
+/// One command per decision.
 #[derive(Clone)]
 struct Bare<W, A> {
     connection: MultiplexedConnection,
-    /// The command about a user.
+    /// Makes the command for a user.
     write: W,
-    /// Whether its answer allows.
     allows: fn(&A) -> bool,
 }
 
@@ -113,7 +108,7 @@ where
     Ok(Prepared::boxed(bare, setup.tasks))
 }
 
-/// Neither key nor argument: less cannot be sent.
+/// Sends neither key nor argument, the smallest possible call.
 async fn empty_script(setup: Setup) -> Result<Box<dyn Subject>, Failure> {
     let mut connection = connect(&setup).await?;
     let hash = load(&mut connection, "return 1").await?;

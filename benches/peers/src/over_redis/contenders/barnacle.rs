@@ -1,5 +1,5 @@
-//! `barnacle-rs`: a fixed window, an EVALSHA for each request on a connection from a deadpool of its default size. Its
-//! fields cannot be switched off. A store that fails is answered with an error unless said otherwise.
+//! `barnacle-rs`: a fixed window, an EVALSHA per request on a connection from a deadpool of its
+//! default size. Always writes its fields. By default, a failing store leads to an error response.
 
 use barnacle_rs::{BarnacleConfig, BarnacleKey, BarnacleLayer, Identity, RedisBarnacleStore};
 use tower::Layer;

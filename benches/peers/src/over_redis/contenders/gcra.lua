@@ -1,4 +1,4 @@
--- GCRA as one would write it first. KEYS[1]: the bucket; ARGV: emission interval and horizon, in microseconds.
+-- The simplest GCRA. KEYS[1]: the bucket. ARGV: emission interval and horizon, in microseconds.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local tat = math.max(tonumber(redis.call('GET', KEYS[1]) or 0), now)

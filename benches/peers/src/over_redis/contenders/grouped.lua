@@ -1,5 +1,5 @@
--- gcra.lua for many buckets in one call, which share their arguments and the time. Returns for each how far it is ahead
--- of now, or -1 where it is refused.
+-- gcra.lua for many buckets with the same arguments and time in one call. Returns for each how far
+-- TAT lies ahead of now, or -1 if it is denied.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local interval, horizon = tonumber(ARGV[1]), tonumber(ARGV[2])

@@ -1,5 +1,5 @@
-//! What tollgate's group commit would come to with nothing around it: GCRA for a group of keys in one call, several
-//! calls under way at once on *one* multiplexed connection. Nobody waits for a group to fill, and nobody is answered.
+//! tollgate's group commit with nothing around it: GCRA for a group of keys per call, several calls
+//! in flight on *one* multiplexed connection. No group waits to fill, and no caller gets an answer.
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, cmd};
@@ -13,7 +13,7 @@ use crate::over_redis::scenario::Draws;
 
 pub(crate) const GROUPED: &str = "GCRA in Lua, in groups";
 
-/// As many as tollgate puts into a call.
+/// The most checks in a call of tollgate.
 const GROUP: usize = 128;
 
 pub(super) fn with_calls(calls: u32) -> Contender {
@@ -31,7 +31,7 @@ async fn build(setup: Setup) -> Result<Box<dyn Subject>, Failure> {
     let mut connection = connect(&setup).await?;
     let hash = load(&mut connection, include_str!("grouped.lua")).await?;
     let (interval, horizon) = gcra_terms(&setup);
-    // With fewer tasks than fill all calls each carries its share, as it would if they waited for their answers.
+    // With too few tasks to fill all calls, each call carries an equal share.
     let group = GROUP.min(setup.tasks / calls).max(1);
     Ok(Prepared::boxed(Grouped { connection, hash, interval, horizon, group }, calls))
 }

@@ -1,4 +1,4 @@
-//! A whole layer around a service that is always ready: a request goes in, a response comes out.
+//! A whole layer around a service that is always ready, from request to response.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

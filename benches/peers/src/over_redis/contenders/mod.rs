@@ -1,4 +1,4 @@
-//! Who is measured: what Redis can do at all, and in a file of its own each limiter that keeps its state there.
+//! The contenders: plain commands, and a file for each limiter with its state in Redis.
 
 mod bare;
 mod barnacle;
@@ -21,26 +21,24 @@ pub(crate) use bare::{EMPTY_SCRIPT, INCR};
 pub(crate) use grouped::GROUPED;
 pub(crate) use ours::{OURS, WHOLE_LAYER};
 
-/// Somebody to be measured, in one configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contender {
-    /// The name of its package, or what is done without one.
+    /// The package name, or the commands if there is no package.
     pub(crate) name: &'static str,
-    /// How much of it.
+    /// The part of it that is measured.
     pub(crate) part: &'static str,
     pub(crate) algorithm: &'static str,
-    /// Where it is measured by this: connections, or calls under way on one.
+    /// The number of connections, or of calls in flight on one, if the table is by that.
     pub(crate) connections: Option<u32>,
     pub(crate) build: fn(Setup) -> Building,
 }
 
 pub(crate) type Building = Pin<Box<dyn Future<Output = Result<Box<dyn Subject>, Failure>>>>;
 
-/// What a contender is set up with.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) url: String,
-    /// What each key may have in a day, all of it at once.
+    /// The daily quota of each key, all of it available at once.
     pub(crate) per_day: u32,
     pub(crate) connections: Option<u32>,
     pub(crate) tasks: usize,
@@ -48,10 +46,9 @@ pub(crate) struct Setup {
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// How long a limiter waits for Redis, where it can be told to.
+/// How long a limiter waits for Redis, if that is configurable.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// All, in the order of the report.
 pub(crate) fn all() -> Vec<Contender> {
     let mut all = Vec::new();
     all.extend(bare::contenders());
@@ -64,7 +61,7 @@ pub(crate) fn all() -> Vec<Contender> {
     all
 }
 
-/// tollgate with pools of these sizes, and what one connection makes of as many calls at once.
+/// tollgate with pools of these sizes, and as many calls in flight on one connection.
 pub(crate) fn by_connections(sizes: &[u32]) -> Vec<Contender> {
     sizes.iter().flat_map(|&size| [ours::with_connections(size), grouped::with_calls(size)]).collect()
 }

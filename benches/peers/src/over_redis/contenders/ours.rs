@@ -1,5 +1,5 @@
-//! tollgate: GCRA, the checks of many callers in one call; the whole layer with its two fields, the store alone, and the layer
-//! without Redis.
+//! tollgate: GCRA, with the checks of many callers in one call. Measured are the whole layer with
+//! its two fields, the store alone, and the layer without Redis.
 
 use std::convert::Infallible;
 
@@ -71,8 +71,8 @@ async fn store_alone(setup: Setup) -> Result<Box<dyn Subject>, Failure> {
     Ok(Prepared::boxed(alone, setup.tasks))
 }
 
-/// The most that any store lets pass which has to be waited for, in this loop: decided in memory, and a turn of the runtime in the
-/// place of the way to Redis and back.
+/// The upper limit for any asynchronous store in this loop: a decision in memory after one yield to
+/// the runtime.
 async fn without_redis(setup: Setup) -> Result<Box<dyn Subject>, Failure> {
     let after_a_turn = service_fn(async |_request: Request<Body>| {
         yield_now().await;

@@ -1,4 +1,5 @@
-//! `tower-rate-limiter` with its store in Redis: a fixed window, a MULTI for each request on a multiplexed connection.
+//! `tower-rate-limiter` with its store in Redis: a fixed window, a multiplexed connection, a MULTI
+//! per request.
 
 use http::Request;
 use redis::Client;

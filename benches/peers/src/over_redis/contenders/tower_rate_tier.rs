@@ -1,5 +1,5 @@
-//! `tower-rate-tier` with its storage in Redis: GCRA, an EVALSHA for each request over a connection manager. Its users'
-//! names are hashed; its fields cannot be switched off.
+//! `tower-rate-tier` with its storage in Redis: GCRA, an EVALSHA per request over a connection
+//! manager. Hashes user names. Always writes its fields.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ async fn build(setup: Setup) -> Result<Box<dyn Subject>, Failure> {
     let tiers = RateTier::builder()
         .tier(TIER, Quota::per_day(setup.per_day))
         .default_tier(TIER)
-        // 100 ms unless said, within which a busy machine need not answer.
+        // The default is 100 ms, too short for a busy machine.
         .storage(Arc::new(RedisStorage::new(connection).timeout(TIMEOUT)))
         .build();
     let layer = TierLimitLayer::new(tiers)
@@ -39,7 +39,7 @@ async fn build(setup: Setup) -> Result<Box<dyn Subject>, Failure> {
             let user = fields.get(KEY_FIELD)?.to_str().ok()?;
             Some(TierIdentity::new(user, TIER))
         })
-        // Unless said, what Redis does not answer is let through, and would be counted as a decision.
+        // By default, requests without an answer from Redis pass, and would count as decisions.
         .on_storage_error(OnStorageError::Deny);
     Ok(Prepared::boxed(Layered(layer.layer(service())), setup.tasks))
 }

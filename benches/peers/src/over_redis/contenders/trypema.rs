@@ -1,5 +1,5 @@
-//! `trypema`: a sliding window in buckets of 100 ms, an EVALSHA for each decision over a connection manager. A primitive:
-//! it has no layer for Tower, and so neither request nor response to deal with.
+//! `trypema`: a sliding window in buckets of 100 ms, an EVALSHA per decision over a connection
+//! manager. It has no Tower layer, so it handles neither requests nor responses.
 
 use std::sync::Arc;
 

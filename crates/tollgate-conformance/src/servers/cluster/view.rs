@@ -1,13 +1,12 @@
-//! What a node knows of its cluster.
+//! A node's view of its cluster.
 
 use crate::servers::{Error, Server};
 
-/// A node as another one, or itself, sees it.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) port: u16,
     pub(super) role: Role,
-    /// First and last.
+    /// First and last slot of each range.
     slots: Vec<(u16, u16)>,
 }
 
@@ -27,16 +26,17 @@ impl Node {
     }
 }
 
-/// The nodes that this one knows and takes for alive.
+/// The nodes that this node knows and does not consider failed.
 pub(super) fn of(node: &Server) -> Result<Vec<Node>, Error> {
     let text = node.command(&["CLUSTER", "NODES"])?;
-    let nodes =
-        text.lines().map(|line| parse(line).ok_or_else(|| Error(format!("what node is this? {line}"))));
+    let nodes = text
+        .lines()
+        .map(|line| parse(line).ok_or_else(|| Error(format!("cannot parse the line of a node: {line}"))));
     nodes.filter_map(Result::transpose).collect()
 }
 
-/// A line is: id, `ip:port@bus[,name]`, flags, master, ping, pong, epoch, link, slots. Of one that failed, or that did
-/// not say who it is so far, nothing is said; what is no such line is none at all.
+/// Parses a line of `CLUSTER NODES`: id, `ip:port@bus[,name]`, flags, master, ping, pong, epoch,
+/// link, slots. `Some(None)` is a node that failed or is still unknown; `None` is an invalid line.
 fn parse(line: &str) -> Option<Option<Node>> {
     let mut words = line.split(' ');
     let (address, _) = words.nth(1)?.split_once('@')?;
@@ -46,7 +46,7 @@ fn parse(line: &str) -> Option<Option<Node>> {
         return Some(None);
     }
     let role = if flags.contains(&"master") { Role::Master } else { Role::Replica };
-    // Those in brackets are on their way.
+    // Slots in brackets are being moved.
     let slots = words.skip(5).filter(|slots| !slots.starts_with('['));
     let slots = slots.map(|slots| {
         let (first, last) = slots.split_once('-').unwrap_or((slots, slots));

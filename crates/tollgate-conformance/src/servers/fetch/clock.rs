@@ -1,4 +1,4 @@
-//! Another time for a server: libfaketime, by pip.
+//! Another time for a server: libfaketime, downloaded with pip.
 
 use std::env;
 use std::env::consts::{ARCH, OS};
@@ -18,10 +18,10 @@ const WHEEL: Wheel = Wheel {
     file: "libfaketime/vendor/libfaketime/src/libfaketime.so.1",
 };
 
-/// The same program, whose clock is behind by so much.
+/// The same program with its clock behind by `behind`.
 ///
 /// # Errors
-/// If there is no libfaketime, or if it is of no use to this program: with the ways to get it.
+/// If there is no libfaketime, or if it does not work with this program: with the ways to get it.
 pub(in crate::servers) fn behind(program: Program, behind: Duration) -> Result<Program, Error> {
     let library = library().map_err(|error| {
         let requirement = WHEEL.requirement;
@@ -44,12 +44,12 @@ fn library() -> Result<PathBuf, Error> {
     }
 }
 
-/// The path, if what is there changes the time of a program.
+/// Returns the path if that library changes the time of a program.
 fn loads(path: &Path) -> Result<PathBuf, Error> {
     let mut date = Program::new("date");
     date.environment = vec![("LD_PRELOAD", path.into()), ("FAKETIME", "2001-02-03 04:05:06".into())];
-    let told = run(date.command().args(["-u", "+%Y"]))?;
-    if told == "2001" {
+    let answer = run(date.command().args(["-u", "+%Y"]))?;
+    if answer == "2001" {
         Ok(path.to_owned())
     } else {
         Err(Error(format!("{} does not change what time it is", path.display())))

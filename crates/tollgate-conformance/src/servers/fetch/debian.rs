@@ -1,4 +1,4 @@
-//! The server of the distribution, by apt: fetched and unpacked, not installed.
+//! The server of the distribution: downloaded with apt and unpacked, not installed.
 
 use std::env::{self, consts::ARCH};
 use std::ffi::OsStr;
@@ -7,11 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{cached, check, run, workshop};
+use super::{cached, check, run, scratch};
 use crate::servers::Error;
 use crate::servers::kind::{Kind, Program};
 
-/// The package that has the server: the one named `redis-server` holds only a link and a service.
+/// The package with the program: `redis-server` only contains a link and a service.
 const PACKAGE: &str = "redis-tools";
 
 pub(super) fn program() -> Result<Program, Error> {
@@ -19,7 +19,7 @@ pub(super) fn program() -> Result<Program, Error> {
     in_directory(&directory)
 }
 
-/// The server, with the libraries that were fetched since the system lacks them.
+/// The server, with the downloaded libraries that the system lacks.
 fn in_directory(directory: &Path) -> Result<Program, Error> {
     let mut libraries = Vec::new();
     for parent in ["usr/lib", "lib"].map(|parent| directory.join(parent)).iter().filter(|path| path.is_dir())
@@ -33,54 +33,53 @@ fn in_directory(directory: &Path) -> Result<Program, Error> {
     Ok(program)
 }
 
-/// Unpacks the package and what it depends on into the directory.
 fn fetch(directory: &Path) -> Result<(), Error> {
-    let workshop = workshop()?;
-    for package in download(workshop.path())? {
+    let scratch = scratch()?;
+    for package in download(scratch.path())? {
         run(Command::new("dpkg-deb").arg("--extract").arg(package).arg(directory))?;
     }
-    // One program that goes by the name it is called by.
+    // The same program is the server if it is called by that name.
     let program = in_directory(directory)?;
     fs::rename(directory.join("usr/bin/redis-check-rdb"), &program.path)
         .map_err(|error| Error(format!("no redis-check-rdb in {PACKAGE}: {error}")))?;
     check(Kind::Installed, program).map(drop)
 }
 
-/// Downloads the package with all that it needs and the system does not have.
+/// Downloads the package with the dependencies that the system lacks.
 ///
-/// `--reinstall` is for where it is installed, but without the link to the server.
-fn download(workshop: &Path) -> Result<Vec<PathBuf>, Error> {
-    let failed = |error: io::Error| Error(format!("{}: {error}", workshop.display()));
+/// `--reinstall` is for systems on which it is installed without the link to the server.
+fn download(scratch: &Path) -> Result<Vec<PathBuf>, Error> {
+    let failed = |error: io::Error| Error(format!("{}: {error}", scratch.display()));
     for directory in ["state/lists/partial", "cache/archives/partial"] {
-        fs::create_dir_all(workshop.join(directory)).map_err(failed)?;
+        fs::create_dir_all(scratch.join(directory)).map_err(failed)?;
     }
-    let options = workshop.join("apt.conf");
-    fs::write(&options, private(workshop)).map_err(failed)?;
+    let options = scratch.join("apt.conf");
+    fs::write(&options, private(scratch)).map_err(failed)?;
     let apt_get = || {
         let mut command = Command::new("apt-get");
         command.arg("--config-file").arg(&options).args(["--quiet", "--yes"]);
         command
     };
-    // A source that cannot be reached need not be the one that has the package.
+    // A source that cannot be reached may not be the one with the package.
     let update = run(apt_get().arg("update"));
     run(apt_get().args(["install", "--download-only", "--reinstall", "--no-install-recommends", PACKAGE]))
         .map_err(|error| update.err().map_or(error.clone(), |first| Error(format!("{first}\n{error}"))))?;
-    let archives = entries(&workshop.join("cache/archives"))?;
+    let archives = entries(&scratch.join("cache/archives"))?;
     Ok(archives.into_iter().filter(|path| path.extension() == Some(OsStr::new("deb"))).collect())
 }
 
-/// Options by which apt reads what the system has, writes elsewhere, and needs no root.
-fn private(workshop: &Path) -> String {
-    let workshop = workshop.display();
+/// Options for apt to read the system's state, write elsewhere, and run without root.
+fn private(scratch: &Path) -> String {
+    let scratch = scratch.display();
     format!(
-        r#"Dir::State "{workshop}/state";
+        r#"Dir::State "{scratch}/state";
 Dir::State::status "/var/lib/dpkg/status";
-Dir::Cache "{workshop}/cache";
-// The locks are those of the system's own directories, which are not written.
+Dir::Cache "{scratch}/cache";
+// The locks protect the system's directories, which are not written.
 Debug::NoLocking "true";
-// Who fetches as root need not become a user who may not write here.
+// The sandbox user might not be allowed to write here.
 APT::Sandbox::User "root";
-// Some systems clean their caches after an update: this update was none of theirs.
+// Some systems clean their caches after an update, which this one must not trigger.
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;

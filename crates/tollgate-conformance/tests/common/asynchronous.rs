@@ -1,4 +1,4 @@
-//! A store whose answers have to be awaited.
+//! A store whose answers are futures.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -9,13 +9,13 @@ use tollgate_core::{Check, Grant, Key, Policy, Reply, Store, Times, Verdict};
 
 use super::OneLock;
 
-/// The same store, far away: nothing is decided before the answer is awaited, and not at once then.
+/// The same store, but it decides only when an answer is awaited, at the third poll.
 #[derive(Clone, Debug)]
-pub(crate) struct FarAway(pub(crate) OneLock);
+pub(crate) struct Asynchronous(pub(crate) OneLock);
 
 type Later<T> = Pin<Box<dyn Future<Output = Result<T, Infallible>> + Send>>;
 
-impl Store for FarAway {
+impl Store for Asynchronous {
     type Error = Infallible;
     type Acquire = Later<Verdict>;
     type Done = Later<()>;
@@ -25,7 +25,7 @@ impl Store for FarAway {
         let set: Vec<(Policy, Key, u32)> =
             set.iter().map(|check| (check.policy.clone(), check.key.clone(), check.cost)).collect();
         Reply::Later(Box::pin(async move {
-            a_while().await;
+            pending_twice().await;
             let set: Vec<Check<'_>> =
                 set.iter().map(|(policy, key, cost)| Check::new(policy, key, *cost)).collect();
             store.acquire(&set, times).wait().await
@@ -35,7 +35,7 @@ impl Store for FarAway {
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Later<()>> {
         let reply = self.0.refund(grants);
         Reply::Later(Box::pin(async move {
-            a_while().await;
+            pending_twice().await;
             reply.wait().await
         }))
     }
@@ -43,14 +43,14 @@ impl Store for FarAway {
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Later<()>> {
         let reply = self.0.reset(key, policies);
         Reply::Later(Box::pin(async move {
-            a_while().await;
+            pending_twice().await;
             reply.wait().await
         }))
     }
 }
 
-/// Is ready when it is asked for the third time.
-async fn a_while() {
+/// Is ready at the third poll.
+async fn pending_twice() {
     let mut asked = 0;
     poll_fn(move |cx| {
         asked += 1;

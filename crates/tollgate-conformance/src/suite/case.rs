@@ -1,4 +1,4 @@
-//! What a case works with: a store, its clock, and short words for asking.
+//! The context of a case: a store, its clock, and helpers for requests.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use tollgate_core::{
     Verdict, Wait,
 };
 
-pub(super) struct Bench<S> {
-    case: &'static str,
+pub(super) struct Case<S> {
+    name: &'static str,
     start: u64,
     pub(super) store: S,
     pub(super) time: ManualClock,
 }
 
-impl<S> Bench<S>
+impl<S> Case<S>
 where
     S: Store,
     S::Error: Debug,
 {
-    pub(super) fn new(case: &'static str, start: u64, store: S, time: ManualClock) -> Bench<S> {
-        Bench { case, start, store, time }
+    pub(super) fn new(name: &'static str, start: u64, store: S, time: ManualClock) -> Case<S> {
+        Case { name, start, store, time }
     }
 
-    pub(super) fn fail(&self, what: &str) -> ! {
-        panic!("{} (from {} µs, at {} µs): {what}", self.case, self.start, self.time.now().as_micros())
+    pub(super) fn fail(&self, message: &str) -> ! {
+        panic!("{} (from {} µs, at {} µs): {message}", self.name, self.start, self.time.now().as_micros())
     }
 
-    /// That the store answered what was due.
-    pub(super) fn same<T: Debug + PartialEq>(&self, what: &str, got: T, due: T) {
-        if got != due {
-            self.fail(&format!("{what}: the store says {got:?}, should say {due:?}"));
+    /// Fails unless the store returned `expected`.
+    pub(super) fn same<T: Debug + PartialEq>(&self, what: &str, got: T, expected: T) {
+        if got != expected {
+            self.fail(&format!("{what}: the store returned {got:?}, expected {expected:?}"));
         }
     }
 
@@ -46,12 +46,11 @@ where
         verdict
     }
 
-    /// Acquires one policy once.
     pub(super) async fn take(&self, policy: &Policy, key: &Key, cost: u32) -> Verdict {
         self.acquire(&[Check::new(policy, key, cost)], Times::ONCE).await
     }
 
-    /// Takes what must be there; returns the stamp.
+    /// Takes `cost`, which must be granted. Returns the stamp.
     pub(super) async fn must_take(&self, policy: &Policy, key: &Key, cost: u32) -> Stamp {
         let verdict = self.take(policy, key, cost).await;
         self.same(&format!("times granted, {cost} of {}", policy.name()), verdict.times(), 1);
@@ -64,13 +63,13 @@ where
         verdict.each()[0]
     }
 
-    /// That so many units are left, by a look.
-    pub(super) async fn left(&self, what: &str, policy: &Policy, key: &Key, due: u32) {
+    /// Fails unless a look shows `expected` units.
+    pub(super) async fn left(&self, what: &str, policy: &Policy, key: &Key, expected: u32) {
         let status = self.look(policy, key, 1).await;
-        self.same(&format!("{what}: units left of {}", policy.name()), status.remaining(), due);
+        self.same(&format!("{what}: units left of {}", policy.name()), status.remaining(), expected);
     }
 
-    /// That the cost is denied; returns the wait.
+    /// Takes `cost`, which must be denied. Returns the wait.
     pub(super) async fn denied(&self, policy: &Policy, key: &Key, cost: u32) -> Duration {
         let verdict = self.take(policy, key, cost).await;
         self.same(&format!("times granted, {cost} of {}", policy.name()), verdict.times(), 0);
@@ -97,23 +96,22 @@ where
         self.time.advance(Duration::from_micros(micros));
     }
 
-    /// Moves on to the next multiple of `micros`.
+    /// Moves to the next multiple of `micros`.
     pub(super) fn advance_to_multiple(&self, micros: u64) {
         let now = self.time.now().as_micros();
         self.time.set(Timestamp::from_micros(now.next_multiple_of(micros)));
     }
 }
 
-/// The window of [`plain`].
 pub(super) const WINDOW: u64 = 10 * SECOND;
 pub(super) const SECOND: u64 = 1_000_000;
 
-/// A policy of each algorithm, of 5 units in 10 seconds, without delays. Each has its own name.
+/// A policy of each algorithm with 5 units in 10 seconds, without delays. Each has its own name.
 pub(super) fn plain() -> Vec<Policy> {
     plain_with_limit(5)
 }
 
-/// The same with another limit, and a burst to match.
+/// The policies of [`plain`] with another limit and an equal burst.
 pub(super) fn plain_with_limit(limit: u32) -> Vec<Policy> {
     let quota = Quota::new(limit, Duration::from_micros(WINDOW));
     let mut policies = vec![
@@ -132,7 +130,7 @@ pub(super) fn plain_with_limit(limit: u32) -> Vec<Policy> {
     policies
 }
 
-/// Those of [`plain`] that count in windows.
+/// The window algorithms of [`plain`].
 pub(super) fn windows() -> Vec<Policy> {
     plain().split_off(2)
 }
