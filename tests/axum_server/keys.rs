@@ -1,6 +1,11 @@
 //! Keys from header fields as they arrive over the wire, however odd.
 
-use tollgate::extract::{ClientIp, KeyExtractor, cookie, header};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Version};
+use http_body_util::Empty;
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::rt::TokioExecutor;
+use tollgate::extract::{ClientIp, KeyExtractor, basic_user, bearer, cookie, header};
 use tollgate_tests::{Client, serve};
 
 use crate::{hello, two_a_day};
@@ -17,6 +22,55 @@ async fn statuses(key: impl KeyExtractor, requests: &[&[&str]]) -> Vec<u16> {
         statuses.push(client.get("/", fields).await.status);
     }
     statuses
+}
+
+/// The statuses of requests over HTTP/2 with these values of one field, one after the other.
+async fn http2_statuses(key: impl KeyExtractor, name: &'static str, values: &[&'static str]) -> Vec<u16> {
+    let address = serve(hello().layer(two_a_day(key))).await;
+    let client = HttpClient::builder(TokioExecutor::new()).http2_only(true).build_http::<Empty<Bytes>>();
+    let mut statuses = Vec::new();
+    for value in values {
+        let request = Request::get(format!("http://{address}/")).version(Version::HTTP_2);
+        let request = request.header(name, HeaderValue::from_static(value)).body(Empty::new()).unwrap();
+        statuses.push(client.request(request).await.unwrap().status().as_u16());
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn spellings_of_one_bearer_token_share_a_quota() {
+    let requests: [&[&str]; 6] = [
+        &["authorization: Bearer tok"],
+        &["authorization: bearer tok"],
+        &["authorization: Bearer  tok"],
+        &["Authorization:   BEARER\t tok  "],
+        &["authorization: Bearer other"],
+        &["authorization: Basic dG9rOg=="],
+    ];
+    assert_eq!(statuses(bearer(), &requests).await, [200, 200, 429, 429, 200, 400]);
+}
+
+#[tokio::test]
+async fn passwords_of_one_basic_user_share_a_quota() {
+    let requests: [&[&str]; 6] = [
+        &["authorization: Basic YWRhOjE="],
+        &["authorization: basic  YWRhOjI="],
+        &["authorization: Basic YWRhOjM"],
+        // bob:1, and ada without a colon.
+        &["authorization: Basic Ym9iOjE="],
+        &["authorization: Basic YWRh"],
+        &["authorization: Bearer YWRhOjE="],
+    ];
+    assert_eq!(statuses(basic_user(), &requests).await, [200, 200, 429, 200, 400, 400]);
+}
+
+/// Unlike HTTP/1.1, HTTP/2 hands blanks at the ends of a value to the service.
+#[tokio::test]
+async fn blanks_around_a_value_over_http2_do_not_change_the_key() {
+    let values = ["tok", " tok", "tok ", "\ttok", " \t tok\t "];
+    assert_eq!(http2_statuses(header("x-api-key"), "x-api-key", &values).await, [200, 200, 429, 429, 429]);
+    let values = ["Bearer tok", " bearer tok", "Bearer tok ", "\tBearer\ttok"];
+    assert_eq!(http2_statuses(bearer(), "authorization", &values).await, [200, 200, 429, 429]);
 }
 
 #[tokio::test]
