@@ -123,6 +123,36 @@ async fn one_caller_cannot_rotate_through_the_addresses_of_his_network() {
     assert_eq!(statuses(behind_a_proxy(), &requests).await, [200, 200, 429, 200]);
 }
 
+/// The /64 would make one caller of all IPv4 addresses behind a translator.
+#[tokio::test]
+async fn nat64_and_6to4_addresses_count_as_their_ipv4_address() {
+    let requests: [&[&str]; 9] = [
+        &["x-forwarded-for: 64:ff9b::203.0.113.1"],
+        &["x-forwarded-for: [64:ff9b::cb00:7101]:4711"],
+        &["x-forwarded-for: 203.0.113.1"],
+        &["x-forwarded-for: 64:ff9b::203.0.113.2"],
+        &["x-forwarded-for: 2002:cb00:7103::1"],
+        &["x-forwarded-for: 2002:cb00:7103:1::1"],
+        &["x-forwarded-for: 2002:cb00:7103:2::1"],
+        &["x-forwarded-for: 203.0.113.3"],
+        &["x-forwarded-for: 2002:cb00:7104:2::1"],
+    ];
+    let expected = [200, 200, 429, 200, 200, 200, 429, 429, 200];
+    assert_eq!(statuses(behind_a_proxy(), &requests).await, expected);
+}
+
+/// The test connects from 127.0.0.1, which is trusted; the address 2002:7f00:1::1 has it inside.
+#[tokio::test]
+async fn a_6to4_address_does_not_pose_as_a_trusted_proxy() {
+    let requests: [&[&str]; 4] = [
+        &["x-forwarded-for: 203.0.113.1, 2002:7f00:1::1"],
+        &["x-forwarded-for: 203.0.113.2, 2002:7f00:1::1"],
+        &["x-forwarded-for: 203.0.113.3, 2002:7f00:1::1"],
+        &["x-forwarded-for: 203.0.113.1"],
+    ];
+    assert_eq!(statuses(behind_a_proxy(), &requests).await, [200, 200, 429, 200]);
+}
+
 #[tokio::test]
 async fn without_trust_the_header_is_what_anybody_wrote() {
     let untrusting = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).unwrap();
