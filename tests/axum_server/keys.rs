@@ -216,3 +216,35 @@ async fn an_empty_header_or_cookie_is_no_key() {
     ];
     assert_eq!(statuses(cookie("session"), &requests).await, [400, 200, 200, 429]);
 }
+
+/// A page on another subdomain can plant a cookie in a browser. An attacker with two cookies of its own must not use up
+/// the quota of its victim.
+#[tokio::test]
+async fn a_planted_second_cookie_does_not_deny_its_victim() {
+    let attack = "cookie: session=x; session=y";
+    let victim = "cookie: session=planted; session=real";
+    let requests: [&[&str]; 6] = [
+        &["x-forwarded-for: 203.0.113.66", attack],
+        &["x-forwarded-for: 203.0.113.66", attack],
+        &["x-forwarded-for: 203.0.113.66", attack],
+        &["x-forwarded-for: 203.0.113.1", victim],
+        &["x-forwarded-for: 203.0.113.1", victim],
+        &["x-forwarded-for: 203.0.113.1", victim],
+    ];
+    let key = cookie("session").client_ip(behind_a_proxy());
+    assert_eq!(statuses(key, &requests).await, [200, 200, 429, 200, 200, 429]);
+}
+
+/// By inventing a second cookie, a caller gets the quota of its address once, and not one with each invention.
+#[tokio::test]
+async fn an_invented_second_cookie_earns_no_quota_of_its_own() {
+    let requests: [&[&str]; 6] = [
+        &["cookie: session=real"],
+        &["cookie: session=real"],
+        &["cookie: session=real"],
+        &["cookie: session=a; session=real"],
+        &["cookie: session=b; session=real"],
+        &["cookie: session=real; session=c"],
+    ];
+    assert_eq!(statuses(cookie("session"), &requests).await, [200, 200, 429, 200, 200, 429]);
+}
