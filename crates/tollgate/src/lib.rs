@@ -129,11 +129,16 @@
 //! that all processes of a fleet share, in Redis or Valkey. It can fail, so the compiler asks what happens then:
 //!
 //! ```text
-//! let store = RedisStore::connect("redis://127.0.0.1/").await?.timeout(Duration::from_millis(50)).fail_open();
+//! let store = RedisStore::connect("redis://127.0.0.1/")
+//!     .await?
+//!     .timeout(Duration::from_millis(50))
+//!     .circuit_breaker(CircuitBreaker::default())
+//!     // While Redis fails, each of 3 nodes grants a third of every quota.
+//!     .fall_back_to(MemoryStore::new(), Share::new(1, 3));
 //! let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store);
 //! ```
 //!
-//! [`failure`] has the policies. A program that chooses its store at run time takes [`StoreExt::boxed`] after one of them.
+//! [`failure`] has the other policies. A program that chooses its store at run time takes [`StoreExt::boxed`] after one of them.
 //!
 //! # Without a layer
 //!
