@@ -41,12 +41,13 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "STORE", default_value = "memory", hide_default_value = true, help = STORE_HELP)]
     pub(crate) store: String,
 
-    /// What the names of keys in Redis begin with: services with another prefix count apart [default: tollgate]
+    /// What the names of keys in Redis begin with: services with another prefix count apart
+    /// [default: tollgate]
     #[arg(long, value_name = "PREFIX")]
     pub(crate) prefix: Option<String>,
 
-    /// Stores keys in Redis as digests under this secret, so that it holds no address and no API key; servers that
-    /// count together need the same
+    /// Stores keys in Redis as digests under this secret, so that it holds no address and no API
+    /// key; servers that count together need the same
     #[arg(long, value_name = "SECRET")]
     pub(crate) secret: Option<String>,
 
@@ -91,12 +92,14 @@ pub(crate) struct Cli {
 /// `--on-failure`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnFailure {
-    /// They pass without limit, and without RateLimit fields: a caller who can make Redis late switches limits off
+    /// They pass without limit, and without RateLimit fields: a caller who can make Redis late
+    /// switches limits off
     Open,
     /// They are refused: 503
     #[default]
     Closed,
-    /// This server decides by itself, over a share of every quota: recommended for a fleet, with --share
+    /// This server decides by itself, over a share of every quota: recommended for a fleet, with
+    /// --share
     Fallback,
 }
 

@@ -1,5 +1,5 @@
-//! What a rule counts by: `ip`, `bearer`, `basic-user`, `header:NAME`, `cookie:NAME`, `global`, `path`, joined with `+`
-//! and `|`.
+//! What a rule counts by: `ip`, `bearer`, `basic-user`, `header:NAME`, `cookie:NAME`, `global`,
+//! `path`, joined with `+` and `|`.
 
 use std::str::FromStr;
 

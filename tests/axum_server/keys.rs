@@ -217,8 +217,8 @@ async fn an_empty_header_or_cookie_is_no_key() {
     assert_eq!(statuses(cookie("session"), &requests).await, [400, 200, 200, 429]);
 }
 
-/// A page on another subdomain can plant a cookie in a browser. An attacker with two cookies of its own must not use up
-/// the quota of its victim.
+/// A page on another subdomain can plant a cookie in a browser. An attacker with two cookies of its
+/// own must not use up the quota of its victim.
 #[tokio::test]
 async fn a_planted_second_cookie_does_not_deny_its_victim() {
     let attack = "cookie: session=x; session=y";
@@ -235,7 +235,8 @@ async fn a_planted_second_cookie_does_not_deny_its_victim() {
     assert_eq!(statuses(key, &requests).await, [200, 200, 429, 200, 200, 429]);
 }
 
-/// By inventing a second cookie, a caller gets the quota of its address once, and not one with each invention.
+/// By inventing a second cookie, a caller gets the quota of its address once, and not one with each
+/// invention.
 #[tokio::test]
 async fn an_invented_second_cookie_earns_no_quota_of_its_own() {
     let requests: [&[&str]; 6] = [

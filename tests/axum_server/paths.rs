@@ -100,7 +100,8 @@ const FAVICONS_THEN_LOG_INS: [&str; 9] = [
     "/log-in",
 ];
 
-/// axum merges fallbacks too: the limited "not found" of the part becomes that of the app. The guide warns of it.
+/// axum merges fallbacks too: the limited "not found" of the part becomes that of the app. The
+/// guide warns of it.
 #[tokio::test]
 async fn a_merged_part_with_layer_charges_unknown_paths_of_the_whole_app() {
     let app = Router::new().route("/", get(ok)).merge(log_in(layered));

@@ -68,7 +68,8 @@ impl Key {
     /// The network of an address: an IPv4 address by itself, an IPv6 address by its first `v6_prefix` bits (at
     /// most 128), since a single customer is given a /64 or more.
     ///
-    /// An IPv6 address that stands for an IPv4 address counts as that address: see [`counted_address`].
+    /// An IPv6 address that stands for an IPv4 address counts as that address: see
+    /// [`counted_address`].
     #[inline]
     pub fn network(address: IpAddr, v6_prefix: u8) -> Key {
         match counted_address(address) {
@@ -147,14 +148,16 @@ impl Key {
     }
 }
 
-/// Returns the address as it is counted. An IPv6 address that stands for an IPv4 address is that address: IPv4-mapped
-/// (`::ffff:0:0/96`), NAT64 (`64:ff9b::/96`, RFC 6052), 6to4 (`2002::/16`, RFC 3056) or Teredo (`2001::/32`, RFC 4380).
+/// Returns the address as it is counted. An IPv6 address that stands for an IPv4 address is that
+/// address: IPv4-mapped (`::ffff:0:0/96`), NAT64 (`64:ff9b::/96`, RFC 6052), 6to4 (`2002::/16`, RFC
+/// 3056) or Teredo (`2001::/32`, RFC 4380).
 ///
-/// The /64 would group these wrongly. It puts the whole IPv4 internet behind a NAT64 translator into one key, and all
-/// users of a Teredo server into another. 6to4 gives each IPv4 address 65,536 networks of its own.
+/// The /64 would group these wrongly. It puts the whole IPv4 internet behind a NAT64 translator
+/// into one key, and all users of a Teredo server into another. 6to4 gives each IPv4 address 65,536
+/// networks of its own.
 ///
-/// `64:ff9b:1::/48`, the local-use prefix of NAT64 (RFC 8215), stays as it is: the place of the IPv4 address depends on the
-/// prefix length, and each network chooses its own.
+/// `64:ff9b:1::/48`, the local-use prefix of NAT64 (RFC 8215), stays as it is: the place of the
+/// IPv4 address depends on the prefix length, and each network chooses its own.
 ///
 /// ```
 /// use std::net::IpAddr;
@@ -267,8 +270,9 @@ impl From<usize> for Key {
     }
 }
 
-/// The key of an address as a caller: an IPv6 address by its /64, which is the default of extractors too.
-/// [`Key::network`] with 128 is the whole address, of which a single customer has 2^64.
+/// The key of an address as a caller: an IPv6 address by its /64, which is the default of
+/// extractors too. [`Key::network`] with 128 is the whole address, of which a single customer has
+/// 2^64.
 impl From<IpAddr> for Key {
     fn from(address: IpAddr) -> Key {
         Key::network(address, 64)

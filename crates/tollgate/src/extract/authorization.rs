@@ -10,15 +10,18 @@ use super::{ByHead, Head, KeyExtractor};
 
 /// The token of `Authorization: Bearer <token>` (RFC 6750, section 2.1).
 ///
-/// `Bearer tok`, `bearer tok` and `Bearer  tok` are one key: the name of the scheme is case-insensitive, and the number of
-/// blanks does not matter. The token is compared byte for byte. Any other scheme, and a token with characters that a
-/// token cannot have (RFC 9110, section 11.2), is no key.
+/// `Bearer tok`, `bearer tok` and `Bearer  tok` are one key: the name of the scheme is
+/// case-insensitive, and the number of blanks does not matter. The token is compared byte for byte.
+/// Any other scheme, and a token with characters that a token cannot have (RFC 9110, section 11.2),
+/// is no key.
 ///
-/// **Prefer the authenticated identity.** Inside your authentication layer, [`extension`](super::extension) names the
-/// user, who may have several tokens. Outside of it an attacker can invent tokens, and each has a fresh quota: add a rule by
-/// address, as the [guide](crate::guide::keys#invented-keys) does.
+/// **Prefer the authenticated identity.** Inside your authentication layer,
+/// [`extension`](super::extension) names the user, who may have several tokens. Outside of it an
+/// attacker can invent tokens, and each has a fresh quota: add a rule by address, as the
+/// [guide](crate::guide::keys#invented-keys) does.
 ///
-/// Requests with several `Authorization` lines that differ share one key, as with [`header`](super::header).
+/// Requests with several `Authorization` lines that differ share one key, as with
+/// [`header`](super::header).
 ///
 /// ```
 /// use http::Request;
@@ -37,17 +40,20 @@ pub fn bearer() -> impl KeyExtractor {
     by_credentials("bearer", |token| Some(Key::from_bytes(token)))
 }
 
-/// The user id of `Authorization: Basic <credentials>` (RFC 7617, section 2): what stands before the first colon of the
-/// decoded credentials. The password is not part of the key.
+/// The user id of `Authorization: Basic <credentials>` (RFC 7617, section 2): what stands before
+/// the first colon of the decoded credentials. The password is not part of the key.
 ///
-/// The name of the scheme, blanks and the padding of the base64 do not change the key. The user id is compared byte for
-/// byte: if your user database ignores case, count by what authentication found. Malformed credentials are no key: another
-/// scheme, no base64, no colon, or a control character in the user id. An empty user id is no key either.
+/// The name of the scheme, blanks and the padding of the base64 do not change the key. The user id
+/// is compared byte for byte: if your user database ignores case, count by what authentication
+/// found. Malformed credentials are no key: another scheme, no base64, no colon, or a control
+/// character in the user id. An empty user id is no key either.
 ///
-/// **Prefer the authenticated identity**, as with [`bearer`]. Before the password is checked, any caller can name any user.
-/// It can then use up that user's quota, or invent users: give the rule room, and add a rule by address.
+/// **Prefer the authenticated identity**, as with [`bearer`]. Before the password is checked, any
+/// caller can name any user. It can then use up that user's quota, or invent users: give the rule
+/// room, and add a rule by address.
 ///
-/// Requests with several `Authorization` lines that differ share one key, as with [`header`](super::header).
+/// Requests with several `Authorization` lines that differ share one key, as with
+/// [`header`](super::header).
 ///
 /// ```
 /// use http::Request;
@@ -67,12 +73,14 @@ pub fn basic_user() -> impl KeyExtractor {
         let credentials = LENIENT.decode(token).ok()?;
         let colon = credentials.iter().position(|byte| *byte == b':')?;
         let user = &credentials[..colon];
-        // A check that stops at a NUL would take "ada\0x" for ada, and each such name would have a quota.
+        // A check that stops at a NUL would take "ada\0x" for ada, and each such name would have a
+        // quota.
         (!user.iter().any(u8::is_ascii_control)).then(|| Key::from_bytes(user))
     })
 }
 
-/// Decodes what a tolerant check may accept too: if it were no key, `MissingKey::Skip` would let it pass the rule.
+/// Decodes what a tolerant check may accept too: if it were no key, `MissingKey::Skip` would let it
+/// pass the rule.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()

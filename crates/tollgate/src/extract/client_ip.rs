@@ -21,9 +21,9 @@ use crate::exempt::Addresses;
 /// is. An entry that is no address (garbage, `unknown`, an obfuscated name) ends the walk at the nearest address that
 /// was vouched for. Where the peer itself is not trusted, the header is ignored and the peer is the client.
 ///
-/// Entries may be `ip`, `ip:port`, `[ipv6]` and `[ipv6]:port`, in quotes or not; of the header `forwarded` (RFC 7239)
-/// the `for` parameters are read. IPv6 addresses are grouped by /64. Those that stand for an IPv4 address count as that
-/// address: see [Addresses](super#addresses).
+/// Entries may be `ip`, `ip:port`, `[ipv6]` and `[ipv6]:port`, in quotes or not; of the header
+/// `forwarded` (RFC 7239) the `for` parameters are read. IPv6 addresses are grouped by /64. Those
+/// that stand for an IPv4 address count as that address: see [Addresses](super#addresses).
 ///
 /// There is no extractor that guesses among several headers: a proxy that sets one passes the others on as the client
 /// wrote them.
@@ -79,8 +79,9 @@ impl ClientIp {
     }
 
     /// Requests of clients from these networks, in CIDR notation or single addresses, for
-    /// [`Rule::exempt`](crate::Rule::exempt). A whole address is compared, however addresses are grouped as keys. One that
-    /// stands for an [IPv4 address](super#addresses) matches by either. A request without an address is not exempt.
+    /// [`Rule::exempt`](crate::Rule::exempt). A whole address is compared, however addresses are
+    /// grouped as keys. One that stands for an [IPv4 address](super#addresses) matches by either. A
+    /// request without an address is not exempt.
     ///
     /// Do not list your proxies: a request whose client they do not name counts as theirs.
     ///
@@ -103,8 +104,10 @@ impl ClientIp {
         Ok(Addresses::of_clients(self, Networks::parse(networks)?))
     }
 
-    /// The client's address as it was seen, ungrouped, for logs and handlers. Only IPv4-mapped addresses are unmapped. `None` where the server left no peer address; with
-    /// [`trusting_hops`](ClientIpHeader::trusting_hops), only where the header's last entry is no address either.
+    /// The client's address as it was seen, ungrouped, for logs and handlers. Only IPv4-mapped
+    /// addresses are unmapped. `None` where the server left no peer address; with
+    /// [`trusting_hops`](ClientIpHeader::trusting_hops), only where the header's last entry is no
+    /// address either.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.address_from(&parts.into())
     }
@@ -149,9 +152,10 @@ impl ClientIpHeader {
     /// Trust your proxies, not everything that is near: if callers share the network with them, they can write what they
     /// like.
     ///
-    /// Addresses are compared as the server sees them; only IPv4-mapped ones are unmapped. A 6to4 or NAT64 address does *not*
-    /// match the IPv4 address in it: every host behind a 6to4 router has the router's IPv4 address in its own, and could
-    /// pose as a proxy at that address. If proxies reach the server through NAT64, list them as it sees them, such as
+    /// Addresses are compared as the server sees them; only IPv4-mapped ones are unmapped. A 6to4
+    /// or NAT64 address does *not* match the IPv4 address in it: every host behind a 6to4 router
+    /// has the router's IPv4 address in its own, and could pose as a proxy at that address. If
+    /// proxies reach the server through NAT64, list them as it sees them, such as
     /// `64:ff9b::192.0.2.0/120`.
     ///
     /// # Errors

@@ -17,26 +17,29 @@ pub struct Cookie {
     client_ip: Option<ClientIp>,
 }
 
-/// The value of the cookie `name`, such as a session (RFC 6265, section 5.4), as the usual cookie jars read it.
+/// The value of the cookie `name`, such as a session (RFC 6265, section 5.4), as the usual cookie
+/// jars read it.
 ///
-/// Percent-encoded characters are decoded, in the name as well, and quotes around a value are ignored. Otherwise one session
-/// could be written in many ways, each with its own quota. Signed or encrypted cookies are not opened: a tampered one is
-/// another key.
+/// Percent-encoded characters are decoded, in the name as well, and quotes around a value are
+/// ignored. Otherwise one session could be written in many ways, each with its own quota. Signed or
+/// encrypted cookies are not opened: a tampered one is another key.
 ///
 /// # Several cookies of one name
-/// If their values differ, the request is counted by the address of its peer; behind proxies, by that of
-/// [`client_ip`](Cookie::client_ip). The server may read either cookie, so the first, the last, or all values together
-/// would earn a quota with each invented cookie.
+/// If their values differ, the request is counted by the address of its peer; behind proxies, by
+/// that of [`client_ip`](Cookie::client_ip). The server may read either cookie, so the first, the
+/// last, or all values together would earn a quota with each invented cookie.
 ///
-/// Such a request can be an honest one: a page on another subdomain can plant a second cookie in a browser (cookie
-/// tossing). The address keeps its victim apart from the attacker:
+/// Such a request can be an honest one: a page on another subdomain can plant a second cookie in a
+/// browser (cookie tossing). The address keeps its victim apart from the attacker:
 ///
 /// - In one bucket for all such requests, the attacker would use up the victim's quota.
-/// - Without a key, the victim would be refused at every request. With [`MissingKey::Skip`](crate::MissingKey::Skip),
-///   any caller could leave the rule by adding a cookie.
+/// - Without a key, the victim would be refused at every request. With
+///   [`MissingKey::Skip`](crate::MissingKey::Skip), any caller could leave the rule by adding a
+///   cookie.
 ///
-/// The price: the holder of one session can also use a quota at each of its addresses. Where that matters, count by the
-/// authenticated user, with [`extension`](super::extension). Without an address, the request has no key.
+/// The price: the holder of one session can also use a quota at each of its addresses. Where that
+/// matters, count by the authenticated user, with [`extension`](super::extension). Without an
+/// address, the request has no key.
 ///
 /// # Panics
 /// If `name` is empty or holds a character that a cookie's name cannot (RFC 6265, section 4.1.1): a request could
@@ -59,8 +62,9 @@ impl Cookie {
         (!name.is_empty() && name.bytes().all(token)).then(|| Cookie { name: name.into(), client_ip: None })
     }
 
-    /// Counts requests whose cookies [differ](cookie#several-cookies-of-one-name) by the address of the client instead of
-    /// the peer's. Needed behind proxies: there all such requests would share the address of the proxy.
+    /// Counts requests whose cookies [differ](cookie#several-cookies-of-one-name) by the address of
+    /// the client instead of the peer's. Needed behind proxies: there all such requests would share
+    /// the address of the proxy.
     ///
     /// ```
     /// use tollgate::extract::{ClientIp, cookie};

@@ -10,21 +10,25 @@ use super::{Head, KeyExtractor};
 #[derive(Clone, Debug)]
 pub struct Header(HeaderName);
 
-/// The value of the header `name`, without spaces and tabs at its ends. Otherwise it is taken byte for byte.
+/// The value of the header `name`, without spaces and tabs at its ends. Otherwise it is taken byte
+/// for byte.
 ///
-/// HTTP/1.1 servers remove such blanks, HTTP/2 servers do not. They are no part of a value (RFC 9110, section 5.5): with
-/// them, one API key could be written in many ways, each with its own quota. An empty value is no key.
+/// HTTP/1.1 servers remove such blanks, HTTP/2 servers do not. They are no part of a value (RFC
+/// 9110, section 5.5): with them, one API key could be written in many ways, each with its own
+/// quota. An empty value is no key.
 ///
-/// Requests with several lines of the header that differ share one key. The code that checks the header may read another
-/// line than this extractor, so an invented line must not earn a quota. It must not count as a missing key either: with
-/// [`MissingKey::Skip`](crate::MissingKey::Skip) the request would pass the rule.
+/// Requests with several lines of the header that differ share one key. The code that checks the
+/// header may read another line than this extractor, so an invented line must not earn a quota. It
+/// must not count as a missing key either: with [`MissingKey::Skip`](crate::MissingKey::Skip) the
+/// request would pass the rule.
 ///
-/// For `Authorization` use [`bearer`](super::bearer) or [`basic_user`](super::basic_user): the same credentials can be
-/// spelled in several ways. If your check ignores more than blanks, such as upper and lower case, count by what it leaves
-/// in the [extensions](super::extension).
+/// For `Authorization` use [`bearer`](super::bearer) or [`basic_user`](super::basic_user): the same
+/// credentials can be spelled in several ways. If your check ignores more than blanks, such as
+/// upper and lower case, count by what it leaves in the [extensions](super::extension).
 ///
 /// # Panics
-/// If `name` is not a header name. [`Header::from`] takes a [`HeaderName`] that was parsed at run time.
+/// If `name` is not a header name. [`Header::from`] takes a [`HeaderName`] that was parsed at run
+/// time.
 ///
 /// ```
 /// use tollgate::extract::header;

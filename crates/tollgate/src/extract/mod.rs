@@ -17,18 +17,21 @@
 //! | [`a.or(b)`](KeyExtractor::or) | the first that the request has |
 //!
 //! # Whom to believe
-//! Count by the authenticated identity: [`extension`], inside the authentication layer. It has checked who the caller is,
-//! and it knows one name for each caller.
+//! Count by the authenticated identity: [`extension`], inside the authentication layer. It has
+//! checked who the caller is, and it knows one name for each caller.
 //!
-//! [`bearer`], [`basic_user`], [`header`] and [`cookie`] are second best. They read what the caller wrote:
+//! [`bearer`], [`basic_user`], [`header`] and [`cookie`] are second best. They read what the caller
+//! wrote:
 //!
-//! - **Before authentication an attacker can invent credentials.** Each invented one has a fresh quota. Add a second rule
-//!   by address, or put the rule inside a layer that answers 401 to unknown credentials.
+//! - **Before authentication an attacker can invent credentials.** Each invented one has a fresh
+//!   quota. Add a second rule by address, or put the rule inside a layer that answers 401 to
+//!   unknown credentials.
 //! - **One identity can have several credentials.** A user with ten tokens has ten quotas.
 //!
 //! # Addresses
-//! [`PeerIp`] and [`ClientIp`] count an IPv4 address as one caller, and an IPv6 address by its /64. Some IPv6 addresses
-//! stand for an IPv4 address and count as that address, also in the lists of [`PeerIp::is_in`] and [`ClientIp::is_in`]:
+//! [`PeerIp`] and [`ClientIp`] count an IPv4 address as one caller, and an IPv6 address by its /64.
+//! Some IPv6 addresses stand for an IPv4 address and count as that address, also in the lists of
+//! [`PeerIp::is_in`] and [`ClientIp::is_in`]:
 //!
 //! | addresses | are | the IPv4 address |
 //! |---|---|---|
@@ -37,14 +40,15 @@
 //! | `2002::/16` | 6to4 (RFC 3056) | bits 16 to 47 |
 //! | `2001::/32` | Teredo (RFC 4380) | the last 32 bits, inverted |
 //!
-//! By its /64, all of the IPv4 internet behind a NAT64 translator would be one caller. So would all users of one Teredo
-//! server. A host with 6to4 could use 65,536 networks.
+//! By its /64, all of the IPv4 internet behind a NAT64 translator would be one caller. So would all
+//! users of one Teredo server. A host with 6to4 could use 65,536 networks.
 //!
-//! `64:ff9b:1::/48`, the local-use prefix of NAT64 (RFC 8215), is not in the table. Each network chooses the length of
-//! its prefix there, so the place of the IPv4 address is unknown. Behind such a translator use
-//! [`ipv6_prefix(128)`](PeerIp::ipv6_prefix), or a closure that knows the prefix.
+//! `64:ff9b:1::/48`, the local-use prefix of NAT64 (RFC 8215), is not in the table. Each network
+//! chooses the length of its prefix there, so the place of the IPv4 address is unknown. Behind such
+//! a translator use [`ipv6_prefix(128)`](PeerIp::ipv6_prefix), or a closure that knows the prefix.
 //!
-//! [`ClientIp::trusting`](ClientIpHeader::trusting) compares addresses without this table: see there.
+//! [`ClientIp::trusting`](ClientIpHeader::trusting) compares addresses without this table: see
+//! there.
 //!
 #![cfg_attr(feature = "axum", doc = "[`matched_path`]: matched_path()")]
 #![cfg_attr(not(feature = "axum"), doc = "[`matched_path`]: crate::extract")]

@@ -233,12 +233,12 @@ pub trait FailureExt: Store {
         FallBack::new(self, fallback, share)
     }
 
-    /// Lets requests pass while this store fails, without limit. They are not delayed, and their responses carry no
-    /// fields.
+    /// Lets requests pass while this store fails, without limit. They are not delayed, and their
+    /// responses carry no fields.
     ///
-    /// **Callers can switch limits off with it.** A decision that comes too late is a failure, and load makes decisions
-    /// late. A caller that produces such load passes, and so do all others. Prefer
-    /// [`fall_back_to`](FailureExt::fall_back_to), under which a limit stays.
+    /// **Callers can switch limits off with it.** A decision that comes too late is a failure, and
+    /// load makes decisions late. A caller that produces such load passes, and so do all others.
+    /// Prefer [`fall_back_to`](FailureExt::fall_back_to), under which a limit stays.
     fn fail_open(self) -> FailOpen<Self> {
         FailOpen::new(self)
     }

@@ -74,8 +74,9 @@
 //!
 //! # What a layer of axum covers
 //!
-//! A layer covers only what was there when it was added. All that one layer covers shares its counts: a `Router` clones the
-//! layer for each route, and clones of a [`RateLimitLayer`](crate::RateLimitLayer) count together.
+//! A layer covers only what was there when it was added. All that one layer covers shares its
+//! counts: a `Router` clones the layer for each route, and clones of a
+//! [`RateLimitLayer`](crate::RateLimitLayer) count together.
 //!
 //! | added with | limits |
 //! |---|---|
@@ -87,12 +88,12 @@
 //! | `.layer` on a part, then `Router::merge` | the routes of the part, **and the unknown paths of the whole app** |
 //! | `ServiceBuilder::new().layer(limit).service(router)` | everything; but no route has matched yet, and [`matched_path`] knows none |
 //!
-//! **Limit a part of an app with `route_layer`.** `merge` takes over the part's answer to unknown paths, with the layer
-//! around it, unless the app or a part merged later has one of its own. A few requests for `/favicon.ico` then use up
-//! the limit of a merged log-in.
+//! **Limit a part of an app with `route_layer`.** `merge` takes over the part's answer to unknown
+//! paths, with the layer around it. (It does not if the app, or a part merged later, has an answer
+//! of its own.) A few requests for `/favicon.ico` then use up the limit of a merged log-in.
 //!
-//! Scanners ask for unknown paths. With `route_layer` they are not limited: if your fallback is expensive, add a second,
-//! generous layer around the whole app.
+//! Scanners ask for unknown paths. With `route_layer` they are not limited: if your fallback is
+//! expensive, add a second, generous layer around the whole app.
 //!
 //! ```
 //! use axum::body::Body;

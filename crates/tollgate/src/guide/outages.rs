@@ -1,9 +1,9 @@
 //! What happens to requests while the store is away.
 //!
-//! A [`MemoryStore`](crate::MemoryStore) always answers, and this chapter is not about it. A store over a network can be
-//! slow or down. A layer accepts such a store only with a failure policy: without one, a compile error says what to write.
-//! [`failure`](crate::failure) has the details: each fault under each policy, what callers see, and what the limit then
-//! means.
+//! A [`MemoryStore`](crate::MemoryStore) always answers, and this chapter is not about it. A store
+//! over a network can be slow or down. A layer accepts such a store only with a failure policy:
+//! without one, a compile error says what to write. [`failure`](crate::failure) has the details:
+//! each fault under each policy, what callers see, and what the limit then means.
 //!
 //! # Which policy
 //!
@@ -29,12 +29,13 @@
 //! | requests are refused with 503 | `.fail_closed()` | a request without a limit costs money, messages or passwords |
 //! | requests pass without limit | `.fail_open()` | load is all that the limit prevents, and you can bear it for an hour |
 //!
-//! **`fail_open` is a switch that callers can press.** A caller that can make the store late lifts every limit: late decisions
-//! pass, and once the circuit opens, all requests do. It takes no outage, only load on Redis, and an attacker can produce
-//! that. Never use it for log-ins. If you use it, add an outer layer with a generous rule by address in memory.
+//! **`fail_open` is a switch that callers can press.** A caller that can make the store late lifts
+//! every limit: late decisions pass, and once the circuit opens, all requests do. It takes no
+//! outage, only load on Redis, and an attacker can produce that. Never use it for log-ins. If you
+//! use it, add an outer layer with a generous rule by address in memory.
 //!
-//! One store can serve several layers, each with its own failure policy. Clones share connections and state, so the
-//! policies of the layers need different names:
+//! One store can serve several layers, each with its own failure policy. Clones share connections
+//! and state, so the policies of the layers need different names:
 //!
 //! ```
 //! use std::time::Duration;

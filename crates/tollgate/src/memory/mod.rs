@@ -12,32 +12,36 @@
 //! 1. a key that is idle: its quota is full again;
 //! 2. a key that was not denied: of those looked at, the one nearest to its reset.
 //!
-//! A key that was denied stays until its reset. An attacker cannot regain a refused quota by inventing keys. A caller that
-//! stops just before its denial can be evicted, and then starts with a full quota: choose a cap well above the number of
-//! callers of a busy day.
+//! A key that was denied stays until its reset. An attacker cannot regain a refused quota by
+//! inventing keys. A caller that stops just before its denial can be evicted, and then starts with
+//! a full quota: choose a cap well above the number of callers of a busy day.
 //!
 //! # What a flood costs new users
-//! If every place is taken by a denied key, a new key has no entry of its own. It is counted in the overflow entry, and all
-//! such keys of a policy share that entry and **one quota**. An attacker who gets as many keys denied as the cap holds
-//! therefore has these effects, until the resets of its keys make room:
+//! If every place is taken by a denied key, a new key has no entry of its own. It is counted in the
+//! overflow entry, and all such keys of a policy share that entry and **one quota**. An attacker
+//! who gets as many keys denied as the cap holds therefore has these effects, until the resets of
+//! its keys make room:
 //!
-//! - **Users without an entry share one quota**, and the attacker can use it up. They are then denied, though they did
-//!   nothing.
-//! - Users with an entry that was denied keep it. Users with an entry that was not denied can lose it to the flood, and
-//!   share from then on.
-//! - No caller exceeds a limit, and memory stays at the cap.
+//! - **Users without an entry share one quota**, and the attacker can use it up. They are then
+//!   denied, though they did nothing.
+//! - Users with an entry that was denied keep it. Users with an entry that was not denied can lose
+//!   it to the flood, and share from then on.
+//! - Memory stays at the cap, and no denied caller regains a quota.
 //!
-//! The alternative, new quotas for new keys, would lift the limit for the attacker. Three measures make a flood harder:
+//! The alternative, new quotas for new keys, would lift the limit for the attacker. Three measures
+//! make a flood harder:
 //!
-//! - **Count by what an attacker cannot invent**: the authenticated user, or the address ([`extract`](crate::extract)).
+//! - **Count by what an attacker cannot invent**: the authenticated user, or the address
+//!   ([`extract`](crate::extract)).
 //! - **Add a rule by address to the layer.** A request that it denies adds no key.
 //! - **Raise the cap**: a million keys take 60 MB.
 //!
-//! Watch both counters; while they are 0, every key has an entry of its own for as long as it needs one:
+//! Watch both counters; while they are 0, every key has an entry of its own for as long as it needs
+//! one:
 //!
 //! - [`MemoryStore::evictions`] counts keys that lost their entry before their reset.
-//! - [`MemoryStore::overflows`] counts decisions by an overflow entry. The first one is a warning in the log, once for each
-//!   store (feature `tracing`).
+//! - [`MemoryStore::overflows`] counts decisions by an overflow entry. The first one is a warning
+//!   in the log, once for each store (feature `tracing`).
 //!
 //! ```
 //! use tollgate::{Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, extract::header};
@@ -160,8 +164,9 @@ impl MemoryStore {
         self.0.shards.iter().map(|shard| lock(&shard.0).len()).sum()
     }
 
-    /// Returns how many keys lost their entry to others before their reset, since the store was made. Their callers
-    /// started again with a full quota. If this grows, the cap is too low for a busy day, or a caller invents keys.
+    /// Returns how many keys lost their entry to others before their reset, since the store was
+    /// made. Their callers started again with a full quota. If this grows, the cap is too low for a
+    /// busy day, or a caller invents keys.
     ///
     /// ```
     /// use tollgate::{Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, extract::header};
@@ -179,8 +184,9 @@ impl MemoryStore {
         self.0.shards.iter().map(|shard| lock(&shard.0).evicted).sum()
     }
 
-    /// Returns how often a key was decided by the overflow entry of its policy, since the store was made, because denied
-    /// keys held all places. Only an attack makes this grow: see [what it costs new users](self#what-a-flood-costs-new-users).
+    /// Returns how often a key was decided by the overflow entry of its policy, since the store was
+    /// made, because denied keys held all places. Only an attack makes this grow: see [what it
+    /// costs new users](self#what-a-flood-costs-new-users).
     pub fn overflows(&self) -> u64 {
         self.0.overflows.load(Ordering::Relaxed)
     }
