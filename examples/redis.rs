@@ -1,7 +1,8 @@
-//! An axum server that limits each IP address together with all others that share its Redis. Copy it.
+//! An axum server that limits each IP address together with all other servers on its Redis. Copy
+//! it.
 //!
-//! `cargo run --release --example redis`, with a Redis or Valkey on this machine. Start a
-//! second with `-- 127.0.0.1:3001`, and see them share a limit.
+//! `cargo run --release --example redis`, with a Redis or Valkey on this machine. Start a second
+//! one with `-- 127.0.0.1:3001`: they share the limit. Stop Redis: each keeps half of it.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -9,8 +10,12 @@ use std::time::Duration;
 
 use axum::{Router, routing::get};
 use tokio::net::TcpListener;
-use tollgate::{CircuitBreaker, FailureExt, Quota, RateLimitLayer};
+use tollgate::{CircuitBreaker, FailureExt, MemoryStore, Quota, RateLimitLayer, Share};
 use tollgate_redis::RedisStore;
+
+/// How many servers share the limit. If it grows, the fallbacks of an outage together grant more
+/// than the quota.
+const SERVERS: u16 = 2;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -18,16 +23,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:3000".to_owned());
     let redis = arguments.next().unwrap_or_else(|| "redis://127.0.0.1/".to_owned());
 
-    // An error here is one to mend: a URL, a password, a permission. A Redis that is down is none: it is joined later.
+    // Fails on a bad URL, password or permission. If Redis is down, the server starts anyway and
+    // connects later.
     let store = RedisStore::connect(&redis)
         .await?
-        // No request waits longer for Redis, and hardly any once several have waited in vain,
+        // No request waits longer than this for Redis.
         .timeout(Duration::from_millis(50))
+        // After several failures requests no longer wait: a probe finds out when Redis is back.
         .circuit_breaker(CircuitBreaker::default())
-        // and this is what happens to those that would: they pass. `fail_closed` refuses them.
-        .fail_open();
+        // While Redis fails, each of two servers grants half of each quota by itself: a limit
+        // stays. With `fail_open` requests would pass, and a caller who can make Redis late would
+        // switch the limit off.
+        .fall_back_to(MemoryStore::new(), Share::new(1, SERVERS));
 
-    // For each IP address 20 requests at once, and 100 a minute after that, on however many servers.
+    // For each IP address 20 requests at once, and 100 a minute after that, on all servers
+    // together.
     let limit = RateLimitLayer::per_ip(Quota::per_minute(100).burst(20)).store(store);
 
     let app = Router::new()

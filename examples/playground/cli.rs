@@ -14,9 +14,10 @@ NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]
   burst      how much may come at once, for gcra (default: the limit) and leaky-bucket (default: 1)
   algorithm  gcra (default), leaky-bucket, fixed-window, fixed-window-aligned, sliding-window, sliding-buckets,
              sliding-log
-  key        whose requests are counted together: ip (default), header:NAME, cookie:NAME, global, path;
-             a+b counts by both together, a|b by the first that the request has, and + binds tighter; what
-             callers write themselves (header, cookie) limits nobody who invents it: have a rule by ip beside it
+  key        whose requests are counted together: ip (default), bearer (the token of Authorization),
+             basic-user (the user id in it), header:NAME, cookie:NAME, global, path;
+             a+b counts by both together, a|b by the first that the request has, and + binds tighter;
+             a caller can invent tokens, users, headers and cookies: add a rule by ip
   max-wait   how long leaky-bucket may hold a request back (default: the window)
 
 Examples: api=10/10s   burst=20/s,burst=50   'user=1000/d,algorithm=sliding-window,key=header:x-api-key'";
@@ -39,6 +40,16 @@ pub(crate) struct Cli {
 
     #[arg(long, value_name = "STORE", default_value = "memory", hide_default_value = true, help = STORE_HELP)]
     pub(crate) store: String,
+
+    /// What the names of keys in Redis begin with: services with another prefix count apart
+    /// [default: tollgate]
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) prefix: Option<String>,
+
+    /// Stores keys in Redis as digests under this secret, so that it holds no address and no API
+    /// key; servers that count together need the same
+    #[arg(long, value_name = "SECRET")]
+    pub(crate) secret: Option<String>,
 
     /// What happens to requests while Redis fails [default: closed]
     #[arg(long, value_name = "POLICY", value_enum)]
@@ -81,12 +92,14 @@ pub(crate) struct Cli {
 /// `--on-failure`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnFailure {
-    /// They pass without limit, and without RateLimit fields
+    /// They pass without limit, and without RateLimit fields: a caller who can make Redis late
+    /// switches limits off
     Open,
     /// They are refused: 503
     #[default]
     Closed,
-    /// This server decides by itself, over a share of every quota
+    /// This server decides by itself, over a share of every quota: recommended for a fleet, with
+    /// --share
     Fallback,
 }
 

@@ -1,11 +1,14 @@
-//! What a rule counts by: `ip`, `header:NAME`, `cookie:NAME`, `global`, `path`, joined with `+` and `|`.
+//! What a rule counts by: `ip`, `bearer`, `basic-user`, `header:NAME`, `cookie:NAME`, `global`,
+//! `path`, joined with `+` and `|`.
 
 use std::str::FromStr;
 
 use http::HeaderName;
 use http::request::Parts;
 use tollgate::Key;
-use tollgate::extract::{ClientIp, Cookie, Header, KeyExtractor, PeerIp, cookie, global, matched_path};
+use tollgate::extract::{
+    ClientIp, Cookie, Header, KeyExtractor, PeerIp, basic_user, bearer, cookie, global, matched_path,
+};
 
 /// Alternatives, of which the first that a request has is taken; each of them several parts that must all be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub(crate) struct KeySpec(Vec<Vec<Part>>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Ip,
+    Bearer,
+    BasicUser,
     Header(HeaderName),
     Cookie(String),
     Global,
@@ -43,6 +48,8 @@ impl FromStr for Part {
     fn from_str(text: &str) -> Result<Part, String> {
         match (text, text.split_once(':')) {
             ("ip", _) => Ok(Part::Ip),
+            ("bearer", _) => Ok(Part::Bearer),
+            ("basic-user", _) => Ok(Part::BasicUser),
             ("global", _) => Ok(Part::Global),
             ("path", _) => Ok(Part::Path),
             (_, Some(("header", name))) => HeaderName::try_from(name)
@@ -53,7 +60,8 @@ impl FromStr for Part {
                 None => Err(format!("{name:?} is not the name of a cookie")),
             },
             _ => Err(format!(
-                "{text:?} is not a key: ip, header:NAME, cookie:NAME, global, path, joined with + or |"
+                "{text:?} is not a key: ip, bearer, basic-user, header:NAME, cookie:NAME, global, path, joined with \
+                 + or |"
             )),
         }
     }
@@ -99,7 +107,10 @@ impl Part {
             (Part::Ip, None) => Box::new(PeerIp::new()),
             (Part::Ip, Some(client_ip)) => Box::new(client_ip.clone()),
             (Part::Header(name), _) => Box::new(Header::from(name.clone())),
-            (Part::Cookie(name), _) => Box::new(cookie(name)),
+            (Part::Bearer, _) => Box::new(bearer()),
+            (Part::BasicUser, _) => Box::new(basic_user()),
+            (Part::Cookie(name), None) => Box::new(cookie(name)),
+            (Part::Cookie(name), Some(client_ip)) => Box::new(cookie(name).client_ip(client_ip.clone())),
             (Part::Global, _) => Box::new(global()),
             (Part::Path, _) => Box::new(matched_path()),
         }
@@ -108,6 +119,8 @@ impl Part {
     fn in_words(&self) -> String {
         match self {
             Part::Ip => "client address".to_owned(),
+            Part::Bearer => "bearer token".to_owned(),
+            Part::BasicUser => "user of basic credentials".to_owned(),
             Part::Header(name) => format!("value of the header {name}"),
             Part::Cookie(name) => format!("value of the cookie {name}"),
             Part::Global => "everybody".to_owned(),
@@ -117,6 +130,9 @@ impl Part {
 
     fn needed_header(&self) -> Option<String> {
         match self {
+            Part::Bearer => Some("authorization: Bearer demo".to_owned()),
+            // demo, with an empty password.
+            Part::BasicUser => Some("authorization: Basic ZGVtbzo=".to_owned()),
             Part::Header(name) => Some(format!("{name}: demo")),
             Part::Cookie(name) => Some(format!("cookie: {name}=demo")),
             Part::Ip | Part::Global | Part::Path => None,
@@ -180,6 +196,8 @@ mod tests {
         assert_eq!(key("header:a", &[("a", "1")]), Some(Key::from("1")));
         assert_eq!(key("cookie:s", &[("cookie", "s=1")]), Some(Key::from("1")));
         assert_eq!(key("global", &[]), Some(Key::global()));
+        assert_eq!(key("bearer", &[("authorization", "bearer  tok")]), Some(Key::from("tok")));
+        assert_eq!(key("basic-user", &[("authorization", "Basic ZGVtbzo=")]), Some(Key::from("demo")));
     }
 
     #[test]
@@ -198,6 +216,9 @@ mod tests {
             "user",
             " ip",
             "ip:1",
+            "Bearer",
+            "bearer:x",
+            "basic",
             "global:x",
             "path/x",
         ] {
@@ -215,6 +236,8 @@ mod tests {
             "each value of the header x-key and route, else client address"
         );
         assert_eq!(spec("header:x-key+cookie:s").needed_headers(), ["x-key: demo", "cookie: s=demo"]);
+        assert_eq!(spec("bearer|basic-user").in_words(), "each bearer token, else user of basic credentials");
+        assert_eq!(spec("bearer").needed_headers(), ["authorization: Bearer demo"]);
         assert!(spec("header:x-key|ip").needed_headers().is_empty());
         assert!(spec("header:x-key|ip").uses_addresses() && !spec("header:x-key+path").uses_addresses());
     }

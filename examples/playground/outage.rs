@@ -35,16 +35,18 @@ enum Then {
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 impl Outage {
-    /// Of a store that does not fail: that nothing was said about it.
+    /// Checks that no option of a store in Redis was given.
     pub(crate) fn none_said(cli: &Cli) -> Result<(), String> {
         let said = [
+            ("--prefix", cli.prefix.is_some()),
+            ("--secret", cli.secret.is_some()),
             ("--on-failure", cli.on_failure.is_some()),
             ("--share", cli.share.is_some()),
             ("--timeout", cli.timeout.is_some()),
             ("--breaker", cli.breaker.is_some()),
         ];
         match said.into_iter().find(|(_, said)| *said) {
-            Some((option, _)) => Err(format!("{option} needs --store redis://...: memory does not fail")),
+            Some((option, _)) => Err(format!("{option} needs --store redis://...")),
             None => Ok(()),
         }
     }

@@ -16,7 +16,7 @@ pub(crate) type AnyStore = BoxStore<Infallible>;
 #[derive(Debug)]
 pub(crate) enum StoreSpec {
     Memory,
-    Redis { url: String, outage: Outage },
+    Redis { url: String, prefix: Option<String>, secret: Option<String>, outage: Outage },
 }
 
 /// A connection is given at least this long to answer: it is given up because it hangs, not because callers are in a hurry.
@@ -27,17 +27,28 @@ impl StoreSpec {
         if cli.store == "memory" {
             return Outage::none_said(cli).map(|()| StoreSpec::Memory);
         }
-        Ok(StoreSpec::Redis { url: cli.store.clone(), outage: Outage::new(cli)? })
+        let (url, prefix, secret) = (cli.store.clone(), cli.prefix.clone(), cli.secret.clone());
+        Ok(StoreSpec::Redis { url, prefix, secret, outage: Outage::new(cli)? })
     }
 
     /// The store. A Redis that is down is no error: it is joined when it comes up.
     pub(crate) async fn open(&self) -> Result<AnyStore, String> {
-        let StoreSpec::Redis { url, outage } = self else {
+        let StoreSpec::Redis { url, prefix, secret, outage } = self else {
             return Ok(MemoryStore::new().boxed());
         };
-        let store = RedisStore::builder(url).response_timeout(PATIENCE.max(outage.timeout)).connect().await;
-        // The error does not repeat the URL, which may hold a password.
-        store.map(|store| outage.of(store)).map_err(|error| format!("--store: {error}"))
+        let mut builder = RedisStore::builder(url).response_timeout(PATIENCE.max(outage.timeout));
+        let mut options = "--store".to_owned();
+        if let Some(prefix) = prefix {
+            builder = builder.prefix(prefix);
+            options.push_str(", --prefix");
+        }
+        if let Some(secret) = secret {
+            builder = builder.secret(secret);
+            options.push_str(", --secret");
+        }
+        let store = builder.connect().await;
+        // The error repeats neither the URL, which may hold a password, nor the secret.
+        store.map(|store| outage.of(store)).map_err(|error| format!("{options}: {error}"))
     }
 
     /// Completes "counting in …", without a password.

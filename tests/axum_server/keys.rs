@@ -1,6 +1,11 @@
 //! Keys from header fields as they arrive over the wire, however odd.
 
-use tollgate::extract::{ClientIp, KeyExtractor, cookie, header};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Version};
+use http_body_util::Empty;
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::rt::TokioExecutor;
+use tollgate::extract::{ClientIp, KeyExtractor, basic_user, bearer, cookie, header};
 use tollgate_tests::{Client, serve};
 
 use crate::{hello, two_a_day};
@@ -17,6 +22,55 @@ async fn statuses(key: impl KeyExtractor, requests: &[&[&str]]) -> Vec<u16> {
         statuses.push(client.get("/", fields).await.status);
     }
     statuses
+}
+
+/// The statuses of requests over HTTP/2 with these values of one field, one after the other.
+async fn http2_statuses(key: impl KeyExtractor, name: &'static str, values: &[&'static str]) -> Vec<u16> {
+    let address = serve(hello().layer(two_a_day(key))).await;
+    let client = HttpClient::builder(TokioExecutor::new()).http2_only(true).build_http::<Empty<Bytes>>();
+    let mut statuses = Vec::new();
+    for value in values {
+        let request = Request::get(format!("http://{address}/")).version(Version::HTTP_2);
+        let request = request.header(name, HeaderValue::from_static(value)).body(Empty::new()).unwrap();
+        statuses.push(client.request(request).await.unwrap().status().as_u16());
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn spellings_of_one_bearer_token_share_a_quota() {
+    let requests: [&[&str]; 6] = [
+        &["authorization: Bearer tok"],
+        &["authorization: bearer tok"],
+        &["authorization: Bearer  tok"],
+        &["Authorization:   BEARER\t tok  "],
+        &["authorization: Bearer other"],
+        &["authorization: Basic dG9rOg=="],
+    ];
+    assert_eq!(statuses(bearer(), &requests).await, [200, 200, 429, 429, 200, 400]);
+}
+
+#[tokio::test]
+async fn passwords_of_one_basic_user_share_a_quota() {
+    let requests: [&[&str]; 6] = [
+        &["authorization: Basic YWRhOjE="],
+        &["authorization: basic  YWRhOjI="],
+        &["authorization: Basic YWRhOjM"],
+        // bob:1, and ada without a colon.
+        &["authorization: Basic Ym9iOjE="],
+        &["authorization: Basic YWRh"],
+        &["authorization: Bearer YWRhOjE="],
+    ];
+    assert_eq!(statuses(basic_user(), &requests).await, [200, 200, 429, 200, 400, 400]);
+}
+
+/// Unlike HTTP/1.1, HTTP/2 hands blanks at the ends of a value to the service.
+#[tokio::test]
+async fn blanks_around_a_value_over_http2_do_not_change_the_key() {
+    let values = ["tok", " tok", "tok ", "\ttok", " \t tok\t "];
+    assert_eq!(http2_statuses(header("x-api-key"), "x-api-key", &values).await, [200, 200, 429, 429, 429]);
+    let values = ["Bearer tok", " bearer tok", "Bearer tok ", "\tBearer\ttok"];
+    assert_eq!(http2_statuses(bearer(), "authorization", &values).await, [200, 200, 429, 429]);
 }
 
 #[tokio::test]
@@ -65,6 +119,36 @@ async fn one_caller_cannot_rotate_through_the_addresses_of_his_network() {
         &["x-forwarded-for: [2001:db8::ffff:1]"],
         &["x-forwarded-for: 2001:db8:0:0:1:2:3:4"],
         &["x-forwarded-for: 2001:db8:0:1::1"],
+    ];
+    assert_eq!(statuses(behind_a_proxy(), &requests).await, [200, 200, 429, 200]);
+}
+
+/// The /64 would make one caller of all IPv4 addresses behind a translator.
+#[tokio::test]
+async fn nat64_and_6to4_addresses_count_as_their_ipv4_address() {
+    let requests: [&[&str]; 9] = [
+        &["x-forwarded-for: 64:ff9b::203.0.113.1"],
+        &["x-forwarded-for: [64:ff9b::cb00:7101]:4711"],
+        &["x-forwarded-for: 203.0.113.1"],
+        &["x-forwarded-for: 64:ff9b::203.0.113.2"],
+        &["x-forwarded-for: 2002:cb00:7103::1"],
+        &["x-forwarded-for: 2002:cb00:7103:1::1"],
+        &["x-forwarded-for: 2002:cb00:7103:2::1"],
+        &["x-forwarded-for: 203.0.113.3"],
+        &["x-forwarded-for: 2002:cb00:7104:2::1"],
+    ];
+    let expected = [200, 200, 429, 200, 200, 200, 429, 429, 200];
+    assert_eq!(statuses(behind_a_proxy(), &requests).await, expected);
+}
+
+/// The test connects from 127.0.0.1, which is trusted; the address 2002:7f00:1::1 has it inside.
+#[tokio::test]
+async fn a_6to4_address_does_not_pose_as_a_trusted_proxy() {
+    let requests: [&[&str]; 4] = [
+        &["x-forwarded-for: 203.0.113.1, 2002:7f00:1::1"],
+        &["x-forwarded-for: 203.0.113.2, 2002:7f00:1::1"],
+        &["x-forwarded-for: 203.0.113.3, 2002:7f00:1::1"],
+        &["x-forwarded-for: 203.0.113.1"],
     ];
     assert_eq!(statuses(behind_a_proxy(), &requests).await, [200, 200, 429, 200]);
 }
@@ -131,4 +215,37 @@ async fn an_empty_header_or_cookie_is_no_key() {
         &["cookie: session=s; b=2"],
     ];
     assert_eq!(statuses(cookie("session"), &requests).await, [400, 200, 200, 429]);
+}
+
+/// A page on another subdomain can plant a cookie in a browser. An attacker with two cookies of its
+/// own must not use up the quota of its victim.
+#[tokio::test]
+async fn a_planted_second_cookie_does_not_deny_its_victim() {
+    let attack = "cookie: session=x; session=y";
+    let victim = "cookie: session=planted; session=real";
+    let requests: [&[&str]; 6] = [
+        &["x-forwarded-for: 203.0.113.66", attack],
+        &["x-forwarded-for: 203.0.113.66", attack],
+        &["x-forwarded-for: 203.0.113.66", attack],
+        &["x-forwarded-for: 203.0.113.1", victim],
+        &["x-forwarded-for: 203.0.113.1", victim],
+        &["x-forwarded-for: 203.0.113.1", victim],
+    ];
+    let key = cookie("session").client_ip(behind_a_proxy());
+    assert_eq!(statuses(key, &requests).await, [200, 200, 429, 200, 200, 429]);
+}
+
+/// By inventing a second cookie, a caller gets the quota of its address once, and not one with each
+/// invention.
+#[tokio::test]
+async fn an_invented_second_cookie_earns_no_quota_of_its_own() {
+    let requests: [&[&str]; 6] = [
+        &["cookie: session=real"],
+        &["cookie: session=real"],
+        &["cookie: session=real"],
+        &["cookie: session=a; session=real"],
+        &["cookie: session=b; session=real"],
+        &["cookie: session=real; session=c"],
+    ];
+    assert_eq!(statuses(cookie("session"), &requests).await, [200, 200, 429, 200, 200, 429]);
 }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use tollgate::{Check, Key, MemoryStore, Policy, Quota, Reply, Store, Times, Wait};
-use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock};
+use tollgate_tests::{EVERY_ALGORITHM, Log, a_minute, clock};
 
 use crate::{acquire, acquire_set, passes};
 
@@ -205,4 +205,21 @@ fn two_new_keys_of_a_set_that_find_no_room_are_charged_together() {
     assert!(granted.is_granted());
     assert_eq!(granted.each()[1].remaining(), 0, "both are charged to the entry that new keys share");
     assert!(!passes(&store, &policy, &a) && !passes(&store, &policy, &b));
+}
+
+/// What an operator sees of a flood, and what it costs: users who come later share one quota.
+#[test]
+fn a_full_table_of_denied_keys_is_logged_once_and_counted() {
+    let (log, _guard) = Log::of_thread();
+    let store = MemoryStore::builder().clock(&clock()).max_keys(20).build();
+    let policy = Policy::new("p", Quota::per_minute(2));
+    for n in 0..20_u64 {
+        assert!(passes(&store, &policy, &Key::from(n)) && passes(&store, &policy, &Key::from(n)));
+        assert!(!passes(&store, &policy, &Key::from(n)));
+    }
+    assert_eq!((store.overflows(), log.lines()), (0, Vec::new()), "each key has its entry");
+    let newcomers = (100..110_u64).filter(|n| passes(&store, &policy, &Key::from(*n))).count();
+    assert_eq!((newcomers, store.overflows()), (2, 10), "newcomers share one quota");
+    let [line] = &log.lines()[..] else { panic!("not one line but {:?}", log.lines()) };
+    assert!(line.contains("WARN") && line.contains("new keys share one quota"), "{line}");
 }

@@ -54,6 +54,19 @@ async fn the_verdict_is_exposed_to_handlers_and_to_outer_layers() {
 }
 
 #[tokio::test]
+async fn a_denial_in_words_names_the_policies_that_refused() {
+    let clock = clock();
+    let rules = [per_user("burst", 1), per_user("daily", 9), per_user("hourly", 1)];
+    let mut service = layer(&clock, rules).layer(service_fn(what_is_left));
+    assert!(call(&mut service, request("ada")).await.extensions().get::<Denial>().is_none());
+    let denied = call(&mut service, request("ada")).await;
+    assert_eq!(denied.extensions().get::<Denial>().unwrap().to_string(), "quota exceeded: burst, hourly");
+    let denied = call(&mut service, request("")).await;
+    let denial = denied.extensions().get::<Denial>().unwrap();
+    assert_eq!(denial.to_string(), "the request carries no key: burst");
+}
+
+#[tokio::test]
 async fn nothing_of_a_refused_request_is_left_in_the_answer() {
     #[derive(Clone)]
     struct Session;
@@ -191,10 +204,10 @@ async fn a_closure_answers_instead_and_what_it_has_not_said_is_added() {
         assert_eq!(response.headers().get_all("retry-after").iter().count(), 1);
         assert_eq!(field(&response, "ratelimit"), Some("\"p\";r=0;t=60"));
         assert!(response.extensions().get::<Denial>().is_some());
-        assert_eq!(text(response).await, format!("{user}: quota exceeded"));
+        assert_eq!(text(response).await, format!("{user}: quota exceeded: p"));
     }
     let response = call(&mut service, Request::new(Body::empty())).await;
-    assert_eq!(text(response).await, "nobody: the request carries no key");
+    assert_eq!(text(response).await, "nobody: the request carries no key: p");
 }
 
 #[tokio::test]

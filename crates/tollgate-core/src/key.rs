@@ -66,11 +66,13 @@ impl Key {
     }
 
     /// The network of an address: an IPv4 address itself, or the first `v6_prefix` bits of an IPv6
-    /// address (at most 128). A single customer gets a /64 or more. An IPv4-mapped IPv6 address
-    /// counts as IPv4.
+    /// address (at most 128). A single customer gets a /64 or more.
+    ///
+    /// An IPv6 address that stands for an IPv4 address counts as that address: see
+    /// [`counted_address`].
     #[inline]
     pub fn network(address: IpAddr, v6_prefix: u8) -> Key {
-        match address.to_canonical() {
+        match counted_address(address) {
             IpAddr::V4(v4) => {
                 // Written at once: moving bytes just written one by one stalls (`layer` bench).
                 let tagged = u64::from(u32::from_le_bytes(v4.octets())) << 8 | u64::from(NETWORK_V4);
@@ -144,6 +146,47 @@ impl Key {
             }
             _ => Key(Encoded::Heap([&[tag], value].concat().into())),
         }
+    }
+}
+
+/// Returns the address as it is counted. An IPv6 address that stands for an IPv4 address is that
+/// address: IPv4-mapped (`::ffff:0:0/96`), NAT64 (`64:ff9b::/96`, RFC 6052), 6to4 (`2002::/16`, RFC
+/// 3056) or Teredo (`2001::/32`, RFC 4380).
+///
+/// The /64 would group these wrongly. It puts the whole IPv4 internet behind a NAT64 translator
+/// into one key, and all users of a Teredo server into another. 6to4 gives each IPv4 address 65,536
+/// networks of its own.
+///
+/// `64:ff9b:1::/48`, the local-use prefix of NAT64 (RFC 8215), stays as it is: the place of the
+/// IPv4 address depends on the prefix length, and each network chooses its own.
+///
+/// ```
+/// use std::net::IpAddr;
+/// use tollgate_core::counted_address;
+///
+/// let counted = |address: &str| counted_address(address.parse::<IpAddr>().unwrap()).to_string();
+/// assert_eq!(counted("64:ff9b::192.0.2.1"), "192.0.2.1");
+/// assert_eq!(counted("2002:c000:201:5::9"), "192.0.2.1");
+/// assert_eq!(counted("2001:db8::1"), "2001:db8::1");
+/// ```
+#[inline]
+pub fn counted_address(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => embedded_ipv4(v6).map_or(address, IpAddr::V4),
+    }
+}
+
+fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let ipv4 = |high: u16, low: u16| Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
+    match address.segments() {
+        // IPv4-mapped, and NAT64.
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => ipv4(high, low),
+        // 6to4.
+        [0x2002, high, low, ..] => ipv4(high, low),
+        // Teredo, which inverts the client's address.
+        [0x2001, 0, .., high, low] => ipv4(!high, !low),
+        _ => None,
     }
 }
 
@@ -340,6 +383,42 @@ mod tests {
         assert_eq!(key("2001:db8::1", 0), key("::1", 0));
         assert_eq!(key("2001:db8::1", 200).to_string(), "2001:db8::1");
         assert_eq!(key("2001:db8::1", 64).to_string(), "2001:db8::/64");
+    }
+
+    #[test]
+    fn an_ipv6_address_that_stands_for_an_ipv4_address_counts_as_it() {
+        let key = |text: &str| Key::network(text.parse().unwrap(), 64);
+        for address in [
+            "::ffff:192.0.2.1",
+            "64:ff9b::192.0.2.1",
+            "64:ff9b::c000:201",
+            "2002:c000:201::1",
+            "2002:c000:201:ffff:ffff:ffff:ffff:ffff",
+            // Teredo, with two servers, flags and ports.
+            "2001:0:4136:e378:8000:63bf:3fff:fdfe",
+            "2001:0:c000:227:0:1:3fff:fdfe",
+        ] {
+            assert_eq!(key(address), key("192.0.2.1"), "{address}");
+            assert_ne!(key(address), key("192.0.2.2"), "{address}");
+        }
+    }
+
+    /// Prefixes that only look alike, and those whose IPv4 address is at an unknown place.
+    #[test]
+    fn other_ipv6_addresses_are_grouped_by_their_network() {
+        let key = |text: &str| Key::network(text.parse().unwrap(), 64);
+        for (a, b) in [
+            ("64:ff9b:1::192.0.2.1", "64:ff9b:1::192.0.2.2"),
+            ("64:ff9b::1:0:c000:201", "64:ff9b::1:0:c000:202"),
+            ("65:ff9b::192.0.2.1", "65:ff9b::192.0.2.2"),
+            ("2003:c000:201::1", "2003:c000:201::2"),
+            ("2001:1::3fff:fdfe", "2001:1::3fff:fdff"),
+            ("2001:db8::3fff:fdfe", "2001:db8::3fff:fdff"),
+            ("::192.0.2.1", "::192.0.2.2"),
+        ] {
+            assert_eq!(key(a), key(b), "{a}");
+            assert_ne!(key(a), key("192.0.2.1"), "{a}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use boxed::{BoxStore, StoreExt};
 pub use breaker::{Admission, Circuit, CircuitBreaker, CircuitBreakerError, CircuitState, Probed};
 pub use check::{Check, Grant, Times};
 pub use error::{ErrorKind, StoreError};
-pub use key::Key;
+pub use key::{Key, counted_address};
 pub use policy::{Algorithm, Policy, PolicyError};
 pub use quota::{Quota, QuotaError};
 pub use share::{Share, ShareError};

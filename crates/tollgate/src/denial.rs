@@ -154,6 +154,16 @@ impl Denial {
         }
     }
 
+    /// The reason in words, without policies.
+    pub(crate) fn why(&self) -> &'static str {
+        match self.reason {
+            Reason::QuotaExceeded => "quota exceeded",
+            Reason::NeverPossible => "the cost exceeds the whole quota",
+            Reason::Unavailable => "the rate limit store is unavailable",
+            Reason::NoKey => "the request carries no key",
+        }
+    }
+
     fn problem(&self) -> Bytes {
         if self.reason == Reason::QuotaExceeded {
             let mut violated = self.violated_at();
@@ -174,14 +184,14 @@ impl fmt::Debug for Denial {
     }
 }
 
+/// Why, and the policies that refused: `quota exceeded: burst, daily`.
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.reason {
-            Reason::QuotaExceeded => f.write_str("quota exceeded"),
-            Reason::NeverPossible => f.write_str("the cost exceeds the whole quota"),
-            Reason::Unavailable => f.write_str("the rate limit store is unavailable"),
-            Reason::NoKey => f.write_str("the request carries no key"),
+        f.write_str(self.why())?;
+        for (n, name) in self.violated().enumerate() {
+            write!(f, "{}{name}", if n == 0 { ": " } else { ", " })?;
         }
+        Ok(())
     }
 }
 

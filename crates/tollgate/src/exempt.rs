@@ -120,7 +120,7 @@ impl Exemption for Addresses {
     }
 
     fn exempts_head(&self, head: &Head<'_>) -> bool {
-        self.address(head).is_some_and(|address| self.networks.contain(address))
+        self.address(head).is_some_and(|address| self.networks.contain_caller(address))
     }
 
     fn needs_parts(&self) -> bool {
@@ -173,9 +173,26 @@ mod tests {
         ] {
             assert_eq!(exempts(&list, from(peer, "10.0.0.1")), listed, "{peer}");
         }
-        assert!(!exempts(&list, Request::new(())), "without an address nobody is exempt");
+        assert!(!exempts(&list, Request::new(())), "without an address no request is exempt");
         let mapped = PeerIp::new().is_in(["::ffff:192.0.2.0/120"]).unwrap();
         assert!(exempts(&mapped, from("192.0.2.9", "")));
+    }
+
+    #[test]
+    fn an_exempt_ipv4_address_is_exempt_behind_nat64_and_6to4_too() {
+        let list = PeerIp::new().is_in(["192.0.2.0/24", "64:ff9b::203.0.113.0/120", "2002::/16"]).unwrap();
+        for (peer, listed) in [
+            ("64:ff9b::192.0.2.7", true),
+            ("2002:c000:207::1", true),
+            ("64:ff9b::192.0.3.7", false),
+            ("64:ff9b:1::192.0.2.7", false),
+            // A list may name such a network itself.
+            ("64:ff9b::203.0.113.9", true),
+            ("203.0.113.9", false),
+            ("2002:c000:307::1", true),
+        ] {
+            assert_eq!(exempts(&list, from(peer, "")), listed, "{peer}");
+        }
     }
 
     #[test]

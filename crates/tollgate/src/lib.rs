@@ -129,11 +129,17 @@
 //! that all processes of a fleet share, in Redis or Valkey. It can fail, so the compiler asks what happens then:
 //!
 //! ```text
-//! let store = RedisStore::connect("redis://127.0.0.1/").await?.timeout(Duration::from_millis(50)).fail_open();
+//! let store = RedisStore::connect("redis://127.0.0.1/")
+//!     .await?
+//!     .timeout(Duration::from_millis(50))
+//!     .circuit_breaker(CircuitBreaker::default())
+//!     // While Redis fails, each of 3 nodes grants a third of every quota.
+//!     .fall_back_to(MemoryStore::new(), Share::new(1, 3));
 //! let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store);
 //! ```
 //!
-//! [`failure`] has the policies. A program that chooses its store at run time takes [`StoreExt::boxed`] after one of them.
+//! [`failure`] has the other policies. A program that chooses its store at run time takes
+//! [`StoreExt::boxed`] after one of them.
 //!
 //! # Without a layer
 //!
@@ -174,7 +180,7 @@
 //! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, [`Report`] as an extractor, and [`Denial`] as a response |
 //! | `tsc` | yes | reads the processor's time-stamp counter for the time, where the processor keeps it steady, and the operating system's clock elsewhere: about 15 ns less for each request. It is measured once, when the first layer or store is made (for up to 200 ms), and may go wrong by some hundred parts in a million where the machine was busy then: nothing to a rate, but windows that are aligned to the epoch, and resets told as a time, drift by that. A counter that begins anew, as after a hibernation, is left for the system's clock |
 //! | `tonic` | no | peer addresses from tonic's server, details in gRPC statuses, `tonic::Status` from a [`Denial`], `NamedService`; gRPC is answered as such without it |
-//! | `tracing` | yes | says once, in the log, what is missing where requests carry no peer address, and when a store begins to fail and answers again |
+//! | `tracing` | yes | writes to the log: what is missing if requests carry no peer address; that a memory store is full of denied keys; that a store begins to fail, and that it answers again |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

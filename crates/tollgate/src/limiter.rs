@@ -58,8 +58,8 @@ impl<S: Clone> Clone for Limiter<S> {
 #[diagnostic::on_unimplemented(
     message = "this store can fail (`{Self}`), and what happens to requests then has not been chosen",
     label = "can fail",
-    note = "write `.fail_open()` after the store to let requests pass while it fails, `.fail_closed()` to refuse them, or \
-            `.fall_back_to(MemoryStore::new(), Share::new(1, 3))` to grant a third of each quota here",
+    note = "write `.fall_back_to(MemoryStore::new(), Share::new(1, 3))` after the store to grant a third of each quota here \
+            while it fails, `.fail_closed()` to refuse requests, or `.fail_open()` to let them pass without limit",
     note = "a store over a network needs `.timeout(..)` before that, or requests wait for as long as it does; \
             `.circuit_breaker(..)` after it spares them that wait",
     note = "these are methods of the trait `tollgate::FailureExt`"

@@ -93,6 +93,11 @@ fn mistakes_in_other_options() {
         (&["--store", "redis://127.0.0.1/first"], "--store"),
         (&["--store", "redis-sentinel://127.0.0.1"], "must name the master"),
         (&["--store", "redis-cluster://127.0.0.1/1"], "a cluster has no databases"),
+        (&["--prefix", "mine"], "--prefix needs --store redis"),
+        (&["--secret", "sesame"], "--secret needs --store redis"),
+        (&["--store", "redis://127.0.0.1/", "--prefix", ""], "--store, --prefix: "),
+        (&["--store", "redis://127.0.0.1/", "--prefix", "{a}"], "--store, --prefix: "),
+        (&["--store", "redis://127.0.0.1/", "--secret", ""], "--store, --secret: "),
         (&["--on-failure", "open"], "needs --store redis"),
         (&["--store", "memory", "--on-failure", "closed"], "needs --store redis"),
         (
@@ -236,6 +241,8 @@ fn help_is_no_mistake() {
     for option in [
         "--listen",
         "--store",
+        "--prefix",
+        "--secret",
         "--on-failure",
         "--share",
         "--timeout",

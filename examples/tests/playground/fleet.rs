@@ -58,6 +58,25 @@ fn two_servers_admit_twice_the_limit() {
 }
 
 #[test]
+fn servers_with_another_prefix_count_apart_and_a_secret_hides_keys() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let url = redis.url();
+    let ask = |options: &[&str]| {
+        let common = ["--store", &url, "--timeout", "30s", "--rule", "api=1/d,key=header:x-api-key"];
+        let server = Server::playground(&[&common[..], options].concat());
+        server.get_with("/", &[("x-api-key", "key-of-ada")]).status
+    };
+    let keys = || redis.command(&["KEYS", "*"]).unwrap();
+    let hidden = ["--prefix", "hidden", "--secret", "sesame"];
+    assert_eq!((ask(&hidden), ask(&hidden)), (200, 429));
+    assert!(keys().starts_with("hidden:") && !keys().contains("key-of-ada"), "{}", keys());
+    assert_eq!(ask(&["--prefix", "hidden", "--secret", "other"]), 200);
+    assert_eq!((ask(&["--prefix", "shown"]), ask(&["--prefix", "shown"]), ask(&[])), (200, 429, 200));
+    assert!(keys().contains("shown:") && keys().contains("key-of-ada"), "{}", keys());
+    assert!(keys().contains("tollgate:"), "{}", keys());
+}
+
+#[test]
 fn two_servers_admit_the_limit_by_every_other_algorithm() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     for algorithm in ["fixed-window", "fixed-window-aligned", "sliding-window", "sliding-buckets"] {

@@ -21,6 +21,39 @@ fn values_of_a_cookie_are_counted_apart() {
 }
 
 #[test]
+fn spellings_of_one_bearer_token_are_counted_together() {
+    let server = Server::with_rules(&["api=1/d,key=bearer"]);
+    let get = |value| server.get_with("/", &[("authorization", value)]);
+    assert_eq!((get("Bearer tok").status, get("Bearer other").status), (200, 200));
+    for same in ["bearer tok", "Bearer  tok", "BEARER tok "] {
+        get(same).assert_refused_by(&["api"]);
+    }
+    assert_eq!((get("Basic dG9rOg==").status, get("Bearer").status), (400, 400));
+}
+
+#[test]
+fn passwords_of_one_basic_user_are_counted_together() {
+    let server = Server::with_rules(&["api=1/d,key=basic-user"]);
+    let get = |value| server.get_with("/", &[("authorization", value)]);
+    // ada:1, bob:1 and ada:2.
+    assert_eq!((get("Basic YWRhOjE=").status, get("Basic Ym9iOjE=").status), (200, 200));
+    get("basic  YWRhOjI=").assert_refused_by(&["api"]);
+    assert_eq!((get("Basic YWRh").status, get("Bearer tok").status), (400, 400));
+}
+
+/// Behind a proxy as well: there the peer is the same for the attacker and its victim.
+#[test]
+fn a_planted_cookie_does_not_deny_its_victim() {
+    let rules = ["--rule", "api=1/d,key=cookie:session"];
+    let proxy = ["--trust", "127.0.0.1/32", "--client-ip-header", "x-forwarded-for"];
+    let server = Server::playground(&[&rules[..], &proxy].concat());
+    let get = |client, cookies| server.get_with("/", &[("x-forwarded-for", client), ("cookie", cookies)]);
+    assert_eq!(get("203.0.113.66", "session=x; session=y").status, 200);
+    get("203.0.113.66", "session=a; session=b").assert_refused_by(&["api"]);
+    assert_eq!(get("203.0.113.1", "session=planted; session=real").status, 200);
+}
+
+#[test]
 fn a_request_without_a_key_is_refused_before_anything_is_charged() {
     let server = Server::with_rules(&["all=5/d,key=global", "user=5/d,key=header:x-user"]);
     for headers in [&[][..], &[("x-user", "")]] {

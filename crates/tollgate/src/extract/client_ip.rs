@@ -21,8 +21,9 @@ use crate::exempt::Addresses;
 /// is. An entry that is no address (garbage, `unknown`, an obfuscated name) ends the walk at the nearest address that
 /// was vouched for. Where the peer itself is not trusted, the header is ignored and the peer is the client.
 ///
-/// Entries may be `ip`, `ip:port`, `[ipv6]` and `[ipv6]:port`, in quotes or not; of the header `forwarded` (RFC 7239)
-/// the `for` parameters are read. IPv6 addresses are grouped by /64, IPv4-mapped ones count as IPv4.
+/// Entries may be `ip`, `ip:port`, `[ipv6]` and `[ipv6]:port`, in quotes or not; of the header
+/// `forwarded` (RFC 7239) the `for` parameters are read. IPv6 addresses are grouped by /64. Those
+/// that stand for an IPv4 address count as that address: see [Addresses](super#addresses).
 ///
 /// There is no extractor that guesses among several headers: a proxy that sets one passes the others on as the client
 /// wrote them.
@@ -78,10 +79,11 @@ impl ClientIp {
     }
 
     /// Requests of clients from these networks, in CIDR notation or single addresses, for
-    /// [`Rule::exempt`](crate::Rule::exempt). Addresses are compared by themselves, however they are grouped as keys. Where
-    /// none is known, nobody is exempt.
+    /// [`Rule::exempt`](crate::Rule::exempt). A whole address is compared, however addresses are
+    /// grouped as keys. One that stands for an [IPv4 address](super#addresses) matches by either. A
+    /// request without an address is not exempt.
     ///
-    /// Do not list your proxies: a request whose client they do not tell counts as theirs.
+    /// Do not list your proxies: a request whose client they do not name counts as theirs.
     ///
     /// # Errors
     /// [`TrustError`] for the first that is neither a network nor an address.
@@ -102,8 +104,10 @@ impl ClientIp {
         Ok(Addresses::of_clients(self, Networks::parse(networks)?))
     }
 
-    /// The client's address, ungrouped, for logs and handlers. `None` where the server left no peer address; with
-    /// [`trusting_hops`](ClientIpHeader::trusting_hops), only where the header's last entry is no address either.
+    /// The client's address as it was seen, ungrouped, for logs and handlers. Only IPv4-mapped
+    /// addresses are unmapped. `None` where the server left no peer address; with
+    /// [`trusting_hops`](ClientIpHeader::trusting_hops), only where the header's last entry is no
+    /// address either.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.address_from(&parts.into())
     }
@@ -147,6 +151,12 @@ impl ClientIpHeader {
     ///
     /// Trust your proxies, not everything that is near: if callers share the network with them, they can write what they
     /// like.
+    ///
+    /// Addresses are compared as the server sees them; only IPv4-mapped ones are unmapped. A 6to4
+    /// or NAT64 address does *not* match the IPv4 address in it: every host behind a 6to4 router
+    /// has the router's IPv4 address in its own, and could pose as a proxy at that address. If
+    /// proxies reach the server through NAT64, list them as it sees them, such as
+    /// `64:ff9b::192.0.2.0/120`.
     ///
     /// # Errors
     /// [`TrustError`] for the first that is neither a network nor an address, or if there are none.
@@ -301,6 +311,18 @@ mod tests {
     fn an_untrusted_peer_is_the_client_whatever_it_says() {
         let extractor = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).unwrap();
         assert_eq!(address_by(&extractor, "192.0.2.9", "x-forwarded-for", &["1.1.1.1"]), "192.0.2.9");
+    }
+
+    /// Every host behind a 6to4 router has the router's IPv4 address in its own.
+    #[test]
+    fn an_address_with_a_proxys_ipv4_address_in_it_is_not_trusted() {
+        for stranger in ["2002:a00:1::5", "64:ff9b::a00:1", "2001:0:1:2:0:1:f5ff:fffe"] {
+            let extractor = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).unwrap();
+            assert_eq!(address_by(&extractor, stranger, "x-forwarded-for", &["1.1.1.1"]), stranger);
+            assert_eq!(client(&[&format!("1.1.1.1, {stranger}")]), stranger);
+        }
+        let as_seen = ClientIp::from_header("x-forwarded-for").trusting(["64:ff9b::10.0.0.0/104"]).unwrap();
+        assert_eq!(address_by(&as_seen, "64:ff9b::10.0.0.1", "x-forwarded-for", &["1.1.1.1"]), "1.1.1.1");
     }
 
     #[test]

@@ -7,18 +7,39 @@ use http::request::Parts;
 use percent_encoding::percent_decode;
 use tollgate_core::Key;
 
-use super::{Head, KeyExtractor};
+use super::{ClientIp, Head, KeyExtractor, PeerIp};
 
 /// The value of a cookie: see [`cookie`].
 #[derive(Clone, Debug)]
-pub struct Cookie(Box<str>);
+pub struct Cookie {
+    name: Box<str>,
+    /// Whose address counts where cookies differ; the peer's if there is none.
+    client_ip: Option<ClientIp>,
+}
 
-/// The value of the cookie `name`, such as a session (RFC 6265, section 5.4), as the usual cookie jars read it: percent-encoded
-/// characters are decoded, in the name as well, and quotes around a value count for nothing. Otherwise one session could be
-/// written in many ways, each with a quota of its own. Signed or encrypted cookies are not opened: a tampered one is another key.
+/// The value of the cookie `name`, such as a session (RFC 6265, section 5.4), as the usual cookie
+/// jars read it.
 ///
-/// Requests with several by that name that differ share one key: whoever reads the session may take another than would be
-/// counted here, and a second one must win nobody a quota of his own, nor let him pass as one who sent none.
+/// Percent-encoded characters are decoded, in the name as well, and quotes around a value are
+/// ignored. Otherwise one session could be written in many ways, each with its own quota. Signed or
+/// encrypted cookies are not opened: a tampered one is another key.
+///
+/// # Several cookies of one name
+/// If their values differ, the request is counted by the address of its peer; behind proxies, by
+/// that of [`client_ip`](Cookie::client_ip). The server may read either cookie, so the first, the
+/// last, or all values together would earn a quota with each invented cookie.
+///
+/// Such a request can be an honest one: a page on another subdomain can plant a second cookie in a
+/// browser (cookie tossing). The address keeps its victim apart from the attacker:
+///
+/// - In one bucket for all such requests, the attacker would use up the victim's quota.
+/// - Without a key, the victim would be refused at every request. With
+///   [`MissingKey::Skip`](crate::MissingKey::Skip), any caller could leave the rule by adding a
+///   cookie.
+///
+/// The price: the holder of one session can also use a quota at each of its addresses. Where that
+/// matters, count by the authenticated user, with [`extension`](super::extension). Without an
+/// address, the request has no key.
 ///
 /// # Panics
 /// If `name` is empty or holds a character that a cookie's name cannot (RFC 6265, section 4.1.1): a request could
@@ -38,7 +59,26 @@ impl Cookie {
     pub fn try_new(name: &str) -> Option<Cookie> {
         // The characters of a token (RFC 9110, section 5.6.2).
         let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-        (!name.is_empty() && name.bytes().all(token)).then(|| Cookie(name.into()))
+        (!name.is_empty() && name.bytes().all(token)).then(|| Cookie { name: name.into(), client_ip: None })
+    }
+
+    /// Counts requests whose cookies [differ](cookie#several-cookies-of-one-name) by the address of
+    /// the client instead of the peer's. Needed behind proxies: there all such requests would share
+    /// the address of the proxy.
+    ///
+    /// ```
+    /// use tollgate::extract::{ClientIp, cookie};
+    ///
+    /// # fn main() -> Result<(), tollgate::extract::TrustError> {
+    /// let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])?;
+    /// let by_session = cookie("session").client_ip(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn client_ip(mut self, client: ClientIp) -> Cookie {
+        self.client_ip = Some(client);
+        self
     }
 }
 
@@ -54,12 +94,16 @@ impl KeyExtractor for Cookie {
         let mut values = pairs.filter_map(|pair| {
             let equals = pair.iter().position(|byte| *byte == b'=')?;
             let (name, value) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
-            let is_this = name == self.0.as_bytes() || *decoded(name) == *self.0.as_bytes();
+            let is_this = name == self.name.as_bytes() || *decoded(name) == *self.name.as_bytes();
             is_this.then(|| decoded(value))
         });
         let value = values.next()?;
-        let is_one = values.all(|other| unquoted(&other) == unquoted(&value));
-        Some(if is_one { Key::from_bytes(unquoted(&value)) } else { Key::global() })
+        let differs = values.any(|other| unquoted(&other) != unquoted(&value));
+        match &self.client_ip {
+            _ if !differs => Some(Key::from_bytes(unquoted(&value))),
+            Some(client_ip) => client_ip.extract_from(head),
+            None => PeerIp::new().extract_from(head),
+        }
     }
 
     fn needs_parts(&self) -> bool {
@@ -83,15 +127,30 @@ fn unquoted(mut value: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PeerAddr;
     use super::*;
     use http::Request;
 
-    fn value(lines: &[&str]) -> Option<Key> {
+    fn parts(lines: &[&str]) -> Parts {
         let mut request = Request::new(());
         for line in lines {
             request.headers_mut().append(COOKIE, line.parse().unwrap());
         }
-        cookie("session").extract(&request.into_parts().0)
+        request.into_parts().0
+    }
+
+    fn value_from(peer: &str, lines: &[&str]) -> Option<Key> {
+        let mut parts = parts(lines);
+        parts.extensions.insert(PeerAddr(peer.parse().unwrap()));
+        cookie("session").extract(&parts)
+    }
+
+    fn value(lines: &[&str]) -> Option<Key> {
+        value_from("192.0.2.1:443", lines)
+    }
+
+    fn peer() -> Option<Key> {
+        Some(Key::network([192, 0, 2, 1].into(), 64))
     }
 
     #[test]
@@ -102,13 +161,34 @@ mod tests {
         assert_eq!(value(&["session = spaced"]), Some(Key::from("spaced")));
     }
 
-    /// Who reads the session may take the last, and a caller would have a quota with each first one that he invents. Nor is it as
-    /// if there were none, or whoever adds one would leave a rule that is for those who send one.
     #[test]
-    fn two_values_of_one_name_share_a_key() {
-        assert_eq!(value(&["session=invented; session=real"]), Some(Key::global()));
-        assert_eq!(value(&["session=invented", "a=b; session=real"]), Some(Key::global()));
-        assert_eq!(value(&["session=; session=real"]), Some(Key::global()));
+    fn cookies_that_differ_are_counted_by_the_peers_address() {
+        for lines in [
+            &["session=invented; session=real"][..],
+            &["session=other; session=real"],
+            &["session=invented", "a=b; session=real"],
+            &["session=; session=real"],
+        ] {
+            assert_eq!(value(lines), peer(), "{lines:?}");
+            assert_ne!(value_from("192.0.2.2:443", lines), peer(), "{lines:?}");
+        }
+        // A session that is spelled like the address is another caller.
+        assert_ne!(value(&["session=192.0.2.1"]), peer());
+    }
+
+    #[test]
+    fn cookies_that_differ_behind_a_proxy_are_counted_by_the_client() {
+        let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).unwrap();
+        let by_session = cookie("session").client_ip(client);
+        let mut parts = parts(&["session=planted; session=real"]);
+        parts.extensions.insert(PeerAddr("10.0.0.1:443".parse().unwrap()));
+        parts.headers.insert("x-forwarded-for", "192.0.2.1".parse().unwrap());
+        assert_eq!(by_session.extract(&parts), peer());
+    }
+
+    #[test]
+    fn cookies_that_differ_without_an_address_are_no_key() {
+        assert_eq!(cookie("session").extract(&parts(&["session=planted; session=real"])), None);
     }
 
     /// Cookie jars decode what is percent-encoded, and some take quotes away: all of these are one session to them.
@@ -127,7 +207,7 @@ mod tests {
             assert_eq!(value(&[cookie]), Some(Key::from("abc")), "{cookie}");
         }
         assert_eq!(value(&["session=abc; %73ession=%61bc"]), Some(Key::from("abc")));
-        assert_eq!(value(&["session=invented; %73ession=real"]), Some(Key::global()));
+        assert_eq!(value(&["session=invented; %73ession=real"]), peer());
         assert_eq!(value(&["session=%zz%6"]), Some(Key::from("%zz%6")), "what is no encoding stays");
         assert_eq!(value(&["session=\"abc\"; session=%22abc"]), Some(Key::from("abc")));
         assert_eq!(value(&["session=\""]), value(&["session="]));

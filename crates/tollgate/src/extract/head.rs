@@ -67,13 +67,19 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::extract::{ClientIp, PeerAddr, PeerIp, cookie, extension, global, header, method};
+    use crate::extract::{ClientIp, PeerAddr, PeerIp, basic_user, cookie, extension, global, header, method};
 
     #[test]
     fn a_request_in_one_piece_has_the_key_of_its_parts() {
         let request = || {
             let address = PeerAddr(([192, 0, 2, 1], 4_000).into());
-            Request::post("/").header("a", "b").header("cookie", "c=d").extension(address).body(()).unwrap()
+            Request::post("/")
+                .header("a", "b")
+                .header("cookie", "c=d")
+                .header("authorization", "Basic YWRhOg==")
+                .extension(address)
+                .body(())
+                .unwrap()
         };
         let agrees = |extractor: &dyn KeyExtractor| {
             assert!(!extractor.needs_parts());
@@ -83,6 +89,7 @@ mod tests {
         };
         agrees(&header("a"));
         agrees(&cookie("c"));
+        agrees(&basic_user());
         agrees(&PeerIp::new());
         agrees(&ClientIp::from_header("a").trusting_hops(1));
         agrees(&extension(|peer: &PeerAddr| u64::from(peer.0.port())));

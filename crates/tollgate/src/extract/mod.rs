@@ -3,41 +3,76 @@
 //! | extractor | the key is |
 //! |---|---|
 //! | [`PeerIp`] | the address of the connection |
-//! | [`ClientIp`] | the address of the client, behind proxies that are trusted by name |
+//! | [`ClientIp`] | the address of the client, behind proxies that you name |
+//! | [`extension`] | what an outer layer left, such as the authenticated user |
+//! | [`bearer`] | the token of `Authorization: Bearer` |
+//! | [`basic_user`] | the user id of `Authorization: Basic` |
 //! | [`header`] | the value of a header, such as an API key |
 //! | [`cookie`] | the value of a cookie, such as a session |
-//! | [`extension`] | something an outer layer left, such as the authenticated user |
 //! | [`method`] | the request's method |
 //! | [`matched_path`] | the route that matched (feature `axum`) |
 //! | [`global`] | the same for all |
-//! | a closure | whatever it returns |
+//! | a closure | what it returns |
 //! | `(a, b)` | both together |
-//! | [`a.or(b)`](KeyExtractor::or) | the first that is there |
+//! | [`a.or(b)`](KeyExtractor::or) | the first that the request has |
 //!
 //! # Whom to believe
-//! A header or a cookie is what the caller wrote. Limit by it only behind something that has checked it (an
-//! authentication layer that answers 401 to unknown API keys), or beside a limit by address: whoever invents values
-//! otherwise gets a fresh quota with each.
+//! Count by the authenticated identity: [`extension`], inside the authentication layer. It has
+//! checked who the caller is, and it knows one name for each caller.
+//!
+//! [`bearer`], [`basic_user`], [`header`] and [`cookie`] are second best. They read what the caller
+//! wrote:
+//!
+//! - **Before authentication an attacker can invent credentials.** Each invented one has a fresh
+//!   quota. Add a second rule by address, or put the rule inside a layer that answers 401 to
+//!   unknown credentials.
+//! - **One identity can have several credentials.** A user with ten tokens has ten quotas.
+//!
+//! # Addresses
+//! [`PeerIp`] and [`ClientIp`] count an IPv4 address as one caller, and an IPv6 address by its /64.
+//! Some IPv6 addresses stand for an IPv4 address and count as that address, also in the lists of
+//! [`PeerIp::is_in`] and [`ClientIp::is_in`]:
+//!
+//! | addresses | are | the IPv4 address |
+//! |---|---|---|
+//! | `::ffff:0:0/96` | IPv4-mapped, from a socket that accepts both | the last 32 bits |
+//! | `64:ff9b::/96` | behind NAT64 (RFC 6052) | the last 32 bits |
+//! | `2002::/16` | 6to4 (RFC 3056) | bits 16 to 47 |
+//! | `2001::/32` | Teredo (RFC 4380) | the last 32 bits, inverted |
+//!
+//! By its /64, all of the IPv4 internet behind a NAT64 translator would be one caller. So would all
+//! users of one Teredo server. A host with 6to4 could use 65,536 networks.
+//!
+//! `64:ff9b:1::/48`, the local-use prefix of NAT64 (RFC 8215), is not in the table. Each network
+//! chooses the length of its prefix there, so the place of the IPv4 address is unknown. Behind such
+//! a translator use [`ipv6_prefix(128)`](PeerIp::ipv6_prefix), or a closure that knows the prefix.
+//!
+//! [`ClientIp::trusting`](ClientIpHeader::trusting) compares addresses without this table: see
+//! there.
 //!
 #![cfg_attr(feature = "axum", doc = "[`matched_path`]: matched_path()")]
 #![cfg_attr(not(feature = "axum"), doc = "[`matched_path`]: crate::extract")]
 
+mod authorization;
 mod client_ip;
 mod cookie;
 mod head;
+mod header;
 mod networks;
 mod peer_ip;
 
 use std::sync::Arc;
 
+use http::Method;
 use http::request::Parts;
-use http::{HeaderName, Method};
 use tollgate_core::Key;
 
+pub use authorization::{basic_user, bearer};
 pub use client_ip::{ClientIp, ClientIpHeader};
 pub use cookie::{Cookie, cookie};
 #[doc(hidden)]
 pub use head::Head;
+pub use header::{Header, header};
 pub use networks::TrustError;
 pub use peer_ip::{PeerAddr, PeerIp};
 
@@ -180,58 +215,6 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
     }
 }
 
-/// The value of a header: see [`header`].
-#[derive(Clone, Debug)]
-pub struct Header(HeaderName);
-
-/// The value of the header `name`, byte for byte. Requests with several lines of it that differ share one key: whoever checks
-/// the header may read another line than would be counted here, and a second line must win nobody a quota of his own, nor let
-/// him pass as one who sent none.
-///
-/// Where something has checked it that is less exact (about upper and lower case, or space), one caller could write it in many
-/// ways, each with a quota: count by what the check left in the [extensions](extension) then.
-///
-/// # Panics
-/// If `name` is not a header name. [`Header::from`] takes a [`HeaderName`] that was parsed at run time.
-///
-/// ```
-/// use tollgate::extract::header;
-///
-/// let by_api_key = header("x-api-key");
-/// ```
-pub fn header(name: &str) -> Header {
-    match HeaderName::try_from(name) {
-        Ok(name) => Header(name),
-        Err(_) => panic!("{name:?} is not a header name"),
-    }
-}
-
-impl From<HeaderName> for Header {
-    fn from(name: HeaderName) -> Header {
-        Header(name)
-    }
-}
-
-impl KeyExtractor for Header {
-    fn extract(&self, parts: &Parts) -> Option<Key> {
-        self.extract_from(&parts.into())
-    }
-
-    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-        let mut lines = head.headers.get_all(&self.0).iter();
-        let value = lines.next()?;
-        Some(if lines.all(|other| other == value) {
-            Key::from_bytes(value.as_bytes())
-        } else {
-            Key::global()
-        })
-    }
-
-    fn needs_parts(&self) -> bool {
-        false
-    }
-}
-
 /// A key from something that an outer layer left in the request's extensions, such as the user that authentication
 /// found.
 ///
@@ -317,37 +300,10 @@ mod tests {
         assert!(key.unwrap().is_empty());
     }
 
-    /// Who checks the value may take the last, and a caller would have a quota with each first one that he invents. Nor is it as
-    /// if there were none, or whoever adds a line would leave a rule that is for those who send one.
-    #[test]
-    fn lines_that_differ_share_a_key() {
-        let by_key = |lines: &[&str]| {
-            let lines = lines.iter();
-            header("x-key").extract(&parts(|b| lines.fold(b, |b, line| b.header("x-key", *line))))
-        };
-        assert_eq!(by_key(&["invented", "real"]), Some(Key::global()));
-        assert_eq!(by_key(&["real", "real", ""]), Some(Key::global()));
-        assert_eq!(by_key(&["", "real"]), Some(Key::global()));
-        assert_eq!(by_key(&["real", "real"]), Some(Key::from("real")));
-    }
-
     #[test]
     fn invented_methods_share_a_key() {
         let key = |name: &str| method().extract(&parts(|b| b.method(name))).unwrap();
         assert_eq!(key("BREW"), key("WHEN"));
         assert_ne!(key("GET"), key("POST"));
-    }
-
-    #[test]
-    fn header_values_need_not_be_utf8() {
-        let value = http::HeaderValue::from_bytes(b"\xff\xfe").unwrap();
-        let key = header("x").extract(&parts(|b| b.header("x", value)));
-        assert_eq!(key, Some(Key::from_bytes(b"\xff\xfe")));
-    }
-
-    #[test]
-    #[should_panic(expected = "is not a header name")]
-    fn a_bad_header_name_is_refused_at_construction() {
-        header("x y");
     }
 }

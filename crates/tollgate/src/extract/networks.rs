@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use tollgate_core::counted_address;
 
 /// Networks that an address may be in.
 #[derive(Clone, Debug)]
@@ -21,6 +22,11 @@ impl Networks {
     /// Whether an address, which is not an IPv4-mapped one, is in one of them.
     pub(crate) fn contain(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
+    }
+
+    /// Whether an address is in one of them, by itself or as it is counted.
+    pub(crate) fn contain_caller(&self, address: IpAddr) -> bool {
+        self.contain(address) || self.contain(counted_address(address))
     }
 }
 

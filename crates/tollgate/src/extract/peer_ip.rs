@@ -15,9 +15,10 @@ use crate::exempt::Addresses;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerAddr(pub SocketAddr);
 
-/// The key of the peer: the IP address at the other end of the connection. IPv6 addresses are grouped by their /64,
-/// which is the least that one customer is given, so that nobody can rotate through 2^64 of them. IPv4-mapped
-/// addresses count as IPv4.
+/// The key of the peer: the IP address at the other end of the connection. IPv6 addresses are
+/// grouped by their /64: a customer is given at least that, and could otherwise rotate through 2^64
+/// addresses. IPv6 addresses that stand for an IPv4 address count as that address (IPv4-mapped,
+/// NAT64, 6to4, Teredo): see [Addresses](super#addresses).
 ///
 /// The address is taken from a [`PeerAddr`] in the request's extensions, or with the feature `axum` from its
 /// `ConnectInfo<SocketAddr>`, which is there if the server was started with
@@ -45,12 +46,13 @@ impl PeerIp {
         self
     }
 
-    /// Requests from these networks, in CIDR notation (`10.0.0.0/8`, `fd00::/8`) or single addresses, for
-    /// [`Rule::exempt`](crate::Rule::exempt). Addresses are compared by themselves, however they are grouped as keys;
-    /// IPv4-mapped ones count as IPv4. Where the peer's address is missing, nobody is exempt.
+    /// Requests from these networks, in CIDR notation (`10.0.0.0/8`, `fd00::/8`) or single
+    /// addresses, for [`Rule::exempt`](crate::Rule::exempt). A whole address is compared, however
+    /// addresses are grouped as keys. One that stands for an [IPv4 address](super#addresses)
+    /// matches by either. A request without a peer address is not exempt.
     ///
-    /// **Behind a proxy the peer is the proxy**: to list it, or the network or the `::1` that it calls from, is to exempt
-    /// everybody. Use [`ClientIp::is_in`](super::ClientIp::is_in) there.
+    /// **Behind a proxy the peer is the proxy**: to list it, or the network or the `::1` that it
+    /// calls from, exempts every request. Use [`ClientIp::is_in`](super::ClientIp::is_in) there.
     ///
     /// # Errors
     /// [`TrustError`] for the first that is neither a network nor an address.
@@ -188,6 +190,8 @@ mod tests {
         assert_ne!(key("[2001:db8::1]:1"), key("[2001:db8:0:1::1]:1"));
         assert_eq!(key("192.0.2.1:1"), key("[::ffff:192.0.2.1]:9"));
         assert_ne!(key("192.0.2.1:1"), key("192.0.2.2:1"));
+        assert_eq!(key("192.0.2.1:1"), key("[64:ff9b::192.0.2.1]:9"));
+        assert_eq!(key("192.0.2.1:1"), key("[2002:c000:201:7::1]:9"));
     }
 
     #[test]

@@ -23,9 +23,9 @@
 //! |---|---|---|
 //! | [`timeout`](FailureExt::timeout) | what takes longer is a failure | always: without it, requests wait for as long as the store does |
 //! | [`circuit_breaker`](FailureExt::circuit_breaker) | a store that fails again and again is not asked for a while: requests no longer wait for the timeout each | nearly always |
-//! | [`fail_open`](FailureExt::fail_open) | requests pass while the store fails: unlimited, and without `RateLimit` fields | where serving matters more than limiting: the limit shares a service out, and its outage should not be yours |
+//! | [`fail_open`](FailureExt::fail_open) | requests pass while the store fails: unlimited, and without `RateLimit` fields | where serving matters more than limiting. **A caller that can make the store late switches every limit off** |
 //! | [`fail_closed`](FailureExt::fail_closed) | requests are refused while the store fails: 503 with `Retry-After` | where a request without a limit is worse than none: log-ins, text messages, what costs money |
-//! | [`fall_back_to`](FailureExt::fall_back_to) | another store, in memory as a rule, grants a share of every quota | where both would hurt: a fleet goes on, and an outage grants at most the quota once more |
+//! | [`fall_back_to`](FailureExt::fall_back_to) | another store, in memory as a rule, grants a share of every quota | by default: a fleet goes on with a limit, and an outage grants at most the quota once more |
 //!
 //! # What callers see
 //!
@@ -165,12 +165,13 @@ pub use timeout::{Timed, Timeout, TimeoutError, ZeroTimeout};
 /// ```
 /// use std::time::Duration;
 /// use tollgate::extract::PeerIp;
-/// use tollgate::{FailureExt, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer};
+/// use tollgate::{FailureExt, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Share};
 ///
 /// // A store in memory needs none of this: it stands for one that does.
 /// let store = MemoryStore::new().timeout(Duration::from_millis(50));
 ///
-/// let pages = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store.clone().fail_open());
+/// let a_third = store.clone().fall_back_to(MemoryStore::new(), Share::new(1, 3));
+/// let pages = RateLimitLayer::per_ip(Quota::per_minute(100)).store(a_third);
 /// let log_ins = RateLimitLayer::new([Policy::new("log-ins", Quota::per_hour(20)).by(PeerIp::new())])
 ///     .store(store.fail_closed());
 /// ```
@@ -232,8 +233,12 @@ pub trait FailureExt: Store {
         FallBack::new(self, fallback, share)
     }
 
-    /// Lets requests pass while this store fails, as often as they ask to. They are not delayed, and their responses
-    /// carry no fields.
+    /// Lets requests pass while this store fails, without limit. They are not delayed, and their
+    /// responses carry no fields.
+    ///
+    /// **Callers can switch limits off with it.** A decision that comes too late is a failure, and
+    /// load makes decisions late. A caller that produces such load passes, and so do all others.
+    /// Prefer [`fall_back_to`](FailureExt::fall_back_to), under which a limit stays.
     fn fail_open(self) -> FailOpen<Self> {
         FailOpen::new(self)
     }

@@ -89,14 +89,11 @@ const INVALID_ARGUMENT: &str = "3";
 const RESOURCE_EXHAUSTED: &str = "8";
 const UNAVAILABLE: &str = "14";
 
-/// Why, and which policies: `quota exceeded: burst, daily`.
+/// The denial in words: `quota exceeded: burst, daily`.
 fn message(denial: &Denial) -> String {
     // Most are no longer: it grows once.
     let mut message = String::with_capacity(64);
     let _ = write!(message, "{denial}");
-    for (n, name) in denial.violated().enumerate() {
-        let _ = write!(message, "{}{name}", if n == 0 { ": " } else { ", " });
-    }
     message
 }
 

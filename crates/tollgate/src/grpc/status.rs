@@ -72,7 +72,7 @@ fn details(denial: &Denial) -> Option<ErrorDetails> {
     }
     if exceeded {
         // The subject is the policy: whose quota it is would tell a key.
-        let violation = |name| QuotaViolation::new(name, denial.to_string());
+        let violation = |name| QuotaViolation::new(name, denial.why());
         details.set_quota_failure(denial.violated().map(violation).collect::<Vec<_>>());
     }
     Some(details)

@@ -1,16 +1,33 @@
-//! Whom a request is charged to, and whom to believe about it.
+//! Which caller a request is charged to, and what to believe about it.
 //!
 //! A rule counts by the [`Key`](crate::Key) that its extractor finds in a request. [`extract`](crate::extract) lists the
-//! extractors; this chapter tells which to take.
+//! extractors. This chapter says which one to choose.
 //!
 //! | your callers | count by |
 //! |---|---|
 //! | are strangers, and connect directly | [`PeerIp`](crate::extract::PeerIp), which is what [`per_ip`](crate::RateLimitLayer::per_ip) takes |
 //! | are strangers, behind proxies of yours or a CDN | [`ClientIp`](crate::extract::ClientIp) |
-//! | have logged in | [`extension`](crate::extract::extension): what the authentication layer left |
-//! | send an API key that a layer outside has checked | [`header`](crate::extract::header) |
-//! | send one that nothing has checked yet | `header`, and a second rule by address |
+//! | have logged in | [`extension`](crate::extract::extension): the identity that the authentication layer left |
+//! | send a credential that an outer layer has checked, but that layer leaves nothing | [`bearer`](crate::extract::bearer), [`basic_user`](crate::extract::basic_user), [`header`](crate::extract::header) or [`cookie`](crate::extract::cookie) |
+//! | send a credential that nothing has checked yet | the same, and a second rule by address |
 //! | do not matter: what is behind has a limit of its own | [`global`](crate::extract::global) |
+//!
+//! # Credentials
+//!
+//! **Count by the authenticated identity**, not by the credential. The rule then stands inside the
+//! authentication layer and reads what that layer left in the request's extensions. [Limit
+//! twice](super::layers#before-and-after-authentication) has the code.
+//!
+//! A raw credential is second best, for two reasons:
+//!
+//! - Outside of authentication an attacker can invent credentials. Each has a fresh quota, and a
+//!   rule by the credential limits nothing.
+//! - One identity may have several credentials, and one quota with each.
+//!
+//! If you count by a credential, take the extractor that knows its form. `Authorization: Bearer
+//! tok` has many spellings: `bearer tok`, or two blanks, or over HTTP/2 a blank in front.
+//! [`bearer`](crate::extract::bearer) and [`basic_user`](crate::extract::basic_user) make one key
+//! of them. [`header`](crate::extract::header) removes blanks at the ends only.
 //!
 //! # Behind a proxy
 //!
@@ -56,8 +73,9 @@
 //!
 //! # IPv6
 //!
-//! One customer is given 2^64 addresses or more. Both extractors count the /64 as one caller; `.ipv6_prefix(56)` or 48 where
-//! customers are given more. IPv4-mapped addresses count as IPv4.
+//! One customer is given 2^64 addresses or more. Both extractors count the /64 as one caller. Use
+//! `.ipv6_prefix(56)` or 48 if your callers are given more. IPv4-mapped, NAT64, 6to4 and Teredo
+//! addresses count as the IPv4 address in them: see [Addresses](crate::extract#addresses).
 //!
 //! # Missing keys
 //!

@@ -74,18 +74,26 @@
 //!
 //! # What a layer of axum covers
 //!
-//! Only what was there when it was added. State is shared by all that one layer covers: a `Router` clones the layer for
-//! each of its routes, and clones of a [`RateLimitLayer`](crate::RateLimitLayer) count together.
+//! A layer covers only what was there when it was added. All that one layer covers shares its
+//! counts: a `Router` clones the layer for each route, and clones of a
+//! [`RateLimitLayer`](crate::RateLimitLayer) count together.
 //!
 //! | added with | limits |
 //! |---|---|
-//! | `Router::layer` | the routes above it, a fallback set above it, and paths that match nothing unless a fallback is set below it |
-//! | `Router::route_layer` | the routes above it, also for methods that they do not have; no fallback |
+//! | `Router::route_layer` | the routes above it, also for methods that they do not have; no fallback and no unknown path |
+//! | `Router::layer` | the routes above it, a fallback set above it, and unknown paths unless a fallback is set below it |
 //! | `MethodRouter::layer`, `get(..).layer(..)` | one path |
-//! | `Router::merge`, `Router::nest` after `.layer` on the part | the part |
+//! | `.route_layer` on a part, then `Router::merge` or `Router::nest` | the routes of the part |
+//! | `.layer` on a part, then `Router::nest` | the routes of the part, and the part's own fallback |
+//! | `.layer` on a part, then `Router::merge` | the routes of the part, **and the unknown paths of the whole app** |
 //! | `ServiceBuilder::new().layer(limit).service(router)` | everything; but no route has matched yet, and [`matched_path`] knows none |
 //!
-//! Unknown paths are what scanners ask for: with `route_layer` they are free.
+//! **Limit a part of an app with `route_layer`.** `merge` takes over the part's answer to unknown
+//! paths, with the layer around it. (It does not if the app, or a part merged later, has an answer
+//! of its own.) A few requests for `/favicon.ico` then use up the limit of a merged log-in.
+//!
+//! Scanners ask for unknown paths. With `route_layer` they are not limited: if your fallback is
+//! expensive, add a second, generous layer around the whole app.
 //!
 //! ```
 //! use axum::body::Body;
@@ -101,19 +109,28 @@
 //!     app.clone().oneshot(request).await.unwrap().headers().contains_key("ratelimit")
 //! }
 //! let limit = RateLimitLayer::new([Policy::new("all", Quota::per_minute(100)).by(global())]);
-//! let routes = Router::new().route("/api", get(|| async { "limited" }));
+//! let routes = Router::new().route("/log-in", get(|| async { "limited" }));
+//! let health = Router::new().route("/health", get(|| async { "not limited" }));
 //!
+//! // What to write for a part of an app.
+//! let app = health.clone().merge(routes.clone().route_layer(limit.clone()));
+//! assert!(is_limited(&app, "GET", "/log-in").await);
+//! assert!(is_limited(&app, "POST", "/log-in").await, "405, and charged");
+//! assert!(!is_limited(&app, "GET", "/health").await);
+//! assert!(!is_limited(&app, "GET", "/favicon.ico").await);
+//!
+//! // The mistake.
+//! let app = health.merge(routes.clone().layer(limit.clone()));
+//! assert!(is_limited(&app, "GET", "/favicon.ico").await);
+//!
+//! // A layer around a whole app. What is added below it is not limited.
 //! let app = routes.clone().layer(limit.clone()).route("/health", get(|| async { "not limited" }));
-//! assert!(is_limited(&app, "GET", "/api").await);
-//! assert!(is_limited(&app, "GET", "/nowhere").await);
+//! assert!(is_limited(&app, "GET", "/log-in").await);
+//! assert!(is_limited(&app, "GET", "/favicon.ico").await);
 //! assert!(!is_limited(&app, "GET", "/health").await);
 //!
-//! let app = routes.clone().layer(limit.clone()).fallback(|| async { "set below" });
-//! assert!(!is_limited(&app, "GET", "/nowhere").await);
-//!
-//! let app = routes.route_layer(limit);
-//! assert!(is_limited(&app, "POST", "/api").await, "405, and charged");
-//! assert!(!is_limited(&app, "GET", "/nowhere").await);
+//! let app = routes.layer(limit).fallback(|| async { "set below" });
+//! assert!(!is_limited(&app, "GET", "/favicon.ico").await);
 //! # }
 //! ```
 //!
@@ -240,9 +257,8 @@
 //!
 //! fn count<B>(response: &Response<B>) {
 //!     if let Some(denial) = response.extensions().get::<Denial>() {
-//!         for policy in denial.violated() {
-//!             println!("refused by {policy}: {denial}");
-//!         }
+//!         // Such as "quota exceeded: burst, daily"; `denial.violated()` has the names one by one.
+//!         println!("{denial}");
 //!     }
 //! }
 //! ```

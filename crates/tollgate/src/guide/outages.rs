@@ -1,35 +1,53 @@
 //! What happens to requests while the store is away.
 //!
-//! A [`MemoryStore`](crate::MemoryStore) always answers, and this chapter is not about it. A store over a network is slow or
-//! away at times, and a layer takes it only after it was told what happens then: forgetting it is a compile error that says
-//! what to write. [`failure`](crate::failure) has the tables: each fault under each policy, what callers see, what the limit
-//! then means. In short:
+//! A [`MemoryStore`](crate::MemoryStore) always answers, and this chapter is not about it. A store
+//! over a network can be slow or down. A layer accepts such a store only with a failure policy:
+//! without one, a compile error says what to write. [`failure`](crate::failure) has the details:
+//! each fault under each policy, what callers see, and what the limit then means.
 //!
-//! | if, without the limit, | write after the store |
-//! |---|---|
-//! | nothing worse happens than load that you can bear for an hour | `.timeout(..).circuit_breaker(..).fail_open()` |
-//! | money, messages or passwords are lost | `.timeout(..).circuit_breaker(..).fail_closed()` |
-//! | neither is acceptable, and you know how many nodes there are | `.timeout(..).circuit_breaker(..).fall_back_to(MemoryStore::new(), Share::new(1, nodes))` |
+//! # Which policy
 //!
-//! **Under `fail_open`, whoever slows the store down switches the limit off**: requests that it answers too late pass, and once
-//! the circuit opens, all do. Where that is to be feared, fall back to a share; or have a second layer outside, with a generous
-//! rule by address in memory.
+//! **Keep a limit: fall back to a share.** This is the form to start with:
 //!
-//! One store serves several layers, each with a failure policy of its own; a clone shares its connections and its states, so
-//! that the layers' policies need different names:
+//! ```
+//! use std::time::Duration;
+//! use tollgate::{CircuitBreaker, FailureExt, MemoryStore, Quota, RateLimitLayer, Share};
+//!
+//! // Stands for `RedisStore::connect("redis://127.0.0.1/").await?`
+//! # let redis = MemoryStore::new();
+//! let nodes = 3;
+//! let store = redis
+//!     .timeout(Duration::from_millis(50))
+//!     .circuit_breaker(CircuitBreaker::default())
+//!     .fall_back_to(MemoryStore::new(), Share::new(1, nodes));
+//! let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store);
+//! ```
+//!
+//! | while the store fails | write last | choose it if |
+//! |---|---|---|
+//! | each node grants its share of every quota | `.fall_back_to(MemoryStore::new(), Share::new(1, nodes))` | you know the number of nodes: the default choice |
+//! | requests are refused with 503 | `.fail_closed()` | a request without a limit costs money, messages or passwords |
+//! | requests pass without limit | `.fail_open()` | load is all that the limit prevents, and you can bear it for an hour |
+//!
+//! **`fail_open` is a switch that callers can press.** A caller that can make the store late lifts
+//! every limit: late decisions pass, and once the circuit opens, all requests do. It takes no
+//! outage, only load on Redis, and an attacker can produce that. Never use it for log-ins. If you
+//! use it, add an outer layer with a generous rule by address in memory.
+//!
+//! One store can serve several layers, each with its own failure policy. Clones share connections
+//! and state, so the policies of the layers need different names:
 //!
 //! ```
 //! use std::time::Duration;
 //! use axum::{Router, routing::{get, post}};
-//! use tollgate::{CircuitBreaker, FailureExt, Quota, RateLimitLayer};
+//! use tollgate::{CircuitBreaker, FailureExt, Quota, RateLimitLayer, Share};
 //! use tollgate::{MemoryStore, Policy, PolicyExt, extract::PeerIp};
 //!
-//! // In its place: `RedisStore::connect("redis://127.0.0.1/").await?`
 //! # let redis = MemoryStore::new();
 //! let store = redis.timeout(Duration::from_millis(50)).circuit_breaker(CircuitBreaker::default());
 //!
 //! let pages = RateLimitLayer::new([Policy::new("pages", Quota::per_minute(100)).by(PeerIp::new())])
-//!     .store(store.clone().fail_open());
+//!     .store(store.clone().fall_back_to(MemoryStore::new(), Share::new(1, 3)));
 //! let log_ins = RateLimitLayer::new([Policy::new("log-ins", Quota::per_hour(20)).by(PeerIp::new())])
 //!     .store(store.fail_closed());
 //!

@@ -112,7 +112,7 @@
 //! use std::{error, fmt};
 //! use tollgate::extract::global;
 //! use tollgate::{Check, ErrorKind, Grant, Reply, Store, StoreError, Times, Verdict};
-//! use tollgate::{FailureExt, Key, Limiter, Policy, PolicyExt, Quota, Reason};
+//! use tollgate::{FailureExt, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, Reason, Share};
 //!
 //! #[derive(Debug)]
 //! struct Away;
@@ -142,9 +142,10 @@
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let rule = || Policy::new("one", Quota::per_minute(1)).by(global());
-//! let open = Limiter::new([rule()]).store(Broken.fail_open());
-//! assert!(open.check_key(&Key::global(), 1).await.is_ok());
+//! let rule = || Policy::new("two", Quota::per_minute(2)).by(global());
+//! let half = Limiter::new([rule()]).store(Broken.fall_back_to(MemoryStore::new(), Share::new(1, 2)));
+//! assert!(half.check_key(&Key::global(), 1).await.is_ok());
+//! assert!(half.check_key(&Key::global(), 1).await.is_err());
 //!
 //! let closed = Limiter::new([rule()]).store(Broken.fail_closed());
 //! let denial = closed.check_key(&Key::global(), 1).await.unwrap_err();

@@ -7,14 +7,58 @@
 //! back a few at a time by the requests themselves: there is no thread and no task to spawn.
 //!
 //! # What happens at the cap
-//! A new key takes the place of one that is idle, else of one that has denied nothing (of those looked at, the one
-//! that is nearest to its reset). A key that was denied stays until its reset, so that inventing keys wins nobody who was
-//! refused a fresh quota. Whoever stops just before that, and waits until others have driven him out, begins anew: the cap is
-//! for attacks, and has to be well above the callers of a busy day. Where nothing can go, new keys share one entry a policy until
-//! there is room again.
+//! A new key takes the place of another one, in this order:
 //!
-//! [`MemoryStore::evictions`] and [`MemoryStore::overflows`] count both for your metrics: while they stay at zero, every key has
-//! an entry of its own, for as long as it needs one.
+//! 1. a key that is idle: its quota is full again;
+//! 2. a key that was not denied: of those looked at, the one nearest to its reset.
+//!
+//! A key that was denied stays until its reset. An attacker cannot regain a refused quota by
+//! inventing keys. A caller that stops just before its denial can be evicted, and then starts with
+//! a full quota: choose a cap well above the number of callers of a busy day.
+//!
+//! # What a flood costs new users
+//! If every place is taken by a denied key, a new key has no entry of its own. It is counted in the
+//! overflow entry, and all such keys of a policy share that entry and **one quota**. An attacker
+//! who gets as many keys denied as the cap holds therefore has these effects, until the resets of
+//! its keys make room:
+//!
+//! - **Users without an entry share one quota**, and the attacker can use it up. They are then
+//!   denied, though they did nothing.
+//! - Users with an entry that was denied keep it. Users with an entry that was not denied can lose
+//!   it to the flood, and share from then on.
+//! - Memory stays at the cap, and no denied caller regains a quota.
+//!
+//! The alternative, new quotas for new keys, would lift the limit for the attacker. Three measures
+//! make a flood harder:
+//!
+//! - **Count by what an attacker cannot invent**: the authenticated user, or the address
+//!   ([`extract`](crate::extract)).
+//! - **Add a rule by address to the layer.** A request that it denies adds no key.
+//! - **Raise the cap**: a million keys take 60 MB.
+//!
+//! Watch both counters; while they are 0, every key has an entry of its own for as long as it needs
+//! one:
+//!
+//! - [`MemoryStore::evictions`] counts keys that lost their entry before their reset.
+//! - [`MemoryStore::overflows`] counts decisions by an overflow entry. The first one is a warning
+//!   in the log, once for each store (feature `tracing`).
+//!
+//! ```
+//! use tollgate::{Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, extract::header};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let store = MemoryStore::builder().max_keys(2).build();
+//! let limiter = Limiter::new([Policy::new("daily", Quota::per_day(1)).by(header("x-user"))]).store(store.clone());
+//! for invented in ["a", "b"] {
+//!     assert!(limiter.check_key(&Key::from(invented), 1).await.is_ok());
+//!     assert!(limiter.check_key(&Key::from(invented), 1).await.is_err());
+//! }
+//! // The table is full of denied keys: new users share one quota.
+//! assert!(limiter.check_key(&Key::from("ada"), 1).await.is_ok());
+//! assert!(limiter.check_key(&Key::from("bob"), 1).await.is_err());
+//! assert_eq!((store.keys(), store.overflows()), (2, 2));
+//! # }
+//! ```
 //!
 //! # What a restart forgets
 //! Everything: a quota of a day begins anew with each deployment. Where that matters, keep it in
@@ -55,7 +99,7 @@ struct Inner {
     shards: Box<[Shard]>,
     /// One entry a policy, for new keys that find no room. Always locked last.
     overflow: Mutex<Table>,
-    /// Keys that were counted there.
+    /// Decisions that were made there.
     overflows: AtomicU64,
     secret: Secret,
     clock: Clock,
@@ -120,8 +164,9 @@ impl MemoryStore {
         self.0.shards.iter().map(|shard| lock(&shard.0).len()).sum()
     }
 
-    /// How many keys have made room for others before their reset, since the store was made: whoever they belong to began anew.
-    /// Where this grows, the cap is too low for the callers of a busy day, or somebody invents keys.
+    /// Returns how many keys lost their entry to others before their reset, since the store was
+    /// made. Their callers started again with a full quota. If this grows, the cap is too low for a
+    /// busy day, or a caller invents keys.
     ///
     /// ```
     /// use tollgate::{Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, extract::header};
@@ -139,8 +184,9 @@ impl MemoryStore {
         self.0.shards.iter().map(|shard| lock(&shard.0).evicted).sum()
     }
 
-    /// How often a new key found no room, since the store was made, because all that were there had been denied: it was decided by
-    /// the entry that such keys share, one a policy. Only an attack makes this grow.
+    /// Returns how often a key was decided by the overflow entry of its policy, since the store was
+    /// made, because denied keys held all places. Only an attack makes this grow: see [what it
+    /// costs new users](self#what-a-flood-costs-new-users).
     pub fn overflows(&self) -> u64 {
         self.0.overflows.load(Ordering::Relaxed)
     }
@@ -179,6 +225,20 @@ impl MemoryStore {
         // One that is set by hand may be set back, and is believed.
         let now = if clock.only_moves_forward() { table.not_before(early) } else { clock.now() };
         (table, digest, now)
+    }
+
+    #[cold]
+    fn count_overflows(&self, count: u64) {
+        let before = self.0.overflows.fetch_add(count, Ordering::Relaxed);
+        #[cfg(feature = "tracing")]
+        if before == 0 {
+            tracing::warn!(
+                "the memory store is full of keys that were denied: new keys share one quota for each policy until some \
+                 are reset (see `MemoryStore::overflows`)"
+            );
+        }
+        #[cfg(not(feature = "tracing"))]
+        let _ = before;
     }
 
     #[inline]

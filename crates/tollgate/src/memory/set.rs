@@ -1,7 +1,6 @@
 //! The decision over a set of several keys, or over one that is new: all or nothing, in two phases.
 
 use std::sync::MutexGuard;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -166,7 +165,7 @@ impl<'a> Tables<'a> {
         if overflows > 0 {
             self.locked.push((OVERFLOW, lock(&store.0.overflow)));
             if times.max() > 0 {
-                store.0.overflows.fetch_add(overflows, Ordering::Relaxed);
+                store.count_overflows(overflows);
             }
         }
     }
