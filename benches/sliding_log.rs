@@ -1,6 +1,6 @@
-//! Compares the two layouts of a sliding log in Redis with each other and with the default
-//! algorithm. The figure is the server's own time for a check, in microseconds, with one check per
-//! call. A network adds the same to all of them.
+//! Compares sliding logs in Redis, in both layouts, and rings with the default algorithm. The
+//! figure is the server's own time for a check, in microseconds, with one check per call. A network
+//! adds the same to all of them. A denial is of a unit, and of half the limit.
 //!
 //! `cargo bench -p tollgate-benches --bench sliding_log`
 
@@ -28,7 +28,7 @@ impl Full {
         let policy = Policy::new("log", Quota::per_hour(limit)).with_algorithm(algorithm);
         let full = Full { server, time, store, policy, key: Key::from("ada") };
         // Takes each unit at a different time.
-        full.micros(limit, true).await;
+        full.micros(limit, 1, true).await;
         full
     }
 
@@ -39,14 +39,14 @@ impl Full {
     }
 
     /// The time per check, all allowed or all denied. A unit is refilled before each allowed one.
-    async fn micros(&self, checks: u32, passes: bool) -> String {
+    async fn micros(&self, checks: u32, cost: u32, passes: bool) -> String {
         self.server.command(&["CONFIG", "RESETSTAT"]).expect("OK");
         for _ in 0..checks {
             if passes {
                 self.time.advance(self.policy.quota().window() / self.policy.quota().limit());
             }
             let verdict =
-                self.store.acquire(&[Check::new(&self.policy, &self.key, 1)], Times::ONCE).wait().await;
+                self.store.acquire(&[Check::new(&self.policy, &self.key, cost)], Times::ONCE).wait().await;
             assert_eq!(verdict.expect("an answer").is_granted(), passes);
         }
         let stats = self.server.command(&["INFO", "commandstats"]).expect("a text");
@@ -58,10 +58,13 @@ impl Full {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    println!("| us per check | server | allowed | denied |\n|---|---|--:|--:|");
+    println!("| us per check | server | allowed | denied 1 | denied half |\n|---|---|--:|--:|--:|");
+    let ring = |buckets| Algorithm::SlidingBuckets { buckets };
     for kind in [Kind::Redis6_2, Kind::Redis8_2, Kind::Valkey9_1] {
         for (name, algorithm, layout, limit) in [
             ("Gcra", Algorithm::Gcra, SlidingLogLayout::List, 100),
+            ("a ring of 10", ring(10), SlidingLogLayout::List, 10_000),
+            ("a ring of 1,000", ring(1_000), SlidingLogLayout::List, 10_000),
             ("a list of 100", Algorithm::SLIDING_LOG, SlidingLogLayout::List, 100),
             ("a sorted set of 100", Algorithm::SLIDING_LOG, SlidingLogLayout::SortedSet, 100),
             ("a list of 10,000", Algorithm::SLIDING_LOG, SlidingLogLayout::List, 10_000),
@@ -70,10 +73,11 @@ async fn main() {
             ("a sorted set of 100,000", Algorithm::SLIDING_LOG, SlidingLogLayout::SortedSet, 100_000),
         ] {
             let full = Full::new(kind, algorithm, layout, limit).await;
-            let passes = full.micros(CHECKS, true).await;
+            let passes = full.micros(CHECKS, 1, true).await;
             full.use_up().await;
-            let denied = full.micros(CHECKS, false).await;
-            println!("| {name} | {kind} | {passes} | {denied} |");
+            let denied = full.micros(CHECKS, 1, false).await;
+            let denied_half = full.micros(CHECKS, limit / 2, false).await;
+            println!("| {name} | {kind} | {passes} | {denied} | {denied_half} |");
         }
     }
 }

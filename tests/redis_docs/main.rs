@@ -2,3 +2,5 @@
 
 mod memory;
 mod permissions;
+mod values;
+mod work;

@@ -1,5 +1,6 @@
-//! What a key takes in Redis and Valkey, as `MEMORY USAGE` tells it. The documentation of tollgate-redis has the table that
-//! this prints: `cargo test -p tollgate-tests --test redis_docs -- --nocapture`
+//! What a key takes in Redis and Valkey, by `MEMORY USAGE`, and by what `used_memory` grows with each
+//! of many such keys. The documentation of tollgate-redis has the table that this prints:
+//! `cargo test -p tollgate-tests --test redis_docs -- --nocapture`
 
 use std::time::Duration;
 
@@ -26,9 +27,9 @@ impl Bench {
     }
 
     /// Charges a caller a unit, so many times, at even distances over `span`; returns the bytes of its key.
-    async fn bytes(&self, store: &RedisStore, policy: &Policy, units: u32, span: Duration) -> u64 {
+    async fn bytes(&self, store: &RedisStore, policy: &Policy, units: u32, span: Duration) -> Bytes {
         let key = Key::network("192.0.2.1".parse().expect("an address"), 64);
-        store.reset(&key, &[policy]).wait().await.expect("an answer");
+        self.flush();
         for unit in 0..units {
             if unit > 0 {
                 self.time.advance(span / units);
@@ -38,22 +39,50 @@ impl Bench {
         }
         let name = self.server.command(&["KEYS", "tollgate:1:{@192.0.2.1}:*"]).expect("names");
         assert!(!name.is_empty() && !name.contains('\n'), "one key: {name}");
-        let bytes = self.memory_usage(&name);
+        let bytes = self.bytes_of(&name);
         store.reset(&key, &[policy]).wait().await.expect("an answer");
         bytes
     }
 
     /// The bytes of a counter of that name which expires: the least that anything could take.
-    fn counter(&self, name: &str) -> u64 {
+    fn counter(&self, name: &str) -> Bytes {
+        self.flush();
         self.server.command(&["SET", name, "100", "PX", "3600000"]).expect("OK");
-        let bytes = self.memory_usage(name);
+        let bytes = self.bytes_of(name);
         self.server.command(&["DEL", name]).expect("1");
         bytes
     }
 
-    fn memory_usage(&self, name: &str) -> u64 {
-        let bytes = self.server.command(&["MEMORY", "USAGE", name, "SAMPLES", "0"]).expect("a number");
-        bytes.parse().expect("a number")
+    fn bytes_of(&self, name: &str) -> Bytes {
+        let usage = self.server.command(&["MEMORY", "USAGE", name, "SAMPLES", "0"]).expect("a number");
+        let usage = usage.parse().expect("a number");
+        let copies: u64 = if usage < 10_000 { 10_000 } else { 200 };
+        let before = self.used_memory();
+        // Names of the same length.
+        let copy = "for i = 1, ARGV[1] do
+                      local name = string.sub(KEYS[1], 1, -6) .. string.format('%05d', i)
+                      redis.call('COPY', KEYS[1], name, 'REPLACE')
+                    end
+                    return 0";
+        self.server.command(&["EVAL", copy, "1", name, &copies.to_string()]).expect("0");
+        let growth = (self.used_memory() - before) / copies;
+        let remove = "for i = 1, ARGV[1] do
+                        redis.call('DEL', string.sub(KEYS[1], 1, -6) .. string.format('%05d', i))
+                      end
+                      return 0";
+        self.server.command(&["EVAL", remove, "1", name, &copies.to_string()]).expect("0");
+        Bytes { usage, growth }
+    }
+
+    /// Leaves no key, and no table that was made for many.
+    fn flush(&self) {
+        self.server.command(&["FLUSHALL"]).expect("OK");
+    }
+
+    fn used_memory(&self) -> u64 {
+        let info = self.server.command(&["INFO", "memory"]).expect("a text");
+        let bytes = info.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("a field");
+        bytes.trim().parse().expect("a number")
     }
 
     fn version(&self) -> String {
@@ -66,11 +95,22 @@ impl Bench {
     }
 }
 
+/// Of a key.
+struct Bytes {
+    /// By `MEMORY USAGE`.
+    usage: u64,
+    /// By which `used_memory` grows.
+    growth: u64,
+}
+
 /// Of a key whose name has 56 bytes, whatever the algorithm is called.
 fn policy(algorithm: Algorithm, layout: SlidingLogLayout) -> Policy {
     let policy = |name: &str| Policy::new(name, Quota::per_minute(1_000)).with_algorithm(algorithm);
-    let is_set = matches!((algorithm, layout), (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet));
-    let suffix = if is_set { "~sorted-set" } else { "" };
+    let suffix = match (algorithm, layout) {
+        (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) => "~runs~sorted-set",
+        (Algorithm::SlidingLog { .. } | Algorithm::SlidingBuckets { .. }, _) => "~runs",
+        _ => "",
+    };
     let rest = format!("tollgate:1:{{@192.0.2.1}}:{}{suffix}", policy("x").scope()).len();
     policy(&"x".repeat(57 - rest))
 }
@@ -78,7 +118,7 @@ fn policy(algorithm: Algorithm, layout: SlidingLogLayout) -> Policy {
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// What a caller leaves behind, by each algorithm.
-async fn rows(bench: &Bench) -> Vec<(&'static str, u64)> {
+async fn rows(bench: &Bench) -> Vec<(&'static str, Bytes)> {
     let leaky = Algorithm::LeakyBucket { max_wait: MINUTE };
     // Less than a window, or the oldest entries would be gone.
     let (at_once, spread) = (Duration::ZERO, MINUTE / 2);
@@ -98,12 +138,12 @@ async fn rows(bench: &Bench) -> Vec<(&'static str, u64)> {
         ("`SlidingWindow`", list(Algorithm::SlidingWindow, 100, 2 * MINUTE).await),
         ("`SlidingBuckets`, 1 of 11 in use", list(Algorithm::SLIDING_BUCKETS, 10, at_once).await),
         ("`SlidingBuckets`, all in use", list(Algorithm::SLIDING_BUCKETS, 100, MINUTE).await),
-        ("`SlidingLog`, 10 units", list(Algorithm::SLIDING_LOG, 10, spread).await),
-        ("`SlidingLog`, 100 units", list(Algorithm::SLIDING_LOG, 100, spread).await),
-        ("`SlidingLog`, 1,000 units", list(Algorithm::SLIDING_LOG, 1_000, spread).await),
-        ("the same as a sorted set, 10 units", set(10).await),
-        ("the same as a sorted set, 100 units", set(100).await),
-        ("the same as a sorted set, 1,000 units", set(1_000).await),
+        ("`SlidingLog`, 10 runs", list(Algorithm::SLIDING_LOG, 10, spread).await),
+        ("`SlidingLog`, 100 runs", list(Algorithm::SLIDING_LOG, 100, spread).await),
+        ("`SlidingLog`, 1,000 runs", list(Algorithm::SLIDING_LOG, 1_000, spread).await),
+        ("the same as a sorted set, 10 runs", set(10).await),
+        ("the same as a sorted set, 100 runs", set(100).await),
+        ("the same as a sorted set, 1,000 runs", set(1_000).await),
     ]
 }
 
@@ -124,7 +164,7 @@ async fn the_table() {
         table[0] += &format!(" {} |", bench.version());
         table[1] += "--:|";
         for (line, (_, bytes)) in table[2..].iter_mut().zip(&rows) {
-            *line += &format!(" {bytes} |");
+            *line += &format!(" {} ({}) |", bytes.usage, bytes.growth);
         }
     }
     println!("{}", table.join("\n"));
@@ -149,13 +189,13 @@ async fn a_gcra_key_takes_no_more_than_a_counter() {
             (Quota::per_minute(7), "1m", false),
         ] {
             let policy = Policy::new("api", quota);
-            let counter = bench.counter(&format!("tollgate:1:{{@192.0.2.1}}:api~gcra~{window}"));
-            let first = bench.bytes(&bench.lists, &policy, 1, Duration::ZERO).await;
+            let counter = bench.counter(&format!("tollgate:1:{{@192.0.2.1}}:api~gcra~{window}")).usage;
+            let first = bench.bytes(&bench.lists, &policy, 1, Duration::ZERO).await.usage;
             assert!(
                 first <= counter + chunk + as_text,
                 "{kind}, {quota:?}: {first} bytes, a counter {counter}"
             );
-            let later = bench.bytes(&bench.lists, &policy, 3, Duration::ZERO).await;
+            let later = bench.bytes(&bench.lists, &policy, 3, Duration::ZERO).await.usage;
             let text = if is_whole { 0 } else { as_text };
             assert!(later <= counter + chunk + text, "{kind}, {quota:?}: {later} bytes, a counter {counter}");
         }

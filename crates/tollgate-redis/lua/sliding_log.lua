@@ -169,10 +169,10 @@ local function sliding_log(layout, limit, window, cost, span)
     returned = returned or 0
     -- The units charged until the end of so many runs, and what was given back of the block behind.
     local function around(runs)
-      local two = layout.entries(key, at + runs - 1, at + runs)
-      local _, count = numbers_of(two, 1)
-      local _, _, behind = numbers_of(two, 3)
-      return count or 0, log.first and behind or 0
+      local entries = layout.entries(key, at + runs - 1, log.first and at + runs or at + runs - 1)
+      local _, count = numbers_of(entries, 1)
+      local _, _, behind = numbers_of(entries, 3)
+      return count or 0, behind or 0
     end
     local size = size_at(numbers + at)
     while at + size < log.length do

@@ -104,24 +104,64 @@
 //!
 //! | bytes a key | Redis 6.2 | Redis 7.0 | Redis 8.2 | Valkey 9.1 |
 //! |---|--:|--:|--:|--:|
-//! | a counter that expires, to compare | 112 | 104 | 96 | 88 |
-//! | `Gcra`, `LeakyBucket` | 112 | 104 | 96 | 88 |
-//! | `FixedWindow` | 112 | 104 | 96 | 104 |
-//! | `SlidingWindow` | 158 | 136 | 128 | 120 |
-//! | `SlidingBuckets` of 10, one in use | 146 | 136 | 128 | 128 |
-//! | `SlidingBuckets` of 10, all in use | 187 | 184 | 176 | 160 |
-//! | `SlidingLog`, 100 units | 1,195 | 1,208 | 1,120 | 1,104 |
-//! | the same as a sorted set | 4,023 | 4,200 | 4,192 | 4,000 |
-//! | `SlidingLog`, 1,000 units | 10,238 | 10,464 | 10,456 | 10,240 |
-//! | the same as a sorted set | 119,000 | 118,000 | 103,000 | 96,000 |
+//! | a counter that expires, to compare | 112 (174) | 104 (172) | 96 (143) | 88 (120) |
+//! | `Gcra`, `LeakyBucket` | 112 (178) | 104 (170) | 96 (142) | 88 (118) |
+//! | `FixedWindow` | 112 (178) | 104 (170) | 96 (152) | 104 (134) |
+//! | `SlidingWindow` | 142 (209) | 136 (202) | 128 (174) | 120 (155) |
+//! | `SlidingBuckets` of 10, one in use | 203 (280) | 200 (282) | 112 (157) | 112 (142) |
+//! | `SlidingBuckets` of 10, all in use | 292 (378) | 280 (362) | 192 (226) | 192 (222) |
+//! | `SlidingLog`, 10 runs | 331 (391) | 312 (394) | 224 (272) | 224 (253) |
+//! | the same as a sorted set | 243 (312) | 232 (293) | 224 (289) | 224 (250) |
+//! | `SlidingLog`, 100 runs | 1,483 (1,564) | 1,464 (1,546) | 1,376 (1,423) | 1,296 (1,325) |
+//! | the same as a sorted set | 1,411 (1,487) | 1,384 (1,450) | 1,376 (1,416) | 1,296 (1,326) |
+//! | `SlidingLog`, 1,000 runs | 14,099 (14,190) | 13,536 (13,620) | 13,528 (13,692) | 13,120 (13,148) |
+//! | the same as a sorted set | 103,000 (102,000) | 94,000 (102,000) | 79,000 (87,000) | 63,000 (63,000) |
 //!
-//! A name of 56 bytes is part of each; `cargo test -p tollgate-tests --test redis_docs -- --nocapture` prints the table.
+//! The number in parentheses is by how much `used_memory` grows with each of 10,000 such keys: it adds
+//! what the tables of keys and expiry times take. A name of 56 bytes is part of each;
+//! `cargo test -p tollgate-tests --test redis_docs -- --nocapture` prints the table.
 //! Valkey takes up to 32 bytes more for a `Gcra` key that was charged once, or whose limit does not divide its window into
 //! whole microseconds.
 //!
-//! A check of a sliding log costs the server the same for 100 units as for 100,000: about twice a check of `Gcra`. As a
-//! [sorted set](SlidingLogLayout::SortedSet) it can be looked at and searched by time, and takes up to a third more time
-//! than as a [list](SlidingLogLayout::List) (`cargo bench -p tollgate-benches --bench sliding_log`), and the memory above.
+//! A `SlidingLog` stores a run for each charge, whatever it cost: its time and a running count.
+//! Charges of the same microsecond share a run. `SlidingBuckets` stores the same for each sub-window
+//! that saw a charge. A run that was refunded whole may stay until it is over; such runs are at most
+//! half of a log, and 64 more. As a [sorted set](SlidingLogLayout::SortedSet) a log can be searched by
+//! time, and takes more memory than as a [list](SlidingLogLayout::List) from 129 runs on.
+//!
+//! # What a check costs the server
+//!
+//! Commands that a check runs inside its script at worst, and in parentheses the entries they read: of
+//! a log an entry is a time and a text, of others the value. The limit is 100,000, all of it in use,
+//! and the costs are 1, 50,000 and 100,000. A test counts them:
+//!
+//! | commands (entries read), at most | charge | denial | look | refund |
+//! |---|--:|--:|--:|--:|
+//! | `Gcra` | 3 (1) | 2 (1) | 1 (1) | 2 (1) |
+//! | `LeakyBucket` | 3 (1) | 2 (1) | 1 (1) | 2 (1) |
+//! | `FixedWindow` | 2 (1) | 2 (1) | 1 (1) | 2 (1) |
+//! | `SlidingWindow` | 2 (1) | 2 (1) | 1 (1) | 2 (1) |
+//! | `SlidingBuckets` of 10 | 15 (11) | 16 (20) | 15 (20) | 29 (31) |
+//! | `SlidingBuckets` of 1,000 | 29 (25) | 34 (50) | 35 (50) | 58 (73) |
+//! | `SlidingLog`, 10 runs | 15 (11) | 16 (20) | 15 (20) | 29 (31) |
+//! | `SlidingLog`, 100,000 runs | 50 (46) | 55 (85) | 63 (85) | 92 (112) |
+//! | the same as a sorted set, 10 runs | 12 (8) | 16 (20) | 15 (20) | 25 (25) |
+//! | the same as a sorted set, 100,000 runs | 25 (21) | 55 (85) | 54 (85) | 67 (79) |
+//!
+//! Each call adds a `TIME`. These are the worst states, in which units were given back all over the
+//! log. Usually a charge runs 6 to 10 commands, and a denial of cost 1 runs 6 to 8.
+//!
+//! - `Gcra`, `LeakyBucket`, `FixedWindow`, `SlidingWindow`: constant.
+//! - `SlidingBuckets` and `SlidingLog` with n runs: a check runs O(log n) commands, each of at most two
+//!   entries. Neither the cost nor the number of buckets multiplies that.
+//! - A refund runs O((log n)²) commands, and usually about as many as a check. One refund in n / 2
+//!   rewrites the log without what was refunded, in O(n).
+//! - A charge drops all runs that are over with one command. The server takes linear time for that, but
+//!   each run is dropped once, so a charge pays for one run on average.
+//! - The other exceptions are rare: a clock that stepped back moves the runs ahead of it at once, and
+//!   a log that counted 2^52 units without being empty is rewritten.
+//!
+#![doc = include_str!("../docs/stored-values.md")]
 //!
 //! # Advice for operators
 //!

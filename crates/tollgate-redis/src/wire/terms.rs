@@ -47,15 +47,22 @@ impl Terms {
             && matches!(cost(), Some((1.., 0)))
     }
 
-    /// The server's work for one such check, relative to a check of GCRA, whatever its cost is and
-    /// whether it is granted or denied.
+    /// The server's work for one such check at worst, relative to a check of GCRA.
+    ///
+    /// Redis 8.2 and Valkey 9.1 took, per set in calls of 100 sets: GCRA 1.6 to 2.3 µs, a window 1.5
+    /// to 3.5, a log or a ring 7 to 12 whatever is granted, and if it denies a cost of 1. The denial of
+    /// a larger cost searches for the run that it waits for: 20 to 120 µs for a cost of 50,000.
     #[allow(dead_code, reason = "bounds what one call carries")]
     pub(crate) fn work(&self) -> u32 {
-        match self.part {
-            Part::Gcra | Part::LeakyBucket => 1,
-            Part::FixedWindow | Part::SlidingWindow => 2,
-            Part::SlidingBuckets | Part::SlidingLogList => 6,
-            Part::SlidingLogSortedSet => 8,
+        let limit = u64::from(self.policy.quota().limit());
+        let search = |runs: u64| 2 * self.cost.clamp(1, runs).ilog2();
+        match (self.part, self.policy.algorithm()) {
+            (Part::Gcra | Part::LeakyBucket, _) => 1,
+            (Part::FixedWindow | Part::SlidingWindow, _) => 2,
+            (Part::SlidingBuckets, Algorithm::SlidingBuckets { buckets }) => {
+                6 + search(limit.min(u64::from(buckets) + 1))
+            }
+            (Part::SlidingLogList | Part::SlidingLogSortedSet | Part::SlidingBuckets, _) => 6 + search(limit),
         }
     }
 
@@ -126,4 +133,29 @@ impl Terms {
 
 fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::Quota;
+
+    use super::*;
+
+    #[test]
+    fn work_grows_with_the_logarithm_of_the_cost_at_most() {
+        let work = |algorithm, cost| {
+            let policy = Policy::new("p", Quota::per_day(100_000)).with_algorithm(algorithm);
+            Terms::new(&policy, cost, SlidingLogLayout::List).work()
+        };
+        for cost in [0, 1, 100_000, u64::MAX] {
+            assert_eq!(work(Algorithm::Gcra, cost), 1);
+            assert_eq!(work(Algorithm::FIXED_WINDOW, cost), 2);
+        }
+        for algorithm in [Algorithm::SLIDING_LOG, Algorithm::SLIDING_BUCKETS] {
+            assert_eq!((work(algorithm, 0), work(algorithm, 1)), (6, 6));
+        }
+        assert_eq!(work(Algorithm::SLIDING_LOG, 100_000), 6 + 2 * 16);
+        assert_eq!(work(Algorithm::SLIDING_LOG, u64::MAX), 6 + 2 * 16);
+        assert_eq!(work(Algorithm::SlidingBuckets { buckets: 1_000 }, 100_000), 6 + 2 * 9);
+    }
 }
