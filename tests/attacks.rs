@@ -140,7 +140,7 @@ async fn log_ins_that_are_refunded_do_not_lift_the_limit_on_guesses() {
             }
         }
     };
-    scene.holds(80, move |store, attacker| attack(store, attacker)).await;
+    scene.holds(80, attack).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -156,7 +156,7 @@ async fn requests_of_a_large_cost_do_not_lift_the_limit_on_guesses() {
                 sleep(PAUSE).await;
             }
         };
-        scene.holds(512, move |store, attacker| attack(store, attacker)).await;
+        scene.holds(512, attack).await;
     }
 }
 
@@ -172,5 +172,5 @@ async fn denials_by_a_ring_of_a_thousand_do_not_lift_the_limit_on_guesses() {
             sleep(PAUSE).await;
         }
     };
-    scene.holds(200, move |store, attacker| attack(store, attacker)).await;
+    scene.holds(200, attack).await;
 }

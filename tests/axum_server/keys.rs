@@ -31,8 +31,9 @@ async fn http2_statuses(key: impl KeyExtractor, name: &'static str, values: &[&'
     let mut statuses = Vec::new();
     for value in values {
         let request = Request::get(format!("http://{address}/")).version(Version::HTTP_2);
-        let request = request.header(name, HeaderValue::from_static(value)).body(Empty::new()).unwrap();
-        statuses.push(client.request(request).await.unwrap().status().as_u16());
+        let request =
+            request.header(name, HeaderValue::from_static(value)).body(Empty::new()).expect("a request");
+        statuses.push(client.request(request).await.expect("a response").status().as_u16());
     }
     statuses
 }
