@@ -11,7 +11,7 @@ use bb8_redis::redis::{
     PushKind, RedisError, ServerErrorKind, Value, cmd,
 };
 
-use super::{Address, Timeouts};
+use super::{Address, Timeouts, server_kind};
 
 /// A connection that has answered.
 pub(super) struct Opened {
@@ -53,7 +53,7 @@ async fn open_resp3(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, 
     let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
     // For `CLIENT LIST`. A user without this permission has connections without a name.
     let name = concat!("tollgate:", env!("CARGO_PKG_VERSION"));
-    reply_or_error(cmd("CLIENT").arg("SETNAME").arg(name).query_async(&mut connection).await)?;
+    unless_forbidden(cmd("CLIENT").arg("SETNAME").arg(name).query_async(&mut connection).await)?;
     Ok(Opened { connection, end: End::Reported(dead) })
 }
 
@@ -66,14 +66,15 @@ async fn open_resp2(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, 
     Ok(Opened { connection, end: End::Unreported })
 }
 
-/// Fails if the server does not answer. An error that it answers with is an answer.
+/// Fails if the server does not answer, or refuses the connection.
 pub(super) async fn ping(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
-    reply_or_error(cmd("PING").query_async(connection).await)
+    unless_forbidden(cmd("PING").query_async(connection).await)
 }
 
-fn reply_or_error(answer: Result<Value, RedisError>) -> Result<(), RedisError> {
+/// A missing permission is an answer, too.
+fn unless_forbidden(answer: Result<Value, RedisError>) -> Result<(), RedisError> {
     match answer {
-        Err(error) if !matches!(error.kind(), ErrorKind::Server(_)) => Err(error),
+        Err(error) if server_kind(&error) != Some(ServerErrorKind::NoPerm) => Err(error),
         _ => Ok(()),
     }
 }
