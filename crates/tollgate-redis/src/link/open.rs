@@ -51,9 +51,15 @@ async fn open_resp3(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, 
     let config = config(timeouts).set_push_sender(Obituary(Arc::clone(&dead)));
     let client = Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))?;
     let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-    // For `CLIENT LIST`. A user without this permission has connections without a name.
+    // For `CLIENT LIST`. A server may refuse it, since the user lacks the permission: then the connection has no name.
     let name = concat!("tollgate:", env!("CARGO_PKG_VERSION"));
-    unless_forbidden(cmd("CLIENT").arg("SETNAME").arg(name).query_async(&mut connection).await)?;
+    let named: Result<Value, RedisError> =
+        cmd("CLIENT").arg("SETNAME").arg(name).query_async(&mut connection).await;
+    if let Err(error) = named
+        && server_kind(&error).is_none()
+    {
+        return Err(error);
+    }
     Ok(Opened { connection, end: End::Reported(dead) })
 }
 
@@ -66,14 +72,9 @@ async fn open_resp2(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, 
     Ok(Opened { connection, end: End::Unreported })
 }
 
-/// Fails if the server does not answer, or refuses the connection.
+/// Fails if the server does not answer, or refuses the connection. A missing permission is an answer.
 pub(super) async fn ping(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
-    unless_forbidden(cmd("PING").query_async(connection).await)
-}
-
-/// A missing permission is an answer, too.
-fn unless_forbidden(answer: Result<Value, RedisError>) -> Result<(), RedisError> {
-    match answer {
+    match cmd("PING").query_async::<Value>(connection).await {
         Err(error) if server_kind(&error) != Some(ServerErrorKind::NoPerm) => Err(error),
         _ => Ok(()),
     }
