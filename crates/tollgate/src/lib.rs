@@ -84,6 +84,9 @@
 //! | has no key that a rule needs | 400 | problem document; or [`MissingKey::Skip`], [`MissingKey::Share`] | 3 `INVALID_ARGUMENT`, pushback -1 |
 //! | finds the store failing, under [`fail_closed`](FailureExt::fail_closed) | 503 | problem document, `Retry-After` | 14 `UNAVAILABLE`, pushback |
 //!
+//! While a refusal is sent, the rest of the request's body is read within a bound, so that the client and proxies see the
+//! answer: see [`RateLimitLayer::drain_body`].
+//!
 //! [`RateLimitLayer::answer`] replaces the answer by your own; each refusal carries its [`Denial`] in the response's
 //! extensions. [`RateLimitLayer::expose_verdict`] tells handlers how the rules stand, as a [`Report`].
 //!
@@ -155,8 +158,8 @@
 //! let ours = Policy::new("ours", Quota::per_second(10))
 //!     .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(30) })
 //!     .by(|parts: &Parts| parts.uri.host().map(Key::from));
-//! // Without fields of ours, which would stand among those of the other side.
-//! let layer = RateLimitLayer::new([ours]).fields(Fields::None);
+//! // Without fields of ours, which would stand among those of the other side. No connection waits for refused bodies.
+//! let layer = RateLimitLayer::new([ours]).fields(Fields::None).drain_body(0, Duration::ZERO);
 //! ```
 //!
 //! # In tests
@@ -186,6 +189,7 @@ pub mod memory;
 
 mod body;
 mod denial;
+mod drain;
 mod fields;
 mod future;
 mod grpc;

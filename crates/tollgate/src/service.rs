@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
+use http_body::Body;
 use tollgate_core::{Reply, Store, Verdict};
 use tower_service::Service;
 
@@ -53,6 +54,7 @@ where
     Svc: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     S: Store,
     S::Error: NeverFails,
+    ReqBody: Body + Send + 'static,
 {
     type Response = Response<ResponseBody<ResBody>>;
     type Error = Svc::Error;
@@ -101,13 +103,13 @@ where
                     Ok(None) if self.shared.expose_verdict => return self.unlimited(request),
                     Ok(None) => break 'pass,
                     Err(denial) => {
-                        return ResponseFuture::refused(self.shared.refuse(&mut request, denial, None));
+                        return ResponseFuture::refused(self.shared.refuse(request, denial, None));
                     }
                 }
             };
             match &reply {
                 Reply::Now(Ok(verdict)) if !verdict.is_granted() => {
-                    return ResponseFuture::refused(self.shared.deny(&mut request, asked, verdict));
+                    return ResponseFuture::refused(self.shared.deny(request, asked, verdict));
                 }
                 Reply::Now(Ok(verdict)) if verdict.delay().is_zero() => {
                     if self.shared.adds_something() {

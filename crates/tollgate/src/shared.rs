@@ -7,10 +7,12 @@ use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Method, Request, Response};
+use http_body::Body;
 use tollgate_core::Verdict;
 
 use crate::body::ResponseBody;
 use crate::denial::Denial;
+use crate::drain::Bound;
 use crate::fields::{FieldWriter, Written, number};
 use crate::limiter::Limiter;
 use crate::report::Report;
@@ -25,6 +27,7 @@ pub(crate) struct Shared<S> {
     pub(crate) limiter: Limiter<S>,
     pub(crate) fields: FieldWriter,
     pub(crate) answer: Option<Arc<Answer>>,
+    pub(crate) drain: Bound,
     pub(crate) expose_verdict: bool,
     pub(crate) enabled: bool,
 }
@@ -84,9 +87,9 @@ impl<S> Shared<S> {
 
     /// The response to a request that was not granted.
     #[inline(never)]
-    pub(crate) fn deny<R, B>(
+    pub(crate) fn deny<R: Body + Send + 'static, B>(
         &self,
-        request: &mut Request<R>,
+        request: Request<R>,
         asked: Asked,
         verdict: &Verdict,
     ) -> Response<ResponseBody<B>> {
@@ -95,13 +98,14 @@ impl<S> Shared<S> {
         self.refuse(request, Denial::of(Report::new(rules, asked, verdict)), fields)
     }
 
-    /// The response to a request that is refused, with these fields. What is left of the request is of no use.
-    pub(crate) fn refuse<R, B>(
+    /// The response to a request that is refused, with these fields. The rest of the request's body is drained meanwhile.
+    pub(crate) fn refuse<R: Body + Send + 'static, B>(
         &self,
-        request: &mut Request<R>,
+        mut request: Request<R>,
         denial: Denial,
         fields: Option<Written>,
     ) -> Response<ResponseBody<B>> {
+        let drain = self.drain.plan(&request);
         let is_head = request.method() == Method::HEAD;
         let mut left_out = 0;
         let body = |bytes: Bytes| {
@@ -121,7 +125,7 @@ impl<S> Shared<S> {
                 response
             }
             Some(answer) => {
-                let parts = take_parts(request);
+                let parts = take_parts(&mut request);
                 let mut response = answer(&parts, &denial);
                 denial.add_wait(&parts, response.headers_mut());
                 response.map(body)
@@ -134,6 +138,10 @@ impl<S> Shared<S> {
             fields.add_to(response.headers_mut());
         }
         response.extensions_mut().insert(denial);
+        if let Some(drain) = drain {
+            drain.add_close(response.headers_mut());
+            drain.start(request.into_body());
+        }
         response
     }
 }

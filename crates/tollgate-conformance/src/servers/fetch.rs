@@ -42,12 +42,33 @@ pub(super) fn program(kind: Kind) -> Result<Program, Error> {
     })
 }
 
+/// nginx: by its environment variable, on the `PATH`, or from the distribution.
+///
+/// # Errors
+/// If there is none, with the ways to get it.
+pub(super) fn nginx() -> Result<Program, Error> {
+    const VARIABLE: &str = "TOLLGATE_NGINX";
+    let named = env::var_os(VARIABLE).map(PathBuf::from);
+    match named.or_else(|| on_path(&["nginx"])) {
+        Some(path) => Ok(Program::new(path)),
+        None => debian::nginx().map_err(|error| {
+            Error(format!(
+                "No nginx on the PATH.\n{error}\nTo get it, set {VARIABLE} to its path, or install it."
+            ))
+        }),
+    }
+}
+
+/// The first of these programs that is on the `PATH`.
+fn on_path(names: &[&str]) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH").unwrap_or_default())
+        .flat_map(|directory| names.iter().map(move |name| directory.join(name)))
+        .find(|path| path.is_file())
+}
+
 /// What is on the `PATH`, else what the distribution has.
 fn installed() -> Result<Program, Error> {
-    let on_path = env::split_paths(&env::var_os("PATH").unwrap_or_default())
-        .flat_map(|directory| ["redis-server", "valkey-server"].map(|name| directory.join(name)))
-        .find(|path| path.is_file());
-    match on_path {
+    match on_path(&["redis-server", "valkey-server"]) {
         Some(path) => check(Kind::Installed, Program::new(path)),
         None => debian::program()
             .map_err(|error| Error(format!("No redis-server and no valkey-server on the PATH.\n{error}"))),

@@ -136,9 +136,11 @@ mod tests {
         let clock = ManualClock::new(Timestamp::from_micros(1_000_000));
         let store = MemoryStore::builder().clock(&clock).build();
         let layer = RateLimitLayer::new([policy.by(global())]).store(store);
-        let inner = async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::new(Bytes::new())));
+        let inner = async |_: Request<String>| Ok::<_, Infallible>(Response::new(Full::new(Bytes::new())));
         let service = layer.layer(service_fn(inner));
-        let call = || Request::post("/").header("content-type", "application/grpc+proto").body(()).unwrap();
+        let call = || {
+            Request::post("/").header("content-type", "application/grpc+proto").body(String::new()).unwrap()
+        };
         service.clone().oneshot(call()).await.unwrap();
         service.oneshot(call()).await.unwrap()
     }

@@ -1,4 +1,4 @@
-//! The server of the distribution, by apt: fetched and unpacked, not installed.
+//! Programs of the distribution, by apt: fetched and unpacked, not installed.
 
 use std::env::{self, consts::ARCH};
 use std::ffi::OsStr;
@@ -16,31 +16,43 @@ const PACKAGE: &str = "redis-tools";
 
 pub(super) fn program() -> Result<Program, Error> {
     let directory = cached(&format!("debian-redis-{ARCH}"), fetch)?;
-    in_directory(&directory)
+    in_directory(&directory, "usr/bin/redis-server")
 }
 
-/// The server, with the libraries that were fetched since the system lacks them.
-fn in_directory(directory: &Path) -> Result<Program, Error> {
+/// nginx.
+pub(super) fn nginx() -> Result<Program, Error> {
+    let directory = cached(&format!("debian-nginx-{ARCH}"), |directory| unpack("nginx", directory))?;
+    in_directory(&directory, "usr/sbin/nginx")
+}
+
+/// The program at that path, with the libraries that were fetched because the system lacks them.
+fn in_directory(directory: &Path, path: &str) -> Result<Program, Error> {
     let mut libraries = Vec::new();
     for parent in ["usr/lib", "lib"].map(|parent| directory.join(parent)).iter().filter(|path| path.is_dir())
     {
         libraries.extend(entries(parent)?.into_iter().filter(|path| path.is_dir()));
     }
-    let mut program = Program::new(directory.join("usr/bin/redis-server"));
+    let mut program = Program::new(directory.join(path));
     if let (false, Ok(libraries)) = (libraries.is_empty(), env::join_paths(&libraries)) {
         program.environment.push(("LD_LIBRARY_PATH", libraries));
     }
     Ok(program)
 }
 
-/// Unpacks the package and what it depends on into the directory.
-fn fetch(directory: &Path) -> Result<(), Error> {
+/// Unpacks a package and its missing dependencies into the directory.
+fn unpack(package: &str, directory: &Path) -> Result<(), Error> {
     let workshop = workshop()?;
-    for package in download(workshop.path())? {
+    for package in download(package, workshop.path())? {
         run(Command::new("dpkg-deb").arg("--extract").arg(package).arg(directory))?;
     }
+    Ok(())
+}
+
+/// Unpacks the server of Redis into the directory.
+fn fetch(directory: &Path) -> Result<(), Error> {
+    unpack(PACKAGE, directory)?;
     // One program that goes by the name it is called by.
-    let program = in_directory(directory)?;
+    let program = in_directory(directory, "usr/bin/redis-server")?;
     fs::rename(directory.join("usr/bin/redis-check-rdb"), &program.path)
         .map_err(|error| Error(format!("no redis-check-rdb in {PACKAGE}: {error}")))?;
     check(Kind::Installed, program).map(drop)
@@ -49,7 +61,7 @@ fn fetch(directory: &Path) -> Result<(), Error> {
 /// Downloads the package with all that it needs and the system does not have.
 ///
 /// `--reinstall` is for where it is installed, but without the link to the server.
-fn download(workshop: &Path) -> Result<Vec<PathBuf>, Error> {
+fn download(package: &str, workshop: &Path) -> Result<Vec<PathBuf>, Error> {
     let failed = |error: io::Error| Error(format!("{}: {error}", workshop.display()));
     for directory in ["state/lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(workshop.join(directory)).map_err(failed)?;
@@ -63,7 +75,7 @@ fn download(workshop: &Path) -> Result<Vec<PathBuf>, Error> {
     };
     // A source that cannot be reached need not be the one that has the package.
     let update = run(apt_get().arg("update"));
-    run(apt_get().args(["install", "--download-only", "--reinstall", "--no-install-recommends", PACKAGE]))
+    run(apt_get().args(["install", "--download-only", "--reinstall", "--no-install-recommends", package]))
         .map_err(|error| update.err().map_or(error.clone(), |first| Error(format!("{first}\n{error}"))))?;
     let archives = entries(&workshop.join("cache/archives"))?;
     Ok(archives.into_iter().filter(|path| path.extension() == Some(OsStr::new("deb"))).collect())
