@@ -60,7 +60,7 @@ impl Denial {
         };
         let by_status = self.report.statuses().iter().enumerate().filter(move |(_, status)| refused(status));
         // Without a store's answer, the report names the rule that found no key.
-        let no_key = (self.reason == Reason::NoKey).then_some(0);
+        let no_key = matches!(self.reason, Reason::NoKey | Reason::NoPeerAddress).then_some(0);
         by_status.map(|(at, _)| at).chain(no_key)
     }
 
@@ -80,7 +80,7 @@ impl Denial {
         match self.reason {
             Reason::QuotaExceeded => self.retry_after().map(|wait| seconds_up(wait).max(1)),
             Reason::Unavailable => Some(1),
-            Reason::NeverPossible | Reason::NoKey => None,
+            Reason::NeverPossible | Reason::NoKey | Reason::NoPeerAddress => None,
         }
     }
 
@@ -113,7 +113,7 @@ impl Denial {
     ///
     /// | header | is |
     /// |---|---|
-    /// | `grpc-status` | 8 (`RESOURCE_EXHAUSTED`), 14 (`UNAVAILABLE`), or without a key 3 (`INVALID_ARGUMENT`) |
+    /// | `grpc-status` | 8 (`RESOURCE_EXHAUSTED`), 14 (`UNAVAILABLE`), without a key 3 (`INVALID_ARGUMENT`), without the peer's address 13 (`INTERNAL`) |
     /// | `grpc-message` | why, and which policies refused |
     /// | `grpc-retry-pushback-ms` | [`Denial::retry_after`] in whole milliseconds, rounded up; 1000 where the store is unavailable; -1 where waiting does not help, or would have to be for longer than 2^31 ms, some 24 days |
     /// | `grpc-status-details-bin` | with the feature `tonic`: `RetryInfo`, and a `QuotaFailure` with a violation for each policy that refused |
@@ -181,6 +181,7 @@ impl fmt::Display for Denial {
             Reason::NeverPossible => f.write_str("the cost exceeds the whole quota"),
             Reason::Unavailable => f.write_str("the rate limit store is unavailable"),
             Reason::NoKey => f.write_str("the request carries no key"),
+            Reason::NoPeerAddress => f.write_str("the server does not provide the peer's address"),
         }
     }
 }

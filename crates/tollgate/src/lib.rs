@@ -14,7 +14,7 @@
 //!
 //! The server has to say who its peers are (feature `axum`):
 //! `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`. Where it does not, requests are
-//! refused with 400 and the log names the missing call.
+//! refused with 500 and the log names the missing call.
 //!
 //! # Rules
 //!
@@ -82,6 +82,7 @@
 //! | exceeds a quota | 429 | problem document, `Retry-After` | 8 `RESOURCE_EXHAUSTED`, pushback |
 //! | costs more than a quota can ever grant | 422 | problem document, no `Retry-After` | 8, pushback -1 |
 //! | has no key that a rule needs | 400 | problem document; or [`MissingKey::Skip`], [`MissingKey::Share`] | 3 `INVALID_ARGUMENT`, pushback -1 |
+//! | needs the peer's address, which the server does not provide | 500 | problem document | 13 `INTERNAL`, pushback -1 |
 //! | finds the store failing, under [`fail_closed`](FailureExt::fail_closed) | 503 | problem document, `Retry-After` | 14 `UNAVAILABLE`, pushback |
 //!
 //! While a refusal is sent, the rest of the request's body is read within a bound, so that the client and proxies see the

@@ -228,13 +228,13 @@ where
         let mut asks = Asks::new();
         match self.rules.ask(head, &mut asks) {
             Ok(()) => Ok(asks),
-            Err(rule) => Err(self.no_key(rule)),
+            Err(rule) => Err(self.no_key(rule, self.rules.why_missing(rule, head))),
         }
     }
 
-    /// The denial of a request in which this rule found no key.
-    fn no_key(&self, rule: usize) -> Denial {
-        Denial::new(Reason::NoKey, Report::without_key(&self.rules, rule))
+    /// The denial of a request in which this rule found no key, for that reason.
+    fn no_key(&self, rule: usize, reason: Reason) -> Denial {
+        Denial::new(reason, Report::without_key(&self.rules, rule))
     }
 
     #[inline]
@@ -299,7 +299,7 @@ where
             match rule.key_or_else(Some(key.clone())) {
                 Ok(key) => asks.push(Ask { policy: number, key, cost }),
                 Err(MissingKey::Skip) => {}
-                Err(_) => return Err(self.no_key(number)),
+                Err(_) => return Err(self.no_key(number, Reason::NoKey)),
             }
         }
         Ok(asks)

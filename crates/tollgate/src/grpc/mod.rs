@@ -82,11 +82,13 @@ fn code(reason: Reason) -> &'static str {
         Reason::QuotaExceeded | Reason::NeverPossible => RESOURCE_EXHAUSTED,
         Reason::Unavailable => UNAVAILABLE,
         Reason::NoKey => INVALID_ARGUMENT,
+        Reason::NoPeerAddress => INTERNAL,
     }
 }
 
 const INVALID_ARGUMENT: &str = "3";
 const RESOURCE_EXHAUSTED: &str = "8";
+const INTERNAL: &str = "13";
 const UNAVAILABLE: &str = "14";
 
 /// Why, and which policies: `quota exceeded: burst, daily`.

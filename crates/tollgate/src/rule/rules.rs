@@ -156,6 +156,11 @@ impl Rules {
         Ok(())
     }
 
+    /// Why that rule finds no key in a request that it refuses.
+    pub(crate) fn why_missing(&self, number: usize, head: &Head<'_>) -> Reason {
+        self.rules[number].why_missing(head)
+    }
+
     #[inline(never)]
     fn ask_without_key(&self, number: usize, asks: &mut Asks) -> Result<(), usize> {
         match self.rules[number].missing_key {
