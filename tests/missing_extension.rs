@@ -1,4 +1,5 @@
-//! A rule by an extension that no layer has inserted. Alone in its process, since the log says it once.
+//! A rule by an extension that no layer has inserted. Alone in its process, since the log says it
+//! once.
 
 use axum::Router;
 use axum::routing::get;

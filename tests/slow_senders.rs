@@ -1,4 +1,5 @@
-//! Callers that are refused and then send their bodies one byte a second. Alone, since memory is measured for a thread.
+//! Callers that are refused and then send their bodies one byte a second. Alone, since memory is
+//! measured for a thread.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,7 +20,8 @@ const SENDERS: usize = 1_000;
 /// Far longer than the bound of one second.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Both sides run on one thread, whose memory is counted: that of the clients counts against the limit too.
+/// Both sides run on one thread, whose memory is counted: that of the clients counts against the
+/// limit too.
 #[test]
 fn a_thousand_slow_senders_hold_little_memory_and_are_gone_soon() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

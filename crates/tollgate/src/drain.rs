@@ -1,7 +1,7 @@
 //! What happens to the rest of a refused request's body.
 //!
-//! A server that drops a body which is still arriving closes the connection or resets the stream. The client is still
-//! writing, so it may see that instead of the answer.
+//! A server that drops a body which is still arriving closes the connection or resets the stream.
+//! The client is still writing, so it may see that instead of the answer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -33,8 +33,8 @@ impl Default for Bound {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     bound: Bound,
-    /// On HTTP/1, dropping the body closes the connection. It is held until the time is over, so that the client can read
-    /// its answer first.
+    /// On HTTP/1, dropping the body closes the connection. It is held until the time is over, so
+    /// that the client can read its answer first.
     hold: bool,
     /// The body may be larger than the bound, so the connection is not kept alive.
     close: bool,
@@ -63,7 +63,8 @@ impl Plan {
         }
     }
 
-    /// Reads the body in a task of its own, while the answer is sent. Outside of a tokio runtime it is dropped.
+    /// Reads the body in a task of its own, while the answer is sent. Outside of a tokio runtime it
+    /// is dropped.
     pub(crate) fn start<B: Body + Send + 'static>(self, body: B) {
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move {

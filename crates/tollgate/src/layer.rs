@@ -26,8 +26,8 @@ use crate::shared::Shared;
 /// `Server::builder().layer(..)`, a `tower::ServiceBuilder`. The service must be `Clone`, since a request that has to wait (for a
 /// leaky bucket, for a server) takes it along.
 ///
-/// The request's body has to be a `Body` that is `Send + 'static`, since the rest of a refused one is
-/// [read in a task](RateLimitLayer::drain_body).
+/// The request's body has to be a `Body` that is `Send + 'static`, since the rest of a refused one
+/// is [read in a task](RateLimitLayer::drain_body).
 ///
 /// State is shared by all services that one layer, or its clones, have made.
 ///
@@ -159,26 +159,29 @@ impl<S: Clone> RateLimitLayer<S> {
         self
     }
 
-    /// Sets how much of the rest of a refused request's body is read: at most `bytes`, and for at most `time` from the
-    /// refusal. By default 1 MiB and 1 s.
+    /// Sets how much of the rest of a refused request's body is read: at most `bytes`, and for at
+    /// most `time` from the refusal. By default 1 MiB and 1 s.
     ///
-    /// A client that is still sending its body when the connection closes may lose the answer; a reverse proxy then answers
-    /// 502 and may take the server for dead. So the answer is sent at once, and meanwhile a task reads the body and discards
-    /// it. A body that has ended costs nothing.
+    /// A client that is still sending its body when the connection closes may lose the answer; a
+    /// reverse proxy then answers 502 and may take the server for dead. So the answer is sent at
+    /// once, and meanwhile a task reads the body and discards it. A body that has ended costs
+    /// nothing.
     ///
-    /// Beyond the bound the body is dropped. Over HTTP/2 the server then resets the stream, after the answer. Over HTTP/1.1
-    /// it closes the connection:
+    /// Beyond the bound the body is dropped. Over HTTP/2 the server then resets the stream, after
+    /// the answer. Over HTTP/1.1 it closes the connection:
     ///
-    /// - An answer to a body that is longer than `bytes`, or of unknown length, has `Connection: close`. After `bytes` the
-    ///   server stops reading and keeps the connection open until `time` is over, so that the client can read the answer.
-    /// - A client that sent `Expect: 100-continue` gets the answer instead of the 100, with `Connection: close`. Its body is
-    ///   not read.
+    /// - An answer to a body that is longer than `bytes`, or of unknown length, has `Connection:
+    ///   close`. After `bytes` the server stops reading and keeps the connection open until `time`
+    ///   is over, so that the client can read the answer.
+    /// - A client that sent `Expect: 100-continue` gets the answer instead of the 100, with
+    ///   `Connection: close`. Its body is not read.
     ///
-    /// `bytes` or `time` of zero switches this off. Do that for a layer in front of a client: no connection waits for its
-    /// bodies.
+    /// `bytes` or `time` of zero switches this off. Do that for a layer in front of a client: no
+    /// connection waits for its bodies.
     ///
-    /// The task needs a tokio runtime with a timer, such as axum, tonic and hyper-util have. Without a runtime the body is
-    /// dropped; in a runtime without a timer the task panics, which affects nothing else.
+    /// The task needs a tokio runtime with a timer, such as axum, tonic and hyper-util have.
+    /// Without a runtime the body is dropped; in a runtime without a timer the task panics, which
+    /// affects nothing else.
     ///
     /// ```
     /// use std::time::Duration;

@@ -76,7 +76,7 @@
 //!
 //! # What a client sees
 //!
-//! | request | answer | by default | gRPC |
+//! | request | answer | by default | gRPC and Connect |
 //! |---|---|---|---|
 //! | passes | that of the inner service | with [`Fields::Ietf`] | the same |
 //! | exceeds a quota | 429 | problem document, `Retry-After` | 8 `RESOURCE_EXHAUSTED`, pushback |
@@ -85,20 +85,22 @@
 //! | needs the peer's address, which the server does not provide | 500 | problem document | 13 `INTERNAL`, pushback -1 |
 //! | finds the store failing, under [`fail_closed`](FailureExt::fail_closed) | 503 | problem document, `Retry-After` | 14 `UNAVAILABLE`, pushback |
 //!
-//! While a refusal is sent, the rest of the request's body is read within a bound, so that the client and proxies see the
-//! answer: see [`RateLimitLayer::drain_body`].
+//! While a refusal is sent, the rest of the request's body is read within a bound, so that the
+//! client and proxies see the answer: see [`RateLimitLayer::drain_body`].
 //!
 //! [`RateLimitLayer::answer`] replaces the answer by your own; each refusal carries its [`Denial`] in the response's
 //! extensions. [`RateLimitLayer::expose_verdict`] tells handlers how the rules stand, as a [`Report`].
 //!
-//! # gRPC
+//! # gRPC and Connect
 //!
-//! One layer serves HTTP and gRPC on one port: what it answers goes by the content type of the request. gRPC and gRPC-Web
-//! get a status in the headers ([`Denial::response_to`] tells which), with `grpc-retry-pushback-ms`, which clients whose retry
-//! policy lists that status obey by themselves. Calls that pass, streams included, pass as they are.
+//! One layer serves HTTP, gRPC, gRPC-Web and Connect on one port: the request decides the form of
+//! the answer. gRPC and gRPC-Web get a status in the headers, with `RetryInfo`, `QuotaFailure` and
+//! `grpc-retry-pushback-ms`, which clients with a retry policy obey by themselves. Connect gets an
+//! error in JSON with the same details. [`Denial::response_to`] lists both. Calls that pass,
+//! streams included, pass as they are.
 //!
-//! With the feature `tonic` the address of a peer is known under tonic's own server, statuses carry `RetryInfo` and
-//! `QuotaFailure`, a [`Denial`] becomes a `tonic::Status` by `?`, and the layer may stand around one service of several:
+//! With the feature `tonic` the address of a peer is known under tonic's own server, a [`Denial`]
+//! becomes a `tonic::Status` by `?`, and the layer may stand around one service of several:
 //!
 //! ```
 //! # #[cfg(feature = "tonic")] {
@@ -177,7 +179,7 @@
 //! |---|---|---|
 //! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, [`Report`] as an extractor, and [`Denial`] as a response |
 //! | `tsc` | yes | reads the processor's time-stamp counter for the time, where the processor keeps it steady, and the operating system's clock elsewhere: about 15 ns less for each request. It is measured once, when the first layer or store is made (for up to 200 ms), and may go wrong by some hundred parts in a million where the machine was busy then: nothing to a rate, but windows that are aligned to the epoch, and resets told as a time, drift by that. A counter that begins anew, as after a hibernation, is left for the system's clock |
-//! | `tonic` | no | peer addresses from tonic's server, details in gRPC statuses, `tonic::Status` from a [`Denial`], `NamedService`; gRPC is answered as such without it |
+//! | `tonic` | no | peer addresses from tonic's server, `tonic::Status` from a [`Denial`], `NamedService`; gRPC is answered as such without it |
 //! | `tracing` | yes | says once, in the log, what is missing where requests carry no peer address, and when a store begins to fail and answers again |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -18,8 +18,8 @@ pub enum Reason {
     Unavailable,
     /// A rule found no key and refuses such requests. Answered 400, in gRPC 3 (`INVALID_ARGUMENT`).
     NoKey,
-    /// The server does not provide the peer's address that a rule needs: a mistake in the server's code, which the log names.
-    /// Answered 500, in gRPC 13 (`INTERNAL`).
+    /// The server does not provide the peer's address that a rule needs: a mistake in the server's
+    /// code, which the log names. Answered 500, in gRPC 13 (`INTERNAL`).
     NoPeerAddress,
 }
 

@@ -14,6 +14,7 @@ use crate::body::ResponseBody;
 use crate::denial::Denial;
 use crate::drain::Bound;
 use crate::fields::{FieldWriter, Written, number};
+use crate::grpc::Protocol;
 use crate::limiter::Limiter;
 use crate::report::Report;
 use crate::rule::Asked;
@@ -98,7 +99,8 @@ impl<S> Shared<S> {
         self.refuse(request, Denial::of(Report::new(rules, asked, verdict)), fields)
     }
 
-    /// The response to a request that is refused, with these fields. The rest of the request's body is drained meanwhile.
+    /// The response to a request that is refused, with these fields. The rest of the request's body
+    /// is drained meanwhile.
     pub(crate) fn refuse<R: Body + Send + 'static, B>(
         &self,
         mut request: Request<R>,
@@ -118,7 +120,8 @@ impl<S> Shared<S> {
         };
         let mut response = match &self.answer {
             None => {
-                let mut response = denial.response_by(request.method(), request.headers(), body);
+                let mut response = denial
+                    .response_by(Protocol::of(request.method(), request.uri(), request.headers()), body);
                 // The request's, emptied: for the denial alone, a new one would be allocated twice.
                 *response.extensions_mut() = mem::take(request.extensions_mut());
                 response.extensions_mut().clear();

@@ -11,8 +11,8 @@ use super::{Error, fetch, patiently, ports};
 
 /// An nginx on a port of 127.0.0.1. It ends with this value, or with this process.
 ///
-/// It is the one at the path in `TOLLGATE_NGINX`, else the one on the `PATH`, else the package `nginx` of Debian or Ubuntu:
-/// fetched by `apt-get` and unpacked, not installed.
+/// It is the one at the path in `TOLLGATE_NGINX`, else the one on the `PATH`, else the package
+/// `nginx` of Debian or Ubuntu: fetched by `apt-get` and unpacked, not installed.
 #[derive(Debug)]
 pub struct Nginx {
     port: u16,
@@ -22,8 +22,8 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Starts nginx and waits until it accepts connections. `server` is the content of its `server` block without
-    /// `listen`; `upstream` holds the lines of the block `upstream app`.
+    /// Starts nginx and waits until it accepts connections. `server` is the content of its `server`
+    /// block without `listen`; `upstream` holds the lines of the block `upstream app`.
     ///
     /// ```no_run
     /// use tollgate_conformance::servers::{Error, Nginx};

@@ -10,11 +10,11 @@ use tollgate_core::Key;
 use super::{Head, KeyExtractor};
 use crate::problem::Reason;
 
-/// A key from something that an outer layer left in the request's extensions, such as the user that authentication
-/// found.
+/// A key from something that an outer layer left in the request's extensions, such as the user that
+/// authentication found.
 ///
-/// If a request is refused because the type is missing, the log names the type once. The likely cause is the order of the
-/// layers: the one that inserts the type has to be outside of the limit.
+/// If a request is refused because the type is missing, the log names the type once. The likely
+/// cause is the order of the layers: the one that inserts the type has to be outside of the limit.
 ///
 /// ```
 /// use tollgate::extract::extension;

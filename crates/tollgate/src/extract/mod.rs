@@ -85,8 +85,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         true
     }
 
-    /// Why a request that is refused for want of a key has none: [`Reason::NoKey`], or the mistake of the server. Where the
-    /// likely cause is in the server's code, this logs it once.
+    /// Why a request that is refused for want of a key has none: [`Reason::NoKey`], or the mistake
+    /// of the server. Where the likely cause is in the server's code, this logs it once.
     #[doc(hidden)]
     fn why_missing(&self, _head: &Head<'_>) -> Reason {
         Reason::NoKey

@@ -20,11 +20,12 @@ pub struct PeerAddr(pub SocketAddr);
 /// which is the least that one customer is given, so that nobody can rotate through 2^64 of them. IPv4-mapped
 /// addresses count as IPv4.
 ///
-/// The address is taken from a [`PeerAddr`] in the request's extensions, or with the feature `axum` from its
-/// `ConnectInfo<SocketAddr>`, which is there if the server was started with
-/// `into_make_service_with_connect_info::<SocketAddr>()`; or with the feature `tonic` from the `TcpConnectInfo` that tonic's
-/// own server leaves, with or without TLS. Where it is missing there is no key. Requests are answered 500 unless
-/// [`on_missing_key`](crate::Rule::on_missing_key) says otherwise, and the log says once which call is missing.
+/// The address is taken from a [`PeerAddr`] in the request's extensions, or with the feature `axum`
+/// from its `ConnectInfo<SocketAddr>`, which is there if the server was started with
+/// `into_make_service_with_connect_info::<SocketAddr>()`; or with the feature `tonic` from the
+/// `TcpConnectInfo` that tonic's own server leaves, with or without TLS. Where it is missing there
+/// is no key. Requests are answered 500 unless [`on_missing_key`](crate::Rule::on_missing_key) says
+/// otherwise, and the log says once which call is missing.
 ///
 /// **Behind a proxy all requests come from the proxy**, and share its quota: use [`ClientIp`](super::ClientIp) there.
 #[derive(Clone, Copy, Debug)]
