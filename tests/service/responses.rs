@@ -191,10 +191,10 @@ async fn a_closure_answers_instead_and_what_it_has_not_said_is_added() {
         assert_eq!(response.headers().get_all("retry-after").iter().count(), 1);
         assert_eq!(field(&response, "ratelimit"), Some("\"p\";r=0;t=60"));
         assert!(response.extensions().get::<Denial>().is_some());
-        assert_eq!(text(response).await, format!("{user}: quota exceeded"));
+        assert_eq!(text(response).await, format!("{user}: quota exceeded: p"));
     }
     let response = call(&mut service, Request::new(Body::empty())).await;
-    assert_eq!(text(response).await, "nobody: the request carries no key");
+    assert_eq!(text(response).await, "nobody: the request carries no key: p");
 }
 
 #[tokio::test]

@@ -185,15 +185,14 @@ impl fmt::Debug for Denial {
     }
 }
 
+/// Why, and which policies: `quota exceeded: burst, daily`.
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.reason {
-            Reason::QuotaExceeded => f.write_str("quota exceeded"),
-            Reason::NeverPossible => f.write_str("the cost exceeds the whole quota"),
-            Reason::Unavailable => f.write_str("the rate limit store is unavailable"),
-            Reason::NoKey => f.write_str("the request carries no key"),
-            Reason::NoPeerAddress => f.write_str("the server does not provide the peer's address"),
+        f.write_str(self.reason.text())?;
+        for (n, policy) in self.violated().enumerate() {
+            write!(f, "{}{policy}", if n == 0 { ": " } else { ", " })?;
         }
+        Ok(())
     }
 }
 

@@ -34,6 +34,16 @@ impl Reason {
             Reason::NoPeerAddress => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
+
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Reason::QuotaExceeded => "quota exceeded",
+            Reason::NeverPossible => "the cost exceeds the whole quota",
+            Reason::Unavailable => "the rate limit store is unavailable",
+            Reason::NoKey => "the request carries no key",
+            Reason::NoPeerAddress => "the server does not provide the peer's address",
+        }
+    }
 }
 
 /// The problem document of a request that these policies refused.

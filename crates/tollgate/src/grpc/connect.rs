@@ -5,7 +5,7 @@ use std::fmt::Write;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, Uri, header};
 
-use super::details::details;
+use super::details::{Detail, Message};
 use super::{code, message};
 use crate::denial::Denial;
 use crate::problem::escaped;
@@ -50,12 +50,14 @@ fn error(denial: &Denial) -> String {
     let message = message(denial);
     let mut error =
         format!("{{\"code\":\"{}\",\"message\":\"{}\"", code(denial.reason()).name, escaped(&message));
-    let details = details(denial);
-    for (n, detail) in details.iter().enumerate() {
-        let before = if n == 0 { ",\"details\":[" } else { "," };
-        let (name, value) = (detail.name, detail.message.base64());
+    let mut before = ",\"details\":[";
+    for detail in Detail::of(denial) {
+        let mut message = Message::default();
+        detail.write(denial, &mut message);
+        let (name, value) = (detail.type_name(), message.base64());
         let _ = write!(error, "{before}{{\"type\":\"{name}\",\"value\":\"{value}\"}}");
+        before = ",";
     }
-    error.push_str(if details.is_empty() { "}" } else { "]}" });
+    error.push_str(if before == "," { "]}" } else { "}" });
     error
 }

@@ -128,14 +128,11 @@ fn code(reason: Reason) -> Code {
     Code { number, name, http_status }
 }
 
-/// Why, and which policies: `quota exceeded: burst, daily`.
+/// The denial as text.
 fn message(denial: &Denial) -> String {
     // Most are no longer: it grows once.
     let mut message = String::with_capacity(64);
     let _ = write!(message, "{denial}");
-    for (n, name) in denial.violated().enumerate() {
-        let _ = write!(message, "{}{name}", if n == 0 { ": " } else { ", " });
-    }
     message
 }
 

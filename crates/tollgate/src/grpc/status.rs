@@ -4,7 +4,8 @@
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
-use super::{GRPC_RETRY_PUSHBACK_MS, code, details, message, pushback};
+use super::details::{self, Message};
+use super::{GRPC_RETRY_PUSHBACK_MS, code, message, pushback};
 use crate::denial::Denial;
 
 /// The status that a layer would answer with: for handlers that ask a [`Limiter`](crate::Limiter).
@@ -26,9 +27,9 @@ impl From<&Denial> for Status {
         let mut metadata = MetadataMap::new();
         metadata.as_mut().insert(GRPC_RETRY_PUSHBACK_MS, pushback(denial));
         let message = message(denial);
-        let details = details::status(denial, &message).unwrap_or_default().0;
+        let details = details::status(denial, &message).map(Message::into_bytes).unwrap_or_default();
         let code = Code::from_i32(i32::try_from(code(denial.reason()).number).unwrap_or_default());
-        Status::with_details_and_metadata(code, message, details.into(), metadata)
+        Status::with_details_and_metadata(code, message, details, metadata)
     }
 }
 
