@@ -2,6 +2,7 @@
 
 mod behind_nginx;
 mod connections;
+mod deadlines;
 mod keys;
 mod paths;
 mod refusals;

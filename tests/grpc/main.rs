@@ -2,6 +2,7 @@
 
 mod answers;
 mod connect;
+mod deadlines;
 mod denials;
 mod echo;
 mod mounts;

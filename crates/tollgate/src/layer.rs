@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
+use http::{HeaderName, Response};
 use tollgate_core::{Policy, Quota, Store};
 use tower_layer::Layer;
 
@@ -107,10 +107,10 @@ impl<S: Clone> RateLimitLayer<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        let Shared { limiter, fields, answer, drain, expose_verdict, enabled } =
+        let Shared { limiter, fields, answer, drain, deadline, expose_verdict, enabled } =
             Arc::unwrap_or_clone(self.shared);
         let limiter = limiter.try_store(store)?;
-        let shared = Shared { limiter, fields, answer, drain, expose_verdict, enabled };
+        let shared = Shared { limiter, fields, answer, drain, deadline, expose_verdict, enabled };
         Ok(RateLimitLayer { shared: Arc::new(shared) })
     }
 
@@ -194,6 +194,33 @@ impl<S: Clone> RateLimitLayer<S> {
         self
     }
 
+    /// Names a header in which callers say how long they wait, in whole milliseconds:
+    /// `x-request-timeout: 300`.
+    ///
+    /// A [leaky bucket](crate::Algorithm::LeakyBucket) would delay a request beyond that for
+    /// nothing: its caller has left when its turn comes. Such a request is denied at once and takes
+    /// no place in the queue. The headers `grpc-timeout` and `connect-timeout-ms` of gRPC and
+    /// Connect count without this. Of several headers the shortest time counts; a value that is no
+    /// number of milliseconds is ignored. Rules of other algorithms are not affected.
+    ///
+    /// # Panics
+    /// If `name` is not a header name.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::extract::PeerIp;
+    /// use tollgate::{Algorithm, Policy, PolicyExt, Quota, RateLimitLayer};
+    ///
+    /// let queue = Policy::new("queue", Quota::per_second(1))
+    ///     .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(10) });
+    /// let layer = RateLimitLayer::new([queue.by(PeerIp::new())]).deadline_header("x-request-timeout");
+    /// ```
+    pub fn deadline_header(mut self, name: &str) -> RateLimitLayer<S> {
+        let Ok(name) = HeaderName::try_from(name) else { panic!("{name:?} is not a header name") };
+        Arc::make_mut(&mut self.shared).deadline = Some(name);
+        self
+    }
+
     /// Adds the [`Report`](crate::Report) to the extensions of requests that pass, for handlers, and of their responses,
     /// for outer layers. Off by default, since it costs allocations. With the feature `axum` a handler takes it as an
     /// argument.
@@ -222,8 +249,15 @@ impl<S: Clone> RateLimitLayer<S> {
 impl<S> From<Limiter<S>> for RateLimitLayer<S> {
     fn from(limiter: Limiter<S>) -> RateLimitLayer<S> {
         let fields = FieldWriter::new(limiter.rules(), Fields::default());
-        let drain = Bound::default();
-        let shared = Shared { limiter, fields, answer: None, drain, expose_verdict: false, enabled: true };
+        let shared = Shared {
+            limiter,
+            fields,
+            answer: None,
+            drain: Bound::default(),
+            deadline: None,
+            expose_verdict: false,
+            enabled: true,
+        };
         RateLimitLayer { shared: Arc::new(shared) }
     }
 }

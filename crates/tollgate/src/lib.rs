@@ -191,6 +191,7 @@ pub mod guide;
 pub mod memory;
 
 mod body;
+mod deadline;
 mod denial;
 mod drain;
 mod fields;
@@ -199,6 +200,7 @@ mod grpc;
 mod interned;
 mod layer;
 mod limiter;
+mod place;
 mod problem;
 mod report;
 mod rule;

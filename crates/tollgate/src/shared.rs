@@ -2,22 +2,25 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{Method, Request, Response};
+use http::{HeaderMap, HeaderName, Method, Request, Response};
 use http_body::Body;
-use tollgate_core::Verdict;
+use tollgate_core::{Store, Verdict};
 
 use crate::body::ResponseBody;
+use crate::deadline::deadline;
 use crate::denial::Denial;
 use crate::drain::Bound;
 use crate::fields::{FieldWriter, Written, number};
 use crate::grpc::Protocol;
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, NeverFails};
+use crate::place::Place;
 use crate::report::Report;
-use crate::rule::Asked;
+use crate::rule::{Asked, Asks};
 
 /// Makes the answer to a refused request.
 pub(crate) type Answer = dyn Fn(&Parts, &Denial) -> Response<Bytes> + Send + Sync;
@@ -29,6 +32,8 @@ pub(crate) struct Shared<S> {
     pub(crate) fields: FieldWriter,
     pub(crate) answer: Option<Arc<Answer>>,
     pub(crate) drain: Bound,
+    /// The header that holds a request's deadline in milliseconds.
+    pub(crate) deadline: Option<HeaderName>,
     pub(crate) expose_verdict: bool,
     pub(crate) enabled: bool,
 }
@@ -65,6 +70,12 @@ impl<S> Shared<S> {
     #[inline]
     pub(crate) fn adds_something(&self) -> bool {
         self.expose_verdict || !self.fields.is_off()
+    }
+
+    /// How long the caller of a request waits, if a rule may delay it.
+    #[inline]
+    pub(crate) fn deadline(&self, headers: &HeaderMap) -> Option<Duration> {
+        self.limiter.rules().may_delay().then(|| deadline(headers, self.deadline.as_ref())).flatten()
     }
 
     /// What the response to a request that passes is given, which these policies were asked of; and what its handler is shown.
@@ -146,6 +157,14 @@ impl<S> Shared<S> {
             drain.start(request.into_body());
         }
         response
+    }
+}
+
+impl<S: Store<Error: NeverFails>> Shared<S> {
+    /// The place in a queue of a request that was granted with a delay.
+    pub(crate) fn place(&self, asks: Option<Box<Asks>>, verdict: &Verdict) -> Option<Place<S>> {
+        let permit = self.limiter.permit(*asks?, verdict).ok()?;
+        Some(Place::new(self.limiter.clone(), permit))
     }
 }
 
