@@ -13,7 +13,8 @@ use tower::ServiceExt;
 
 const VERSION: &str = "connect-protocol-version: 1";
 
-/// `google.rpc.RetryInfo { retry_delay: 60 s }` and `google.rpc.QuotaFailure` of a policy `p`, in base64 without padding.
+/// `google.rpc.RetryInfo { retry_delay: 60 s }` and `google.rpc.QuotaFailure` of a policy `p`, in
+/// base64 without padding.
 const DETAILS: &str = concat!(
     r#""details":[{"type":"google.rpc.RetryInfo","value":"CgIIPA"},"#,
     r#"{"type":"google.rpc.QuotaFailure","value":"ChMKAXASDnF1b3RhIGV4Y2VlZGVk"}]"#

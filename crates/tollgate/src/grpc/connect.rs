@@ -1,4 +1,5 @@
-//! The answer to clients of the [Connect protocol](https://connectrpc.com/docs/protocol): an error in JSON.
+//! The answer to clients of the [Connect protocol](https://connectrpc.com/docs/protocol): an error
+//! in JSON.
 
 use std::fmt::Write;
 
@@ -10,7 +11,8 @@ use super::{code, message};
 use crate::denial::Denial;
 use crate::problem::escaped;
 
-/// Whether a request without the content type of a stream is a unary call. A GET has its version in the query.
+/// Whether a request without the content type of a stream is a unary call. A GET has its version in
+/// the query.
 pub(super) fn is_unary(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     let is_get = || {
         method == Method::GET && uri.query().is_some_and(|query| query.split('&').any(|p| p == "connect=v1"))

@@ -74,7 +74,8 @@ pub(super) fn status(denial: &Denial, text: &str) -> Option<Message> {
     Some(status)
 }
 
-/// A message of Protocol Buffers: see its [encoding](https://protobuf.dev/programming-guides/encoding/).
+/// A message of Protocol Buffers: see its
+/// [encoding](https://protobuf.dev/programming-guides/encoding/).
 #[derive(Debug)]
 pub(super) struct Message(Vec<u8>);
 
