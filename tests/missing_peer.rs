@@ -7,7 +7,7 @@ use tollgate::{Quota, RateLimitLayer};
 use tollgate_tests::{Client, Level, Log};
 
 #[tokio::test]
-async fn without_the_addresses_of_peers_requests_are_refused_and_the_log_names_the_missing_call_once() {
+async fn a_missing_peer_address_is_a_500_and_the_log_names_the_missing_call() {
     let log = Log::of_process(Level::INFO);
     let layer = RateLimitLayer::per_ip(Quota::per_minute(100));
     let app = Router::new().route("/", get(|| async { "hello" })).layer(layer.clone());
@@ -19,10 +19,14 @@ async fn without_the_addresses_of_peers_requests_are_refused_and_the_log_names_t
     let mut client = Client::connect(address).await;
     for _ in 0..5 {
         let answer = client.get("/", &[]).await;
-        assert_eq!(answer.status, 400);
+        assert_eq!(answer.status, 500);
         assert_eq!(answer.field("content-type"), Some("application/problem+json"));
         assert_eq!(answer.field("retry-after"), None, "waiting does not help");
-        assert!(answer.body.contains("\"status\":400") && answer.body.contains("default"), "{}", answer.body);
+        let title = r#"{"title":"Internal Server Error","status":500,"#;
+        assert!(answer.body.starts_with(title) && answer.body.contains("default"), "{}", answer.body);
+        let answer =
+            client.request("POST", "/", &["content-type: application/grpc", "content-length: 0"]).await;
+        assert_eq!((answer.status, answer.field("grpc-status")), (200, Some("13")));
     }
 
     let mut errors = log.lines();

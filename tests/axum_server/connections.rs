@@ -71,8 +71,6 @@ async fn a_denied_head_request_has_no_body_and_does_not_confuse_the_connection()
     }
 }
 
-/// A denial does not read the body. Whoever sends one gets the answer all the same, and the connection is either in order
-/// or closed, never in between.
 #[tokio::test]
 async fn a_denied_request_with_a_large_body_gets_its_answer() {
     const LENGTH: usize = 8 << 20;

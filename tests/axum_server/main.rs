@@ -1,8 +1,11 @@
 //! A real axum server, over TCP.
 
+mod behind_nginx;
 mod connections;
+mod deadlines;
 mod keys;
 mod paths;
+mod refusals;
 mod verdicts;
 
 use axum::Router;

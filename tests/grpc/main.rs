@@ -1,6 +1,8 @@
 //! gRPC over real sockets: tonic's client, against tonic's server and axum's.
 
 mod answers;
+mod connect;
+mod deadlines;
 mod denials;
 mod echo;
 mod mounts;

@@ -1,9 +1,10 @@
 //! A caller that leaves half-way: later requests behave as they should, and nobody gets more than the limit.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::Body;
-use tollgate::{RateLimitLayer, StoreExt};
+use tollgate::{BoxStore, RateLimitLayer, StoreExt};
 use tollgate_tests::{Later, Strict, call, clock, per_user, queue, request, store};
 use tower::{Layer, Service, ServiceExt};
 use tower_test::mock;
@@ -48,26 +49,69 @@ async fn who_leaves_while_the_store_is_asked_may_have_been_charged_and_no_more()
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn who_leaves_while_he_is_delayed_keeps_his_slot_and_his_charge() {
-    const MS: Duration = Duration::from_millis(1);
+const MS: Duration = Duration::from_millis(1);
+
+/// A store that answers on the spot, and two whose answers and refunds have to be awaited.
+fn stores() -> [BoxStore<Infallible>; 3] {
     let [first, last] =
         [Later::deciding_first, Later::deciding_last].map(|later| later(store(&clock())).boxed());
-    for store in [store(&clock()).boxed(), first, last] {
+    [store(&clock()).boxed(), first, last]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_leaves_the_queue_gives_its_place_and_charge_back() {
+    for store in stores() {
         let inner = Strict::default();
         let rules = [queue("q", Duration::from_secs(5)), per_user("p", 5)];
         let mut service = RateLimitLayer::new(rules).store(store).layer(inner.clone());
         assert_eq!(timed(call(&mut service, request("ada"))).await.1, Duration::ZERO);
-        for _ in 0..2 {
-            // These have the slots at 100 and at 200 ms, and leave at 50.
+        for _ in 0..20 {
+            // Each has the place at 100 ms, and leaves after 50.
             let response = service.ready().await.unwrap().call(request("ada"));
             assert!(tokio::time::timeout(50 * MS, response).await.is_err());
+            tokio::time::sleep(MS).await;
         }
         assert_eq!(inner.calls(), 1);
         let (response, elapsed) = timed(call(&mut service, request("ada"))).await;
-        assert_eq!((response.status().as_u16(), elapsed), (200, 300 * MS), "the slots stay reserved");
-        assert_eq!(passing(&mut service).await, 1, "and the charges stand: 5 in all");
-        assert_eq!(inner.calls(), 3);
+        assert_eq!((response.status().as_u16(), elapsed), (200, 100 * MS));
+        assert_eq!(passing(&mut service).await, 3, "5 in all");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn places_come_back_to_callers_that_leave_last_in_first_out() {
+    for store in stores() {
+        let rules = [queue("q", Duration::from_secs(5))];
+        let mut service = RateLimitLayer::new(rules).store(store).layer(Strict::default());
+        let mut queued = Vec::new();
+        for _ in 0..4 {
+            let mut response = Box::pin(service.ready().await.unwrap().call(request("ada")));
+            let _ = tokio::time::timeout(MS, &mut response).await;
+            queued.push(response);
+        }
+        // The first has passed.
+        while queued.len() > 1 {
+            drop(queued.pop());
+            tokio::time::sleep(MS).await;
+        }
+        assert_eq!(timed(call(&mut service, request("ada"))).await.1, 100 * MS);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_others_queue_behind_stays_reserved() {
+    for store in stores() {
+        let rules = [queue("q", Duration::from_secs(5))];
+        let mut service = RateLimitLayer::new(rules).store(store).layer(Strict::default());
+        call(&mut service, request("ada")).await;
+        let mut leaves = Box::pin(service.ready().await.unwrap().call(request("ada")));
+        assert!(tokio::time::timeout(MS, &mut leaves).await.is_err());
+        let mut stays = Box::pin(service.ready().await.unwrap().call(request("ada")));
+        assert!(tokio::time::timeout(MS, &mut stays).await.is_err());
+        drop(leaves);
+        tokio::time::sleep(MS).await;
+        assert_eq!(timed(call(&mut service, request("ada"))).await.1, 300 * MS);
+        assert_eq!(timed(stays).await.0.unwrap().status(), 200);
     }
 }
 

@@ -3,6 +3,7 @@
 mod bodies;
 mod cancellation;
 mod concurrency;
+mod deadlines;
 mod delays;
 mod exemptions;
 mod readiness;

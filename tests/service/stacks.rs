@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{Request, Response};
 use tollgate::{ManualClock, RateLimitLayer};
-use tollgate_tests::{Later, Strict, clock, per_user, queue, request, store};
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+use tollgate_tests::{Later, Strict, call, clock, per_user, queue, request, store};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 
 use crate::{layer, timed};
 
@@ -122,20 +122,21 @@ async fn a_buffer_keeps_sleepers_out_of_the_slots_of_a_concurrency_limit() {
     }
 }
 
-/// Who gave up waiting for his slot has used it: the timeout does not mint another.
+/// A caller that gave up has its place back, and the timeout mints no other.
 #[tokio::test(start_paused = true)]
-async fn a_timeout_around_a_queue_gives_up_and_the_slot_stays_reserved() {
-    let inner = Strict::default();
-    let mut stack = ServiceBuilder::new()
-        .timeout(Duration::from_millis(250))
-        .layer(layer(&clock(), [queue("q", Duration::from_secs(5))]))
-        .service(inner.clone());
+async fn a_timeout_around_a_queue_gives_up_and_the_place_comes_back() {
+    let (inner, layer) = (Strict::default(), layer(&clock(), [queue("q", Duration::from_secs(5))]));
+    let mut stack =
+        ServiceBuilder::new().timeout(Duration::from_millis(250)).layer(layer.clone()).service(inner.clone());
     let mut passed = Vec::new();
-    for _ in 0..5 {
+    for _ in 0..6 {
         passed.push(stack.ready().await.unwrap().call(request("ada")).await.is_ok());
     }
-    assert_eq!(passed, [true, true, true, false, false], "slots at 0, 100, 200, 300 and 400 ms");
+    assert_eq!(passed, [true, true, true, false, false, false], "slots at 0, 100, 200 and 300 ms");
     assert_eq!(inner.calls(), 3);
+    let mut patient = layer.layer(inner);
+    let (_, elapsed) = timed(call(&mut patient, request("ada"))).await;
+    assert_eq!(elapsed, Duration::from_millis(300));
 }
 
 #[tokio::test]

@@ -96,6 +96,12 @@ impl Client {
         timeout(PATIENCE, self.read_answer(method)).await.expect("an answer in time")
     }
 
+    /// Whether the server closes the connection in that time, without another byte.
+    pub async fn is_closed_within(&mut self, time: Duration) -> bool {
+        // A reset is a close, too.
+        timeout(time, self.read.read_u8()).await.is_ok_and(|byte| byte.is_err())
+    }
+
     async fn read_answer(&mut self, method: &str) -> Answer {
         let status_line = self.line().await;
         let status = status_line.split(' ').nth(1).and_then(|code| code.parse().ok());

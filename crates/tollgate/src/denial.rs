@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use tollgate_core::{Policy, Status, Wait};
 
 use crate::fields::number;
-use crate::grpc;
+use crate::grpc::{self, Protocol};
 use crate::problem::{Reason, problem, seconds_up};
 use crate::report::Report;
 
@@ -60,7 +60,7 @@ impl Denial {
         };
         let by_status = self.report.statuses().iter().enumerate().filter(move |(_, status)| refused(status));
         // Without a store's answer, the report names the rule that found no key.
-        let no_key = (self.reason == Reason::NoKey).then_some(0);
+        let no_key = matches!(self.reason, Reason::NoKey | Reason::NoPeerAddress).then_some(0);
         by_status.map(|(at, _)| at).chain(no_key)
     }
 
@@ -80,7 +80,7 @@ impl Denial {
         match self.reason {
             Reason::QuotaExceeded => self.retry_after().map(|wait| seconds_up(wait).max(1)),
             Reason::Unavailable => Some(1),
-            Reason::NeverPossible | Reason::NoKey => None,
+            Reason::NeverPossible | Reason::NoKey | Reason::NoPeerAddress => None,
         }
     }
 
@@ -107,40 +107,51 @@ impl Denial {
         response
     }
 
-    /// The answer by default to this request: [`Denial::response`], or to a gRPC call, whose clients cannot read that, a
-    /// gRPC status. It is one if it is a `POST` of the content type `application/grpc`, `application/grpc-web` or
-    /// `application/grpc-web-text`, and says:
+    /// The answer by default to this request: [`Denial::response`], or the error of gRPC or
+    /// Connect, whose clients cannot read that.
+    ///
+    /// A gRPC call is a `POST` of the content type `application/grpc`, `application/grpc-web` or
+    /// `application/grpc-web-text`. Its answer has the HTTP status 200, no body, and these headers:
     ///
     /// | header | is |
     /// |---|---|
-    /// | `grpc-status` | 8 (`RESOURCE_EXHAUSTED`), 14 (`UNAVAILABLE`), or without a key 3 (`INVALID_ARGUMENT`) |
+    /// | `grpc-status` | 8 (`RESOURCE_EXHAUSTED`), 14 (`UNAVAILABLE`), without a key 3 (`INVALID_ARGUMENT`), without the peer's address 13 (`INTERNAL`) |
     /// | `grpc-message` | why, and which policies refused |
     /// | `grpc-retry-pushback-ms` | [`Denial::retry_after`] in whole milliseconds, rounded up; 1000 where the store is unavailable; -1 where waiting does not help, or would have to be for longer than 2^31 ms, some 24 days |
-    /// | `grpc-status-details-bin` | with the feature `tonic`: `RetryInfo`, and a `QuotaFailure` with a violation for each policy that refused |
+    /// | `grpc-status-details-bin` | `RetryInfo` where waiting helps, and a `QuotaFailure` with a violation for each policy that refused |
     ///
-    /// The status of the HTTP response is 200, and its body empty. [`RateLimitLayer::answer`](crate::RateLimitLayer::answer)
-    /// has an example.
+    /// A call of the [Connect protocol](https://connectrpc.com/docs/protocol) has the header
+    /// `Connect-Protocol-Version`, or is a `GET` with `connect=v1` in its query, or is a `POST` of
+    /// a content type `application/connect+…`. Its answer is an error in JSON: `code`, `message`,
+    /// and `details` with the same two messages.
+    ///
+    /// | call | HTTP status | body |
+    /// |---|---|---|
+    /// | unary | 429 (`resource_exhausted`), 503 (`unavailable`), 400 (`invalid_argument`) or 500 (`internal`), with `Retry-After` where waiting helps | the error, as `application/json` |
+    /// | stream, by its content type | 200 | one envelope that ends the stream and holds the error |
+    ///
+    /// [`RateLimitLayer::answer`](crate::RateLimitLayer::answer) has an example.
     pub fn response_to(&self, parts: &Parts) -> Response<Bytes> {
-        self.response_by(&parts.method, &parts.headers, |body| body)
+        self.response_by(Protocol::of(&parts.method, &parts.uri, &parts.headers), |body| body)
     }
 
-    /// The answer by default to a request of that method with these headers, its body made into another: at once, since a
-    /// response is large to move.
+    /// The answer by default to a request of that protocol, its body made into another: at once,
+    /// since a response is large to move.
     pub(crate) fn response_by<B>(
         &self,
-        method: &Method,
-        request: &HeaderMap,
+        protocol: Option<Protocol<'_>>,
         body: impl FnOnce(Bytes) -> B,
     ) -> Response<B> {
-        match grpc::content_type(method, request) {
-            Some(content_type) => grpc::response(self, content_type).map(body),
+        match protocol {
+            Some(protocol) => protocol.response(self).map(body),
             None => self.response_of(body),
         }
     }
 
     /// Tells how long to wait in an answer to a request, unless the answer does.
     pub(crate) fn add_wait(&self, request: &Parts, answer: &mut HeaderMap) {
-        if grpc::content_type(&request.method, &request.headers).is_some() {
+        let protocol = Protocol::of(&request.method, &request.uri, &request.headers);
+        if let Some(Protocol::Grpc(_)) = protocol {
             grpc::add_pushback(self, answer);
         } else if !answer.contains_key(header::RETRY_AFTER) {
             self.add_retry_after(answer);
@@ -148,19 +159,9 @@ impl Denial {
     }
 
     /// Adds `Retry-After` where waiting helps.
-    fn add_retry_after(&self, headers: &mut HeaderMap) {
+    pub(crate) fn add_retry_after(&self, headers: &mut HeaderMap) {
         if let Some(seconds) = self.retry_after_seconds() {
             headers.insert(header::RETRY_AFTER, number(seconds));
-        }
-    }
-
-    /// The reason in words, without policies.
-    pub(crate) fn why(&self) -> &'static str {
-        match self.reason {
-            Reason::QuotaExceeded => "quota exceeded",
-            Reason::NeverPossible => "the cost exceeds the whole quota",
-            Reason::Unavailable => "the rate limit store is unavailable",
-            Reason::NoKey => "the request carries no key",
         }
     }
 
@@ -184,12 +185,12 @@ impl fmt::Debug for Denial {
     }
 }
 
-/// Why, and the policies that refused: `quota exceeded: burst, daily`.
+/// Why, and which policies: `quota exceeded: burst, daily`.
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.why())?;
-        for (n, name) in self.violated().enumerate() {
-            write!(f, "{}{name}", if n == 0 { ": " } else { ", " })?;
+        f.write_str(self.reason.text())?;
+        for (n, policy) in self.violated().enumerate() {
+            write!(f, "{}{policy}", if n == 0 { ": " } else { ", " })?;
         }
         Ok(())
     }

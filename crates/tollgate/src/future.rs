@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::{Request, Response};
+use http_body::Body;
 use pin_project::pin_project;
 use tokio::time::{Sleep, sleep};
 use tollgate_core::{Store, Verdict};
@@ -16,13 +17,15 @@ use tower_service::Service;
 
 use crate::body::ResponseBody;
 use crate::limiter::NeverFails;
-use crate::rule::Asked;
+use crate::place::Place;
+use crate::rule::{Asked, Asks};
 use crate::shared::{Extras, Shared};
 
 /// The response of a [`RateLimit`](crate::RateLimit) service.
 ///
-/// Dropping it is harmless: what was charged stays charged, the slot that a leaky bucket reserved stays reserved, and
-/// nothing is half done.
+/// Dropping it is harmless: nothing is half done. A request that waits for its slot in a leaky
+/// bucket gives back what it was charged, the slot only where no request has queued behind it.
+/// Otherwise what was charged stays charged.
 #[pin_project]
 pub struct ResponseFuture<Svc, S, ReqBody, ResBody>(#[pin] State<Svc, S, ReqBody, ResBody>)
 where
@@ -40,7 +43,7 @@ where
     Asking(Pin<Box<Asking<Svc, S, ReqBody>>>),
     /// Waits for the slot that a leaky bucket reserved.
     // ## Delayed => Passed
-    Delayed { sleep: Pin<Box<Sleep>>, call: Box<(Svc, Request<ReqBody>)>, extras: Extras },
+    Delayed { sleep: Pin<Box<Sleep>>, call: Box<(Svc, Request<ReqBody>, Option<Place<S>>)>, extras: Extras },
     /// The inner service has the request.
     // ## Passed => done
     Passed {
@@ -68,6 +71,7 @@ struct Held<Svc, S, ReqBody> {
     /// Until the verdict is there.
     call: Option<(Svc, Request<ReqBody>)>,
     asked: Asked,
+    asks: Option<Box<Asks>>,
     shared: Arc<Shared<S>>,
 }
 
@@ -81,14 +85,21 @@ where
         service: Svc,
         request: Request<ReqBody>,
         asked: Asked,
+        asks: Option<Box<Asks>>,
         shared: Arc<Shared<S>>,
     ) -> Self {
-        let held = Held { call: Some((service, request)), asked, shared };
+        let held = Held { call: Some((service, request)), asked, asks, shared };
         ResponseFuture(State::Asking(Box::pin(Asking { verdict, held })))
     }
 
-    pub(crate) fn delayed(service: Svc, request: Request<ReqBody>, delay: Duration, extras: Extras) -> Self {
-        ResponseFuture(State::delayed(service, request, delay, extras))
+    pub(crate) fn delayed(
+        service: Svc,
+        request: Request<ReqBody>,
+        delay: Duration,
+        place: Option<Place<S>>,
+        extras: Extras,
+    ) -> Self {
+        ResponseFuture(State::delayed(service, request, delay, place, extras))
     }
 
     #[inline]
@@ -106,8 +117,14 @@ where
     Svc: Service<Request<ReqBody>>,
     S: Store,
 {
-    fn delayed(service: Svc, request: Request<ReqBody>, delay: Duration, extras: Extras) -> Self {
-        State::Delayed { sleep: Box::pin(sleep(delay)), call: Box::new((service, request)), extras }
+    fn delayed(
+        service: Svc,
+        request: Request<ReqBody>,
+        delay: Duration,
+        place: Option<Place<S>>,
+        extras: Extras,
+    ) -> Self {
+        State::Delayed { sleep: Box::pin(sleep(delay)), call: Box::new((service, request, place)), extras }
     }
 }
 
@@ -116,6 +133,7 @@ where
     Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
     S: Store,
     S::Error: NeverFails,
+    ReqBody: Body + Send + 'static,
 {
     type Output = Result<Response<ResponseBody<ResBody>>, Svc::Error>;
 
@@ -153,6 +171,7 @@ where
     Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
     S: Store,
     S::Error: NeverFails,
+    ReqBody: Body + Send + 'static,
 {
     /// Brings a request that waits to its next state.
     #[inline(never)]
@@ -168,7 +187,8 @@ where
                 ready!(sleep.as_mut().poll(cx));
                 if let StateOwned::Delayed { call, extras, .. } = self.as_mut().project_replace(State::Moving)
                 {
-                    let (mut service, request) = *call;
+                    let (mut service, request, mut place) = *call;
+                    place.iter_mut().for_each(Place::keep);
                     self.project_replace(State::Passed { future: service.call(request), extras });
                 }
             }
@@ -179,7 +199,7 @@ where
     }
 }
 
-impl<Svc, S: Store, ReqBody> Held<Svc, S, ReqBody> {
+impl<Svc, S: Store<Error: NeverFails>, ReqBody: Body + Send + 'static> Held<Svc, S, ReqBody> {
     /// What follows the store's answer. The rest of what is held stays where it is: it is large to move.
     fn after<ResBody>(&mut self, verdict: &Verdict) -> State<Svc, S, ReqBody, ResBody>
     where
@@ -190,7 +210,7 @@ impl<Svc, S: Store, ReqBody> Held<Svc, S, ReqBody> {
         };
         if !verdict.is_granted() {
             let asked = mem::take(&mut self.asked);
-            return State::Refused { response: Some(self.shared.deny(&mut request, asked, verdict)) };
+            return State::Refused { response: Some(self.shared.deny(request, asked, verdict)) };
         }
         let mut extras = Extras::NONE;
         if self.shared.adds_something() {
@@ -199,7 +219,8 @@ impl<Svc, S: Store, ReqBody> Held<Svc, S, ReqBody> {
         if verdict.delay().is_zero() {
             State::Passed { future: service.call(request), extras }
         } else {
-            State::delayed(service, request, verdict.delay(), extras)
+            let place = self.shared.place(self.asks.take(), verdict);
+            State::delayed(service, request, verdict.delay(), place, extras)
         }
     }
 }

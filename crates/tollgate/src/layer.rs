@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
+use http::{HeaderName, Response};
 use tollgate_core::{Policy, Quota, Store};
 use tower_layer::Layer;
 
 use crate::denial::Denial;
+use crate::drain::Bound;
 use crate::extract::PeerIp;
 use crate::fields::{FieldWriter, Fields};
 use crate::limiter::{Limiter, NeverFails};
@@ -23,6 +25,9 @@ use crate::shared::Shared;
 /// Works with any `tower::Service` over `http::Request` and `http::Response`: axum's `Router::layer`, tonic's
 /// `Server::builder().layer(..)`, a `tower::ServiceBuilder`. The service must be `Clone`, since a request that has to wait (for a
 /// leaky bucket, for a server) takes it along.
+///
+/// The request's body has to be a `Body` that is `Send + 'static`, since the rest of a refused one
+/// is [read in a task](RateLimitLayer::drain_body).
 ///
 /// State is shared by all services that one layer, or its clones, have made.
 ///
@@ -102,9 +107,11 @@ impl<S: Clone> RateLimitLayer<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        let Shared { limiter, fields, answer, expose_verdict, enabled } = Arc::unwrap_or_clone(self.shared);
+        let Shared { limiter, fields, answer, drain, deadline, expose_verdict, enabled } =
+            Arc::unwrap_or_clone(self.shared);
         let limiter = limiter.try_store(store)?;
-        Ok(RateLimitLayer { shared: Arc::new(Shared { limiter, fields, answer, expose_verdict, enabled }) })
+        let shared = Shared { limiter, fields, answer, drain, deadline, expose_verdict, enabled };
+        Ok(RateLimitLayer { shared: Arc::new(shared) })
     }
 
     /// Which fields tell clients about their quotas; [`Fields::Ietf`] by default.
@@ -152,6 +159,68 @@ impl<S: Clone> RateLimitLayer<S> {
         self
     }
 
+    /// Sets how much of the rest of a refused request's body is read: at most `bytes`, and for at
+    /// most `time` from the refusal. By default 1 MiB and 1 s.
+    ///
+    /// A client that is still sending its body when the connection closes may lose the answer; a
+    /// reverse proxy then answers 502 and may take the server for dead. So the answer is sent at
+    /// once, and meanwhile a task reads the body and discards it. A body that has ended costs
+    /// nothing.
+    ///
+    /// Beyond the bound the body is dropped. Over HTTP/2 the server then resets the stream, after
+    /// the answer. Over HTTP/1.1 it closes the connection:
+    ///
+    /// - An answer to a body that is longer than `bytes`, or of unknown length, has `Connection:
+    ///   close`. After `bytes` the server stops reading and keeps the connection open until `time`
+    ///   is over, so that the client can read the answer.
+    /// - A client that sent `Expect: 100-continue` gets the answer instead of the 100, with
+    ///   `Connection: close`. Its body is not read.
+    ///
+    /// `bytes` or `time` of zero switches this off. Do that for a layer in front of a client: no
+    /// connection waits for its bodies.
+    ///
+    /// The task needs a tokio runtime with a timer, such as axum, tonic and hyper-util have.
+    /// Without a runtime the body is dropped; in a runtime without a timer the task panics, which
+    /// affects nothing else.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Quota, RateLimitLayer};
+    ///
+    /// let uploads = RateLimitLayer::per_ip(Quota::per_minute(10)).drain_body(8 << 20, Duration::from_secs(5));
+    /// ```
+    pub fn drain_body(mut self, bytes: u64, time: Duration) -> RateLimitLayer<S> {
+        Arc::make_mut(&mut self.shared).drain = Bound { bytes, time };
+        self
+    }
+
+    /// Names a header in which callers say how long they wait, in whole milliseconds:
+    /// `x-request-timeout: 300`.
+    ///
+    /// A [leaky bucket](crate::Algorithm::LeakyBucket) would delay a request beyond that for
+    /// nothing: its caller has left when its turn comes. Such a request is denied at once and takes
+    /// no place in the queue. The headers `grpc-timeout` and `connect-timeout-ms` of gRPC and
+    /// Connect count without this. Of several headers the shortest time counts; a value that is no
+    /// number of milliseconds is ignored. Rules of other algorithms are not affected.
+    ///
+    /// # Panics
+    /// If `name` is not a header name.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::extract::PeerIp;
+    /// use tollgate::{Algorithm, Policy, PolicyExt, Quota, RateLimitLayer};
+    ///
+    /// let queue = Policy::new("queue", Quota::per_second(1))
+    ///     .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(10) });
+    /// let layer = RateLimitLayer::new([queue.by(PeerIp::new())]).deadline_header("x-request-timeout");
+    /// ```
+    pub fn deadline_header(mut self, name: &str) -> RateLimitLayer<S> {
+        let Ok(name) = HeaderName::try_from(name) else { panic!("{name:?} is not a header name") };
+        Arc::make_mut(&mut self.shared).deadline = Some(name);
+        self
+    }
+
     /// Adds the [`Report`](crate::Report) to the extensions of requests that pass, for handlers, and of their responses,
     /// for outer layers. Off by default, since it costs allocations. With the feature `axum` a handler takes it as an
     /// argument.
@@ -180,9 +249,16 @@ impl<S: Clone> RateLimitLayer<S> {
 impl<S> From<Limiter<S>> for RateLimitLayer<S> {
     fn from(limiter: Limiter<S>) -> RateLimitLayer<S> {
         let fields = FieldWriter::new(limiter.rules(), Fields::default());
-        RateLimitLayer {
-            shared: Arc::new(Shared { limiter, fields, answer: None, expose_verdict: false, enabled: true }),
-        }
+        let shared = Shared {
+            limiter,
+            fields,
+            answer: None,
+            drain: Bound::default(),
+            deadline: None,
+            expose_verdict: false,
+            enabled: true,
+        };
+        RateLimitLayer { shared: Arc::new(shared) }
     }
 }
 

@@ -14,7 +14,7 @@
 //!
 //! The server has to say who its peers are (feature `axum`):
 //! `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`. Where it does not, requests are
-//! refused with 400 and the log names the missing call.
+//! refused with 500 and the log names the missing call.
 //!
 //! # Rules
 //!
@@ -76,25 +76,31 @@
 //!
 //! # What a client sees
 //!
-//! | request | answer | by default | gRPC |
+//! | request | answer | by default | gRPC and Connect |
 //! |---|---|---|---|
 //! | passes | that of the inner service | with [`Fields::Ietf`] | the same |
 //! | exceeds a quota | 429 | problem document, `Retry-After` | 8 `RESOURCE_EXHAUSTED`, pushback |
 //! | costs more than a quota can ever grant | 422 | problem document, no `Retry-After` | 8, pushback -1 |
 //! | has no key that a rule needs | 400 | problem document; or [`MissingKey::Skip`], [`MissingKey::Share`] | 3 `INVALID_ARGUMENT`, pushback -1 |
+//! | needs the peer's address, which the server does not provide | 500 | problem document | 13 `INTERNAL`, pushback -1 |
 //! | finds the store failing, under [`fail_closed`](FailureExt::fail_closed) | 503 | problem document, `Retry-After` | 14 `UNAVAILABLE`, pushback |
+//!
+//! While a refusal is sent, the rest of the request's body is read within a bound, so that the
+//! client and proxies see the answer: see [`RateLimitLayer::drain_body`].
 //!
 //! [`RateLimitLayer::answer`] replaces the answer by your own; each refusal carries its [`Denial`] in the response's
 //! extensions. [`RateLimitLayer::expose_verdict`] tells handlers how the rules stand, as a [`Report`].
 //!
-//! # gRPC
+//! # gRPC and Connect
 //!
-//! One layer serves HTTP and gRPC on one port: what it answers goes by the content type of the request. gRPC and gRPC-Web
-//! get a status in the headers ([`Denial::response_to`] tells which), with `grpc-retry-pushback-ms`, which clients whose retry
-//! policy lists that status obey by themselves. Calls that pass, streams included, pass as they are.
+//! One layer serves HTTP, gRPC, gRPC-Web and Connect on one port: the request decides the form of
+//! the answer. gRPC and gRPC-Web get a status in the headers, with `RetryInfo`, `QuotaFailure` and
+//! `grpc-retry-pushback-ms`, which clients with a retry policy obey by themselves. Connect gets an
+//! error in JSON with the same details. [`Denial::response_to`] lists both. Calls that pass,
+//! streams included, pass as they are.
 //!
-//! With the feature `tonic` the address of a peer is known under tonic's own server, statuses carry `RetryInfo` and
-//! `QuotaFailure`, a [`Denial`] becomes a `tonic::Status` by `?`, and the layer may stand around one service of several:
+//! With the feature `tonic` the address of a peer is known under tonic's own server, a [`Denial`]
+//! becomes a `tonic::Status` by `?`, and the layer may stand around one service of several:
 //!
 //! ```
 //! # #[cfg(feature = "tonic")] {
@@ -161,8 +167,8 @@
 //! let ours = Policy::new("ours", Quota::per_second(10))
 //!     .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(30) })
 //!     .by(|parts: &Parts| parts.uri.host().map(Key::from));
-//! // Without fields of ours, which would stand among those of the other side.
-//! let layer = RateLimitLayer::new([ours]).fields(Fields::None);
+//! // Without fields of ours, which would stand among those of the other side. No connection waits for refused bodies.
+//! let layer = RateLimitLayer::new([ours]).fields(Fields::None).drain_body(0, Duration::ZERO);
 //! ```
 //!
 //! # In tests
@@ -179,8 +185,8 @@
 //! |---|---|---|
 //! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, [`Report`] as an extractor, and [`Denial`] as a response |
 //! | `tsc` | yes | reads the processor's time-stamp counter for the time, where the processor keeps it steady, and the operating system's clock elsewhere: about 15 ns less for each request. It is measured once, when the first layer or store is made (for up to 200 ms), and may go wrong by some hundred parts in a million where the machine was busy then: nothing to a rate, but windows that are aligned to the epoch, and resets told as a time, drift by that. A counter that begins anew, as after a hibernation, is left for the system's clock |
-//! | `tonic` | no | peer addresses from tonic's server, details in gRPC statuses, `tonic::Status` from a [`Denial`], `NamedService`; gRPC is answered as such without it |
-//! | `tracing` | yes | writes to the log: what is missing if requests carry no peer address; that a memory store is full of denied keys; that a store begins to fail, and that it answers again |
+//! | `tonic` | no | peer addresses from tonic's server, `tonic::Status` from a [`Denial`], `NamedService`; gRPC is answered as such without it |
+//! | `tracing` | yes | writes to the log: what is missing if requests carry no peer address or extension; that a memory store is full of denied keys; that a store begins to fail, and that it answers again |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -191,13 +197,16 @@ pub mod guide;
 pub mod memory;
 
 mod body;
+mod deadline;
 mod denial;
+mod drain;
 mod fields;
 mod future;
 mod grpc;
 mod interned;
 mod layer;
 mod limiter;
+mod place;
 mod problem;
 mod report;
 mod rule;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use smallvec::SmallVec;
-use tollgate_core::{Check, Grant, Key, Policy, Reply, Stamp, Store, Times, Verdict};
+use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Reply, Stamp, Store, Times, Verdict};
 
 use crate::denial::Denial;
 use crate::extract::Head;
@@ -144,7 +144,7 @@ where
     pub async fn check(&self, parts: &Parts) -> Result<Permit, Denial> {
         let asks = self.asks(&parts.into())?;
         let verdict = self.acquire(&asks, Times::ONCE).wait().await.unwrap_or_else(NeverFails::never);
-        self.permit(asks, verdict)
+        self.permit(asks, &verdict)
     }
 
     /// Charges `cost` units of each rule to `key`, whatever their extractors, costs and exemptions say; all or none. Where the
@@ -158,7 +158,7 @@ where
     pub async fn check_key(&self, key: &Key, cost: u32) -> Result<Permit, Denial> {
         let asks = self.asks_for(key, cost)?;
         let verdict = self.acquire(&asks, Times::ONCE).wait().await.unwrap_or_else(NeverFails::never);
-        self.permit(asks, verdict)
+        self.permit(asks, &verdict)
     }
 
     /// How the rules that apply to a request stand, charging nothing.
@@ -187,27 +187,7 @@ where
     /// Gives back up to `units` of what a permit was charged by each rule and has not given back yet: for a cost that turns
     /// out to have been less than was reserved for it. A leaky bucket takes something back only from its latest grant.
     pub async fn refund_units(&self, permit: &mut Permit, units: u32) {
-        let Permit { report, asks, stamps } = permit;
-        let share = report.share();
-        let grants: SmallVec<[Grant<'_>; 4]> = asks
-            .iter_mut()
-            .zip(stamps)
-            .zip(report.iter())
-            .map(|((ask, stamp), (policy, _))| {
-                let units = ask.cost.min(units);
-                ask.cost -= units;
-                let grant = Grant { policy, key: &ask.key, units, stamp: *stamp, share };
-                // A fallback has counted by its share of the policy.
-                let part = share.and_then(|share| policy.share(share).ok());
-                *stamp = stamp.after_refund(part.as_ref().unwrap_or(policy), units);
-                grant
-            })
-            .collect();
-        if grants.iter().all(|grant| grant.units == 0) {
-            // No rule applied, or a failure policy let it pass: no charge is known. Or nothing comes back.
-            return;
-        }
-        self.store.refund(&grants).wait().await.unwrap_or_else(NeverFails::never);
+        self.start_refund(permit, units).wait().await.unwrap_or_else(NeverFails::never);
     }
 
     /// Forgets what `key` has used of every rule, in whichever of its tiers. That brings back all permits of that key: one from
@@ -228,13 +208,13 @@ where
         let mut asks = Asks::new();
         match self.rules.ask(head, &mut asks) {
             Ok(()) => Ok(asks),
-            Err(rule) => Err(self.no_key(rule)),
+            Err(rule) => Err(self.no_key(rule, self.rules.why_missing(rule, head))),
         }
     }
 
-    /// The denial of a request in which this rule found no key.
-    fn no_key(&self, rule: usize) -> Denial {
-        Denial::new(Reason::NoKey, Report::without_key(&self.rules, rule))
+    /// The denial of a request in which this rule found no key, for that reason.
+    fn no_key(&self, rule: usize, reason: Reason) -> Denial {
+        Denial::new(reason, Report::without_key(&self.rules, rule))
     }
 
     #[inline]
@@ -246,19 +226,41 @@ where
         }
     }
 
-    /// What the rules that apply to a request ask, and the numbers of their policies. None, if no rule applies.
+    /// What the rules that apply to a request ask, of a caller that waits until `deadline` at the
+    /// longest. None, if no rule applies.
     #[inline(never)]
-    #[expect(clippy::type_complexity, reason = "an answer and what was asked")]
     pub(crate) fn take_up(
         &self,
         head: &Head<'_>,
-    ) -> Result<Option<(Reply<Result<Verdict, S::Error>, S::Acquire>, Asked)>, Denial> {
+        deadline: Option<Duration>,
+    ) -> Result<Option<TakenUp<S>>, Denial> {
         let asks = self.asks(head)?;
         if asks.is_empty() {
             return Ok(None);
         }
-        let reply = self.acquire(&asks, Times::ONCE);
-        Ok(Some((reply, asked(&asks))))
+        let reply = match deadline {
+            Some(deadline) => self.acquire_before(&asks, deadline),
+            None => self.acquire(&asks, Times::ONCE),
+        };
+        let asked = asked(&asks);
+        let passes_at_once = matches!(&reply, Reply::Now(Ok(verdict)) if verdict.delay().is_zero());
+        let may_wait = self.rules.may_delay() && !passes_at_once;
+        Ok(Some(TakenUp { reply, asked, asks: may_wait.then(|| Box::new(asks)) }))
+    }
+
+    /// A request whose turn would come after the deadline is denied by the store itself. To reserve
+    /// first and refund later would hold up the requests that come in between.
+    fn acquire_before(
+        &self,
+        asks: &[Ask],
+        deadline: Duration,
+    ) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
+        let policies: SmallVec<[Policy; 4]> =
+            asks.iter().map(|ask| waiting_until(self.rules.policy(ask.policy), deadline)).collect();
+        let checks = policies.iter().zip(asks);
+        let set: SmallVec<[Check<'_>; 4]> =
+            checks.map(|(policy, ask)| Check::new(policy, &ask.key, ask.cost)).collect();
+        self.store.acquire(&set, Times::ONCE)
     }
 
     /// What the [`Rules::lone`] rule asks for its key.
@@ -277,9 +279,9 @@ where
         Check::new(self.rules.policy(ask.policy), &ask.key, ask.cost)
     }
 
-    fn permit(&self, asks: Asks, verdict: Verdict) -> Result<Permit, Denial> {
+    pub(crate) fn permit(&self, asks: Asks, verdict: &Verdict) -> Result<Permit, Denial> {
         let granted = verdict.is_granted();
-        let report = Report::new(&self.rules, asked(&asks), &verdict);
+        let report = Report::new(&self.rules, asked(&asks), verdict);
         if !granted {
             return Err(Denial::of(report));
         }
@@ -299,10 +301,63 @@ where
             match rule.key_or_else(Some(key.clone())) {
                 Ok(key) => asks.push(Ask { policy: number, key, cost }),
                 Err(MissingKey::Skip) => {}
-                Err(_) => return Err(self.no_key(number)),
+                Err(_) => return Err(self.no_key(number, Reason::NoKey)),
             }
         }
         Ok(asks)
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// Gives back up to `units` of what a permit was charged by each rule.
+    pub(crate) fn start_refund(
+        &self,
+        permit: &mut Permit,
+        units: u32,
+    ) -> Reply<Result<(), S::Error>, S::Done> {
+        let Permit { report, asks, stamps } = permit;
+        let share = report.share();
+        let grants: SmallVec<[Grant<'_>; 4]> = asks
+            .iter_mut()
+            .zip(stamps)
+            .zip(report.iter())
+            .map(|((ask, stamp), (policy, _))| {
+                let units = ask.cost.min(units);
+                ask.cost -= units;
+                let grant = Grant { policy, key: &ask.key, units, stamp: *stamp, share };
+                // A fallback has counted by its share of the policy.
+                let part = share.and_then(|share| policy.share(share).ok());
+                *stamp = stamp.after_refund(part.as_ref().unwrap_or(policy), units);
+                grant
+            })
+            .collect();
+        if grants.iter().all(|grant| grant.units == 0) {
+            // No rule applied, or a failure policy let it pass: no charge is known. Or nothing
+            // comes back.
+            return Reply::Now(Ok(()));
+        }
+        self.store.refund(&grants)
+    }
+}
+
+/// What was asked for a request, and the store's answer.
+pub(crate) struct TakenUp<S: Store> {
+    pub(crate) reply: Reply<Result<Verdict, S::Error>, S::Acquire>,
+    pub(crate) asked: Asked,
+    /// What to give back if the caller leaves. `None` if the request does not wait for its turn.
+    pub(crate) asks: Option<Box<Asks>>,
+}
+
+/// The same policy for a caller that waits until `deadline` at the longest.
+fn waiting_until(policy: &Policy, deadline: Duration) -> Policy {
+    match policy.algorithm() {
+        Algorithm::LeakyBucket { max_wait } if max_wait > deadline => {
+            let algorithm = Algorithm::LeakyBucket { max_wait: deadline };
+            let shorter = Policy::try_new(policy.name(), policy.quota(), algorithm);
+            // Valid, since a longer wait is. Its debt may be that of callers that wait for longer.
+            shorter.map_or_else(|_| policy.clone(), |shorter| shorter.sharing_state_with(policy))
+        }
+        _ => policy.clone(),
     }
 }
 

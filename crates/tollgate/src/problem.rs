@@ -18,6 +18,9 @@ pub enum Reason {
     Unavailable,
     /// A rule found no key and refuses such requests. Answered 400, in gRPC 3 (`INVALID_ARGUMENT`).
     NoKey,
+    /// The server does not provide the peer's address that a rule needs: a mistake in the server's
+    /// code, which the log names. Answered 500, in gRPC 13 (`INTERNAL`).
+    NoPeerAddress,
 }
 
 impl Reason {
@@ -28,6 +31,17 @@ impl Reason {
             Reason::NeverPossible => StatusCode::UNPROCESSABLE_ENTITY,
             Reason::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Reason::NoKey => StatusCode::BAD_REQUEST,
+            Reason::NoPeerAddress => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Reason::QuotaExceeded => "quota exceeded",
+            Reason::NeverPossible => "the cost exceeds the whole quota",
+            Reason::Unavailable => "the rate limit store is unavailable",
+            Reason::NoKey => "the request carries no key",
+            Reason::NoPeerAddress => "the server does not provide the peer's address",
         }
     }
 }
@@ -45,11 +59,14 @@ pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a
                  \"title\":\"Temporary Reduced Capacity\",\"status\":{status}}}"
             );
         }
-        Reason::NoKey => {
+        Reason::NoKey | Reason::NoPeerAddress => {
             let policy = escaped(violated.next().unwrap_or_default());
+            let (title, mistake) = match reason {
+                Reason::NoKey => ("Bad Request", "found no key in the request"),
+                _ => ("Internal Server Error", "needs the peer's address, which the server does not provide"),
+            };
             return format!(
-                "{{\"title\":\"Bad Request\",\"status\":{status},\
-                 \"detail\":\"The policy \\\"{policy}\\\" found no key in the request\"}}"
+                "{{\"title\":\"{title}\",\"status\":{status},\"detail\":\"The policy \\\"{policy}\\\" {mistake}\"}}"
             );
         }
     };

@@ -11,6 +11,7 @@ use tollgate_core::{Key, Policy, Quota};
 
 use crate::exempt::Exemption;
 use crate::extract::{Head, KeyExtractor};
+use crate::problem::Reason;
 
 use tiers::Tiers;
 
@@ -227,6 +228,10 @@ impl Rule {
     pub(crate) fn find(&self, head: &Head<'_>) -> Option<Key> {
         // Its own, and not that of the `Arc`, which would only pass it on.
         (*self.extractor).extract_from(head)
+    }
+
+    pub(crate) fn why_missing(&self, head: &Head<'_>) -> Reason {
+        self.extractor.why_missing(head)
     }
 
     /// The key of this request, or what happens without one.

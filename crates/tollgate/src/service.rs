@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
+use http_body::Body;
 use tollgate_core::{Reply, Store, Verdict};
 use tower_service::Service;
 
@@ -15,7 +16,7 @@ use crate::extract::Head;
 use crate::future::ResponseFuture;
 use crate::limiter::NeverFails;
 use crate::memory::MemoryStore;
-use crate::rule::{Asked, asked_alone};
+use crate::rule::{Asked, Asks, asked_alone};
 use crate::shared::{Extras, Shared};
 
 /// A service limited by a [`RateLimitLayer`](crate::RateLimitLayer).
@@ -53,6 +54,7 @@ where
     Svc: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     S: Store,
     S::Error: NeverFails,
+    ReqBody: Body + Send + 'static,
 {
     type Response = Response<ResponseBody<ResBody>>;
     type Error = Svc::Error;
@@ -77,6 +79,7 @@ where
             let limiter = &self.shared.limiter;
             let rules = limiter.rules();
             let mut asked = asked_alone();
+            let mut asks = None;
             let reply = 'ask: {
                 // Lent from where the extractor leaves it. A request in which it finds none is asked again below.
                 let key = rules.lone().and_then(|rule| rule.find(&Head::of(&request)));
@@ -85,36 +88,38 @@ where
                 {
                     break 'ask limiter.acquire_lone(key);
                 }
+                let deadline = self.shared.deadline(request.headers());
                 let taken_up = if rules.need_parts() {
                     let (parts, body) = request.into_parts();
-                    let taken_up = limiter.take_up(&Head::from(&parts));
+                    let taken_up = limiter.take_up(&Head::from(&parts), deadline);
                     request = Request::from_parts(parts, body);
                     taken_up
                 } else {
-                    limiter.take_up(&Head::of(&request))
+                    limiter.take_up(&Head::of(&request), deadline)
                 };
                 match taken_up {
-                    Ok(Some((reply, policies))) => {
-                        asked = policies;
-                        reply
+                    Ok(Some(taken_up)) => {
+                        asked = taken_up.asked;
+                        asks = taken_up.asks;
+                        taken_up.reply
                     }
                     Ok(None) if self.shared.expose_verdict => return self.unlimited(request),
                     Ok(None) => break 'pass,
                     Err(denial) => {
-                        return ResponseFuture::refused(self.shared.refuse(&mut request, denial, None));
+                        return ResponseFuture::refused(self.shared.refuse(request, denial, None));
                     }
                 }
             };
             match &reply {
                 Reply::Now(Ok(verdict)) if !verdict.is_granted() => {
-                    return ResponseFuture::refused(self.shared.deny(&mut request, asked, verdict));
+                    return ResponseFuture::refused(self.shared.deny(request, asked, verdict));
                 }
                 Reply::Now(Ok(verdict)) if verdict.delay().is_zero() => {
                     if self.shared.adds_something() {
                         self.shared.add_extras(&mut extras, &mut request, asked, verdict);
                     }
                 }
-                _ => return self.hold(reply, request, asked),
+                _ => return self.hold(reply, request, asked, asks),
             }
         }
         ResponseFuture::passed(self.inner.call(request), extras)
@@ -150,6 +155,7 @@ where
         reply: Reply<Result<Verdict, S::Error>, S::Acquire>,
         mut request: Request<ReqBody>,
         asked: Asked,
+        asks: Option<Box<Asks>>,
     ) -> ResponseFuture<Svc, S, ReqBody, ResBody>
     where
         Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
@@ -159,11 +165,12 @@ where
             Reply::Now(Ok(verdict)) => {
                 let mut extras = Extras::NONE;
                 self.shared.add_extras(&mut extras, &mut request, asked, &verdict);
-                ResponseFuture::delayed(self.take_ready(), request, verdict.delay(), extras)
+                let place = self.shared.place(asks, &verdict);
+                ResponseFuture::delayed(self.take_ready(), request, verdict.delay(), place, extras)
             }
             Reply::Later(verdict) => {
                 let shared = Arc::clone(&self.shared);
-                ResponseFuture::asking(verdict, self.take_ready(), request, asked, shared)
+                ResponseFuture::asking(verdict, self.take_ready(), request, asked, asks, shared)
             }
         }
     }

@@ -2,19 +2,25 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{Method, Request, Response};
-use tollgate_core::Verdict;
+use http::{HeaderMap, HeaderName, Method, Request, Response};
+use http_body::Body;
+use tollgate_core::{Store, Verdict};
 
 use crate::body::ResponseBody;
+use crate::deadline::deadline;
 use crate::denial::Denial;
+use crate::drain::Bound;
 use crate::fields::{FieldWriter, Written, number};
-use crate::limiter::Limiter;
+use crate::grpc::Protocol;
+use crate::limiter::{Limiter, NeverFails};
+use crate::place::Place;
 use crate::report::Report;
-use crate::rule::Asked;
+use crate::rule::{Asked, Asks};
 
 /// Makes the answer to a refused request.
 pub(crate) type Answer = dyn Fn(&Parts, &Denial) -> Response<Bytes> + Send + Sync;
@@ -25,6 +31,9 @@ pub(crate) struct Shared<S> {
     pub(crate) limiter: Limiter<S>,
     pub(crate) fields: FieldWriter,
     pub(crate) answer: Option<Arc<Answer>>,
+    pub(crate) drain: Bound,
+    /// The header that holds a request's deadline in milliseconds.
+    pub(crate) deadline: Option<HeaderName>,
     pub(crate) expose_verdict: bool,
     pub(crate) enabled: bool,
 }
@@ -63,6 +72,12 @@ impl<S> Shared<S> {
         self.expose_verdict || !self.fields.is_off()
     }
 
+    /// How long the caller of a request waits, if a rule may delay it.
+    #[inline]
+    pub(crate) fn deadline(&self, headers: &HeaderMap) -> Option<Duration> {
+        self.limiter.rules().may_delay().then(|| deadline(headers, self.deadline.as_ref())).flatten()
+    }
+
     /// What the response to a request that passes is given, which these policies were asked of; and what its handler is shown.
     /// Out of line, to keep the way of those that are given nothing short; and written where it will lie.
     #[inline(never)]
@@ -84,9 +99,9 @@ impl<S> Shared<S> {
 
     /// The response to a request that was not granted.
     #[inline(never)]
-    pub(crate) fn deny<R, B>(
+    pub(crate) fn deny<R: Body + Send + 'static, B>(
         &self,
-        request: &mut Request<R>,
+        request: Request<R>,
         asked: Asked,
         verdict: &Verdict,
     ) -> Response<ResponseBody<B>> {
@@ -95,13 +110,15 @@ impl<S> Shared<S> {
         self.refuse(request, Denial::of(Report::new(rules, asked, verdict)), fields)
     }
 
-    /// The response to a request that is refused, with these fields. What is left of the request is of no use.
-    pub(crate) fn refuse<R, B>(
+    /// The response to a request that is refused, with these fields. The rest of the request's body
+    /// is drained meanwhile.
+    pub(crate) fn refuse<R: Body + Send + 'static, B>(
         &self,
-        request: &mut Request<R>,
+        mut request: Request<R>,
         denial: Denial,
         fields: Option<Written>,
     ) -> Response<ResponseBody<B>> {
+        let drain = self.drain.plan(&request);
         let is_head = request.method() == Method::HEAD;
         let mut left_out = 0;
         let body = |bytes: Bytes| {
@@ -114,14 +131,15 @@ impl<S> Shared<S> {
         };
         let mut response = match &self.answer {
             None => {
-                let mut response = denial.response_by(request.method(), request.headers(), body);
+                let mut response = denial
+                    .response_by(Protocol::of(request.method(), request.uri(), request.headers()), body);
                 // The request's, emptied: for the denial alone, a new one would be allocated twice.
                 *response.extensions_mut() = mem::take(request.extensions_mut());
                 response.extensions_mut().clear();
                 response
             }
             Some(answer) => {
-                let parts = take_parts(request);
+                let parts = take_parts(&mut request);
                 let mut response = answer(&parts, &denial);
                 denial.add_wait(&parts, response.headers_mut());
                 response.map(body)
@@ -134,7 +152,19 @@ impl<S> Shared<S> {
             fields.add_to(response.headers_mut());
         }
         response.extensions_mut().insert(denial);
+        if let Some(drain) = drain {
+            drain.add_close(response.headers_mut());
+            drain.start(request.into_body());
+        }
         response
+    }
+}
+
+impl<S: Store<Error: NeverFails>> Shared<S> {
+    /// The place in a queue of a request that was granted with a delay.
+    pub(crate) fn place(&self, asks: Option<Box<Asks>>, verdict: &Verdict) -> Option<Place<S>> {
+        let permit = self.limiter.permit(*asks?, verdict).ok()?;
+        Some(Place::new(self.limiter.clone(), permit))
     }
 }
 

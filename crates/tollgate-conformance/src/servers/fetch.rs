@@ -42,12 +42,33 @@ pub(super) fn program(kind: Kind) -> Result<Program, Error> {
     })
 }
 
+/// A program that is no server of Redis: by its environment variable, on the `PATH`, or from the
+/// distribution's package of that name, at `path` in it.
+///
+/// # Errors
+/// If it is missing: with the ways to get it.
+pub(super) fn tool(name: &'static str, variable: &str, path: &str) -> Result<Program, Error> {
+    let named = env::var_os(variable).map(PathBuf::from);
+    match named.or_else(|| on_path(&[name])) {
+        Some(path) => Ok(Program::new(path)),
+        None => debian::tool(name, path).map_err(|error| {
+            Error(format!(
+                "No {name} on the PATH.\n{error}\nTo get it, set {variable} to its path, or install it."
+            ))
+        }),
+    }
+}
+
+/// The first of these programs that is on the `PATH`.
+fn on_path(names: &[&str]) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH").unwrap_or_default())
+        .flat_map(|directory| names.iter().map(move |name| directory.join(name)))
+        .find(|path| path.is_file())
+}
+
 /// A server on the `PATH`, or else the one of the distribution.
 fn installed() -> Result<Program, Error> {
-    let on_path = env::split_paths(&env::var_os("PATH").unwrap_or_default())
-        .flat_map(|directory| ["redis-server", "valkey-server"].map(|name| directory.join(name)))
-        .find(|path| path.is_file());
-    match on_path {
+    match on_path(&["redis-server", "valkey-server"]) {
         Some(path) => check(Kind::Installed, Program::new(path)),
         None => debian::program()
             .map_err(|error| Error(format!("No redis-server and no valkey-server on the PATH.\n{error}"))),

@@ -13,6 +13,7 @@ use super::networks::{Networks, TrustError};
 use super::peer_ip::{peer, peer_if_known, say_once_that_nobody_tells_it};
 use super::{Head, KeyExtractor};
 use crate::exempt::Addresses;
+use crate::problem::Reason;
 
 /// The client's address as one header tells it, believed as far as trusted proxies vouch for it.
 ///
@@ -198,6 +199,11 @@ impl KeyExtractor for ClientIp {
 
     fn needs_parts(&self) -> bool {
         false
+    }
+
+    /// A header without an address leaves the peer's.
+    fn why_missing(&self, _: &Head<'_>) -> Reason {
+        Reason::NoPeerAddress
     }
 }
 

@@ -56,6 +56,7 @@
 mod authorization;
 mod client_ip;
 mod cookie;
+mod extension;
 mod head;
 mod header;
 mod networks;
@@ -70,6 +71,7 @@ use tollgate_core::Key;
 pub use authorization::{basic_user, bearer};
 pub use client_ip::{ClientIp, ClientIpHeader};
 pub use cookie::{Cookie, cookie};
+pub use extension::extension;
 #[doc(hidden)]
 pub use head::Head;
 pub use header::{Header, header};
@@ -78,6 +80,8 @@ pub use peer_ip::{PeerAddr, PeerIp};
 
 pub(crate) use head::ByHead;
 pub(crate) use networks::Networks;
+
+use crate::problem::Reason;
 
 /// Derives a [`Key`] from a request's head. Closures of type `Fn(&Parts) -> Option<Key>` are extractors.
 ///
@@ -114,6 +118,13 @@ pub trait KeyExtractor: Send + Sync + 'static {
     #[doc(hidden)]
     fn needs_parts(&self) -> bool {
         true
+    }
+
+    /// Why a request that is refused for want of a key has none: [`Reason::NoKey`], or the mistake
+    /// of the server. Where the likely cause is in the server's code, this logs it once.
+    #[doc(hidden)]
+    fn why_missing(&self, _head: &Head<'_>) -> Reason {
+        Reason::NoKey
     }
 
     /// This extractor's key, or where there is none the other's.
@@ -156,6 +167,17 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn needs_parts(&self) -> bool {
         self.0.needs_parts() || self.1.needs_parts()
     }
+
+    fn why_missing(&self, head: &Head<'_>) -> Reason {
+        first_mistake([&self.0, &self.1], head)
+    }
+}
+
+/// The mistake of the server among the reasons why these extractors find no key.
+fn first_mistake<const N: usize>(extractors: [&dyn KeyExtractor; N], head: &Head<'_>) -> Reason {
+    let finds_none = |extractor: &&dyn KeyExtractor| extractor.extract_from(head).is_none();
+    let mut reasons = extractors.into_iter().filter(finds_none).map(|extractor| extractor.why_missing(head));
+    reasons.find(|reason| *reason != Reason::NoKey).unwrap_or(Reason::NoKey)
 }
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
@@ -169,6 +191,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
 
     fn needs_parts(&self) -> bool {
         self.0.needs_parts() || self.1.needs_parts()
+    }
+
+    fn why_missing(&self, head: &Head<'_>) -> Reason {
+        first_mistake([&self.0, &self.1], head)
     }
 }
 
@@ -185,6 +211,10 @@ impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, 
     fn needs_parts(&self) -> bool {
         self.0.needs_parts() || self.1.needs_parts() || self.2.needs_parts()
     }
+
+    fn why_missing(&self, head: &Head<'_>) -> Reason {
+        first_mistake([&self.0, &self.1, &self.2], head)
+    }
 }
 
 impl KeyExtractor for Box<dyn KeyExtractor> {
@@ -198,6 +228,10 @@ impl KeyExtractor for Box<dyn KeyExtractor> {
 
     fn needs_parts(&self) -> bool {
         (**self).needs_parts()
+    }
+
+    fn why_missing(&self, head: &Head<'_>) -> Reason {
+        (**self).why_missing(head)
     }
 }
 
@@ -213,25 +247,10 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
     fn needs_parts(&self) -> bool {
         (**self).needs_parts()
     }
-}
 
-/// A key from something that an outer layer left in the request's extensions, such as the user that authentication
-/// found.
-///
-/// ```
-/// use tollgate::extract::extension;
-///
-/// #[derive(Clone)]
-/// struct User { id: u64 }
-///
-/// let by_user = extension(|user: &User| user.id);
-/// ```
-pub fn extension<T, K>(key: impl Fn(&T) -> K + Send + Sync + 'static) -> impl KeyExtractor
-where
-    T: Send + Sync + 'static,
-    K: Into<Key>,
-{
-    ByHead(move |head: &Head<'_>| head.extensions.get::<T>().map(|value| key(value).into()))
+    fn why_missing(&self, head: &Head<'_>) -> Reason {
+        (**self).why_missing(head)
+    }
 }
 
 /// The request's method. Those that HTTP does not define share one key, since anybody can invent more.

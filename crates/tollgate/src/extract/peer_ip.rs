@@ -9,6 +9,7 @@ use tollgate_core::Key;
 use super::networks::{Networks, TrustError};
 use super::{Head, KeyExtractor};
 use crate::exempt::Addresses;
+use crate::problem::Reason;
 
 /// The peer's address, for servers that leave it nowhere this crate looks: insert it into the extensions of each
 /// request that a connection carries.
@@ -20,11 +21,12 @@ pub struct PeerAddr(pub SocketAddr);
 /// addresses. IPv6 addresses that stand for an IPv4 address count as that address (IPv4-mapped,
 /// NAT64, 6to4, Teredo): see [Addresses](super#addresses).
 ///
-/// The address is taken from a [`PeerAddr`] in the request's extensions, or with the feature `axum` from its
-/// `ConnectInfo<SocketAddr>`, which is there if the server was started with
-/// `into_make_service_with_connect_info::<SocketAddr>()`; or with the feature `tonic` from the `TcpConnectInfo` that tonic's
-/// own server leaves, with or without TLS. Where it is missing there is no key: requests are answered 400 unless
-/// [`on_missing_key`](crate::Rule::on_missing_key) says otherwise, and the log says once which call is missing.
+/// The address is taken from a [`PeerAddr`] in the request's extensions, or with the feature `axum`
+/// from its `ConnectInfo<SocketAddr>`, which is there if the server was started with
+/// `into_make_service_with_connect_info::<SocketAddr>()`; or with the feature `tonic` from the
+/// `TcpConnectInfo` that tonic's own server leaves, with or without TLS. Where it is missing there
+/// is no key. Requests are answered 500 unless [`on_missing_key`](crate::Rule::on_missing_key) says
+/// otherwise, and the log says once which call is missing.
 ///
 /// **Behind a proxy all requests come from the proxy**, and share its quota: use [`ClientIp`](super::ClientIp) there.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +109,10 @@ impl KeyExtractor for PeerIp {
 
     fn needs_parts(&self) -> bool {
         false
+    }
+
+    fn why_missing(&self, _: &Head<'_>) -> Reason {
+        Reason::NoPeerAddress
     }
 }
 

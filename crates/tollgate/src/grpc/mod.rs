@@ -1,34 +1,65 @@
-//! What gRPC clients are answered: HTTP 200 without a body, and the status in the headers ("Trailers-Only" in the
-//! [specification](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)). Of an HTTP 429 they make
-//! `UNAVAILABLE`, which many try again at once.
+//! The answers to remote procedure calls. A gRPC client gets HTTP 200 without a body, and the
+//! status in the headers ("Trailers-Only" in the
+//! [specification](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)). It would read
+//! an HTTP 429 as `UNAVAILABLE`, which many clients retry at once. A Connect client gets an error
+//! in JSON.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
 
 use crate::denial::Denial;
 use crate::fields::number;
 use crate::interned::printable;
 use crate::problem::Reason;
 
+mod connect;
+mod details;
 #[cfg(feature = "tonic")]
 mod named;
 #[cfg(feature = "tonic")]
 mod status;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// What a client that retries by itself waits for, and -1 where it had better not: see
 /// [gRFC A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback).
 const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// The content type of a request of gRPC or gRPC-Web. Those are of the method POST: any other would be a way to have refusals
-/// look like successes, in logs and to caches.
-pub(crate) fn content_type<'a>(method: &Method, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
-    let content_type = headers.get(header::CONTENT_TYPE).filter(|_| method == Method::POST);
-    content_type.filter(|value| is_grpc(value.as_bytes()))
+/// Which protocol a call is of, with the content type that its answer repeats.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Protocol<'a> {
+    /// gRPC or gRPC-Web.
+    Grpc(&'a HeaderValue),
+    ConnectUnary,
+    ConnectStream(&'a HeaderValue),
+}
+
+impl<'a> Protocol<'a> {
+    /// The protocol of a request; `None` of plain HTTP. Content types count for the method POST
+    /// only: otherwise refusals could look like successes, in logs and to caches.
+    pub(crate) fn of(method: &Method, uri: &Uri, headers: &'a HeaderMap) -> Option<Protocol<'a>> {
+        let content_type = headers.get(header::CONTENT_TYPE).filter(|_| method == Method::POST);
+        match content_type {
+            Some(value) if is_grpc(value.as_bytes()) => Some(Protocol::Grpc(value)),
+            Some(value) if after(value.as_bytes(), b"application/connect+").is_some() => {
+                Some(Protocol::ConnectStream(value))
+            }
+            _ => connect::is_unary(method, uri, headers).then_some(Protocol::ConnectUnary),
+        }
+    }
+
+    /// The answer by default to a call that was refused.
+    pub(crate) fn response(self, denial: &Denial) -> Response<Bytes> {
+        match self {
+            Protocol::Grpc(content_type) => response(denial, content_type),
+            Protocol::ConnectUnary => connect::unary(denial),
+            Protocol::ConnectStream(content_type) => connect::stream(denial, content_type),
+        }
+    }
 }
 
 /// `application/grpc`, `application/grpc-web` or `application/grpc-web-text`, of any message format.
@@ -43,16 +74,17 @@ fn after<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     start.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// The answer to a request with that content type.
-pub(crate) fn response(denial: &Denial, content_type: &HeaderValue) -> Response<Bytes> {
+/// The answer to a gRPC call with that content type.
+fn response(denial: &Denial, content_type: &HeaderValue) -> Response<Bytes> {
     let message = message(denial);
     // Room for what the layer adds, so that the map grows once.
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(header::CONTENT_TYPE, content_type.clone());
-    headers.insert(GRPC_STATUS, HeaderValue::from_static(code(denial.reason())));
+    headers.insert(GRPC_STATUS, number(code(denial.reason()).number));
     add_pushback(denial, &mut headers);
-    #[cfg(feature = "tonic")]
-    status::add_details(denial, &message, &mut headers);
+    if let Some(status) = details::status(denial, &message) {
+        headers.insert(GRPC_STATUS_DETAILS, printable(status.base64().into()));
+    }
     headers.insert(GRPC_MESSAGE, percent_encoded(&message));
     let mut response = Response::new(Bytes::new());
     *response.headers_mut() = headers;
@@ -76,20 +108,27 @@ fn wait(denial: &Denial) -> Option<Duration> {
     denial.retry_after().or_else(|| denial.retry_after_seconds().map(Duration::from_secs))
 }
 
-/// The [status code](https://grpc.github.io/grpc/core/md_doc_statuscodes.html).
-fn code(reason: Reason) -> &'static str {
-    match reason {
-        Reason::QuotaExceeded | Reason::NeverPossible => RESOURCE_EXHAUSTED,
-        Reason::Unavailable => UNAVAILABLE,
-        Reason::NoKey => INVALID_ARGUMENT,
-    }
+/// A status code: its [number](https://grpc.io/docs/guides/status-codes/) in gRPC, its
+/// [name and HTTP status](https://connectrpc.com/docs/protocol#error-codes) in Connect.
+struct Code {
+    number: u64,
+    name: &'static str,
+    http_status: StatusCode,
 }
 
-const INVALID_ARGUMENT: &str = "3";
-const RESOURCE_EXHAUSTED: &str = "8";
-const UNAVAILABLE: &str = "14";
+fn code(reason: Reason) -> Code {
+    let (number, name, http_status) = match reason {
+        Reason::QuotaExceeded | Reason::NeverPossible => {
+            (8, "resource_exhausted", StatusCode::TOO_MANY_REQUESTS)
+        }
+        Reason::Unavailable => (14, "unavailable", StatusCode::SERVICE_UNAVAILABLE),
+        Reason::NoKey => (3, "invalid_argument", StatusCode::BAD_REQUEST),
+        Reason::NoPeerAddress => (13, "internal", StatusCode::INTERNAL_SERVER_ERROR),
+    };
+    Code { number, name, http_status }
+}
 
-/// The denial in words: `quota exceeded: burst, daily`.
+/// The denial as text.
 fn message(denial: &Denial) -> String {
     // Most are no longer: it grows once.
     let mut message = String::with_capacity(64);
@@ -133,9 +172,11 @@ mod tests {
         let clock = ManualClock::new(Timestamp::from_micros(1_000_000));
         let store = MemoryStore::builder().clock(&clock).build();
         let layer = RateLimitLayer::new([policy.by(global())]).store(store);
-        let inner = async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::new(Bytes::new())));
+        let inner = async |_: Request<String>| Ok::<_, Infallible>(Response::new(Full::new(Bytes::new())));
         let service = layer.layer(service_fn(inner));
-        let call = || Request::post("/").header("content-type", "application/grpc+proto").body(()).unwrap();
+        let call = || {
+            Request::post("/").header("content-type", "application/grpc+proto").body(String::new()).unwrap()
+        };
         service.clone().oneshot(call()).await.unwrap();
         service.oneshot(call()).await.unwrap()
     }
@@ -151,7 +192,7 @@ mod tests {
         assert_eq!(headers["grpc-message"], "quota exceeded: 5%25");
         assert_eq!(headers["grpc-retry-pushback-ms"], "60000");
         assert_eq!(headers["ratelimit"], "\"5%\";r=0;t=60");
-        assert_eq!(headers.contains_key("grpc-status-details-bin"), cfg!(feature = "tonic"));
+        assert!(headers.contains_key("grpc-status-details-bin"));
         assert!(response.body().is_end_stream(), "no frame follows the headers");
     }
 

@@ -94,9 +94,12 @@
 //! # }
 //! ```
 //!
-//! A layer sleeps for [`Permit::delay`](crate::Permit::delay) by itself; who asks a [`Limiter`](crate::Limiter) does it
-//! himself. A caller that leaves while it sleeps keeps its slot. Where sleepers take up places of a concurrency limit,
-//! see [`layers`](super::layers#load-shed-buffer-and-concurrency-limit).
+//! A layer sleeps for [`Permit::delay`](crate::Permit::delay) by itself. Code that asks a
+//! [`Limiter`](crate::Limiter) has to sleep itself. Under a layer, a caller that leaves the queue
+//! gives back what its request was charged; its slot comes back if no request has queued behind it.
+//! A request with a deadline before its turn is denied at once and takes no slot: see
+//! [`deadline_header`](crate::RateLimitLayer::deadline_header). Where delayed requests take places
+//! of a concurrency limit, see [`layers`](super::layers#load-shed-buffer-and-concurrency-limit).
 //!
 //! # What a request costs
 //!

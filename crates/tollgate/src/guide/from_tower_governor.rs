@@ -68,7 +68,7 @@
 //! |---|---|---|
 //! | the client behind proxies | the first address in `X-Forwarded-For` that can be read, else `X-Real-IP`, else `Forwarded`, else the peer; whoever wrote it | one header that you name, as far as proxies that you name vouch for it |
 //! | an IPv6 address | is a caller | its /64 is a caller |
-//! | a request without a key | 500, unless an extractor of yours says otherwise | 400, or [what you choose](crate::MissingKey) |
+//! | a request without a key | 500, unless an extractor of yours says otherwise | 400, or [what you choose](crate::MissingKey); 500 if the server does not provide the peer's address |
 //! | a refusal's body | text | a problem document (RFC 9457) |
 //! | `Retry-After` | rounded down, so that 0 is possible and too early | rounded up, at least 1: whoever waits that long passes |
 //! | `x-ratelimit-after`, `x-ratelimit-whitelisted` | sent | not sent: `Retry-After` tells the first |

@@ -1,8 +1,9 @@
-//! What gRPC clients are told, and where the layer stands in a server of tonic.
+//! The answers to gRPC and Connect clients, and where the layer stands in a server of tonic.
 //!
-//! A gRPC client makes `UNAVAILABLE` of an HTTP 429, which many try again at once. So a call is answered in its own terms: HTTP 200 with the
-//! status in the headers. Which answer a request gets goes by its content type, so that one layer serves HTTP and gRPC, and
-//! gRPC-Web, on one port. [`Denial::response_to`](crate::Denial::response_to) lists the headers. Without any feature:
+//! A gRPC client reads an HTTP 429 as `UNAVAILABLE`, and many retry that at once. So a call gets
+//! HTTP 200 with the gRPC status in the headers. The content type of the request decides, so one
+//! layer serves HTTP, gRPC and gRPC-Web on one port.
+//! [`Denial::response_to`](crate::Denial::response_to) lists the headers. Without any feature:
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -31,8 +32,36 @@
 //! # }
 //! ```
 //!
-//! The feature `tonic` adds what needs tonic's types: the peer's address under tonic's own server, `RetryInfo` and
-//! `QuotaFailure` in the status, `tonic::Status` from a [`Denial`](crate::Denial), and a name for a service inside of the layer.
+//! The feature `tonic` adds what needs tonic's types: the peer's address under tonic's own server,
+//! `tonic::Status` from a [`Denial`](crate::Denial), and a name for a service inside of the layer.
+//!
+//! # Connect
+//!
+//! A client of the [Connect protocol](https://connectrpc.com/docs/protocol) reads errors in JSON,
+//! with the details of gRPC. A unary call is recognized by its header `Connect-Protocol-Version`,
+//! or as a `GET` by `connect=v1` in its query; a stream by its content type
+//! `application/connect+…`. The client sees `resource_exhausted` with `RetryInfo` and
+//! `QuotaFailure`:
+//!
+//! ```
+//! # use std::convert::Infallible;
+//! # use http::{Request, Response};
+//! # use tollgate::extract::global;
+//! # use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
+//! # use tower::{ServiceBuilder, ServiceExt};
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! # let limit = RateLimitLayer::new([Policy::new("api", Quota::per_minute(1)).by(global())]);
+//! # let service = ServiceBuilder::new()
+//! #     .layer(limit)
+//! #     .service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new("hello".to_owned())));
+//! # service.clone().oneshot(Request::default()).await.unwrap();
+//! let call = Request::post("/helloworld.Greeter/SayHello")
+//!     .header("content-type", "application/json")
+//!     .header("connect-protocol-version", "1");
+//! let refused = service.oneshot(call.body("{}".to_owned()).unwrap()).await.unwrap();
+//! assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &"60".parse().unwrap()));
+//! # }
+//! ```
 //!
 //! # Where it stands
 //!
@@ -140,10 +169,11 @@
 //!
 //! # In logs and metrics
 //!
-//! A refused call is an HTTP 200, so that what counts statuses of HTTP does not see it. And the content type is the caller's word:
-//! in a service that has no gRPC, a POST may call itself so to have its refusals look like successes. Count by the
-//! [`Denial`](crate::Denial) in the response's extensions, which each refusal carries, or have all answered as HTTP:
-//! `.answer(|_, denial| denial.response())`.
+//! A refused gRPC call or Connect stream is an HTTP 200, so metrics by HTTP status miss it. The
+//! caller chooses the content type: even where there is no gRPC, a POST can use it to make its
+//! refusals look like successes. Count by the [`Denial`](crate::Denial) in the response's
+//! extensions, which each refusal carries, or answer all requests as HTTP: `.answer(|_, denial|
+//! denial.response())`.
 //!
 //! # An answer of your own
 //!

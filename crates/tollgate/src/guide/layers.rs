@@ -39,7 +39,7 @@
 //! | a timeout | counts the time that a leaky bucket makes a request wait, and the time that the store takes | limits the work alone | inside, as a rule |
 //! | authentication | the rule can be by user | is spared the requests that are refused | see [below](#before-and-after-authentication) |
 //! | load shed, buffer, concurrency limit | one caller can take all the places | a caller gets no more places than his rate allows; what is shed has been charged | inside |
-//! | a limit on bodies | refuses a body before the request is charged, where the length is told | the request is charged first | either: the limit reads no body |
+//! | a limit on bodies | refuses a body before the request is charged, where the length is told | the request is charged first | either: the limit reads only [what is left of a body that it refuses](crate::RateLimitLayer::drain_body) |
 //!
 //! A browser hides from scripts of other origins what it was not told to show: CORS has to name the fields that they are to
 //! read. Of gRPC-Web they are [others](super::grpc#browsers).

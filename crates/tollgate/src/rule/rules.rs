@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tollgate_core::{Key, Policy, PolicyError, Store};
+use tollgate_core::{Algorithm, Key, Policy, PolicyError, Store};
 
 use super::{MissingKey, Rule};
 use crate::extract::Head;
@@ -24,8 +24,11 @@ pub(crate) struct Rules {
     need_parts: bool,
     /// Whether no rule has more than a key.
     only_keys: bool,
-    /// Whether there is one rule, which is nothing but a key that needs no parts.
+    /// Whether there is one rule, which is nothing but a key that needs no parts, and delays no
+    /// request.
     is_lone_key: bool,
+    /// Whether a policy is a leaky bucket that may delay requests.
+    may_delay: bool,
     /// For each policy, the problem document of a request that it alone refuses.
     quota_exceeded: Box<[Bytes]>,
     /// The numbers of policies no two of which share a key's state.
@@ -86,8 +89,11 @@ impl Rules {
         let apart = (0..policies.len()).filter(|number| scopes.insert(policies[*number].scope())).collect();
         let need_parts = rules.iter().any(Rule::needs_parts);
         let only_keys = rules.iter().all(Rule::is_only_a_key);
+        let delays = |policy: &Policy| matches!(policy.algorithm(), Algorithm::LeakyBucket { max_wait } if !max_wait.is_zero());
+        let may_delay = policies.iter().any(delays);
         Ok(Rules {
-            is_lone_key: rules.len() == 1 && only_keys && !need_parts,
+            is_lone_key: rules.len() == 1 && only_keys && !need_parts && !may_delay,
+            may_delay,
             rules,
             first_tiers: first_tiers.into(),
             need_parts,
@@ -134,6 +140,11 @@ impl Rules {
         self.need_parts
     }
 
+    #[inline]
+    pub(crate) fn may_delay(&self) -> bool {
+        self.may_delay
+    }
+
     /// The rule of most layers: there is no other, and it asks a unit for the key that it finds in a request in one piece.
     #[inline]
     pub(crate) fn lone(&self) -> Option<&Rule> {
@@ -154,6 +165,11 @@ impl Rules {
             }
         }
         Ok(())
+    }
+
+    /// Why that rule finds no key in a request that it refuses.
+    pub(crate) fn why_missing(&self, number: usize, head: &Head<'_>) -> Reason {
+        self.rules[number].why_missing(head)
     }
 
     #[inline(never)]

@@ -1,4 +1,4 @@
-//! The server of the distribution: downloaded with apt and unpacked, not installed.
+//! Programs of the distribution: downloaded with apt and unpacked, not installed.
 
 use std::env::{self, consts::ARCH};
 use std::ffi::OsStr;
@@ -16,30 +16,42 @@ const PACKAGE: &str = "redis-tools";
 
 pub(super) fn program() -> Result<Program, Error> {
     let directory = cached(&format!("debian-redis-{ARCH}"), fetch)?;
-    in_directory(&directory)
+    in_directory(&directory, "usr/bin/redis-server")
 }
 
-/// The server, with the downloaded libraries that the system lacks.
-fn in_directory(directory: &Path) -> Result<Program, Error> {
+/// The program at `path` in the package of this name.
+pub(super) fn tool(package: &str, path: &str) -> Result<Program, Error> {
+    let directory = cached(&format!("debian-{package}-{ARCH}"), |directory| unpack(package, directory))?;
+    in_directory(&directory, path)
+}
+
+/// The program at that path, with the downloaded libraries that the system lacks.
+fn in_directory(directory: &Path, path: &str) -> Result<Program, Error> {
     let mut libraries = Vec::new();
     for parent in ["usr/lib", "lib"].map(|parent| directory.join(parent)).iter().filter(|path| path.is_dir())
     {
         libraries.extend(entries(parent)?.into_iter().filter(|path| path.is_dir()));
     }
-    let mut program = Program::new(directory.join("usr/bin/redis-server"));
+    let mut program = Program::new(directory.join(path));
     if let (false, Ok(libraries)) = (libraries.is_empty(), env::join_paths(&libraries)) {
         program.environment.push(("LD_LIBRARY_PATH", libraries));
     }
     Ok(program)
 }
 
-fn fetch(directory: &Path) -> Result<(), Error> {
+/// Unpacks a package and its missing dependencies into the directory.
+fn unpack(package: &str, directory: &Path) -> Result<(), Error> {
     let scratch = scratch()?;
-    for package in download(scratch.path())? {
+    for package in download(package, scratch.path())? {
         run(Command::new("dpkg-deb").arg("--extract").arg(package).arg(directory))?;
     }
+    Ok(())
+}
+
+fn fetch(directory: &Path) -> Result<(), Error> {
+    unpack(PACKAGE, directory)?;
     // The same program is the server if it is called by that name.
-    let program = in_directory(directory)?;
+    let program = in_directory(directory, "usr/bin/redis-server")?;
     fs::rename(directory.join("usr/bin/redis-check-rdb"), &program.path)
         .map_err(|error| Error(format!("no redis-check-rdb in {PACKAGE}: {error}")))?;
     check(Kind::Installed, program).map(drop)
@@ -48,7 +60,7 @@ fn fetch(directory: &Path) -> Result<(), Error> {
 /// Downloads the package with the dependencies that the system lacks.
 ///
 /// `--reinstall` is for systems on which it is installed without the link to the server.
-fn download(scratch: &Path) -> Result<Vec<PathBuf>, Error> {
+fn download(package: &str, scratch: &Path) -> Result<Vec<PathBuf>, Error> {
     let failed = |error: io::Error| Error(format!("{}: {error}", scratch.display()));
     for directory in ["state/lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(scratch.join(directory)).map_err(failed)?;
@@ -62,7 +74,7 @@ fn download(scratch: &Path) -> Result<Vec<PathBuf>, Error> {
     };
     // A source that cannot be reached may not be the one with the package.
     let update = run(apt_get().arg("update"));
-    run(apt_get().args(["install", "--download-only", "--reinstall", "--no-install-recommends", PACKAGE]))
+    run(apt_get().args(["install", "--download-only", "--reinstall", "--no-install-recommends", package]))
         .map_err(|error| update.err().map_or(error.clone(), |first| Error(format!("{first}\n{error}"))))?;
     let archives = entries(&scratch.join("cache/archives"))?;
     Ok(archives.into_iter().filter(|path| path.extension() == Some(OsStr::new("deb"))).collect())

@@ -1,0 +1,72 @@
+//! A key from a request's extensions.
+
+use std::any::type_name;
+use std::marker::PhantomData;
+use std::sync::Once;
+
+use http::request::Parts;
+use tollgate_core::Key;
+
+use super::{Head, KeyExtractor};
+use crate::problem::Reason;
+
+/// A key from something that an outer layer left in the request's extensions, such as the user that
+/// authentication found.
+///
+/// If a request is refused because the type is missing, the log names the type once. The likely
+/// cause is the order of the layers: the one that inserts the type has to be outside of the limit.
+///
+/// ```
+/// use tollgate::extract::extension;
+///
+/// #[derive(Clone)]
+/// struct User { id: u64 }
+///
+/// let by_user = extension(|user: &User| user.id);
+/// ```
+pub fn extension<T, K>(key: impl Fn(&T) -> K + Send + Sync + 'static) -> impl KeyExtractor
+where
+    T: Send + Sync + 'static,
+    K: Into<Key>,
+{
+    Extension { key: move |value: &T| key(value).into(), logged: Once::new(), of: PhantomData }
+}
+
+struct Extension<T, F> {
+    key: F,
+    logged: Once,
+    of: PhantomData<fn(&T)>,
+}
+
+impl<T, F> KeyExtractor for Extension<T, F>
+where
+    T: Send + Sync + 'static,
+    F: Fn(&T) -> Key + Send + Sync + 'static,
+{
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        self.extract_from(&parts.into())
+    }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        head.extensions.get::<T>().map(&self.key)
+    }
+
+    fn needs_parts(&self) -> bool {
+        false
+    }
+
+    fn why_missing(&self, head: &Head<'_>) -> Reason {
+        if head.extensions.get::<T>().is_none() {
+            self.logged.call_once(|| log_missing(type_name::<T>()));
+        }
+        Reason::NoKey
+    }
+}
+
+fn log_missing(_type_name: &str) {
+    #[cfg(feature = "tracing")]
+    tracing::error!(
+        "a request was refused because its extensions hold no `{_type_name}`; the likely cause is the order of the \
+         layers: the layer that inserts it has to be outside of the rate limit"
+    );
+}

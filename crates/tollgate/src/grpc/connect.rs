@@ -1,0 +1,65 @@
+//! The answer to clients of the [Connect protocol](https://connectrpc.com/docs/protocol): an error
+//! in JSON.
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Response, Uri, header};
+
+use super::details::{Detail, Message};
+use super::{code, message};
+use crate::denial::Denial;
+use crate::problem::escaped;
+
+/// Whether a request without the content type of a stream is a unary call. A GET has its version in
+/// the query.
+pub(super) fn is_unary(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
+    let is_get = || {
+        method == Method::GET && uri.query().is_some_and(|query| query.split('&').any(|p| p == "connect=v1"))
+    };
+    headers.contains_key("connect-protocol-version") || is_get()
+}
+
+/// The answer to a unary call.
+pub(super) fn unary(denial: &Denial) -> Response<Bytes> {
+    let mut response = Response::new(error(denial).into());
+    *response.status_mut() = code(denial.reason()).http_status;
+    // Room for what the layer adds, so that the map grows once.
+    let mut headers = HeaderMap::with_capacity(6);
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    denial.add_retry_after(&mut headers);
+    *response.headers_mut() = headers;
+    response
+}
+
+/// The answer to a stream: a single envelope, which ends it.
+pub(super) fn stream(denial: &Denial, content_type: &HeaderValue) -> Response<Bytes> {
+    const END_STREAM: u8 = 0x02;
+    let json = format!("{{\"error\":{}}}", error(denial));
+    let length = u32::try_from(json.len()).unwrap_or(u32::MAX);
+    let mut envelope = vec![END_STREAM];
+    envelope.extend(length.to_be_bytes());
+    envelope.extend(json.as_bytes());
+    let mut headers = HeaderMap::with_capacity(6);
+    headers.insert(header::CONTENT_TYPE, content_type.clone());
+    let mut response = Response::new(envelope.into());
+    *response.headers_mut() = headers;
+    response
+}
+
+/// The error as JSON. Names and messages are printable ASCII.
+fn error(denial: &Denial) -> String {
+    let message = message(denial);
+    let mut error =
+        format!("{{\"code\":\"{}\",\"message\":\"{}\"", code(denial.reason()).name, escaped(&message));
+    let mut before = ",\"details\":[";
+    for detail in Detail::of(denial) {
+        let mut message = Message::default();
+        detail.write(denial, &mut message);
+        let (name, value) = (detail.type_name(), message.base64());
+        let _ = write!(error, "{before}{{\"type\":\"{name}\",\"value\":\"{value}\"}}");
+        before = ",";
+    }
+    error.push_str(if before == "," { "]}" } else { "}" });
+    error
+}

@@ -1,0 +1,44 @@
+//! The place of a delayed request in the queue of a leaky bucket.
+
+use std::fmt;
+
+use tokio::runtime::Handle;
+use tollgate_core::{Reply, Store};
+
+use crate::limiter::{Limiter, Permit};
+
+/// What a delayed request was charged. Given back if this is dropped before the request passes: its
+/// caller has gone.
+pub(crate) struct Place<S: Store> {
+    limiter: Limiter<S>,
+    /// `None` once the request has passed.
+    permit: Option<Permit>,
+}
+
+impl<S: Store> Place<S> {
+    pub(crate) fn new(limiter: Limiter<S>, permit: Permit) -> Place<S> {
+        Place { limiter, permit: Some(permit) }
+    }
+
+    /// The request passes: its charge stays.
+    pub(crate) fn keep(&mut self) {
+        self.permit = None;
+    }
+}
+
+impl<S: Store> Drop for Place<S> {
+    fn drop(&mut self) {
+        let Some(mut permit) = self.permit.take() else { return };
+        let refund = self.limiter.start_refund(&mut permit, u32::MAX);
+        // Outside of a runtime there is no task that could wait for the store.
+        if let (Reply::Later(refund), Ok(runtime)) = (refund, Handle::try_current()) {
+            runtime.spawn(refund);
+        }
+    }
+}
+
+impl<S: Store> fmt::Debug for Place<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("permit", &self.permit).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,86 @@
+//! Requests that say how long their callers wait, and leaky buckets.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Request;
+use tollgate::{RateLimitLayer, StoreExt};
+use tollgate_tests::{Later, Strict, call, clock, field, per_user, queue, request, store, timed};
+use tower::{Layer, Service, ServiceExt};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn with(name: &'static str, value: &'static str) -> Request<Body> {
+    let mut request = request("ada");
+    request.headers_mut().insert(name, http::HeaderValue::from_static(value));
+    request
+}
+
+/// Another rule charges none of the denied requests either.
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_turn_comes_after_its_deadline_is_denied_at_once() {
+    let later = Later::deciding_last(store(&clock()));
+    for store in [store(&clock()).boxed(), later.boxed()] {
+        let inner = Strict::default();
+        let rules = [queue("q", 60_000 * MS), per_user("p", 4)];
+        let layer = RateLimitLayer::new(rules).store(store).deadline_header("x-request-timeout");
+        let mut service = layer.layer(inner.clone());
+        let mut waiting = Vec::new();
+        for _ in 0..3 {
+            let response = service.ready().await.unwrap().call(request("ada"));
+            waiting.push(tokio::spawn(timed(response)));
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+        }
+        for _ in 0..5 {
+            let (response, elapsed) = timed(call(&mut service, with("x-request-timeout", "299"))).await;
+            assert_eq!((response.status().as_u16(), elapsed), (429, Duration::ZERO));
+            assert_eq!(field(&response, "retry-after"), Some("1"), "1 ms, rounded up");
+        }
+        let (response, elapsed) = timed(call(&mut service, with("x-request-timeout", "300"))).await;
+        assert_eq!((response.status().as_u16(), elapsed), (200, 300 * MS));
+        for (n, response) in (0..3_u32).zip(waiting) {
+            assert_eq!(response.await.unwrap().1, n * 100 * MS);
+        }
+        assert_eq!(inner.calls(), 4);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_headers_of_grpc_and_connect_need_no_configuration() {
+    let layer = RateLimitLayer::new([queue("q", 60_000 * MS)]).store(store(&clock()));
+    let mut service = layer.layer(Strict::default());
+    call(&mut service, request("ada")).await;
+    for (name, value, expected) in [
+        ("grpc-timeout", "99m", 429),
+        ("connect-timeout-ms", "99", 429),
+        ("x-request-timeout", "99", 200),
+        ("grpc-timeout", "3S", 200),
+        ("connect-timeout-ms", "3000", 200),
+    ] {
+        let response = call(&mut service, with(name, value)).await;
+        assert_eq!(response.status(), expected, "{name}: {value}");
+    }
+}
+
+/// The shorter wait must not take the debt of those that wait longer for a mistake of the clock.
+#[tokio::test(start_paused = true)]
+async fn a_request_with_a_deadline_forgives_no_debt() {
+    let layer = RateLimitLayer::new([queue("q", 60_000 * MS)]).store(store(&clock()));
+    let mut service = layer.deadline_header("x-request-timeout").layer(Strict::default());
+    let mut waiting = Vec::new();
+    for _ in 0..100 {
+        waiting.push(tokio::spawn(service.ready().await.unwrap().call(request("ada"))));
+    }
+    assert_eq!(call(&mut service, with("x-request-timeout", "0")).await.status(), 429);
+    assert_eq!(timed(call(&mut service, request("ada"))).await.1, 10_000 * MS);
+}
+
+#[tokio::test]
+async fn a_deadline_changes_nothing_for_other_algorithms() {
+    let layer = RateLimitLayer::new([per_user("p", 1)]).store(store(&clock()));
+    let mut service = layer.deadline_header("x-request-timeout").layer(Strict::default());
+    assert_eq!(call(&mut service, with("x-request-timeout", "0")).await.status(), 200);
+    assert_eq!(call(&mut service, with("x-request-timeout", "0")).await.status(), 429);
+}
