@@ -153,7 +153,7 @@ impl From<Action> for MissingKey {
 /// What the command line asks for.
 #[derive(Debug)]
 pub(crate) enum Parsed {
-    Run(Cli),
+    Run(Box<Cli>),
     /// Help, and no server.
     Print(String),
 }
@@ -165,7 +165,7 @@ pub(crate) fn parse() -> Result<Parsed, String> {
 
 fn parse_from(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, String> {
     match Cli::try_parse_from(arguments) {
-        Ok(cli) => Ok(Parsed::Run(cli)),
+        Ok(cli) => Ok(Parsed::Run(Box::new(cli))),
         Err(error) if !error.use_stderr() => Ok(Parsed::Print(error.to_string())),
         Err(error) => Err(one_line(&error.to_string())),
     }

@@ -42,7 +42,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 async fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(io::stderr).init();
     let config = match cli::parse() {
-        Ok(cli::Parsed::Run(cli)) => Config::try_from(cli),
+        Ok(cli::Parsed::Run(cli)) => Config::try_from(*cli),
         Ok(cli::Parsed::Print(text)) => {
             print(&text);
             return ExitCode::SUCCESS;

@@ -14,9 +14,9 @@ use tollgate_redis::{RedisStore, SlidingLogLayout};
 use crate::{prefix, shared};
 
 /// Random steps where a server is put through the whole suite. Those of `a_hundred_thousand_random_decisions_…` come on top.
-const STEPS: u32 = 500;
+pub(crate) const STEPS: u32 = 500;
 
-fn holds(suite: Suite, url: &str, layout: SlidingLogLayout) {
+pub(crate) fn holds(suite: Suite, url: &str, layout: SlidingLogLayout) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(suite.run(async |clock| {
         let builder = RedisStore::builder(url).prefix(prefix()).sliding_log(layout).clock(clock);

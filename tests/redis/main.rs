@@ -18,6 +18,7 @@ mod life;
 mod load;
 mod lost;
 mod names;
+mod proxies;
 mod queue;
 mod runs;
 mod scripts;

@@ -30,11 +30,13 @@ async fn commands(store: &RedisStore) -> Result<(), Error> {
     }
     store.reset(&key, &[&policy]).wait().await?;
     // The scripts are loaded by now, but a server that restarts forgets them, and then EVAL is needed.
+    let commit = store.commit();
+    let name = commit.target.names.of(&key, &policy);
     let eval = |_: Text| {
         let mut cmd = Cmd::new();
-        cmd.arg("EVAL").arg("return 1").arg(0);
+        // With a key: some proxies refuse a script without one.
+        cmd.arg("EVAL").arg("return 1").arg(1).arg(&*name);
         Some(cmd)
     };
-    let commit = store.commit();
     commit.target.link.call(commit.slot(&key), &eval).await.map(drop)
 }

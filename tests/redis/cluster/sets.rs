@@ -39,6 +39,36 @@ async fn a_set_over_several_slots_charges_nobody_when_one_refuses() {
     }
 }
 
+/// The order of rules is the one that used to let the attacker reserve the shared quota first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_is_always_refused_holds_no_quota_of_others() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let prefix = prefix();
+    let store = store(&cluster, &prefix).await;
+    let attacker = elsewhere(&cluster, &prefix, "all");
+    let (shared, own) = (a_day("shared", 50), a_day("own", 1));
+    acquire(&store, &own, &attacker, 1).await;
+    let mut attack = JoinSet::new();
+    for _ in 0..100 {
+        let (store, shared, own, key) = (store.clone(), shared.clone(), own.clone(), Key::from(&*attacker));
+        attack.spawn(async move {
+            let all = Key::from("all");
+            loop {
+                let set = [Check::new(&shared, &all, 1), Check::new(&own, &key, 1)];
+                assert!(!store.acquire(&set, Times::ONCE).wait().await.unwrap().is_granted());
+            }
+        });
+    }
+    for n in 0..48_u32 {
+        let (all, caller) = (Key::from("all"), Key::from(n));
+        let set = [Check::new(&shared, &all, 1), Check::new(&own, &caller, 1)];
+        let verdict = store.acquire(&set, Times::ONCE).wait().await.unwrap();
+        assert!(verdict.is_granted(), "caller {n} was refused: {verdict:?}");
+    }
+    attack.abort_all();
+    assert_eq!(used(&store, &shared, "all").await, 48);
+}
+
 /// Whether a slot is asked or only looked at, since another has refused: there is room for one more, and two were wanted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_slot_of_a_denied_set_tells_the_wait_of_the_least_that_was_asked_for() {

@@ -26,14 +26,17 @@ impl ShardingCheck {
     /// Writes several keys by one call, and reads each by its own.
     ///
     /// # Errors
-    /// If a key is not where the call wrote it; if the server wants all keys of a call in one slot; if the connection fails.
+    /// If a key is not where the call wrote it; if the server wants all keys of a call in one slot; if the server or the
+    /// connection fails.
     pub(super) async fn run(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
         if self.has_passed.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let chance = RandomState::new().hash_one(0);
-        let keys: Vec<String> =
-            (0..KEYS).map(|n| format!("{}:sharding-check:{chance:x}-{n}", self.prefix)).collect();
+        // Not numbered: hashes of names that are nearly the same may lie near each other.
+        let random = RandomState::new();
+        let keys: Vec<String> = (0..KEYS)
+            .map(|n| format!("{}:sharding-check:{:016x}", self.prefix, random.hash_one(n)))
+            .collect();
         let mut write = cmd("EVAL");
         write
             .arg("for _, key in ipairs(KEYS) do redis.call('PSETEX', key, 10000, 1) end")
@@ -64,8 +67,7 @@ impl ShardingCheck {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) => Err(refused(
                 "this server wants all keys of a call in one slot: the URL of a Cluster begins with redis-cluster://",
             )),
-            // It is full, a replica, or lacks a permission: that is found out elsewhere.
-            Err(error) if matches!(error.kind(), ErrorKind::Server(_)) => Ok(()),
+            // Until the check has passed, the connection is not used: a server behind a proxy may be down.
             Err(error) => Err(error),
         }
     }
