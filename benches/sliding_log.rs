@@ -1,6 +1,6 @@
-//! Sliding logs in Redis, in both layouts, and rings, compared with the default algorithm: microseconds
-//! that the server reports for a check which is alone in its call. What a network adds is the same for
-//! all. A denial is of a unit, and of half the limit.
+//! Sliding logs in Redis, in both layouts, and rings, compared with the default algorithm. Prints
+//! the microseconds that the server reports for a check which is alone in its call. What a network
+//! adds is the same for all. A denial is of a unit, and of half the limit.
 //!
 //! `cargo bench -p tollgate-benches --bench sliding_log`
 

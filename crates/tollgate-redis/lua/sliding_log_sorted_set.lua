@@ -1,6 +1,6 @@
 -- The sliding log in a sorted set, which can be looked at and searched by time.
 --
--- KEYS     a sorted set: the score of each entry is its time, the member its text; see sliding_log.lua
+-- KEYS     a sorted set: the score of an entry is its time, the member its text; see sliding_log.lua
 -- ARGV     see sliding_log.lua
 -- RETURNS  see sliding_log.lua
 
