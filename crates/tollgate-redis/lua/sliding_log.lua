@@ -112,6 +112,7 @@ local function sliding_log(layout, limit, window, cost, span)
   --   head      whether there is one, and `base` is the count in it
   --   first     the number of the run behind it, if the head has one
   --   refunded  units given back of the runs that count
+  --   oldest_time, oldest_count  of the oldest run that counts, where they are known
   local function look(key)
     local newest, count, returned = numbers_of(layout.entries(key, -1, -1), 1)
     local length = count and newest and layout.length(key)
@@ -150,7 +151,13 @@ local function sliding_log(layout, limit, window, cost, span)
         end
       end
     end
-    log.over, log.gone = over, over > 0 and gone or 0
+    -- What is known of the oldest run that counts.
+    if over == 0 then
+      log.oldest_time, log.oldest_count, gone = time, gone, 0
+    elseif over == 1 then
+      log.oldest_time, log.oldest_count = second, gone_at_second
+    end
+    log.over, log.gone = over, gone or 0
     log.refunded = refunded(key, log, over)
     log.used = over < log.length and log.count - log.gone - log.refunded or 0
     log.used = math.max(0, math.min(log.used, 4294967295))
@@ -161,15 +168,37 @@ local function sliding_log(layout, limit, window, cost, span)
     return fitting(times, cost, limit - log.used)
   end
 
-  -- The position of the run with which so many units will have left: over blocks of runs that
-  -- double, then by halves. The blocks are those of `refunded`.
+  -- The position of the run with which so many units will have left, if none were given back: looks
+  -- at the oldest, then searches by halves.
+  local function run_by_halves(key, log, units)
+    local low, middle, high = log.over - 1, log.over, log.length - 1
+    while high - low > 1 do
+      local count = log.oldest_count
+      if middle > log.over or not count then
+        count = layout.count_at(key, middle)
+      end
+      if count - log.gone < units then
+        low = middle
+      else
+        high = middle
+      end
+      middle = math.floor((low + high) / 2)
+    end
+    return high
+  end
+
+  -- The same where some were: over blocks of runs that double, then by halves of a block. The blocks
+  -- are those of `refunded`.
   local function run_of(key, log, units)
-    local at, before, numbers = log.over, log.gone, log.first and log.first - 1 or 1 - log.over
-    local _, _, returned = numbers_of(log.first and layout.entries(key, at, at) or {}, 1)
+    if not log.first then
+      return run_by_halves(key, log, units)
+    end
+    local at, before, numbers = log.over, log.gone, log.first - 1
+    local _, _, returned = numbers_of(layout.entries(key, at, at), 1)
     returned = returned or 0
     -- The units charged until the end of so many runs, and what was given back of the block behind.
     local function around(runs)
-      local entries = layout.entries(key, at + runs - 1, log.first and at + runs or at + runs - 1)
+      local entries = layout.entries(key, at + runs - 1, at + runs)
       local _, count = numbers_of(entries, 1)
       local _, _, behind = numbers_of(entries, 3)
       return count or 0, behind or 0
@@ -273,7 +302,7 @@ local function sliding_log(layout, limit, window, cost, span)
     end
     -- A foreign time among others may lie ahead: no wait is longer than a window.
     local at = run_of(key, log, missing)
-    local time = numbers_of(layout.entries(key, at, at), 1) or current
+    local time = at == log.over and log.oldest_time or numbers_of(layout.entries(key, at, at), 1) or current
     return math.max(0, math.min(current, time)), missing, newest, used - missing
   end
 

@@ -13,6 +13,11 @@ function list.entries(key, first, last)
   return read('LRANGE', key, first, last < 0 and 2 * last + 1 or text_of(2 * last + 1)) or {}
 end
 
+function list.count_at(key, at)
+  local text = call('LINDEX', key, text_of(2 * at + 1))
+  return text and find(text, '^%d+$') and tonumber(text) or 0
+end
+
 -- No whole number where it is not ours.
 function list.length(key)
   return call('LLEN', key) / 2

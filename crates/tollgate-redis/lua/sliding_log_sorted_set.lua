@@ -17,6 +17,12 @@ function sorted_set.entries(key, first, last)
   return found
 end
 
+function sorted_set.count_at(key, at)
+  at = text_of(at)
+  local text = call('ZRANGE', key, at, at)[1]
+  return text and find(text, '^%d+$') and tonumber(text) or 0
+end
+
 function sorted_set.length(key)
   return call('ZCARD', key)
 end
