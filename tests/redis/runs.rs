@@ -68,7 +68,7 @@ impl Both {
                 0..=5 => {
                     let cost = if random.below(4) == 0 { random.below(largest) + 1 } else { 1 };
                     let was_granted = self.acquire(cost.try_into().unwrap(), Times::ONCE, &what).await;
-                    // Only then have both forgotten what is over, which a step back would else bring back.
+                    // Only now have both dropped what is over. A step back could revive it.
                     if was_granted && random.below(40) == 0 {
                         let now = self.clock.now().as_micros();
                         self.clock.set(Timestamp::from_micros(now - random.below(20 * span) - 1));
@@ -131,7 +131,7 @@ fn length(server: &Server, name: &str) -> u32 {
     server.command(&[length, name]).unwrap().parse().unwrap()
 }
 
-/// Log-ins that succeed are refunded while others are under way, so that none of them is the newest.
+/// Log-ins that succeed are refunded while others are in flight, so that none is the newest run.
 #[tokio::test]
 async fn a_log_does_not_grow_with_what_was_refunded() {
     for (policy, layout, span) in logs(40) {

@@ -1,4 +1,5 @@
-//! What the documentation of tollgate-redis says about memory and permissions, measured and tried on each server.
+//! What the documentation of tollgate-redis says about memory, permissions, stored values and the
+//! work of a check, measured on real servers.
 
 mod memory;
 mod permissions;

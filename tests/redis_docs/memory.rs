@@ -1,5 +1,5 @@
-//! What a key takes in Redis and Valkey, by `MEMORY USAGE`, and by what `used_memory` grows with each
-//! of many such keys. The documentation of tollgate-redis has the table that this prints:
+//! The bytes of a key in Redis and Valkey, by `MEMORY USAGE` and by the growth of `used_memory` with
+//! each of many such keys. The documentation of tollgate-redis has the table that this prints:
 //! `cargo test -p tollgate-tests --test redis_docs -- --nocapture`
 
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! The examples of stored values in the documentation of tollgate-redis, compared with what a server
-//! stores.
+//! The examples of stored values in the documentation of tollgate-redis, on real servers.
 
 use tollgate::{Algorithm, Check, Grant, Key, ManualClock, Policy, Quota, Stamp, Store, Times, Timestamp};
 use tollgate_conformance::servers::{Kind, Server};

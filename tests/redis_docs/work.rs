@@ -208,6 +208,31 @@ struct Row {
     refund: Work,
 }
 
+/// The policies whose state is a log of runs, in each layout.
+const LOGS: [(Algorithm, SlidingLogLayout); 3] = [
+    (Algorithm::SLIDING_LOG, SlidingLogLayout::List),
+    (Algorithm::SLIDING_LOG, SlidingLogLayout::SortedSet),
+    (Algorithm::SlidingBuckets { buckets: 1_000 }, SlidingLogLayout::List),
+];
+
+#[tokio::test]
+async fn a_large_cost_takes_no_more_commands_than_a_cost_of_one() {
+    for (algorithm, layout) in LOGS {
+        let mut watched = Watched::new(layout).await;
+        let policy = Policy::new("p", Quota::new(LIMIT, WINDOW)).with_algorithm(algorithm);
+        let mut works = Vec::new();
+        for cost in [1, LIMIT] {
+            let key = Key::from("ada");
+            watched.store.reset(&key, &[&policy]).wait().await.expect("an answer");
+            let (is_granted, stamp, charge) = watched.acquire(&policy, cost, Times::ONCE).await;
+            assert!(is_granted);
+            let look = watched.acquire(&policy, LIMIT, Times::LOOK).await.2;
+            works.push((charge, look, watched.refund(&policy, cost, stamp).await));
+        }
+        assert_eq!(works[0], works[1], "{policy:?} {layout:?}");
+    }
+}
+
 /// The rows of the documented table, measured.
 async fn measured() -> Vec<String> {
     let ring = |buckets| Algorithm::SlidingBuckets { buckets };

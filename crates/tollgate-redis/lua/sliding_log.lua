@@ -1,12 +1,12 @@
 -- The sliding log: what was charged, and when. The Rust of it: sliding_log.rs in tollgate-core.
 --
--- A log is a sequence of runs, oldest first. A run stands for all units charged at one time, so that
--- the cost of a request does not multiply the work. An entry is a time and a text:
+-- A log is a sequence of runs, oldest first. A run stands for all units charged at one time. So the
+-- cost of a request does not multiply the work. An entry is a time and a text:
 --
---   time    in spans since the epoch; of sliding_log_*.lua a span is a microsecond
---   text    COUNT or COUNT-RETURNED
---             COUNT     units charged up to and with this run, by all runs since the log was empty
---             RETURNED  units given back, of this run and of some that follow; see `refunded`
+--   time      in spans since the epoch. In sliding_log_*.lua a span is a microsecond.
+--   text      COUNT or COUNT-RETURNED.
+--   COUNT     Units charged up to and with this run, by all runs since the log was empty.
+--   RETURNED  Units given back, of this run and of some that follow. See `refunded`.
 --
 -- So the units in use are a difference of two counts, and a search for a unit is a binary search.
 -- A head may stand before the runs, with a time of -1. Its text is COUNT or COUNT-NUMBER: the units
@@ -16,17 +16,17 @@
 -- How entries are laid out is in sliding_log_list.lua and sliding_log_sorted_set.lua: each gives a
 -- `layout` of functions that find entries by position, from 0, where -1 is the newest.
 --
--- With n runs stored, and w of them over: a check reads O(log n) entries, a refund reads and writes
--- O((log n)^2), usually a few. A charge also drops the w runs that are over, in one command that
--- takes O(w): each run is dropped once. `rebuild` takes O(n), at most once in n / 2 refunds.
+-- With n runs stored, and w of them over: a check reads O(log n) entries. A refund reads and writes
+-- O((log n)^2), usually a few. A charge also drops the w runs that are over, in one command of
+-- O(w): each run is dropped once. `rebuild` takes O(n), at most once in n / 2 refunds.
 --
 -- KEYS     see there
 -- ARGV     limit    units
 --          window   spans
 --          cost     units
--- RETURNS  what the log holds before the charge, in two parts that answer as the whole would: a time
---          and the units taken at it, twice. The first is the run that the refused cost waits for,
---          with the units that have to go until then; the second is the newest, with the rest.
+-- RETURNS  what the log holds before the charge, in two parts that answer as the whole would: a
+--          time and the units taken at it, twice. The first is the run that the refused cost waits
+--          for, with the units that leave by then. The second is the newest, with the rest.
 
 -- The numbers of the entry at an index of what a layout returned; nil for what is not ours.
 local function numbers_of(entries, index)
@@ -62,9 +62,9 @@ local function sliding_log(layout, limit, window, cost, span)
     return ((log.newest or current) + window) * span
   end
 
-  -- The units given back of the runs from a position on. A run whose number is divisible by 2^k, and
-  -- by no more, keeps the sum of 2^k runs: a Fenwick tree, so that few entries tell all, and few
-  -- change with a refund. It sums what is newer: then it does not matter what was dropped.
+  -- The units given back of the runs from a position on. A run whose number is divisible by 2^k and
+  -- not by 2^(k+1) keeps the sum of 2^k runs: a Fenwick tree. So a sum reads few entries, and a
+  -- refund changes few. Sums are of newer runs, so that dropping old ones changes none.
   local function refunded(key, log, at)
     local sum = 0
     while log.first and at < log.length do
@@ -85,7 +85,7 @@ local function sliding_log(layout, limit, window, cost, span)
     until at < 1
   end
 
-  -- Drops the runs from a position on, and what was given back of them from the sums of those before.
+  -- Drops the runs from a position on, and subtracts their refunds from the sums of those before.
   local function cut(key, log, from)
     local gone, at = refunded(key, log, from), from
     while gone > 0 do
@@ -110,8 +110,9 @@ local function sliding_log(layout, limit, window, cost, span)
   --   newest    the time of the newest run, and what was given back of it is `returned`
   --   count     units charged in all
   --   head      whether there is one, and `base` is the count in it
-  --   first     the number of the run behind it, if it is told
+  --   first     the number of the run behind it, if the head has one
   --   refunded  units given back of the runs that count
+  --   oldest_time, oldest_count  of the oldest run that counts, where they are known
   local function look(key)
     local newest, count, returned = numbers_of(layout.entries(key, -1, -1), 1)
     local length = count and newest and layout.length(key)
@@ -150,7 +151,13 @@ local function sliding_log(layout, limit, window, cost, span)
         end
       end
     end
-    log.over, log.gone = over, over > 0 and gone or 0
+    -- What is known of the oldest run that counts.
+    if over == 0 then
+      log.oldest_time, log.oldest_count, gone = time, gone, 0
+    elseif over == 1 then
+      log.oldest_time, log.oldest_count = second, gone_at_second
+    end
+    log.over, log.gone = over, gone or 0
     log.refunded = refunded(key, log, over)
     log.used = over < log.length and log.count - log.gone - log.refunded or 0
     log.used = math.max(0, math.min(log.used, 4294967295))
@@ -161,15 +168,37 @@ local function sliding_log(layout, limit, window, cost, span)
     return fitting(times, cost, limit - log.used)
   end
 
-  -- The position of the run with which so many units will have left: over blocks of runs that
-  -- double, then by halves. The blocks are those of `refunded`.
+  -- The position of the run with which so many units will have left, if none were given back: looks
+  -- at the oldest, then searches by halves.
+  local function run_by_halves(key, log, units)
+    local low, middle, high = log.over - 1, log.over, log.length - 1
+    while high - low > 1 do
+      local count = log.oldest_count
+      if middle > log.over or not count then
+        count = layout.count_at(key, middle)
+      end
+      if count - log.gone < units then
+        low = middle
+      else
+        high = middle
+      end
+      middle = math.floor((low + high) / 2)
+    end
+    return high
+  end
+
+  -- The same where some were: over blocks of runs that double, then by halves of a block. The blocks
+  -- are those of `refunded`.
   local function run_of(key, log, units)
-    local at, before, numbers = log.over, log.gone, log.first and log.first - 1 or 1 - log.over
-    local _, _, returned = numbers_of(log.first and layout.entries(key, at, at) or {}, 1)
+    if not log.first then
+      return run_by_halves(key, log, units)
+    end
+    local at, before, numbers = log.over, log.gone, log.first - 1
+    local _, _, returned = numbers_of(layout.entries(key, at, at), 1)
     returned = returned or 0
     -- The units charged until the end of so many runs, and what was given back of the block behind.
     local function around(runs)
-      local entries = layout.entries(key, at + runs - 1, log.first and at + runs or at + runs - 1)
+      local entries = layout.entries(key, at + runs - 1, at + runs)
       local _, count = numbers_of(entries, 1)
       local _, _, behind = numbers_of(entries, 3)
       return count or 0, behind or 0
@@ -271,9 +300,9 @@ local function sliding_log(layout, limit, window, cost, span)
     if refused == 0 or missing <= 0 or missing > used then
       return newest, used, newest, 0
     end
-    -- Among others a time that is not ours may lie ahead: nobody waits for longer than a window.
+    -- A foreign time among others may lie ahead: no wait is longer than a window.
     local at = run_of(key, log, missing)
-    local time = numbers_of(layout.entries(key, at, at), 1) or current
+    local time = at == log.over and log.oldest_time or numbers_of(layout.entries(key, at, at), 1) or current
     return math.max(0, math.min(current, time)), missing, newest, used - missing
   end
 

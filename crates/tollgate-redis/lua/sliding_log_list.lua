@@ -1,4 +1,4 @@
--- The sliding log in a list, the default: small, and as fast for a hundred thousand runs as for ten.
+-- The sliding log in a list, the default: small, and about as fast for 100,000 runs as for ten.
 --
 -- KEYS     a list: of each entry its time and its text, the newest last; see sliding_log.lua
 -- ARGV     see sliding_log.lua
@@ -13,13 +13,18 @@ function list.entries(key, first, last)
   return read('LRANGE', key, first, last < 0 and 2 * last + 1 or text_of(2 * last + 1)) or {}
 end
 
+function list.count_at(key, at)
+  local text = call('LINDEX', key, text_of(2 * at + 1))
+  return text and find(text, '^%d+$') and tonumber(text) or 0
+end
+
 -- No whole number where it is not ours.
 function list.length(key)
   return call('LLEN', key) / 2
 end
 
--- How many entries are at a time or before it, of which `low` are known to be: by steps that double,
--- since usually few are, then by halves.
+-- How many entries are at a time or before it, of which `low` are known to be. Searches by steps
+-- that double, since usually few are, then by halves.
 function list.count_until(key, length, time, low)
   local function is_until(at)
     local text = call('LINDEX', key, text_of(2 * at))

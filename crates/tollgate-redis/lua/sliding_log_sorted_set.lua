@@ -1,6 +1,6 @@
 -- The sliding log in a sorted set, which can be looked at and searched by time.
 --
--- KEYS     a sorted set: the score of each entry is its time, the member its text; see sliding_log.lua
+-- KEYS     a sorted set: the score of an entry is its time, the member its text; see sliding_log.lua
 -- ARGV     see sliding_log.lua
 -- RETURNS  see sliding_log.lua
 
@@ -15,6 +15,12 @@ function sorted_set.entries(key, first, last)
     found[i], found[i + 1] = found[i + 1], found[i]
   end
   return found
+end
+
+function sorted_set.count_at(key, at)
+  at = text_of(at)
+  local text = call('ZRANGE', key, at, at)[1]
+  return text and find(text, '^%d+$') and tonumber(text) or 0
 end
 
 function sorted_set.length(key)

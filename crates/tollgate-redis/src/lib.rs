@@ -149,7 +149,7 @@
 //! | the same as a sorted set, 100,000 runs | 25 (21) | 55 (85) | 54 (85) | 67 (79) |
 //!
 //! Each call adds a `TIME`. These are the worst states, in which units were given back all over the
-//! log. Usually a charge runs 6 to 10 commands, and a denial of cost 1 runs 6 to 8.
+//! log. Usually a charge runs 6 to 10 commands, and a denial of cost 1 runs 5 or 6.
 //!
 //! - `Gcra`, `LeakyBucket`, `FixedWindow`, `SlidingWindow`: constant.
 //! - `SlidingBuckets` and `SlidingLog` with n runs: a check runs O(log n) commands, each of at most two

@@ -19,9 +19,9 @@ use super::script::Part;
 /// misread one another.
 const LAYOUT: &str = "1";
 
-/// The stored form of a log of runs, behind the names of those that have one. Logs of units and rings
-/// of counts, which were stored before, had no such suffix: `LAYOUT` would have made the states of
-/// all other algorithms begin again.
+/// The stored form of a log of runs, a suffix of the names of those that have one. Logs of units and
+/// rings of counts, the earlier forms, had none. A new `LAYOUT` would have reset the states of all
+/// other algorithms.
 const LOG_FORM: &str = "~runs";
 
 /// A key whose text is longer is hashed.
