@@ -5,8 +5,9 @@ use std::hash::{BuildHasher, RandomState};
 use bb8_redis::redis::Cmd;
 use tollgate_core::{Check, Key, Policy, Quota, Store, Times};
 
+use crate::error::Error;
 use crate::link::Text;
-use crate::{Error, RedisStore};
+use crate::store::RedisStore;
 
 /// Fails only for what does not pass by itself.
 pub(crate) async fn run(store: &RedisStore) -> Result<(), Error> {

@@ -10,12 +10,11 @@ use smallvec::SmallVec;
 use tollgate_core::algorithm::State;
 use tollgate_core::{Clock, Times, Timestamp, Verdict};
 
-use super::Target;
 use super::ask::{Ask, SetKeys};
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::group::Load;
-use crate::Error;
-use crate::error::Cause;
+use super::target::Target;
+use crate::error::{Cause, Error};
 use crate::link::Text;
 use crate::wire::layout::SlidingLogLayout;
 use crate::wire::numbers::{self, Numbers};

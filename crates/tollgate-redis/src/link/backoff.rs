@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_core::{Clock, Timestamp};
 
-use crate::Error;
+use crate::error::Error;
 
 /// The first pause; each further failure doubles it.
 const FIRST: Duration = Duration::from_millis(10);

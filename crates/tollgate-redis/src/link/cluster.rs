@@ -17,12 +17,11 @@ use tokio::time::sleep;
 use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
+use super::call::{Build, Text, is_replica};
 use super::node::{Conn, Node};
-use super::open::at;
+use super::open::{Address, Timeouts, at};
 use super::slots::{Range, SLOTS, Slots, covered, ranges, redirected};
-use super::{Address, Build, Text, Timeouts, is_replica};
-use crate::Error;
-use crate::error::Cause;
+use crate::error::{Cause, Error};
 
 /// So often a call that was certainly not executed waits and is sent once more. While a slot moves, or a replica takes over, some
 /// rounds pass.

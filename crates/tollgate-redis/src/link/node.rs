@@ -9,17 +9,16 @@ use tokio::spawn;
 use tokio::sync::Mutex;
 
 use super::backoff::Backoff;
-use super::open::{End, Opened, open};
-use super::{Outcome, Timeouts, server_kind};
-use crate::Error;
-use crate::error::Cause;
+use super::call::{Outcome, server_kind};
+use super::open::{Address, End, Opened, Timeouts, open};
+use crate::error::{Cause, Error};
 
 /// So many answers in a row that did not come in time, and a connection is given up.
 const TIMEOUTS: u32 = 3;
 
 pub(super) struct Node {
     /// Where it is: host and port.
-    pub(super) address: (String, u16),
+    pub(super) address: Address,
     info: ConnectionInfo,
     timeouts: Timeouts,
     backoff: Backoff,
@@ -53,7 +52,7 @@ struct Health {
 }
 
 impl Node {
-    pub(super) fn new(address: (String, u16), info: ConnectionInfo, timeouts: Timeouts) -> Node {
+    pub(super) fn new(address: Address, info: ConnectionInfo, timeouts: Timeouts) -> Node {
         let backoff = Backoff::new();
         let (connection, attempts, wanted, standing) = Default::default();
         Node { address, info, timeouts, backoff, connection, attempts, wanted, standing }

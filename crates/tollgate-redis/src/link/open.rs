@@ -11,7 +11,17 @@ use bb8_redis::redis::{
     PushKind, RedisError, ServerErrorKind, Value, cmd,
 };
 
-use super::{Address, Timeouts, server_kind};
+use super::call::server_kind;
+
+/// Host and port.
+pub(super) type Address = (String, u16);
+
+/// How long connecting and answering may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) connect: Duration,
+    pub(crate) response: Duration,
+}
 
 /// A connection that has answered.
 pub(super) struct Opened {

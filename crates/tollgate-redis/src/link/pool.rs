@@ -14,12 +14,11 @@ use tokio::time::timeout;
 use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
-use super::open::{End, Opened, open, ping};
+use super::call::{Build, Outcome, Text, is_replica, server_kind};
+use super::open::{End, Opened, Timeouts, open, ping};
 use super::sentinels::Sentinels;
 use super::sharded::ShardingCheck;
-use super::{Build, Outcome, Text, Timeouts, is_replica, server_kind};
-use crate::Error;
-use crate::error::Cause;
+use crate::error::{Cause, Error};
 
 /// So many answers in a row that did not come in time, and a connection is given up: or all of them, if none has answered
 /// meanwhile.

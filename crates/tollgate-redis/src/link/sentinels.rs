@@ -10,9 +10,8 @@ use bb8_redis::redis::{
 use tokio::select;
 use tokio::task::JoinSet;
 
-use super::open::{Opened, at, open};
+use super::open::{Address, Opened, Timeouts, at, open};
 use super::topology::Sentinel;
-use super::{Address, Timeouts};
 use crate::error::is_configuration;
 
 pub(super) struct Sentinels {

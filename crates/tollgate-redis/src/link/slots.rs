@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bb8_redis::redis::Value;
 
-use super::Address;
 use super::node::Node;
+use super::open::Address;
 
 pub(super) const SLOTS: usize = 16_384;
 

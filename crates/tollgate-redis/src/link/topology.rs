@@ -3,7 +3,7 @@
 use bb8_redis::redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
 use super::tls::Certificates;
-use crate::Error;
+use crate::error::Error;
 
 pub(crate) enum Topology {
     Server(ConnectionInfo),
