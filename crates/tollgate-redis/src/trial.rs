@@ -13,7 +13,7 @@ use crate::store::RedisStore;
 pub(crate) async fn run(store: &RedisStore) -> Result<(), Error> {
     let tried = commands(store).await;
     // First the mode, since it says more than what a node of another kind answers to a script.
-    store.commit().target.link.mode().await?;
+    store.commit().target.link.check_mode().await?;
     match tried {
         Err(error) if error.is_configuration() => Err(error),
         _ => Ok(()),

@@ -118,7 +118,7 @@ impl<L: Load> Lane<L> {
             let connection = self.group.target.link.connection(self.slot).await;
             let Some(call) = Call::next(&self.group, self.slot) else { continue };
             match call.send(connection, self.slot, false).await {
-                Err(error) if error.is_torn_apart() => {
+                Err(error) if error.is_try_again() => {
                     // Nothing was executed. Each part goes alone, so that only the keys that move are held up.
                     for call in call.split() {
                         self.group.target.runtime.spawn(call.run_alone(self.slot));

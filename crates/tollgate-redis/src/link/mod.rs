@@ -72,7 +72,7 @@ impl Link {
     ///
     /// # Errors
     /// For a node of a cluster, or a Sentinel, that is addressed as a server of its own. That it cannot be asked is none.
-    pub(crate) async fn mode(&self) -> Result<(), Error> {
+    pub(crate) async fn check_mode(&self) -> Result<(), Error> {
         let Link::Pool(_) = self else { return Ok(()) };
         let build = |_: Text| {
             let mut cmd = Cmd::new();
