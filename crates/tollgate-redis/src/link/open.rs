@@ -11,7 +11,17 @@ use bb8_redis::redis::{
     PushKind, RedisError, ServerErrorKind, Value, cmd,
 };
 
-use super::{Address, Timeouts, server_kind};
+use super::call::server_kind;
+
+/// Host and port.
+pub(super) type Address = (String, u16);
+
+/// How long connecting and answering may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) connect: Duration,
+    pub(crate) response: Duration,
+}
 
 /// A connection that has answered.
 pub(super) struct Opened {
@@ -48,7 +58,7 @@ pub(super) async fn open(info: ConnectionInfo, timeouts: Timeouts) -> Result<Ope
 async fn open_resp3(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
     let settings = info.redis_settings().clone().set_lib_name("tollgate", env!("CARGO_PKG_VERSION"));
     let dead = Arc::new(AtomicBool::new(false));
-    let config = config(timeouts).set_push_sender(Obituary(Arc::clone(&dead)));
+    let config = config(timeouts).set_push_sender(DisconnectListener(Arc::clone(&dead)));
     let client = Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))?;
     let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
     // For `CLIENT LIST`. A server may refuse it, since the user lacks the permission: then the connection has no name.
@@ -120,9 +130,9 @@ pub(super) fn at(like: &ConnectionInfo, (host, port): &Address) -> ConnectionInf
     like.clone().set_addr(address)
 }
 
-struct Obituary(Arc<AtomicBool>);
+struct DisconnectListener(Arc<AtomicBool>);
 
-impl AsyncPushSender for Obituary {
+impl AsyncPushSender for DisconnectListener {
     fn send(&self, info: PushInfo) -> Result<(), SendError> {
         if info.kind == PushKind::Disconnection {
             self.0.store(true, Ordering::Release);
