@@ -78,6 +78,7 @@ mod tests {
     use http::{Request, StatusCode};
     use http_body::Body;
     use http_body_util::Full;
+    use std::time::Duration;
     use tollgate_core::{ManualClock, Policy, Quota, Timestamp};
     use tower::{ServiceExt, service_fn};
     use tower_layer::Layer;
