@@ -1,7 +1,7 @@
 //! Uses the examples as their users do: by command line and over the network.
 //!
 //! Tests assert answers, and that a wait was long enough, but never that something was fast. If an
-//! answer depends on requests that follow each other closely, the quota leaves them a second or more.
+//! answer depends on requests that follow each other closely, the quota leaves a second or more.
 
 #![expect(clippy::unwrap_used, reason = "this is how a test fails")]
 
