@@ -151,7 +151,7 @@
 //!
 //! # Keys in a body
 //!
-//! A layer reads no bodies. If the key is in the body, such as the user of a log-in, let the
+//! Extractors do not see bodies. If the key is in the body, such as the user of a log-in, let the
 //! handler ask a [`Limiter`](crate::Limiter). This one counts failed log-ins only. Anyone who knows
 //! a user's name can use up a quota by that name, so leave it room and add a rule by address.
 //!
