@@ -7,13 +7,15 @@ use tokio::runtime::Handle;
 use tollgate_core::Clock;
 
 use crate::commit::{Commit, Target};
+use crate::error::Error;
 use crate::link::tls::Certificates;
 use crate::link::topology::Topology;
 use crate::link::{Link, Timeouts};
+use crate::store::RedisStore;
+use crate::trial;
 use crate::wire::layout::SlidingLogLayout;
 use crate::wire::names::Names;
 use crate::wire::script::Scripts;
-use crate::{Error, RedisStore, trial};
 
 /// A [`RedisStore`] that is being put together.
 #[must_use]

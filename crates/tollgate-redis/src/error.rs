@@ -58,7 +58,7 @@ impl Error {
     }
 
     /// Whether a Cluster's node refused a call since some of its keys have moved to another node and some have not.
-    pub(crate) fn is_torn_apart(&self) -> bool {
+    pub(crate) fn is_try_again(&self) -> bool {
         matches!(&*self.cause, Cause::Redis(error) if error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain))
     }
 
@@ -103,7 +103,7 @@ impl StoreError for Error {
 }
 
 /// What older servers tell by words, and scripts of the commands that they call.
-const SIGNS: [&str; 14] = [
+const CONFIGURATION_SIGNS: [&str; 14] = [
     "NOAUTH",
     "WRONGPASS",
     "NOPERM",
@@ -133,7 +133,7 @@ pub(crate) fn is_configuration(error: &RedisError) -> bool {
         ErrorKind::Server(ServerErrorKind::Moved) => true,
         _ => {
             let text = error.to_string();
-            SIGNS.iter().any(|sign| text.contains(sign))
+            CONFIGURATION_SIGNS.iter().any(|sign| text.contains(sign))
         }
     }
 }

@@ -12,9 +12,8 @@ use tokio::runtime::Handle;
 use tokio::time::{Sleep, sleep};
 use tollgate_core::{Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Store, Times, Verdict};
 
-use crate::Error;
 use crate::commit::{Answer, Ask, Caller, Commit, Deadline, Pair, Refund, Return};
-use crate::error::Cause;
+use crate::error::{Cause, Error};
 use crate::set::{self, Order, spread};
 use crate::wire::terms::Terms;
 

@@ -5,14 +5,15 @@ use std::hash::{BuildHasher, RandomState};
 use bb8_redis::redis::Cmd;
 use tollgate_core::{Check, Key, Policy, Quota, Store, Times};
 
+use crate::error::Error;
 use crate::link::Text;
-use crate::{Error, RedisStore};
+use crate::store::RedisStore;
 
 /// Fails only for what does not pass by itself.
 pub(crate) async fn run(store: &RedisStore) -> Result<(), Error> {
     let tried = commands(store).await;
     // First the mode, since it says more than what a node of another kind answers to a script.
-    store.commit().target.link.mode().await?;
+    store.commit().target.link.check_mode().await?;
     match tried {
         Err(error) if error.is_configuration() => Err(error),
         _ => Ok(()),

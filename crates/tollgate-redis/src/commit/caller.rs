@@ -7,8 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tollgate_core::{Clock, Timestamp, Verdict};
 
-use crate::Error;
-use crate::error::Cause;
+use crate::error::{Cause, Error};
 
 /// Resolves to the answer for one caller. Returns answer with an empty verdict.
 pub(crate) type Answer = oneshot::Receiver<Result<Verdict, Error>>;

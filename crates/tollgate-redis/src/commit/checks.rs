@@ -10,12 +10,11 @@ use smallvec::SmallVec;
 use tollgate_core::algorithm::State;
 use tollgate_core::{Clock, Times, Timestamp, Verdict};
 
-use super::Target;
 use super::ask::{Ask, SetKeys};
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::group::Load;
-use crate::Error;
-use crate::error::Cause;
+use super::target::Target;
+use crate::error::{Cause, Error};
 use crate::link::Text;
 use crate::wire::layout::SlidingLogLayout;
 use crate::wire::numbers::{self, Numbers};
@@ -174,7 +173,7 @@ impl Checks {
                     .terms
                     .iter()
                     .zip(&ask.pairs)
-                    .all(|(terms, pair)| terms.are_those_of(pair.policy, pair.cost))
+                    .all(|(terms, pair)| terms.matches(pair.policy, pair.cost))
         };
         // A call has few groups: as many as its callers have different rules and costs.
         self.groups.iter().position(is_alike).unwrap_or_else(|| self.open_group(ask, log))
@@ -263,7 +262,9 @@ impl Alike {
 
     /// Whether gcra_whole.lua may decide.
     fn is_whole(&self) -> bool {
-        matches!(&*self.terms, [terms] if terms.are_whole()) && self.times.min() <= 1 && self.times.max() >= 1
+        matches!(&*self.terms, [terms] if terms.has_whole_cost())
+            && self.times.min() <= 1
+            && self.times.max() >= 1
     }
 
     /// Bounds the units of a grant to one caller to a `u32`. Merged callers have a grant each, and may together queue for

@@ -10,12 +10,10 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tollgate_core::Timestamp;
 
-use super::Target;
 use super::caller::{Deadline, Overdue, span};
-use super::lane::{Call, Lane};
 use super::pace::Pace;
-use crate::Error;
-use crate::error::{Cause, next_call};
+use super::target::Target;
+use crate::error::{Cause, Error, next_call};
 use crate::link::Text;
 
 /// What one call carries: requests of one kind, and their callers.
@@ -97,18 +95,19 @@ impl<L: Load> Group<L> {
         Group { target, lanes, most_waiting, queues: Mutex::new(queues), wake: Arc::default() }
     }
 
-    /// Queues a request with one caller, which `push` adds to a load. Starts a lane if one is free.
+    /// Queues a request with one caller, which `add` puts into a load. Returns whether a lane is free, which the caller
+    /// of this function then starts.
     pub(super) fn push(
         self: &Arc<Self>,
         slot: u16,
         deadline: Option<Deadline>,
-        push: impl FnOnce(&mut L),
-    ) -> Result<(), Error> {
+        add: impl FnOnce(&mut L),
+    ) -> Result<bool, Error> {
         let mut queues = self.queues();
         if queues.waiting >= self.most_waiting {
             return Err(Cause::Overloaded.into());
         }
-        let queue = queues.push(slot, push);
+        let queue = queues.push(slot, add);
         let starts_lane = queue.lanes < self.lanes;
         queue.lanes += usize::from(starts_lane);
         let (until, look) = (deadline.map(|deadline| deadline.until), queues.next_look);
@@ -122,18 +121,7 @@ impl<L: Load> Group<L> {
         } else if is_earliest {
             self.target.runtime.spawn(Group::watch(Arc::downgrade(self), Arc::clone(&self.wake)));
         }
-        if starts_lane {
-            self.target.runtime.spawn(Lane::new(Arc::clone(self), slot).run());
-        }
-        Ok(())
-    }
-
-    /// The next load of a slot, as a call in flight.
-    pub(super) fn next_call(self: &Arc<Self>, slot: u16) -> Option<Call<L>> {
-        let mut queues = self.queues();
-        let Queued { load, callers } = queues.of_slot.get_mut(&slot)?.loads.pop_front()?;
-        queues.waiting -= callers;
-        Some(Call::new(self, &mut queues, load, 0))
+        Ok(starts_lane)
     }
 
     /// Whether the next load of a slot can still grow. `None` if nothing is queued: then the lane is closed under the same
@@ -236,7 +224,7 @@ impl<L> Drop for Group<L> {
 }
 
 impl<L: Load> Queues<L> {
-    fn push(&mut self, slot: u16, push: impl FnOnce(&mut L)) -> &mut Queue<L> {
+    fn push(&mut self, slot: u16, add: impl FnOnce(&mut L)) -> &mut Queue<L> {
         self.waiting += 1;
         let most_work = self.pace.most_work();
         let queue = self.of_slot.entry(slot).or_insert_with(Queue::new);
@@ -244,10 +232,17 @@ impl<L: Load> Queues<L> {
             queue.loads.push_back(Queued { load: L::default(), callers: 0 });
         }
         if let Some(last) = queue.loads.back_mut() {
-            push(&mut last.load);
+            add(&mut last.load);
             last.callers += 1;
         }
         queue
+    }
+
+    /// Takes the next load of a slot out of the queue.
+    pub(super) fn pop(&mut self, slot: u16) -> Option<L> {
+        let Queued { load, callers } = self.of_slot.get_mut(&slot)?.loads.pop_front()?;
+        self.waiting -= callers;
+        Some(load)
     }
 
     /// Makes `callers` of a load that is sent alone count as queued, since it does not hold up the calls behind it.

@@ -10,12 +10,11 @@ use bb8_redis::redis::Value;
 
 use super::caller::Overdue;
 use super::group::{Group, Load, Queues, lock};
-use crate::Error;
-use crate::error::{Cause, next_call};
+use crate::error::{Cause, Error, next_call};
 use crate::link::{Connection, Text};
 
 /// A load in flight, where the task that watches deadlines finds it.
-pub(super) struct Call<L: Load> {
+struct Call<L: Load> {
     group: Arc<Group<L>>,
     number: u64,
     load: Arc<Mutex<L>>,
@@ -24,7 +23,14 @@ pub(super) struct Call<L: Load> {
 }
 
 impl<L: Load> Call<L> {
-    pub(super) fn new(group: &Arc<Group<L>>, queues: &mut Queues<L>, load: L, waiting: usize) -> Call<L> {
+    /// The next load of a slot, if any is queued.
+    fn next(group: &Arc<Group<L>>, slot: u16) -> Option<Call<L>> {
+        let mut queues = group.queues();
+        let load = queues.pop(slot)?;
+        Some(Call::new(group, &mut queues, load, 0))
+    }
+
+    fn new(group: &Arc<Group<L>>, queues: &mut Queues<L>, load: L, waiting: usize) -> Call<L> {
         let (load, number) = (Arc::new(Mutex::new(load)), next_call());
         queues.in_flight.insert(number, Arc::clone(&load));
         queues.count_waiting(waiting);
@@ -110,9 +116,9 @@ impl<L: Load> Lane<L> {
             }
             // First a connection: until there is one, requests go on gathering.
             let connection = self.group.target.link.connection(self.slot).await;
-            let Some(call) = self.group.next_call(self.slot) else { continue };
+            let Some(call) = Call::next(&self.group, self.slot) else { continue };
             match call.send(connection, self.slot, false).await {
-                Err(error) if error.is_torn_apart() => {
+                Err(error) if error.is_try_again() => {
                     // Nothing was executed. Each part goes alone, so that only the keys that move are held up.
                     for call in call.split() {
                         self.group.target.runtime.spawn(call.run_alone(self.slot));

@@ -13,25 +13,23 @@ mod group;
 mod lane;
 mod pace;
 mod returns;
+mod target;
 
 use std::hash::RandomState;
 use std::sync::Arc;
 
-use bb8_redis::redis::Cmd;
-use tokio::runtime::Handle;
-use tollgate_core::{Clock, Key};
+use tollgate_core::Key;
 
-use crate::Error;
-use crate::link::{Link, Text};
-use crate::wire::names::Names;
-use crate::wire::script::{Script, Scripts};
+use crate::error::Error;
 use checks::Checks;
-use group::Group;
+use group::{Group, Load};
+use lane::Lane;
 use returns::Returns;
 
 pub(crate) use ask::{Ask, Pair, SetKeys};
 pub(crate) use caller::{Answer, Caller, Deadline};
 pub(crate) use returns::{Refund, Return};
+pub(crate) use target::Target;
 
 /// How many calls with returns are in flight at once, for each slot.
 const RETURN_LANES: usize = 1;
@@ -42,19 +40,6 @@ pub(crate) struct Commit {
     checks: Arc<Group<Checks>>,
     returns: Arc<Group<Returns>>,
     hasher: RandomState,
-}
-
-/// Where calls go, and what they are written with.
-pub(crate) struct Target {
-    pub(crate) link: Link,
-    pub(crate) names: Names,
-    pub(crate) scripts: Scripts,
-    /// The clock of a test. Without one, Redis's clock decides.
-    pub(crate) clock: Option<Clock>,
-    /// Measures how long callers wait: always the system's clock.
-    pub(crate) waits: Clock,
-    /// Runs every call to its end, so that a caller that leaves leaves none half done.
-    pub(crate) runtime: Handle,
 }
 
 impl Commit {
@@ -86,7 +71,7 @@ impl Commit {
         let hash = ask.hash(&self.hasher);
         let log = self.target.names.log;
         let (caller, answer) = Caller::new(deadline);
-        self.checks.push(slot, deadline, |checks| checks.push(ask, hash, log, caller))?;
+        push(&self.checks, slot, deadline, |checks| checks.push(ask, hash, log, caller))?;
         Ok(answer)
     }
 
@@ -98,22 +83,20 @@ impl Commit {
         deadline: Option<Deadline>,
     ) -> Result<Answer, Error> {
         let (caller, answer) = Caller::new(deadline);
-        self.returns.push(slot, deadline, |returns| returns.push(entries, caller))?;
+        push(&self.returns, slot, deadline, |returns| returns.push(entries, caller))?;
         Ok(answer)
     }
 }
 
-impl Target {
-    /// A call of a script on this number of keys. `write` adds the keys and the arguments.
-    fn command(&self, script: &Script, text: Text, keys: usize, write: impl FnOnce(&mut Cmd)) -> Cmd {
-        // Large enough for most calls, so that it rarely grows.
-        let mut cmd = Cmd::with_capacity(keys + 5, 64 * keys + 256);
-        match text {
-            Text::Hash => cmd.arg("EVALSHA").arg(script.hash.as_str()),
-            Text::Whole => cmd.arg("EVAL").arg(script.text.as_str()),
-        };
-        cmd.arg(keys);
-        write(&mut cmd);
-        cmd
+/// Queues a request with one caller, which `add` puts into a load. Starts a lane if one is free.
+fn push<L: Load>(
+    group: &Arc<Group<L>>,
+    slot: u16,
+    deadline: Option<Deadline>,
+    add: impl FnOnce(&mut L),
+) -> Result<(), Error> {
+    if group.push(slot, deadline, add)? {
+        group.target.runtime.spawn(Lane::new(Arc::clone(group), slot).run());
     }
+    Ok(())
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use bb8_redis::redis::{Cmd, Value};
 use tollgate_core::{Clock, Stamp, Timestamp, Verdict};
 
-use super::Target;
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::group::Load;
-use crate::Error;
+use super::target::Target;
+use crate::error::Error;
 use crate::link::Text;
 use crate::wire::names::Name;
 use crate::wire::numbers::Numbers;

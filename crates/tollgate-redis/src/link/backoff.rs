@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tollgate_core::{Clock, Timestamp};
 
-use crate::Error;
+use crate::error::Error;
 
 /// The first pause; each further failure doubles it.
-const FIRST: Duration = Duration::from_millis(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// The longest pause between two attempts.
-const LONGEST: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Between attempts that fail, all callers are told at once what the last one met. Pauses grow, and each is cut by chance, so
 /// that a fleet does not return in step.
@@ -46,7 +46,7 @@ impl Backoff {
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
         let attempts = failing.as_ref().map_or(0, |failing| failing.attempts.saturating_add(1));
-        let whole = FIRST.saturating_mul(1 << attempts.min(10)).min(LONGEST);
+        let whole = FIRST_PAUSE.saturating_mul(1 << attempts.min(10)).min(LONGEST_PAUSE);
         // Between half of it and the whole.
         let micros = u64::try_from(whole.as_micros()).unwrap_or(u64::MAX) / 2;
         let pause = Duration::from_micros(micros + self.random.hash_one((now, attempts)) % (micros + 1));
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_are_cut_by_chance_and_end() {
+    fn pauses_grow_with_jitter_and_end_on_success() {
         let backoff = Backoff::new();
         assert!(backoff.check().is_ok());
         let mut pauses = Vec::new();

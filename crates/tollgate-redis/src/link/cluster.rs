@@ -17,23 +17,22 @@ use tokio::time::sleep;
 use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
+use super::call::{Build, Text, is_replica};
 use super::node::{Conn, Node};
-use super::open::at;
+use super::open::{Address, Timeouts, at};
 use super::slots::{Range, SLOTS, Slots, covered, ranges, redirected};
-use super::{Address, Build, Text, Timeouts, is_replica};
-use crate::Error;
-use crate::error::Cause;
+use crate::error::{Cause, Error};
 
 /// So often a call that was certainly not executed waits and is sent once more. While a slot moves, or a replica takes over, some
-/// rounds pass.
-const ROUNDS: u32 = 8;
+/// retries pass.
+const MAX_RETRIES: u32 = 8;
 
 /// What is waited in the first of them; each further one doubles it, up to 40 ms.
-const PAUSE: Duration = Duration::from_millis(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
 /// The least time between two looks at who has which slot. It doubles with each that finds nothing new, up to the longest.
-const LEAST_BETWEEN_LOOKS: Duration = Duration::from_millis(100);
-const MOST_BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+const MIN_REFRESH_PAUSE: Duration = Duration::from_millis(100);
+const MAX_REFRESH_PAUSE: Duration = Duration::from_millis(500);
 
 pub(crate) struct Cluster(Arc<Inner>);
 
@@ -42,24 +41,24 @@ struct Inner {
     infos: Vec<ConnectionInfo>,
     timeouts: Timeouts,
     clock: Clock,
-    known: Mutex<Known>,
+    map: Mutex<ClusterMap>,
     /// Held by who looks for the first time.
-    first: tokio::sync::Mutex<()>,
+    refreshing: tokio::sync::Mutex<()>,
     /// Between attempts at that.
     backoff: Backoff,
 }
 
 #[derive(Default)]
-struct Known {
+struct ClusterMap {
     /// None, as long as nobody has told.
     slots: Option<Slots>,
     /// What they were made of; nothing, once a redirection has changed them.
     ranges: Vec<Range>,
     /// Those of the map, and those that calls are redirected to.
     nodes: BTreeMap<Address, Arc<Node>>,
-    is_looking: bool,
+    is_refreshing: bool,
     /// When to look again at the earliest, and how long after the last look that is.
-    look: Timestamp,
+    next_refresh: Timestamp,
     pause: Duration,
 }
 
@@ -73,13 +72,13 @@ pub(crate) struct Handle<'a> {
 impl Cluster {
     pub(super) fn new(infos: Vec<ConnectionInfo>, timeouts: Timeouts) -> Cluster {
         let clock = Clock::system();
-        let known = Mutex::new(Known { look: Timestamp::EPOCH, ..Known::default() });
+        let map = Mutex::new(ClusterMap { next_refresh: Timestamp::EPOCH, ..ClusterMap::default() });
         Cluster(Arc::new(Inner {
             infos,
             timeouts,
             clock,
-            known,
-            first: tokio::sync::Mutex::default(),
+            map,
+            refreshing: tokio::sync::Mutex::default(),
             backoff: Backoff::new(),
         }))
     }
@@ -90,106 +89,106 @@ impl Cluster {
     }
 
     async fn handle_of(&self, node: Arc<Node>) -> Result<Handle<'_>, Error> {
-        node.wanted.store(true, Ordering::Relaxed);
+        node.is_wanted.store(true, Ordering::Relaxed);
         match node.connection().await {
             Ok(conn) => Ok(Handle { cluster: self, node, conn }),
             Err(error) => {
                 // Another may have taken its place.
-                self.look_again();
+                self.refresh_in_background();
                 Err(error)
             }
         }
     }
 
     async fn owner(&self, slot: u16) -> Result<Arc<Node>, Error> {
-        if self.0.known().slots.is_none() {
-            self.0.look_first().await?;
+        if self.0.map().slots.is_none() {
+            self.0.first_refresh().await?;
         }
-        let owner = self.0.known().slots.as_ref().and_then(|slots| slots.owner(slot).cloned());
+        let owner = self.0.map().slots.as_ref().and_then(|slots| slots.owner(slot).cloned());
         owner.ok_or_else(|| {
-            self.look_again();
+            self.refresh_in_background();
             let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
             RedisError::from((kind, "no node has that slot")).into()
         })
     }
 
     /// Looks again at who has which slot, beside whatever goes on: not more often than now and then, and nobody waits for it.
-    fn look_again(&self) {
-        let mut known = self.0.known();
+    fn refresh_in_background(&self) {
+        let mut map = self.0.map();
         let now = self.0.clock.now();
-        if known.is_looking || now < known.look {
+        if map.is_refreshing || now < map.next_refresh {
             return;
         }
-        if now > known.look.saturating_add(MOST_BETWEEN_LOOKS) {
+        if now > map.next_refresh.saturating_add(MAX_REFRESH_PAUSE) {
             // It was quiet for a while: this is something else.
-            known.pause = Duration::ZERO;
+            map.pause = Duration::ZERO;
         }
-        known.is_looking = true;
+        map.is_refreshing = true;
         let inner = Arc::clone(&self.0);
         tokio::spawn(async move {
             // What is known already stays, where nobody can be asked.
-            let found_new = inner.look().await.unwrap_or(false);
-            let mut known = inner.known();
-            let longer = known.pause.saturating_mul(2).clamp(LEAST_BETWEEN_LOOKS, MOST_BETWEEN_LOOKS);
-            known.pause = if found_new { LEAST_BETWEEN_LOOKS } else { longer };
-            known.look = inner.clock.now().saturating_add(known.pause);
-            known.is_looking = false;
+            let found_new = inner.refresh().await.unwrap_or(false);
+            let mut map = inner.map();
+            let longer = map.pause.saturating_mul(2).clamp(MIN_REFRESH_PAUSE, MAX_REFRESH_PAUSE);
+            map.pause = if found_new { MIN_REFRESH_PAUSE } else { longer };
+            map.next_refresh = inner.clock.now().saturating_add(map.pause);
+            map.is_refreshing = false;
         });
     }
 
     /// The node that has a slot by the account of another.
     fn moved(&self, slot: u16, to: &Arc<Node>) {
-        let mut known = self.0.known();
-        if let Some(slots) = &mut known.slots {
+        let mut map = self.0.map();
+        if let Some(slots) = &mut map.slots {
             slots.set_owner(slot, Arc::clone(to));
         }
-        known.ranges.clear();
-        drop(known);
-        self.look_again();
+        map.ranges.clear();
+        drop(map);
+        self.refresh_in_background();
     }
 }
 
 impl Inner {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn map(&self) -> MutexGuard<'_, ClusterMap> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn node(&self, address: &Address) -> Arc<Node> {
-        let mut known = self.known();
-        if let Some(node) = known.nodes.get(address) {
+        let mut map = self.map();
+        if let Some(node) = map.nodes.get(address) {
             return Arc::clone(node);
         }
         let info = at(&self.infos[0], address);
         let node = Arc::new(Node::new(address.clone(), info, self.timeouts));
-        known.nodes.insert(address.clone(), Arc::clone(&node));
+        map.nodes.insert(address.clone(), Arc::clone(&node));
         node
     }
 
     /// Looks for the first time; whoever comes meanwhile waits for the same.
-    async fn look_first(&self) -> Result<(), Error> {
-        let _first = self.first.lock().await;
-        if self.known().slots.is_some() {
+    async fn first_refresh(&self) -> Result<(), Error> {
+        let _refreshing = self.refreshing.lock().await;
+        if self.map().slots.is_some() {
             return Ok(());
         }
         self.backoff.check()?;
-        self.look().await.map(drop).inspect_err(|error| self.backoff.failed(error.clone()))
+        self.refresh().await.map(drop).inspect_err(|error| self.backoff.failed(error.clone()))
     }
 
     /// Asks who has which slot: one of those that serve; or else everybody at once, of whom the first that answers is heard.
     ///
     /// Returns whether that is new.
-    async fn look(&self) -> Result<bool, Error> {
+    async fn refresh(&self) -> Result<bool, Error> {
         // Not the same each time, nor that of all processes.
         let chance = RandomState::new();
         let serving = self
-            .known()
+            .map()
             .nodes
             .values()
             .filter(|node| node.serves())
             .cloned()
             .min_by_key(|node| chance.hash_one(&node.address));
         if let Some(node) = serving
-            && let Ok(ranges) = ask(&node).await
+            && let Ok(ranges) = slots_of(&node).await
         {
             return self.learn(ranges);
         }
@@ -199,18 +198,18 @@ impl Inner {
             }
         }
         let mut asked = JoinSet::new();
-        for node in self.known().nodes.values().cloned() {
-            asked.spawn(async move { (ask(&node).await, node) });
+        for node in self.map().nodes.values().cloned() {
+            asked.spawn(async move { (slots_of(&node).await, node) });
         }
-        let (mut doubtful, mut failure) = (None, None);
+        let (mut fallback, mut failure) = (None, None);
         while let Some(answer) = asked.join_next().await {
             match answer {
                 // One that calls the cluster down may have lost the others, and one that does not know who has each slot has just
                 // come: another may know better.
-                Ok((Ok(ranges), node)) if node.says_down() || covered(&ranges) < SLOTS => {
-                    let weight = (!node.says_down(), covered(&ranges));
-                    if doubtful.as_ref().is_none_or(|(most, _)| weight > *most) {
-                        doubtful = Some((weight, ranges));
+                Ok((Ok(ranges), node)) if node.reports_down() || covered(&ranges) < SLOTS => {
+                    let weight = (!node.reports_down(), covered(&ranges));
+                    if fallback.as_ref().is_none_or(|(most, _)| weight > *most) {
+                        fallback = Some((weight, ranges));
                     }
                 }
                 Ok((Ok(ranges), _)) => return self.learn(ranges),
@@ -219,7 +218,7 @@ impl Inner {
                 _ => {}
             }
         }
-        match doubtful {
+        match fallback {
             Some((_, ranges)) => self.learn(ranges),
             None => {
                 Err(failure.unwrap_or_else(|| Error::config("the URL of a cluster names none of its nodes")))
@@ -232,25 +231,25 @@ impl Inner {
         for master in masters() {
             self.node(master);
         }
-        let mut known = self.known();
-        known.nodes.retain(|address, node| {
+        let mut map = self.map();
+        map.nodes.retain(|address, node| {
             if masters().any(|master| master == address) {
                 return true;
             }
             // Whoever has no slot any more may belong to another cluster by the time that somebody looks again.
-            node.retires();
-            node.wanted.swap(false, Ordering::Relaxed)
+            node.retire();
+            node.is_wanted.swap(false, Ordering::Relaxed)
         });
-        if known.ranges == ranges {
+        if map.ranges == ranges {
             return Ok(false);
         }
-        known.slots = Some(Slots::new(&ranges, &known.nodes));
-        known.ranges = ranges;
+        map.slots = Some(Slots::new(&ranges, &map.nodes));
+        map.ranges = ranges;
         Ok(true)
     }
 }
 
-async fn ask(node: &Node) -> Result<Vec<Range>, Error> {
+async fn slots_of(node: &Node) -> Result<Vec<Range>, Error> {
     let answer = node.connection().await?.slots().await?;
     ranges(&answer, &node.address).ok_or_else(|| {
         let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
@@ -260,8 +259,8 @@ async fn ask(node: &Node) -> Result<Vec<Range>, Error> {
 
 impl Handle<'_> {
     pub(super) async fn run(mut self, slot: u16, build: Build<'_>, alone: bool) -> Result<Value, Error> {
-        let (mut asking, mut text, mut pause) = (false, Text::Hash, PAUSE);
-        let (mut rounds, mut was_redirected) = (0, false);
+        let (mut asking, mut text, mut pause) = (false, Text::Hash, FIRST_PAUSE);
+        let (mut retries, mut was_redirected) = (0, false);
         loop {
             let Some(cmd) = build(text) else { return Err(Cause::Late.into()) };
             let error = match self.conn.run(cmd, asking).await {
@@ -284,7 +283,7 @@ impl Handle<'_> {
                     let is_lost = error.is_timeout() || error.is_io_error() || error.is_unrecoverable_error();
                     if is_lost || kind == ErrorKind::Server(ServerErrorKind::ClusterDown) {
                         // Who comes next may find another in its place.
-                        self.cluster.look_again();
+                        self.cluster.refresh_in_background();
                     }
                     return Err(error.into());
                 }
@@ -292,13 +291,13 @@ impl Handle<'_> {
             // A redirection is followed at once, unless it comes of another: nodes may name each other for a while, when a slot
             // has just moved.
             if !redirects || was_redirected {
-                if rounds == ROUNDS {
+                if retries == MAX_RETRIES {
                     return Err(unsettled(error).into());
                 }
-                rounds += 1;
-                self.cluster.look_again();
+                retries += 1;
+                self.cluster.refresh_in_background();
                 sleep(pause).await;
-                pause = (pause * 2).min(PAUSE * 8);
+                pause = (pause * 2).min(FIRST_PAUSE * 8);
             }
             was_redirected = redirects && !was_redirected;
             asking = kind == ErrorKind::Server(ServerErrorKind::Ask);
@@ -313,7 +312,7 @@ impl Handle<'_> {
     async fn redirected(self, error: RedisError) -> Result<Self, Error> {
         let named = error.redirect_node().and_then(|(to, _)| redirected(to, &self.node.address));
         let Some(address) = named else {
-            self.cluster.look_again();
+            self.cluster.refresh_in_background();
             return Err(unsettled(error).into());
         };
         self.cluster.handle_of(self.cluster.0.node(&address)).await

@@ -5,6 +5,7 @@
 //! would charge twice.
 
 mod backoff;
+mod call;
 mod cluster;
 mod node;
 mod open;
@@ -15,26 +16,16 @@ mod slots;
 pub(crate) mod tls;
 pub(crate) mod topology;
 
-use std::time::Duration;
+use bb8_redis::redis::{Cmd, Value};
 
-use bb8_redis::redis::{Cmd, RedisError, ServerErrorKind, Value};
-
-use crate::Error;
+use crate::error::Error;
+use cluster::Cluster;
+use pool::{Pool, Source};
 use topology::Topology;
 
-pub(crate) use cluster::Cluster;
-pub(crate) use pool::Pool;
-use pool::Source;
+pub(crate) use call::{Build, Text};
+pub(crate) use open::Timeouts;
 use sentinels::Sentinels;
-
-/// A command, with a script's hash or with its whole text, as it is to be sent now; `None` where nobody waits for it any more.
-pub(crate) type Build<'a> = &'a (dyn Fn(Text) -> Option<Cmd> + Send + Sync);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Text {
-    Hash,
-    Whole,
-}
 
 pub(crate) enum Link {
     /// A server, or the master that Sentinels name.
@@ -46,13 +37,6 @@ pub(crate) enum Link {
 pub(crate) enum Connection<'a> {
     Pooled(&'a Pool, pool::Checkout<'a>),
     Cluster(cluster::Handle<'a>),
-}
-
-/// How long connecting and answering may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Timeouts {
-    pub(crate) connect: Duration,
-    pub(crate) response: Duration,
 }
 
 impl Link {
@@ -88,7 +72,7 @@ impl Link {
     ///
     /// # Errors
     /// For a node of a cluster, or a Sentinel, that is addressed as a server of its own. That it cannot be asked is none.
-    pub(crate) async fn mode(&self) -> Result<(), Error> {
+    pub(crate) async fn check_mode(&self) -> Result<(), Error> {
         let Link::Pool(_) = self else { return Ok(()) };
         let build = |_: Text| {
             let mut cmd = Cmd::new();
@@ -119,47 +103,5 @@ impl Connection<'_> {
             Connection::Pooled(pool, checkout) => pool.run(checkout, build).await,
             Connection::Cluster(handle) => handle.run(slot, build, alone).await,
         }
-    }
-}
-
-/// Host and port.
-type Address = (String, u16);
-
-/// Whether a replica was asked: to write, or while it had lost its master. Nothing was executed then: the first thing that a
-/// script of ours writes is refused. Versions before 7 tell what befell a script as an error of another kind, in whose text it
-/// stands.
-fn is_replica(error: &RedisError) -> bool {
-    match server_kind(error) {
-        Some(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => true,
-        Some(ServerErrorKind::ResponseError) => {
-            error.detail().is_some_and(|text| text.contains("-READONLY "))
-        }
-        _ => false,
-    }
-}
-
-/// What a connection did with a call.
-enum Outcome {
-    /// It answered, though perhaps not what was hoped for.
-    Answered,
-    TimedOut,
-    /// It is of no use any more.
-    Ended,
-}
-
-impl Outcome {
-    fn of(result: &Result<Value, RedisError>) -> Outcome {
-        match result {
-            Err(error) if error.is_timeout() => Outcome::TimedOut,
-            Err(error) if error.is_unrecoverable_error() || error.is_io_error() => Outcome::Ended,
-            _ => Outcome::Answered,
-        }
-    }
-}
-
-fn server_kind(error: &RedisError) -> Option<ServerErrorKind> {
-    match error.kind() {
-        bb8_redis::redis::ErrorKind::Server(kind) => Some(kind),
-        _ => None,
     }
 }

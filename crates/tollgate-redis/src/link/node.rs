@@ -9,17 +9,16 @@ use tokio::spawn;
 use tokio::sync::Mutex;
 
 use super::backoff::Backoff;
-use super::open::{End, Opened, open};
-use super::{Outcome, Timeouts, server_kind};
-use crate::Error;
-use crate::error::Cause;
+use super::call::{Outcome, server_kind};
+use super::open::{Address, End, Opened, Timeouts, open};
+use crate::error::{Cause, Error};
 
 /// So many answers in a row that did not come in time, and a connection is given up.
-const TIMEOUTS: u32 = 3;
+const MAX_TIMEOUTS: u32 = 3;
 
 pub(super) struct Node {
     /// Where it is: host and port.
-    pub(super) address: (String, u16),
+    pub(super) address: Address,
     info: ConnectionInfo,
     timeouts: Timeouts,
     backoff: Backoff,
@@ -27,7 +26,7 @@ pub(super) struct Node {
     /// How often it has been tried to make one.
     attempts: AtomicU32,
     /// Whether a call wanted it lately: set where one does, and cleared where somebody looks.
-    pub(super) wanted: AtomicBool,
+    pub(super) is_wanted: AtomicBool,
     standing: Arc<AtomicU8>,
 }
 
@@ -53,17 +52,17 @@ struct Health {
 }
 
 impl Node {
-    pub(super) fn new(address: (String, u16), info: ConnectionInfo, timeouts: Timeouts) -> Node {
+    pub(super) fn new(address: Address, info: ConnectionInfo, timeouts: Timeouts) -> Node {
         let backoff = Backoff::new();
-        let (connection, attempts, wanted, standing) = Default::default();
-        Node { address, info, timeouts, backoff, connection, attempts, wanted, standing }
+        let (connection, attempts, is_wanted, standing) = Default::default();
+        Node { address, info, timeouts, backoff, connection, attempts, is_wanted, standing }
     }
 
     /// Its connection; an error at once where connecting has just failed. Whoever comes meanwhile waits for the same attempt.
     pub(super) async fn connection(&self) -> Result<Conn, Error> {
         let attempts = self.attempts.load(Ordering::Relaxed);
         let mut kept = self.connection.lock().await;
-        if let Some(conn) = kept.as_ref().filter(|conn| conn.is_of_use()) {
+        if let Some(conn) = kept.as_ref().filter(|conn| conn.is_usable()) {
             return Ok(conn.clone());
         }
         let waited = self.attempts.load(Ordering::Relaxed) != attempts;
@@ -98,18 +97,18 @@ impl Node {
     }
 
     /// It has no slot any more.
-    pub(super) fn retires(&self) {
+    pub(super) fn retire(&self) {
         self.standing.store(UNKNOWN, Ordering::Relaxed);
     }
 
     /// Whether it has answered that the cluster is down.
-    pub(super) fn says_down(&self) -> bool {
+    pub(super) fn reports_down(&self) -> bool {
         self.standing.load(Ordering::Relaxed) == DOWN
     }
 }
 
 impl Conn {
-    fn is_of_use(&self) -> bool {
+    fn is_usable(&self) -> bool {
         !self.health.broken.load(Ordering::Relaxed) && !self.health.end.is_reported()
     }
 
@@ -126,7 +125,7 @@ impl Conn {
         } else {
             cmd.query_async(&mut self.inner).await
         };
-        self.hear(&result);
+        self.record(&result);
         let standing = match Outcome::of(&result) {
             Outcome::Answered => match result.as_ref().err().and_then(server_kind) {
                 Some(ServerErrorKind::ClusterDown) => DOWN,
@@ -145,18 +144,18 @@ impl Conn {
     /// Asks who has which slot.
     pub(super) async fn slots(&mut self) -> Result<Value, RedisError> {
         let result = cmd("CLUSTER").arg("SLOTS").query_async(&mut self.inner).await;
-        self.hear(&result);
+        self.record(&result);
         result
     }
 
-    fn hear(&self, result: &Result<Value, RedisError>) {
+    fn record(&self, result: &Result<Value, RedisError>) {
         let health = &self.health;
         match Outcome::of(result) {
             Outcome::Answered if health.timeouts.load(Ordering::Relaxed) == 0 => {}
             Outcome::Answered => health.timeouts.store(0, Ordering::Relaxed),
             Outcome::TimedOut => {
                 let timeouts = health.timeouts.fetch_add(1, Ordering::Relaxed) + 1;
-                if timeouts >= TIMEOUTS {
+                if timeouts >= MAX_TIMEOUTS {
                     health.broken.store(true, Ordering::Relaxed);
                 }
             }

@@ -11,7 +11,17 @@ use bb8_redis::redis::{
     PushKind, RedisError, ServerErrorKind, Value, cmd,
 };
 
-use super::{Address, Timeouts, server_kind};
+use super::call::server_kind;
+
+/// Host and port.
+pub(super) type Address = (String, u16);
+
+/// How long connecting and answering may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) connect: Duration,
+    pub(crate) response: Duration,
+}
 
 /// A connection that has answered.
 pub(super) struct Opened {
@@ -34,11 +44,11 @@ impl End {
     }
 }
 
-/// Connects in RESP3. Without it, as with proxies that have no `HELLO`, in RESP2.
+/// Connects in RESP3, or in RESP2 if the other side answers that it has no `HELLO`.
 pub(super) async fn open(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
     if info.redis_settings().protocol() == ProtocolVersion::RESP3 {
         match open_resp3(info.clone(), timeouts).await {
-            Err(error) if may_lack_hello(&error) => {}
+            Err(error) if lacks_hello(&error) => {}
             opened => return opened,
         }
     }
@@ -48,7 +58,7 @@ pub(super) async fn open(info: ConnectionInfo, timeouts: Timeouts) -> Result<Ope
 async fn open_resp3(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
     let settings = info.redis_settings().clone().set_lib_name("tollgate", env!("CARGO_PKG_VERSION"));
     let dead = Arc::new(AtomicBool::new(false));
-    let config = config(timeouts).set_push_sender(Obituary(Arc::clone(&dead)));
+    let config = config(timeouts).set_push_sender(DisconnectListener(Arc::clone(&dead)));
     let client = Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))?;
     let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
     // For `CLIENT LIST`. A server may refuse it, since the user lacks the permission: then the connection has no name.
@@ -63,7 +73,7 @@ async fn open_resp3(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, 
     Ok(Opened { connection, end: End::Reported(dead) })
 }
 
-async fn open_resp2(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
+pub(super) async fn open_resp2(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
     // Some proxies close a connection that sends a command which they do not know.
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
     let client = Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))?;
@@ -80,8 +90,8 @@ pub(super) async fn ping(connection: &mut MultiplexedConnection) -> Result<(), R
     }
 }
 
-/// Whether the other side may be a proxy or server without `HELLO`: it says so, or it closed the connection.
-fn may_lack_hello(error: &RedisError) -> bool {
+/// Whether the other side is a proxy or server that says it has no `HELLO`.
+fn lacks_hello(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::RESP3NotSupported => true,
         ErrorKind::Server(ServerErrorKind::ResponseError) => {
@@ -91,7 +101,7 @@ fn may_lack_hello(error: &RedisError) -> bool {
                 .any(|sign| text.contains(sign))
         }
         ErrorKind::Server(ServerErrorKind::NoPerm) | ErrorKind::AuthenticationFailed => false,
-        _ => error.code() == Some("NOPROTO") || error.is_connection_dropped(),
+        _ => error.code() == Some("NOPROTO"),
     }
 }
 
@@ -120,9 +130,9 @@ pub(super) fn at(like: &ConnectionInfo, (host, port): &Address) -> ConnectionInf
     like.clone().set_addr(address)
 }
 
-struct Obituary(Arc<AtomicBool>);
+struct DisconnectListener(Arc<AtomicBool>);
 
-impl AsyncPushSender for Obituary {
+impl AsyncPushSender for DisconnectListener {
     fn send(&self, info: PushInfo) -> Result<(), SendError> {
         if info.kind == PushKind::Disconnection {
             self.0.store(true, Ordering::Release);

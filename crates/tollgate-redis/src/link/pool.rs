@@ -3,7 +3,7 @@
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bb8_redis::bb8::{self, ErrorSink, ManageConnection, PooledConnection};
@@ -14,19 +14,18 @@ use tokio::time::timeout;
 use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
-use super::open::{End, Opened, open, ping};
+use super::call::{Build, Outcome, Text, is_replica, server_kind};
+use super::open::{End, Opened, Timeouts, open, open_resp2, ping};
 use super::sentinels::Sentinels;
 use super::sharded::ShardingCheck;
-use super::{Build, Outcome, Text, Timeouts, is_replica, server_kind};
-use crate::Error;
-use crate::error::Cause;
+use crate::error::{Cause, Error};
 
 /// So many answers in a row that did not come in time, and a connection is given up: or all of them, if none has answered
 /// meanwhile.
-const TIMEOUTS: u32 = 3;
+const MAX_TIMEOUTS: u32 = 3;
 
 /// So often a call that was certainly not executed is sent once more: to the master that took over.
-const RESENDS: u32 = 2;
+const MAX_RESENDS: u32 = 2;
 
 pub(crate) struct Pool {
     pool: bb8::Pool<Manager>,
@@ -36,7 +35,7 @@ pub(crate) struct Pool {
 }
 
 /// How long to wait for another connection before looking again.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const RECHECK: Duration = Duration::from_millis(10);
 
 pub(crate) type Checkout<'a> = PooledConnection<'a, Manager>;
 
@@ -47,8 +46,12 @@ impl Pool {
         // takes its connection for the next before whoever waits for it can.
         let connections = connections.saturating_add(1);
         // More than there are connections: what holds all of them up for a moment is not yet an end of them.
-        let most = connections.saturating_add(1).max(TIMEOUTS);
-        let way = Arc::new(Way { timeouts: AtomicU32::new(0), most, ended: AtomicU32::new(0) });
+        let most_timeouts = connections.saturating_add(1).max(MAX_TIMEOUTS);
+        let path = Arc::new(PathHealth {
+            timeouts: AtomicU32::new(0),
+            most_timeouts,
+            generation: AtomicU32::new(0),
+        });
         let pool = bb8::Pool::builder()
             .max_size(connections)
             // In RESP3 a dead connection reports itself, and in RESP2 an idle one is tried at checkout.
@@ -63,8 +66,9 @@ impl Pool {
             .build_unchecked(Manager {
                 source,
                 timeouts,
+                has_resp3: AtomicBool::new(false),
                 sharding: ShardingCheck::new(prefix),
-                way,
+                path,
                 failures: Arc::clone(&failures),
             });
         Pool { pool, failures, freed: Notify::new() }
@@ -91,7 +95,7 @@ impl Pool {
                 }
             };
             let mut checkout = checkout.map_err(|_| self.failures.last())?;
-            if checkout.is_of_use() && checkout.answers_after_idling().await {
+            if checkout.is_usable() && checkout.answers_after_idling().await {
                 return Ok(checkout);
             }
             checkout.broken = true;
@@ -109,7 +113,7 @@ impl Pool {
             (0, _) => Err(error),
             (_, 0) => {
                 // Not for ever: who has it may leave without a word.
-                let _ = timeout(LOOK_AGAIN, freed).await;
+                let _ = timeout(RECHECK, freed).await;
                 Ok(())
             }
             _ => Ok(()),
@@ -120,7 +124,7 @@ impl Pool {
         let mut resent = 0;
         loop {
             match checkout.run(build).await {
-                Some(Err(error)) if is_replica(&error) && resent < RESENDS => {
+                Some(Err(error)) if is_replica(&error) && resent < MAX_RESENDS => {
                     // It was demoted: whoever took over is found by connecting anew.
                     resent += 1;
                     drop(checkout);
@@ -173,44 +177,50 @@ impl ErrorSink<RedisError> for Sink {
     }
 }
 
-/// What all connections have in common: the way. On it nothing may pass any more without a word, or it leads to a replica where
+/// What all connections have in common: the path. On it nothing may pass any more without a word, or it leads to a replica where
 /// there was a master. One connection after another would take many times as long to find that out.
-struct Way {
+struct PathHealth {
     /// How many calls in a row were not answered in time.
     timeouts: AtomicU32,
-    most: u32,
-    /// How often it has ended: connections of the time before are given up.
-    ended: AtomicU32,
+    most_timeouts: u32,
+    /// How often it has generation: connections of the time before are given up.
+    generation: AtomicU32,
 }
 
-impl Way {
+impl PathHealth {
     fn answered(&self) {
         if self.timeouts.load(Ordering::Relaxed) > 0 {
             self.timeouts.store(0, Ordering::Relaxed);
         }
     }
 
-    fn timed_out(&self, since: u32) {
-        if since == self.ended.load(Ordering::Relaxed)
-            && self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= self.most
+    fn timed_out(&self, generation: u32) {
+        if generation == self.generation.load(Ordering::Relaxed)
+            && self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= self.most_timeouts
         {
             self.timeouts.store(0, Ordering::Relaxed);
-            self.end(since);
+            self.replace_all(generation);
         }
     }
 
     /// Hears from a connection that was made when it had ended so often: what was made since stays.
-    fn end(&self, since: u32) {
-        let _ =
-            self.ended.compare_exchange(since, since.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
+    fn replace_all(&self, generation: u32) {
+        let _ = self.generation.compare_exchange(
+            generation,
+            generation.wrapping_add(1),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
     }
 }
 
 pub(crate) struct Manager {
     source: Source,
     timeouts: Timeouts,
+    /// Whether the server has spoken RESP3.
+    has_resp3: AtomicBool,
     sharding: ShardingCheck,
-    way: Arc<Way>,
+    path: Arc<PathHealth>,
     failures: Arc<Failures>,
 }
 
@@ -220,25 +230,42 @@ pub(super) enum Source {
     Sentinels(Sentinels),
 }
 
+impl Manager {
+    /// Some proxies answer `HELLO` by closing the connection. A server that has spoken RESP3 is none of them: then it is
+    /// going down, and a second attempt would only add to its load.
+    async fn open_server(&self, info: &ConnectionInfo) -> Result<Opened, RedisError> {
+        let opened = match open(info.clone(), self.timeouts).await {
+            Err(error) if error.is_connection_dropped() && !self.has_resp3.load(Ordering::Relaxed) => {
+                open_resp2(info.clone(), self.timeouts).await?
+            }
+            opened => opened?,
+        };
+        if let End::Reported(_) = opened.end {
+            self.has_resp3.store(true, Ordering::Relaxed);
+        }
+        Ok(opened)
+    }
+}
+
 impl ManageConnection for Manager {
     type Connection = Conn;
     type Error = RedisError;
 
     async fn connect(&self) -> Result<Conn, RedisError> {
-        let since = self.way.ended.load(Ordering::Relaxed);
+        let generation = self.path.generation.load(Ordering::Relaxed);
         let Opened { mut connection, end } = match &self.source {
-            Source::Server(info) => open(info.clone(), self.timeouts).await?,
+            Source::Server(info) => self.open_server(info).await?,
             Source::Sentinels(sentinels) => sentinels.connect().await?,
         };
         self.sharding.run(&mut connection).await?;
-        let (way, clock) = (Arc::clone(&self.way), Clock::system());
+        let (path, clock) = (Arc::clone(&self.path), Clock::system());
         Ok(Conn {
             inner: connection,
             end,
             broken: false,
             timeouts: 0,
-            way,
-            since,
+            path,
+            generation,
             unproven: Some(Arc::clone(&self.failures)),
             used: clock.now(),
             clock,
@@ -250,7 +277,7 @@ impl ManageConnection for Manager {
     }
 
     fn has_broken(&self, conn: &mut Conn) -> bool {
-        !conn.is_of_use()
+        !conn.is_usable()
     }
 }
 
@@ -260,9 +287,9 @@ pub(crate) struct Conn {
     broken: bool,
     /// How many answers in a row did not come in time.
     timeouts: u32,
-    way: Arc<Way>,
+    path: Arc<PathHealth>,
     /// How often that had ended before this one was made.
-    since: u32,
+    generation: u32,
     /// Whom to tell when it has answered for the first time. Those that lived before say nothing of those that cannot be made.
     unproven: Option<Arc<Failures>>,
     /// When it was used last.
@@ -271,19 +298,19 @@ pub(crate) struct Conn {
 }
 
 /// A connection in RESP2 that was idle for so long is tried before it is used.
-const IDLE: Duration = Duration::from_secs(1);
+const MAX_IDLE: Duration = Duration::from_secs(1);
 
 impl Conn {
-    fn is_of_use(&self) -> bool {
-        let is_given_up = self.since != self.way.ended.load(Ordering::Relaxed);
-        !(self.broken || is_given_up || self.end.is_reported())
+    fn is_usable(&self) -> bool {
+        let is_outdated = self.generation != self.path.generation.load(Ordering::Relaxed);
+        !(self.broken || is_outdated || self.end.is_reported())
     }
 
     /// Whether the connection still answers, if it is one that would not report its end.
     async fn answers_after_idling(&mut self) -> bool {
         let End::Unreported = self.end else { return true };
         let now = self.clock.now();
-        let is_idle = now >= mem::replace(&mut self.used, now).saturating_add(IDLE);
+        let is_idle = now >= mem::replace(&mut self.used, now).saturating_add(MAX_IDLE);
         !is_idle || ping(&mut self.inner).await.is_ok()
     }
 
@@ -298,13 +325,13 @@ impl Conn {
         match Outcome::of(&result) {
             Outcome::Answered if result.as_ref().is_err_and(is_replica) => {
                 self.broken = true;
-                self.way.end(self.since);
+                self.path.replace_all(self.generation);
             }
             Outcome::Answered => self.answered(),
             Outcome::TimedOut => {
                 self.timeouts += 1;
-                self.broken = self.timeouts >= TIMEOUTS;
-                self.way.timed_out(self.since);
+                self.broken = self.timeouts >= MAX_TIMEOUTS;
+                self.path.timed_out(self.generation);
             }
             Outcome::Ended => self.broken = true,
         }
@@ -313,7 +340,7 @@ impl Conn {
 
     fn answered(&mut self) {
         self.timeouts = 0;
-        self.way.answered();
+        self.path.answered();
         if let Some(failures) = self.unproven.take() {
             failures.backoff.succeeded();
         }

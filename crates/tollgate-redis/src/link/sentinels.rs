@@ -10,9 +10,8 @@ use bb8_redis::redis::{
 use tokio::select;
 use tokio::task::JoinSet;
 
-use super::open::{Opened, at, open};
+use super::open::{Address, Opened, Timeouts, at, open};
 use super::topology::Sentinel;
-use super::{Address, Timeouts};
 use crate::error::is_configuration;
 
 pub(super) struct Sentinels {
@@ -33,11 +32,11 @@ impl Sentinels {
     pub(super) async fn connect(&self) -> Result<Opened, RedisError> {
         let (mut asked, mut connecting) = (JoinSet::new(), JoinSet::new());
         for address in &self.addresses {
-            asked.spawn(ask(address.clone(), self.master.clone(), self.timeouts));
+            asked.spawn(master_address(address.clone(), self.master.clone(), self.timeouts));
         }
         let mut named: Vec<Address> = Vec::new();
         // What stands in the way of a master that is named, and what befell Sentinels.
-        let (mut of_master, mut of_sentinels): (Option<RedisError>, Option<RedisError>) = (None, None);
+        let (mut master_error, mut sentinel_error): (Option<RedisError>, Option<RedisError>) = (None, None);
         loop {
             select! {
                 Some(answer) = asked.join_next() => match answer {
@@ -48,24 +47,24 @@ impl Sentinels {
                         named.push(address);
                     }
                     // What has to be mended is told rather than what may pass.
-                    Ok(Err(error)) if of_sentinels.is_none() || is_configuration(&error) => {
-                        of_sentinels = Some(error);
+                    Ok(Err(error)) if sentinel_error.is_none() || is_configuration(&error) => {
+                        sentinel_error = Some(error);
                     }
                     _ => {}
                 },
                 Some(connected) = connecting.join_next() => match connected {
                     Ok(Ok(connected)) => return Ok(connected),
                     // Another server may be where the master was: what may pass is told rather than that.
-                    Ok(Err(error)) if of_master.is_none() || !is_configuration(&error) => {
-                        of_master = Some(error);
+                    Ok(Err(error)) if master_error.is_none() || !is_configuration(&error) => {
+                        master_error = Some(error);
                     }
                     _ => {}
                 },
                 else => break,
             }
         }
-        Err(of_master
-            .or(of_sentinels)
+        Err(master_error
+            .or(sentinel_error)
             .unwrap_or_else(|| (ErrorKind::EmptySentinelList, "the URL names no Sentinels").into()))
     }
 }
@@ -84,7 +83,11 @@ async fn connect(server: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, R
 }
 
 /// Asks a Sentinel where the master is, be that up or down.
-async fn ask(sentinel: ConnectionInfo, master: String, timeouts: Timeouts) -> Result<Address, RedisError> {
+async fn master_address(
+    sentinel: ConnectionInfo,
+    master: String,
+    timeouts: Timeouts,
+) -> Result<Address, RedisError> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(timeouts.connect))
         .set_response_timeout(Some(timeouts.response));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bb8_redis::redis::Value;
 
-use super::Address;
 use super::node::Node;
+use super::open::Address;
 
 pub(super) const SLOTS: usize = 16_384;
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn masters_by_their_names_or_where_they_were_asked() {
+    fn a_master_without_a_host_is_at_the_address_that_was_asked() {
         let asked = ("asked".to_owned(), 7_000);
         let read = |host| ranges(&Value::Array(vec![range(0, 5, host)]), &asked).unwrap();
         let of = |host: &str| vec![Range { first: 0, last: 5, master: Some((host.to_owned(), 7_001)) }];
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_without_the_name_that_it_goes_by_is_found_by_its_address() {
+    fn a_master_without_a_hostname_is_found_by_its_ip() {
         let asked = ("asked".to_owned(), 7_000);
         let read = |about: Value| {
             let master = Value::Array(vec![word("?"), Value::Int(7_001), word("id"), about]);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_covered_whose_masters_are_known() {
+    fn only_slots_with_a_known_master_are_covered() {
         let master = |known: bool| known.then(|| ("a".to_owned(), 1));
         let ranges = [(0, 0, true), (5, 10, true), (20, 30, false)].map(|(first, last, known)| Range {
             first,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_map_of_slots_is_none() {
+    fn malformed_slot_maps_are_rejected() {
         let asked = ("asked".to_owned(), 7_000);
         for answer in [
             Value::Nil,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn redirections() {
+    fn redirections_are_parsed_and_malformed_ones_rejected() {
         let by = ("by".to_owned(), 7_000);
         assert_eq!(redirected("10.0.0.1:7001", &by), Some(("10.0.0.1".to_owned(), 7_001)));
         assert_eq!(redirected("::1:7001", &by), Some(("::1".to_owned(), 7_001)));

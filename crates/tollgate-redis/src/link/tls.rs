@@ -2,7 +2,7 @@
 
 use bb8_redis::redis::ConnectionInfo;
 
-use crate::Error;
+use crate::error::Error;
 
 #[cfg(feature = "tls")]
 use {

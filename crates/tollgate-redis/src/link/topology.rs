@@ -3,7 +3,7 @@
 use bb8_redis::redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
 use super::tls::Certificates;
-use crate::Error;
+use crate::error::Error;
 
 pub(crate) enum Topology {
     Server(ConnectionInfo),
@@ -59,7 +59,7 @@ impl Topology {
 }
 
 /// What follows the hosts is not repeated: where this is forgotten, it is a part of the password.
-const ENCODED: &str = " (a password is percent-encoded: %2F, %3F and %23 for /, ? and #)";
+const ENCODING_HINT: &str = " (a password is percent-encoded: %2F, %3F and %23 for /, ? and #)";
 
 fn server(url: &str, certificates: &Certificates) -> Result<ConnectionInfo, Error> {
     let info = url.into_connection_info().map_err(|error| {
@@ -101,7 +101,7 @@ fn sentinel(scheme: &str, rest: &str, certificates: &Certificates) -> Result<Top
     let (urls, path) = nodes(scheme, 26_379, rest);
     if path.contains(['?', '#']) {
         return Err(Error::config(format!(
-            "behind the master, the URL of Sentinels has the number of a database and nothing else{ENCODED}"
+            "behind the master, the URL of Sentinels has the number of a database and nothing else{ENCODING_HINT}"
         )));
     }
     let mut path = path.trim_matches('/').splitn(2, '/');
@@ -112,7 +112,7 @@ fn sentinel(scheme: &str, rest: &str, certificates: &Certificates) -> Result<Top
     let mut settings = infos[0].redis_settings().clone();
     if let Some(db) = path.next() {
         let db = db.parse().map_err(|_| {
-            Error::config(format!("what follows the master is not the number of a database{ENCODED}"))
+            Error::config(format!("what follows the master is not the number of a database{ENCODING_HINT}"))
         })?;
         settings = settings.set_db(db);
     }
@@ -126,7 +126,7 @@ fn cluster(scheme: &str, rest: &str, certificates: &Certificates) -> Result<Topo
     let (urls, path) = nodes(scheme, 6_379, rest);
     if !path.trim_matches('/').is_empty() {
         return Err(Error::config(format!(
-            "a cluster has no databases, so that what follows its nodes says nothing{ENCODED}"
+            "a cluster has no databases, so that what follows its nodes says nothing{ENCODING_HINT}"
         )));
     }
     let nodes = urls.iter().map(|url| server(url, certificates)).collect::<Result<_, _>>()?;
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_sentinels_and_a_cluster() {
+    fn urls_of_a_server_sentinels_and_a_cluster_are_parsed() {
         assert!(matches!(parse("redis://127.0.0.1/"), Ok(Topology::Server(_))));
         let Ok(Topology::Sentinel(sentinel)) = parse("redis-sentinel://ada:pw@a,b:7,[::1]/main/3") else {
             panic!("not Sentinels");
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_that_is_not_encoded_is_told_to_all() {
+    fn url_errors_do_not_repeat_the_password() {
         for url in [
             "redis-cluster://:hun/ter2@127.0.0.1",
             "redis-cluster://:hun#ter2@127.0.0.1",
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_of_redis_is_told_so() {
+    fn malformed_urls_are_configuration_errors() {
         for url in [
             "",
             "127.0.0.1:6379",

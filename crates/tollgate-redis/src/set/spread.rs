@@ -13,9 +13,9 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Algorithm, Stamp, Status, Times, Verdict, Wait};
 
-use crate::Error;
 use crate::commit::{Answer, Ask, Commit, Pair, Refund, Return, SetKeys};
 use crate::error::Cause;
+use crate::error::Error;
 use crate::wire::layout::SlidingLogLayout;
 use crate::wire::terms::Terms;
 

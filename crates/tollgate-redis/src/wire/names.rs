@@ -25,7 +25,7 @@ const LAYOUT: &str = "1";
 const LOG_FORM: &str = "~runs";
 
 /// A key whose text is longer is hashed.
-const LONGEST: usize = 128;
+const MAX_KEY_LENGTH: usize = 128;
 
 pub(crate) struct Names {
     /// `prefix:layout:{`.
@@ -51,7 +51,7 @@ impl Names {
         if let Some(secret) = &self.secret {
             let digest = secret.clone().chain_update(&name[start..]).finalize().into_bytes();
             name.replace(start, &digest);
-        } else if name.len() - start > LONGEST {
+        } else if name.len() - start > MAX_KEY_LENGTH {
             let digest = Sha256::digest(&name[start..]);
             name.replace(start, &digest);
         }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_readable() {
+    fn names_are_readable_and_braces_in_keys_are_escaped() {
         let policy = Policy::new("api", Quota::per_minute(100));
         let address = Key::network("192.0.2.1".parse().unwrap(), 64);
         assert_eq!(text(&names(None), &address, &policy), "tollgate:1:{@192.0.2.1}:api~gcra~1m");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn long_keys_are_hashed_and_with_a_secret_all_are() {
+    fn long_keys_are_hashed_and_all_keys_with_a_secret() {
         let policy = Policy::new("api", Quota::per_minute(100));
         let long = text(&names(None), &Key::from("x".repeat(500)), &policy);
         let other = text(&names(None), &Key::from("x".repeat(501)), &policy);

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_digit_survives() {
+    fn numbers_up_to_2_to_the_53rd_keep_every_digit() {
         let numbers = [0, 1, 1_767_225_600_123_457, 9_007_199_254_740_991, 1 << 53];
         let mut sent = Numbers::new();
         numbers.iter().for_each(|number| sent.push(*number));

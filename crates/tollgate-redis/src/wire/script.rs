@@ -72,7 +72,7 @@ impl Part {
     }
 
     /// Whether it counts units, and does not reckon in time alone.
-    fn counts(self) -> bool {
+    fn counts_units(self) -> bool {
         !matches!(self, Part::Gcra | Part::LeakyBucket)
     }
 
@@ -108,6 +108,11 @@ impl Parts {
     fn has(self, part: Part) -> bool {
         self.0 & (1 << part as u8) != 0
     }
+
+    /// Whether one of them is GCRA, or is made of it.
+    fn have_gcra(self) -> bool {
+        self.has(Part::Gcra) || self.has(Part::LeakyBucket)
+    }
 }
 
 pub(crate) struct Script {
@@ -124,51 +129,53 @@ impl Script {
 }
 
 /// Scripts of one main part, each made when it is first needed.
-struct Made(Box<[OnceLock<Script>]>);
+struct ScriptCache(Box<[OnceLock<Script>]>);
 
-impl Made {
-    fn new() -> Made {
-        Made((0..Parts::COUNT).map(|_| OnceLock::new()).collect())
+impl ScriptCache {
+    fn new() -> ScriptCache {
+        ScriptCache((0..Parts::COUNT).map(|_| OnceLock::new()).collect())
     }
 }
 
 pub(crate) struct Scripts {
     clock: &'static str,
-    acquire: Made,
-    refund: Made,
+    acquire: ScriptCache,
+    refund: ScriptCache,
 }
 
 impl Scripts {
     /// With the server's clock, or with one that is told the time as its first argument.
-    pub(crate) fn new(told_the_time: bool) -> Scripts {
-        let clock = if told_the_time { lua!("clock_manual.lua") } else { lua!("clock.lua") };
-        Scripts { clock, acquire: Made::new(), refund: Made::new() }
+    pub(crate) fn new(has_manual_clock: bool) -> Scripts {
+        let clock = if has_manual_clock { lua!("clock_manual.lua") } else { lua!("clock.lua") };
+        Scripts { clock, acquire: ScriptCache::new(), refund: ScriptCache::new() }
     }
 
     pub(crate) fn acquire(&self, parts: Parts) -> &Script {
-        self.made(&self.acquire, parts, "local refunds = false\n", lua!("acquire.lua"))
+        // The text of one loop: as functions, its steps would have to be made in each call.
+        let whole = if parts.have_gcra() { lua!("gcra_whole.lua") } else { "" };
+        let main = [lua!("acquire.lua"), whole, lua!("acquire_general.lua")];
+        self.cached(&self.acquire, parts, "local refunds = false\n", &main)
     }
 
     pub(crate) fn refund(&self, parts: Parts) -> &Script {
-        self.made(&self.refund, parts, "local refunds = true\n", lua!("refund.lua"))
+        self.cached(&self.refund, parts, "local refunds = true\n", &[lua!("refund.lua")])
     }
 
-    fn made<'a>(&self, made: &'a Made, parts: Parts, refunds: &str, main: &str) -> &'a Script {
-        made.0[usize::from(parts.0)].get_or_init(|| Script::new(self.text(parts, refunds, main)))
+    fn cached<'a>(&self, cache: &'a ScriptCache, parts: Parts, refunds: &str, main: &[&str]) -> &'a Script {
+        cache.0[usize::from(parts.0)].get_or_init(|| Script::new(self.text(parts, refunds, main)))
     }
 
     /// `refunds` tells algorithms whether they will be asked for any. They stand in a function, so that they are made only where
     /// they are asked for; what decides most keys without them stands in the main part.
-    fn text(&self, parts: Parts, refunds: &str, main: &str) -> String {
+    fn text(&self, parts: Parts, refunds: &str, main: &[&str]) -> String {
         let mut text = [refunds, self.clock, lua!("number.lua")].concat();
-        let reckons_in_time = parts.has(Part::Gcra) || parts.has(Part::LeakyBucket);
         text.push_str("local function algorithms()\n");
         text.push_str(lua!("stored.lua"));
-        if reckons_in_time && !parts.has(Part::Gcra) {
+        if parts.have_gcra() && !parts.has(Part::Gcra) {
             text.push_str(Part::Gcra.text());
         }
         let wanted = || Part::ALL.into_iter().filter(|part| parts.has(*part));
-        if wanted().any(Part::counts) {
+        if wanted().any(Part::counts_units) {
             text.push_str(lua!("count.lua"));
         }
         if wanted().any(Part::is_log) {
@@ -185,8 +192,7 @@ impl Scripts {
             text.push_str(&format!(" [{}] = {},", part.number(), part.name()));
         }
         text.push_str(" }\nend\n");
-        let whole = if reckons_in_time { lua!("gcra_whole.lua") } else { "" };
-        text.push_str(&main.replace("-- gcra_whole.lua stands here in what is loaded.", whole));
+        text.push_str(&main.concat());
         text
     }
 }

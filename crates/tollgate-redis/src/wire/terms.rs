@@ -30,7 +30,7 @@ impl Terms {
     }
 
     /// Whether another check would be sent in the same words: it may then share them.
-    pub(crate) fn are_those_of(&self, policy: &Policy, cost: u64) -> bool {
+    pub(crate) fn matches(&self, policy: &Policy, cost: u64) -> bool {
         self.cost == cost
             && self.policy.scope_hash() == policy.scope_hash()
             && self.policy.quota() == policy.quota()
@@ -40,7 +40,7 @@ impl Terms {
     /// Whether the cost is one of whole microseconds, and not nothing: TAT then grows by a whole number, and one that grew too far
     /// is seen to have. At [`Timestamp::MAX`](tollgate_core::Timestamp::MAX) the longest horizon ends at 2^53, and Lua knows no
     /// number just beyond that.
-    pub(crate) fn are_whole(&self) -> bool {
+    pub(crate) fn has_whole_cost(&self) -> bool {
         let cost = || u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
         matches!(self.part, Part::Gcra | Part::LeakyBucket)
             && self.policy.horizon().0 < NEVER_US / 2
@@ -52,7 +52,6 @@ impl Terms {
     /// Measured per set, in calls of 20 to 100 sets to Redis 8.2 and Valkey 9.1: GCRA 1.6 to 2.3 µs,
     /// a window 1.5 to 3.5 µs, a log or a ring 5 to 10 µs. The denial of a cost above 1 searches
     /// for the run that it waits for, by halves: 18 to 41 µs with 1,000 runs.
-    #[allow(dead_code, reason = "bounds what one call carries")]
     pub(crate) fn work(&self) -> u32 {
         let limit = self.policy.quota().limit();
         let runs = match (self.part, self.policy.algorithm()) {

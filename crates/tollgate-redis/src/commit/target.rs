@@ -1,0 +1,42 @@
+//! Where calls go, and what they are written with.
+
+use bb8_redis::redis::Cmd;
+use tokio::runtime::Handle;
+use tollgate_core::Clock;
+
+use crate::link::{Link, Text};
+use crate::wire::names::Names;
+use crate::wire::script::{Script, Scripts};
+
+pub(crate) struct Target {
+    pub(crate) link: Link,
+    pub(crate) names: Names,
+    pub(crate) scripts: Scripts,
+    /// The clock of a test. Without one, Redis's clock decides.
+    pub(crate) clock: Option<Clock>,
+    /// Measures how long callers wait: always the system's clock.
+    pub(crate) waits: Clock,
+    /// Runs every call to its end, so that a caller that leaves leaves none half done.
+    pub(crate) runtime: Handle,
+}
+
+impl Target {
+    /// A call of a script on this number of keys. `write` adds the keys and the arguments.
+    pub(super) fn command(
+        &self,
+        script: &Script,
+        text: Text,
+        keys: usize,
+        write: impl FnOnce(&mut Cmd),
+    ) -> Cmd {
+        // Large enough for most calls, so that it rarely grows.
+        let mut cmd = Cmd::with_capacity(keys + 5, 64 * keys + 256);
+        match text {
+            Text::Hash => cmd.arg("EVALSHA").arg(script.hash.as_str()),
+            Text::Whole => cmd.arg("EVAL").arg(script.text.as_str()),
+        };
+        cmd.arg(keys);
+        write(&mut cmd);
+        cmd
+    }
+}
