@@ -10,7 +10,6 @@
 
 pub mod algorithm;
 mod boxed;
-mod breaker;
 mod check;
 mod error;
 mod exact;
@@ -24,7 +23,6 @@ mod time;
 mod verdict;
 
 pub use boxed::{BoxStore, StoreExt};
-pub use breaker::{Admission, Circuit, CircuitBreaker, CircuitBreakerError, CircuitState, Probed};
 pub use check::{Check, Grant, Times};
 pub use error::{ErrorKind, StoreError};
 pub use key::{Key, counted_address};

@@ -215,7 +215,7 @@ mod shared;
 
 pub use body::ResponseBody;
 pub use denial::Denial;
-pub use failure::FailureExt;
+pub use failure::{CircuitBreaker, CircuitBreakerError, CircuitState, FailureExt};
 pub use fields::Fields;
 pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;
@@ -228,7 +228,7 @@ pub use report::Report;
 pub use rule::{MissingKey, PolicyExt, Rule, RulesError, TiersError};
 pub use service::RateLimit;
 pub use tollgate_core::{
-    Algorithm, BoxStore, Check, CircuitBreaker, CircuitBreakerError, CircuitState, Clock, ErrorKind, Grant,
+    Algorithm, BoxStore, Check, Clock, ErrorKind, Grant,
     Key, ManualClock, Policy, PolicyError, Quota, QuotaError, Reply, Share, ShareError, Stamp, Status, Store,
     StoreError, StoreExt, Times, Timestamp, Verdict, Wait, algorithm,
 };
