@@ -227,7 +227,7 @@ pub use report::Report;
 pub use rule::{MissingKey, PolicyExt, Rule, RulesError, TiersError};
 pub use service::RateLimit;
 pub use tollgate_core::{
-    Algorithm, BoxStore, Check, Clock, ErrorKind, Grant,
-    Key, ManualClock, Policy, PolicyError, Quota, QuotaError, Reply, Share, ShareError, Stamp, Status, Store,
-    StoreError, StoreExt, Times, Timestamp, Verdict, Wait, algorithm,
+    Algorithm, BoxStore, Check, Clock, ErrorKind, Grant, Key, ManualClock, Policy, PolicyError, Quota,
+    QuotaError, Reply, Share, ShareError, Stamp, Status, Store, StoreError, StoreExt, Times, Timestamp,
+    Verdict, Wait, algorithm,
 };

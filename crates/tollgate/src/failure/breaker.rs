@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use pin_project::{pin_project, pinned_drop};
 use tollgate_core::{
-    Check, Clock, ErrorKind, Grant, Key, Policy,
-    PolicyError, Reply, Store, StoreError, Times, Timestamp, Verdict,
+    Check, Clock, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Times, Timestamp,
+    Verdict,
 };
 
 use super::circuit::{Admission, Circuit, CircuitBreaker, CircuitState, Probed};
