@@ -141,7 +141,7 @@ fn tiers_and_exemptions_allocate_nothing() {
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
-fn failure_policies_around_a_store_that_answers_on_the_spot_allocate_nothing() {
+fn failure_policies_around_an_immediate_store_allocate_nothing() {
     let layer = layer(four_rules()).fields(Fields::None);
     let store = || store(&clock()).timeout(TIMEOUT);
     assert_eq!(a_request(&layer.clone().store(store().fail_open()), StatusCode::OK), 0);
@@ -150,7 +150,7 @@ fn failure_policies_around_a_store_that_answers_on_the_spot_allocate_nothing() {
 
 /// No future is boxed again.
 #[test]
-fn failure_policies_around_a_store_that_is_awaited_allocate_nothing() {
+fn failure_policies_around_an_awaited_store_allocate_nothing() {
     fn awaited(store: &impl Store) -> u64 {
         let (policy, key) = (wide("p"), Key::global());
         let mut cx = Context::from_waker(Waker::noop());
@@ -174,7 +174,7 @@ fn failure_policies_around_a_store_that_is_awaited_allocate_nothing() {
 }
 
 #[test]
-fn a_layer_that_is_switched_off_allocates_nothing() {
+fn a_disabled_layer_allocates_nothing() {
     let layer = layer(four_rules()).enabled(false);
     assert_eq!(a_request(&layer, StatusCode::OK), 0);
 }
@@ -182,7 +182,7 @@ fn a_layer_that_is_switched_off_allocates_nothing() {
 /// One for the value of `RateLimit` and two of the response's header map, which was empty; `RateLimit-Policy` is shared by
 /// all responses, and of several rules all items are one value.
 #[test]
-fn the_fields_of_the_draft_take_three_allocations_whatever_the_rules() {
+fn the_draft_fields_take_three_allocations_for_any_number_of_rules() {
     for (rules, most) in [(1, 3), (2, 3), (3, 3), (4, 3)] {
         let layer = layer(four_rules().into_iter().take(rules));
         let count = a_request(&layer, StatusCode::OK);
@@ -223,7 +223,7 @@ fn call() -> Request<Body> {
 
 /// Those of a denial, the message, the pushback, and the details as bytes and in base64.
 #[test]
-fn a_denial_of_grpc_allocates_only_what_its_answer_needs() {
+fn a_grpc_denial_allocates_only_what_its_answer_needs() {
     for (fields, most) in [(Fields::None, 12), (Fields::Ietf, 13)] {
         let layer = used_up(fields);
         a_request(&layer, StatusCode::TOO_MANY_REQUESTS);
@@ -233,12 +233,12 @@ fn a_denial_of_grpc_allocates_only_what_its_answer_needs() {
 }
 
 #[test]
-fn a_call_of_grpc_that_passes_allocates_nothing_without_fields() {
+fn a_passing_grpc_call_without_fields_allocates_nothing() {
     assert_eq!(each(call, &layer(four_rules()).fields(Fields::None), StatusCode::OK), 0);
 }
 
 #[test]
-fn the_thousandth_denial_costs_what_the_second_did() {
+fn the_thousandth_denial_allocates_as_much_as_the_second() {
     for algorithm in EVERY_ALGORITHM {
         let mut service = layer([a_minute("p", algorithm, 1).by(user())]).layer(service_fn(hello));
         allocations(&mut service, 2);
@@ -267,7 +267,7 @@ fn denied_requests_do_not_lengthen_a_log() {
 }
 
 #[test]
-fn a_request_that_is_refused_for_want_of_a_key_leaves_nothing_behind() {
+fn a_request_refused_for_a_missing_key_leaves_no_state() {
     let layer = layer([wide("p").by(tollgate::extract::header("x-absent"))]);
     let mut service = layer.layer(service_fn(hello));
     allocations(&mut service, 1);

@@ -121,7 +121,7 @@ async fn acquire(store: &Guarded, policy: &Policy, key: &Key, cost: u32) -> Verd
 
 /// Charge, then refund: what the guide recommends for log-ins that succeed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn log_ins_that_are_refunded_do_not_lift_the_limit_on_guesses() {
+async fn refunded_log_ins_do_not_lift_the_limit_on_guesses() {
     let scene = Scene::new(SlidingLogLayout::List).await;
     let attack = async |store: Guarded, attacker: u32| {
         let policy = Policy::new("log-ins", Quota::per_hour(3)).with_algorithm(Algorithm::FIXED_WINDOW);

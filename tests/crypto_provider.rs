@@ -5,7 +5,7 @@ use tollgate_redis::RedisStore;
 
 /// An application that chooses a provider after it has connected would panic, for one that nobody uses.
 #[tokio::test]
-async fn a_store_without_tls_leaves_the_choice_of_a_crypto_provider_to_others() {
+async fn a_store_without_tls_installs_no_crypto_provider() {
     for url in ["redis://127.0.0.1:1/", "redis-sentinel://127.0.0.1:1/main", "redis-cluster://127.0.0.1:1"] {
         RedisStore::connect(url).await.unwrap();
         assert!(CryptoProvider::get_default().is_none(), "{url}");

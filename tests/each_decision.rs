@@ -4,7 +4,7 @@ use tollgate::{CircuitBreaker, FailureExt, Key, Limiter};
 use tollgate_tests::{Connection, Failing, Fault, Level, Log, clock, per_user, store};
 
 #[tokio::test]
-async fn who_looks_closely_sees_each_decision_and_each_step_of_a_circuit_and_no_key() {
+async fn debug_logs_name_each_decision_and_circuit_change_but_no_key() {
     let log = Log::of_process(Level::TRACE);
     let store = Failing::new(store(&clock()), Connection::Works);
     let breaker = CircuitBreaker::default().failures_in_a_row(2);

@@ -30,7 +30,7 @@ fn bytes_a_key(max_keys: usize, policy: &Policy) -> usize {
 }
 
 #[test]
-fn a_key_of_the_default_algorithm_takes_at_most_64_bytes_at_a_cap_of_a_million() {
+fn a_gcra_key_takes_at_most_64_bytes_at_a_cap_of_a_million() {
     let bytes = bytes_a_key(1_000_000, &Policy::new("api", Quota::per_minute(100)));
     assert!(bytes <= 64, "{bytes} bytes a key");
 }
@@ -38,7 +38,7 @@ fn a_key_of_the_default_algorithm_takes_at_most_64_bytes_at_a_cap_of_a_million()
 /// Caps just above a power of two are the dearest for hash tables. Of a cap of a few hundred keys the store itself, with
 /// its shards, would be a part.
 #[test]
-fn no_cap_and_no_algorithm_with_a_small_state_takes_more() {
+fn other_caps_and_small_states_take_at_most_64_bytes_a_key() {
     let algorithms = [
         Algorithm::Gcra,
         Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) },

@@ -6,7 +6,7 @@ use tollgate::extract::ClientIp;
 use tollgate_tests::{Level, Log};
 
 #[test]
-fn behind_trusted_hops_the_log_names_the_missing_call_once_somebody_has_no_address() {
+fn behind_trusted_hops_a_missing_address_is_logged_once_with_its_fix() {
     let log = Log::of_process(Level::INFO);
     let client = ClientIp::from_header("x-forwarded-for").trusting_hops(1);
     let address = |forwarded: &str| {

@@ -1,63 +1,68 @@
-//! Mistakes that users of rate limiters reported, each with a test that would fail if it were made here. Those without a
-//! file stand below; `suite` is the contract that `memory_store/contract.rs` holds every store in memory to and
-//! `redis/contract.rs` the one in Redis on each server, whose cases name themselves when they fail.
+//! Mistakes that users of rate limiters reported, each with the tests that fail if tollgate makes it.
+//!
+//! - A name in brackets is a test in this file.
+//! - A path is relative to `tests/`. The names after it are tests in that file.
+//! - `suite` is the conformance suite. `memory_store/contract.rs` runs it on each store in memory,
+//!   and `redis/contract.rs` on each server. A case that fails prints its name.
 //!
 //! | mistake | test |
 //! |---|---|
-//! | A first request that costs more than one unit leaves a key that never expires | [`a_first_request_of_cost_two_leaves_a_key_that_expires`]; `redis/life.rs`: the same; `redis/healing.rs`: `a_key_without_an_end_gets_one_by_a_charge_and_by_a_denial` |
+//! | A first request that costs more than one unit leaves a key that never expires | [`a_first_request_of_cost_two_leaves_a_key_that_expires`]; `redis/life.rs`: `a_first_request_of_cost_two_leaves_a_key_that_expires`; `redis/healing.rs`: `a_key_without_an_end_gets_one_by_a_charge_and_by_a_denial` |
 //! | Every hit renews the window, which never ends | suite `waits::requests_do_not_prolong_the_window`; `redis/life.rs`: `hits_do_not_prolong_the_life_of_a_window` |
-//! | At its very end a window's count is inherited by the next | suite `waits::a_new_window_does_not_inherit_the_old_count`; `redis/windows.rs`: `a_window_that_ends_is_neither_forgotten_early_nor_inherited` |
-//! | State is forgotten early and the limit doubled | `memory_store/reclaim.rs`: `no_state_is_forgotten_before_its_wait_is_over`, `a_key_goes_ten_seconds_after_its_reset_and_not_before`; `redis/life.rs`: `a_key_lives_exactly_as_long_as_its_state` |
-//! | Denied requests are recorded, and who keeps trying starves | suite `basics::denied_requests_are_not_recorded`; [`who_keeps_trying_passes_when_he_was_told`]; `redis/denials.rs`: `a_denied_request_writes_nothing` |
-//! | A log grows with what it denies | `allocations.rs`: `denied_requests_do_not_lengthen_a_log`; `redis/denials.rs`: `a_log_does_not_grow_with_what_it_denies` |
-//! | A state of another form makes every request fail | suite `keys::policies_of_another_name_window_or_algorithm_do_not_share_a_quota`; [`a_policy_that_changed_its_algorithm_finds_no_state`]; `redis/healing.rs`: `a_foreign_value_fails_no_request_and_locks_nobody_out` |
-//! | A script that the server has forgotten is an error to callers | `redis/scripts.rs`: `scripts_that_are_flushed_under_load_fail_no_request_and_grant_nothing_twice` |
-//! | A call whose reply was lost is sent again and charges twice | `redis/lost.rs`: `a_reply_that_is_lost_after_the_charge_charges_once`, `a_reply_that_is_lost_after_the_script_was_sent_whole_charges_once`, `an_answer_that_comes_too_late_is_an_error_and_charges_once`; `redis/cluster/masters.rs`: `a_node_that_answers_too_late_charges_once`; `faults`: `every_policy_keeps_its_promise_under_every_fault` |
-//! | The keys of one check are in different slots, and the error is granted | `redis/cluster/mod.rs`: `all_policies_of_a_key_share_a_slot`; `redis/cluster/sets.rs`: `a_set_over_several_slots_charges_nobody_when_one_refuses`, `a_caller_who_leaves_between_two_slots_leaves_no_half_of_a_set` |
-//! | A connection never comes back after Redis restarted | `redis/scripts.rs`: `a_restart_in_mid_load_fails_what_was_on_its_way_and_nothing_after`; `redis/lost.rs`: `a_server_that_stops_answering_is_found_again`; `faults`: `every_policy_keeps_its_promise_under_every_fault` |
-//! | After a failover the old primary is used for ever | `redis/sentinel.rs`: `a_connection_to_a_demoted_master_is_replaced`, `a_master_that_is_demoted_is_left_for_the_next`; `a_master_that_dies_is_left_for_the_next`; `redis/cluster/masters.rs`: `a_master_that_dies_is_replaced_without_a_restart`; `faults`: `every_policy_keeps_its_promise_under_every_fault` |
-//! | A master that is down is taken for a wrong name, and nothing recovers by itself | `redis/sentinel.rs`: `a_master_that_is_down_is_nobodys_mistake` |
+//! | At its end a window passes its count on to the next | suite `waits::a_new_window_does_not_inherit_the_old_count`; `redis/windows.rs`: `an_ending_window_is_neither_forgotten_early_nor_inherited` |
+//! | State is forgotten early and the limit doubled | `memory_store/reclaim.rs`: `no_state_is_forgotten_before_its_wait_is_over`, `a_key_is_evicted_ten_seconds_after_its_reset`; `redis/life.rs`: `a_key_lives_exactly_as_long_as_its_state` |
+//! | Denied requests are recorded, so a caller that keeps trying never passes | suite `basics::denied_requests_are_not_recorded`; [`a_caller_that_keeps_trying_passes_after_the_reported_wait`]; `redis/denials.rs`: `a_denied_request_writes_nothing` |
+//! | A log grows with what it denies | `allocations.rs`: `denied_requests_do_not_lengthen_a_log`; `redis/denials.rs`: `denied_requests_do_not_grow_a_log` |
+//! | A state of another form makes every request fail | suite `keys::policies_of_another_name_window_or_algorithm_do_not_share_a_quota`; [`a_policy_with_a_changed_algorithm_finds_no_state`]; `redis/healing.rs`: `a_foreign_value_fails_no_request_and_blocks_no_caller` |
+//! | A script that the server has forgotten is an error to callers | `redis/scripts.rs`: `flushed_scripts_fail_no_request_and_grant_nothing_twice` |
+//! | A call whose reply was lost is sent again and charges twice | `redis/lost.rs`: `a_reply_that_is_lost_after_the_charge_charges_once`, `a_reply_that_is_lost_after_the_script_was_sent_whole_charges_once`, `an_answer_that_comes_too_late_is_an_error_and_charges_once`; `redis/cluster/masters.rs`: `a_node_that_answers_too_late_charges_once`; `faults/main.rs`: `every_policy_keeps_its_promise_under_every_fault` |
+//! | The keys of one check are in different slots, and the error is granted | `redis/cluster/mod.rs`: `all_policies_of_a_key_share_a_slot`; `redis/cluster/sets.rs`: `a_set_over_several_slots_charges_no_key_when_one_refuses`, `a_caller_that_leaves_between_two_slots_leaves_no_half_of_a_set` |
+//! | A connection never comes back after Redis restarted | `redis/scripts.rs`: `a_restart_under_load_fails_only_calls_in_flight`; `redis/lost.rs`: `a_server_that_stopped_answering_is_used_again_when_it_recovers`; `faults/main.rs`: `every_policy_keeps_its_promise_under_every_fault` |
+//! | After a failover the old primary stays in use | `redis/sentinel.rs`: `a_connection_to_a_demoted_master_is_replaced`, `a_demoted_master_is_replaced_by_its_successor`, `a_dead_master_is_replaced_by_its_successor`; `redis/cluster/masters.rs`: `a_master_that_dies_is_replaced_without_a_restart`; `faults/main.rs`: `every_policy_keeps_its_promise_under_every_fault` |
+//! | A master that is down is mistaken for a wrong name, and the store does not recover | `redis/sentinel.rs`: `a_master_that_is_down_is_not_a_misconfiguration` |
 //! | The first call after an idle hour fails | `redis/lost.rs`: `the_first_request_after_connections_were_cut_passes`; `faults/idle.rs`: `the_first_request_after_an_idle_hour_passes` |
-//! | Every process connects anew at once, and again and again | `faults/storm.rs`: `a_server_that_is_lost_by_everybody_is_not_stormed` |
-//! | A service does not start while its Redis is down | `redis/connect.rs`: `a_redis_that_is_down_is_no_error_and_decides_when_it_is_up` |
-//! | A permission that is missing is taken for a key that is not there | `redis/connect.rs`: `a_missing_permission_is_told_and_grants_nothing`, `a_command_that_an_algorithm_may_not_use_is_an_error_and_grants_nothing` |
-//! | An older time refills tokens, or locks everybody out | suite `changes::a_clock_that_steps_back_refills_nothing_and_locks_nobody_out`; `redis/healing.rs`: `a_tat_of_next_year_is_an_empty_bucket_at_once`; `faults/clock.rs`: `a_promoted_replica_whose_clock_is_behind_locks_nobody_out_and_grants_no_second_quota` |
-//! | Times of sixteen digits lose their last ones | suite `waits::microseconds_of_a_16_digit_time_are_kept`; `redis/healing.rs`: `what_is_stored_is_digits_and_nothing_else`; `redis/contract.rs`: `no_large_number_is_handed_to_a_command_but_as_its_digits` |
+//! | All processes reconnect at once, and retry without a pause | `faults/storm.rs`: `a_lost_server_is_not_flooded_with_connection_attempts` |
+//! | A service does not start while its Redis is down | `redis/connect.rs`: `a_store_connects_while_redis_is_down_and_decides_once_it_is_up` |
+//! | A missing permission is mistaken for a missing key | `redis/connect.rs`: `a_missing_permission_is_an_error_and_grants_nothing`, `a_forbidden_command_of_an_algorithm_is_an_error_and_grants_nothing` |
+//! | A clock that steps back refills tokens, or blocks every caller | suite `changes::a_clock_that_steps_back_refills_nothing_and_blocks_no_caller`; `redis/healing.rs`: `a_tat_of_next_year_is_an_empty_bucket_at_once`; `faults/clock.rs`: `a_promoted_replica_with_a_slow_clock_keeps_the_limit` |
+//! | Times of 16 digits lose their last digits | suite `waits::microseconds_of_a_16_digit_time_are_kept`; `redis/healing.rs`: `stored_values_are_digits_only`; `redis/contract.rs`: `large_numbers_reach_commands_as_digits` |
 //! | The first request on a fresh key is denied by rounding | suite `basics::the_first_request_on_a_fresh_key_passes` |
 //! | A cost equal to the capacity never passes | suite `basics::a_cost_equal_to_the_capacity_passes`; [`a_transfer_of_the_whole_quota_passes`] |
 //! | The interval is cut to whole milliseconds, and limits above 1,000 a second become 1,000 | suite `waits::limits_above_a_thousand_a_second_are_not_truncated` |
-//! | `Retry-After` is 0, negative, or missing after the limit was lowered | [`retry_after_is_never_zero`], [`retry_after_is_there_after_the_limit_was_lowered`]; suite `changes::a_wait_is_there_after_the_limit_was_lowered` |
-//! | A wait of -1, or of 115 days, since a denied request of large cost was booked | suite `basics::the_wait_does_not_follow_a_large_cost_that_was_denied`; [`a_large_cost_that_was_denied_changes_nobodys_wait`] |
+//! | `Retry-After` is 0, negative, or missing after the limit was lowered | [`retry_after_is_never_zero`], [`a_lowered_limit_reports_retry_after`]; suite `changes::a_lowered_limit_reports_a_wait` |
+//! | A wait of -1, or of 115 days, because a denied request of large cost was charged | suite `basics::a_denied_large_cost_does_not_change_the_wait`; [`a_denied_large_cost_does_not_change_the_reported_wait`] |
 //! | A denied rule charges the others | suite `sets::a_denied_policy_charges_none_of_the_others`; [`a_request_refused_by_burst_leaves_daily_untouched`] |
-//! | Check and increment are two steps, between which a burst passes | suite `concurrency::a_burst_of_concurrent_requests_gets_the_limit`; `memory_store/threads.rs`; `service/concurrency.rs`; `redis/load.rs`: `processes_that_share_a_limit_get_it_exactly`, `callers_that_are_merged_get_the_limit_and_not_one_more` |
+//! | Check and increment are two steps, between which a burst passes | suite `concurrency::a_burst_of_concurrent_requests_gets_the_limit`; `memory_store/threads.rs`; `service/concurrency.rs`; `redis/load.rs`: `processes_that_share_a_limit_get_it_exactly`, `merged_callers_get_exactly_the_limit` |
 //! | A refund lands in the next window | suite `refunds::a_refund_does_not_land_in_the_next_window` |
 //! | A refund creates a key | suite `refunds::a_refund_creates_no_quota_on_a_fresh_key`; [`a_refund_that_comes_too_late_adds_no_key`]; `redis/life.rs`: `a_refund_that_comes_too_late_creates_no_key` |
-//! | A refund exceeds the capacity | suite `refunds::a_refund_never_exceeds_the_capacity`, `refunds::a_refund_gives_back_no_more_than_is_still_owed` |
+//! | A refund exceeds the capacity | suite `refunds::a_refund_never_exceeds_the_capacity`, `refunds::a_refund_returns_no_more_than_the_remaining_debt` |
 //! | The leftmost forwarded address is trusted, and a map grows with every invented one | `axum_server/keys.rs`: `invented_entries_to_the_left_do_not_change_the_key`; [`invented_forwarded_addresses_add_no_keys`] |
 //! | `ip:port` is not parsed | `axum_server/keys.rs`: `callers_behind_a_trusted_proxy_do_not_share_one_bucket` |
 //! | Only the first of several header lines is read | `axum_server/keys.rs`: `several_lines_of_a_forwarding_header_are_one_list` |
-//! | One caller rotates through the addresses of his IPv6 network | `axum_server/keys.rs`: `one_caller_cannot_rotate_through_the_addresses_of_his_network`; [`an_ipv6_peer_cannot_rotate_through_his_network`] |
-//! | Behind a proxy everybody shares one bucket | `axum_server/keys.rs`: `callers_behind_a_trusted_proxy_do_not_share_one_bucket` |
-//! | Where the server tells no addresses, nothing says so | `missing_peer.rs` |
+//! | A caller rotates through the addresses of its IPv6 network | `axum_server/keys.rs`: `a_caller_cannot_rotate_through_the_addresses_of_its_network`; [`an_ipv6_peer_cannot_rotate_through_its_network`] |
+//! | Behind a proxy all callers share one bucket | `axum_server/keys.rs`: `callers_behind_a_trusted_proxy_do_not_share_one_bucket` |
+//! | If the server does not pass on peer addresses, no message says so | `missing_peer.rs` |
 //! | A clone that was not polled ready is called | `service/readiness.rs`; among other layers, `service/stacks.rs`, `stacks/orders.rs` |
 //! | A future that is dropped half-way leaks what it held | `service/cancellation.rs`, `failure/cancellation.rs` |
-//! | A store that accepts and never answers is waited for, before requests pass | `failure/timeout.rs`: `a_store_that_never_answers_is_waited_for_as_long_as_was_said`; `failure/policies.rs`; `faults`: `every_policy_keeps_its_promise_under_every_fault` |
-//! | Those who wait for a server that hangs fill the memory | `redis/load.rs`: `a_redis_that_hangs_does_not_gather_callers_without_end`; `stopped_server.rs` |
-//! | A page asked for as if by gRPC is refused with a 200 | `grpc/answers.rs`: `what_is_no_post_is_not_of_grpc_whatever_it_says` |
-//! | A second cookie of the same name makes a new caller | `extract/cookie.rs` of the crate: `two_values_of_one_name_share_a_key` |
-//! | Late failures of an outage that is over open the circuit again | `failure/breaker.rs`: `what_was_asked_before_an_outage_ended_says_nothing_of_what_came_after` |
+//! | Requests wait for a store that accepts connections and never answers | `failure/timeout.rs`: `a_silent_store_is_awaited_for_the_timeout`; `failure/policies.rs`; `faults/main.rs`: `every_policy_keeps_its_promise_under_every_fault` |
+//! | Calls that wait for a hanging server fill the memory | `redis/load.rs`: `a_hanging_redis_does_not_accumulate_callers`; `stopped_server.rs` |
+//! | A page request that imitates gRPC is refused with a 200 | `grpc/answers.rs`: `a_request_that_is_not_a_post_is_not_answered_as_grpc` |
+//! | A second cookie of the same name counts as a new caller | `../crates/tollgate/src/extract/cookie.rs`: `two_values_of_one_name_share_a_key` |
+//! | Late failures of a past outage open the circuit again | `failure/breaker.rs`: `late_failures_of_a_past_outage_do_not_open_the_circuit` |
 //! | An unknown tier has no limit | `service/tiers.rs`: `an_unknown_tier_is_never_unlimited` |
-//! | Who changes his tier begins anew | `service/tiers.rs`: `who_changes_his_tier_keeps_what_he_used` |
+//! | A change of tier forgets past usage | `service/tiers.rs`: `a_change_of_tier_keeps_past_usage` |
 //! | A tier of a small burst forgives the debt that another has made | `service/tiers.rs`, `redis/tiers.rs`: `a_tier_of_a_smaller_burst_forgives_no_debt_of_a_larger` |
-//! | Callers of two tiers who are merged in a call are decided by one's limit | `redis/tiers.rs`: `tiers_that_are_asked_at_once_for_one_key_are_not_mistaken_for_one_another` |
-//! | A preflight is refused for want of a key | `service/exemptions.rs`: `a_preflight_needs_no_key_and_costs_nothing`; `stacks/http_layers.rs` |
-//! | An address in a forged header, or a neighbour in its /64, is exempt | `service/exemptions.rs`: `a_forged_address_is_not_exempt`, `addresses_that_are_listed_are_not_limited_and_their_neighbours_are` |
-//! | A handler that asks for the verdict fails where the layer is switched off | `axum_server/verdicts.rs`: `a_handler_finds_an_empty_report_where_no_limit_applies` |
-//! | Keys are never evicted, or the user has to run a thread for it | `memory_store/reclaim.rs`: `idle_keys_go_by_mere_use_of_others`, `callers_who_come_once_do_not_pile_up`; `memory_store/cap.rs` |
-//! | gRPC is left unlimited, or answered with an HTTP 429 that its clients cannot read | `grpc/denials.rs`: `a_client_reads_the_code_the_wait_and_the_policy`, `who_waits_for_the_pushback_passes`; `grpc/mounts.rs`: `http_and_grpc_on_one_port_use_up_one_quota`; `grpc/streams.rs`: `a_stream_is_refused_before_it_begins`; `grpc/web.rs` |
+//! | Callers of two tiers that share a call are decided by the limit of one | `redis/tiers.rs`: `concurrent_tiers_of_one_key_are_not_confused` |
+//! | A preflight is refused because it has no key | `service/exemptions.rs`: `a_preflight_needs_no_key_and_costs_nothing`; `stacks/http_layers.rs` |
+//! | An address in a forged header, or a neighbour in its /64, is exempt | `service/exemptions.rs`: `a_forged_address_is_not_exempt`, `listed_addresses_are_exempt_and_their_neighbours_are_limited` |
+//! | A handler that reads the verdict fails if the layer is disabled | `axum_server/verdicts.rs`: `a_handler_finds_an_empty_report_where_no_limit_applies` |
+//! | Keys are never evicted, or the user has to run an eviction thread | `memory_store/reclaim.rs`: `idle_keys_are_evicted_by_the_use_of_other_keys`, `one_time_callers_do_not_accumulate`; `memory_store/cap.rs` |
+//! | gRPC is left unlimited, or answered with an HTTP 429 that its clients cannot read | `grpc/denials.rs`: `a_client_reads_the_code_the_wait_and_the_policy`, `a_client_that_waits_for_the_pushback_passes`; `grpc/mounts.rs`: `http_and_grpc_on_one_port_share_a_quota`; `grpc/streams.rs`: `a_stream_is_refused_before_it_begins`; `grpc/web.rs` |
 //! | A quote in a policy's name breaks the field | [`a_quote_in_a_policy_name_breaks_neither_field_nor_document`] |
-//! | The denial, which an attack exercises, is the dearest path | `allocations.rs`: `a_denial_allocates_only_what_its_answer_needs`, `a_denial_of_grpc_allocates_only_what_its_answer_needs`, `the_thousandth_denial_costs_what_the_second_did`; `no_clock.rs` |
+//! | A denial, the path that an attack uses, is the most expensive one | `allocations.rs`: `a_denial_allocates_only_what_its_answer_needs`, `a_grpc_denial_allocates_only_what_its_answer_needs`, `the_thousandth_denial_allocates_as_much_as_the_second`; `no_clock.rs` |
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -111,7 +116,7 @@ async fn a_first_request_of_cost_two_leaves_a_key_that_expires() {
 }
 
 #[tokio::test]
-async fn who_keeps_trying_passes_when_he_was_told() {
+async fn a_caller_that_keeps_trying_passes_after_the_reported_wait() {
     for algorithm in EVERY_ALGORITHM {
         let time = clock();
         let mut service = RateLimitLayer::new([a_minute("p", algorithm, 3).by(user())])
@@ -134,7 +139,7 @@ async fn who_keeps_trying_passes_when_he_was_told() {
 }
 
 #[tokio::test]
-async fn a_policy_that_changed_its_algorithm_finds_no_state() {
+async fn a_policy_with_a_changed_algorithm_finds_no_state() {
     let store = store(&clock());
     for algorithm in EVERY_ALGORITHM {
         let layer = RateLimitLayer::new([a_minute("p", algorithm, 1).by(user())]).store(store.clone());
@@ -181,7 +186,7 @@ async fn retry_after_is_never_zero() {
 }
 
 #[tokio::test]
-async fn retry_after_is_there_after_the_limit_was_lowered() {
+async fn a_lowered_limit_reports_retry_after() {
     for algorithm in EVERY_ALGORITHM {
         let time = clock();
         let store = store(&time);
@@ -204,7 +209,7 @@ async fn retry_after_is_there_after_the_limit_was_lowered() {
 }
 
 #[tokio::test]
-async fn a_large_cost_that_was_denied_changes_nobodys_wait() {
+async fn a_denied_large_cost_does_not_change_the_reported_wait() {
     for algorithm in EVERY_ALGORITHM {
         let rule = a_minute("p", algorithm, 10).by(user()).cost(cost);
         let mut service = RateLimitLayer::new([rule]).store(store(&clock())).layer(Strict::default());
@@ -248,7 +253,7 @@ async fn a_request_refused_by_burst_leaves_daily_untouched() {
 }
 
 #[tokio::test]
-async fn a_permit_gives_back_what_it_took_and_no_more() {
+async fn a_permit_refunds_at_most_its_cost() {
     for algorithm in EVERY_ALGORITHM {
         let limiter = Limiter::new([a_minute("p", algorithm, 10).by(user())]).store(store(&clock()));
         let ada = Key::from("ada");
@@ -266,7 +271,7 @@ async fn a_permit_gives_back_what_it_took_and_no_more() {
 
 /// However it is parted, no more comes back of a grant than time has not returned already.
 #[tokio::test]
-async fn a_grant_that_is_given_back_in_parts_brings_back_no_more_than_in_one() {
+async fn a_refund_in_parts_returns_no_more_than_a_whole_refund() {
     for quota in [Quota::per_second(1).burst(10), Quota::new(7, 10 * SECOND).burst(10)] {
         let time = clock();
         let limiter = Limiter::new([Policy::new("p", quota).by(user())]).store(store(&time));
@@ -302,7 +307,7 @@ async fn a_permit_of_other_rules_is_refunded_by_its_own() {
 }
 
 #[tokio::test]
-async fn the_empty_key_is_nobodys_for_a_limiter_too() {
+async fn the_empty_key_is_a_missing_key_for_a_limiter() {
     let rule = Policy::new("p", Quota::per_minute(1)).by(user());
     let denial = Limiter::new([rule.clone()]).check_key(&Key::from(""), 1).await.unwrap_err();
     assert_eq!(denial.reason(), tollgate::Reason::NoKey);
@@ -313,7 +318,7 @@ async fn the_empty_key_is_nobodys_for_a_limiter_too() {
 }
 
 #[test]
-fn a_cost_that_can_never_pass_does_not_hold_a_key_against_honest_newcomers() {
+fn costs_that_can_never_pass_do_not_keep_keys_from_eviction() {
     let store = tollgate::MemoryStore::builder().max_keys(100).clock(&clock()).build();
     let policy = Policy::new("p", Quota::per_day(1_000));
     let ask = |key: &Key, cost| {
@@ -377,7 +382,7 @@ async fn invented_forwarded_addresses_add_no_keys() {
 }
 
 #[tokio::test]
-async fn an_ipv6_peer_cannot_rotate_through_his_network() {
+async fn an_ipv6_peer_cannot_rotate_through_its_network() {
     let rule = Policy::new("p", Quota::per_minute(2)).by(PeerIp::new());
     let store = store(&clock());
     let mut service = RateLimitLayer::new([rule]).store(store.clone()).layer(Strict::default());
@@ -411,4 +416,40 @@ async fn a_quote_in_a_policy_name_breaks_neither_field_nor_document() {
     let document = denied.into_body().collect().await.unwrap().to_bytes();
     let document = std::str::from_utf8(&document).unwrap();
     assert!(document.ends_with(r#","violated-policies":["say \"hi\", \\o/;r=9"]}"#), "{document}");
+}
+
+/// Each part between semicolons in the right column of the table names files, then tests in them.
+#[test]
+fn the_table_names_only_tests_that_exist() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read =
+        |path: &Path| fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let own = read(&tests.join("regressions.rs"));
+    let rows = own.lines().filter_map(|line| line.strip_prefix("//! | ")?.strip_suffix(" |")).skip(1);
+    let mut found = 0;
+    for row in rows {
+        let (_, proof) = row.rsplit_once(" | ").expect("two columns");
+        for part in proof.split("; ") {
+            let mut source = if part.starts_with('[') { own.clone() } else { String::new() };
+            for name in part.split('`').skip(1).step_by(2) {
+                if name.ends_with(".rs") {
+                    source += &read(&tests.join(name));
+                    found += 1;
+                    continue;
+                }
+                let name = name.split_once("::").map_or(name, |(module, case)| {
+                    let suite = tests.join("../crates/tollgate-conformance/src/suite");
+                    source += &read(&suite.join(format!("{module}.rs")));
+                    case
+                });
+                let function = format!("fn {name}");
+                let exists = source.lines().any(|line| {
+                    line.split_once(&function).is_some_and(|(_, rest)| rest.starts_with(['(', '<']))
+                });
+                assert!(exists, "no test `{name}` for this row: {row}");
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 100, "only {found} names were found in the table");
 }

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Both sides run on one thread, whose memory is counted: that of the clients counts against the
 /// limit too.
 #[test]
-fn a_thousand_slow_senders_hold_little_memory_and_are_gone_soon() {
+fn a_thousand_slow_senders_hold_little_memory_and_end_soon() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let heap = measure(|| {
         runtime.block_on(async {

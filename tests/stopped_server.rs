@@ -34,7 +34,7 @@ struct Counts {
 
 /// No breaker, so that each request is one more that waits; and each is of another user, so that none are merged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_stopped_does_not_fill_the_memory() {
+async fn a_stopped_server_does_not_fill_the_memory() {
     let server = Server::start(Kind::Redis8_2).unwrap();
     let store = RedisStore::connect(&server.url()).await.unwrap();
     let counts = Arc::<Counts>::default();

@@ -10,7 +10,7 @@ use crate::{hello, two, two_a_day};
 const GET: &str = "GET / HTTP/1.1\r\nhost: test\r\n\r\n";
 
 #[tokio::test]
-async fn each_peer_is_limited_and_told_so() {
+async fn each_peer_is_limited_and_gets_the_fields() {
     let address = serve(hello().layer(RateLimitLayer::per_ip(two()))).await;
     let mut client = Client::connect(address).await;
     for left in ["1", "0"] {
@@ -58,7 +58,7 @@ async fn pipelined_requests_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn a_denied_head_request_has_no_body_and_does_not_confuse_the_connection() {
+async fn a_denied_head_request_has_no_body_and_keeps_the_connection_usable() {
     let mut client = Client::connect(serve(hello().layer(two_a_day(global()))).await).await;
     assert_eq!(client.request("HEAD", "/", &[]).await.status, 200);
     assert_eq!(client.request("HEAD", "/", &[]).await.status, 200);
@@ -72,7 +72,7 @@ async fn a_denied_head_request_has_no_body_and_does_not_confuse_the_connection()
 }
 
 #[tokio::test]
-async fn a_denied_request_with_a_large_body_gets_its_answer() {
+async fn a_denied_request_with_a_large_body_is_answered() {
     const LENGTH: usize = 8 << 20;
     let app = hello().layer(DefaultBodyLimit::disable()).layer(two_a_day(global()));
     let address = serve(app).await;
@@ -90,7 +90,7 @@ async fn a_denied_request_with_a_large_body_gets_its_answer() {
 }
 
 #[tokio::test]
-async fn a_denied_request_with_a_small_body_leaves_the_connection_in_order() {
+async fn a_denied_request_with_a_small_body_keeps_the_connection_usable() {
     let mut client = Client::connect(serve(hello().layer(two_a_day(global()))).await).await;
     for expected in [200, 200, 429, 429] {
         let body = "x".repeat(1_000);
@@ -101,7 +101,7 @@ async fn a_denied_request_with_a_small_body_leaves_the_connection_in_order() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_before_sending_its_body_is_spared_it() {
+async fn a_denied_client_that_waits_for_100_need_not_send_its_body() {
     let mut client = Client::connect(serve(hello().layer(two_a_day(global()))).await).await;
     let head = "POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 4\r\nexpect: 100-continue\r\n\r\n";
     for _ in 0..2 {
@@ -115,7 +115,7 @@ async fn a_client_that_waits_before_sending_its_body_is_spared_it() {
 }
 
 #[tokio::test]
-async fn without_fields_a_denial_still_says_when_to_come_back() {
+async fn a_denial_without_fields_still_has_retry_after() {
     let layer = two_a_day(global()).fields(Fields::None);
     let mut client = Client::connect(serve(hello().layer(layer)).await).await;
     for expected in [200, 200, 429] {

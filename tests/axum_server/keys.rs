@@ -114,7 +114,7 @@ async fn callers_behind_a_trusted_proxy_do_not_share_one_bucket() {
 }
 
 #[tokio::test]
-async fn one_caller_cannot_rotate_through_the_addresses_of_his_network() {
+async fn a_caller_cannot_rotate_through_the_addresses_of_its_network() {
     let requests: [&[&str]; 4] = [
         &["x-forwarded-for: 2001:db8::1"],
         &["x-forwarded-for: [2001:db8::ffff:1]"],
@@ -155,7 +155,7 @@ async fn a_6to4_address_does_not_pose_as_a_trusted_proxy() {
 }
 
 #[tokio::test]
-async fn without_trust_the_header_is_what_anybody_wrote() {
+async fn without_trusted_proxies_the_header_is_not_believed() {
     let untrusting = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).unwrap();
     let requests: [&[&str]; 3] = [
         &["x-forwarded-for: 203.0.113.1"],
@@ -182,7 +182,7 @@ async fn a_list_of_60_kilobytes_is_read_from_its_right_end() {
 
 /// Bytes that are no text at all are a key, byte for byte; and neither the server nor the answer minds.
 #[tokio::test]
-async fn header_values_that_are_not_utf8_are_told_apart() {
+async fn header_values_that_are_not_utf8_are_distinct_keys() {
     let mut client = Client::connect(serve(hello().layer(two_a_day(header("x-api-key")))).await).await;
     let mut statuses = Vec::new();
     for value in [b"\xff\xfe", b"\xff\xfe", b"\xff\xfe", b"\xff\xfd", b"\xc3\xa9"] {

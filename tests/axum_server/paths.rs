@@ -37,7 +37,7 @@ async fn unknown_paths_share_one_key() {
 }
 
 #[tokio::test]
-async fn a_path_that_spells_the_key_of_the_unmatched_is_another() {
+async fn a_path_that_spells_the_key_of_unmatched_paths_has_its_own_key() {
     let app = Router::new().route("/(unmatched)", get(ok)).layer(two_a_day(matched_path()));
     let asked = ["/(unmatched)", "/(unmatched)", "/(unmatched)", "/other"];
     assert_eq!(statuses(app, &asked).await, [200, 200, 429, 404]);
@@ -67,7 +67,7 @@ async fn a_route_layer_limits_routes_and_not_the_fallback() {
 }
 
 #[tokio::test]
-async fn a_method_that_a_route_does_not_have_counts_as_well() {
+async fn a_method_that_a_route_does_not_have_is_charged() {
     let app = Router::new().route("/", get(ok)).layer(two_a_day(matched_path()));
     let mut client = Client::connect(serve(app).await).await;
     assert_eq!(client.request("DELETE", "/", &[]).await.status, 405);

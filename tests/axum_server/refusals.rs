@@ -113,7 +113,7 @@ async fn a_refused_body_beyond_the_bound_gets_its_answer_then_closes() {
 }
 
 #[tokio::test]
-async fn a_refused_body_that_does_not_come_is_not_awaited_for_long() {
+async fn a_refused_body_that_never_arrives_is_awaited_briefly() {
     let mut client = Client::connect(server(refuse_all()).await).await;
     client.send(head("content-length: 10")).await;
     assert_eq!(client.answer_to("POST").await.status, REFUSED);

@@ -42,7 +42,7 @@ async fn a_handler_takes_the_report_as_an_argument() {
 }
 
 #[tokio::test]
-async fn a_handler_is_told_of_the_layer_that_is_nearest() {
+async fn a_handler_gets_the_report_of_the_nearest_layer() {
     let outer = RateLimitLayer::new([Policy::new("outer", two()).by(global())]).expose_verdict();
     let app = app().layer(two_a_day(global()).expose_verdict()).layer(outer);
     assert_eq!(Client::connect(serve(app).await).await.get("/", &[]).await.body, "1 of 2");
@@ -61,7 +61,7 @@ async fn a_handler_finds_an_empty_report_where_no_limit_applies() {
 }
 
 #[tokio::test]
-async fn a_verdict_that_was_not_exposed_is_the_servers_mistake_and_told_to_the_log_once() {
+async fn an_unexposed_verdict_is_a_500_and_logged_once() {
     let (log, _guard) = Log::of_thread();
     let mut client = Client::connect(serve(app().layer(two_a_day(header("x-user")))).await).await;
     for user in ["ada", "bob", "cy"] {

@@ -73,7 +73,7 @@ const FAULTS: [Connection; 3] = [
 ];
 
 #[tokio::test]
-async fn a_store_that_fails_is_not_asked_until_it_is_time_to_look() {
+async fn a_failing_store_is_not_asked_until_the_probe_is_due() {
     for fault in FAULTS {
         let bench = bench(Connection::Works);
         bench.open(fault).await;
@@ -107,7 +107,7 @@ async fn a_store_that_fails_is_not_asked_until_it_is_time_to_look() {
 }
 
 #[tokio::test]
-async fn an_open_circuit_says_when_to_come_back() {
+async fn an_open_circuit_reports_when_to_retry() {
     let bench = bench(Connection::Works);
     bench.open(FAULTS[0]).await;
     bench.time.advance(Duration::from_millis(400));
@@ -124,7 +124,7 @@ async fn an_open_circuit_says_when_to_come_back() {
 
 /// Else a wrong password would be answered by a circuit that is quietly open.
 #[tokio::test]
-async fn a_misconfiguration_never_opens_it_and_ends_an_outage() {
+async fn a_misconfiguration_never_opens_the_circuit_and_ends_an_outage() {
     for wrong in [Connection::Fails(Fault::WrongPassword), Connection::FailsLater(Fault::WrongPassword)] {
         let bench = bench(wrong);
         for _ in 0..200 {
@@ -140,7 +140,7 @@ async fn a_misconfiguration_never_opens_it_and_ends_an_outage() {
 }
 
 #[tokio::test]
-async fn there_is_one_probe_at_a_time() {
+async fn only_one_probe_is_in_flight() {
     let bench = bench(Connection::Works);
     bench.open(FAULTS[0]).await;
     bench.inner.set(Connection::FailsLater(Fault::Unreachable));
@@ -157,7 +157,7 @@ async fn there_is_one_probe_at_a_time() {
 
 /// Dropped before it was polled, and after: the next request is the probe.
 #[tokio::test(start_paused = true)]
-async fn a_probe_whose_caller_leaves_is_not_lost() {
+async fn a_probe_whose_caller_leaves_is_replaced() {
     let bench = bench(Connection::Works);
     bench.open(FAULTS[0]).await;
     bench.inner.set(Connection::IsSilent);
@@ -177,7 +177,7 @@ async fn a_probe_whose_caller_leaves_is_not_lost() {
 
 /// A caller that neither waits nor lets go, such as one whose future lies in a queue.
 #[tokio::test]
-async fn a_probe_that_is_kept_and_not_polled_is_followed_by_another() {
+async fn a_probe_that_is_not_polled_is_followed_by_another() {
     let bench = bench(Connection::Works);
     bench.open(FAULTS[0]).await;
     bench.inner.set(Connection::FailsLater(Fault::Unreachable));
@@ -193,7 +193,7 @@ async fn a_probe_that_is_kept_and_not_polled_is_followed_by_another() {
 }
 
 #[tokio::test]
-async fn what_was_asked_before_it_opened_does_not_prolong_the_wait() {
+async fn calls_from_before_the_circuit_opened_do_not_prolong_the_wait() {
     let bench = bench(Connection::FailsLater(Fault::Unreachable));
     let mut late = Vec::new();
     for _ in 0..100 {
@@ -214,7 +214,7 @@ async fn what_was_asked_before_it_opened_does_not_prolong_the_wait() {
 }
 
 #[tokio::test]
-async fn answers_between_failures_keep_it_closed_and_half_of_them_do_not() {
+async fn a_failure_rate_of_half_opens_the_circuit_and_40_percent_does_not() {
     let bench = bench(Connection::Works);
     let alternate = async |good: u32, bad: u32, rounds: u32| {
         for _ in 0..rounds {
@@ -254,7 +254,7 @@ async fn failed_refunds_and_resets_never_open_the_circuit() {
 }
 
 #[tokio::test]
-async fn an_open_circuit_refuses_refunds_and_resets_and_neither_is_a_probe() {
+async fn an_open_circuit_refuses_refunds_and_resets_without_probing() {
     let (policy, key) = (policy(), Key::from("ada"));
     let grant = [Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::default(), share: None }];
     let bench = bench(Connection::Works);
@@ -315,7 +315,7 @@ impl Store for Sharing {
 }
 
 #[tokio::test]
-async fn a_late_call_counts_once_however_many_requests_it_carried() {
+async fn a_late_call_counts_as_one_failure_for_all_its_requests() {
     let call = Arc::new(Mutex::new(CallFailed(ErrorKind::Timeout, 0)));
     let store = Sharing(Arc::clone(&call)).timeout(TIMEOUT).circuit_breaker(settings());
     // Calls overlap: the failures of two are heard in turns.
@@ -330,7 +330,7 @@ async fn a_late_call_counts_once_however_many_requests_it_carried() {
 }
 
 #[tokio::test]
-async fn an_overloaded_queue_is_no_failure_of_the_store() {
+async fn an_overloaded_queue_does_not_count_as_a_store_failure() {
     let call = Arc::new(Mutex::new(CallFailed(ErrorKind::Overloaded, 0)));
     let time = clock();
     let store = Sharing(Arc::clone(&call)).circuit_breaker(settings()).clock(&time);
@@ -385,7 +385,7 @@ async fn requests_wait_for_a_silent_store_until_the_circuit_opens() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn callers_at_once_send_one_probe() {
+async fn concurrent_callers_send_one_probe() {
     for _ in 0..50 {
         let bench = bench(Connection::Works);
         bench.open(FAULTS[0]).await;
@@ -406,7 +406,7 @@ async fn callers_at_once_send_one_probe() {
 
 /// Their failures are of before the probe, however late they are heard of: the store has answered since.
 #[tokio::test]
-async fn what_was_asked_before_an_outage_ended_says_nothing_of_what_came_after() {
+async fn late_failures_of_a_past_outage_do_not_open_the_circuit() {
     let bench = bench(Connection::FailsLater(Fault::Unreachable));
     let mut late = Vec::new();
     for _ in 0..20 {
@@ -427,7 +427,7 @@ async fn what_was_asked_before_an_outage_ended_says_nothing_of_what_came_after()
 
 /// A store answers nothing to nothing without asking anybody.
 #[tokio::test]
-async fn who_asks_for_nothing_neither_closes_a_circuit_nor_keeps_it_closed() {
+async fn empty_checks_do_not_change_the_circuit() {
     let (policy, key) = (policy(), Key::from("ada"));
     let nothing = [Grant { policy: &policy, key: &key, units: 0, stamp: Stamp::default(), share: None }];
     let bench = bench(Connection::Works);

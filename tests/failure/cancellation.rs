@@ -7,7 +7,7 @@ use tower::{Layer, Service, ServiceExt};
 use crate::{TIMEOUT, closed, failing, open};
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_is_not_served_and_is_no_outage() {
+async fn a_caller_that_leaves_does_not_count_as_an_outage() {
     for policy in [open, closed] {
         let (log, _guard) = Log::of_thread();
         let (store, inner) = (failing(Connection::IsSilent), Strict::default());
@@ -23,7 +23,7 @@ async fn who_leaves_is_not_served_and_is_no_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_may_have_been_charged_and_no_more() {
+async fn a_caller_that_leaves_is_charged_at_most_once() {
     for (later, left) in
         [(Later::deciding_first(store(&clock())), 4), (Later::deciding_last(store(&clock())), 5)]
     {

@@ -26,7 +26,7 @@ impl Heard {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_decision_is_told_once_with_its_source_and_every_failure_with_its_kind() {
+async fn each_decision_and_each_failure_is_reported_once_with_its_origin() {
     let ada = Key::from("ada");
     let inner = failing(Connection::Works);
     let heard = Heard::default();
@@ -62,7 +62,7 @@ async fn every_decision_is_told_once_with_its_source_and_every_failure_with_its_
 }
 
 #[tokio::test]
-async fn a_circuit_is_told_of_when_it_changes_and_not_besides() {
+async fn only_changes_of_a_circuit_are_reported() {
     let ada = Key::from("ada");
     let (inner, time, heard) = (failing(Connection::Works), clock(), Heard::default());
     let settings = CircuitBreaker::default().failures_in_a_row(2);

@@ -25,7 +25,7 @@ fn with_a_third(inner: &Failing) -> FallBack<tollgate::failure::Timeout<Failing>
 }
 
 #[tokio::test(start_paused = true)]
-async fn three_nodes_with_a_third_each_admit_no_more_than_the_limit() {
+async fn three_nodes_with_a_third_each_admit_at_most_the_limit() {
     for failure in FAILURES {
         for algorithm in EVERY_ALGORITHM {
             for limit in [3, 9, 10, 11, 100] {
@@ -46,7 +46,7 @@ async fn three_nodes_with_a_third_each_admit_no_more_than_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fields_and_denials_tell_of_the_share() {
+async fn fields_and_denials_report_the_share() {
     let rules = || {
         [
             Policy::new("burst", Quota::per_second(10).burst(31)).by(user()),
@@ -92,7 +92,7 @@ async fn fields_and_denials_tell_of_the_share() {
 
 /// Each tier has a share of its own, and the smallest of them has to have one.
 #[tokio::test(start_paused = true)]
-async fn a_share_is_of_the_tier_that_a_request_is_in() {
+async fn a_share_applies_to_the_tier_of_the_request() {
     let tier =
         |parts: &http::request::Parts, _: &Key| Some(parts.headers.get("x-tier")?.to_str().ok()?.to_owned());
     let rule = |least| {
@@ -116,7 +116,7 @@ async fn a_share_is_of_the_tier_that_a_request_is_in() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_store_answers_again_it_decides() {
+async fn a_recovered_store_decides_again() {
     for failure in FAILURES {
         let inner = failing(Connection::Works);
         let limiter = Limiter::new([per_user("p", 30)]).store(with_a_third(&inner));
@@ -179,7 +179,7 @@ async fn a_reset_forgets_in_both_stores() {
 
 /// 422 would tell the client never to come back, and 429 when it is in vain.
 #[tokio::test(start_paused = true)]
-async fn what_is_too_much_for_the_share_only_is_refused_as_an_outage() {
+async fn a_cost_above_the_share_alone_is_refused_as_an_outage() {
     for failure in FAILURES {
         let limiter = Limiter::new([per_user("p", 30)]).store(with_a_third(&failing(failure)));
         let ada = Key::from("ada");
@@ -196,7 +196,7 @@ async fn what_is_too_much_for_the_share_only_is_refused_as_an_outage() {
 }
 
 #[test]
-fn a_share_that_is_less_than_a_unit_is_refused_when_the_layer_is_made() {
+fn a_share_below_one_unit_is_refused_at_construction() {
     let store = || failing(Connection::Works).fall_back_to(MemoryStore::new(), THIRD);
     let queue = Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) };
     for policy in [
@@ -228,7 +228,7 @@ fn a_share_that_is_less_than_a_unit_is_refused_when_the_layer_is_made() {
 
 /// A fallback that has to be awaited as well, such as a second server that is near.
 #[tokio::test(start_paused = true)]
-async fn a_fallback_may_be_awaited() {
+async fn an_awaited_fallback_store_decides() {
     for failure in FAILURES {
         let inner = failing(failure);
         let fallback = Later::deciding_last(store(&clock()));

@@ -12,7 +12,7 @@ fn levels(log: &Log) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_one_warning_and_its_end_one_line() {
+async fn an_outage_logs_one_warning_and_one_line_at_its_end() {
     for (policy, meaning) in [(open as fn(&_) -> _, "pass without limit"), (closed, "are refused")] {
         let (log, _guard) = Log::of_thread();
         let store = failing(Connection::Works);
@@ -43,7 +43,7 @@ async fn an_outage_is_one_warning_and_its_end_one_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refund_or_a_reset_that_fails_by_itself_is_told() {
+async fn a_failed_refund_or_reset_is_logged() {
     let ada = Key::from("ada");
     for failure in FAILURES {
         for refund in [true, false] {
@@ -63,7 +63,7 @@ async fn a_refund_or_a_reset_that_fails_by_itself_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_has_to_mend_is_an_error_even_after_a_warning() {
+async fn a_misconfiguration_is_logged_as_an_error_even_after_a_warning() {
     let (log, _guard) = Log::of_thread();
     let store = failing(Connection::Fails(Fault::Unreachable));
     let limiter = Limiter::new([per_user("p", 100)]).store(open(&store));
@@ -93,7 +93,7 @@ async fn a_store_that_answers_every_other_request_does_not_fill_the_log() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stores_that_are_wrapped_each_for_itself_are_told_each_for_itself() {
+async fn separately_wrapped_stores_are_logged_separately() {
     let (log, _guard) = Log::of_thread();
     let store = failing(Connection::Fails(Fault::Unreachable));
     for policy in [open, closed] {

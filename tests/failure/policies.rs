@@ -21,7 +21,7 @@ fn wait(failure: Connection) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn open_lets_requests_pass_and_says_nothing_about_quotas() {
+async fn fail_open_admits_requests_without_quota_fields() {
     for failure in FAILURES {
         for fields in [Fields::Ietf, Fields::XDelta, Fields::XEpoch, Fields::None] {
             let (store, inner) = (failing(failure), Strict::default());
@@ -39,7 +39,7 @@ async fn open_lets_requests_pass_and_says_nothing_about_quotas() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closed_refuses_requests_and_says_when_to_come_back() {
+async fn fail_closed_refuses_requests_with_retry_after() {
     for failure in FAILURES {
         for fields in [Fields::Ietf, Fields::XDelta] {
             let (store, inner) = (failing(failure), Strict::default());
@@ -59,7 +59,7 @@ async fn closed_refuses_requests_and_says_when_to_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_store_answers_again_it_decides_and_nothing_was_counted_meanwhile() {
+async fn a_recovered_store_decides_and_has_not_counted_the_outage() {
     for failure in FAILURES {
         for (policy, meanwhile) in [(open as fn(&_) -> _, 200), (closed, 503)] {
             let store = failing(Connection::Works);
@@ -95,7 +95,7 @@ async fn ask(store: &BoxStore<Infallible>, costs: &[u32], times: Times) -> Verdi
 }
 
 #[tokio::test(start_paused = true)]
-async fn open_grants_as_often_as_was_asked_and_closed_never() {
+async fn fail_open_grants_all_times_asked_and_fail_closed_none() {
     for failure in FAILURES {
         let store = failing(failure);
         for times in [Times::ONCE, Times::LOOK, Times::up_to(8), Times::between(2, 3), Times::between(0, 4)] {
@@ -111,7 +111,7 @@ async fn open_grants_as_often_as_was_asked_and_closed_never() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_costs_nothing_passes_always() {
+async fn a_request_of_cost_zero_always_passes() {
     for failure in FAILURES {
         let store = closed(&failing(failure));
         assert_eq!(ask(&store, &[0, 0], Times::ONCE).await.times(), 1);
@@ -121,7 +121,7 @@ async fn what_costs_nothing_passes_always() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_permits_or_denies_and_a_look_tells_nothing() {
+async fn a_limiter_permits_or_denies_and_a_look_reports_nothing() {
     let ada = Key::from("ada");
     let parts = request("ada").into_parts().0;
     for failure in FAILURES {
@@ -150,7 +150,7 @@ async fn a_limiter_permits_or_denies_and_a_look_tells_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_passed_without_a_decision_is_not_refunded() {
+async fn a_request_that_failed_open_is_not_refunded() {
     for failure in FAILURES {
         let store = failing(failure);
         let limiter = Limiter::new([per_user("p", 5)]).store(open(&store));
@@ -166,7 +166,7 @@ async fn what_passed_without_a_decision_is_not_refunded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refund_that_fails_leaves_the_charge_and_a_reset_that_fails_forgets_nothing() {
+async fn failed_refunds_and_resets_change_nothing() {
     let ada = Key::from("ada");
     for failure in FAILURES {
         for policy in [open, closed] {

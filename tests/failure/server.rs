@@ -17,7 +17,7 @@ async fn client(store: impl Store<Error = Infallible>) -> Client {
 }
 
 #[tokio::test]
-async fn closed_answers_503_and_the_connection_lives_on() {
+async fn fail_closed_answers_503_and_keeps_the_connection() {
     let store = failing(Connection::Works);
     let mut client = client(closed(&store)).await;
     for failure in FAILURES {
@@ -45,7 +45,7 @@ async fn closed_answers_503_and_the_connection_lives_on() {
 }
 
 #[tokio::test]
-async fn open_serves_without_fields_and_the_limit_is_back_when_the_store_is() {
+async fn fail_open_serves_without_fields_until_the_store_recovers() {
     let store = failing(Connection::Works);
     let mut client = client(open(&store)).await;
     for failure in FAILURES {

@@ -32,7 +32,7 @@ async fn left(store: &impl Store) -> u32 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_never_answers_is_waited_for_as_long_as_was_said() {
+async fn a_silent_store_is_awaited_for_the_timeout() {
     let store = failing(Connection::IsSilent).timeout(TIMEOUT);
     let (policy, key) = (policy(), Key::global());
     let (answer, elapsed) = timed(take(&store).wait()).await;
@@ -55,7 +55,7 @@ async fn an_answer_in_time_is_passed_on_at_once() {
 
 /// A request may be held up between the question and the first poll for its answer: by a buffer, for one.
 #[tokio::test(start_paused = true)]
-async fn the_time_before_the_first_poll_counts() {
+async fn time_before_the_first_poll_counts_towards_the_timeout() {
     let store = failing(Connection::IsSilent).timeout(TIMEOUT);
     let reply = take(&store);
     advance(40 * MS).await;
@@ -65,7 +65,7 @@ async fn the_time_before_the_first_poll_counts() {
 
 /// Outside of a runtime, where a timer would panic.
 #[test]
-fn an_answer_at_hand_makes_no_timer() {
+fn an_immediate_answer_creates_no_timer() {
     let store = failing(Connection::Works);
     let limited = store.clone().timeout(TIMEOUT);
     assert!(matches!(take(&limited), Reply::Now(Ok(verdict)) if verdict.is_granted()));
@@ -74,7 +74,7 @@ fn an_answer_at_hand_makes_no_timer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_store_says_of_its_errors_is_passed_on() {
+async fn a_timeout_passes_on_the_errors_of_the_store() {
     let store = failing(Connection::Works);
     let limited = store.clone().timeout(TIMEOUT);
     for fault in [Fault::Unreachable, Fault::TooSlow, Fault::WrongPassword] {
@@ -101,7 +101,7 @@ async fn a_timeout_does_not_undo_a_charge() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_leaves_takes_its_timer_along_and_the_store_goes_on() {
+async fn a_caller_that_leaves_drops_its_timer_and_the_store_continues() {
     let store = failing(Connection::IsSilent);
     let limited = store.clone().timeout(TIMEOUT);
     poll_once(take(&limited).wait()).await;
@@ -111,7 +111,7 @@ async fn a_caller_that_leaves_takes_its_timer_along_and_the_store_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_beyond_the_end_of_time_is_none() {
+async fn a_timeout_beyond_the_end_of_time_never_fires() {
     let day = Duration::from_secs(86_400);
     let store = failing(Connection::IsSlow(day)).timeout(Duration::MAX);
     let (answer, elapsed) = timed(take(&store).wait()).await;

@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// envoy's rate limit service and others connect anew from everywhere, at once and again and again: the server is kept down
 /// by those who wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_lost_by_everybody_is_not_stormed() {
+async fn a_lost_server_is_not_flooded_with_connection_attempts() {
     let server = Server::start(Kind::Redis8_2).unwrap();
     let proxy = Proxy::before(server.address()).await;
     let url = format!("redis://{}/", proxy.address());

@@ -26,7 +26,7 @@ async fn second(layer: RateLimitLayer, content_type: &str) -> tollgate_tests::An
 }
 
 #[tokio::test]
-async fn the_content_type_of_grpc_and_of_grpc_web_is_answered_as_it_was_asked() {
+async fn grpc_and_grpc_web_denials_have_the_requests_content_type() {
     for content_type in [
         "application/grpc",
         "application/grpc+proto",
@@ -69,7 +69,7 @@ fn changed_for_http(parts: &Parts, denial: &Denial) -> Response<Bytes> {
 }
 
 #[tokio::test]
-async fn a_closure_that_changes_answers_for_http_need_not_know_how_grpc_is_answered() {
+async fn a_closure_that_changes_http_answers_leaves_grpc_answers_alone() {
     let answer = second(one("p").answer(changed_for_http), "application/json").await;
     assert_eq!((answer.status, answer.body.as_str()), (429, "slow down, please"));
     assert_eq!(answer.field("retry-after"), Some("60"));
@@ -84,7 +84,7 @@ async fn a_closure_that_changes_answers_for_http_need_not_know_how_grpc_is_answe
 }
 
 #[tokio::test]
-async fn a_closure_answers_grpc_as_well_and_the_wait_is_added() {
+async fn a_closure_can_answer_grpc_and_the_wait_is_added() {
     let answer = |_: &Parts, _: &Denial| Status::aborted("not now").into_http::<Bytes>();
     let layer = RateLimitLayer::new([per_user("p", 1)]).store(store(&clock())).answer(answer);
     let mut client = client(layer).await;
@@ -96,7 +96,7 @@ async fn a_closure_answers_grpc_as_well_and_the_wait_is_added() {
 }
 
 #[tokio::test]
-async fn a_pushback_of_a_closure_stands() {
+async fn a_pushback_set_by_a_closure_is_kept() {
     let answer = |parts: &Parts, denial: &Denial| {
         let mut response = denial.response_to(parts);
         response.headers_mut().insert("grpc-retry-pushback-ms", 7.into());
@@ -129,7 +129,7 @@ async fn a_denial_of_a_limiter_is_a_status() {
 
 /// Or a caller could have refusals of pages look like successes, to logs and to caches.
 #[tokio::test]
-async fn what_is_no_post_is_not_of_grpc_whatever_it_says() {
+async fn a_request_that_is_not_a_post_is_not_answered_as_grpc() {
     let app = Router::new().fallback(|| async { "hello" }).layer(one("p"));
     let mut client = Client::connect(tollgate_tests::serve(app).await).await;
     let lines = ["content-type: application/grpc"];

@@ -43,7 +43,7 @@ async fn a_client_reads_the_code_the_wait_and_the_policy() {
 }
 
 #[tokio::test]
-async fn a_verdict_that_is_awaited_is_told_alike() {
+async fn an_awaited_verdict_gives_the_same_answer() {
     let layer = layer(1).store(Later::deciding_last(store(&clock())));
     let mut client = client(layer).await;
     assert_eq!(code(&mut client, "ada").await, Code::Ok);
@@ -53,7 +53,7 @@ async fn a_verdict_that_is_awaited_is_told_alike() {
 }
 
 #[tokio::test]
-async fn the_pushback_is_rounded_up_and_the_longest_of_those_that_refuse() {
+async fn the_pushback_is_the_longest_wait_rounded_up() {
     let time = clock();
     let rules = [per_user("slow", 7), per_user("wide", 1_000), per_user("slower", 6)];
     let mut client = client(RateLimitLayer::new(rules).store(store(&time))).await;
@@ -87,7 +87,7 @@ async fn all_policies_that_refuse_are_named() {
 
 /// In real time, as a program does it.
 #[tokio::test]
-async fn who_waits_for_the_pushback_passes() {
+async fn a_client_that_waits_for_the_pushback_passes() {
     let mut client = client(RateLimitLayer::per_ip(Quota::per_second(1))).await;
     let status = loop {
         if let Err(status) = call(&mut client, "ada").await {
@@ -100,7 +100,7 @@ async fn who_waits_for_the_pushback_passes() {
 }
 
 #[tokio::test]
-async fn what_can_never_pass_is_not_to_be_tried_again() {
+async fn a_cost_that_can_never_pass_is_marked_as_not_retryable() {
     let rule = per_user("p", 5).cost(|_: &Parts| 6);
     let mut client = client(RateLimitLayer::new([rule]).store(store(&clock()))).await;
     let status = refused(&mut client, "ada").await;
@@ -113,7 +113,7 @@ async fn what_can_never_pass_is_not_to_be_tried_again() {
 }
 
 #[tokio::test]
-async fn closed_is_unavailable_while_the_store_fails() {
+async fn fail_closed_answers_unavailable_while_the_store_fails() {
     for failure in [Connection::Fails(Fault::Unreachable), Connection::FailsLater(Fault::WrongPassword)] {
         let failing = Failing::new(store(&clock()), failure);
         let layer = layer(1).store(failing.clone().timeout(Duration::from_secs(60)).fail_closed());
@@ -133,7 +133,7 @@ async fn closed_is_unavailable_while_the_store_fails() {
 }
 
 #[tokio::test]
-async fn a_call_without_a_key_is_invalid_and_charged_to_nobody() {
+async fn a_call_without_a_key_is_invalid_and_charges_no_caller() {
     let store = store(&clock());
     let rules = [
         Policy::new("all", Quota::per_minute(1)).by(global()),
@@ -150,7 +150,7 @@ async fn a_call_without_a_key_is_invalid_and_charged_to_nobody() {
 }
 
 #[tokio::test]
-async fn calls_that_pass_and_calls_that_do_not_carry_the_fields() {
+async fn passed_and_denied_calls_carry_the_fields() {
     let mut client = client(layer(1)).await;
     let passed = call(&mut client, "ada").await.unwrap();
     assert_eq!(passed.metadata().get("ratelimit").unwrap(), "\"p\";r=0;t=60");
@@ -162,7 +162,7 @@ async fn calls_that_pass_and_calls_that_do_not_carry_the_fields() {
 }
 
 #[tokio::test]
-async fn without_fields_a_client_is_still_told_when_to_come_back() {
+async fn a_grpc_denial_without_fields_still_has_a_pushback() {
     let mut client = client(layer(1).fields(Fields::None)).await;
     assert!(call(&mut client, "ada").await.unwrap().metadata().get("ratelimit").is_none());
     let status = refused(&mut client, "ada").await;

@@ -32,7 +32,7 @@ async fn statuses(client: &mut Client, requests: usize) -> Vec<u16> {
 }
 
 #[tokio::test]
-async fn http_and_grpc_on_one_port_use_up_one_quota() {
+async fn http_and_grpc_on_one_port_share_a_quota() {
     let http = Router::new().route("/", get(|| async { "hello" }));
     let echo = Echo::default();
     let app = Routes::from(http).add_service(EchoServer::new(echo.clone())).into_axum_router().layer(four());
@@ -49,7 +49,7 @@ async fn http_and_grpc_on_one_port_use_up_one_quota() {
 }
 
 #[tokio::test]
-async fn routes_of_tonic_merge_into_a_router_that_the_layer_is_around() {
+async fn tonic_routes_merged_into_a_limited_router_are_limited() {
     let services = Routes::new(EchoServer::new(Echo::default())).into_axum_router();
     let app = Router::new().route("/", get(|| async { "hello" })).merge(services).layer(four());
     let address = tollgate_tests::serve(app).await;
@@ -74,7 +74,7 @@ async fn a_server_of_axum_and_one_of_tonic_share_the_quota_of_one_layer() {
 }
 
 #[tokio::test]
-async fn a_layer_around_one_service_limits_that_and_keeps_its_name() {
+async fn a_layer_around_one_service_limits_it_and_keeps_its_name() {
     let (limited, free) = (Echo::default(), Echo::default());
     let layer = RateLimitLayer::new([per_user("p", 1)]).store(store(&clock()));
     let service = ServiceBuilder::new().layer(layer).service(EchoServer::new(limited.clone()));
@@ -96,7 +96,7 @@ async fn a_layer_around_one_service_limits_that_and_keeps_its_name() {
 }
 
 #[tokio::test]
-async fn tower_layers_of_a_tonic_server_stand_on_either_side() {
+async fn tower_layers_can_stand_on_either_side_of_the_limit() {
     let layer = RateLimitLayer::new([per_user("p", 2)]).store(store(&clock()));
     let (incoming, address) = incoming();
     let server = Server::builder()

@@ -44,7 +44,7 @@ async fn call(address: SocketAddr, user: &str) -> Result<String, Status> {
 }
 
 #[tokio::test]
-async fn a_client_of_grpc_web_reads_a_denial_inside_and_outside_of_the_translation() {
+async fn a_grpc_web_client_reads_denials_inside_and_outside_translation() {
     for address in [inside(), outside()] {
         assert_eq!(call(address, "ada").await.unwrap(), "hello");
         let status = call(address, "ada").await.unwrap_err();
@@ -57,7 +57,7 @@ async fn a_client_of_grpc_web_reads_a_denial_inside_and_outside_of_the_translati
 
 /// As a browser sends it: base64 over HTTP/1.1.
 #[tokio::test]
-async fn a_browser_is_answered_in_the_content_type_it_asked_in() {
+async fn a_browser_gets_the_content_type_of_its_request() {
     // A message whose text is "hi", after a byte of flags and four of length.
     const MESSAGE: &str = "AAAAAAQKAmhp";
     for address in [inside(), outside()] {

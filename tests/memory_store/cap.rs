@@ -52,7 +52,7 @@ fn sets_of_several_new_keys_never_exceed_the_cap() {
 
 /// What an operator sees of it: each that went before its reset, and nothing while there is room or those who go are idle.
 #[test]
-fn keys_that_go_before_their_reset_are_counted() {
+fn keys_evicted_before_their_reset_are_counted() {
     let time = clock();
     let store = MemoryStore::builder().clock(&time).max_keys(10).build();
     let policy = Policy::new("p", Quota::per_minute(2));
@@ -71,7 +71,7 @@ fn keys_that_go_before_their_reset_are_counted() {
 }
 
 #[test]
-fn a_look_at_an_invented_key_costs_nobody_his_place() {
+fn a_look_at_an_invented_key_evicts_no_other_key() {
     let time = clock();
     let store = MemoryStore::builder().clock(&time).max_keys(10).build();
     let policy = Policy::new("p", Quota::per_minute(2));
@@ -160,7 +160,7 @@ fn a_key_that_was_denied_as_one_of_a_set_survives_the_flood() {
 /// Each caller is refused before the next comes, so that nobody may go: those that find room get their quota, and all
 /// the others together one more.
 #[test]
-fn when_every_key_is_denied_new_keys_share_one_quota_a_policy() {
+fn new_keys_share_one_quota_per_policy_when_every_key_is_denied() {
     for cap in [50, 4_096] {
         let time = clock();
         let store = MemoryStore::builder().clock(&time).max_keys(cap).build();

@@ -13,7 +13,7 @@ const GRACE: Duration = Duration::from_secs(10);
 const MICRO: Duration = Duration::from_micros(1);
 
 #[test]
-fn idle_keys_go_by_mere_use_of_others() {
+fn idle_keys_are_evicted_by_the_use_of_other_keys() {
     let time = clock();
     let store = MemoryStore::builder().clock(&time).max_keys(10_000).build();
     let policy = Policy::new("p", Quota::per_second(10));
@@ -30,7 +30,7 @@ fn idle_keys_go_by_mere_use_of_others() {
 }
 
 #[test]
-fn callers_who_come_once_do_not_pile_up() {
+fn one_time_callers_do_not_accumulate() {
     let time = clock();
     let store = store(&time);
     let policy = Policy::new("p", Quota::per_second(1));
@@ -45,7 +45,7 @@ fn callers_who_come_once_do_not_pile_up() {
 }
 
 #[test]
-fn a_key_goes_ten_seconds_after_its_reset_and_not_before() {
+fn a_key_is_evicted_ten_seconds_after_its_reset() {
     for algorithm in EVERY_ALGORITHM {
         let time = clock();
         // A single shard, so that the use of one key is felt by all.
@@ -96,7 +96,7 @@ fn no_state_is_forgotten_before_its_wait_is_over() {
 }
 
 #[test]
-fn a_reset_and_a_refund_leave_no_key_for_ever() {
+fn a_reset_and_a_refund_leave_no_permanent_key() {
     let time = clock();
     let store = MemoryStore::builder().clock(&time).max_keys(600).build();
     let policy = Policy::new("p", Quota::per_day(5));

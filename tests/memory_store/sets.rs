@@ -8,7 +8,7 @@ use tollgate_tests::{clock, store};
 use crate::{acquire, acquire_set};
 
 #[test]
-fn a_pair_named_twice_beside_another_policy_is_charged_the_sum() {
+fn a_pair_named_twice_next_to_another_policy_is_charged_the_sum() {
     let store = store(&clock());
     let (a, b) = (Policy::new("a", Quota::per_minute(5)), Policy::new("b", Quota::per_minute(5)));
     let key = Key::from("k");

@@ -64,7 +64,7 @@ async fn holds_up_nobody(store: &RedisStore, servers: &[&Server]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_who_does_not_come_to_hear_his_answer_holds_up_nobody() {
+async fn a_caller_that_does_not_poll_does_not_delay_later_callers() {
     let server = Server::start(Kind::Redis8_2).unwrap();
     for connections in [1, 4] {
         let choose = |builder: RedisStoreBuilder| builder.connections(connections);
@@ -78,7 +78,7 @@ async fn a_caller_who_does_not_come_to_hear_his_answer_holds_up_nobody() {
 
 /// Nor does who asked before him, and has not got so far.
 #[tokio::test]
-async fn a_caller_who_does_not_come_to_hear_his_answer_holds_up_nobody_who_was_there_before() {
+async fn a_caller_that_does_not_poll_does_not_delay_earlier_callers() {
     let (policy, key) = (a_day(1_000), Key::from("ada"));
     let set = [Check::new(&policy, &key, 1)];
     let kill = |server: &Server| drop(server.command(&["CLIENT", "KILL", "TYPE", "normal"]));
@@ -104,7 +104,7 @@ async fn a_caller_who_does_not_come_to_hear_his_answer_holds_up_nobody_who_was_t
 
 /// Nor does anybody hear of a failure that is none but his being late.
 #[tokio::test]
-async fn a_caller_who_does_not_come_to_hear_his_answer_fails_nobody_else() {
+async fn a_caller_that_does_not_poll_does_not_fail_other_callers() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
     let builder = RedisStore::builder(&cluster::url(&cluster)).prefix(prefix());
     let store = builder.connect_timeout(Duration::from_millis(300)).connect().await.unwrap();
@@ -124,7 +124,7 @@ async fn a_caller_who_does_not_come_to_hear_his_answer_fails_nobody_else() {
 
 /// Nor does the connection that he keeps pass for one that lives.
 #[tokio::test]
-async fn a_caller_who_does_not_come_to_hear_his_answer_hides_no_outage() {
+async fn a_caller_that_does_not_poll_does_not_hide_an_outage() {
     let server = Server::start(Kind::Redis6_2).unwrap();
     let fresh = Fresh::on(&server).await;
     let (policy, key) = (a_day(1_000), Key::from("ada"));
@@ -144,7 +144,7 @@ async fn a_caller_who_does_not_come_to_hear_his_answer_hides_no_outage() {
 
 /// What was sent is heard to its end: else each would hide from the next that nobody answers there.
 #[tokio::test]
-async fn callers_who_leave_early_find_out_together_that_a_connection_passes_nothing() {
+async fn callers_that_leave_early_still_reveal_a_silent_connection() {
     let server = shared(Kind::Installed);
     let proxy = Proxy::before(server.address()).await;
     let builder = RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(prefix());
@@ -158,7 +158,7 @@ async fn callers_who_leave_early_find_out_together_that_a_connection_passes_noth
 }
 
 #[tokio::test]
-async fn a_caller_who_leaves_after_he_was_sent_is_charged_once() {
+async fn a_caller_that_leaves_after_its_call_was_sent_is_charged_once() {
     let server = Server::start(Kind::Valkey9_1).unwrap();
     let fresh = Fresh::on(&server).await;
     let (policy, key) = (a_day(1_000), Key::from("ada"));
@@ -179,7 +179,7 @@ async fn a_caller_who_leaves_after_he_was_sent_is_charged_once() {
 /// He asks in the runtime of the store, and hears his answer elsewhere, where there is not even a clock. The script is not known,
 /// so that his call is made twice.
 #[test]
-fn an_answer_may_be_heard_in_another_runtime() {
+fn an_answer_can_be_awaited_in_another_runtime() {
     let theirs = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let ours: Runtime = Builder::new_current_thread().build().unwrap();
     let server = Server::start(Kind::Redis6_2).unwrap();
@@ -206,7 +206,7 @@ fn an_answer_may_be_heard_in_another_runtime() {
 
 /// He asks in the name of a runtime that has ended: where nothing can be waited for any more, and nothing is left to a task.
 #[test]
-fn a_caller_in_a_runtime_that_has_ended_is_told_so() {
+fn a_caller_in_an_ended_runtime_gets_an_error() {
     let theirs = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let ours = Builder::new_current_thread().enable_time().build().unwrap();
     let server = Server::start(Kind::Installed).unwrap();

@@ -68,7 +68,7 @@ impl Both<'_> {
 /// Keys with room, full ones, those of long ago, new ones and what is none of ours, in every proportion: the model is told
 /// the same, one by one.
 #[tokio::test]
-async fn many_checks_in_a_call_are_decided_as_each_would_be_alone() {
+async fn checks_that_share_a_call_are_decided_as_if_alone() {
     for &kind in Kind::EVERY {
         let server = shared(kind);
         let time = ManualClock::new(Timestamp::from_micros(1_700_000_000_123_457));
@@ -130,7 +130,7 @@ async fn many_checks_in_a_call_are_decided_as_each_would_be_alone() {
 
 /// Together they take more units than a `u32` counts, and each has room in the queue.
 #[tokio::test]
-async fn callers_that_are_merged_queue_for_as_much_as_they_would_alone() {
+async fn merged_callers_are_delayed_as_if_alone() {
     for &kind in Kind::EVERY {
         let fresh = Fresh::on(shared(kind)).await;
         let quota = Quota::per_second(1_000_000_000);
@@ -152,7 +152,7 @@ async fn callers_that_are_merged_queue_for_as_much_as_they_would_alone() {
 
 /// There, the longest horizon ends at 2^53: beyond it, Lua's numbers are even.
 #[tokio::test]
-async fn at_the_end_of_time_a_limit_is_not_exceeded_either() {
+async fn a_limit_is_not_exceeded_at_the_end_of_time() {
     const END: u64 = 1 << 53;
     for &kind in Kind::EVERY {
         let server = shared(kind);
@@ -187,7 +187,7 @@ async fn at_the_end_of_time_a_limit_is_not_exceeded_either() {
 /// A busy call of a bucket's charges keys before it knows that they have room, where the first has. Where one has none, it stops
 /// that at once.
 #[tokio::test]
-async fn a_call_of_denials_charges_nobody_and_hardly_writes() {
+async fn a_call_of_denials_charges_no_key_and_rarely_writes() {
     for &kind in Kind::EVERY {
         let server = Server::start(kind).unwrap();
         let fresh = Fresh::on(&server).await;
@@ -231,7 +231,7 @@ async fn a_call_of_denials_charges_nobody_and_hardly_writes() {
 }
 
 #[tokio::test]
-async fn a_busy_call_of_buckets_in_use_is_one_command_a_key() {
+async fn a_busy_call_takes_one_command_for_each_bucket_in_use() {
     for &kind in Kind::EVERY {
         let server = Server::start(kind).unwrap();
         let fresh = Fresh::on(&server).await;
@@ -248,7 +248,7 @@ async fn a_busy_call_of_buckets_in_use_is_one_command_a_key() {
 
 /// What is granted is never less than the least that was asked for, nor charged then.
 #[tokio::test]
-async fn what_can_never_be_granted_so_often_charges_nobody() {
+async fn an_impossible_number_of_grants_charges_no_key() {
     for &kind in Kind::EVERY {
         let fresh = Fresh::on(shared(kind)).await;
         // Twice that cost is more than a u32 counts.

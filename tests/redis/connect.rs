@@ -28,7 +28,7 @@ async fn is_refused(url: &str) {
 }
 
 #[tokio::test]
-async fn what_is_no_url_of_redis_is_refused() {
+async fn an_invalid_redis_url_is_refused() {
     for url in
         ["", "127.0.0.1:6379", "http://127.0.0.1/", "redis://127.0.0.1/x", "redis-cluster://127.0.0.1/1"]
     {
@@ -51,7 +51,7 @@ async fn what_is_no_url_of_redis_is_refused() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_not_waited_out() {
+async fn a_wrong_password_fails_at_once() {
     for &kind in Kind::EVERY {
         let server = Server::start(kind).unwrap();
         let at = server.address();
@@ -70,7 +70,7 @@ async fn a_wrong_password_is_not_waited_out() {
 }
 
 #[tokio::test]
-async fn a_server_is_reached_by_its_socket() {
+async fn a_unix_socket_url_connects() {
     let directory = tempfile::tempdir().unwrap();
     for (n, &kind) in Kind::EVERY.iter().enumerate() {
         let path = directory.path().join(n.to_string());
@@ -101,7 +101,7 @@ async fn the_empty_key_is_refused() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_not_there_is_not_waited_for() {
+async fn a_missing_database_fails_at_once() {
     for &kind in Kind::EVERY {
         is_refused(&format!("{}999", shared(kind).url())).await;
     }
@@ -109,7 +109,7 @@ async fn a_database_that_is_not_there_is_not_waited_for() {
 
 /// A store whose reads are refused must not take that for a key that is not there.
 #[tokio::test]
-async fn a_missing_permission_is_told_and_grants_nothing() {
+async fn a_missing_permission_is_an_error_and_grants_nothing() {
     for &kind in Kind::EVERY {
         let server = Server::start(kind).unwrap();
         let at = server.address();
@@ -139,7 +139,7 @@ async fn a_missing_permission_is_told_and_grants_nothing() {
 
 /// Those that only some algorithms need are found out by their first request.
 #[tokio::test]
-async fn a_command_that_an_algorithm_may_not_use_is_an_error_and_grants_nothing() {
+async fn a_forbidden_command_of_an_algorithm_is_an_error_and_grants_nothing() {
     for &kind in Kind::EVERY {
         let server = Server::start(kind).unwrap();
         for (policy, layout) in every_policy(2, Duration::from_secs(600)) {
@@ -167,7 +167,7 @@ async fn a_command_that_an_algorithm_may_not_use_is_an_error_and_grants_nothing(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_topology_than_the_url_says_is_told() {
+async fn a_topology_that_contradicts_the_url_is_an_error() {
     for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
         let cluster = Cluster::start(kind).unwrap();
         for node in cluster.nodes() {
@@ -199,7 +199,7 @@ async fn another_topology_than_the_url_says_is_told() {
 
 /// A service starts while its Redis is down.
 #[tokio::test]
-async fn a_redis_that_is_down_is_no_error_and_decides_when_it_is_up() {
+async fn a_store_connects_while_redis_is_down_and_decides_once_it_is_up() {
     let policy = Policy::new("p", Quota::per_day(100));
     let server = Server::start(Kind::Redis8_2).unwrap();
     server.kill();

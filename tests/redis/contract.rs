@@ -13,7 +13,7 @@ use tollgate_redis::{RedisStore, SlidingLogLayout};
 
 use crate::{prefix, shared};
 
-/// Random steps where a server is put through the whole suite. Those of `a_hundred_thousand_random_decisions_…` come on top.
+/// Random steps where a server is put through the whole suite. `a_hundred_thousand_random_decisions_per_algorithm_match_the_oracle` adds its own.
 pub(crate) const STEPS: u32 = 500;
 
 pub(crate) fn holds(suite: Suite, url: &str, layout: SlidingLogLayout) {
@@ -74,7 +74,7 @@ fn a_master_under_sentinels_keeps_the_contract() {
 /// Redis 7.2 up to 7.2.4, and Valkey up to 7.2.5, make `1e+8` of a number that a script hands to a command, where it is a multiple
 /// of that. So none of that size may be handed to one: here, it is an error.
 #[test]
-fn no_large_number_is_handed_to_a_command_but_as_its_digits() {
+fn large_numbers_reach_commands_as_digits() {
     const WARY: &str = "
         local real = redis
         local function wary(...)
@@ -145,7 +145,7 @@ fn pass_scripts_behind(first: &str, from: TcpStream, mut to: TcpStream) -> io::R
 /// Of the steps, 57 in a hundred are decisions that are compared; the others move the clock, give back, reset. All algorithms at
 /// once, since a step is mostly a wait for the other side.
 #[test]
-fn a_hundred_thousand_random_decisions_of_each_algorithm_are_those_of_the_oracle() {
+fn a_hundred_thousand_random_decisions_per_algorithm_match_the_oracle() {
     let logs = |layout: SlidingLogLayout| move |algorithm: Algorithm| (algorithm, layout);
     let list = Suite::ALGORITHMS.map(logs(SlidingLogLayout::List));
     let sorted_set = Suite::ALGORITHMS.map(logs(SlidingLogLayout::SortedSet));

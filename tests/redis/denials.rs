@@ -72,7 +72,7 @@ async fn a_denied_request_writes_nothing() {
 
 /// 1,000 at once, of which some wait behind others on their way: a merged call that is granted in part records that part.
 #[tokio::test]
-async fn a_log_does_not_grow_with_what_it_denies() {
+async fn denied_requests_do_not_grow_a_log() {
     let server = shared(Kind::Valkey9_1);
     for (policy, layout) in every_policy(10, Duration::from_secs(600)) {
         if !matches!(policy.algorithm(), Algorithm::SlidingLog { .. }) {

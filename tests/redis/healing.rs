@@ -196,7 +196,7 @@ async fn heals(
 
 /// One after another a policy's values, all of them at the same time: in one call they would fail together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_foreign_value_fails_no_request_and_locks_nobody_out() {
+async fn a_foreign_value_fails_no_request_and_blocks_no_caller() {
     let mut asked = JoinSet::new();
     for (n, (policy, layout)) in every_policy(LIMIT, WINDOW).into_iter().enumerate() {
         for denied_first in [false, true] {
@@ -303,7 +303,7 @@ async fn a_tat_of_next_year_is_an_empty_bucket_at_once() {
 
 /// `tostring` and `..` make 1.76e+15 of a time.
 #[tokio::test]
-async fn what_is_stored_is_digits_and_nothing_else() {
+async fn stored_values_are_digits_only() {
     for &kind in Kind::EVERY {
         let server = shared(kind);
         let stores = BothLayouts::on(server).await;

@@ -252,7 +252,7 @@ async fn a_refund_that_comes_too_late_creates_no_key() {
 }
 
 #[tokio::test]
-async fn no_wait_is_longer_than_what_is_remembered() {
+async fn no_wait_exceeds_the_life_of_its_key() {
     on_every_server(async |_, fresh, policy| {
         acquire(&fresh.store, policy, "ada", policy.largest_cost()).await;
         let denied = acquire(&fresh.store, policy, "ada", policy.largest_cost()).await;

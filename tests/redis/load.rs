@@ -35,7 +35,7 @@ async fn ask_at_once(
 }
 
 #[tokio::test]
-async fn callers_that_are_merged_get_the_limit_and_not_one_more() {
+async fn merged_callers_get_exactly_the_limit() {
     for &kind in Kind::EVERY {
         let stores = BothLayouts::on(shared(kind)).await;
         for (policy, layout) in every_policy(500, Duration::from_secs(36_000)) {
@@ -80,7 +80,7 @@ async fn a_queue_delays_in_the_order_of_arrival() {
 
 /// Calls that carry checks follow one another without a gap for as long as checks wait, on each connection that they may have.
 #[tokio::test]
-async fn what_is_given_back_under_load_finds_a_connection() {
+async fn refunds_under_load_get_a_connection() {
     let fresh =
         Fresh::with(shared(Kind::Redis8_2), Default::default(), |builder| builder.connections(1)).await;
     let mut callers = JoinSet::new();
@@ -162,7 +162,7 @@ async fn stalled(
 }
 
 #[tokio::test]
-async fn a_caller_who_leaves_before_he_was_sent_is_charged_nothing() {
+async fn a_caller_that_leaves_before_its_call_is_sent_is_not_charged() {
     let server = Server::start(Kind::Redis6_2).unwrap();
     let (fresh, sent) = stalled(&server, 10_000).await;
     let (policy, key) = (a_day(1_000_000), Key::from("ada"));
@@ -182,7 +182,7 @@ async fn a_caller_who_leaves_before_he_was_sent_is_charged_nothing() {
 }
 
 #[tokio::test]
-async fn a_redis_that_hangs_does_not_gather_callers_without_end() {
+async fn a_hanging_redis_does_not_accumulate_callers() {
     let server = Server::start(Kind::Valkey9_1).unwrap();
     let (fresh, sent) = stalled(&server, 100).await;
     let (policy, ada) = (a_day(1_000_000), Key::from("ada"));
@@ -216,7 +216,7 @@ async fn a_redis_that_hangs_does_not_gather_callers_without_end() {
 
 /// Those who wait in another runtime, or ask when it is gone, are told.
 #[test]
-fn a_runtime_that_is_dropped_leaves_nobody_waiting() {
+fn a_dropped_runtime_leaves_no_caller_waiting() {
     within(Duration::from_secs(60), || {
         let server = Server::start(Kind::Installed).unwrap();
         let (theirs, ours) = (runtime(), runtime());
@@ -248,7 +248,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sets_of_fifty_and_all_that_is_largest_are_decided() {
+async fn sets_of_fifty_checks_with_the_largest_values_are_decided() {
     for &kind in Kind::EVERY {
         let fresh = Fresh::on(shared(kind)).await;
         let ada = Key::from("ada");
@@ -316,7 +316,7 @@ async fn sets_of_fifty_and_all_that_is_largest_are_decided() {
 
 /// A server that takes one connection, where two are wanted: all goes by the one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_cannot_be_made_fails_nobody_while_another_lives() {
+async fn a_failed_connection_fails_no_caller_while_another_lives() {
     let server = Server::start_with(Kind::Redis8_2, &["--maxclients", "1"]).unwrap();
     let store = RedisStore::connect(&server.url()).await.unwrap();
     let policy = Policy::new("p", Quota::per_day(1_000_000));

@@ -133,7 +133,7 @@ async fn the_first_request_after_connections_were_cut_passes() {
 /// A firewall that has forgotten them, or a machine that is gone: nobody ends the connections, which pass nothing. A circuit
 /// breaker asks but now and then, so that it matters how many questions that takes.
 #[tokio::test]
-async fn connections_that_pass_nothing_are_given_up_together() {
+async fn silent_connections_are_all_replaced_at_once() {
     let server = shared(Kind::Redis8_2);
     let proxy = Proxy::before(server.address()).await;
     let builder = RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(crate::prefix());
@@ -164,7 +164,7 @@ async fn connections_that_pass_nothing_are_given_up_together() {
 
 /// The other one answers, and hides nothing.
 #[tokio::test]
-async fn one_connection_that_passes_nothing_is_given_up() {
+async fn one_silent_connection_is_replaced() {
     let server = shared(Kind::Redis8_2);
     let proxy = Proxy::before(server.address()).await;
     let builder = RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(crate::prefix());
@@ -198,7 +198,7 @@ async fn one_connection_that_passes_nothing_is_given_up() {
 
 /// Redis that accepts and never answers, from the start or later: errors, not hangs, and requests pass when it answers.
 #[tokio::test]
-async fn a_server_that_stops_answering_is_found_again() {
+async fn a_server_that_stopped_answering_is_used_again_when_it_recovers() {
     let server = shared(Kind::Installed);
     let proxy = Proxy::before(server.address()).await;
     let straight = Fresh::on(server).await;

@@ -14,7 +14,7 @@ fn names(server: &Server) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn operators_can_read_who_is_limited_by_what() {
+async fn key_names_show_the_caller_and_the_policy() {
     let server = Server::start(Kind::Redis8_2).unwrap();
     let store = RedisStore::connect(&server.url()).await.unwrap();
     let burst = Policy::new("burst", Quota::per_second(1_000_000).burst(2));
@@ -30,7 +30,7 @@ async fn operators_can_read_who_is_limited_by_what() {
 }
 
 #[tokio::test]
-async fn with_a_secret_nothing_of_a_key_rests_on_the_server() {
+async fn a_secret_keeps_keys_off_the_server() {
     let server = Server::start(Kind::Installed).unwrap();
     let with =
         async |secret: &str| RedisStore::builder(&server.url()).secret(secret).connect().await.unwrap();
@@ -47,7 +47,7 @@ async fn with_a_secret_nothing_of_a_key_rests_on_the_server() {
 }
 
 #[tokio::test]
-async fn hostile_keys_neither_collide_nor_break_anything() {
+async fn hostile_keys_neither_collide_nor_fail() {
     let server = Server::start(Kind::Valkey9_1).unwrap();
     let fresh = Fresh::on(&server).await;
     let policy = Policy::new("p", Quota::per_day(1)).with_algorithm(Algorithm::FIXED_WINDOW);
@@ -114,7 +114,7 @@ async fn hostile_keys_neither_collide_nor_break_anything() {
 }
 
 #[tokio::test]
-async fn prefixes_are_apart() {
+async fn stores_with_different_prefixes_share_no_state() {
     let server = Server::start(Kind::Redis6_2).unwrap();
     let policy = Policy::new("p", Quota::per_day(1));
     for prefix in ["a", "a:1", "a:1:", "a:", ":a", "A", "~", "*"] {
@@ -125,7 +125,7 @@ async fn prefixes_are_apart() {
 
 /// A deployment that changes a limit must neither forgive what was used nor lock anybody out for longer than is due.
 #[tokio::test]
-async fn a_limit_that_is_changed_in_place_keeps_what_was_used() {
+async fn a_changed_limit_keeps_past_usage() {
     for &kind in Kind::EVERY {
         let fresh = Fresh::on(shared(kind)).await;
         let window = std::time::Duration::from_secs(36_000);
@@ -163,7 +163,7 @@ async fn a_limit_that_is_changed_in_place_keeps_what_was_used() {
 /// Old and new processes side by side, where the new bucket is full sooner: what it would take for a clock that ran ahead is what
 /// the old one may owe.
 #[tokio::test]
-async fn a_deployment_forgives_nothing_where_the_new_policy_is_beside_the_old() {
+async fn a_new_policy_next_to_the_old_one_forgives_no_usage() {
     for &kind in Kind::EVERY {
         let fresh = Fresh::on(shared(kind)).await;
         let old = Policy::new("changes", Quota::per_hour(10));

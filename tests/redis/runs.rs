@@ -114,7 +114,7 @@ fn logs(limit: u32) -> Vec<(Policy, SlidingLogLayout, u64)> {
 }
 
 #[tokio::test]
-async fn a_log_in_redis_answers_as_one_in_memory_whatever_is_refunded() {
+async fn refunds_leave_a_log_in_redis_equal_to_one_in_memory() {
     for (n, &kind) in (1..).zip(Kind::EVERY) {
         for limit in [3, 40, 5_000] {
             for (policy, layout, span) in logs(limit) {
@@ -133,7 +133,7 @@ fn length(server: &Server, name: &str) -> u32 {
 
 /// Log-ins that succeed are refunded while others are in flight, so that none is the newest run.
 #[tokio::test]
-async fn a_log_does_not_grow_with_what_was_refunded() {
+async fn refunded_requests_do_not_grow_a_log() {
     for (policy, layout, span) in logs(40) {
         let mut both = Both::new(Kind::Redis8_2, policy.clone(), layout).await;
         for _ in 0..3 {
@@ -159,7 +159,7 @@ async fn a_log_does_not_grow_with_what_was_refunded() {
 
 /// Lua's numbers are exact up to 2^53, and a busy log may never be empty.
 #[tokio::test]
-async fn a_log_that_counted_far_begins_to_count_again() {
+async fn a_log_with_a_large_counter_restarts_counting() {
     for &kind in Kind::EVERY {
         let server = shared(kind);
         for (policy, layout, _) in logs(40) {

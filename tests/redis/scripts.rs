@@ -13,7 +13,7 @@ use crate::{Fresh, eventually, every_policy, try_acquire, used};
 
 /// Each error of a caller in between would be a request that failed, or passed without being counted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_that_are_flushed_under_load_fail_no_request_and_grant_nothing_twice() {
+async fn flushed_scripts_fail_no_request_and_grant_nothing_twice() {
     for &kind in Kind::EVERY {
         let server = Arc::new(Server::start(kind).unwrap());
         let fresh = Fresh::on(&server).await;
@@ -71,7 +71,7 @@ async fn scripts_that_are_flushed_under_load_fail_no_request_and_grant_nothing_t
 
 /// Others kept a dead connection, or the belief that the script was known: minutes of 503.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_in_mid_load_fails_what_was_on_its_way_and_nothing_after() {
+async fn a_restart_under_load_fails_only_calls_in_flight() {
     for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
         // It keeps what was charged, so that the limit can be held to it.
         let arguments = ["--appendonly", "yes", "--appendfsync", "always"];

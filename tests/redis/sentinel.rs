@@ -30,7 +30,7 @@ async fn passes_again(store: &RedisStore) {
 
 /// Nobody fails: the old master goes on as one, until the Sentinels find that out and make a replica of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_is_demoted_is_left_for_the_next() {
+async fn a_demoted_master_is_replaced_by_its_successor() {
     let sentinel = Sentinel::start(Kind::Redis6_2).unwrap();
     let store = RedisStore::builder(&url(&sentinel)).prefix(prefix()).connect().await.unwrap();
     passes_again(&store).await;
@@ -45,7 +45,7 @@ async fn a_master_that_is_demoted_is_left_for_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_dies_is_left_for_the_next() {
+async fn a_dead_master_is_replaced_by_its_successor() {
     let sentinel = Sentinel::start(Kind::Installed).unwrap();
     let store = RedisStore::builder(&url(&sentinel)).prefix(prefix()).connect().await.unwrap();
     passes_again(&store).await;
@@ -57,7 +57,7 @@ async fn a_master_that_dies_is_left_for_the_next() {
 
 /// Theirs is not that of the servers, which the URL has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_that_want_a_password_are_given_theirs() {
+async fn sentinels_get_their_own_password() {
     let sentinel = Sentinel::start(Kind::Installed).unwrap();
     for one in sentinel.sentinels() {
         one.command(&["ACL", "SETUSER", "default", "resetpass", ">hunter2"]).unwrap();
@@ -76,7 +76,7 @@ async fn sentinels_that_want_a_password_are_given_theirs() {
 /// Sentinels that see their master down name none, for as long as a failover takes. Who takes that for a wrong name tells
 /// people to mend it, keeps the circuit breaker closed, and does not start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_is_down_is_nobodys_mistake() {
+async fn a_master_that_is_down_is_not_a_misconfiguration() {
     for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
         let sentinel = Sentinel::start(kind).unwrap();
         let builder = || RedisStore::builder(&url(&sentinel)).prefix(prefix());
@@ -103,7 +103,7 @@ async fn a_master_that_is_down_is_nobodys_mistake() {
 
 /// Two of three that do not answer, or are gone: the third knows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sentinel_that_never_answers_holds_nobody_up() {
+async fn a_silent_sentinel_does_not_delay_connecting() {
     let sentinel = Sentinel::start(Kind::Valkey9_1).unwrap();
     sentinel.sentinels()[0].pause().unwrap();
     let store = RedisStore::builder(&url(&sentinel)).prefix(prefix()).connect().await.unwrap();
@@ -118,7 +118,7 @@ async fn a_sentinel_that_never_answers_holds_nobody_up() {
 
 /// All are asked at once, and for no longer than was said: the first of the list may be on the machine that is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sentinel_that_never_answers_takes_no_time_of_a_short_one() {
+async fn a_silent_sentinel_does_not_use_up_a_short_timeout() {
     let sentinel = Sentinel::start(Kind::Redis8_2).unwrap();
     sentinel.sentinels()[..2].iter().for_each(|one| one.pause().unwrap());
     let short = Duration::from_millis(100);
@@ -134,7 +134,7 @@ async fn a_sentinel_that_never_answers_takes_no_time_of_a_short_one() {
 
 /// A Sentinel that has not heard of it names a replica. It is not asked to decide, nor taken for somebody's mistake.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_in_the_place_of_the_master_is_not_taken_for_one() {
+async fn a_replica_at_the_masters_address_is_not_used_as_master() {
     let sentinel = Sentinel::start(Kind::Installed).unwrap();
     let master = sentinel.master().unwrap();
     let replica = sentinel.servers().iter().find(|server| server.port() != master.port()).unwrap();
@@ -206,7 +206,7 @@ async fn all_connections_to_a_demoted_master_are_replaced_at_once() {
 /// Nobody takes over: the address goes on leading to one that does not write, as when people have made it so. Or to one that
 /// has lost its master, and says nothing else until it is told to write again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_in_the_place_of_its_master_is_not_connected_to_all_the_time() {
+async fn a_replica_at_the_masters_address_is_not_reconnected_in_a_loop() {
     for (kind, alone) in [(Kind::Redis6_2, false), (Kind::Valkey9_1, false), (Kind::Redis8_2, true)] {
         let (old, new) = (Server::start(kind).unwrap(), Server::start(kind).unwrap());
         let proxy = Proxy::before(old.address()).await;

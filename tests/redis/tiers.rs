@@ -21,7 +21,7 @@ const ALGORITHMS: [(Algorithm, SlidingLogLayout); 7] = [
 
 /// Callers of different tiers travel in one call, under one name: each is decided by the terms of its own.
 #[tokio::test]
-async fn tiers_that_are_asked_at_once_for_one_key_are_not_mistaken_for_one_another() {
+async fn concurrent_tiers_of_one_key_are_not_confused() {
     for &kind in Kind::EVERY {
         let stores = BothLayouts::on(shared(kind)).await;
         for (algorithm, layout) in ALGORITHMS {

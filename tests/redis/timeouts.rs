@@ -48,7 +48,7 @@ async fn is_late(store: &RedisStore, policy: &Policy, key: &str, limit: Duration
 
 /// Those in the call that hangs, and those who gather behind it. What was not sent is charged to nobody.
 #[tokio::test]
-async fn a_wait_ends_when_it_was_to_end_and_not_before() {
+async fn a_call_times_out_at_its_deadline_and_not_before() {
     for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
         let server = Server::start(kind).unwrap();
         let fresh = patient(&server, 10_000).await;
@@ -77,7 +77,7 @@ async fn a_wait_ends_when_it_was_to_end_and_not_before() {
 
 /// Two who are merged into one call, of which one leaves: the other one's answer is as if both were there.
 #[tokio::test]
-async fn one_who_is_late_takes_nothing_from_the_others() {
+async fn a_caller_that_times_out_takes_nothing_from_others() {
     let server = Server::start(Kind::Redis8_2).unwrap();
     let fresh = patient(&server, 10_000).await;
     let (policy, key) = (a_day(5), Key::from("ada"));
@@ -108,7 +108,7 @@ async fn one_who_is_late_takes_nothing_from_the_others() {
 
 /// They make room as well: a Redis that hangs is not overloaded by those who are gone.
 #[tokio::test]
-async fn those_who_are_late_no_longer_count_as_waiting() {
+async fn callers_that_timed_out_no_longer_count_as_waiting() {
     let server = Server::start(Kind::Installed).unwrap();
     let fresh = patient(&server, 50).await;
     let policy = a_day(1_000_000);
@@ -132,7 +132,7 @@ async fn those_who_are_late_no_longer_count_as_waiting() {
 
 /// Also while others, whose answers nobody hurries, are in the same call and in the same queue.
 #[tokio::test]
-async fn those_who_are_late_make_room_one_by_one() {
+async fn each_caller_that_times_out_makes_room_for_another() {
     let server = Server::start(Kind::Redis6_2).unwrap();
     let fresh = patient(&server, 50).await;
     let policy = a_day(1_000_000);
@@ -161,7 +161,7 @@ async fn those_who_are_late_make_room_one_by_one() {
 
 /// One who is in more of a hurry than all before, and comes when they wait already.
 #[tokio::test]
-async fn a_shorter_wait_that_begins_later_ends_first() {
+async fn a_later_call_with_a_shorter_timeout_ends_first() {
     let server = Server::start(Kind::Valkey9_1).unwrap();
     let fresh = patient(&server, 1_000).await;
     let policy = a_day(1_000_000);
@@ -200,7 +200,7 @@ async fn a_shorter_wait_that_begins_later_ends_first() {
 }
 
 #[tokio::test]
-async fn refunds_and_resets_end_as_well() {
+async fn refunds_and_resets_time_out() {
     let server = Server::start(Kind::Valkey9_1).unwrap();
     let fresh = patient(&server, 50).await;
     let (policy, key) = (a_day(1_000_000), Key::from("ada"));
@@ -216,7 +216,7 @@ async fn refunds_and_resets_end_as_well() {
 
 /// The runtime that calls run in may be held up by something else: those who ask in another one need not wait for it.
 #[test]
-fn a_runtime_that_is_held_up_holds_up_nobody_elsewhere() {
+fn a_blocked_runtime_does_not_delay_callers_in_another() {
     within(Duration::from_secs(60), || {
         let server = Server::start(Kind::Redis6_2).unwrap();
         let theirs = Builder::new_current_thread().enable_all().build().unwrap();
@@ -236,7 +236,7 @@ fn a_runtime_that_is_held_up_holds_up_nobody_elsewhere() {
 
 /// What is asked of one slot after the other is not left half done when its caller is told.
 #[tokio::test]
-async fn a_set_over_several_slots_ends_and_leaves_no_half() {
+async fn a_set_over_several_slots_times_out_without_a_partial_charge() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
     let url = format!("redis-cluster://{}", cluster.nodes()[0].address());
     let builder = RedisStore::builder(&url).prefix(prefix()).response_timeout(Duration::from_secs(60));
@@ -286,7 +286,7 @@ async fn a_timeout_around_the_store_needs_no_timer_of_its_own() {
 }
 
 #[tokio::test]
-async fn the_longest_wait_of_all_is_no_mistake() {
+async fn the_longest_possible_timeout_is_accepted() {
     let fresh = Fresh::on(crate::shared(Kind::Installed)).await;
     let store = fresh.store.clone().timeout(Duration::MAX).fail_closed();
     let (policy, key) = (a_day(5), Key::from("ada"));

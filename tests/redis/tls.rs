@@ -97,7 +97,7 @@ fn is_told(connected: Result<RedisStore, Error>, sign: &str) {
 }
 
 #[tokio::test]
-async fn a_server_is_trusted_by_the_authority_that_is_named_and_by_no_other() {
+async fn a_server_is_trusted_only_if_the_named_authority_signed_it() {
     let server = shared(Kind::Installed);
     let (authority, other) = (Authority::new(), Authority::new());
     let address = before(server, authority.identity("127.0.0.1"), None).await;
@@ -113,7 +113,7 @@ async fn a_server_is_trusted_by_the_authority_that_is_named_and_by_no_other() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_who_calls_is_shown_a_certificate() {
+async fn a_server_that_requires_a_client_certificate_gets_it() {
     let server = shared(Kind::Installed);
     let authority = Authority::new();
     let address = before(server, authority.identity("127.0.0.1"), Some(&authority)).await;
@@ -130,7 +130,7 @@ async fn a_server_that_asks_who_calls_is_shown_a_certificate() {
 }
 
 #[tokio::test]
-async fn certificates_that_cannot_be_are_refused_before_anybody_is_asked() {
+async fn invalid_certificates_are_refused_before_connecting() {
     let authority = Authority::new();
     let identity = authority.identity("tollgate");
     let (certificate, key) = (identity.certificate.pem(), identity.key.serialize_pem());
@@ -154,7 +154,7 @@ async fn certificates_that_cannot_be_are_refused_before_anybody_is_asked() {
 
 /// Whom the nodes of a Cluster name is connected to in the way of the URL.
 #[tokio::test]
-async fn nodes_of_a_cluster_are_connected_to_by_tls() {
+async fn cluster_nodes_are_connected_over_tls() {
     let server = Server::start_with(Kind::Redis8_2, &["--cluster-enabled", "yes"]).unwrap();
     let (authority, other) = (Authority::new(), Authority::new());
     let seed = before(&server, authority.identity("127.0.0.1"), None).await;
@@ -173,7 +173,7 @@ async fn nodes_of_a_cluster_are_connected_to_by_tls() {
 
 /// Both the Sentinels and the master that they name, each by a certificate of the authority that was given.
 #[tokio::test]
-async fn sentinels_and_their_master_are_connected_to_by_tls() {
+async fn sentinels_and_their_master_are_connected_over_tls() {
     let sentinel = Sentinel::start(Kind::Installed).unwrap();
     let authority = Authority::new();
     let one = &sentinel.sentinels()[0];

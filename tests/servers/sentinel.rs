@@ -28,7 +28,7 @@ fn another_server_is_master_after_the_first_was_killed() {
 }
 
 #[test]
-fn a_failover_needs_nobody_to_fail() {
+fn a_failover_works_while_the_master_is_healthy() {
     let sentinel = Sentinel::start(Kind::Valkey9_1).unwrap();
     let replica = &sentinel.servers()[1];
     assert_eq!(sentinel.failover().unwrap().port(), replica.port());

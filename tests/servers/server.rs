@@ -11,7 +11,7 @@ use tollgate_conformance::servers::{Kind, Server};
 use crate::{eventually, of_every_kind};
 
 #[test]
-fn every_kind_answers_and_is_of_its_version() {
+fn every_kind_answers_with_its_version() {
     of_every_kind(|kind| {
         let server = Server::start(kind).unwrap();
         assert_eq!(server.command(&["PING"]).unwrap(), "PONG");
@@ -29,7 +29,7 @@ fn every_kind_answers_and_is_of_its_version() {
 }
 
 #[test]
-fn a_restart_keeps_the_port_and_the_arguments_and_forgets_the_rest() {
+fn a_restart_keeps_the_port_and_arguments_but_no_data() {
     of_every_kind(|kind| {
         let server = Server::start_with(kind, &["--maxmemory", "3mb"]).unwrap();
         let (port, pid) = (server.port(), server.pid());
@@ -109,7 +109,7 @@ fn answers_are_as_redis_cli_prints_them() {
 }
 
 #[test]
-fn many_at_once_get_ports_of_their_own() {
+fn servers_started_at_once_get_distinct_ports() {
     let servers: Vec<Server> = thread::scope(|scope| {
         let start = |_| scope.spawn(|| Server::start(Kind::Valkey9_1).unwrap());
         let started: Vec<_> = (0..16).map(start).collect();
@@ -124,7 +124,7 @@ fn many_at_once_get_ports_of_their_own() {
 }
 
 #[test]
-fn a_server_that_does_not_come_up_says_why() {
+fn a_server_that_fails_to_start_reports_the_reason() {
     of_every_kind(|kind| {
         let error = Server::start_with(kind, &["--no-such-option", "1"]).unwrap_err().to_string();
         assert!(error.starts_with(&kind.to_string()) && error.contains("no-such-option"), "{error}");

@@ -25,7 +25,7 @@ where
 }
 
 #[tokio::test]
-async fn who_leaves_before_the_first_poll_has_been_charged_or_has_not_been_heard() {
+async fn a_caller_that_leaves_before_the_first_poll_is_charged_at_most_once() {
     let at_hand = store(&clock()).boxed();
     let [first, last] = [Later::deciding_first, Later::deciding_last].map(|later| later(store(&clock())));
     for (store, left) in [(at_hand, 4), (first.boxed(), 5), (last.boxed(), 5)] {
@@ -37,7 +37,7 @@ async fn who_leaves_before_the_first_poll_has_been_charged_or_has_not_been_heard
 }
 
 #[tokio::test]
-async fn who_leaves_while_the_store_is_asked_may_have_been_charged_and_no_more() {
+async fn a_caller_that_leaves_during_the_store_call_is_charged_at_most_once() {
     let stores = [(Later::deciding_first(store(&clock())), 4), (Later::deciding_last(store(&clock())), 5)];
     for (store, left) in stores {
         let inner = Strict::default();
@@ -79,7 +79,7 @@ async fn a_caller_that_leaves_the_queue_gives_its_place_and_charge_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn places_come_back_to_callers_that_leave_last_in_first_out() {
+async fn queue_places_are_returned_last_in_first_out() {
     for store in stores() {
         let rules = [queue("q", Duration::from_secs(5))];
         let mut service = RateLimitLayer::new(rules).store(store).layer(Strict::default());
@@ -116,7 +116,7 @@ async fn a_place_that_others_queue_behind_stays_reserved() {
 }
 
 #[tokio::test]
-async fn who_leaves_while_the_inner_service_works_stays_charged() {
+async fn a_caller_that_leaves_during_the_inner_call_stays_charged() {
     let layer = layer(&clock(), [per_user("p", 3)]);
     let (inner, mut handle): (MockService, MockHandle) = mock::pair();
     let mut service = layer.layer(inner);
@@ -131,7 +131,7 @@ async fn who_leaves_while_the_inner_service_works_stays_charged() {
 
 /// Half of the callers leave at random stages; the others and they together never get more than the limit.
 #[tokio::test(start_paused = true)]
-async fn callers_who_leave_at_any_stage_never_let_more_than_the_limit_through() {
+async fn callers_that_leave_at_any_stage_do_not_raise_the_limit() {
     let [first, last] =
         [Later::deciding_first, Later::deciding_last].map(|later| later(store(&clock())).boxed());
     for store in [store(&clock()).boxed(), first, last] {

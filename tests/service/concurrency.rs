@@ -50,7 +50,7 @@ async fn concurrent_callers_get_exactly_the_limit_under_every_algorithm() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn concurrent_callers_of_several_rules_get_exactly_what_the_scarcest_grants() {
+async fn concurrent_callers_of_several_rules_get_the_scarcest_limit_exactly() {
     for store in [store(&clock()).boxed(), Later::deciding_first(store(&clock())).boxed()] {
         let mut rules: Vec<_> = EVERY_ALGORITHM
             .iter()

@@ -11,7 +11,7 @@ use crate::{layer, timed};
 const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_come_at_once_leave_one_by_one() {
+async fn requests_that_arrive_at_once_leave_one_by_one() {
     let mut service = layer(&clock(), [queue("q", 500 * MS)]).layer(Strict::default());
     let mut pending = Vec::new();
     for n in 0..6_u32 {
@@ -26,7 +26,7 @@ async fn requests_that_come_at_once_leave_one_by_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_user_has_a_queue_of_his_own() {
+async fn each_user_has_its_own_queue() {
     let mut service = layer(&clock(), [queue("q", 500 * MS)]).layer(Strict::default());
     for user in ["ada", "bob", "cy"] {
         assert_eq!(timed(call(&mut service, request(user))).await.1, Duration::ZERO, "{user}");
@@ -36,7 +36,7 @@ async fn each_user_has_a_queue_of_his_own() {
 
 /// The fields are read when the request has passed, and tell how things stand then.
 #[tokio::test(start_paused = true)]
-async fn what_a_delayed_request_is_told_counts_from_when_it_passes() {
+async fn fields_of_a_delayed_request_count_from_when_it_passes() {
     let slow = || {
         Policy::new("q", Quota::per_second(1))
             .with_algorithm(Algorithm::LeakyBucket { max_wait: 30_000 * MS })
@@ -58,7 +58,7 @@ async fn what_a_delayed_request_is_told_counts_from_when_it_passes() {
 
 /// Time passes in the store as it does for those who wait.
 #[tokio::test(start_paused = true)]
-async fn one_after_the_other_requests_are_evenly_spaced() {
+async fn sequential_requests_are_evenly_spaced() {
     let clock = clock();
     let mut service = layer(&clock, [queue("q", 500 * MS)]).layer(Strict::default());
     assert_eq!(timed(call(&mut service, request("ada"))).await.1, Duration::ZERO);
@@ -74,7 +74,7 @@ async fn one_after_the_other_requests_are_evenly_spaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_wait_longer_than_the_longest_wait_is_refused_at_once() {
+async fn a_wait_beyond_the_longest_is_refused_at_once() {
     let mut service = layer(&clock(), [queue("q", 250 * MS)]).layer(Strict::default());
     let mut statuses = Vec::new();
     for _ in 0..5 {
@@ -97,7 +97,7 @@ async fn what_would_wait_longer_than_the_longest_wait_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_leaky_buckets_the_longest_delay_is_slept() {
+async fn several_leaky_buckets_delay_by_the_longest_delay() {
     let slow = |name, per_second| {
         Policy::new(name, Quota::per_second(per_second))
             .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(10) })
@@ -129,7 +129,7 @@ async fn a_request_that_another_rule_refuses_reserves_no_slot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_verdict_that_is_awaited_is_delayed_as_well() {
+async fn an_awaited_verdict_delays_the_request() {
     let store = Later::deciding_last(store(&clock()));
     let mut service = RateLimitLayer::new([queue("q", 200 * MS)])
         .store(store)
@@ -142,7 +142,7 @@ async fn a_verdict_that_is_awaited_is_delayed_as_well() {
 }
 
 #[tokio::test]
-async fn a_limiter_reserves_the_slot_and_says_how_long_to_wait() {
+async fn a_limiter_reserves_the_slot_and_reports_the_wait() {
     let limiter = layer(&clock(), [queue("q", 250 * MS)]).limiter();
     let ada = tollgate::Key::from("ada");
     for delay in [0, 100, 200] {

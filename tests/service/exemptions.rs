@@ -45,7 +45,7 @@ async fn a_preflight_needs_no_key_and_costs_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_not_quite_a_preflight_is_limited() {
+async fn a_request_that_only_resembles_a_preflight_is_limited() {
     let mut no_origin = preflight();
     no_origin.headers_mut().remove("origin");
     let mut no_method = preflight();
@@ -57,7 +57,7 @@ async fn what_is_not_quite_a_preflight_is_limited() {
 }
 
 #[tokio::test]
-async fn an_exemption_from_one_rule_is_none_from_the_others() {
+async fn an_exemption_from_one_rule_leaves_the_others_in_force() {
     let rules =
         [per_user("mild", 1).exempt(|parts: &Parts| parts.uri.path() == "/health"), per_user("strict", 3)];
     let mut service = layer(&clock(), rules).layer(Strict::default());
@@ -100,7 +100,7 @@ fn one_each(key: impl tollgate::extract::KeyExtractor) -> Rule {
 }
 
 #[tokio::test]
-async fn addresses_that_are_listed_are_not_limited_and_their_neighbours_are() {
+async fn listed_addresses_are_exempt_and_their_neighbours_are_limited() {
     let rule = one_each(PeerIp::new()).exempt(PeerIp::new().is_in(["10.0.0.0/8", "2001:db8::1"]).unwrap());
     let service = layer(&clock(), [rule]).layer(Strict::default());
     let peers = ["10.1.2.3:1", "10.1.2.3:2", "[::ffff:10.1.2.3]:3", "[2001:db8::1]:1", "[2001:db8::1]:2"];

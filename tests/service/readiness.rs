@@ -12,7 +12,7 @@ use tower_test::mock;
 use crate::{answer, layer};
 
 #[tokio::test]
-async fn a_request_that_passes_at_once_uses_the_slot_that_was_polled_ready() {
+async fn a_request_that_passes_at_once_uses_the_polled_slot() {
     let inner = Strict::default();
     let mut service = layer(&clock(), [per_user("p", 100)]).layer(inner.clone());
     for _ in 0..10 {
@@ -22,7 +22,7 @@ async fn a_request_that_passes_at_once_uses_the_slot_that_was_polled_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_delayed_takes_along_the_service_that_was_polled_ready() {
+async fn a_delayed_request_takes_the_polled_service_along() {
     let inner = Strict::default();
     let mut service = layer(&clock(), [queue("q", Duration::from_secs(5))]).layer(inner.clone());
     let mut pending = Vec::new();
@@ -36,7 +36,7 @@ async fn a_request_that_is_delayed_takes_along_the_service_that_was_polled_ready
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_whose_verdict_is_awaited_takes_along_the_service_that_was_polled_ready() {
+async fn an_awaited_verdict_takes_the_polled_service_along() {
     for store in [Later::deciding_first, Later::deciding_last].map(|later| later(store(&clock()))) {
         let inner = Strict::default();
         let rules = [queue("q", Duration::from_secs(5)), per_user("p", 8)];
@@ -55,7 +55,7 @@ async fn a_request_whose_verdict_is_awaited_takes_along_the_service_that_was_pol
 
 /// Whoever clones a service polls the clone ready, as hyper and axum do for each connection.
 #[tokio::test]
-async fn clones_of_the_service_are_polled_ready_by_themselves() {
+async fn each_clone_of_the_service_is_polled_ready_separately() {
     let service = layer(&clock(), [per_user("p", 3)]).layer(Strict::default());
     for expected in [200, 200, 200, 429] {
         let response = service.clone().oneshot(request("ada")).await.unwrap();
@@ -64,7 +64,7 @@ async fn clones_of_the_service_are_polled_ready_by_themselves() {
 }
 
 #[tokio::test]
-async fn a_denied_request_does_not_reach_the_service_and_leaves_its_readiness_for_the_next() {
+async fn a_denied_request_leaves_the_readiness_to_the_next_request() {
     let inner = Strict::default();
     let mut service = layer(&clock(), [per_user("p", 1)]).layer(inner.clone());
     assert_eq!(call(&mut service, request("ada")).await.status(), 200);

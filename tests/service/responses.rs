@@ -54,7 +54,7 @@ async fn the_verdict_is_exposed_to_handlers_and_to_outer_layers() {
 }
 
 #[tokio::test]
-async fn a_denial_in_words_names_the_policies_that_refused() {
+async fn the_text_of_a_denial_names_the_policies_that_refused() {
     let clock = clock();
     let rules = [per_user("burst", 1), per_user("daily", 9), per_user("hourly", 1)];
     let mut service = layer(&clock, rules).layer(service_fn(what_is_left));
@@ -67,7 +67,7 @@ async fn a_denial_in_words_names_the_policies_that_refused() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_refused_request_is_left_in_the_answer() {
+async fn a_refusal_carries_no_extension_of_the_request() {
     #[derive(Clone)]
     struct Session;
 
@@ -108,7 +108,7 @@ async fn a_policy_is_found_in_a_report_by_its_name() {
 }
 
 #[tokio::test]
-async fn of_layers_that_stack_the_nearest_ones_verdict_is_seen() {
+async fn stacked_layers_expose_the_verdict_of_the_nearest() {
     let exposing = |name| layer(&clock(), [per_user(name, 3)]).expose_verdict();
     let mut service = exposing("outer").layer(exposing("inner").layer(service_fn(what_is_left)));
     let response = call(&mut service, request("ada")).await;
@@ -119,7 +119,7 @@ async fn of_layers_that_stack_the_nearest_ones_verdict_is_seen() {
 
 /// Or handlers that ask for one would fail where no limit applies.
 #[tokio::test]
-async fn a_report_is_empty_and_not_missing_where_no_rule_applies() {
+async fn a_report_is_empty_where_no_rule_applies() {
     let exempt = || per_user("p", 1).exempt(|_: &Parts| true);
     let everybody_exempt = layer(&clock(), [exempt()]).expose_verdict();
     let later = everybody_exempt.clone().store(Later::deciding_last(store(&clock())));
@@ -155,7 +155,7 @@ async fn a_denial_is_in_the_extensions_of_its_response() {
 }
 
 #[tokio::test]
-async fn each_reason_has_its_status_and_only_waiting_that_helps_is_advised() {
+async fn each_reason_has_its_status_and_retry_after_only_if_waiting_helps() {
     let cost = |parts: &Parts| parts.headers["x-cost"].to_str().unwrap().parse().unwrap();
     let mut service = layer(&clock(), [per_user("p", 5).cost(cost)]).layer(Strict::default());
     let asking = |cost: &str| {
@@ -185,7 +185,7 @@ async fn each_reason_has_its_status_and_only_waiting_that_helps_is_advised() {
 }
 
 #[tokio::test]
-async fn a_closure_answers_instead_and_what_it_has_not_said_is_added() {
+async fn a_closure_can_answer_and_missing_fields_are_added() {
     let layer = layer(&clock(), [per_user("p", 1)]).answer(|parts: &Parts, denial: &Denial| {
         let user = parts.headers.get("x-user").map_or("nobody", |user| user.to_str().unwrap());
         let mut response = Response::new(format!("{user}: {denial}"));
@@ -230,7 +230,7 @@ async fn a_closure_that_answers_sees_the_whole_head_of_the_request() {
 
 /// The closure may begin with the answer that would have been given.
 #[tokio::test]
-async fn a_closure_can_change_the_answer_by_default() {
+async fn a_closure_can_change_the_default_answer() {
     let layer = layer(&clock(), [per_user("p", 1)]).answer(|_: &Parts, denial: &Denial| {
         let mut response = denial.response();
         response.headers_mut().insert("x-more", "yes".parse().unwrap());
@@ -244,7 +244,7 @@ async fn a_closure_can_change_the_answer_by_default() {
 }
 
 #[tokio::test]
-async fn a_layer_that_is_switched_off_passes_everything_untouched() {
+async fn a_disabled_layer_passes_everything_unchanged() {
     let store = store(&clock());
     let layer = tollgate::RateLimitLayer::new([per_user("p", 1)]).store(store.clone());
     let mut off = layer.clone().enabled(false).layer(service_fn(what_is_left));
@@ -262,7 +262,7 @@ async fn a_layer_that_is_switched_off_passes_everything_untouched() {
 }
 
 #[tokio::test]
-async fn the_fields_of_the_draft_are_appended_where_layers_stack() {
+async fn stacked_layers_append_the_draft_fields() {
     let clock = clock();
     let (inner, outer) = (layer(&clock, [per_user("inner", 1)]), layer(&clock, [per_user("outer", 2)]));
     let mut service = outer.layer(inner.layer(Strict::default()));
@@ -281,7 +281,7 @@ async fn the_fields_of_the_draft_are_appended_where_layers_stack() {
 }
 
 #[tokio::test]
-async fn the_x_fields_of_an_inner_layer_stand() {
+async fn the_x_fields_of_an_inner_layer_are_kept() {
     let clock = clock();
     let x = |name, limit| layer(&clock, [per_user(name, limit)]).fields(Fields::XDelta);
     let mut service = x("outer", 10).layer(x("inner", 5).layer(Strict::default()));
@@ -333,7 +333,7 @@ async fn rules_that_skip_or_share_where_there_is_no_key() {
 }
 
 #[tokio::test]
-async fn where_every_rule_skips_the_request_passes_without_fields() {
+async fn a_request_that_every_rule_skips_passes_without_fields() {
     let rule = per_user("p", 1).on_missing_key(tollgate::MissingKey::Skip);
     let mut service = layer(&clock(), [rule]).layer(Strict::default());
     for _ in 0..3 {

@@ -81,7 +81,7 @@ async fn the_layer_works_above_and_below_towers_own_layers() {
 
 /// These take the inner service along, whose readiness is a permit here: one that is lost or taken twice would show.
 #[tokio::test(start_paused = true)]
-async fn requests_on_hold_keep_the_permit_that_they_were_given() {
+async fn delayed_requests_keep_their_concurrency_permit() {
     let (time, five_at_most) = (clock(), Duration::from_millis(400));
 
     let inner = Strict::default();
@@ -124,7 +124,7 @@ async fn a_buffer_keeps_sleepers_out_of_the_slots_of_a_concurrency_limit() {
 
 /// A caller that gave up has its place back, and the timeout mints no other.
 #[tokio::test(start_paused = true)]
-async fn a_timeout_around_a_queue_gives_up_and_the_place_comes_back() {
+async fn a_timeout_around_a_queue_returns_the_place() {
     let (inner, layer) = (Strict::default(), layer(&clock(), [queue("q", Duration::from_secs(5))]));
     let mut stack =
         ServiceBuilder::new().timeout(Duration::from_millis(250)).layer(layer.clone()).service(inner.clone());
@@ -140,7 +140,7 @@ async fn a_timeout_around_a_queue_gives_up_and_the_place_comes_back() {
 }
 
 #[tokio::test]
-async fn a_service_that_sheds_its_load_is_not_charged_twice() {
+async fn a_load_shedding_service_is_not_charged_twice() {
     let (time, inner) = (clock(), Strict::default());
     let limit = layer(&time, [per_user("p", 3)]);
     // Nobody is ever ready below: every request is shed, after it was charged.

@@ -75,7 +75,7 @@ async fn an_unknown_tier_is_never_unlimited() {
 }
 
 #[tokio::test]
-async fn clients_are_told_their_tiers_quota_under_the_policys_name() {
+async fn fields_report_the_tiers_quota_under_the_policys_name() {
     let layer = layer(&clock(), [plans(Algorithm::Gcra), a_minute("all", Algorithm::Gcra, 100).by(global())]);
     let x = layer.clone().fields(Fields::XDelta);
     let mut service = layer.layer(Strict::default());
@@ -92,7 +92,7 @@ async fn clients_are_told_their_tiers_quota_under_the_policys_name() {
 }
 
 #[tokio::test]
-async fn a_denial_is_by_the_policy_of_the_tier() {
+async fn a_denial_names_the_policy_of_the_tier() {
     let mut service = layer(&clock(), [plans(Algorithm::Gcra)]).layer(Strict::default());
     passing(&mut service, || on("ada", "pro")).await;
     let response = call(&mut service, on("ada", "pro")).await;
@@ -106,7 +106,7 @@ async fn a_denial_is_by_the_policy_of_the_tier() {
 }
 
 #[tokio::test]
-async fn a_cost_above_one_tiers_quota_may_be_within_anothers() {
+async fn a_cost_above_one_tiers_quota_can_pass_in_another() {
     let rule = plans(Algorithm::Gcra).cost(|_: &Parts| 5);
     let mut service = layer(&clock(), [rule]).layer(Strict::default());
     for (plan, status) in [("free", 422), ("pro", 422), ("enterprise", 200)] {
@@ -116,7 +116,7 @@ async fn a_cost_above_one_tiers_quota_may_be_within_anothers() {
 
 /// The count of a key is one, whatever the tiers that it was counted under.
 #[tokio::test]
-async fn who_changes_his_tier_keeps_what_he_used() {
+async fn a_change_of_tier_keeps_past_usage() {
     for algorithm in EVERY_ALGORITHM {
         let mut service = layer(&clock(), [plans(algorithm)]).layer(Strict::default());
         assert_eq!(passing(&mut service, || on("ada", "free")).await, 2);
@@ -175,7 +175,7 @@ fn small() -> Quota {
 }
 
 #[tokio::test]
-async fn a_tier_of_another_window_counts_by_itself() {
+async fn a_tier_with_another_window_counts_separately() {
     let tiers = [("daily", Quota::per_day(3))];
     let rule = a_minute("api", Algorithm::FIXED_WINDOW, 2).by(user()).tiers(tiers, plan);
     let limiter = layer(&clock(), [rule]);
@@ -210,7 +210,7 @@ async fn methods_and_routes_may_be_tiers() {
 }
 
 #[tokio::test]
-async fn the_closure_sees_the_key_that_is_counted_and_is_asked_once() {
+async fn the_tier_closure_gets_the_counted_key_and_runs_once() {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     static ASKED: AtomicU32 = AtomicU32::new(0);
     let vip = |_: &Parts, key: &Key| {
@@ -267,7 +267,7 @@ async fn ten_thousand_tenants_each_have_their_quota() {
 }
 
 #[tokio::test]
-async fn a_permit_gives_back_to_the_tier_that_it_was_charged_to() {
+async fn a_permit_is_refunded_to_the_tier_that_it_charged() {
     for algorithm in EVERY_ALGORITHM {
         let tiers = [("daily", a_day(algorithm, 4))];
         let rule = a_minute("api", algorithm, 4).by(user()).tiers(tiers, plan);
@@ -287,7 +287,7 @@ fn a_day(algorithm: Algorithm, limit: u32) -> Quota {
 }
 
 #[tokio::test]
-async fn a_key_by_itself_is_asked_the_policys_own_quota() {
+async fn a_check_by_key_alone_uses_the_policys_own_quota() {
     let limiter = layer(&clock(), [plans(Algorithm::FIXED_WINDOW)]).limiter();
     let (parts, ada) = (on("ada", "enterprise").into_parts().0, Key::from("ada"));
     assert_eq!(limiter.check(&parts).await.unwrap().report().get("api").unwrap().1.remaining(), 7);

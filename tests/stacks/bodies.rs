@@ -67,7 +67,7 @@ async fn a_refused_head_request_has_no_body_over_http_2() {
 
 /// A proxy passes on what it is sent: its bodies are hyper's `Incoming` both ways.
 #[tokio::test]
-async fn a_proxy_answers_with_the_bodies_that_come_in() {
+async fn a_proxy_answers_with_bodies_of_the_incoming_type() {
     let origin = serve(service_fn(hello)).await;
     let proxied = ServiceBuilder::new().layer(two_each()).service_fn(move |request: Request<Incoming>| {
         let mut onward = Request::new(Empty::<Bytes>::new());

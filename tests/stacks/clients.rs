@@ -67,7 +67,7 @@ async fn a_client_waits_its_turn_instead_of_failing() {
 
 /// What would wait longer than it may is answered here: the API never sees it.
 #[tokio::test]
-async fn what_would_wait_too_long_is_refused_by_a_denial_of_our_own() {
+async fn a_client_call_that_would_wait_too_long_is_denied_locally() {
     let (address, asked) = api().await;
     let rule = queue(Quota::per_minute(1), Duration::from_secs(90)).by(global());
     let layer = RateLimitLayer::new([rule]).store(store(&clock()));
@@ -85,7 +85,7 @@ async fn what_would_wait_too_long_is_refused_by_a_denial_of_our_own() {
 }
 
 #[tokio::test]
-async fn a_refusal_by_the_api_is_not_mistaken_for_one_of_our_own() {
+async fn a_refusal_by_the_api_is_not_a_local_denial() {
     let address = serve(two_each().layer(service_fn(async |_: Request<Incoming>| {
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
     })))

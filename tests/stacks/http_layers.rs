@@ -37,7 +37,7 @@ fn preflight(address: std::net::SocketAddr) -> http::request::Builder {
 }
 
 #[tokio::test]
-async fn a_denial_inside_of_cors_can_be_read_and_one_outside_cannot() {
+async fn only_a_denial_inside_cors_can_be_read() {
     let limit_inside = ServiceBuilder::new().layer(cors()).layer(two_each()).service(service_fn(hello));
     let limit_outside = ServiceBuilder::new().layer(two_each()).layer(cors()).service(service_fn(hello));
     for (address, readable) in [(serve(limit_inside).await, true), (serve(limit_outside).await, false)] {
@@ -54,7 +54,7 @@ async fn a_denial_inside_of_cors_can_be_read_and_one_outside_cannot() {
 }
 
 #[tokio::test]
-async fn a_preflight_is_refused_only_where_the_limit_is_outside_of_cors_and_does_not_exempt_it() {
+async fn only_a_limit_outside_cors_without_an_exemption_refuses_preflights() {
     let exempting = RateLimitLayer::new([per_user("two", 2).exempt(cors_preflight())]).store(store(&clock()));
     let limit_inside = ServiceBuilder::new().layer(cors()).layer(two_each()).service(service_fn(hello));
     let limit_outside = ServiceBuilder::new().layer(two_each()).layer(cors()).service(service_fn(hello));
@@ -73,7 +73,7 @@ async fn a_preflight_is_refused_only_where_the_limit_is_outside_of_cors_and_does
 }
 
 #[tokio::test]
-async fn compression_takes_up_denials_where_it_is_outside() {
+async fn an_outer_compression_layer_compresses_denials() {
     let gzip = CompressionLayer::new;
     let limit_inside = ServiceBuilder::new().layer(gzip()).layer(two_each()).service(service_fn(hello));
     let limit_outside = ServiceBuilder::new().layer(two_each()).layer(gzip()).service(service_fn(hello));
@@ -90,7 +90,7 @@ async fn compression_takes_up_denials_where_it_is_outside() {
 }
 
 #[tokio::test]
-async fn denials_are_traced_where_the_trace_is_outside() {
+async fn an_outer_trace_layer_traces_denials() {
     let (log, _guard) = Log::of_thread();
     let trace = || TraceLayer::new_for_http().on_response(DefaultOnResponse::new().level(Level::INFO));
     let limit_inside = ServiceBuilder::new().layer(trace()).layer(two_each()).service(service_fn(hello));
@@ -107,7 +107,7 @@ async fn denials_are_traced_where_the_trace_is_outside() {
 
 /// An outer layer has the denial itself, and need not read what was written for clients.
 #[tokio::test]
-async fn an_outer_layer_rewrites_refusals_by_their_denial() {
+async fn an_outer_layer_can_rewrite_refusals_by_their_denial() {
     let rewritten = ServiceBuilder::new()
         .map_response(|response: Response<tollgate::ResponseBody<Full<Bytes>>>| {
             let denial = response.extensions().get::<Denial>();

@@ -61,7 +61,7 @@ fn others() -> Vec<Named> {
 
 /// Every rotation of the others, forwards and backwards, with the limit at every place.
 #[tokio::test]
-async fn the_limit_holds_at_every_place_among_others() {
+async fn the_limit_holds_at_every_place_in_the_stack() {
     let count = others().len();
     for (backwards, rotation, place) in [false, true]
         .into_iter()
@@ -96,7 +96,7 @@ async fn the_limit_holds_at_every_place_among_others() {
 
 /// Outside of a queue a timeout counts the wait, inside it does not.
 #[tokio::test]
-async fn a_timeout_counts_the_wait_of_a_queue_where_it_is_outside() {
+async fn an_outer_timeout_includes_the_wait_in_a_queue() {
     use http::StatusCode;
     use tollgate::{Algorithm, Policy, PolicyExt, Quota, RateLimitLayer};
     use tower_http::timeout::TimeoutLayer;

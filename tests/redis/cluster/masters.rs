@@ -41,7 +41,7 @@ async fn a_master_that_dies_is_replaced_without_a_restart() {
 
 /// Its machine goes on to take up what is sent to it, so that no connection ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_hangs_is_left_for_the_next() {
+async fn a_hanging_master_is_replaced_by_the_promoted_replica() {
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
     let prefix = prefix();
     let builder = RedisStore::builder(&url(&cluster)).prefix(&*prefix);
@@ -69,7 +69,7 @@ async fn a_master_that_hangs_is_left_for_the_next() {
 /// Its machine is gone: no connection to it ends, and none is made any more. Nobody takes its place; the others go on, and
 /// nobody who asks them waits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_is_gone_holds_up_nobody_who_asks_another() {
+async fn a_lost_master_does_not_delay_calls_to_other_masters() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
     for node in cluster.nodes() {
         node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
@@ -112,7 +112,7 @@ async fn a_master_that_is_gone_holds_up_nobody_who_asks_another() {
 
 /// One of the nodes of the URL, which the others still count among them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_hangs_does_not_keep_a_store_from_the_others() {
+async fn a_hanging_node_does_not_prevent_connecting_to_the_others() {
     let cluster = Cluster::start(Kind::Installed).unwrap();
     let prefix = prefix();
     let (_, hangs) = home(&cluster, &prefix, "ada");
@@ -128,7 +128,7 @@ async fn a_node_that_hangs_does_not_keep_a_store_from_the_others() {
 /// A master that has lost the others goes on to answer: that the cluster is down, and by a map of its own who has what. It is the
 /// only one that was ever asked, and not the one to believe.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_has_lost_the_others_is_not_believed() {
+async fn an_isolated_master_is_not_believed() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
     let prefix = prefix();
     // The key that a store tries itself out with.

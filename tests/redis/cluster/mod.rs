@@ -101,7 +101,7 @@ async fn nodes_are_found_by_their_names_and_by_their_ports_alone() {
 /// While a call to a slot is under way, those who come one after another gather, and one more call carries them all. Meanwhile
 /// other slots of the same node are asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn to_a_slot_one_call_goes_at_a_time() {
+async fn each_slot_has_one_call_in_flight() {
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
     let prefix = prefix();
     let builder = RedisStore::builder(&url(&cluster)).prefix(&*prefix);

@@ -126,7 +126,7 @@ async fn callers_of_a_slot_that_moves_do_not_fail_each_other() {
 
 /// Who gives a slot away may say so before who takes it: until then each names the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_name_each_other_are_waited_for() {
+async fn a_redirect_loop_between_nodes_is_waited_out() {
     for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
         let cluster = Cluster::start(kind).unwrap();
         let prefix = prefix();
@@ -154,7 +154,7 @@ async fn nodes_that_name_each_other_are_waited_for() {
 
 /// Of a set of two keys that are new, who gives the slot away and who takes it refuse in turn, until it has moved.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_set_for_a_new_caller_waits_until_his_slot_has_moved_and_charges_nobody_who_left() {
+async fn a_set_in_a_moving_slot_waits_and_charges_no_caller_that_left() {
     for kind in [Kind::Redis6_2, Kind::Redis8_2] {
         let cluster = Cluster::start(kind).unwrap();
         let prefix = prefix();
@@ -185,7 +185,7 @@ async fn a_set_for_a_new_caller_waits_until_his_slot_has_moved_and_charges_nobod
 
 /// The first slot moves to a master that has none yet: a caller hears of it by the redirection only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_moves_to_a_master_that_is_new() {
+async fn a_slot_can_move_to_a_new_master() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
     let prefix = prefix();
     let store = store(&cluster, &prefix).await;

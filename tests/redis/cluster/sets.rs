@@ -11,7 +11,7 @@ use crate::{acquire, eventually, prefix, used};
 
 /// Their keys are in different slots, of which one refuses: what the others granted comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_set_over_several_slots_charges_nobody_when_one_refuses() {
+async fn a_set_over_several_slots_charges_no_key_when_one_refuses() {
     let cluster = Cluster::start(Kind::Redis6_2).unwrap();
     let prefix = prefix();
     let store = store(&cluster, &prefix).await;
@@ -71,7 +71,7 @@ async fn a_caller_that_is_always_refused_holds_no_quota_of_others() {
 
 /// Whether a slot is asked or only looked at, since another has refused: there is room for one more, and two were wanted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_slot_of_a_denied_set_tells_the_wait_of_the_least_that_was_asked_for() {
+async fn a_denied_set_reports_the_wait_for_the_least_number_asked_for() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
     let prefix = prefix();
     let store = store(&cluster, &prefix).await;
@@ -118,7 +118,7 @@ async fn a_denial_stays_one_while_another_node_is_down() {
 
 /// Who was granted by one node, and cannot be decided by the next, is told an error and charged nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_node_granted_comes_back_when_another_is_down() {
+async fn a_grant_of_one_node_is_refunded_when_another_is_down() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
     for node in cluster.nodes() {
         node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
@@ -143,7 +143,7 @@ async fn what_one_node_granted_comes_back_when_another_is_down() {
 /// One slot grants as often as it can, another less often: what the first granted too often comes back, and of the rest each
 /// part once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_several_slots_grant_in_part_comes_back_once() {
+async fn partial_grants_of_several_slots_are_refunded_once() {
     let cluster = Cluster::start(Kind::Redis6_2).unwrap();
     let prefix = prefix();
     let store = store(&cluster, &prefix).await;
@@ -170,7 +170,7 @@ async fn what_several_slots_grant_in_part_comes_back_once() {
 
 /// A caller who gives up between two nodes: a set is charged whole or not at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_who_leaves_between_two_slots_leaves_no_half_of_a_set() {
+async fn a_caller_that_leaves_between_two_slots_leaves_no_half_of_a_set() {
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
     let prefix = prefix();
     let store = store(&cluster, &prefix).await;
