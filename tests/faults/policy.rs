@@ -90,7 +90,7 @@ fn ear(heard: &Arc<Heard>) -> impl Fn(Event) + Send + Sync + 'static {
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     by: [AtomicU32; 3],
-    failed: [AtomicU32; 4],
+    failed: [AtomicU32; 5],
     opened: AtomicU32,
     watch: Mutex<Watch>,
 }
@@ -111,8 +111,13 @@ pub(crate) struct Back {
     pub(crate) probed: Option<Instant>,
 }
 
-const KINDS: [ErrorKind; 4] =
-    [ErrorKind::Timeout, ErrorKind::Unavailable, ErrorKind::CircuitOpen, ErrorKind::Misconfigured];
+const KINDS: [ErrorKind; 5] = [
+    ErrorKind::Timeout,
+    ErrorKind::Unavailable,
+    ErrorKind::Overloaded,
+    ErrorKind::CircuitOpen,
+    ErrorKind::Misconfigured,
+];
 
 impl Heard {
     fn hear(&self, event: Event) {
@@ -162,9 +167,10 @@ impl Heard {
         self.failed[at].load(Ordering::Relaxed)
     }
 
-    /// Those of all kinds but an open circuit: the store was asked, and may have charged.
+    /// Failures after the store was asked, which may have charged.
     pub(crate) fn failed_when_asked(&self) -> u32 {
-        KINDS.iter().filter(|kind| **kind != ErrorKind::CircuitOpen).map(|kind| self.failed(*kind)).sum()
+        let asked = [ErrorKind::Timeout, ErrorKind::Unavailable, ErrorKind::Misconfigured];
+        asked.into_iter().map(|kind| self.failed(kind)).sum()
     }
 
     /// How often a circuit opened.

@@ -11,7 +11,7 @@ use tollgate::{
 };
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
-use tollgate_tests::within;
+use tollgate_tests::{Proxy, Way, within};
 
 use crate::{Fresh, acquire, crowd, prefix, try_acquire, used};
 
@@ -292,4 +292,41 @@ async fn the_longest_wait_of_all_is_no_mistake() {
     let (policy, key) = (a_day(5), Key::from("ada"));
     let verdict = store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait().await.unwrap();
     assert!(verdict.is_granted());
+}
+
+/// Redis answers each call in 60 ms, so that the third call is sent after the deadline of those that it was to carry.
+#[tokio::test]
+async fn a_deadline_that_passes_in_the_queue_is_no_timeout_of_redis() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let proxy = Proxy::before(server.address()).await;
+    let url = format!("redis://{}/", proxy.address());
+    let store = RedisStore::builder(&url).prefix(prefix()).connections(1).connect().await.unwrap();
+    let policy = a_day(1_000_000);
+    acquire(&store, &policy, "ada", 1).await;
+    proxy.set(Way::IsSlow(60 * MS));
+    let store = limited(&store, 100 * MS);
+    let keys: Vec<Key> = (0..600_u32).map(Key::from).collect();
+    let asked: Vec<_> =
+        keys.iter().map(|key| store.acquire(&[Check::new(&policy, key, 1)], Times::ONCE)).collect();
+    let (mut granted, mut kinds) = (0, Vec::new());
+    for answer in asked {
+        match answer.wait().await {
+            Ok(verdict) => granted += verdict.times(),
+            Err(error) => {
+                assert_eq!(error.is_overloaded(), error.call().is_none(), "{error}");
+                kinds.push(error.kind());
+            }
+        }
+    }
+    let count = |kind| kinds.iter().filter(|one| **one == kind).count();
+    assert!(granted >= 128, "the first call: {granted}");
+    assert!(count(ErrorKind::Timeout) <= 128, "the second call: {kinds:?}");
+    assert!(count(ErrorKind::Overloaded) >= 600 - 3 * 128, "those behind: {kinds:?}");
+    assert_eq!(granted as usize + count(ErrorKind::Timeout) + count(ErrorKind::Overloaded), 600);
+    // What was never sent is charged nothing.
+    proxy.set(Way::IsOpen);
+    for key in keys.iter().skip(3 * 128) {
+        let look = store.acquire(&[Check::new(&policy, key, 1)], Times::LOOK).wait().await.unwrap();
+        assert_eq!(look.each()[0].remaining(), 1_000_000, "{key:?}");
+    }
 }

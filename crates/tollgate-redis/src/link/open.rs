@@ -44,11 +44,11 @@ impl End {
     }
 }
 
-/// Connects in RESP3. Without it, as with proxies that have no `HELLO`, in RESP2.
+/// Connects in RESP3, or in RESP2 if the other side answers that it has no `HELLO`.
 pub(super) async fn open(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
     if info.redis_settings().protocol() == ProtocolVersion::RESP3 {
         match open_resp3(info.clone(), timeouts).await {
-            Err(error) if may_lack_hello(&error) => {}
+            Err(error) if lacks_hello(&error) => {}
             opened => return opened,
         }
     }
@@ -74,7 +74,7 @@ async fn open_resp3(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, 
     Ok(Opened { connection, end: End::Reported(dead) })
 }
 
-async fn open_resp2(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
+pub(super) async fn open_resp2(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
     // Some proxies close a connection that sends a command which they do not know.
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
     let client = Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))?;
@@ -92,9 +92,8 @@ pub(super) async fn ping(connection: &mut MultiplexedConnection) -> Result<(), R
     }
 }
 
-/// Whether the other side may be a proxy or server without `HELLO`: it says so, or it closed the
-/// connection.
-fn may_lack_hello(error: &RedisError) -> bool {
+/// Whether the other side is a proxy or server that says it has no `HELLO`.
+fn lacks_hello(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::RESP3NotSupported => true,
         ErrorKind::Server(ServerErrorKind::ResponseError) => {
@@ -104,7 +103,7 @@ fn may_lack_hello(error: &RedisError) -> bool {
                 .any(|sign| text.contains(sign))
         }
         ErrorKind::Server(ServerErrorKind::NoPerm) | ErrorKind::AuthenticationFailed => false,
-        _ => error.code() == Some("NOPROTO") || error.is_connection_dropped(),
+        _ => error.code() == Some("NOPROTO"),
     }
 }
 

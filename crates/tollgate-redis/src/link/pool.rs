@@ -3,7 +3,7 @@
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bb8_redis::bb8::{self, ErrorSink, ManageConnection, PooledConnection};
@@ -15,7 +15,7 @@ use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
 use super::call::{Build, Outcome, Text, is_replica, server_kind};
-use super::open::{End, Opened, Timeouts, open, ping};
+use super::open::{End, Opened, Timeouts, open, open_resp2, ping};
 use super::sentinels::Sentinels;
 use super::sharded::ShardingCheck;
 use crate::error::{Cause, Error};
@@ -69,6 +69,7 @@ impl Pool {
             .build_unchecked(Manager {
                 source,
                 timeouts,
+                has_resp3: AtomicBool::new(false),
                 sharding: ShardingCheck::new(prefix),
                 path,
                 failures: Arc::clone(&failures),
@@ -220,6 +221,8 @@ impl PathHealth {
 pub(crate) struct Manager {
     source: Source,
     timeouts: Timeouts,
+    /// Whether the server has spoken RESP3.
+    has_resp3: AtomicBool,
     sharding: ShardingCheck,
     path: Arc<PathHealth>,
     failures: Arc<Failures>,
@@ -231,6 +234,23 @@ pub(super) enum Source {
     Sentinels(Sentinels),
 }
 
+impl Manager {
+    /// Some proxies close the connection on `HELLO`, so RESP2 is tried next. If the server has spoken
+    /// RESP3 before, it is going down, and a second attempt would only add to its load.
+    async fn open_server(&self, info: &ConnectionInfo) -> Result<Opened, RedisError> {
+        let opened = match open(info.clone(), self.timeouts).await {
+            Err(error) if error.is_connection_dropped() && !self.has_resp3.load(Ordering::Relaxed) => {
+                open_resp2(info.clone(), self.timeouts).await?
+            }
+            opened => opened?,
+        };
+        if let End::Reported(_) = opened.end {
+            self.has_resp3.store(true, Ordering::Relaxed);
+        }
+        Ok(opened)
+    }
+}
+
 impl ManageConnection for Manager {
     type Connection = Conn;
     type Error = RedisError;
@@ -238,7 +258,7 @@ impl ManageConnection for Manager {
     async fn connect(&self) -> Result<Conn, RedisError> {
         let generation = self.path.generation.load(Ordering::Relaxed);
         let Opened { mut connection, end } = match &self.source {
-            Source::Server(info) => open(info.clone(), self.timeouts).await?,
+            Source::Server(info) => self.open_server(info).await?,
             Source::Sentinels(sentinels) => sentinels.connect().await?,
         };
         self.sharding.run(&mut connection).await?;

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bb8_redis::redis::aio::MultiplexedConnection;
 use bb8_redis::redis::{ErrorKind, Pipeline, RedisError, ServerErrorKind, cmd};
 
+use crate::error::is_configuration;
+
 /// With two servers, all of so many keys are on one of them in one case of 32,768.
 const KEYS: usize = 16;
 
@@ -67,6 +69,8 @@ impl ShardingCheck {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) => Err(refused(
                 "this server wants all keys of a call in one slot: the URL of a Cluster begins with redis-cluster://",
             )),
+            // A mistake that `connect` explains better: a missing permission, a Sentinel.
+            Err(error) if is_configuration(&error) => Ok(()),
             // Until the check has passed, the connection is not used: a server behind a proxy may
             // be down.
             Err(error) => Err(error),
