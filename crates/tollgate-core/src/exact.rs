@@ -123,7 +123,7 @@ impl Interval {
     #[inline]
     pub(crate) fn whole_units_in(self, span: Exact) -> u32 {
         if self.is_whole() {
-            return u32::try_from(self.over_numerator(span.us)).unwrap_or(u32::MAX);
+            return saturated(self.over_numerator(span.us));
         }
         let units = match span.us.checked_mul(u64::from(self.parts)) {
             Some(scaled) if scaled <= u64::MAX - u64::from(span.frac) => {
@@ -135,8 +135,13 @@ impl Interval {
                 u64::try_from(scaled / u128::from(self.numerator)).unwrap_or(u64::MAX)
             }
         };
-        u32::try_from(units).unwrap_or(u32::MAX)
+        saturated(units)
     }
+}
+
+/// A count that may exceed a `u32`, at most `u32::MAX`.
+pub(crate) fn saturated(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 const fn gcd(mut a: u64, mut b: u64) -> u64 {

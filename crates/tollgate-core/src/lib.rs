@@ -8,9 +8,10 @@
 //! rounding is toward *not* exceeding the limit. Waits round up: a request that is repeated after
 //! its wait passes.
 
+// From top to bottom; imports run down this list only: boxed, store, error, check, algorithm, verdict,
+// key, shared_state, share, policy, exact, quota, time.
 pub mod algorithm;
 mod boxed;
-mod breaker;
 mod check;
 mod error;
 mod exact;
@@ -24,7 +25,6 @@ mod time;
 mod verdict;
 
 pub use boxed::{BoxStore, StoreExt};
-pub use breaker::{Admission, Circuit, CircuitBreaker, CircuitBreakerError, CircuitState, Probed};
 pub use check::{Check, Grant, Times};
 pub use error::{ErrorKind, StoreError};
 pub use key::{Key, counted_address};

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::stamp_after_refund;
-use crate::{Algorithm, Policy, Share};
+use crate::Share;
 
 /// The time until a cost would pass, if no other request is granted meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,29 +41,10 @@ const NEVER: u64 = u64::MAX;
 
 impl Stamp {
     /// A stamp from a store with its own arithmetic. `us` is in microseconds, or the number of a
-    /// sub-window. `frac` is the fraction of TAT, in [parts](Policy::parts) of a microsecond; 0
+    /// sub-window. `frac` is the fraction of TAT, in [parts](crate::Policy::parts) of a microsecond; 0
     /// unless the algorithm is a bucket.
     pub fn new(us: u64, frac: u32) -> Stamp {
         Stamp { us, frac }
-    }
-
-    /// The stamp of the rest of a grant after a refund of `units`. Use it for the next refund of
-    /// that grant. A refund moves the end of a bucket's debt. With the old stamp, the next refund
-    /// would return units that time has already refilled.
-    ///
-    /// ```
-    /// use tollgate_core::{Policy, Quota, Stamp};
-    ///
-    /// let a_second_a_unit = Policy::new("api", Quota::per_minute(60));
-    /// let stamp = Stamp::new(1_767_225_600_000_000, 0);
-    /// assert_eq!(stamp.after_refund(&a_second_a_unit, 2).micros(), stamp.micros() - 2_000_000);
-    /// ```
-    #[must_use]
-    pub fn after_refund(self, policy: &Policy, units: u32) -> Stamp {
-        match policy.algorithm() {
-            Algorithm::Gcra | Algorithm::LeakyBucket { .. } => stamp_after_refund(policy, units, self),
-            _ => self,
-        }
     }
 
     /// Microseconds since the epoch, or the number of a sub-window.
@@ -72,7 +52,7 @@ impl Stamp {
         self.us
     }
 
-    /// The fraction of TAT, in [parts](Policy::parts) of a microsecond.
+    /// The fraction of TAT, in [parts](crate::Policy::parts) of a microsecond.
     pub fn fraction(&self) -> u32 {
         self.frac
     }

@@ -184,7 +184,6 @@
 //! | feature | default | for |
 //! |---|---|---|
 //! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, [`Report`] as an extractor, and [`Denial`] as a response |
-//! | `tsc` | yes | reads the processor's time-stamp counter for the time, where the processor keeps it steady, and the operating system's clock elsewhere: about 15 ns less for each request. It is measured once, when the first layer or store is made (for up to 200 ms), and may go wrong by some hundred parts in a million where the machine was busy then: nothing to a rate, but windows that are aligned to the epoch, and resets told as a time, drift by that. A counter that begins anew, as after a hibernation, is left for the system's clock |
 //! | `tonic` | no | peer addresses from tonic's server, `tonic::Status` from a [`Denial`], `NamedService`; gRPC is answered as such without it |
 //! | `tracing` | yes | writes to the log: what is missing if requests carry no peer address or extension; that a memory store is full of denied keys; that a store begins to fail, and that it answers again |
 
@@ -217,7 +216,7 @@ mod shared;
 
 pub use body::ResponseBody;
 pub use denial::Denial;
-pub use failure::FailureExt;
+pub use failure::{CircuitBreaker, CircuitBreakerError, CircuitState, FailureExt};
 pub use fields::Fields;
 pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;
@@ -230,7 +229,7 @@ pub use report::Report;
 pub use rule::{MissingKey, PolicyExt, Rule, RulesError, TiersError};
 pub use service::RateLimit;
 pub use tollgate_core::{
-    Algorithm, BoxStore, Check, CircuitBreaker, CircuitBreakerError, CircuitState, Clock, ErrorKind, Grant,
-    Key, ManualClock, Policy, PolicyError, Quota, QuotaError, Reply, Share, ShareError, Stamp, Status, Store,
-    StoreError, StoreExt, Times, Timestamp, Verdict, Wait, algorithm,
+    Algorithm, BoxStore, Check, Clock, ErrorKind, Grant, Key, ManualClock, Policy, PolicyError, Quota,
+    QuotaError, Reply, Share, ShareError, Stamp, Status, Store, StoreError, StoreExt, Times, Timestamp,
+    Verdict, Wait, algorithm,
 };

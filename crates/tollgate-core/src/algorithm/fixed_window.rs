@@ -1,5 +1,6 @@
 //! A count that restarts with each window.
 
+use crate::exact::saturated;
 use crate::{Algorithm, Policy, Stamp};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub(super) struct FixedWindow {
 
 impl FixedWindow {
     pub(super) fn restore(start: u64, count: u64) -> FixedWindow {
-        FixedWindow { start, count: super::units(count) }
+        FixedWindow { start, count: saturated(count) }
     }
 
     /// Moves to the window of `now`. Returns the units left in it.

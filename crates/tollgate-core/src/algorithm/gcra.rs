@@ -86,7 +86,7 @@ pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u32, stamp
 }
 
 /// The end of a grant's debt after a refund of `units`.
-pub(crate) fn stamp_after_refund(policy: &Policy, units: u32, stamp: Stamp) -> Stamp {
+pub(super) fn stamp_after_refund(policy: &Policy, units: u32, stamp: Stamp) -> Stamp {
     let Exact { us, frac } = policy.interval.saturating_sub(end(policy, stamp), span(policy, units));
     Stamp { us, frac }
 }

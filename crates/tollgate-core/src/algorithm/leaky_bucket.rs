@@ -3,15 +3,14 @@
 //!
 //! State and arithmetic are GCRA's. Only the horizon differs: the burst plus the longest wait.
 
-use super::Look;
 use super::gcra::{self, Tat};
 use crate::exact::Exact;
 use crate::{Policy, Stamp};
 
-pub(super) fn look(tat: &mut Tat, policy: &Policy, now: u64) -> Look {
-    tat.clamp(policy, now);
+/// The units that can be granted now, including those that would be delayed.
+pub(super) fn room(tat: &Tat, policy: &Policy, now: u64) -> u32 {
     let left = policy.interval.saturating_sub(policy.horizon, tat.ahead(policy, now));
-    Look { remaining: gcra::remaining(tat, policy, now), room: policy.interval.whole_units_in(left) }
+    policy.interval.whole_units_in(left)
 }
 
 /// How long to delay the request that was just charged.

@@ -58,7 +58,6 @@ use crate::{Algorithm, Policy, Stamp, Status, Timestamp, Wait};
 
 use fixed_window::FixedWindow;
 use gcra::Tat;
-pub(crate) use gcra::stamp_after_refund;
 use sliding_buckets::Ring;
 use sliding_log::Log;
 use sliding_window::TwoWindows;
@@ -151,11 +150,12 @@ impl State {
         let now = now.as_micros();
         let remaining = match &mut self.0 {
             Form::Tat(tat) => {
-                if let Algorithm::LeakyBucket { .. } = policy.algorithm() {
-                    return leaky_bucket::look(tat, policy, now);
-                }
                 tat.clamp(policy, now);
-                gcra::remaining(tat, policy, now)
+                let remaining = gcra::remaining(tat, policy, now);
+                if let Algorithm::LeakyBucket { .. } = policy.algorithm() {
+                    return Look { remaining, room: leaky_bucket::room(tat, policy, now) };
+                }
+                remaining
             }
             Form::FixedWindow(window) => window.look(policy, now),
             Form::TwoWindows(windows) => windows.look(policy, now),
@@ -274,9 +274,25 @@ impl State {
     }
 }
 
-/// A count from a store, where it may be larger than a `u32`. Our own counts are not.
-fn units(count: u64) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
+impl Stamp {
+    /// The stamp of the rest of a grant after a refund of `units`. Use it for the next refund of
+    /// that grant. A refund moves the end of a bucket's debt. With the old stamp, the next refund
+    /// would return units that time has already refilled.
+    ///
+    /// ```
+    /// use tollgate_core::{Policy, Quota, Stamp};
+    ///
+    /// let a_second_a_unit = Policy::new("api", Quota::per_minute(60));
+    /// let stamp = Stamp::new(1_767_225_600_000_000, 0);
+    /// assert_eq!(stamp.after_refund(&a_second_a_unit, 2).micros(), stamp.micros() - 2_000_000);
+    /// ```
+    #[must_use]
+    pub fn after_refund(self, policy: &Policy, units: u32) -> Stamp {
+        match policy.algorithm() {
+            Algorithm::Gcra | Algorithm::LeakyBucket { .. } => gcra::stamp_after_refund(policy, units, self),
+            _ => self,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! A unit counts from its arrival until the whole window has passed since the *end* of its sub-window, so that the sum
 //! over the N + 1 sub-windows that touch the last window is never less than what that window saw.
 
+use crate::exact::saturated;
 use crate::{Algorithm, Policy, Stamp};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ impl Ring {
             if age < ring.counts.len() {
                 let at = ring.index(age);
                 let before = ring.counts[at];
-                ring.counts[at] = before.saturating_add(super::units(count));
+                ring.counts[at] = before.saturating_add(saturated(count));
                 ring.sum += u64::from(ring.counts[at] - before);
             }
         }
@@ -115,8 +116,7 @@ impl Ring {
     }
 
     fn free(&self, policy: &Policy) -> u32 {
-        let free = u64::from(policy.quota().limit()).saturating_sub(self.sum);
-        u32::try_from(free).unwrap_or(u32::MAX)
+        saturated(u64::from(policy.quota().limit()).saturating_sub(self.sum))
     }
 
     /// When the sub-window of that age ceases to touch the last window, from now.

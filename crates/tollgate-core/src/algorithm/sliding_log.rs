@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use crate::exact::saturated;
 use crate::{Policy, Stamp};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +24,7 @@ struct Entry {
 impl Log {
     /// With units at some times.
     pub(super) fn restore(taken: impl Iterator<Item = (u64, u64)>) -> Log {
-        let entries = taken.map(|(at, units)| Entry { at, units: super::units(units) });
+        let entries = taken.map(|(at, units)| Entry { at, units: saturated(units) });
         let mut entries: Vec<Entry> = entries.filter(|entry| entry.units > 0).collect();
         entries.sort_by_key(|entry| entry.at);
         let entries = VecDeque::from(entries);
@@ -112,7 +113,6 @@ impl Log {
     }
 
     fn free(&self, policy: &Policy) -> u32 {
-        let free = u64::from(policy.quota().limit()).saturating_sub(self.sum);
-        u32::try_from(free).unwrap_or(u32::MAX)
+        saturated(u64::from(policy.quota().limit()).saturating_sub(self.sum))
     }
 }

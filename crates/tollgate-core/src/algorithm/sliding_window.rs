@@ -4,6 +4,7 @@
 //!
 //! The estimate previous × (1 − elapsed / window) + current is rounded up.
 
+use crate::exact::saturated;
 use crate::{Policy, Stamp};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub(super) struct TwoWindows {
 
 impl TwoWindows {
     pub(super) fn restore(start: u64, current: u64, previous: u64) -> TwoWindows {
-        TwoWindows { start, previous: super::units(previous), current: super::units(current) }
+        TwoWindows { start, previous: saturated(previous), current: saturated(current) }
     }
 
     /// Moves to the window of `now`. Returns the units that the estimate leaves.

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use pin_project::{pin_project, pinned_drop};
 use tollgate_core::{
-    Admission, Check, Circuit, CircuitBreaker, CircuitState, Clock, ErrorKind, Grant, Key, Policy,
-    PolicyError, Probed, Reply, Store, StoreError, Times, Timestamp, Verdict,
+    Check, Clock, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Times, Timestamp,
+    Verdict,
 };
 
+use super::circuit::{Admission, Circuit, CircuitBreaker, CircuitState, Probed};
 use super::event::{Event, Observer};
 
 /// A [`Store`] that is not asked while it fails: see [`FailureExt::circuit_breaker`](super::FailureExt::circuit_breaker)

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tollgate_core::{CircuitState, ErrorKind};
+use tollgate_core::ErrorKind;
+
+use super::circuit::CircuitState;
 
 /// Something that happened between a store and its failure policies: see [`FailureExt`](super::FailureExt).
 ///

@@ -136,6 +136,7 @@
 //! any of them.
 
 mod breaker;
+mod circuit;
 mod closed;
 mod event;
 mod fall_back;
@@ -150,9 +151,10 @@ use std::time::Duration;
 
 use std::convert::Infallible;
 
-use tollgate_core::{CircuitBreaker, Share, Store};
+use tollgate_core::{Share, Store};
 
 pub use breaker::{BreakerError, Breaking, CircuitView, Watched};
+pub use circuit::{CircuitBreaker, CircuitBreakerError, CircuitState};
 pub use closed::FailClosed;
 pub use event::{Event, Source};
 pub use fall_back::{BothDone, FallBack, FallingBack};

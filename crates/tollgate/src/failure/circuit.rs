@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use crate::Timestamp;
+use tollgate_core::Timestamp;
 
 /// When a circuit breaker opens, and when it lets a request find out whether the store is back.
 ///
@@ -25,7 +25,7 @@ use crate::Timestamp;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate_core::CircuitBreaker;
+/// use tollgate::CircuitBreaker;
 ///
 /// let eager = CircuitBreaker::default()
 ///     .failures_in_a_row(3)
@@ -192,7 +192,7 @@ impl CircuitState {
 
 /// What a circuit breaker says to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub(super) enum Admission {
     /// Ask the store.
     Pass,
     /// Ask the store, and tell [`Circuit::probed`] what came of it, by this number.
@@ -203,7 +203,7 @@ pub enum Admission {
 
 /// What came of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probed {
+pub(super) enum Probed {
     /// The store answered.
     Answered,
     /// It failed.
@@ -213,24 +213,8 @@ pub enum Probed {
 }
 
 /// The state of a [`CircuitBreaker`]: a state machine that reads no clock and asks no store.
-///
-/// ```
-/// use std::time::Duration;
-/// use tollgate_core::{Admission, Circuit, CircuitBreaker, CircuitState, Probed, Timestamp};
-///
-/// let settings = CircuitBreaker::default().failures_in_a_row(2);
-/// let mut circuit = Circuit::new(settings, 7);
-/// let now = Timestamp::from_micros(1_000_000);
-/// circuit.failed(now, None, || 0);
-/// assert_eq!(circuit.admit(now), Admission::Pass);
-/// circuit.failed(now, None, || 0);
-/// let Admission::Refuse(until) = circuit.admit(now) else { panic!("two failures in a row") };
-/// let Admission::Probe(number) = circuit.admit(until) else { panic!("it is time to look") };
-/// circuit.probed(until, number, Probed::Answered);
-/// assert_eq!(circuit.state(), CircuitState::Closed);
-/// ```
 #[derive(Clone, Debug)]
-pub struct Circuit {
+pub(super) struct Circuit {
     settings: CircuitBreaker,
     /// What makes its chances others than those of the rest of the fleet.
     seed: u64,
@@ -258,13 +242,13 @@ enum Phase {
 
 impl Circuit {
     /// A closed circuit. The seed decides how much longer than set its waits are: a different one in each process.
-    pub fn new(settings: CircuitBreaker, seed: u64) -> Circuit {
+    pub(super) fn new(settings: CircuitBreaker, seed: u64) -> Circuit {
         let phase = Phase::Closed { answers: 0, fragile_until: Timestamp::EPOCH };
         Circuit { settings, seed, phase, probes: 0, failed: 0, calls: [None; CALLS] }
     }
 
     /// The state.
-    pub fn state(&self) -> CircuitState {
+    pub(super) fn state(&self) -> CircuitState {
         match self.phase {
             Phase::Closed { .. } => CircuitState::Closed,
             Phase::Open { .. } => CircuitState::Open,
@@ -273,7 +257,7 @@ impl Circuit {
     }
 
     /// Until when every request is refused; `None` while all pass.
-    pub fn refuses_until(&self) -> Option<Timestamp> {
+    pub(super) fn refuses_until(&self) -> Option<Timestamp> {
         match self.phase {
             Phase::Closed { .. } => None,
             Phase::Open { until } | Phase::HalfOpen { until } => Some(until),
@@ -281,7 +265,7 @@ impl Circuit {
     }
 
     /// Whether a request may ask the store.
-    pub fn admit(&mut self, now: Timestamp) -> Admission {
+    pub(super) fn admit(&mut self, now: Timestamp) -> Admission {
         match self.phase {
             Phase::Closed { .. } => Admission::Pass,
             Phase::Open { until } | Phase::HalfOpen { until } if now < until => Admission::Refuse(until),
@@ -301,7 +285,7 @@ impl Circuit {
     /// Counts a failure of a request that was let through by [`Admission::Pass`], while the circuit is closed. Failures of
     /// the same `call` count once. `answered` returns how many requests were answered since the last failure, and starts
     /// that count again.
-    pub fn failed(&mut self, now: Timestamp, call: Option<u64>, answered: impl FnOnce() -> u32) {
+    pub(super) fn failed(&mut self, now: Timestamp, call: Option<u64>, answered: impl FnOnce() -> u32) {
         if call.is_some() {
             if self.calls.contains(&call) {
                 return;
@@ -321,7 +305,7 @@ impl Circuit {
     }
 
     /// What came of the probe of that number.
-    pub fn probed(&mut self, now: Timestamp, number: u32, probed: Probed) {
+    pub(super) fn probed(&mut self, now: Timestamp, number: u32, probed: Probed) {
         let Phase::HalfOpen { .. } = self.phase else { return };
         match probed {
             // Though it may be the answer of an earlier probe: the store does answer.
