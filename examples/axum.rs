@@ -18,15 +18,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/", get(|| async { "hello\n" }))
         // Limits all routes above it, and unknown paths.
         .layer(limit)
-        // Added after the layer: never limited.
+        // Added after the layer, so never limited.
         .route("/health", get(|| async { "ok\n" }));
 
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
     let listener = TcpListener::bind(address).await?;
     println!("listening on http://{}", listener.local_addr()?);
 
-    // `with_connect_info` is how the layer learns the peer's address. Behind a proxy, that is the proxy's: see
-    // `tollgate::extract::ClientIp`.
+    // The layer learns the peer's address from `with_connect_info`. Behind a proxy, the peer is the
+    // proxy: see `tollgate::extract::ClientIp`.
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
 }

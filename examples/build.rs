@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed={PROTO}");
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_source_info(true).include_imports(true).open_file(PROTO)?;
-    // For reflection.
+    // The reflection service sends these.
     let descriptors = PathBuf::from(std::env::var("OUT_DIR")?).join("helloworld.bin");
     std::fs::write(descriptors, compiler.encode_file_descriptor_set())?;
     tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;

@@ -1,7 +1,9 @@
-//! A client that keeps to the rate limit of somebody's API: it waits its turn instead of being refused. Copy it.
+//! A client that stays within the rate limit of another API: it waits for its turn instead of being
+//! refused. Copy it.
 //!
-//! `cargo run --release --example client -- http://127.0.0.1:3000/`, with a server there (the example `axum`, for one). It
-//! sends twelve requests, says when each went out, and ends. The same by hand: `curl -i http://127.0.0.1:3000/`
+//! `cargo run --release --example client -- http://127.0.0.1:3000/`, with a server there, such as
+//! the example `axum`. It sends twelve requests, prints when it sent each, and ends. To send one by
+//! hand: `curl -i http://127.0.0.1:3000/`
 
 use std::error::Error;
 use std::time::Duration;
@@ -22,16 +24,16 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:3000/".to_owned());
     let url: Uri = url.parse()?;
 
-    // Ten requests a second to each host, evenly spaced. A request waits for its turn for a second at most.
+    // Ten requests a second to each host, evenly spaced. No request waits longer than a second.
     let ours = Policy::new("ours", Quota::per_second(10))
         .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) })
         .by(|parts: &Parts| parts.uri.host().map(Key::from));
 
     let start = Instant::now();
     let client = ServiceBuilder::new()
-        // Without fields of ours, which would stand among those of the API.
+        // Our fields would mix with those of the API.
         .layer(RateLimitLayer::new([ours]).fields(Fields::None))
-        // Below the limit: what comes here goes out.
+        // Inside the limit: only requests that are sent arrive here.
         .map_request(move |request| {
             println!("sent after {} ms", start.elapsed().as_millis());
             request
@@ -45,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     }
     while let Some(response) = calls.join_next().await {
         let response = response??;
-        // A refusal that was made here has a `Denial`, and one of the API has none.
+        // A refusal by our limit has a `Denial`. One by the API has none.
         match response.extensions().get::<Denial>() {
             Some(denial) => println!("not sent: it would have waited too long ({denial})"),
             None => println!("answered {}", response.status()),

@@ -1,4 +1,4 @@
-//! A server by hyper alone that limits each IP address. Copy it.
+//! A server that uses only hyper and limits each IP address. Copy it.
 //!
 //! `cargo run --release --example hyper`, then `curl -i http://127.0.0.1:3000/` a few times.
 
@@ -24,7 +24,8 @@ async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // For each IP address 20 requests at once, and 100 a minute after that. One layer: its services share their counts.
+    // For each IP address 20 requests at once, and 100 a minute after that. All services of one
+    // layer count together.
     let limit = RateLimitLayer::per_ip(Quota::per_minute(100).burst(20));
 
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
@@ -35,15 +36,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Of one connection, or of too many: the next may succeed.
+                // One connection failed, or there are too many: the next accept may succeed.
                 eprintln!("cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
         let service = ServiceBuilder::new()
-            // How the layer learns the peer's address. Behind a proxy, that is the proxy's: see
-            // `tollgate::extract::ClientIp`.
+            // The layer learns the peer's address from this. Behind a proxy, the peer is the proxy:
+            // see `tollgate::extract::ClientIp`.
             .map_request(move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(PeerAddr(peer));
                 request

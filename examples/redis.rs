@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/", get(|| async { "hello\n" }))
         .layer(limit)
-        // Added after the layer: never limited.
+        // Added after the layer, so never limited.
         .route("/health", get(|| async { "ok\n" }));
 
     let listener = TcpListener::bind(address).await?;

@@ -1,7 +1,9 @@
-//! An axum server with the layers that one has in production, and where among them the rate limit stands. Copy it.
+//! An axum server with the layers of a production server, and the rate limit in its place among
+//! them. Copy it.
 //!
-//! `cargo run --release --example stack`, then `curl -i --compressed -H 'origin: https://app.example' http://127.0.0.1:3000/`
-//! a few times; `/slow` is timed out.
+//! `cargo run --release --example stack`, then a few times
+//! `curl -i --compressed -H 'origin: https://app.example' http://127.0.0.1:3000/`. A request for
+//! `/slow` times out.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -20,7 +22,7 @@ use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::{DefaultOnResponse, TraceLayer};
 use tracing::Level;
 
-/// What the layers below answer by errors.
+/// Answers the errors of the load shed and the buffer.
 async fn overloaded(_: BoxError) -> (StatusCode, &'static str) {
     (StatusCode::SERVICE_UNAVAILABLE, "overloaded\n")
 }
@@ -29,27 +31,30 @@ async fn overloaded(_: BoxError) -> (StatusCode, &'static str) {
 async fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().without_time().init();
 
-    // What a script in a browser may read of a response from another origin.
-    let told = ["ratelimit", "ratelimit-policy", "retry-after"].map(HeaderName::from_static);
-    let cors = CorsLayer::new().allow_origin(Any).expose_headers(told);
+    // The fields that scripts of other origins may read.
+    let fields = ["ratelimit", "ratelimit-policy", "retry-after"].map(HeaderName::from_static);
+    let cors = CorsLayer::new().allow_origin(Any).expose_headers(fields);
 
-    // From the outside in: a request goes down this list, and its response comes up.
+    // From the outside in: a request passes down this list, and its response up.
     let layers = ServiceBuilder::new()
         // Sees everything, refusals too.
         .layer(TraceLayer::new_for_http().on_response(DefaultOnResponse::new().level(Level::INFO)))
-        // Outside of the limit: without its header a browser hides a 429 from the script that has to wait. It answers
-        // preflights itself, which so cost nothing.
+        // Outside the limit, so that scripts can read a 429 and wait. It answers preflights itself,
+        // so they cost nothing.
         .layer(cors)
         .layer(CompressionLayer::new())
-        // Before all that is dear. It refuses at once, whatever is going on below.
+        // Outside everything expensive. It refuses at once, even if the layers below are busy.
         .layer(RateLimitLayer::per_ip(Quota::per_minute(100).burst(20)))
-        // Below the limit, so that one caller alone does not fill the queue. Who is turned away here has been charged.
+        // Inside the limit, so that a single caller cannot fill the queue. Requests that are shed
+        // here have been charged.
         .layer(HandleErrorLayer::new(overloaded))
-        // 32 requests at a time, and 64 in the queue of each route; what comes on top is answered 503 instead of waiting.
+        // 32 requests at a time, and 64 in the queue of each route. Further requests get a 503
+        // instead of waiting.
         .load_shed()
         .buffer(64)
         .layer(GlobalConcurrencyLimitLayer::new(32))
-        // Innermost, so that it limits work and not waiting. A request that a leaky bucket delays is not timed out for it.
+        // Innermost, so that it limits work and not waiting. The delay of a leaky bucket does not
+        // count.
         .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, Duration::from_secs(1)));
 
     let app = Router::new()
@@ -61,7 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(address).await?;
     println!("listening on http://{}", listener.local_addr()?);
 
-    // Not `app` by itself: axum would make the stack, with its queue, anew for each connection.
+    // Do not pass `app` itself: axum would build the stack and its queue again for each connection.
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
 }

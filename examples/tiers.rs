@@ -1,7 +1,9 @@
-//! An axum server whose callers have plans: the quota depends on the plan, the cost on the route. Copy it.
+//! An axum server whose callers have plans: the quota depends on the plan, and the cost on the
+//! route. Copy it.
 //!
-//! `cargo run --release --example tiers`, then `curl -i -H 'x-api-key: key-of-pat' http://127.0.0.1:3000/export` a few times,
-//! and the same as `key-of-fay`, who is on the free plan, and as `key-of-eve`, an enterprise.
+//! `cargo run --release --example tiers`, then a few times `curl -i -H 'x-api-key: key-of-pat'
+//! http://127.0.0.1:3000/export`. Compare with `key-of-fay` on the free plan, and `key-of-eve` on
+//! the enterprise plan.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -16,7 +18,7 @@ use tokio::net::TcpListener;
 use tollgate::extract::{PeerIp, extension};
 use tollgate::{Fields, Key, Policy, PolicyExt, Quota, RateLimitLayer, Report};
 
-/// Somebody who may call.
+/// A caller that the server knows.
 #[derive(Clone, Copy)]
 struct Caller {
     name: &'static str,
@@ -24,14 +26,14 @@ struct Caller {
     api_key: &'static str,
 }
 
-/// In a database, usually, and by a digest of the key.
+/// Usually in a database, by a digest of the key.
 const CALLERS: [Caller; 3] = [
     Caller { name: "fay", plan: "free", api_key: "key-of-fay" },
     Caller { name: "pat", plan: "pro", api_key: "key-of-pat" },
     Caller { name: "eve", plan: "enterprise", api_key: "key-of-eve" },
 ];
 
-/// Whoever is not known goes no further: only keys that were checked are counted.
+/// Refuses unknown callers, so that the rule inside counts only checked keys.
 async fn authenticate(mut request: Request, next: Next) -> Result<Response, StatusCode> {
     let api_key = request.headers().get("x-api-key").ok_or(StatusCode::UNAUTHORIZED)?;
     let caller = CALLERS.iter().find(|caller| api_key == caller.api_key).ok_or(StatusCode::UNAUTHORIZED)?;
@@ -39,7 +41,7 @@ async fn authenticate(mut request: Request, next: Next) -> Result<Response, Stat
     Ok(next.run(request).await)
 }
 
-/// Exports are dear, and to ask what is left is free.
+/// An export is expensive. Asking what is left is free.
 fn cost(parts: &Parts) -> u32 {
     match parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str) {
         Some("/export") => 10,
@@ -59,7 +61,7 @@ async fn me(Extension(caller): Extension<Caller>, report: Report) -> String {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // The policy's own quota is that of the free plan, and of every plan that is not listed.
+    // The policy's own quota applies to the free plan, and to every plan that is not listed.
     let rule = Policy::new("api", Quota::per_day(20))
         .by(extension(|caller: &Caller| caller.name))
         .tiers(
@@ -68,7 +70,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         )
         .cost(cost);
 
-    // Nobody's business but ours.
+    // Limits attempts to guess keys. Clients do not see this limit.
     let guesses = Policy::new("guesses", Quota::per_minute(1_000)).by(PeerIp::new());
     let guesses = RateLimitLayer::new([guesses]).fields(Fields::None);
 
@@ -76,10 +78,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/", get(|| async { "hello\n" }))
         .route("/export", get(|| async { "a,b,c\n" }))
         .route("/me", get(me))
-        // Inside of what tells who the caller is. `expose_verdict` is what `me` sees the report by.
+        // Inside authentication. `expose_verdict` provides the report for `me`.
         .layer(RateLimitLayer::new([rule]).expose_verdict())
         .layer(from_fn(authenticate))
-        // Outside of it, or keys could be guessed without end.
+        // Outside authentication, so that each guess counts.
         .layer(guesses);
 
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());

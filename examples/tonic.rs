@@ -1,7 +1,8 @@
 //! A tonic server that limits each IP address. Copy it.
 //!
-//! `cargo run --release --example tonic`, then, from this directory, a few times:
-//! `grpcurl -plaintext -import-path proto -proto helloworld.proto 127.0.0.1:3000 helloworld.Greeter/SayHello`
+//! `cargo run --release --example tonic`, then, from this directory, a few times: `grpcurl
+//! -plaintext -import-path proto -proto helloworld.proto 127.0.0.1:3000
+//! helloworld.Greeter/SayHello`
 
 use std::error::Error;
 
@@ -24,8 +25,8 @@ impl Greeter for Hello {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // For each IP address 20 calls at once, and 100 a minute after that. Further ones are answered
-    // `RESOURCE_EXHAUSTED`, with the time to wait.
+    // For each IP address 20 calls at once, and 100 a minute after that. Other calls fail with
+    // `RESOURCE_EXHAUSTED` and the time to wait.
     let limit = RateLimitLayer::per_ip(Quota::per_minute(100).burst(20));
 
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
@@ -33,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("listening on http://{}", incoming.local_addr()?);
 
     Server::builder()
-        // Limits all services of the server. To limit one of them, put the layer around that:
+        // Limits all services of the server. To limit one service, put the layer around it:
         // `.add_service(ServiceBuilder::new().layer(limit).service(GreeterServer::new(Hello)))`.
         .layer(limit)
         .add_service(GreeterServer::new(Hello))

@@ -1,4 +1,4 @@
-//! What the server says when it starts.
+//! The text that the server prints when it starts.
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,10 +7,10 @@ use tollgate::MissingKey;
 
 use crate::config::Config;
 
-/// Where it listens, what it limits, and commands to try.
+/// Returns the address, the limits, and commands to try.
 pub(crate) fn banner(config: &Config, address: SocketAddr) -> String {
     let store = config.store.place();
-    let mut text = format!("Listening on http://{address}, counting in {store}. Ctrl-C stops.\n");
+    let mut text = format!("Listening on http://{address}, with its limits in {store}. Ctrl-C stops.\n");
     if let Some(outage) = config.store.outage() {
         let _ = writeln!(text, "{outage}");
     }
@@ -19,19 +19,18 @@ pub(crate) fn banner(config: &Config, address: SocketAddr) -> String {
         let _ = writeln!(text, "  {}: {}", rule.policy.name(), rule.in_words());
     }
     if config.rules.len() > 1 {
-        text.push_str("A request passes if all of them let it, and is charged to all or to none.\n");
+        text.push_str("A request that one rule refuses is charged to none.\n");
     }
     match &config.client_ip_header {
         Some(header) if !config.rules.iter().any(|rule| rule.key.uses_addresses()) => {
-            let _ = writeln!(text, "No rule counts by address: what {header} says changes nothing.");
+            let _ = writeln!(text, "No rule counts by address, so {header} has no effect.");
         }
         Some(header) => {
-            let _ =
-                writeln!(text, "Addresses are read from {header}, as far as trusted proxies vouch for them.");
+            let _ = writeln!(text, "Client addresses come from {header}, if trusted proxies wrote them.");
         }
         None if config.rules.iter().any(|rule| rule.key.uses_addresses()) => {
             text.push_str(
-                "Addresses are those of the peers; behind a proxy, use --trust and --client-ip-header.\n",
+                "Client addresses are those of the peers. Behind a proxy, use --trust and --client-ip-header.\n",
             );
         }
         None => {}
@@ -45,12 +44,12 @@ pub(crate) fn banner(config: &Config, address: SocketAddr) -> String {
         text,
         "\nTry, several times:\n  curl -i{headers} {url}/\n  curl -i{headers} -X POST {url}/transfer/{amount}\n  \
          grpcurl -plaintext{headers} {reachable} helloworld.Greeter/SayHello\n\
-         What is left is at {url}/me; {url}/health is never limited.\n\n",
+         {url}/me shows what is left. {url}/health is never limited.\n\n",
     );
     text
 }
 
-/// The options that give a request the keys it is counted by.
+/// Returns the curl options that give a request the keys of all rules.
 fn headers(config: &Config) -> String {
     let mut needed: Vec<String> = Vec::new();
     if config.missing_key == MissingKey::Refuse {
@@ -64,7 +63,7 @@ fn headers(config: &Config) -> String {
     needed.iter().map(|header| format!(" -H '{}'", header.replace('\'', r"'\''"))).collect()
 }
 
-/// An address that a client on this machine can use, where the server listens on all.
+/// Replaces an unspecified address by one that a client on this machine can use.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

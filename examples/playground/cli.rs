@@ -1,4 +1,4 @@
-//! The command line, as clap sees it. What its values mean is decided in `config.rs`.
+//! The command line for clap. `config.rs` interprets the values.
 
 use std::ffi::OsString;
 
@@ -6,48 +6,48 @@ use clap::{Parser, ValueEnum};
 use tollgate::{Fields, MissingKey};
 
 const RULE_HELP: &str = "\
-A rule; repeat the option for several, which are decided together
+A rule; repeat the option for several rules: a request is charged to all of them or to none
 
 NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]
 
   WINDOW     s, m, h, d, or a whole number with ms, s, m, h, d: 10s
-  burst      how much may come at once, for gcra (default: the limit) and leaky-bucket (default: 1)
+  burst      the most units at once, for gcra (default: the limit) and leaky-bucket (default: 1)
   algorithm  gcra (default), leaky-bucket, fixed-window, fixed-window-aligned, sliding-window, sliding-buckets,
              sliding-log
-  key        whose requests are counted together: ip (default), bearer (the token of Authorization),
+  key        requests with the same key count together: ip (default), bearer (the token of Authorization),
              basic-user (the user id in it), header:NAME, cookie:NAME, global, path;
              a+b counts by both together, a|b by the first that the request has, and + binds tighter;
              a caller can invent tokens, users, headers and cookies: add a rule by ip
-  max-wait   how long leaky-bucket may hold a request back (default: the window)
+  max-wait   how long leaky-bucket may delay a request (default: the window)
 
 Examples: api=10/10s   burst=20/s,burst=50   'user=1000/d,algorithm=sliding-window,key=header:x-api-key'";
 
 const STORE_HELP: &str = "\
-Where the counts are kept
+Where the usage is stored
 
-memory                                the default: each server counts for itself
-redis://[USER:PW@]HOST[:PORT][/DB]    a Redis or Valkey: all servers on it count together
+memory                                the default: each server counts separately
+redis://[USER:PW@]HOST[:PORT][/DB]    a Redis or Valkey: all servers that use it count together
 redis-sentinel://HOST,.../MASTER      the master that these Sentinels name
 redis-cluster://HOST,...              a Cluster";
 
-/// A server to try tollgate on.
+/// A server to try tollgate with.
 #[derive(Debug, Parser)]
 #[command(name = "playground", after_help = "Try: playground --rule burst=3/s --rule daily=100/d")]
 pub(crate) struct Cli {
-    /// Address to listen on; port 0 takes a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3000")]
     pub(crate) listen: String,
 
     #[arg(long, value_name = "STORE", default_value = "memory", hide_default_value = true, help = STORE_HELP)]
     pub(crate) store: String,
 
-    /// What the names of keys in Redis begin with: services with another prefix count apart
+    /// The prefix of key names in Redis: services with different prefixes count separately
     /// [default: tollgate]
     #[arg(long, value_name = "PREFIX")]
     pub(crate) prefix: Option<String>,
 
-    /// Stores keys in Redis as digests under this secret, so that it holds no address and no API
-    /// key; servers that count together need the same
+    /// Stores keys in Redis as digests under this secret, so that Redis holds no address and no API
+    /// key; servers that count together need the same secret
     #[arg(long, value_name = "SECRET")]
     pub(crate) secret: Option<String>,
 
@@ -55,32 +55,32 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "POLICY", value_enum)]
     pub(crate) on_failure: Option<OnFailure>,
 
-    /// Which part of every quota this server grants by itself with --on-failure fallback: 1/N on each of N servers
-    /// [default: 1/1]
+    /// The share of every quota that this server grants by itself with --on-failure fallback: 1/N
+    /// on each of N servers [default: 1/1]
     #[arg(long, value_name = "1/N")]
     pub(crate) share: Option<String>,
 
-    /// How long Redis may take to answer, such as 50ms; longer is a failure [default: 1s]
+    /// How long Redis may take to answer, such as 50ms; after that the call fails [default: 1s]
     #[arg(long, value_name = "D")]
     pub(crate) timeout: Option<String>,
 
-    /// After N failures in a row, leave Redis alone for D before one request finds out whether it is back: 5/500ms
-    /// [default: ask it each time]
+    /// A circuit breaker: after N failures in a row, send nothing to Redis for D, then one probe:
+    /// 5/500ms [default: none]
     #[arg(long, value_name = "N/D")]
     pub(crate) breaker: Option<String>,
 
     #[arg(long = "rule", value_name = "RULE", default_value = "api=10/10s", help = RULE_HELP)]
     pub(crate) rules: Vec<String>,
 
-    /// Network of proxies to believe about client addresses, such as 10.0.0.0/8; repeat it for several
+    /// Network of proxies to trust for client addresses, such as 10.0.0.0/8; repeat it for several
     #[arg(long, value_name = "CIDR")]
     pub(crate) trust: Vec<String>,
 
-    /// Header in which those proxies tell the client's address, such as x-forwarded-for
+    /// Header in which those proxies write the client's address, such as x-forwarded-for
     #[arg(long, value_name = "NAME")]
     pub(crate) client_ip_header: Option<String>,
 
-    /// Fields that tell clients about their quota
+    /// Response fields that show clients their quota
     #[arg(long, value_name = "STYLE", value_enum, default_value_t)]
     pub(crate) headers: Style,
 
@@ -92,14 +92,13 @@ pub(crate) struct Cli {
 /// `--on-failure`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnFailure {
-    /// They pass without limit, and without RateLimit fields: a caller who can make Redis late
-    /// switches limits off
+    /// They pass without limit and without RateLimit fields: a caller who can make Redis late
+    /// switches the limits off
     Open,
-    /// They are refused: 503
+    /// They are refused with 503
     #[default]
     Closed,
-    /// This server decides by itself, over a share of every quota: recommended for a fleet, with
-    /// --share
+    /// This server grants a share of every quota by itself: recommended for a fleet, with --share
     Fallback,
 }
 
@@ -150,11 +149,11 @@ impl From<Action> for MissingKey {
     }
 }
 
-/// What the command line asks for.
+/// The result of a command line without errors.
 #[derive(Debug)]
 pub(crate) enum Parsed {
     Run(Box<Cli>),
-    /// Help, and no server.
+    /// The help: no server runs.
     Print(String),
 }
 
@@ -171,8 +170,8 @@ fn parse_from(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, S
     }
 }
 
-/// Clap's first paragraph in one line, without its advice and usage. What the user wrote is quoted there as it is, so
-/// that unprintable characters are replaced.
+/// Returns the first paragraph of clap's message in one line, without advice and usage. It quotes
+/// the user's input, so this replaces control characters.
 fn one_line(message: &str) -> String {
     let first: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let line = first.join(" ").replace(char::is_control, "\u{fffd}");

@@ -1,4 +1,4 @@
-//! From the command line to a layer.
+//! Makes a layer from the command line.
 
 use http::HeaderName;
 use tollgate::extract::{ClientIp, ClientIpHeader};
@@ -9,27 +9,27 @@ use crate::rule_spec::RuleSpec;
 use crate::store::StoreSpec;
 use crate::transfer;
 
-/// What the server does.
+/// The configuration of the server.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// Where to listen.
+    /// The address to listen on.
     pub(crate) listen: String,
-    /// The rules as they were written, for the banner.
+    /// The rules from the command line, for the banner.
     pub(crate) rules: Vec<RuleSpec>,
-    /// The header in which trusted proxies tell the client's address.
+    /// The header in which trusted proxies write the client's address.
     pub(crate) client_ip_header: Option<HeaderName>,
-    /// What happens where a rule finds no key.
+    /// What happens if a rule finds no key.
     pub(crate) missing_key: MissingKey,
-    /// Where the counts are kept.
+    /// Where the usage is stored.
     pub(crate) store: StoreSpec,
-    /// The rules as they are enforced, once they have that store.
+    /// The layer with the rules, still without that store.
     pub(crate) layer: RateLimitLayer,
 }
 
 impl TryFrom<Cli> for Config {
     type Error = String;
 
-    /// Errors are one line, to be read by whoever typed the command.
+    /// Errors are one line, for the user of the command line.
     fn try_from(cli: Cli) -> Result<Config, String> {
         let store = StoreSpec::new(&cli)?;
         let client_ip = client_ip(cli.client_ip_header.as_deref(), &cli.trust)?;
@@ -45,19 +45,19 @@ impl TryFrom<Cli> for Config {
     }
 }
 
-/// The client's address behind trusted proxies; `None` to go by the peer's.
+/// The extractor of the client's address behind trusted proxies; `None` to use the peer's address.
 fn client_ip(header: Option<&str>, trust: &[String]) -> Result<Option<(HeaderName, ClientIp)>, String> {
     let header = match (header, trust) {
         (None, []) => return Ok(None),
         (None, _) => {
             return Err(
-                "--trust needs --client-ip-header: in which header do these proxies tell the client's address?"
+                "--trust needs --client-ip-header: name the header in which these proxies write the client's address"
                     .to_owned(),
             );
         }
         (Some(_), []) => {
             return Err(
-                "--client-ip-header needs --trust: anybody can write that header, whose is believed?"
+                "--client-ip-header needs --trust: any client can write that header, so name the proxies to trust"
                     .to_owned(),
             );
         }

@@ -1,10 +1,10 @@
-//! `helloworld.Greeter`, the gRPC service beside the HTTP routes.
+//! `helloworld.Greeter`, the gRPC service next to the HTTP routes.
 
 use tollgate_examples::helloworld::greeter_server::Greeter;
 use tollgate_examples::helloworld::{HelloReply, HelloRequest};
 use tonic::{Request, Response, Status};
 
-/// Greets whoever asks.
+/// Greets every caller.
 pub(crate) struct Hello;
 
 #[tonic::async_trait]

@@ -1,5 +1,5 @@
-//! What a rule counts by: `ip`, `bearer`, `basic-user`, `header:NAME`, `cookie:NAME`, `global`,
-//! `path`, joined with `+` and `|`.
+//! The key of a rule: `ip`, `bearer`, `basic-user`, `header:NAME`, `cookie:NAME`, `global`, `path`,
+//! joined with `+` and `|`.
 
 use std::str::FromStr;
 
@@ -10,7 +10,8 @@ use tollgate::extract::{
     ClientIp, Cookie, Header, KeyExtractor, PeerIp, basic_user, bearer, cookie, global, matched_path,
 };
 
-/// Alternatives, of which the first that a request has is taken; each of them several parts that must all be there.
+/// Alternatives: the first that a request has is its key. Each alternative is a list of parts, and
+/// the request needs all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeySpec(Vec<Vec<Part>>);
 
@@ -60,7 +61,7 @@ impl FromStr for Part {
                 None => Err(format!("{name:?} is not the name of a cookie")),
             },
             _ => Err(format!(
-                "{text:?} is not a key: ip, bearer, basic-user, header:NAME, cookie:NAME, global, path, joined with \
+                "{text:?} is not a key: use ip, bearer, basic-user, header:NAME, cookie:NAME, global, path, joined with \
                  + or |"
             )),
         }
@@ -68,15 +69,15 @@ impl FromStr for Part {
 }
 
 impl KeySpec {
-    /// The extractor. Addresses are the peers', unless `client_ip` knows better.
+    /// Returns the extractor. It takes the peer's address, unless there is a `client_ip`.
     pub(crate) fn extractor(&self, client_ip: Option<&ClientIp>) -> Box<dyn KeyExtractor> {
         let alternatives = self.0.iter().map(|parts| all_of(parts, client_ip));
-        // What is known when a program is written is simply `extension(..).or(PeerIp::new())`.
+        // A fixed key is simpler: `extension(..).or(PeerIp::new())`.
         let first_of = |first: Box<dyn KeyExtractor>, next| Box::new(first.or(next)) as Box<dyn KeyExtractor>;
         alternatives.reduce(first_of).unwrap_or_else(|| Box::new(global()))
     }
 
-    /// Completes "counted for …".
+    /// Completes "10 per minute for …".
     pub(crate) fn in_words(&self) -> String {
         let one = |parts: &Vec<Part>| parts.iter().map(Part::in_words).collect::<Vec<_>>().join(" and ");
         match self.0.as_slice() {
@@ -89,12 +90,12 @@ impl KeySpec {
         }
     }
 
-    /// Whether it counts by address, first or last.
+    /// Whether any alternative uses the address.
     pub(crate) fn uses_addresses(&self) -> bool {
         self.0.iter().flatten().any(|part| *part == Part::Ip)
     }
 
-    /// Headers and cookies without which a request has no key; empty if there is an alternative that needs none.
+    /// Returns the headers of the alternative that needs the fewest.
     pub(crate) fn needed_headers(&self) -> Vec<String> {
         let needed = |parts: &Vec<Part>| parts.iter().filter_map(Part::needed_header).collect::<Vec<_>>();
         self.0.iter().map(needed).min_by_key(Vec::len).unwrap_or_default()
@@ -123,7 +124,7 @@ impl Part {
             Part::BasicUser => "user of basic credentials".to_owned(),
             Part::Header(name) => format!("value of the header {name}"),
             Part::Cookie(name) => format!("value of the cookie {name}"),
-            Part::Global => "everybody".to_owned(),
+            Part::Global => "all callers".to_owned(),
             Part::Path => "route".to_owned(),
         }
     }
@@ -131,7 +132,7 @@ impl Part {
     fn needed_header(&self) -> Option<String> {
         match self {
             Part::Bearer => Some("authorization: Bearer demo".to_owned()),
-            // demo, with an empty password.
+            // User `demo`, with an empty password.
             Part::BasicUser => Some("authorization: Basic ZGVtbzo=".to_owned()),
             Part::Header(name) => Some(format!("{name}: demo")),
             Part::Cookie(name) => Some(format!("cookie: {name}=demo")),
@@ -140,7 +141,7 @@ impl Part {
     }
 }
 
-/// All parts together, if all are there. What is known when a program is written is simply a tuple.
+/// Returns an extractor of all parts together. For a fixed key, a tuple does the same.
 fn all_of(parts: &[Part], client_ip: Option<&ClientIp>) -> Box<dyn KeyExtractor> {
     let mut extractors: Vec<_> = parts.iter().map(|part| part.extractor(client_ip)).collect();
     match extractors.pop() {
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_is_the_same_as_the_part_alone() {
+    fn a_single_part_has_the_key_of_its_extractor() {
         assert_eq!(key("header:a", &[("a", "1")]), Some(Key::from("1")));
         assert_eq!(key("cookie:s", &[("cookie", "s=1")]), Some(Key::from("1")));
         assert_eq!(key("global", &[]), Some(Key::global()));
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_needs() {
+    fn words_and_needed_headers() {
         let spec = |text: &str| text.parse::<KeySpec>().unwrap();
         assert_eq!(spec("ip").in_words(), "each client address");
         assert_eq!(spec("global").in_words(), "all callers together");

@@ -1,13 +1,15 @@
-//! A server with every knob of tollgate, to try it out.
+//! A server with every option of tollgate, to try it out.
 //!
 //! ```text
 //! cargo run --release --example playground -- --rule api=5/10s
 //! cargo run --release --example playground -- --help
 //! ```
 //!
-//! It serves HTTP and gRPC on one port, under the same rules. How a command line becomes a layer is in `config.rs`, how it
-//! becomes a store in `store.rs` and `outage.rs`, how the layer is put around routes in `routes.rs`; those are worth
-//! copying from.
+//! It serves HTTP and gRPC on one port, under the same rules. These files are worth copying from:
+//!
+//! - `config.rs` makes a layer from the command line.
+//! - `store.rs` and `outage.rs` make a store from it.
+//! - `routes.rs` puts the layer around routes.
 
 mod banner;
 mod cli;
@@ -35,8 +37,9 @@ use tollgate::RateLimitLayer;
 use crate::config::Config;
 use crate::store::AnyStore;
 
-/// How long requests that are under way, or queued by a leaky bucket, may take to end after a signal to stop.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// How long in-flight requests, and those that a leaky bucket delays, may take after a signal to
+/// stop.
+const GRACE: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -71,7 +74,7 @@ async fn serve(config: Config, layer: RateLimitLayer<AnyStore>) -> Result<(), St
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     print(&banner::banner(&config, address));
 
-    // Answers are small: waiting for more to send would only delay them.
+    // Answers are small: Nagle's algorithm would only delay them.
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);
     });
@@ -80,11 +83,11 @@ async fn serve(config: Config, layer: RateLimitLayer<AnyStore>) -> Result<(), St
     let server = axum::serve(listener, app).with_graceful_shutdown(stopped());
     tokio::select! {
         served = server => served.map_err(|error| error.to_string()),
-        () = async { stopped().await; sleep(FAREWELL).await } => Ok(()),
+        () = async { stopped().await; sleep(GRACE).await } => Ok(()),
     }
 }
 
-/// Ends when the process is told to stop.
+/// Returns when the process gets a signal to stop.
 async fn stopped() {
     let interrupt = async {
         if tokio::signal::ctrl_c().await.is_err() {
@@ -111,7 +114,7 @@ async fn terminated() {
     std::future::pending().await
 }
 
-/// Unlike `println!`, does not mind if nobody reads.
+/// Unlike `println!`, does not panic if standard output is closed.
 fn print(text: &str) {
     let _ = io::stdout().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! `GET /me`: what the caller has left, without using any of it.
+//! `GET /me`: what the caller has left, without a charge.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -16,26 +16,26 @@ struct Me<'a> {
     policies: Vec<Standing<'a>>,
 }
 
-/// How the caller stands with one policy. Times are in seconds, rounded up.
+/// What the caller has left of one policy. Times are in seconds, rounded up.
 #[derive(Serialize)]
 struct Standing<'a> {
     name: &'a str,
     algorithm: &'static str,
-    /// Units a window.
+    /// Units per window.
     limit: u32,
-    /// The most units at once.
+    /// The largest number of units at once.
     capacity: u32,
-    /// Units that would pass now without delay.
+    /// Units that would pass now, without delay.
     remaining: u32,
-    /// Until the whole quota is back.
+    /// Time until the whole quota is back.
     reset_after: u64,
-    /// Until a request that costs 1 would pass; absent if it would pass now.
+    /// Time until a request of cost 1 would pass; absent if it would pass now.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
 }
 
-/// Looks at the caller's quotas. This route is outside of the layer, so that asking is free. A rule by `path` tells how
-/// the route `/me` itself stands.
+/// Looks at the caller's quotas. This route is outside the layer, so asking is free. A rule by
+/// `path` shows the state of the route `/me` itself.
 pub(crate) async fn me(State(limiter): State<Limiter<AnyStore>>, parts: Parts) -> Response {
     let report = match limiter.look(&parts).await {
         Ok(report) => report,

@@ -1,4 +1,4 @@
-//! What happens to requests while the store fails, as the command line says it.
+//! The failure policy of the store, from the command line.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -35,9 +35,9 @@ enum Then {
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 impl Outage {
-    /// Checks that no option of a store in Redis was given.
-    pub(crate) fn none_said(cli: &Cli) -> Result<(), String> {
-        let said = [
+    /// Fails if an option is given that needs a store in Redis.
+    pub(crate) fn none_given(cli: &Cli) -> Result<(), String> {
+        let given = [
             ("--prefix", cli.prefix.is_some()),
             ("--secret", cli.secret.is_some()),
             ("--on-failure", cli.on_failure.is_some()),
@@ -45,7 +45,7 @@ impl Outage {
             ("--timeout", cli.timeout.is_some()),
             ("--breaker", cli.breaker.is_some()),
         ];
-        match said.into_iter().find(|(_, said)| *said) {
+        match given.into_iter().find(|(_, given)| *given) {
             Some((option, _)) => Err(format!("{option} needs --store redis://...")),
             None => Ok(()),
         }
@@ -53,9 +53,9 @@ impl Outage {
 
     pub(crate) fn new(cli: &Cli) -> Result<Outage, String> {
         let timeout = cli.timeout.as_deref().unwrap_or("1s");
-        let timeout = span::parse(timeout).filter(|timeout| !timeout.is_zero()).ok_or_else(|| {
-            format!("--timeout: {timeout:?} is not a time such as 50ms or 1s, and longer than zero")
-        })?;
+        let timeout = span::parse(timeout)
+            .filter(|timeout| !timeout.is_zero())
+            .ok_or_else(|| format!("--timeout: {timeout:?} must be a time above zero, such as 50ms or 1s"))?;
         let breaker = cli.breaker.as_deref().map(Breaker::parse).transpose()?;
         let then = match (cli.on_failure.unwrap_or_default(), &cli.share) {
             (OnFailure::Fallback, None) => Then::Grant(Share::WHOLE),
@@ -69,8 +69,8 @@ impl Outage {
         Ok(Outage { timeout, breaker, then })
     }
 
-    /// That store, with an answer to everything.
-    pub(crate) fn of(&self, store: impl Store) -> BoxStore<Infallible> {
+    /// Wraps a store that can fail in the failure policy.
+    pub(crate) fn wrap(&self, store: impl Store) -> BoxStore<Infallible> {
         let store = store.timeout(self.timeout);
         match &self.breaker {
             Some(breaker) => self.decide(store.circuit_breaker(breaker.settings)),
@@ -86,20 +86,20 @@ impl Outage {
         }
     }
 
-    /// For the banner.
+    /// Returns a description for the banner.
     pub(crate) fn in_words(&self) -> String {
-        let fate = match self.then {
+        let effect = match self.then {
             Then::Pass => "Requests pass without limit".to_owned(),
             Then::Refuse => "Requests are refused".to_owned(),
-            Then::Grant(Share::WHOLE) => "This server grants the whole of each quota by itself".to_owned(),
+            Then::Grant(Share::WHOLE) => "This server grants each quota in full by itself".to_owned(),
             Then::Grant(share) => format!("This server grants {share} of each quota by itself"),
         };
         let timeout = span::in_words(self.timeout);
-        let mut text = format!("{fate} while it fails to answer within {timeout}.");
+        let mut text = format!("{effect} while Redis does not answer within {timeout}.");
         if let Some(Breaker { failures, first_probe, .. }) = self.breaker {
             let wait = span::in_words(first_probe);
             text.push_str(&format!(
-                "\nAfter {failures} failures in a row it is left alone, at first for {wait} and a bit."
+                "\nAfter {failures} failures in a row nothing is sent to Redis until a probe, first after {wait} or a little more."
             ));
         }
         text
@@ -110,12 +110,12 @@ impl Breaker {
     /// `N/D`.
     fn parse(text: &str) -> Result<Breaker, String> {
         let malformed =
-            || format!("--breaker: {text:?} is not a number of failures and a time, such as 5/500ms");
+            || format!("--breaker: {text:?} must be a number of failures and a time, such as 5/500ms");
         let (failures, first_probe) = text.split_once('/').ok_or_else(malformed)?;
         let failures = failures.parse().map_err(|_| malformed())?;
         let first_probe = span::parse(first_probe).ok_or_else(malformed)?;
         let settings = CircuitBreaker::default().try_failures_in_a_row(failures);
-        // Nothing else opens it, or it would before as many as that.
+        // Keeps the rate of failures from opening the circuit earlier.
         let settings = settings.and_then(|settings| {
             settings.try_failures_of(failures.max(50), CircuitBreaker::MEMORY.min(failures.max(50) * 2))
         });
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_breaker_waits_for_as_many_failures_as_it_says() {
+    fn a_breaker_opens_after_the_given_number_of_failures() {
         let settings = |text: &str| Breaker::parse(text).map(|breaker| breaker.settings);
         let half = Duration::from_millis(500);
         let expected =

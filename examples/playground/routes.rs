@@ -1,4 +1,4 @@
-//! Routes that are limited, and routes that are not: of HTTP and of gRPC, on one port.
+//! Limited and unlimited routes of HTTP and gRPC, on one port.
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -14,9 +14,9 @@ use crate::me::me;
 use crate::store::AnyStore;
 use crate::transfer::transfer;
 
-const NOT_FOUND: &str = "there is /, /me, /health, POST /transfer/3, and gRPC helloworld.Greeter/SayHello\n";
+const NOT_FOUND: &str = "try /, /me, /health, POST /transfer/3, or gRPC helloworld.Greeter/SayHello\n";
 
-/// All routes, those above the layer limited by it.
+/// Returns all routes. The layer limits those that are added before it.
 pub(crate) fn router(layer: RateLimitLayer<AnyStore>) -> Result<Router, Error> {
     let limiter = layer.limiter();
     let http = Router::new()
@@ -24,7 +24,8 @@ pub(crate) fn router(layer: RateLimitLayer<AnyStore>) -> Result<Router, Error> {
         .route("/transfer/{amount}", post(transfer))
         .fallback(|| async { (StatusCode::NOT_FOUND, NOT_FOUND) });
     let limited = Routes::from(http).add_service(GreeterServer::new(Hello)).into_axum_router().layer(layer);
-    // Added after the layer, these are outside of it. Clients ask reflection, in either version, before they call anything.
+    // Added after the layer, so never limited. Clients ask reflection, in either version, before
+    // their first call.
     let reflection = || Builder::configure().register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET);
     Ok(Routes::from(limited)
         .add_service(reflection().build_v1()?)

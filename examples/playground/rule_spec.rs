@@ -1,4 +1,4 @@
-//! A rule as it is written: `NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]`.
+//! A rule on the command line: `NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]`.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tollgate::{Algorithm, Policy, PolicyError, Quota};
 use crate::key_spec::KeySpec;
 use crate::span;
 
-/// A policy, and whose requests it counts together.
+/// A policy and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RuleSpec {
     pub(crate) policy: Policy,
     pub(crate) key: KeySpec,
 }
 
-/// The options as they stand in the text. Each may be given once.
+/// The options in the text. Each may be given once.
 #[derive(Default)]
 struct Options<'a> {
     burst: Option<&'a str>,
@@ -35,7 +35,7 @@ impl FromStr for RuleSpec {
 
 fn parse(text: &str) -> Result<RuleSpec, String> {
     let form = || "expected NAME=LIMIT/WINDOW[,OPTION=VALUE]..., such as api=10/10s".to_owned();
-    // An equals sign ends the name: a comma or a slash before it belongs to the name.
+    // The first equals sign ends the name, which may contain commas and slashes.
     let (name, rest) = text.split_once('=').ok_or_else(form)?;
     let mut fields = rest.split(',');
     let (limit, window) = fields.next().and_then(|quota| quota.split_once('/')).ok_or_else(form)?;
@@ -48,7 +48,7 @@ fn parse(text: &str) -> Result<RuleSpec, String> {
     }
     let algorithm = parse_algorithm(options.algorithm, options.max_wait, window)?;
     let policy = Policy::try_new(name, quota, algorithm).map_err(|error| match error {
-        // There is no option to raise it.
+        // The playground has no option to raise it.
         PolicyError::LogTooLong => "sliding-log takes limits up to 100000".to_owned(),
         error => error.to_string(),
     })?;
@@ -66,7 +66,7 @@ impl<'a> Options<'a> {
                 "algorithm" => &mut options.algorithm,
                 "key" => &mut options.key,
                 "max-wait" => &mut options.max_wait,
-                _ => return Err(format!("{name:?} is not an option: burst, algorithm, key, max-wait")),
+                _ => return Err(format!("{name:?} is not an option: use burst, algorithm, key, max-wait")),
             };
             if option.replace(value).is_some() {
                 return Err(format!("{name} is given twice"));
@@ -76,7 +76,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// A limit or a burst.
+/// Parses a limit or a burst.
 fn parse_units(text: &str) -> Result<u32, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let units = text.parse().ok().filter(|units| digits && *units > 0);
@@ -103,7 +103,7 @@ fn parse_algorithm(
         Some("sliding-log") => Algorithm::SLIDING_LOG,
         Some(unknown) => {
             return Err(format!(
-                "{unknown:?} is not an algorithm: gcra, leaky-bucket, fixed-window, fixed-window-aligned, \
+                "{unknown:?} is not an algorithm: use gcra, leaky-bucket, fixed-window, fixed-window-aligned, \
                  sliding-window, sliding-buckets, sliding-log"
             ));
         }
@@ -117,7 +117,7 @@ fn parse_algorithm(
 }
 
 impl RuleSpec {
-    /// The rule as one would say it.
+    /// Returns the rule in words, for the banner.
     pub(crate) fn in_words(&self) -> String {
         let (quota, capacity) = (self.policy.quota(), self.policy.capacity());
         let limit = quota.limit();
@@ -126,7 +126,7 @@ impl RuleSpec {
         let how = match self.policy.algorithm() {
             Algorithm::Gcra => format!("at most {capacity} at once (gcra)"),
             Algorithm::LeakyBucket { max_wait } => format!(
-                "{capacity} at once, the next ones held back for at most {} (leaky-bucket)",
+                "{capacity} at once, others delayed for at most {} (leaky-bucket)",
                 span::in_words(max_wait)
             ),
             other => other.name().to_owned(),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaky_bucket_waits_for_the_window_unless_told_otherwise() {
+    fn the_default_max_wait_is_the_window() {
         let max_wait = Duration::from_secs(7);
         assert_eq!(
             rule("x=5/7s,algorithm=leaky-bucket").policy.algorithm(),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn names_may_hold_what_a_header_can() {
+    fn a_name_may_contain_what_a_header_can() {
         for name in ["a b", "a,b", "a/b", "\"quoted\\\"", "~", "50%"] {
             assert_eq!(rule(&format!("{name}=1/s")).policy.name(), name);
         }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_in_one_line() {
+    fn each_mistake_is_explained_in_one_line() {
         for (text, why) in [
             ("", "expected NAME=LIMIT/WINDOW"),
             ("api", "expected NAME=LIMIT/WINDOW"),
@@ -258,8 +258,7 @@ mod tests {
         );
         assert_eq!(
             rule("x=2/s,algorithm=leaky-bucket,max-wait=5s").in_words(),
-            "2 per second for each client address; 1 at once, the next ones held back for at most 5 seconds \
-             (leaky-bucket)"
+            "2 per second for each client address; 1 at once, others delayed for at most 5 seconds (leaky-bucket)"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Spans of time as they are written in rules.
+//! Spans of time in rules.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const UNITS: [(&str, &str, u64); 5] = [
     ("ms", "millisecond", 1),
 ];
 
-/// `10s`, `500ms`, or a unit alone: `s` is one second.
+/// Parses `10s`, `500ms`, or a unit alone: `s` is one second.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(unit_at);
@@ -19,7 +19,7 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     number.checked_mul(millis).map(Duration::from_millis)
 }
 
-/// In words, in the largest unit that divides it: `10 seconds`, `1 day`.
+/// Returns the span in words, in the largest unit that divides it: `10 seconds`, `1 day`.
 pub(crate) fn in_words(span: Duration) -> String {
     let millis = span.as_millis();
     let unit = UNITS.into_iter().find(|(_, _, unit)| millis.is_multiple_of(u128::from(*unit)) && millis > 0);
@@ -30,7 +30,7 @@ pub(crate) fn in_words(span: Duration) -> String {
     }
 }
 
-/// Whole seconds, rounded up: a client that waits this long has waited long enough.
+/// Returns whole seconds, rounded up, so that a client that waits this long waits long enough.
 pub(crate) fn seconds_up(span: Duration) -> u64 {
     span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
 }
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn junk_is_no_span() {
+    fn malformed_spans_are_refused() {
         for text in
             ["", "10", "1.5s", "-1s", "+1s", " 1s", "1s ", "1 s", "S", "10sec", "s10", "1m30s", "µs", "١s"]
         {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_no_span() {
+    fn spans_that_overflow_are_refused() {
         assert_eq!(parse("18446744073709551615ms"), Some(Duration::from_millis(u64::MAX)));
         assert_eq!(parse("18446744073709551615s"), None);
         assert_eq!(parse("99999999999999999999ms"), None);

@@ -1,4 +1,4 @@
-//! Where the counts are kept, as the command line says it: a store whose type is chosen at run time.
+//! The store from the command line: its type is chosen at run time.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -9,34 +9,35 @@ use tollgate_redis::RedisStore;
 use crate::cli::Cli;
 use crate::outage::Outage;
 
-/// A store of any type, which always has an answer.
+/// A store of any type that always answers.
 pub(crate) type AnyStore = BoxStore<Infallible>;
 
-/// `--store`, and what belongs to it.
+/// `--store` and the options that need it.
 #[derive(Debug)]
 pub(crate) enum StoreSpec {
     Memory,
     Redis { url: String, prefix: Option<String>, secret: Option<String>, outage: Outage },
 }
 
-/// A connection is given at least this long to answer: it is given up because it hangs, not because callers are in a hurry.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The minimum response timeout of a connection. A short timeout of callers is no reason to replace
+/// a connection.
+const MIN_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl StoreSpec {
     pub(crate) fn new(cli: &Cli) -> Result<StoreSpec, String> {
         if cli.store == "memory" {
-            return Outage::none_said(cli).map(|()| StoreSpec::Memory);
+            return Outage::none_given(cli).map(|()| StoreSpec::Memory);
         }
         let (url, prefix, secret) = (cli.store.clone(), cli.prefix.clone(), cli.secret.clone());
         Ok(StoreSpec::Redis { url, prefix, secret, outage: Outage::new(cli)? })
     }
 
-    /// The store. A Redis that is down is no error: it is joined when it comes up.
+    /// Opens the store. If Redis is down, this succeeds, and the store connects later.
     pub(crate) async fn open(&self) -> Result<AnyStore, String> {
         let StoreSpec::Redis { url, prefix, secret, outage } = self else {
             return Ok(MemoryStore::new().boxed());
         };
-        let mut builder = RedisStore::builder(url).response_timeout(PATIENCE.max(outage.timeout));
+        let mut builder = RedisStore::builder(url).response_timeout(MIN_RESPONSE_TIMEOUT.max(outage.timeout));
         let mut options = "--store".to_owned();
         if let Some(prefix) = prefix {
             builder = builder.prefix(prefix);
@@ -48,10 +49,10 @@ impl StoreSpec {
         }
         let store = builder.connect().await;
         // The error repeats neither the URL, which may hold a password, nor the secret.
-        store.map(|store| outage.of(store)).map_err(|error| format!("{options}: {error}"))
+        store.map(|store| outage.wrap(store)).map_err(|error| format!("{options}: {error}"))
     }
 
-    /// Completes "counting in …", without a password.
+    /// Completes "with its limits in …", without a password.
     pub(crate) fn place(&self) -> String {
         match self {
             StoreSpec::Memory => "memory".to_owned(),
@@ -59,7 +60,7 @@ impl StoreSpec {
         }
     }
 
-    /// What happens to requests while the store fails, if it can.
+    /// Describes what happens to requests while the store fails, if it can fail.
     pub(crate) fn outage(&self) -> Option<String> {
         match self {
             StoreSpec::Memory => None,
@@ -68,8 +69,8 @@ impl StoreSpec {
     }
 }
 
-/// A URL without user and password, which stand before the host, or among the parameters of a socket's. Of one in which they
-/// may stand anywhere, the scheme.
+/// Removes user and password from a URL. They are before the host, or in the parameters of a
+/// socket's URL. If they can be anywhere, only the scheme remains.
 fn without_password(url: &str) -> String {
     let (place, parameters) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
     match (place.split_once("://"), place.rsplit_once('@')) {

@@ -1,20 +1,36 @@
-//! What the examples have in common: the messages of a gRPC service. A package needs a library to hold examples.
+//! The messages of the gRPC examples. (A package needs a library to hold examples.)
 //!
-//! - `axum.rs`: the shortest server, to be copied. `cargo run --release --example axum`
-//! - `tonic.rs`: the same with gRPC. `cargo run --release --example tonic`
-//! - `redis.rs`: the same for a fleet, with its counts in Redis. `cargo run --release --example redis`
-//! - `tiers.rs`: quotas by the caller's plan, costs by route, and what is left. `cargo run --release --example tiers`
-//! - `stack.rs`: among the layers that one has in production. `cargo run --release --example stack`
-//! - `hyper.rs`: a server without axum. `cargo run --release --example hyper`
-//! - `client.rs`: keeps to the limit of somebody's API. `cargo run --release --example client`
-//! - `playground/`: a server with every knob. `cargo run --release --example playground -- --help`
-//! - `tests/`: starts them and talks to them over the network.
+//! `cargo run --release --example NAME` runs an example:
+//!
+//! | name | what it shows |
+//! |---|---|
+//! | `axum` | the shortest server, to copy |
+//! | `tonic` | the same with gRPC |
+//! | `redis` | the same for a fleet, with its state in Redis |
+//! | `tiers` | a quota for each plan, a cost for each route, and what is left |
+//! | `stack` | the limit among the layers of a production server |
+//! | `hyper` | a server without axum |
+//! | `client` | a client that stays within the limit of another API |
+//! | `playground` | a server with every option; `-- --help` lists them |
+//!
+//! The tests in `tests/` start the examples and talk to them over the network.
 
 /// `helloworld.Greeter`, as `build.rs` compiles it from `proto/helloworld.proto`.
 #[allow(missing_docs, reason = "generated")]
 pub mod helloworld {
     tonic::include_proto!("helloworld");
 
-    /// What reflection tells of it.
+    /// The description that the reflection service sends.
     pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("helloworld");
+}
+
+/// The code blocks of these documents are tests: published crates cannot include them.
+#[cfg(doctest)]
+mod readme {
+    #[doc = include_str!("../../README.md")]
+    mod repository {}
+    #[doc = include_str!("../../crates/tollgate/README.md")]
+    mod tollgate {}
+    #[doc = include_str!("../../crates/tollgate-redis/README.md")]
+    mod tollgate_redis {}
 }

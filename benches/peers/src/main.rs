@@ -6,7 +6,6 @@
 mod contenders;
 mod measure;
 mod memory;
-mod ours;
 mod over_redis;
 mod report;
 mod scenario;

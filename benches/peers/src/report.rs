@@ -38,6 +38,14 @@ impl Line {
     }
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    ours: f64,
+    theirs: f64,
+    met: bool,
+    aim_met: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Report {
     /// Per thread and run.
@@ -217,6 +225,18 @@ impl Report {
         Ok(())
     }
 
+    /// Whether a target is met; `None` if one of the two was not measured.
+    fn standing(&self, target: &Target, threads: usize) -> Option<Standing> {
+        let ours = self.added(OURS, target.fields, target.scenario, threads)?;
+        let theirs = self.added(target.peer, target.fields, target.scenario, threads)?;
+        let aim_met = match target.aim {
+            Some(Aim::Times(times)) => ours <= times * theirs,
+            Some(Aim::Nanos(nanos)) => ours <= nanos,
+            None => false,
+        };
+        Some(Standing { ours, theirs, met: ours <= target.at_most * theirs, aim_met })
+    }
+
     fn target(&self, f: &mut fmt::Formatter<'_>, target: &Target, threads: usize) -> fmt::Result {
         let Target { scenario, fields, peer, at_most, aim } = *target;
         write!(f, "| {} | {} | {threads} |", scenario.title(), on_off(fields))?;
@@ -225,7 +245,7 @@ impl Report {
             Some(Aim::Nanos(aim)) => format!("{} ns", nanos(aim)),
             None => String::from("–"),
         };
-        match target.standing(self, threads) {
+        match self.standing(target, threads) {
             Some(standing) => {
                 let verdict = match (standing.met, standing.aim_met) {
                     (false, _) => "**not met**",

@@ -1,4 +1,4 @@
-//! What can be chosen about a store in Redis.
+//! The settings of a store in Redis.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::wire::layout::SlidingLogLayout;
 use crate::wire::names::Names;
 use crate::wire::script::Scripts;
 
-/// A [`RedisStore`] that is being put together.
+/// Builds a [`RedisStore`]. See [`RedisStore::builder`].
 #[must_use]
 pub struct RedisStoreBuilder {
     url: String,
@@ -34,28 +34,32 @@ pub struct RedisStoreBuilder {
 }
 
 impl RedisStore {
-    /// Connects to the Redis of a URL with the default settings: short for [`RedisStore::builder`] and
-    /// [`RedisStoreBuilder::connect`].
+    /// Connects to the Redis of a URL with the default settings.
+    ///
+    /// Short for [`RedisStore::builder`] and [`RedisStoreBuilder::connect`].
     ///
     /// | URL | connects to |
     /// |---|---|
-    /// | `redis://[user:password@]host[:port][/db]` | a server; `unix:///path` to its socket |
+    /// | `redis://[user:password@]host[:port][/db]` | a server |
+    /// | `unix:///path` | a server, by its socket |
     /// | `redis-sentinel://[user:password@]host[:port],…/master[/db]` | the master that these Sentinels name |
     /// | `redis-cluster://[user:password@]host[:port],…` | the Cluster of these nodes |
     ///
-    /// With the feature `tls`, `rediss` instead of `redis` connects by TLS. User and password are those of the servers; those
-    /// of Sentinels are set by [`RedisStoreBuilder::sentinel_credentials`].
+    /// With the feature `tls`, `rediss` instead of `redis` connects with TLS. User and password are
+    /// those of the servers. Set those of Sentinels with
+    /// [`RedisStoreBuilder::sentinel_credentials`]. `?protocol=resp2` behind the URL of a server
+    /// selects RESP2.
     ///
     /// # Errors
-    /// Those of [`RedisStoreBuilder::connect`]. A Redis that cannot be reached is not an error.
+    /// Those of [`RedisStoreBuilder::connect`]. If Redis cannot be reached, that is not an error.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub async fn connect(url: &str) -> Result<RedisStore, Error> {
         RedisStore::builder(url).connect().await
     }
 
-    /// Builds a store for the Redis of a URL.
+    /// Returns a builder of a store for the Redis of a URL. See [`RedisStore::connect`] for URLs.
     pub fn builder(url: &str) -> RedisStoreBuilder {
         RedisStoreBuilder::new(url)
     }
@@ -78,58 +82,70 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// What all keys begin with: `tollgate` unless said. Services that share a Redis and not their limits take one each.
+    /// Sets the prefix of all keys. Default: `tollgate`.
+    ///
+    /// Services that share a Redis but not their limits take different prefixes.
     pub fn prefix(mut self, prefix: impl Into<String>) -> RedisStoreBuilder {
         self.prefix = prefix.into();
         self
     }
 
-    /// Names keys by a digest under this secret (HMAC-SHA-256), so that no address, no user id and no API key rests in
-    /// Redis. All processes that share limits need the same.
+    /// Names keys by a digest with this secret (HMAC-SHA-256).
+    ///
+    /// Redis then stores no address, no user ID and no API key. All processes that share limits
+    /// need the same secret.
     pub fn secret(mut self, secret: impl AsRef<[u8]>) -> RedisStoreBuilder {
         self.secret = Some(secret.as_ref().into());
         self
     }
 
-    /// How many connections to a server carry checks at most, each with one call under way: 4 unless said. A call carries up to
-    /// 128 requests that differ, so that few are enough. Refunds and resets have one more where these are busy. Of no effect in a
-    /// Cluster, where there is one connection to each node.
+    /// Sets how many connections to a server carry checks at most. Default: 4.
+    ///
+    /// Each has one call in flight, which carries up to 128 different requests, so few are enough.
+    /// Refunds and resets have one connection more. In a Cluster this has no effect: each node has
+    /// one connection.
     pub fn connections(mut self, connections: u32) -> RedisStoreBuilder {
         self.connections = connections;
         self
     }
 
-    /// How long connecting may take: a second unless said.
+    /// Sets how long connecting may take. Default: 1 second.
     pub fn connect_timeout(mut self, timeout: Duration) -> RedisStoreBuilder {
         self.connect_timeout = timeout;
         self
     }
 
-    /// How long an answer may take: a second unless said. What callers wait for is bounded apart, by a timeout around the
-    /// store; this one finds out connections that are of no use any more.
+    /// Sets how long an answer may take. Default: 1 second.
+    ///
+    /// This finds connections that no longer work. To bound how long callers wait, put a timeout
+    /// around the store.
     pub fn response_timeout(mut self, timeout: Duration) -> RedisStoreBuilder {
         self.response_timeout = timeout;
         self
     }
 
-    /// How many requests may wait for their call to be sent at most, in all: 16,384 unless said. To more than that the store
-    /// answers an error that [is_overloaded](Error::is_overloaded), about which the failure policy decides as about any, so that a
-    /// Redis that hangs does not fill the memory of its clients.
-    /// Those whose call is under way have made room: as many again at most for each connection, or in a Cluster for each slot.
+    /// Sets how many requests may be queued in all. Default: 16,384.
+    ///
+    /// So a Redis that hangs does not fill the memory of its clients. Further requests fail with an
+    /// error that [is_overloaded](Error::is_overloaded), and the failure policy decides them.
+    /// Requests whose call is in flight are no longer queued: at most as many again for each
+    /// connection, or in a Cluster for each slot. Refunds and resets are counted apart from checks.
     pub fn most_waiting(mut self, requests: usize) -> RedisStoreBuilder {
         self.most_waiting = requests;
         self
     }
 
-    /// How sliding logs are laid out: a [`SlidingLogLayout::List`] unless said. All processes that share limits need the same; a
-    /// log of another layout begins anew.
+    /// Sets how sliding logs are stored. Default: [`SlidingLogLayout::List`].
+    ///
+    /// All processes that share limits need the same layout. A change starts each log empty.
     pub fn sliding_log(mut self, layout: SlidingLogLayout) -> RedisStoreBuilder {
         self.log = layout;
         self
     }
 
-    /// The user and the password that Sentinels want: those of the URL are of the servers that they name. Where they have a
-    /// password and no users (`requirepass`), the user is `default`.
+    /// Sets the user and the password of the Sentinels. Those of the URL are for the servers.
+    ///
+    /// If the Sentinels have a password but no users (`requirepass`), the user is `default`.
     pub fn sentinel_credentials(
         mut self,
         user: impl Into<String>,
@@ -139,16 +155,20 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Trusts servers with a certificate that one of these has signed, and no others, instead of those that the system trusts:
-    /// PEM, with one or more. For a Redis whose certificate comes from an authority of your own.
+    /// Trusts only servers whose certificate is signed by one of these root certificates (PEM).
+    ///
+    /// The roots that the system trusts are then not used. For a Redis whose certificate comes from
+    /// your own authority.
     #[cfg(feature = "tls")]
     pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> RedisStoreBuilder {
         self.certificates.roots = Some(pem.into());
         self
     }
 
-    /// Says who it is by this certificate (PEM, with those between it and its authority behind it) and its key (PEM): for a
-    /// server that asks for one (`tls-auth-clients`).
+    /// Presents this client certificate and its key to servers that ask for one
+    /// (`tls-auth-clients`).
+    ///
+    /// Both are PEM. Intermediate certificates follow the client's own.
     #[cfg(feature = "tls")]
     pub fn client_certificate(
         mut self,
@@ -159,25 +179,34 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Goes by this clock instead of the server's, for tests. Keys then live an hour longer than they need to, since Redis
-    /// lets them expire by its own.
+    /// Uses this clock instead of the server's, for tests.
+    ///
+    /// Keys then live an hour longer than they need to, since Redis expires them by its own clock.
     #[cfg(feature = "test-util")]
     pub fn clock(mut self, clock: impl Into<Clock>) -> RedisStoreBuilder {
         self.clock = Some(clock.into());
         self
     }
 
-    /// Tries once to connect. A Redis that cannot be reached is no error: the store then answers with errors until it can,
-    /// and a service starts while its Redis is down.
+    /// Tries once to connect, and returns the store.
+    ///
+    /// If Redis cannot be reached, that is not an error: the service starts, and checks fail until
+    /// the store has connected. The store's calls run in the runtime in which it was connected.
     ///
     /// # Errors
-    /// An [`Error`] that [is_configuration](Error::is_configuration), for what will not pass by itself: a URL, a prefix or a
-    /// number that cannot be, a password or a user that Redis refuses, a missing permission for what buckets need (whether or not any
-    /// rule is a bucket; what only other algorithms need is missed by their first requests), a master that the Sentinels do not know, a
-    /// node of a cluster that is addressed as a server of its own, a certificate that is none or that is not trusted.
+    /// Fails with an [`Error`] that [is_configuration](Error::is_configuration), for what does not
+    /// pass by itself:
+    ///
+    /// - an invalid URL, prefix, number or certificate;
+    /// - a user or password that Redis refuses, or a certificate that is not trusted;
+    /// - a missing permission for a command that buckets need, even if no rule is a bucket.
+    ///   Permissions that only other algorithms need are missed by their first requests;
+    /// - a master that the Sentinels do not know;
+    /// - a node of a Cluster, or a Sentinel, whose URL says that it is a server;
+    /// - a proxy that spreads keys over several servers.
     ///
     /// # Panics
-    /// Outside of a tokio runtime. The store's calls run in the one where it was connected.
+    /// Panics outside of a tokio runtime.
     pub async fn connect(self) -> Result<RedisStore, Error> {
         self.validate()?;
         let timeouts = Timeouts { connect: self.connect_timeout, response: self.response_timeout };
@@ -202,24 +231,25 @@ impl RedisStoreBuilder {
     fn validate(&self) -> Result<(), Error> {
         let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if self.prefix.is_empty() || !self.prefix.bytes().all(plain) {
-            return Err(Error::config("a prefix is graphic ASCII without braces, and not empty"));
+            let prefix = &self.prefix;
+            return Err(Error::config(format!(
+                "prefix must be graphic ASCII without braces and not empty, got {prefix:?}"
+            )));
         }
         if self.secret.as_ref().is_some_and(|secret| secret.is_empty()) {
-            return Err(Error::config("an empty secret hides nothing"));
+            return Err(Error::config("secret must not be empty"));
         }
         if self.connections == 0 || self.most_waiting == 0 {
-            return Err(Error::config(
-                "without a connection, and without a place to wait, nothing is decided",
-            ));
+            return Err(Error::config("connections and most_waiting must be at least 1"));
         }
         if self.connect_timeout.is_zero() || self.response_timeout.is_zero() {
-            return Err(Error::config("a timeout of zero lets nothing succeed"));
+            return Err(Error::config("timeouts must be longer than zero"));
         }
         self.certificates.validate()
     }
 }
 
-/// Without the URL, which may hold a password, and without the secret and the key.
+/// Omits the URL, which may contain a password, and also the secret and the key.
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStoreBuilder")

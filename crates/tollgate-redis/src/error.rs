@@ -1,4 +1,4 @@
-//! What can go wrong between here and Redis.
+//! Errors of the store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,21 +24,21 @@ pub(crate) fn next_call() -> u64 {
 }
 
 pub(crate) enum Cause {
-    /// What was configured cannot be.
+    /// A setting or URL is invalid.
     Config(String),
-    /// Redis, or the way to it.
+    /// Redis, or the connection to it.
     Redis(RedisError),
-    /// Too many requests wait for Redis already.
+    /// The queue is full.
     Overloaded,
     /// The deadline passed in our queue, while Redis answered others.
     Queued,
-    /// The runtime in which the store was made is gone.
+    /// The runtime in which the store was connected has stopped.
     Stopped,
-    /// No connection within the time for that.
+    /// There was no connection in time.
     NoConnection,
-    /// No answer within the time that who asked had for it.
+    /// There was no answer before the caller's deadline.
     Late,
-    /// The answer is not one of our scripts'.
+    /// The answer is not in the form of the scripts' answers.
     Garbled,
 }
 
@@ -47,8 +47,9 @@ impl Error {
         Cause::Config(what.into()).into()
     }
 
-    /// Whether something has to be mended: a URL, a password, a permission, the topology. Such an error does not pass by
-    /// itself, and [`StoreError::is_transient`] is false for it.
+    /// Whether something is misconfigured: a URL, a password, a permission, the topology.
+    ///
+    /// Such an error does not pass by itself, and [`StoreError::is_transient`] is false for it.
     pub fn is_configuration(&self) -> bool {
         match &*self.cause {
             Cause::Config(_) => true,
@@ -57,13 +58,16 @@ impl Error {
         }
     }
 
-    /// Whether a Cluster's node refused a call since some of its keys have moved to another node and some have not.
+    /// Whether a node refused a call because some of its keys have moved to another node, and some
+    /// have not.
     pub(crate) fn is_try_again(&self) -> bool {
         matches!(&*self.cause, Cause::Redis(error) if error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain))
     }
 
-    /// Whether Redis was not asked because too many requests of this process wait for it: the queue was full, or the deadline
-    /// passed in the queue while Redis answered others. Nothing was charged.
+    /// Whether Redis was not asked because too many requests of this process wait for it.
+    ///
+    /// The queue was full, or the deadline passed in the queue while Redis answered others. Nothing
+    /// was charged, and no circuit breaker counts it.
     pub fn is_overloaded(&self) -> bool {
         matches!(*self.cause, Cause::Overloaded | Cause::Queued)
     }
@@ -73,7 +77,7 @@ impl Error {
         matches!(&*self.cause, Cause::Redis(error) if matches!(error.kind(), ErrorKind::Server(_)))
     }
 
-    /// The same error, as the failure of this call.
+    /// Marks the error as the failure of this call, so that a circuit breaker counts it once.
     pub(crate) fn of_call(self, call: u64) -> Error {
         Error { call: Some(call), ..self }
     }
@@ -102,7 +106,7 @@ impl StoreError for Error {
     }
 }
 
-/// What older servers tell by words, and scripts of the commands that they call.
+/// Parts of error texts, from older servers and from commands that a script runs.
 const CONFIGURATION_SIGNS: [&str; 14] = [
     "NOAUTH",
     "WRONGPASS",
@@ -117,7 +121,7 @@ const CONFIGURATION_SIGNS: [&str; 14] = [
     "DB index is out of range",
     "cluster support disabled",
     "invalid peer certificate",
-    // How TLS is refused by the other side: it wants a certificate, or another.
+    // The server refused TLS: it wants a client certificate, or another one.
     "received fatal alert",
 ];
 
@@ -129,7 +133,8 @@ pub(crate) fn is_configuration(error: &RedisError) -> bool {
         | ErrorKind::MasterNameNotFoundBySentinel
         | ErrorKind::RESP3NotSupported
         | ErrorKind::Server(ServerErrorKind::NoPerm | ServerErrorKind::CrossSlot) => true,
-        // A standalone connection to a node of a cluster: where that is known to be one, redirections are followed.
+        // A node of a Cluster whose URL says that it is a server. In a Cluster, redirections are
+        // followed.
         ErrorKind::Server(ServerErrorKind::Moved) => true,
         _ => {
             let text = error.to_string();
@@ -156,16 +161,17 @@ impl fmt::Display for Error {
             Cause::Config(what) => f.write_str(what),
             Cause::Redis(error) => {
                 let text = error.to_string();
-                // A server that does not know a command repeats what it was asked, keys and all, and this is logged.
-                let told = text.split_once(", with args beginning with").map_or(&*text, |(told, _)| told);
-                write!(f, "redis: {told}")
+                // An "unknown command" error repeats the arguments. They contain keys, which must
+                // not reach the log.
+                let start = text.split_once(", with args beginning with").map_or(&*text, |(start, _)| start);
+                write!(f, "redis: {start}")
             }
             Cause::Overloaded => f.write_str("too many requests are waiting for redis"),
             Cause::Queued => f.write_str("the deadline passed in the queue for redis"),
-            Cause::Stopped => f.write_str("the runtime in which the store was made has stopped"),
+            Cause::Stopped => f.write_str("the runtime in which the store was connected has stopped"),
             Cause::NoConnection => f.write_str("no connection to redis in time"),
             Cause::Late => f.write_str("redis did not answer in time"),
-            Cause::Garbled => f.write_str("redis gave an answer that is not of tollgate's scripts"),
+            Cause::Garbled => f.write_str("redis gave an answer that is not one of tollgate's scripts"),
         }
     }
 }
@@ -176,5 +182,5 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Without a source: the text says all, and a type of the `redis` crate is nobody's business here.
+/// There is no source: the text is complete, and no type of the `redis` crate becomes public.
 impl std::error::Error for Error {}

@@ -1,9 +1,9 @@
-//! The store of [tollgate](https://docs.rs/tollgate) that a fleet shares: exact limits over all its processes, in Redis or
-//! Valkey, on a server, behind Sentinels or in a Cluster.
+//! The store of [tollgate](https://docs.rs/tollgate) that a fleet shares: exact limits over all its
+//! processes, in Redis or Valkey, on one server, behind Sentinels or in a Cluster.
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use tollgate::{CircuitBreaker, FailureExt, Quota, RateLimitLayer};
+//! use tollgate::{CircuitBreaker, FailureExt, MemoryStore, Quota, RateLimitLayer, Share};
 //! use tollgate_redis::RedisStore;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -11,96 +11,154 @@
 //!     .await?
 //!     .timeout(Duration::from_millis(50))
 //!     .circuit_breaker(CircuitBreaker::default())
-//!     .fail_open(); // or .fail_closed(), or .fall_back_to(..)
+//!     // While Redis fails, each of 3 processes grants a third of every quota.
+//!     .fall_back_to(MemoryStore::new(), Share::new(1, 3)); // or .fail_closed(); .fail_open() lets callers switch limits off
 //!
 //! let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Redis can be down, and a layer takes the store only once it was told what happens then: `timeout`,
-//! `circuit_breaker`, `fail_open`, `fail_closed` and `fall_back_to` are
-//! [wrappers of the crate `tollgate`](https://docs.rs/tollgate/latest/tollgate/failure/), and that page tells what each outage
-//! then means.
-//! [`RedisStore::connect`] has the URLs, [`RedisStoreBuilder`] all that can be chosen: services that share a Redis and not their
-//! limits take a [prefix](RedisStoreBuilder::prefix) each, and with a [secret](RedisStoreBuilder::secret) no address and no API key
-//! rests in Redis.
+//! Redis can be down, so a layer accepts this store only behind a failure policy. `timeout`,
+//! `circuit_breaker`, `fall_back_to`, `fail_closed` and `fail_open` are
+//! [wrappers of the crate `tollgate`](https://docs.rs/tollgate/latest/tollgate/failure/). That page
+//! says what each of them does in each kind of outage.
+//!
+//! [`RedisStore::connect`] lists the URLs, and [`RedisStoreBuilder`] all settings. Services that
+//! share a Redis but not their limits take different [prefixes](RedisStoreBuilder::prefix). With a
+//! [secret](RedisStoreBuilder::secret), Redis stores no address and no API key.
 //!
 //! # What is exact
 //!
-//! Never a unit more than the limit passes in the whole fleet, whoever asks, however many at once:
+//! The fleet never admits a unit more than the limit, however many requests arrive at once:
 //!
-//! - **One step.** A check is one call of a script: it looks at all rules of a request, and charges all or none, while
-//!   nobody else is served. The scripts hold the same algorithms as the store in memory, in integers, and are held to the
-//!   same oracles.
-//! - **One clock**, the server's. A process whose clock is wrong changes nothing.
-//! - **One round trip**, on a server or a slot of a Cluster. A lone request has a call of its own, which leaves at once. While a
-//!   call is under way checks gather, and the next call carries those of up to 128 requests that differ, at once and without
-//!   a timer. Those that ask the same are merged into one grant, handed out in the order of their arrival: each is told how
-//!   things stand after its own turn.
+//! - **One step.** A check is one call of a script, and Redis runs nothing else meanwhile. It looks
+//!   at all rules of a request, and charges all or none. The scripts hold the same algorithms as
+//!   the store in memory, compute in integers, and are tested against the same oracles.
+//! - **One clock**, the server's. A process with a wrong clock changes nothing.
+//! - **One round trip** for each check, on a server or a slot of a Cluster. A request that finds a
+//!   free connection is sent at once. While all have a call in flight, checks gather, and the next
+//!   call carries them: there is no timer and no added wait.
 //!
-//! A failover can lose charges: replication is asynchronous, and what a master granted in its last moment may not have
-//! reached the replica that takes over. These units, and no others, can then be had once more. Where the new master's clock
-//! is behind, states that lie too far ahead are cut to an empty bucket or a full window, and nobody waits for longer.
+//! A call carries at most 128 different requests. It also carries a bounded amount of work, about
+//! 2.5 ms of the server's time: each request counts by what its algorithm costs at worst. While the
+//! server is slow, calls carry less. Identical checks are merged into one grant, which is handed
+//! out in the order of arrival: each caller's report says what was left after its own turn.
+//!
+//! A failover can lose charges, since replication is asynchronous. The units that a master granted
+//! in its last moment may not have reached the replica that takes over. These units, and no others,
+//! can be granted again. If the new master's clock is behind, a state that lies too far ahead is
+//! cut to an empty bucket or a full window. No caller waits longer for that.
+//!
+//! # Refunds and resets
+//!
+//! Refunds and resets never hold up a check. They travel in calls of their own, one in flight for
+//! each server or slot. On a server they have a connection that checks do not use. While one of
+//! these calls is in flight, others gather for the next. Once requested, they are sent even if the
+//! caller leaves. Their failures never count for a circuit breaker.
 //!
 //! # In a Cluster
 //!
-//! All rules of one key share a slot: they are one step, as on a single server. Rules **with different keys** in one
-//! request (an address and a user, say) may be on different nodes: they are asked in order, a round trip each, and what the
-//! first granted is given back where a later one refuses. Meanwhile others may be refused what comes back a moment later;
-//! never is too much granted. What cannot be given back stays charged: where a node failed in between; and in a leaky bucket,
-//! where others have queued behind that place meanwhile. So let a leaky bucket with a key of its own be the last rule: before
-//! others, it fills up with requests that they refuse.
+//! All rules of one key share a slot, so they are decided in one step, as on a single server. Rules
+//! **with different keys** in one request (an address and a user, say) may be on different nodes.
+//! Such a set takes two round trips, for any number of slots:
 //!
-//! **Put the rule first that a caller cannot choose the key of**, the address. A request that a later rule refuses has held
-//! units of the earlier ones meanwhile, and costs a trip to give them back: were the user's rule first, a flood from an address
-//! that is refused could hold the quota of a user whose name it writes.
+//! 1. All slots are looked at, at the same time. If one refuses, the request is denied, and nothing
+//!    was reserved anywhere.
+//! 2. All slots are charged, at the same time. One may refuse now, because another caller took the
+//!    units since the look. Then the units that the others granted are given back.
 //!
-//! While a slot moves, its callers are decided as ever, but for several rules of one key of which some are new there: no node
-//! decides these until the slot has moved, and after a quarter of a second of asking they are an error.
+//! So the order of the rules does not matter: a caller that is always refused holds no quota of
+//! others. Only in the race of step 2 may others be refused units that come back a moment later.
+//! The limit is never exceeded.
 //!
-//! By TLS, the nodes' certificates have to be for what `CLUSTER SLOTS` calls them: for their addresses, or for names with
-//! `cluster-preferred-endpoint-type hostname`.
+//! Some units cannot be given back, and stay charged: those on a node that fails in between, and a
+//! place in a leaky bucket's queue if later places were taken meanwhile.
 //!
-//! A Cluster that has lost a master, and its replicas, answers no key at all any more once it has noticed, unless
-//! `cluster-require-full-coverage` is `no`. With that, the keys of the others are decided as ever. Have a circuit breaker bear it
-//! as well, `CircuitBreaker::default().failures_in_a_row(70).failures_of(70, 100)`: of three masters without one, five answers in a
-//! row are failures by mere chance within seconds, and the circuit is that of all.
+//! While a slot moves, its callers are decided as before, with one exception. If several rules of
+//! one key are charged together and some are new, no node decides them until the slot has moved.
+//! After a quarter of a second of retries they fail with an error.
+//!
+//! With TLS, a node's certificate must be for the name that `CLUSTER SLOTS` reports. That is its
+//! address, or its host name with `cluster-preferred-endpoint-type hostname`.
+//!
+//! A Cluster that has lost a master and its replicas answers no key at all once it has noticed,
+//! unless `cluster-require-full-coverage` is `no`. With that setting, the keys of the other masters
+//! are decided as before. Then configure the circuit breaker to tolerate the lost part:
+//! `CircuitBreaker::default().failures_in_a_row(70).failures_of(70, 100)`. With the default and one
+//! of three masters lost, five failures in a row occur by chance within seconds, and the circuit is
+//! shared by all keys.
 //!
 //! # Connections and failures
 //!
-//! - [`connect`](RedisStoreBuilder::connect) tries once. A Redis that is down is no error: a service starts, and the store
-//!   joins when it comes up. What does not pass by itself is one: a bad URL, a wrong password, a permission that buckets need. (A
-//!   name that does not resolve is none: it may tomorrow.) Whoever wants to know whether Redis answers asks the store, for
-//!   [`Times::LOOK`](tollgate_core::Times::LOOK), which charges nothing.
-//! - Four connections to a server carry checks unless [said](RedisStoreBuilder::connections), and one more what is given back
-//!   or reset where those are busy; one to each master of a Cluster. One that dies, or leaves three calls in a row unanswered, is
-//!   replaced. All to a server are replaced once more calls in a row were left unanswered, on whichever of them, than there are
-//!   connections (and three at least), and once it turns out to be a replica. While connecting fails, checks fail at once, and it
-//!   is tried again after 5 ms to half a second, at random, lest a fleet come back in step.
-//! - A connection that serves is kept. Where a name or a load balancer is turned to another server, stop the old server: who is
-//!   connected to it stays, and would count apart.
-//! - The masters of a Cluster fail apart: nobody waits for one that his keys are not on. Who has taken over is asked in the
-//!   background, of a node that answers.
-//! - **Nothing is sent twice that may have been executed.** Only answers that say that nothing was (`NOSCRIPT`, `MOVED`,
-//!   `ASK`, `TRYAGAIN`, `READONLY`, `MASTERDOWN`) have a call sent again. After a lost connection or a timeout, the check is an error,
-//!   and may have been charged: once.
-//! - Checks that wait while Redis hangs are [bounded](RedisStoreBuilder::most_waiting). Those whose callers have given up
-//!   before they were sent, or whose `timeout` has ended, are charged nothing; but for a set over several slots of a Cluster,
-//!   which is brought to its end once it was begun.
-//! - A `timeout` directly around the store costs no timer for each check: one task ends the waits of all, in the runtime in
-//!   which the store was connected. Callers in another runtime have a timer each, so that they need not rely on that one.
+//! - **At start**, [`connect`](RedisStoreBuilder::connect) tries once. If Redis is down, the
+//!   service starts anyway, and the store connects later. Only what does not pass by itself is an
+//!   error: a bad URL, a wrong password, a permission that buckets need, a proxy that cannot work.
+//!   (A name that does not resolve is no error, since it may resolve later.) To learn whether Redis
+//!   answers, ask the store for [`Times::LOOK`](tollgate_core::Times::LOOK), which charges nothing.
+//! - **Connection pool.** Up to four connections to a server carry checks
+//!   ([configurable](RedisStoreBuilder::connections)), and one more carries refunds and resets.
+//!   Each master of a Cluster has one connection. While connecting fails, checks fail at once. The
+//!   store tries again after 5 ms to half a second, with jitter so that a fleet does not return in
+//!   step.
+//! - **Replacement.** A connection that ends, or that leaves three calls in a row unanswered, is
+//!   replaced. All connections to a server are replaced at once in two cases: the server turns out
+//!   to be a replica; or more calls in a row are left unanswered, over all connections, than there
+//!   are connections (at least three).
+//! - **A connection that works is kept.** If a name or a load balancer moves to another server,
+//!   stop the old server. Processes that are connected to it stay, and would count apart.
+//! - **The masters of a Cluster fail apart.** No caller waits for a master that has none of its
+//!   keys. New owners of slots are looked up in the background, from a node that answers.
+//! - **No call is sent again that may have been executed.** Only answers that rule that out
+//!   (`NOSCRIPT`, `MOVED`, `ASK`, `TRYAGAIN`, `READONLY`, `MASTERDOWN`) cause a retry. After a lost
+//!   connection or a timeout the check is an error. It may have been charged, once.
+//! - **A late call counts once.** All callers that shared a call fail with it, and a circuit
+//!   breaker counts that as one failure.
+//! - **Our own queue is not an outage.** If a deadline passes in the queue of this process while
+//!   Redis answers others, the error has the kind
+//!   [`Overloaded`](tollgate_core::ErrorKind::Overloaded). No circuit breaker counts it, and
+//!   nothing was charged. The same holds if the queue is [full](RedisStoreBuilder::most_waiting).
+//! - **Callers that leave** before their check was sent are charged nothing. The same holds if
+//!   their `timeout` ends before. The exception is a set over several slots of a Cluster, which is
+//!   always brought to its end.
+//! - **A `timeout` directly around the store** needs no timer for each check. One task ends the
+//!   waits of all checks, in the runtime in which the store was connected. Callers in another
+//!   runtime have a timer each, so that they do not depend on the store's runtime.
 //!
-//! # What rests in Redis
+//! # Protocols and proxies
 //!
-//! `tollgate:1:{@192.0.2.1}:api~gcra~1m`: the [prefix](RedisStoreBuilder::prefix), the version of the stored form, the key,
-//! and the policy with its algorithm and window. A limit or a burst can be changed in place; another name,
-//! algorithm or window begins anew. While old and new processes run side by side, each decides by its own. But a bucket that the new
-//! ones fill sooner than the old (a smaller burst, or a larger limit with the same burst) is taken by them for that of a clock that ran
-//! ahead, and what lies beyond is forgiven to the old ones as well, again and again: for that deployment, make the new policy
-//! with [`Policy::sharing_state_with`](tollgate_core::Policy::sharing_state_with) of the old one. Keys of more than 128 bytes are hashed, and
-//! with a [secret](RedisStoreBuilder::secret) all are, so that no address and no API key rests in Redis. Every key expires
-//! when its state means nothing more, those of `Gcra` and `LeakyBucket` within a second of it.
+//! The store speaks RESP3, which reports the end of an idle connection. It speaks RESP2 with
+//! servers and proxies that have no `HELLO`, and if the URL ends in `?protocol=resp2`. RESP2 does
+//! not report that end, so a connection that was idle for a second is tried with a `PING` before it
+//! is used.
+//!
+//! RESP3 connections have the name `tollgate:<version>` in `CLIENT LIST`.
+//!
+//! A proxy works if it stands in front of one server and knows `EVALSHA`. This is tested with
+//! twemproxy in front of one server. A proxy that spreads keys over several servers cannot work: it
+//! routes a call by the first key, so that each server would keep its own counts and limits would
+//! multiply. Such are twemproxy and predixy with several servers, and Envoy's Redis proxy with
+//! several upstreams. They are refused by `connect`, or once their servers come up. To find out,
+//! the first connection writes sixteen keys named `<prefix>:sharding-check:…`, reads each, and
+//! deletes them. Reach a Cluster by a `redis-cluster://` URL, not through a proxy.
+//!
+//! # What Redis stores
+//!
+//! A key is named like `tollgate:1:{@192.0.2.1}:api~gcra~1m`: the
+//! [prefix](RedisStoreBuilder::prefix), the version of the stored form, the key, and the policy
+//! with its algorithm and window. Keys of more than 128 bytes are hashed. With a
+//! [secret](RedisStoreBuilder::secret) all keys are, so that Redis stores no address and no API
+//! key. Every key expires when its state means nothing more. Keys of `Gcra` and `LeakyBucket`
+//! expire within a second of that.
+//!
+//! A limit or a burst can be changed in place. With another name, algorithm or window, counting
+//! starts again. While old and new processes run at the same time, each decides by its own policy.
+//!
+//! One such change needs care: a bucket that fills sooner than before, by a smaller burst, or by a
+//! larger limit with the same burst. New processes take the old state for that of a clock that ran
+//! ahead. They forgive what lies beyond their own bucket, again and again, and old processes
+//! profit. For that deployment, make the new policy with
+//! [`Policy::sharing_state_with`](tollgate_core::Policy::sharing_state_with) of the old one.
 //!
 //! | bytes a key | Redis 6.2 | Redis 7.0 | Redis 8.2 | Valkey 9.1 |
 //! |---|--:|--:|--:|--:|
@@ -117,23 +175,23 @@
 //! | `SlidingLog`, 1,000 runs | 14,099 (14,190) | 13,536 (13,620) | 13,528 (13,692) | 13,120 (13,148) |
 //! | the same as a sorted set | 103,000 (102,000) | 94,000 (102,000) | 79,000 (87,000) | 63,000 (63,000) |
 //!
-//! The number in parentheses is by how much `used_memory` grows with each of 10,000 such keys: it adds
-//! what the tables of keys and expiry times take. A name of 56 bytes is part of each;
-//! `cargo test -p tollgate-tests --test redis_docs -- --nocapture` prints the table.
-//! Valkey takes up to 32 bytes more for a `Gcra` key that was charged once, or whose limit does not divide its window into
-//! whole microseconds.
+//! The number in parentheses is the growth of `used_memory` with each of 10,000 such keys. It
+//! includes their share of the tables of keys and expiry times. A name of 56 bytes is part of each
+//! number. `cargo test -p tollgate-tests --test redis_docs -- --nocapture` prints the table. Valkey
+//! needs up to 32 bytes more for some `Gcra` keys: those charged once, and those whose limit does
+//! not divide the window into whole microseconds.
 //!
-//! A `SlidingLog` stores a run for each charge, whatever it cost: its time and a running count.
-//! Charges of the same microsecond share a run. `SlidingBuckets` stores the same for each sub-window
-//! that saw a charge. A run that was refunded whole may stay until it is over; such runs are at most
-//! half of a log, and 64 more. As a [sorted set](SlidingLogLayout::SortedSet) a log can be searched by
-//! time, and takes more memory than as a [list](SlidingLogLayout::List) from 129 runs on.
+//! A `SlidingLog` stores a run for each charge, whatever its cost: a time and a running count.
+//! Charges of the same microsecond share a run. `SlidingBuckets` stores the same for each
+//! sub-window with a charge. A run whose units were all refunded may stay until its window ends.
+//! Such runs are at most half of a log, plus 64. A [sorted set](SlidingLogLayout::SortedSet) can be
+//! searched by time, and needs more memory than a [list](SlidingLogLayout::List) from 129 runs on.
 //!
 //! # What a check costs the server
 //!
-//! Commands that a check runs inside its script at worst, and in parentheses the entries they read: of
-//! a log an entry is a time and a text, of others the value. The limit is 100,000, all of it in use,
-//! and the costs are 1, 50,000 and 100,000. A test counts them:
+//! The table lists the commands that a check runs inside its script at worst. In parentheses are
+//! the entries that they read: a time and a text of a log, or the value of another algorithm. The
+//! limit is 100,000, all of it in use, and the costs are 1, 50,000 and 100,000. A test counts them:
 //!
 //! | commands (entries read), at most | charge | denial | look | refund |
 //! |---|--:|--:|--:|--:|
@@ -148,59 +206,68 @@
 //! | the same as a sorted set, 10 runs | 12 (8) | 16 (20) | 15 (20) | 25 (25) |
 //! | the same as a sorted set, 100,000 runs | 25 (21) | 55 (85) | 54 (85) | 67 (79) |
 //!
-//! Each call adds a `TIME`. These are the worst states, in which units were given back all over the
-//! log. Usually a charge runs 6 to 10 commands, and a denial of cost 1 runs 5 or 6.
+//! Each call adds a `TIME`. These are the worst states, with units refunded all over the log.
+//! Usually a charge runs 6 to 10 commands, and a denial of cost 1 runs 5 or 6.
 //!
 //! - `Gcra`, `LeakyBucket`, `FixedWindow`, `SlidingWindow`: constant.
-//! - `SlidingBuckets` and `SlidingLog` with n runs: a check runs O(log n) commands, each of at most two
-//!   entries. Neither the cost nor the number of buckets multiplies that.
+//! - `SlidingBuckets` and `SlidingLog` with n runs: a check runs O(log n) commands, each of at most
+//!   two entries. Neither the cost nor the number of buckets multiplies that.
 //! - A refund runs O((log n)²) commands, and usually about as many as a check. One refund in n / 2
-//!   rewrites the log without what was refunded, in O(n).
-//! - A charge drops all runs that are over with one command. The server takes linear time for that, but
+//!   rewrites the log without the refunded units, in O(n).
+//! - A charge drops all runs whose window has ended with one command. That takes linear time, but
 //!   each run is dropped once, so a charge pays for one run on average.
-//! - The other exceptions are rare: a clock that stepped back moves the runs ahead of it at once, and
-//!   a log that counted 2^52 units without being empty is rewritten.
-//!
-#![doc = include_str!("../docs/stored-values.md")]
 //!
 //! # Advice for operators
 //!
-//! **Servers.** Redis 6.2 or later, or Valkey; the tests run on Redis 6.2, 7.0 and 8.2 and on Valkey 9.1.
+//! **Servers.** Redis 6.2 or later, or Valkey. The tests run on Redis 6.2, 7.0 and 8.2 and on
+//! Valkey 9.1.
 //!
-//! **A Redis of its own**, with room for all keys that live at once. Beside a cache, an `allkeys-…` policy evicts limits,
-//! and an evicted caller has the whole quota again. When memory is full:
+//! **Use a separate Redis**, with room for all keys that live at once. In a Redis that is also a
+//! cache, an `allkeys-…` policy evicts limits, and an evicted caller has the whole quota again.
+//! When memory is full:
 //!
 //! | `maxmemory-policy` | what happens | choose it |
 //! |---|---|---|
-//! | `volatile-ttl` | the keys go whose states would have ended soonest: whoever is forgotten wins what that rest of time would have brought | mostly |
-//! | `noeviction` | every charge fails, also those of keys that are there: the failure policy decides all requests | with `fail_closed` and an alarm, where a limit must hold even then |
-//! | others | keys go without regard to what that lets pass | never |
+//! | `volatile-ttl` | the keys that would have expired soonest are evicted: those callers get their quota back that much earlier | usually |
+//! | `noeviction` | every charge fails, also for existing keys: the failure policy decides all requests | with `fail_closed` and an alarm, if a limit must hold even then |
+//! | others | keys are evicted without regard to what that lets pass | never |
 //!
-//! **Persistence** is not needed: a server that restarts without it has forgotten all usage, and each quota begins anew.
-//! Where that is too dear for quotas of a day, `appendonly yes` with `appendfsync everysec` loses a second.
+//! **Persistence** is not needed. A server that restarts without it has lost all usage, and each
+//! quota starts full. If that costs too much, as with quotas of a day, `appendonly yes` with
+//! `appendfsync everysec` loses one second.
 //!
-//! **Permissions.** This user may do what the store does, and nothing else. `asking` and `cluster|slots` are for a Cluster
-//! only, `role` for Sentinels only, the last line for sorted sets only. It is one command; `redis-cli` takes it in one line. A
-//! URL that names a database needs `+select` as well:
+//! **Permissions.** This user may do what the store does, and nothing else. It is one command; type
+//! it as one line in `redis-cli`:
 //!
 //! ```text
 //! ACL SETUSER tollgate on >password ~tollgate:* -@all
 //!     +eval +evalsha +info +time +cluster|slots +asking +role
+//!     +client|setname +ping
 //!     +mget +psetex +incrby +del +pttl +pexpire
 //!     +lindex +llen +lpush +lrange +lset +ltrim +rpush
 //!     +zadd +zcard +zcount +zrange +zrem +zremrangebyrank
 //! ```
+//!
+//! - `cluster|slots` and `asking` are for a Cluster only, `role` for Sentinels only, and the last
+//!   line for sorted sets only.
+//! - `client|setname` names connections. Without it they have no name.
+//! - `ping` is for RESP2 only.
+//! - If the URL names a database, add `+select`.
 //!
 //! # Features
 //!
 //! | feature | default | for |
 //! |---|---|---|
 //! | `tls` | no | `rediss://` URLs; `RedisStoreBuilder::root_certificates` and `client_certificate` |
-//! | `test-util` | no | a store that goes by the clock of a test: `RedisStoreBuilder::clock` |
+//! | `test-util` | no | a store that uses a test's clock: `RedisStoreBuilder::clock` |
+//!
+//! # Modules
+//!
+//! From top to bottom, each imports only those below it: `builder`, `trial`, `store`, `set`,
+//! `commit`, `link`, `wire`, `error`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// From top to bottom: each module uses those below it only.
 mod builder;
 mod commit;
 mod error;

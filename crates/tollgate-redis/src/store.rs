@@ -17,7 +17,8 @@ use crate::error::{Cause, Error};
 use crate::set::{self, Order, spread};
 use crate::wire::terms::Terms;
 
-/// A store in Redis or Valkey, shared by all processes that connect to it. See the [crate's documentation](crate).
+/// A store in Redis or Valkey, shared by all processes that connect to it. See the [crate's
+/// documentation](crate).
 ///
 /// It is a handle: clones share connections.
 #[derive(Clone)]
@@ -64,7 +65,8 @@ impl RedisStore {
         }
     }
 
-    /// Runs several steps to their end in the store's runtime, so that a caller that leaves does not leave them half done.
+    /// Runs several steps to their end in the store's runtime, so that a caller that leaves does
+    /// not leave them half done.
     fn in_a_task(&self, steps: impl Future<Output = Result<Verdict, Error>> + Send + 'static) -> Acquire {
         let end = self.end_elsewhere();
         let (caller, answer) = Caller::new(self.deadline());
@@ -80,7 +82,8 @@ impl RedisStore {
         Some(Deadline { asked, until: asked.saturating_add(limit) })
     }
 
-    /// A timer for a caller in another runtime, since the store's runtime may be held up while the caller's is not.
+    /// A timer for a caller in another runtime, since the store's runtime may be held up while the
+    /// caller's is not.
     fn end_elsewhere(&self) -> Option<Pin<Box<Sleep>>> {
         let runtime = &self.commit.target.runtime;
         let is_elsewhere = || Handle::try_current().is_ok_and(|here| here.id() != runtime.id());
@@ -165,8 +168,9 @@ impl Store for RedisStore {
 
 /// A verdict of a [`RedisStore`], on its way.
 ///
-/// A caller that drops it before it was sent is charged nothing. Once it was sent, it is decided and may be charged. A set over
-/// several slots of a Cluster is started at once and brought to its end.
+/// A caller that drops it before it was sent is charged nothing. Once it was sent, it is decided
+/// and may be charged. A set over several slots of a Cluster is started at once and brought to its
+/// end.
 pub struct Acquire {
     answer: Answer,
     /// The end of the wait, for a caller in another runtime.

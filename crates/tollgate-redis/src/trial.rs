@@ -22,7 +22,8 @@ pub(crate) async fn run(store: &RedisStore) -> Result<(), Error> {
 
 /// Has the server run every command that buckets need.
 async fn commands(store: &RedisStore) -> Result<(), Error> {
-    // A policy of its own, so that processes that connect at the same time do not disturb one another.
+    // A policy of its own, so that processes that connect at the same time do not disturb one
+    // another.
     let name = format!("connect {:x}", RandomState::new().hash_one(0));
     let (key, policy) = (Key::from("connect"), Policy::new(&name, Quota::per_hour(1_000)));
     // Written; charged again, and its life prolonged; denied; deleted.
@@ -30,7 +31,8 @@ async fn commands(store: &RedisStore) -> Result<(), Error> {
         store.acquire(&[Check::new(&policy, &key, cost)], Times::ONCE).wait().await?;
     }
     store.reset(&key, &[&policy]).wait().await?;
-    // The scripts are loaded by now, but a server that restarts forgets them, and then EVAL is needed.
+    // The scripts are loaded by now, but a server that restarts forgets them, and then EVAL is
+    // needed.
     let commit = store.commit();
     let name = commit.target.names.of(&key, &policy);
     let eval = |_: Text| {

@@ -194,14 +194,16 @@ pub mod extract;
 pub mod failure;
 pub mod guide;
 pub mod memory;
+#[cfg(feature = "tonic")]
+mod named;
 
+mod answer;
 mod body;
 mod deadline;
 mod denial;
 mod drain;
 mod fields;
 mod future;
-mod grpc;
 mod interned;
 mod layer;
 mod limiter;

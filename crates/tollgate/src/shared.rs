@@ -11,12 +11,12 @@ use http::{HeaderMap, HeaderName, Method, Request, Response};
 use http_body::Body;
 use tollgate_core::{Store, Verdict};
 
+use crate::answer::Protocol;
 use crate::body::ResponseBody;
 use crate::deadline::deadline;
 use crate::denial::Denial;
 use crate::drain::Bound;
 use crate::fields::{FieldWriter, Written, number};
-use crate::grpc::Protocol;
 use crate::limiter::{Limiter, NeverFails};
 use crate::place::Place;
 use crate::report::Report;

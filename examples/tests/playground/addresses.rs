@@ -1,9 +1,9 @@
-//! Whose request it is: the peer's, or a client's behind trusted proxies.
+//! The address that a request counts for: that of the peer, or of a client behind trusted proxies.
 
 use crate::client::Response;
 use crate::server::Server;
 
-/// Each address passes once, and the test is the proxy.
+/// Each address passes once. The test itself is the proxy.
 fn behind_a_proxy() -> Server {
     trusting(&["127.0.0.1/32"], "x-forwarded-for")
 }
@@ -19,7 +19,7 @@ fn forwarded_for(server: &Server, lines: &[&str]) -> Response {
     server.get_with("/", &headers)
 }
 
-/// Whether these lines are the same client as before.
+/// Asserts that these lines name a client that has used its quota.
 #[track_caller]
 fn assert_same(server: &Server, lines: &[&str]) {
     forwarded_for(server, lines).assert_refused_by(&["api"]);
@@ -31,7 +31,7 @@ fn assert_new(server: &Server, lines: &[&str]) {
 }
 
 #[test]
-fn behind_a_proxy_everybody_shares_one_bucket() {
+fn clients_behind_a_proxy_have_separate_quotas() {
     let server = behind_a_proxy();
     for client in ["198.51.100.1", "198.51.100.2", "2001:db8:1::1", "2001:db8:2::1"] {
         assert_new(&server, &[client]);
@@ -40,7 +40,7 @@ fn behind_a_proxy_everybody_shares_one_bucket() {
 }
 
 #[test]
-fn leftmost_x_forwarded_for_trusted() {
+fn forged_entries_to_the_left_are_ignored() {
     let server = behind_a_proxy();
     assert_new(&server, &["198.51.100.7"]);
     assert_same(&server, &["1.1.1.1, 198.51.100.7"]);
@@ -54,18 +54,18 @@ fn leftmost_x_forwarded_for_trusted() {
 }
 
 #[test]
-fn only_the_first_of_several_header_lines_read() {
+fn several_header_lines_are_read_as_one_list() {
     let server = behind_a_proxy();
     assert_new(&server, &["198.51.100.7"]);
     assert_same(&server, &["1.1.1.1", "198.51.100.7"]);
     assert_same(&server, &["1.1.1.1, 2.2.2.2", "3.3.3.3", "198.51.100.7"]);
-    // A trusted proxy in front of this one.
+    // With another trusted proxy in front of this one.
     assert_same(&server, &["1.1.1.1", "198.51.100.7", "127.0.0.1"]);
     assert_new(&server, &["198.51.100.7", "1.1.1.1"]);
 }
 
 #[test]
-fn an_address_with_a_port_is_not_parsed() {
+fn an_address_with_a_port_is_parsed() {
     let server = behind_a_proxy();
     assert_new(&server, &["198.51.100.7:4711"]);
     assert_same(&server, &["198.51.100.7"]);
@@ -78,7 +78,7 @@ fn an_address_with_a_port_is_not_parsed() {
 }
 
 #[test]
-fn one_caller_rotates_through_2_to_the_64_addresses() {
+fn addresses_of_one_64_network_share_a_quota() {
     let server = behind_a_proxy();
     assert_new(&server, &["2001:db8:1:2::1"]);
     assert_same(&server, &["2001:db8:1:2:ffff:ffff:ffff:ffff"]);
@@ -87,9 +87,9 @@ fn one_caller_rotates_through_2_to_the_64_addresses() {
 }
 
 #[test]
-fn garbage_counts_as_the_nearest_address_that_was_vouched_for() {
+fn a_malformed_entry_counts_as_the_nearest_trusted_address() {
     let server = behind_a_proxy();
-    // Nobody was vouched for but the proxy itself.
+    // The nearest trusted address is that of the proxy itself.
     assert_eq!(server.get("/").status, 200);
     for garbage in ["unknown", "_hidden", "1.2.3", "999.1.1.1", "1.2.3.4.5", "[::1", "-", "1.1.1.1, unknown"]
     {
@@ -119,7 +119,7 @@ fn several_proxies_are_trusted_by_several_options() {
     assert_new(&server, &["198.51.100.7, 10.0.0.1"]);
     assert_same(&server, &["198.51.100.7, 10.9.9.9, 10.0.0.1"]);
     assert_same(&server, &["198.51.100.7"]);
-    // All trusted: the leftmost.
+    // All entries are trusted, so the leftmost counts.
     assert_new(&server, &["10.0.0.7, 10.0.0.1"]);
     assert_same(&server, &["10.0.0.7"]);
 }

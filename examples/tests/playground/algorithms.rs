@@ -1,11 +1,11 @@
-//! What each algorithm lets pass.
+//! How many requests pass under each algorithm.
 
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use crate::server::Server;
 
-/// Five requests and no more, with a window that leaves a second or more to send them in.
+/// Five requests and no more, with a second or more to send them.
 const FIVE: [&str; 6] = [
     "api=5/10s",
     "api=5/3s,algorithm=fixed-window",
@@ -15,7 +15,7 @@ const FIVE: [&str; 6] = [
     "api=5/3s,algorithm=sliding-log",
 ];
 
-/// Runs `test` for each rule at once.
+/// Runs `test` for all rules concurrently.
 fn for_each(rules: &[&str], test: impl Fn(&str, &Server) + Sync) {
     scope(|scope| {
         for rule in rules {
@@ -31,14 +31,14 @@ fn for_each(rules: &[&str], test: impl Fn(&str, &Server) + Sync) {
     });
 }
 
-/// Aligned windows end when the clock says so: waits for the next, lest it end amid the test.
+/// Waits for the next aligned window, so that none ends during the test.
 fn begin_a_window(server: &Server) {
     let seconds = server.get("/").field("ratelimit", "api", "t");
     sleep(Duration::from_secs(seconds));
 }
 
 #[test]
-fn five_pass_two_do_not_and_after_retry_after_it_passes_again() {
+fn five_pass_two_are_refused_and_one_passes_after_retry_after() {
     for_each(&FIVE, |rule, server| {
         for left in (0..5).rev() {
             let response = server.get("/");
@@ -58,7 +58,7 @@ fn five_pass_two_do_not_and_after_retry_after_it_passes_again() {
 }
 
 #[test]
-fn denied_requests_recorded_starve_a_caller_that_keeps_trying() {
+fn denied_requests_are_not_recorded() {
     for_each(&FIVE, |rule, server| {
         let mut connection = server.connect();
         for _ in 0..5 {
@@ -69,14 +69,14 @@ fn denied_requests_recorded_starve_a_caller_that_keeps_trying() {
         for _ in 0..50 {
             connection.request("GET", "/", &[]).assert_refused_by(&["api"]);
         }
-        // From here on nothing is said to be fast, and passing once is all that is needed.
+        // From here on the test may be slow: it is enough that one request passes.
         sleep(refused.retry_after());
         assert_eq!(connection.request("GET", "/", &[]).status, 200, "{rule}: denials were recorded");
     });
 }
 
 #[test]
-fn a_cost_equal_to_the_capacity_on_a_fresh_key_is_denied() {
+fn a_cost_equal_to_the_capacity_passes_on_a_fresh_key() {
     let leaky = "api=5/3s,algorithm=leaky-bucket,burst=5,max-wait=0s";
     for_each(&[&FIVE[..], &[leaky]].concat(), |rule, server| {
         if !rule.contains("aligned") {
@@ -90,7 +90,7 @@ fn a_cost_equal_to_the_capacity_on_a_fresh_key_is_denied() {
 }
 
 #[test]
-fn check_and_increment_are_two_steps_so_that_a_concurrent_burst_passes() {
+fn a_concurrent_burst_gets_exactly_the_limit() {
     const CONNECTIONS: usize = 50;
     const EACH: usize = 8;
     for algorithm in ["gcra", "fixed-window", "sliding-window", "sliding-buckets", "sliding-log"] {
@@ -109,15 +109,15 @@ fn check_and_increment_are_two_steps_so_that_a_concurrent_burst_passes() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "measures a wait from outside of the server")]
-fn a_leaky_bucket_spaces_requests_out_instead_of_refusing_them() {
+#[expect(clippy::disallowed_methods, reason = "measures a wait outside the server")]
+fn a_leaky_bucket_delays_requests_instead_of_refusing_them() {
     let server = Server::with_rules(&["api=10/s,algorithm=leaky-bucket,max-wait=5s"]);
     let start = Instant::now();
     for _ in 0..4 {
         assert_eq!(server.get("/").status, 200);
     }
     assert!(start.elapsed() >= Duration::from_millis(300), "4 requests in {:?}", start.elapsed());
-    // At once, they queue behind one another.
+    // Concurrent requests queue one after another.
     scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| assert_eq!(server.get("/").status, 200));
@@ -127,8 +127,8 @@ fn a_leaky_bucket_spaces_requests_out_instead_of_refusing_them() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "measures a wait from outside of the server")]
-fn what_a_leaky_bucket_would_hold_back_for_too_long_is_refused() {
+#[expect(clippy::disallowed_methods, reason = "measures a wait outside the server")]
+fn a_leaky_bucket_refuses_a_delay_beyond_max_wait() {
     let server = Server::with_rules(&["api=1/3s,algorithm=leaky-bucket,max-wait=1s"]);
     let start = Instant::now();
     assert_eq!(server.get("/").status, 200);
@@ -140,13 +140,13 @@ fn what_a_leaky_bucket_would_hold_back_for_too_long_is_refused() {
 }
 
 #[test]
-fn retry_after_is_floored_to_0() {
+fn retry_after_is_at_least_one_second() {
     let server = Server::with_rules(&["api=1/1500ms,algorithm=fixed-window"]);
     assert_eq!(server.get("/").status, 200);
     let refused = server.get("/");
     refused.assert_refused_by(&["api"]);
     sleep(Duration::from_millis(1_000));
-    // Less than a second is left.
+    // Less than a second remains.
     let refused = server.get("/");
     if refused.status == 429 {
         assert_eq!(refused.retry_after().as_secs(), 1);

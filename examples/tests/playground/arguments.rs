@@ -1,4 +1,4 @@
-//! Mistakes on the command line: one clear line each, and a program that does not start.
+//! Mistakes on the command line: each is one error line, and the program does not start.
 
 use std::net::TcpListener;
 use std::process::Output;
@@ -7,7 +7,7 @@ use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server as Redis};
 
 use crate::server::{Server, program};
 
-/// The line that the playground says instead of starting.
+/// Returns the exit code and the error line of a playground that does not start.
 #[track_caller]
 fn complaint(options: &[&str]) -> (i32, String) {
     let mut command = program("playground");
@@ -21,7 +21,7 @@ fn complaint(options: &[&str]) -> (i32, String) {
 }
 
 #[test]
-fn mistakes_in_rules() {
+fn a_malformed_rule_is_one_error_line() {
     for rule in [
         "",
         "api",
@@ -81,7 +81,7 @@ fn mistakes_in_rules() {
 }
 
 #[test]
-fn mistakes_in_other_options() {
+fn a_malformed_option_is_one_error_line() {
     for (options, hint) in [
         (&["--rule", "api=5/s", "--rule", "api=6/s"][..], "two rules have the name \"api\""),
         (&["--rule"], "--rule"),
@@ -124,14 +124,14 @@ fn mistakes_in_other_options() {
             &["--store", "redis://127.0.0.1/", "--on-failure", "fallback", "--share", "1/11"],
             "less than one unit",
         ),
-        (&["--store", "redis://127.0.0.1/", "--breaker", "5"], "--breaker: \"5\" is not"),
-        (&["--store", "redis://127.0.0.1/", "--breaker", "five/1s"], "--breaker: \"five/1s\" is not"),
-        (&["--store", "redis://127.0.0.1/", "--breaker", "5/soon"], "--breaker: \"5/soon\" is not"),
+        (&["--store", "redis://127.0.0.1/", "--breaker", "5"], "--breaker: \"5\" must be"),
+        (&["--store", "redis://127.0.0.1/", "--breaker", "five/1s"], "--breaker: \"five/1s\" must be"),
+        (&["--store", "redis://127.0.0.1/", "--breaker", "5/soon"], "--breaker: \"5/soon\" must be"),
         (&["--store", "redis://127.0.0.1/", "--breaker", "0/1s"], "after 1 to 128 failures"),
         (&["--store", "redis://127.0.0.1/", "--breaker", "5/0s"], "at least 1 ms"),
         (&["--timeout", "1s"], "needs --store redis"),
-        (&["--timeout", "soon", "--store", "redis://127.0.0.1/"], "--timeout: \"soon\" is not a time"),
-        (&["--timeout", "0s", "--store", "redis://127.0.0.1/"], "--timeout: \"0s\" is not a time"),
+        (&["--timeout", "soon", "--store", "redis://127.0.0.1/"], "--timeout: \"soon\" must be a time"),
+        (&["--timeout", "0s", "--store", "redis://127.0.0.1/"], "--timeout: \"0s\" must be a time"),
         (&["--trust", "10.0.0.0/8"], "needs --client-ip-header"),
         (&["--client-ip-header", "x-forwarded-for"], "needs --trust"),
         (&["--trust", "10.0.0.0/33", "--client-ip-header", "x-forwarded-for"], "10.0.0.0/33"),
@@ -154,7 +154,7 @@ fn mistakes_in_other_options() {
 }
 
 #[test]
-fn addresses_that_cannot_be_listened_on() {
+fn an_unusable_listen_address_is_one_error_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     for address in [taken.as_str(), "", "nowhere", "127.0.0.1", "127.0.0.1:99999", "\n"] {
@@ -164,9 +164,9 @@ fn addresses_that_cannot_be_listened_on() {
     }
 }
 
-/// Whatever is wrong about it, its password is nobody's business who reads the log.
+/// Errors go to logs, so they must not contain the password, whatever is wrong with the URL.
 #[test]
-fn urls_with_a_password_that_is_shown() {
+fn errors_do_not_show_the_password_of_a_url() {
     for url in [
         "http://ada:hunter2@127.0.0.1/",
         "redis://ada:hunter2@127.0.0.1:port/",
@@ -184,7 +184,7 @@ fn urls_with_a_password_that_is_shown() {
 }
 
 #[test]
-fn redis_refuses_who_logs_in() {
+fn a_wrong_password_fails_the_start_and_is_not_shown() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     redis.command(&["CONFIG", "SET", "requirepass", "sesame"]).unwrap();
     let address = redis.address();
@@ -198,8 +198,8 @@ fn redis_refuses_who_logs_in() {
 }
 
 #[test]
-fn the_banner_shows_the_password() {
-    // Nobody listens on port 1: that is no mistake of the command line.
+fn the_banner_does_not_show_the_password() {
+    // No server listens on port 1. That is no mistake on the command line.
     for (url, shown) in [
         ("redis://127.0.0.1:1/", "redis://127.0.0.1:1/"),
         ("redis://:hunter2@127.0.0.1:1/3", "redis://127.0.0.1:1/3"),
@@ -212,16 +212,16 @@ fn the_banner_shows_the_password() {
         ("unix:///no/such/socket?pass=hunter2", "unix:///no/such/socket"),
     ] {
         let mut server = Server::playground(&["--store", url]);
-        let said = server.first_line.clone() + &server.says_until("What is left");
-        assert!(said.contains(&format!(", counting in {shown}. ")), "{said}");
-        assert!(said.contains("Requests are refused while it fails to answer within 1 second."), "{said}");
+        let said = server.first_line.clone() + &server.says_until("http://");
+        assert!(said.contains(&format!(", with its limits in {shown}. ")), "{said}");
+        assert!(said.contains("Requests are refused while Redis does not answer within 1 second."), "{said}");
         assert!(!said.contains("nter2"), "{said}");
     }
-    assert!(Server::with_rules(&["api=5/s"]).first_line.contains(", counting in memory. "));
+    assert!(Server::with_rules(&["api=5/s"]).first_line.contains(", with its limits in memory. "));
 }
 
 #[test]
-fn redis_is_not_what_the_url_says() {
+fn an_error_names_the_url_scheme_that_fits_the_server() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
     let (_, line) = complaint(&["--store", &cluster.nodes()[0].url()]);
     assert!(line.contains("redis-cluster://"), "{line}");
@@ -234,7 +234,7 @@ fn redis_is_not_what_the_url_says() {
 }
 
 #[test]
-fn help_is_no_mistake() {
+fn help_lists_all_options_and_succeeds() {
     let output = program("playground").arg("--help").output().unwrap();
     assert!(output.status.success());
     let help = String::from_utf8(output.stdout).unwrap();

@@ -1,9 +1,9 @@
-//! The example that is there to be copied.
+//! The example of an axum server.
 
 use crate::server::Server;
 
 #[test]
-fn the_example_limits_its_callers() {
+fn the_axum_example_limits_its_callers() {
     let server = Server::start("axum", &["127.0.0.1:0"]);
     let answers: Vec<_> = (0..25).map(|_| server.get("/")).collect();
     assert!(answers[..20].iter().all(|answer| answer.status == 200));

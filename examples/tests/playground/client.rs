@@ -1,10 +1,10 @@
-//! An HTTP/1.1 client of a few lines: one that sends header lines exactly as they are given.
+//! A small HTTP/1.1 client that sends header lines exactly as given.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A connection, kept alive between requests.
+/// A connection that is kept alive between requests.
 pub(crate) struct Connection(BufReader<TcpStream>);
 
 /// An answer.
@@ -19,7 +19,7 @@ impl Connection {
     pub(crate) fn open(address: SocketAddr) -> Connection {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
-        // So that a server that never answers fails the test.
+        // A server that never answers fails the test.
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         Connection(BufReader::new(stream))
     }
@@ -63,7 +63,7 @@ impl Connection {
 }
 
 impl Response {
-    /// The value of a header that has one line at most.
+    /// Returns the value of a header with at most one line.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut values =
             self.headers.iter().filter(|(each, _)| each == name).map(|(_, value)| value.as_str());
@@ -72,7 +72,7 @@ impl Response {
         value
     }
 
-    /// The parameter of a policy in `RateLimit` or `RateLimit-Policy`: `r`, `t`, `q`, `w`.
+    /// Returns a parameter of a policy in `RateLimit` or `RateLimit-Policy`: `r`, `t`, `q`, `w`.
     pub(crate) fn field(&self, header: &str, policy: &str, parameter: &str) -> u64 {
         let value = self.header(header).unwrap_or_else(|| panic!("no {header}: {self:?}"));
         let item = value.split(", ").find_map(|item| item.strip_prefix(&format!("\"{policy}\"")));
@@ -85,7 +85,7 @@ impl Response {
         self.field("ratelimit", policy, "r")
     }
 
-    /// `Retry-After`, which must be there and at least a second.
+    /// Returns `Retry-After`, which must exist and be at least a second.
     pub(crate) fn retry_after(&self) -> Duration {
         let seconds = self.header("retry-after").unwrap_or_else(|| panic!("no Retry-After: {self:?}"));
         let seconds = seconds.parse().unwrap();
@@ -97,7 +97,7 @@ impl Response {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Asserts that this is a refusal for the time being, by these policies.
+    /// Asserts that these policies refused the request for now.
     #[track_caller]
     pub(crate) fn assert_refused_by(&self, policies: &[&str]) {
         assert_eq!(self.status, 429, "{self:?}");

@@ -1,9 +1,9 @@
-//! The example that limits itself.
+//! The example of a client that limits itself.
 
 use crate::server::{Server, program};
 
 #[test]
-fn the_example_of_a_client_waits_its_turn() {
+fn the_client_example_waits_for_its_turn() {
     let server = Server::start("axum", &["127.0.0.1:0"]);
     let output = program("client").arg(format!("http://{}/", server.address)).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -14,15 +14,16 @@ fn the_example_of_a_client_waits_its_turn() {
         .collect();
     let answered = said.lines().filter(|line| *line == "answered 200 OK").count();
     let kept_back = said.lines().filter(|line| line.starts_with("not sent: ")).count();
-    // Eleven turns lie within a second; a twelfth does where the first has come when the last is asked for.
+    // Eleven turns are within a second. If the last request starts after the first turn, all twelve
+    // are.
     assert!(sent.len() >= 11 && answered == sent.len() && answered + kept_back == 12, "{said}");
-    // Clocks are read at different moments: nearly a tenth of a second each.
+    // The clocks are read at different moments, so a turn takes almost a tenth of a second.
     assert!(sent.iter().zip(0..).all(|(ms, turn)| *ms >= 90 * turn), "{said}");
 }
 
 #[test]
-fn the_example_of_a_client_says_that_nobody_answers() {
-    // Nobody listens on this port.
+fn the_client_example_reports_a_refused_connection() {
+    // No server listens on this port.
     let output = program("client").arg("http://127.0.0.1:1/").output().unwrap();
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("Connect"), "{output:?}");

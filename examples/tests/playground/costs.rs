@@ -1,4 +1,4 @@
-//! Requests that cost more than one unit: a bank that lets a new user move 2,000 a day.
+//! Requests that cost more than one unit: a bank that limits a new user to 2,000 a day.
 
 use crate::server::Server;
 
@@ -7,7 +7,7 @@ fn bank() -> Server {
 }
 
 #[test]
-fn a_transfer_of_all_that_is_left_passes_and_one_more_does_not() {
+fn a_transfer_of_the_rest_passes_and_one_more_is_refused() {
     for algorithm in ["gcra", "fixed-window", "sliding-window", "sliding-buckets", "sliding-log"] {
         let server = Server::with_rules(&[&format!("api=2000/d,algorithm={algorithm}")]);
         let first = server.transfer("1999");
@@ -19,7 +19,7 @@ fn a_transfer_of_all_that_is_left_passes_and_one_more_does_not() {
 }
 
 #[test]
-fn a_cost_that_can_never_pass_is_told_to_retry() {
+fn a_cost_above_the_capacity_gets_422_without_retry_after() {
     let server = bank();
     for amount in ["2001", "4294967295", "4294967296", "99999999999999999999999999999999"] {
         let never = server.transfer(amount);
@@ -31,7 +31,7 @@ fn a_cost_that_can_never_pass_is_told_to_retry() {
 }
 
 #[test]
-fn a_denied_request_of_large_cost_is_booked() {
+fn a_denied_request_of_large_cost_is_not_charged() {
     let server = Server::with_rules(&["api=10/d"]);
     assert_eq!(server.transfer("4").status, 200);
     let reset_after = server.me("api", "reset_after").unwrap();
@@ -43,9 +43,9 @@ fn a_denied_request_of_large_cost_is_booked() {
 }
 
 #[test]
-fn what_is_no_amount_moves_nothing_and_costs_one() {
+fn a_malformed_amount_is_refused_and_costs_one() {
     let server = bank();
-    // The last would be 1999 if it were decoded: what is charged and what is moved must be the same text.
+    // Decoded, the last would be 1999. The charge and the transfer must use the same text.
     for (left, amount) in (1_993..2_000).rev().zip(["abc", "-5", "+5", "1.5", "1e3", "5%20", "%31999"]) {
         let refused = server.transfer(amount);
         assert_eq!((refused.status, refused.remaining("api")), (400, left), "{amount}");
@@ -56,7 +56,7 @@ fn what_is_no_amount_moves_nothing_and_costs_one() {
 }
 
 #[test]
-fn other_requests_to_a_transfers_path_cost_one() {
+fn other_requests_to_a_transfer_path_cost_one() {
     let server = bank();
     let get = server.get("/transfer/500");
     assert_eq!((get.status, get.remaining("api")), (405, 1_999));

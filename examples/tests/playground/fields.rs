@@ -1,9 +1,9 @@
-//! What answers tell about quotas.
+//! The fields about quotas in a response.
 
 use crate::client::Response;
 use crate::server::Server;
 
-/// One request that passes and one that does not.
+/// Returns the answers to a request that passes and to one that is refused.
 fn answers(style: &str) -> (Response, Response) {
     let server = Server::playground(&["--rule", "api=1/h", "--headers", style]);
     let (passed, refused) = (server.get("/"), server.get("/"));
@@ -30,7 +30,7 @@ fn x_fields_with_a_reset_in_seconds_or_as_a_time() {
     assert_eq!(number(&passed, "x-ratelimit-reset"), 3_600);
     assert!(number(&refused, "x-ratelimit-reset") <= 3_600);
     let (passed_epoch, refused_epoch) = answers("x-epoch");
-    // Later than this test was written.
+    // A time after this test was written.
     assert!(number(&passed_epoch, "x-ratelimit-reset") > 1_700_000_000);
     for response in [passed, refused, passed_epoch, refused_epoch] {
         assert_eq!(
@@ -54,7 +54,7 @@ fn no_fields_but_retry_after() {
 }
 
 #[test]
-fn a_policy_name_with_a_quote_in_it_breaks_the_header_field() {
+fn a_quote_in_a_policy_name_is_escaped_in_the_fields() {
     let server = Server::with_rules(&[r#"a"b\c;r, =1/h"#]);
     let passed = server.get("/");
     assert_eq!(passed.header("ratelimit-policy"), Some(r#""a\"b\\c;r, ";q=1;w=3600"#));

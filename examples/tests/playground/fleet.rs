@@ -1,4 +1,4 @@
-//! Several servers on one Redis: what they let pass together.
+//! Several servers on one Redis, and how many requests pass in total.
 
 use std::thread::scope;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server as Redis};
 
 use crate::server::Server;
 
-/// The playground on a Redis; patient, so that a slow machine fails no test.
+/// Starts the playground on a Redis. The timeout is long, so that a slow machine fails no test.
 pub(crate) fn on(store: &str, rules: &[&str]) -> Server {
     let rules = rules.iter().flat_map(|rule| ["--rule", rule]);
     Server::playground(&["--store", store, "--timeout", "30s"].into_iter().chain(rules).collect::<Vec<_>>())
 }
 
-/// Two servers, asked by `connections` clients each, who send `each` requests one after another: how many answers were 200,
-/// and how many 429.
+/// Starts two servers. Each has `connections` clients that send `each` requests one after another.
+/// Returns the numbers of answers 200 and 429.
 fn two_servers(store: &str, rule: &str, connections: usize, each: usize) -> (usize, usize) {
     let servers = [on(store, &[rule]), on(store, &[rule])];
     let statuses: Vec<u16> = scope(|scope| {
@@ -32,14 +32,14 @@ fn two_servers(store: &str, rule: &str, connections: usize, each: usize) -> (usi
     (count(200), count(429))
 }
 
-/// The time of a server in microseconds since the epoch.
+/// Returns the time of a server in microseconds since the epoch.
 fn time(redis: &Redis) -> u64 {
     let time = redis.command(&["TIME"]).unwrap();
     let (seconds, micros) = time.split_once('\n').unwrap();
     seconds.parse::<u64>().unwrap() * 1_000_000 + micros.parse::<u64>().unwrap()
 }
 
-/// Windows of a day that are aligned end at midnight: waits for it where it is near, lest one end amid the test.
+/// Waits for midnight if it is near, so that no aligned window of a day ends during the test.
 fn stay_within_a_day(redis: &Redis) {
     const DAY: u64 = 86_400_000_000;
     let left = Duration::from_micros(DAY - time(redis) % DAY);
@@ -49,7 +49,7 @@ fn stay_within_a_day(redis: &Redis) {
 }
 
 #[test]
-fn two_servers_admit_twice_the_limit() {
+fn two_servers_together_admit_the_limit() {
     for kind in Kind::EVERY {
         let redis = Redis::start(*kind).unwrap();
         let rule = "api=1000/d,key=global,algorithm=sliding-log";
@@ -58,7 +58,7 @@ fn two_servers_admit_twice_the_limit() {
 }
 
 #[test]
-fn servers_with_another_prefix_count_apart_and_a_secret_hides_keys() {
+fn a_prefix_separates_servers_and_a_secret_hides_keys() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     let url = redis.url();
     let ask = |options: &[&str]| {
@@ -77,7 +77,7 @@ fn servers_with_another_prefix_count_apart_and_a_secret_hides_keys() {
 }
 
 #[test]
-fn two_servers_admit_the_limit_by_every_other_algorithm() {
+fn two_servers_admit_the_limit_under_every_algorithm() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     for algorithm in ["fixed-window", "fixed-window-aligned", "sliding-window", "sliding-buckets"] {
         stay_within_a_day(&redis);
@@ -86,9 +86,9 @@ fn two_servers_admit_the_limit_by_every_other_algorithm() {
     }
 }
 
-/// What flows in meanwhile may pass besides, and not a unit more.
+/// In addition to the burst, exactly the units that are refilled meanwhile may pass.
 #[test]
-fn two_servers_admit_what_a_bucket_holds_and_what_flows_in() {
+fn two_servers_admit_the_burst_and_the_refill() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     for (rule, per_day) in [
         ("api=1000/d,key=global", 1_000),
@@ -99,9 +99,9 @@ fn two_servers_admit_what_a_bucket_holds_and_what_flows_in() {
         let start = time(&redis);
         let (passed, _) = two_servers(&redis.url(), rule, 20, 100);
         let elapsed = time(&redis) - start;
-        let flowed_in = usize::try_from(elapsed * per_day / 86_400_000_000).unwrap();
-        println!("{rule}: {passed} passed; 1000, and at most {flowed_in} that flowed in over {elapsed} us");
-        assert!((1_000..=1_000 + flowed_in).contains(&passed), "{rule}: {passed}, {flowed_in} flowed in");
+        let refilled = usize::try_from(elapsed * per_day / 86_400_000_000).unwrap();
+        println!("{rule}: {passed} passed; 1000, and at most {refilled} refilled over {elapsed} us");
+        assert!((1_000..=1_000 + refilled).contains(&passed), "{rule}: {passed}, {refilled} refilled");
     }
 }
 
@@ -118,9 +118,10 @@ fn servers_share_a_limit_through_sentinels_and_in_a_cluster() {
     }
 }
 
-/// In a Cluster these are two steps, on two nodes perhaps: what the first granted comes back.
+/// In a Cluster these are two steps, perhaps on two nodes. If the second refuses, the first is
+/// refunded.
 #[test]
-fn what_one_rule_refuses_is_charged_by_another_with_another_key() {
+fn a_rule_on_another_slot_keeps_no_charge_of_a_refused_request() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
     let rules = ["all=1000/d,key=global,algorithm=fixed-window", "user=3/d,key=header:x-user"];
     let servers = [on(&cluster_url(&cluster), &rules), on(&cluster_url(&cluster), &rules)];

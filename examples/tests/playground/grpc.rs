@@ -52,13 +52,13 @@ async fn http_and_grpc_use_up_the_same_units() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_as_it_was_told_gets_all_of_its_replies() {
+async fn a_client_that_waits_for_the_pushback_gets_all_replies() {
     let server = Server::with_rules(&["api=2/s,burst=1"]);
     let channel = channel(&server).await;
     for _ in 0..4 {
         let Err(status) = greet(&channel, "ada").await else { continue };
         assert_eq!(status.code(), Code::ResourceExhausted);
-        let wait = u64::try_from(pushback(&status)).expect("it is worth waiting");
+        let wait = u64::try_from(pushback(&status)).expect("waiting helps");
         tokio::time::sleep(Duration::from_millis(wait)).await;
         assert!(greet(&channel, "ada").await.is_ok(), "after {wait} ms");
     }
@@ -70,7 +70,7 @@ async fn metadata_is_a_key_and_a_call_without_it_is_invalid() {
     let channel = channel(&server).await;
     assert!(greet(&channel, "ada").await.is_ok() && greet(&channel, "bob").await.is_ok());
     assert_eq!(greet(&channel, "ada").await.unwrap_err().code(), Code::ResourceExhausted);
-    let request = HelloRequest { name: "nobody".to_owned() };
+    let request = HelloRequest { name: "anonymous".to_owned() };
     let status = GreeterClient::new(channel.clone()).say_hello(request).await.unwrap_err();
     assert_eq!((status.code(), pushback(&status)), (Code::InvalidArgument, -1));
     let left = server.get_with("/me", &[("x-user", "ada")]).json();
@@ -104,9 +104,9 @@ async fn open_serves_calls_while_redis_is_down() {
     }
 }
 
-/// Clients ask it before each call: that must not use up what they ask for.
+/// Clients may ask reflection before each call, so it must not be charged.
 #[tokio::test]
-async fn reflection_tells_of_the_service_and_costs_nothing() {
+async fn reflection_lists_the_service_and_costs_nothing() {
     let server = Server::with_rules(&["api=1/d"]);
     let channel = channel(&server).await;
     assert!(greet(&channel, "ada").await.is_ok());

@@ -3,9 +3,9 @@
 use crate::server::Server;
 
 #[test]
-fn the_example_of_hyper_limits_its_callers() {
+fn the_hyper_example_limits_its_callers() {
     let server = Server::start("hyper", &["127.0.0.1:0"]);
-    // On one connection and on others: the counts are those of the layer.
+    // On one connection and on others: all connections of the layer count together.
     let mut connection = server.connect();
     let answers: Vec<_> = (0..25)
         .map(|n| if n % 2 == 0 { connection.request("GET", "/", &[]) } else { server.get("/") })

@@ -1,9 +1,9 @@
-//! What requests are counted by, and what happens without it.
+//! The keys of requests, and requests without a key.
 
 use crate::server::Server;
 
 #[test]
-fn values_of_a_header_are_counted_apart() {
+fn header_values_are_counted_separately() {
     let server = Server::with_rules(&["api=1/d,key=header:X-Api-Key"]);
     let get = |key| server.get_with("/", &[("x-api-key", key)]);
     assert_eq!((get("a").status, get("b").status), (200, 200));
@@ -12,7 +12,7 @@ fn values_of_a_header_are_counted_apart() {
 }
 
 #[test]
-fn values_of_a_cookie_are_counted_apart() {
+fn cookie_values_are_counted_separately() {
     let server = Server::with_rules(&["api=1/d,key=cookie:session"]);
     let get = |cookies| server.get_with("/", &[("cookie", cookies)]);
     assert_eq!((get("session=1").status, get("x=1; session=2").status), (200, 200));
@@ -41,7 +41,7 @@ fn passwords_of_one_basic_user_are_counted_together() {
     assert_eq!((get("Basic YWRh").status, get("Bearer tok").status), (400, 400));
 }
 
-/// Behind a proxy as well: there the peer is the same for the attacker and its victim.
+/// Also behind a proxy, where the attacker and its victim have the same peer.
 #[test]
 fn a_planted_cookie_does_not_deny_its_victim() {
     let rules = ["--rule", "api=1/d,key=cookie:session"];
@@ -54,7 +54,7 @@ fn a_planted_cookie_does_not_deny_its_victim() {
 }
 
 #[test]
-fn a_request_without_a_key_is_refused_before_anything_is_charged() {
+fn a_request_without_a_key_is_refused_and_not_charged() {
     let server = Server::with_rules(&["all=5/d,key=global", "user=5/d,key=header:x-user"]);
     for headers in [&[][..], &[("x-user", "")]] {
         let refused = server.get_with("/", headers);
@@ -84,7 +84,7 @@ fn skip_drops_only_the_rule_without_a_key() {
 }
 
 #[test]
-fn share_puts_all_without_a_key_together() {
+fn share_counts_all_requests_without_a_key_together() {
     let server = Server::playground(&["--rule", "api=1/d,key=header:x-user", "--missing-key", "share"]);
     assert_eq!(server.get("/").status, 200);
     server.get("/").assert_refused_by(&["api"]);
@@ -99,14 +99,14 @@ fn a_composite_needs_all_its_parts() {
     let server = Server::with_rules(&["api=1/d,key=ip+header:a+header:b"]);
     let get = |a, b| server.get_with("/", &[("a", a), ("b", b)]);
     assert_eq!((get("1", "2").status, get("2", "1").status, get("12", "").status), (200, 200, 400));
-    // Parts do not run into one another.
+    // The boundaries of the parts matter.
     assert_eq!((get("1", "23").status, get("12", "3").status), (200, 200));
     get("1", "2").assert_refused_by(&["api"]);
     assert_eq!(server.get_with("/", &[("a", "1")]).status, 400);
 }
 
 #[test]
-fn a_fallback_takes_what_is_there_and_nothing_poses_as_another() {
+fn alternatives_of_a_key_do_not_collide() {
     let server = Server::with_rules(&["api=1/d,key=header:x-user|cookie:user|ip"]);
     assert_eq!(server.get("/").status, 200);
     server.get("/").assert_refused_by(&["api"]);
@@ -118,14 +118,14 @@ fn a_fallback_takes_what_is_there_and_nothing_poses_as_another() {
 }
 
 #[test]
-fn invented_paths_mint_quota() {
+fn invented_paths_share_one_quota() {
     let server = Server::with_rules(&["api=2/d,key=path"]);
     assert_eq!((server.get("/nowhere").status, server.get("/elsewhere").status), (404, 404));
     server.get("/invented").assert_refused_by(&["api"]);
     server.get("/?nothing=1#here").header("ratelimit").unwrap();
     assert_eq!(server.get("/").status, 200);
     server.get("/").assert_refused_by(&["api"]);
-    // One route, whatever its parameters.
+    // One route, with different parameters.
     assert_eq!((server.transfer("1").status, server.transfer("01").status), (200, 200));
     server.transfer("001").assert_refused_by(&["api"]);
 }

@@ -1,7 +1,7 @@
-//! Drives the examples as their users do: by a command line and over the network.
+//! Uses the examples as their users do: by command line and over the network.
 //!
-//! Tests assert what was answered and that waits were at least as long as they had to be, never that something was
-//! fast. Where an answer depends on requests coming close together, the quota leaves them a second or more.
+//! Tests assert answers, and that a wait was long enough, but never that something was fast. If an
+//! answer depends on requests that follow each other closely, the quota leaves a second or more.
 
 #![expect(clippy::unwrap_used, reason = "this is how a test fails")]
 
@@ -18,6 +18,7 @@ mod grpc;
 mod hyper_example;
 mod keys;
 mod outage;
+mod readme;
 mod redis_example;
 mod server;
 mod several_rules;
@@ -25,7 +26,7 @@ mod stack_example;
 mod tiers_example;
 mod tonic_example;
 
-// An example's own unit tests are not run by `cargo test` unless it is no longer built as a program: they run here.
+// `cargo test` does not run the unit tests of an example, so these modules are part of this binary.
 #[path = "../../playground/key_spec.rs"]
 mod key_spec;
 #[path = "../../playground/rule_spec.rs"]

@@ -1,4 +1,4 @@
-//! A Redis that is killed, paused, or not there yet.
+//! A Redis that is killed, paused, or not started yet.
 
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ fn on(redis: &Redis, options: &[&str]) -> Server {
     Server::playground(&[&["--store", &redis.url()], options, &RULE].concat())
 }
 
-/// Asks until the answer is this; connections are made anew within half a second.
+/// Asks until the answer is as expected. The server reconnects within half a second.
 fn patiently(server: &Server, expected: impl Fn(&Response) -> bool) -> Response {
     let mut response = server.get("/");
     for _ in 0..600 {
@@ -34,7 +34,7 @@ fn assert_unavailable(response: &Response) {
     let problem = response.json();
     assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
     assert_eq!(problem["status"], 503);
-    assert_eq!(response.header("ratelimit"), None, "nobody knows what is left");
+    assert_eq!(response.header("ratelimit"), None, "it is unknown what is left");
     response.retry_after();
 }
 
@@ -51,7 +51,7 @@ fn closed_refuses_while_redis_is_down_and_not_after() {
         }
         assert_eq!(server.get("/health").status, 200);
         redis.restart().unwrap();
-        // It has forgotten everything.
+        // The restarted Redis has lost all usage.
         let response = patiently(&server, |response| response.status == 200);
         assert_eq!(response.remaining("api"), 999);
         redis.command(&["FLUSHALL"]).unwrap();
@@ -59,7 +59,7 @@ fn closed_refuses_while_redis_is_down_and_not_after() {
 }
 
 #[test]
-fn open_lets_pass_while_redis_is_down_and_tells_nothing_of_what_is_left() {
+fn open_passes_requests_without_fields_while_redis_is_down() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     let server = on(&redis, &["--on-failure", "open"]);
     assert_eq!(server.get("/").remaining("api"), 999);
@@ -76,7 +76,7 @@ fn open_lets_pass_while_redis_is_down_and_tells_nothing_of_what_is_left() {
 }
 
 #[test]
-fn a_server_does_not_start_before_its_redis() {
+fn a_server_starts_before_its_redis() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     redis.kill();
     let server = on(&redis, &[]);
@@ -86,12 +86,12 @@ fn a_server_does_not_start_before_its_redis() {
     assert_eq!(response.remaining("api"), 999);
 }
 
-/// A paused server is the worst of outages: its sockets accept, and nobody answers.
+/// A paused server is the worst outage: it accepts connections, but does not answer.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "measures a wait from outside of the server")]
-fn requests_wait_for_ever_for_a_redis_that_hangs() {
+#[expect(clippy::disallowed_methods, reason = "measures a wait outside the server")]
+fn requests_wait_no_longer_than_the_timeout_for_a_hung_redis() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
-    // Longer than what a connection is given to answer by default, and shorter.
+    // Longer and shorter than the default response timeout of a connection.
     for (timeout, least) in [("2s", Duration::from_secs(2)), ("100ms", Duration::from_millis(100))] {
         for (policy, status) in [("closed", 503), ("open", 200)] {
             let server = on(&redis, &["--timeout", timeout, "--on-failure", policy]);
@@ -108,9 +108,9 @@ fn requests_wait_for_ever_for_a_redis_that_hangs() {
     }
 }
 
-/// A second is the default, and not the least.
+/// A second is the default, not the minimum.
 #[test]
-fn a_timeout_below_a_second_is_rounded_up_to_one() {
+fn a_timeout_below_a_second_is_not_rounded_up() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     let (patient, hasty) = (on(&redis, &[]), on(&redis, &["--timeout", "100ms"]));
     assert_eq!((patient.get("/").status, hasty.get("/").status), (200, 200));
@@ -128,10 +128,10 @@ fn a_timeout_below_a_second_is_rounded_up_to_one() {
             is_first
         })
     });
-    assert!(is_first.count() >= 3, "the one who waits for a second is told first");
+    assert!(is_first.count() >= 3, "the server with the timeout of a second answered first");
 }
 
-/// Three servers whose Redis is killed: each grants its third, and together they grant no more than the limit.
+/// Redis is killed: each of three servers grants its third, together no more than the limit.
 #[test]
 fn a_fleet_with_a_third_each_admits_no_more_than_the_limit() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
@@ -164,9 +164,9 @@ fn a_fleet_with_a_third_each_admits_no_more_than_the_limit() {
     }
 }
 
-/// A server whose Redis is down when it starts decides by itself, and joins its Redis when that comes up.
+/// The server starts while its Redis is down, and connects when Redis comes up.
 #[test]
-fn a_server_falls_back_before_its_redis_has_come_up() {
+fn a_server_falls_back_until_its_redis_is_up() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     redis.kill();
     let server = on(&redis, &["--on-failure", "fallback", "--share", "1/10", "--breaker", "2/100ms"]);

@@ -1,15 +1,15 @@
-//! The example of a fleet that is there to be copied.
+//! The example of a fleet.
 
 use tollgate_conformance::servers::{Kind, Server as Redis};
 
 use crate::server::Server;
 
 #[test]
-fn two_of_the_example_share_their_limit() {
+fn two_redis_examples_share_their_limit() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     let servers = [(); 2].map(|()| Server::start("redis", &["127.0.0.1:0", &redis.url()]));
     let answers: Vec<_> = (0..30).map(|n| servers[n % 2].get("/")).collect();
-    // One unit comes back each 600 ms. If Redis takes longer than 50 ms, the server decides by its
+    // One unit is refilled every 600 ms. If Redis takes longer than 50 ms, a server grants its
     // half.
     let refused: Vec<_> = answers.iter().filter(|answer| answer.status == 429).collect();
     assert!(!refused.is_empty(), "nothing is limited: {answers:?}");

@@ -1,4 +1,4 @@
-//! Example programs, started on a free port and killed at the end of the test.
+//! Starts example programs on a free port, and kills them at the end of the test.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -10,25 +10,25 @@ use crate::client::{Connection, Response};
 /// A running server.
 pub(crate) struct Server {
     child: Child,
-    /// Kept open, so that the server can go on writing.
+    /// Kept open, so that the server can continue to write.
     stdout: BufReader<ChildStdout>,
-    /// What it said first.
+    /// The first line of its output.
     pub(crate) first_line: String,
     pub(crate) address: SocketAddr,
 }
 
 impl Server {
-    /// The playground with these rules.
+    /// Starts the playground with these rules.
     pub(crate) fn with_rules(rules: &[&str]) -> Server {
         Server::playground(&rules.iter().flat_map(|rule| ["--rule", rule]).collect::<Vec<_>>())
     }
 
-    /// The playground with these options.
+    /// Starts the playground with these options.
     pub(crate) fn playground(options: &[&str]) -> Server {
         Server::start("playground", &[&["--listen", "127.0.0.1:0"], options].concat())
     }
 
-    /// An example that says where it listens in its first line.
+    /// Starts an example whose first line of output contains its address.
     pub(crate) fn start(example: &str, arguments: &[&str]) -> Server {
         let mut child = program(example).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -41,7 +41,7 @@ impl Server {
         Server { child, stdout, first_line: line, address }
     }
 
-    /// The lines of standard output after the first, up to one that begins with `last`.
+    /// Returns the lines of standard output after the first, up to one that begins with `last`.
     pub(crate) fn says_until(&mut self, last: &str) -> String {
         let mut said = String::new();
         loop {
@@ -61,7 +61,7 @@ impl Server {
         self.get_with(path, &[])
     }
 
-    /// With header lines, in their order.
+    /// Sends header lines in the given order.
     pub(crate) fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Response {
         self.connect().request("GET", path, headers)
     }
@@ -70,7 +70,7 @@ impl Server {
         self.connect().request("POST", &format!("/transfer/{amount}"), &[])
     }
 
-    /// A value of a policy in the answer of `/me`; `None` where it is absent.
+    /// Returns a value of a policy in the answer of `/me`, or `None` if it is absent.
     pub(crate) fn me(&self, policy: &str, value: &str) -> Option<u64> {
         let me = self.get("/me").json();
         let policies = me["policies"].as_array().unwrap();
@@ -85,7 +85,7 @@ impl Drop for Server {
     }
 }
 
-/// The program of an example, which cargo builds before it runs a package's tests.
+/// Returns the program of an example. Cargo builds it before it runs the tests of the package.
 pub(crate) fn program(example: &str) -> Command {
     let test = std::env::current_exe().unwrap();
     let profile = test.ancestors().nth(2).unwrap();
@@ -93,7 +93,7 @@ pub(crate) fn program(example: &str) -> Command {
         profile.join("examples").join(format!("{example}{}", std::env::consts::EXE_SUFFIX));
     assert!(
         program.exists(),
-        "{} is not there: run `cargo build -p tollgate-examples --examples` in the same profile first",
+        "{} does not exist: first run `cargo build -p tollgate-examples --examples` in the same profile",
         program.display()
     );
     Command::new(program)

@@ -1,11 +1,11 @@
-//! Rules that are decided together, and routes that are outside of them.
+//! Rules that are decided together, and routes outside the layer.
 
 use std::thread::sleep;
 
 use crate::server::Server;
 
 #[test]
-fn a_denied_rule_charges_the_others() {
+fn a_refused_request_charges_no_rule() {
     let server = Server::with_rules(&["burst=3/6s", "daily=5/d"]);
     for left in [4, 3, 2] {
         let response = server.get("/");
@@ -23,7 +23,7 @@ fn a_denied_rule_charges_the_others() {
 }
 
 #[test]
-fn the_rule_that_denies_last_does_not_charge_those_before_it() {
+fn a_refusal_by_the_last_rule_charges_no_earlier_rule() {
     let server = Server::with_rules(&["all=5/d,algorithm=fixed-window", "few=1/d,key=header:x-user"]);
     let get = |user| server.get_with("/", &[("x-user", user)]);
     assert_eq!(get("ada").remaining("all"), 4);
@@ -36,7 +36,7 @@ fn the_rule_that_denies_last_does_not_charge_those_before_it() {
 }
 
 #[test]
-fn all_rules_that_deny_are_told_with_the_longest_wait() {
+fn a_refusal_names_all_denying_rules_and_the_longest_wait() {
     let server = Server::with_rules(&["hour=1/h", "day=1/d"]);
     assert_eq!(server.get("/").status, 200);
     let refused = server.get("/");
@@ -46,7 +46,7 @@ fn all_rules_that_deny_are_told_with_the_longest_wait() {
 }
 
 #[test]
-fn asking_me_uses_nothing() {
+fn me_charges_nothing() {
     let server = Server::with_rules(&["api=2/d"]);
     for _ in 0..10 {
         let me = server.get("/me");
@@ -82,10 +82,10 @@ fn health_is_never_limited() {
 }
 
 #[test]
-fn the_server_says_what_it_limits_and_what_to_try() {
+fn the_banner_lists_the_limits_and_commands_to_try() {
     let mut server =
         Server::with_rules(&["burst=3/s", "user=10/m,algorithm=sliding-window,key=header:x-api-key"]);
-    let said = server.says_until("What is left");
+    let said = server.says_until("http://");
     assert!(said.contains("burst: 3 per second for each client address; at most 3 at once (gcra)"), "{said}");
     assert!(
         said.contains("user: 10 per minute for each value of the header x-api-key; sliding-window"),

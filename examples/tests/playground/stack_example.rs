@@ -1,11 +1,11 @@
-//! The example among the layers of production.
+//! The example with the layers of a production server.
 
 use crate::server::Server;
 
 const ORIGIN: (&str, &str) = ("origin", "https://app.example");
 
 #[test]
-fn the_example_of_a_stack_refuses_readably_and_in_the_log() {
+fn the_stack_example_logs_refusals_and_exposes_their_fields() {
     let mut server = Server::start("stack", &["127.0.0.1:0"]);
     let compressed = server.get_with("/", &[ORIGIN, ("accept-encoding", "gzip")]);
     assert_eq!((compressed.status, compressed.header("content-encoding")), (200, Some("gzip")));
@@ -26,7 +26,7 @@ fn the_example_of_a_stack_refuses_readably_and_in_the_log() {
 }
 
 #[test]
-fn the_example_of_a_stack_gives_up_what_takes_too_long() {
+fn the_stack_example_times_out_slow_requests() {
     let server = Server::start("stack", &["127.0.0.1:0"]);
     let answer = server.get("/slow");
     assert_eq!((answer.status, answer.remaining("default")), (504, 19));

@@ -3,7 +3,7 @@
 use crate::server::Server;
 
 #[test]
-fn the_example_of_tiers_grants_each_plan_its_quota() {
+fn the_tiers_example_grants_each_plan_its_quota() {
     let server = Server::start("tiers", &["127.0.0.1:0"]);
     let get = |path, api_key| server.get_with(path, &[("x-api-key", api_key)]);
     for (api_key, name, quota) in
@@ -20,6 +20,6 @@ fn the_example_of_tiers_grants_each_plan_its_quota() {
     }
     get("/export", "key-of-fay").assert_refused_by(&["api"]);
     assert_eq!(get("/export", "key-of-pat").status, 200);
-    assert_eq!(get("/", "key-of-nobody").status, 401);
+    assert_eq!(get("/", "key-of-a-stranger").status, 401);
     assert_eq!(server.get("/").status, 401);
 }

@@ -1,4 +1,4 @@
-//! The example of a tonic server that is there to be copied.
+//! The example of a tonic server.
 
 use tonic::Code;
 

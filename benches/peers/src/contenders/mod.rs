@@ -1,6 +1,7 @@
 //! The contenders: the bare service, and a file for each limiter in front of it.
 
 mod axum_governor;
+mod ours;
 mod tower_governor;
 #[cfg(feature = "rust-1-96")]
 mod tower_rate_limiter;
@@ -13,7 +14,6 @@ use http::{Request, Response};
 use tower::{Service, service_fn};
 
 use crate::measure::{Prepared, Subject};
-use crate::ours;
 use crate::scenario::{KeySource, Plan};
 
 #[derive(Clone, Copy, Debug)]

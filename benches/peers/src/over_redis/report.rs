@@ -197,6 +197,15 @@ impl Report {
         writeln!(f)
     }
 
+    /// The figure of a target; `None` if not measured.
+    fn shown(&self, target: &Target) -> Option<f64> {
+        let line = self.ours(target.scenario)?;
+        match target.figure {
+            Figure::Speed | Figure::Latency => self.ratio(line),
+            Figure::ServerMicros => line.server_micros(),
+        }
+    }
+
     fn target(&self, f: &mut fmt::Formatter<'_>, target: &Target) -> fmt::Result {
         let number = |value: f64| match target.figure {
             Figure::Speed | Figure::Latency => format!("{value:.2} ×"),
@@ -207,7 +216,7 @@ impl Report {
             Figure::Latency => (format!("median latency, × {}", target.scenario.yardstick()), "at most"),
             Figure::ServerMicros => (String::from("server's time for a decision"), "at most"),
         };
-        let shown = target.shown(self);
+        let shown = self.shown(target);
         let verdict = match shown {
             None => "not measured",
             Some(shown) if target.aim_is_met(shown) => "met, and the aim",

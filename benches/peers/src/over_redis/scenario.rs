@@ -5,13 +5,16 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use http::{HeaderName, HeaderValue};
 
-use super::contenders::{EMPTY_SCRIPT, INCR};
 use crate::scenario::Clients;
 
 pub(crate) const KEY_FIELD: HeaderName = HeaderName::from_static("x-user");
 
 /// The number of keys, except in [`Scenario::Hot`].
 const KEYS: u16 = 10_000;
+
+/// The names of the yardsticks.
+pub(crate) const INCR: &str = "INCR";
+pub(crate) const EMPTY_SCRIPT: &str = "EVALSHA of an empty script";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scenario {

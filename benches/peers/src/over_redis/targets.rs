@@ -1,6 +1,5 @@
-//! The figures over Redis that tollgate aims for, and whether a report meets them.
+//! The figures over Redis that tollgate aims for, and whether a figure meets them.
 
-use super::report::Report;
 use super::scenario::Scenario;
 
 /// A lower or upper bound of a figure.
@@ -38,15 +37,6 @@ pub(crate) const TARGETS: [Target; 7] = [
 ];
 
 impl Target {
-    /// The figure of a report; `None` if not measured.
-    pub(crate) fn shown(&self, report: &Report) -> Option<f64> {
-        let line = report.ours(self.scenario)?;
-        match self.figure {
-            Figure::Speed | Figure::Latency => report.ratio(line),
-            Figure::ServerMicros => line.server_micros(),
-        }
-    }
-
     pub(crate) fn is_met(&self, shown: f64) -> bool {
         self.reaches(shown, self.bound)
     }

@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
@@ -17,11 +18,18 @@ use super::kind::{Kind, Program};
 
 pub(super) use clock::behind;
 
-/// Returns the server of this kind.
+/// Returns the server of this kind, downloaded if necessary. A process tries only once, even after a
+/// failure.
 ///
 /// # Errors
 /// If it is missing: with everything that was tried, and with the ways to get it.
 pub(super) fn program(kind: Kind) -> Result<Program, Error> {
+    static FOUND: [OnceLock<Result<Program, Error>>; Kind::EVERY.len()] =
+        [const { OnceLock::new() }; Kind::EVERY.len()];
+    FOUND[kind as usize].get_or_init(|| find(kind)).clone()
+}
+
+fn find(kind: Kind) -> Result<Program, Error> {
     let found = match env::var_os(kind.variable()) {
         Some(path) => check(kind, Program::new(path)),
         None if kind == Kind::Installed => installed(),

@@ -5,9 +5,6 @@ use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::OnceLock;
-
-use super::{Error, fetch};
 
 /// A kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,14 +33,6 @@ impl Kind {
             Kind::Valkey9_1 => "TOLLGATE_VALKEY_9_1",
             Kind::Installed => "TOLLGATE_REDIS_SERVER",
         }
-    }
-
-    /// Returns the server, downloaded if necessary. A process tries only once, even after a
-    /// failure.
-    pub(super) fn program(self) -> Result<Program, Error> {
-        static FOUND: [OnceLock<Result<Program, Error>>; Kind::EVERY.len()] =
-            [const { OnceLock::new() }; Kind::EVERY.len()];
-        FOUND[self as usize].get_or_init(|| fetch::program(self)).clone()
     }
 
     /// The start of the output of `--version`.

@@ -46,7 +46,7 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_with(kind: Kind, arguments: &[&str]) -> Result<Server, Error> {
-        Server::run(kind, kind.program()?, arguments)
+        Server::run(kind, fetch::program(kind)?, arguments)
     }
 
     /// Starts a server whose clock is behind by `behind`, in whole seconds. This affects `TIME` and
@@ -59,7 +59,7 @@ impl Server {
     /// # Errors
     /// As [`Server::start`]. If there is no libfaketime, with the ways to get it.
     pub fn start_behind(kind: Kind, behind: Duration, arguments: &[&str]) -> Result<Server, Error> {
-        Server::run(kind, fetch::behind(kind.program()?, behind)?, arguments)
+        Server::run(kind, fetch::behind(fetch::program(kind)?, behind)?, arguments)
     }
 
     fn run(kind: Kind, program: Program, arguments: &[&str]) -> Result<Server, Error> {

@@ -52,7 +52,8 @@ impl Caller {
         }
     }
 
-    /// Answers with the outcome of `what`, or with a timeout at the deadline. Runs `what` to its end in both cases.
+    /// Answers with the outcome of `what`, or with a timeout at the deadline. Runs `what` to its
+    /// end in both cases.
     pub(crate) async fn tell_in_time(
         self,
         clock: &Clock,
@@ -82,9 +83,11 @@ impl Overdue {
         Overdue { now, late: Vec::new(), next: None }
     }
 
-    /// Takes the overdue callers out of `callers`, with the error that `why` gives for each deadline.
+    /// Takes the overdue callers out of `callers`, with the error that `why` gives for each
+    /// deadline.
     ///
-    /// `first` is the earliest deadline among them, and is updated. Returns whether any caller was overdue.
+    /// `first` is the earliest deadline among them, and is updated. Returns whether any caller was
+    /// overdue.
     pub(super) fn take<'a>(
         &mut self,
         first: &mut Option<Timestamp>,

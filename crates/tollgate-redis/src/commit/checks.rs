@@ -41,7 +41,8 @@ struct Alike {
     sets: Vec<Set>,
 }
 
-/// Callers that ask for the same, in the order of their arrival. They are merged into one partial grant.
+/// Callers that ask for the same, in the order of their arrival. They are merged into one partial
+/// grant.
 struct Set {
     keys: SetKeys,
     callers: SmallVec<[Caller; 1]>,
@@ -155,7 +156,8 @@ impl Checks {
                     set.callers.push(caller);
                     return;
                 }
-                // The script reads all keys of a group before it charges any, so none may be in it twice.
+                // The script reads all keys of a group before it charges any, so none may be in it
+                // twice.
                 group = self.open_group(ask, log);
             }
         }
@@ -251,8 +253,8 @@ impl Alike {
         self.work_of_set().saturating_mul(sets)
     }
 
-    /// How often a set with this number of callers is acquired at most. Merged callers want it once each, and so at least
-    /// once, as a caller alone does.
+    /// How often a set with this number of callers is acquired at most. Merged callers want it once
+    /// each, and so at least once, as a caller alone does.
     fn max_of(&self, callers: usize) -> u32 {
         match callers {
             1 => self.times.max().min(self.most_times()),
@@ -267,8 +269,8 @@ impl Alike {
             && self.times.max() >= 1
     }
 
-    /// Bounds the units of a grant to one caller to a `u32`. Merged callers have a grant each, and may together queue for
-    /// more in a leaky bucket.
+    /// Bounds the units of a grant to one caller to a `u32`. Merged callers have a grant each, and
+    /// may together queue for more in a leaky bucket.
     fn most_times(&self) -> u32 {
         let most = |terms: &Terms| u64::from(u32::MAX).checked_div(terms.cost);
         let least = self.terms.iter().filter_map(most).min();
@@ -292,8 +294,9 @@ impl Alike {
         (states.len() == self.terms.len()).then_some((granted, states))
     }
 
-    /// Grants callers in the order of their arrival as often as Redis did, and denies the others. Each verdict is the one
-    /// after the caller's own turn: what Redis charged at once is charged to the same states one by one.
+    /// Grants callers in the order of their arrival as often as Redis did, and denies the others.
+    /// Each verdict is the one after the caller's own turn: what Redis charged at once is charged
+    /// to the same states one by one.
     fn hand_out(
         &self,
         now: Timestamp,

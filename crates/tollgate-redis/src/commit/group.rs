@@ -27,8 +27,8 @@ pub(super) trait Load: Default + Send + 'static {
     /// How many callers wait for the answer.
     fn callers(&self) -> usize;
 
-    /// Moves callers whose deadline has passed to `overdue`, with the error that `why` gives. Returns whether there were
-    /// any.
+    /// Moves callers whose deadline has passed to `overdue`, with the error that `why` gives.
+    /// Returns whether there were any.
     fn take_overdue(&mut self, overdue: &mut Overdue, why: &dyn Fn(Deadline) -> Error) -> bool;
 
     /// Forgets overdue callers, while the load is queued.
@@ -95,8 +95,8 @@ impl<L: Load> Group<L> {
         Group { target, lanes, most_waiting, queues: Mutex::new(queues), wake: Arc::default() }
     }
 
-    /// Queues a request with one caller, which `add` puts into a load. Returns whether a lane is free, which the caller
-    /// of this function then starts.
+    /// Queues a request with one caller, which `add` puts into a load. Returns whether a lane is
+    /// free, which the caller of this function then starts.
     pub(super) fn push(
         self: &Arc<Self>,
         slot: u16,
@@ -124,8 +124,8 @@ impl<L: Load> Group<L> {
         Ok(starts_lane)
     }
 
-    /// Whether the next load of a slot can still grow. `None` if nothing is queued: then the lane is closed under the same
-    /// lock, so that the next request opens another.
+    /// Whether the next load of a slot can still grow. `None` if nothing is queued: then the lane
+    /// is closed under the same lock, so that the next request opens another.
     pub(super) fn next_has_room(&self, slot: u16) -> Option<bool> {
         let mut queues = self.queues();
         let most_work = queues.pace.most_work();
@@ -153,8 +153,8 @@ impl<L: Load> Group<L> {
         }
     }
 
-    /// Notifies callers at their deadlines: one task with one timer instead of a timer for each caller. Ends when no caller
-    /// has a deadline.
+    /// Notifies callers at their deadlines: one task with one timer instead of a timer for each
+    /// caller. Ends when no caller has a deadline.
     async fn watch(group: Weak<Self>, wake: Arc<Notify>) {
         let look = || {
             let group = group.upgrade()?;
@@ -177,8 +177,9 @@ impl<L: Load> Group<L> {
             lock(load).take_overdue(&mut overdue, &|_| Error::from(Cause::Late).of_call(*number));
         }
         for queue in queues.of_slot.values_mut() {
-            // The server was silent for as long as this caller waited: that is a failure of the server. If it answered
-            // others meanwhile, the queue was too long, and the failure is ours.
+            // The server was silent for as long as this caller waited: that is a failure of the
+            // server. If it answered others meanwhile, the queue was too long, and the failure is
+            // ours.
             let (answered, silence) = (queue.answered, Error::from(Cause::Late).of_call(next_call()));
             let why = |deadline: Deadline| match deadline.asked > answered {
                 true => silence.clone(),
@@ -245,7 +246,8 @@ impl<L: Load> Queues<L> {
         Some(load)
     }
 
-    /// Makes `callers` of a load that is sent alone count as queued, since it does not hold up the calls behind it.
+    /// Makes `callers` of a load that is sent alone count as queued, since it does not hold up the
+    /// calls behind it.
     pub(super) fn count_waiting(&mut self, callers: usize) {
         self.waiting += callers;
     }

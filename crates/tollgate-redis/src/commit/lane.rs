@@ -37,7 +37,8 @@ impl<L: Load> Call<L> {
         Call { group: Arc::clone(group), number, load, waiting }
     }
 
-    /// Sends the load. `alone`: while a slot moves, a load that cannot be split is repeated for a while.
+    /// Sends the load. `alone`: while a slot moves, a load that cannot be split is repeated for a
+    /// while.
     async fn send(
         &self,
         connection: Result<Connection<'_>, Error>,
@@ -75,7 +76,8 @@ impl<L: Load> Call<L> {
         mem::take(&mut *lock(&self.load))
     }
 
-    /// A call for each part of the load. They do not hold up the calls behind them, so their callers count as queued.
+    /// A call for each part of the load. They do not hold up the calls behind them, so their
+    /// callers count as queued.
     fn split(self) -> Vec<Call<L>> {
         // Under one lock, so that the task that watches deadlines finds every caller at all times.
         let mut queues = self.group.queues();
@@ -111,7 +113,8 @@ impl<L: Load> Lane<L> {
     pub(super) async fn run(mut self) {
         while let Some(has_room) = self.group.next_has_room(self.slot) {
             if has_room {
-                // Callers that were just answered often ask again at once, and this call can still carry them.
+                // Callers that were just answered often ask again at once, and this call can still
+                // carry them.
                 yield_once().await;
             }
             // First a connection: until there is one, requests go on gathering.
@@ -119,7 +122,8 @@ impl<L: Load> Lane<L> {
             let Some(call) = Call::next(&self.group, self.slot) else { continue };
             match call.send(connection, self.slot, false).await {
                 Err(error) if error.is_try_again() => {
-                    // Nothing was executed. Each part goes alone, so that only the keys that move are held up.
+                    // Nothing was executed. Each part goes alone, so that only the keys that move
+                    // are held up.
                     for call in call.split() {
                         self.group.target.runtime.spawn(call.run_alone(self.slot));
                     }
@@ -140,8 +144,8 @@ impl<L: Load> Drop for Lane<L> {
     }
 }
 
-/// Lets tasks run that are ready. `tokio::task::yield_now` would wait until the worker is idle, and meanwhile no other
-/// worker could take this task over.
+/// Lets tasks run that are ready. `tokio::task::yield_now` would wait until the worker is idle, and
+/// meanwhile no other worker could take this task over.
 async fn yield_once() {
     let mut has_yielded = false;
     poll_fn(|cx| {

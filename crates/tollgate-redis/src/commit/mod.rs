@@ -1,10 +1,14 @@
 //! Group commit: while a call is in flight, requests gather, and the next call carries them all.
 //!
-//! There is no timer and no added wait. A request that finds a free [`Lane`] starts a call at once. Under load, calls
-//! grow by themselves, and the requests in a call share the price of its round trip.
+//! There is no timer and no added wait. A request that finds a free [`Lane`] starts a call at once.
+//! Under load, calls grow by themselves, and the requests in a call share the price of its round
+//! trip.
 //!
-//! Checks and returns (refunds and resets) have a [`Group`] each, so that returns never hold up a check: they have one
-//! lane of their own, and a connection that checks do not use.
+//! Checks and returns (refunds and resets) have a [`Group`] each, so that returns never hold up a
+//! check: they have one lane of their own, and a connection that checks do not use.
+//!
+//! From top to bottom, each module imports only those below it: this one, `lane`, `checks` and
+//! `returns`, `group`, `target`, `ask`, `caller`, `pace`.
 
 mod ask;
 mod caller;
@@ -75,7 +79,8 @@ impl Commit {
         Ok(answer)
     }
 
-    /// Queues refunds and resets whose keys are all in this slot. They are sent even if the caller leaves.
+    /// Queues refunds and resets whose keys are all in this slot. They are sent even if the caller
+    /// leaves.
     pub(crate) fn give_back(
         &self,
         slot: u16,

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-/// The most work in a call: about 2.5 ms of the server's time. A check of GCRA is 1; see `Terms::work`.
+/// The most work in a call: about 2.5 ms of the server's time. A check of GCRA is 1; see
+/// `Terms::work`.
 const MOST_WORK: u32 = 1_024;
 
-/// The least that the limit shrinks to, so that a slow server is not slowed further by the price of many calls.
+/// The least that the limit shrinks to, so that a slow server is not slowed further by the price of
+/// many calls.
 const LEAST_WORK: u32 = 64;
 
 /// How long the work of one call may occupy the server.
@@ -13,7 +15,8 @@ const TARGET: Duration = Duration::from_millis(5);
 
 /// Limits the work in a call, so that a slow server gets smaller calls and answers in time.
 ///
-/// The time of a call is that of the round trip, which is the least time seen lately, and that of its work.
+/// The time of a call is that of the round trip, which is the least time seen lately, and that of
+/// its work.
 #[derive(Debug)]
 pub(super) struct Pace {
     round_trip_ns: u64,

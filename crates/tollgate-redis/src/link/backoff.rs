@@ -14,8 +14,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Between attempts that fail, all callers are told at once what the last one met. Pauses grow, and each is cut by chance, so
-/// that a fleet does not return in step.
+/// Exponential backoff between attempts to connect. During a pause all callers fail at once, with
+/// the last error. Pauses have jitter, so that a fleet does not return in step.
 pub(super) struct Backoff {
     clock: Clock,
     random: RandomState,
@@ -33,7 +33,7 @@ impl Backoff {
         Backoff { clock: Clock::system(), random: RandomState::new(), failing: Mutex::new(None) }
     }
 
-    /// What the last attempt met, as long as the next one has to wait.
+    /// Fails with the last error until the pause is over.
     pub(super) fn check(&self) -> Result<(), Error> {
         let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         match &*failing {
@@ -47,7 +47,7 @@ impl Backoff {
         let now = self.clock.now();
         let attempts = failing.as_ref().map_or(0, |failing| failing.attempts.saturating_add(1));
         let whole = FIRST_PAUSE.saturating_mul(1 << attempts.min(10)).min(LONGEST_PAUSE);
-        // Between half of it and the whole.
+        // Jitter: between half of the pause and the whole.
         let micros = u64::try_from(whole.as_micros()).unwrap_or(u64::MAX) / 2;
         let pause = Duration::from_micros(micros + self.random.hash_one((now, attempts)) % (micros + 1));
         *failing = Some(Failing { attempts, until: now.saturating_add(pause), last: error });
@@ -57,7 +57,7 @@ impl Backoff {
         *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// What the last attempt met, if it failed.
+    /// The error of the last attempt, if it failed.
     pub(super) fn last(&self) -> Option<Error> {
         self.failing
             .lock()

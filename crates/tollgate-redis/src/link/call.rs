@@ -1,8 +1,9 @@
-//! What a call is, and what came of it.
+//! A call, and its outcome.
 
 use bb8_redis::redis::{Cmd, RedisError, ServerErrorKind, Value};
 
-/// A command, with a script's hash or with its whole text, as it is to be sent now; `None` where nobody waits for it any more.
+/// Makes the command when it is sent, with a script's hash or its text. `None` if no caller waits
+/// for it any more.
 pub(crate) type Build<'a> = &'a (dyn Fn(Text) -> Option<Cmd> + Send + Sync);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,9 +12,8 @@ pub(crate) enum Text {
     Whole,
 }
 
-/// Whether a replica was asked: to write, or while it had lost its master. Nothing was executed then: the first thing that a
-/// script of ours writes is refused. Versions before 7 tell what befell a script as an error of another kind, in whose text it
-/// stands.
+/// Whether the server is a replica that refused the call. Nothing was executed: the script's first
+/// write was refused. Versions before 7 report this in the text of another error.
 pub(super) fn is_replica(error: &RedisError) -> bool {
     match server_kind(error) {
         Some(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => true,
@@ -24,12 +24,12 @@ pub(super) fn is_replica(error: &RedisError) -> bool {
     }
 }
 
-/// What a connection did with a call.
+/// What a call says about its connection.
 pub(super) enum Outcome {
-    /// It answered, though perhaps not what was hoped for.
+    /// The server answered, with a value or an error.
     Answered,
     TimedOut,
-    /// It is of no use any more.
+    /// The connection is lost.
     Ended,
 }
 

@@ -1,9 +1,12 @@
-//! A Cluster: a connection to each of its masters, and who of them has which slot.
+//! A Cluster: a connection to each master, and the map of slots.
 //!
-//! The client of the `redis` crate is not used here. It connects to all nodes in one step, during which no call of any slot goes
-//! on, and takes that step again whenever a node redirects: one machine that is gone, and answers nobody, would hold up all who
-//! ask the others. And it would send again what may have been executed. Here each node has a connection, and failures, of its
-//! own; calls that were refused are sent again to where they belong; and the map of slots is made anew beside that.
+//! The cluster client of the `redis` crate is not used, for two reasons. It connects to all nodes
+//! in one step, and again after each redirection, while all calls wait. So a machine that silently
+//! drops packets would hold up calls to all others. It also retries calls that may have been
+//! executed.
+//!
+//! Here each node has its own connection and its own failures. A refused call is sent again to the
+//! right node, and the map of slots is refreshed in the background.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -23,41 +26,41 @@ use super::open::{Address, Timeouts, at};
 use super::slots::{Range, SLOTS, Slots, covered, ranges, redirected};
 use crate::error::{Cause, Error};
 
-/// So often a call that was certainly not executed waits and is sent once more. While a slot moves, or a replica takes over, some
-/// retries pass.
+/// How often a call that was not executed is sent again after a pause. That takes several attempts
+/// while a slot moves or a replica takes over.
 const MAX_RETRIES: u32 = 8;
 
-/// What is waited in the first of them; each further one doubles it, up to 40 ms.
+/// The first of these pauses. Each further one is twice as long, up to 40 ms.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
-/// The least time between two looks at who has which slot. It doubles with each that finds nothing new, up to the longest.
+/// The pause between two refreshes of the map. It doubles with each that finds no change.
 const MIN_REFRESH_PAUSE: Duration = Duration::from_millis(100);
 const MAX_REFRESH_PAUSE: Duration = Duration::from_millis(500);
 
 pub(crate) struct Cluster(Arc<Inner>);
 
 struct Inner {
-    /// How to connect to the nodes of the URL; to the others, in the same way at another address.
+    /// The nodes of the URL. Other nodes have the settings of the first.
     infos: Vec<ConnectionInfo>,
     timeouts: Timeouts,
     clock: Clock,
     map: Mutex<ClusterMap>,
-    /// Held by who looks for the first time.
+    /// Held during the first refresh.
     refreshing: tokio::sync::Mutex<()>,
-    /// Between attempts at that.
+    /// Between attempts at the first refresh.
     backoff: Backoff,
 }
 
 #[derive(Default)]
 struct ClusterMap {
-    /// None, as long as nobody has told.
+    /// `None` until the first refresh.
     slots: Option<Slots>,
-    /// What they were made of; nothing, once a redirection has changed them.
+    /// The ranges that `slots` was made of. Empty after a redirection has changed `slots`.
     ranges: Vec<Range>,
-    /// Those of the map, and those that calls are redirected to.
+    /// The owners of slots, and other nodes that calls were redirected to.
     nodes: BTreeMap<Address, Arc<Node>>,
     is_refreshing: bool,
-    /// When to look again at the earliest, and how long after the last look that is.
+    /// The earliest time of the next refresh, and the pause before it.
     next_refresh: Timestamp,
     pause: Duration,
 }
@@ -93,7 +96,7 @@ impl Cluster {
         match node.connection().await {
             Ok(conn) => Ok(Handle { cluster: self, node, conn }),
             Err(error) => {
-                // Another may have taken its place.
+                // A replica may have taken over.
                 self.refresh_in_background();
                 Err(error)
             }
@@ -108,11 +111,11 @@ impl Cluster {
         owner.ok_or_else(|| {
             self.refresh_in_background();
             let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
-            RedisError::from((kind, "no node has that slot")).into()
+            RedisError::from((kind, "no node owns the slot")).into()
         })
     }
 
-    /// Looks again at who has which slot, beside whatever goes on: not more often than now and then, and nobody waits for it.
+    /// Refreshes the map in a task, unless the last refresh is too recent. No caller waits for it.
     fn refresh_in_background(&self) {
         let mut map = self.0.map();
         let now = self.0.clock.now();
@@ -120,13 +123,13 @@ impl Cluster {
             return;
         }
         if now > map.next_refresh.saturating_add(MAX_REFRESH_PAUSE) {
-            // It was quiet for a while: this is something else.
+            // There was no need to refresh for a while, so this is a new change.
             map.pause = Duration::ZERO;
         }
         map.is_refreshing = true;
         let inner = Arc::clone(&self.0);
         tokio::spawn(async move {
-            // What is known already stays, where nobody can be asked.
+            // If no node answers, the map stays as it is.
             let found_new = inner.refresh().await.unwrap_or(false);
             let mut map = inner.map();
             let longer = map.pause.saturating_mul(2).clamp(MIN_REFRESH_PAUSE, MAX_REFRESH_PAUSE);
@@ -136,7 +139,7 @@ impl Cluster {
         });
     }
 
-    /// The node that has a slot by the account of another.
+    /// Notes the new owner of a slot, from a redirection.
     fn moved(&self, slot: u16, to: &Arc<Node>) {
         let mut map = self.0.map();
         if let Some(slots) = &mut map.slots {
@@ -164,7 +167,7 @@ impl Inner {
         node
     }
 
-    /// Looks for the first time; whoever comes meanwhile waits for the same.
+    /// Makes the map. Concurrent callers wait for the same attempt.
     async fn first_refresh(&self) -> Result<(), Error> {
         let _refreshing = self.refreshing.lock().await;
         if self.map().slots.is_some() {
@@ -174,11 +177,12 @@ impl Inner {
         self.refresh().await.map(drop).inspect_err(|error| self.backoff.failed(error.clone()))
     }
 
-    /// Asks who has which slot: one of those that serve; or else everybody at once, of whom the first that answers is heard.
+    /// Refreshes the map from a node that serves. If that fails, asks all nodes at once, and takes
+    /// the first good answer.
     ///
-    /// Returns whether that is new.
+    /// Returns whether the map has changed.
     async fn refresh(&self) -> Result<bool, Error> {
-        // Not the same each time, nor that of all processes.
+        // A random node, so that not all processes ask the same one.
         let chance = RandomState::new();
         let serving = self
             .map()
@@ -204,8 +208,8 @@ impl Inner {
         let (mut fallback, mut failure) = (None, None);
         while let Some(answer) = asked.join_next().await {
             match answer {
-                // One that calls the cluster down may have lost the others, and one that does not know who has each slot has just
-                // come: another may know better.
+                // A node that reports the cluster down may be in a minority, and one that does not
+                // know all slots may have just joined. Another node may know better.
                 Ok((Ok(ranges), node)) if node.reports_down() || covered(&ranges) < SLOTS => {
                     let weight = (!node.reports_down(), covered(&ranges));
                     if fallback.as_ref().is_none_or(|(most, _)| weight > *most) {
@@ -213,7 +217,7 @@ impl Inner {
                     }
                 }
                 Ok((Ok(ranges), _)) => return self.learn(ranges),
-                // What has to be mended is told rather than what may pass.
+                // A configuration error is more important than one that may pass.
                 Ok((Err(error), _)) if failure.is_none() || error.is_configuration() => failure = Some(error),
                 _ => {}
             }
@@ -221,7 +225,8 @@ impl Inner {
         match fallback {
             Some((_, ranges)) => self.learn(ranges),
             None => {
-                Err(failure.unwrap_or_else(|| Error::config("the URL of a cluster names none of its nodes")))
+                Err(failure
+                    .unwrap_or_else(|| Error::config("a URL of a cluster must name at least one node")))
             }
         }
     }
@@ -236,7 +241,8 @@ impl Inner {
             if masters().any(|master| master == address) {
                 return true;
             }
-            // Whoever has no slot any more may belong to another cluster by the time that somebody looks again.
+            // A node without slots may belong to another cluster by now. It is kept for one refresh
+            // if calls were redirected to it.
             node.retire();
             node.is_wanted.swap(false, Ordering::Relaxed)
         });
@@ -253,7 +259,7 @@ async fn slots_of(node: &Node) -> Result<Vec<Range>, Error> {
     let answer = node.connection().await?.slots().await?;
     ranges(&answer, &node.address).ok_or_else(|| {
         let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
-        RedisError::from((kind, "a node does not know who has which slot")).into()
+        RedisError::from((kind, "a node does not know the owners of the slots")).into()
     })
 }
 
@@ -267,7 +273,7 @@ impl Handle<'_> {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            // Each of these says that nothing was executed.
+            // Each of these errors means that nothing was executed.
             let kind = error.kind();
             let redirects = match kind {
                 ErrorKind::Server(ServerErrorKind::NoScript) if text == Text::Hash => {
@@ -278,18 +284,18 @@ impl Handle<'_> {
                 ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => true,
                 ErrorKind::Server(ServerErrorKind::TryAgain) => false,
                 _ if is_replica(&error) => false,
-                // It may have been executed, or the cluster is down.
+                // The call may have been executed, or the cluster is down.
                 _ => {
                     let is_lost = error.is_timeout() || error.is_io_error() || error.is_unrecoverable_error();
                     if is_lost || kind == ErrorKind::Server(ServerErrorKind::ClusterDown) {
-                        // Who comes next may find another in its place.
+                        // A replica may have taken over by the next call.
                         self.cluster.refresh_in_background();
                     }
                     return Err(error.into());
                 }
             };
-            // A redirection is followed at once, unless it comes of another: nodes may name each other for a while, when a slot
-            // has just moved.
+            // A redirection is followed at once, unless it follows another. Two nodes may redirect
+            // to each other for a while after a slot has moved.
             if !redirects || was_redirected {
                 if retries == MAX_RETRIES {
                     return Err(unsettled(error).into());
@@ -319,13 +325,13 @@ impl Handle<'_> {
     }
 }
 
-/// What is told where redirections do not end: that passes by itself, unlike the redirection of who takes a cluster for a single
-/// server.
+/// Replaces a redirection by an error that is not a configuration error: the disagreement of nodes
+/// passes by itself.
 fn unsettled(error: RedisError) -> RedisError {
     match error.kind() {
         ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => {
             let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
-            (kind, "the nodes do not agree on who has the slot").into()
+            (kind, "the nodes do not agree on the owner of the slot").into()
         }
         _ => error,
     }

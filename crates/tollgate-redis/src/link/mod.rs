@@ -1,8 +1,11 @@
-//! The way to Redis: connections, and what may be sent again.
+//! Connections to Redis, and which calls may be sent again.
 //!
-//! A call is sent again only where it is certain that nothing was executed: the server did not know the script, was a
-//! replica, or was not the one that has the slot. After anything else it may have been executed, and is not replayed: that
-//! would charge twice.
+//! A call is sent again only if it is certain that nothing was executed: the server did not know
+//! the script, is a replica, or does not own the slot. Any other failed call may have been
+//! executed, and sending it again could charge twice.
+//!
+//! From top to bottom, each module imports only those below it: this one, `pool` and `cluster`,
+//! `sentinels`, `sharded`, `slots`, `node`, `open`, `call`, `backoff`, `topology`, `tls`.
 
 mod backoff;
 mod call;
@@ -50,12 +53,12 @@ impl Link {
         Link::Pool(Pool::new(source, prefix, connections, timeouts))
     }
 
-    /// Whether keys live in slots that are decided apart.
+    /// Whether keys are divided into slots, each with its own calls.
     pub(crate) fn has_slots(&self) -> bool {
         matches!(self, Link::Cluster(_))
     }
 
-    /// A connection for a call on keys of a slot; an error at once where connecting has just failed.
+    /// A connection for a call on keys of a slot. Fails at once if connecting has just failed.
     pub(crate) async fn connection(&self, slot: u16) -> Result<Connection<'_>, Error> {
         match self {
             Link::Pool(pool) => Ok(Connection::Pooled(pool, pool.checkout().await?)),
@@ -68,10 +71,11 @@ impl Link {
         self.connection(slot).await?.run(slot, build, true).await
     }
 
-    /// Whether the server is what the URL says it is.
+    /// Checks that the server is what the URL says.
     ///
     /// # Errors
-    /// For a node of a cluster, or a Sentinel, that is addressed as a server of its own. That it cannot be asked is none.
+    /// If the URL of a server leads to a node of a Cluster or to a Sentinel. If the server cannot
+    /// be asked, that is not an error.
     pub(crate) async fn check_mode(&self) -> Result<(), Error> {
         let Link::Pool(_) = self else { return Ok(()) };
         let build = |_: Text| {
@@ -86,18 +90,20 @@ impl Link {
         };
         // Valkey calls it server_mode.
         if text.contains("_mode:cluster") {
-            return Err(Error::config("this is a node of a cluster: its URL begins with redis-cluster://"));
+            return Err(Error::config("the server is a node of a cluster: use a redis-cluster:// URL"));
         }
         if text.contains("_mode:sentinel") {
-            return Err(Error::config("this is a Sentinel: its URL is redis-sentinel://host:26379/master"));
+            return Err(Error::config(
+                "the server is a Sentinel: use a URL like redis-sentinel://host:26379/master",
+            ));
         }
         Ok(())
     }
 }
 
 impl Connection<'_> {
-    /// Runs a command on keys of one slot. While that moves, some of them may be on one node and some on another: one that can
-    /// be taken apart is refused at once then, and one that stands alone is repeated for a while.
+    /// Runs a command on keys of one slot. While the slot moves, its keys may be on two nodes. Then
+    /// a command that can be split fails at once, and one that is `alone` is repeated for a while.
     pub(crate) async fn run(self, slot: u16, build: Build<'_>, alone: bool) -> Result<Value, Error> {
         match self {
             Connection::Pooled(pool, checkout) => pool.run(checkout, build).await,

@@ -1,4 +1,4 @@
-//! A node of a Cluster: one connection, which all calls share.
+//! A node of a Cluster, with one multiplexed connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
@@ -13,41 +13,41 @@ use super::call::{Outcome, server_kind};
 use super::open::{Address, End, Opened, Timeouts, open};
 use crate::error::{Cause, Error};
 
-/// So many answers in a row that did not come in time, and a connection is given up.
+/// The connection is replaced after this many timeouts in a row.
 const MAX_TIMEOUTS: u32 = 3;
 
 pub(super) struct Node {
-    /// Where it is: host and port.
     pub(super) address: Address,
     info: ConnectionInfo,
     timeouts: Timeouts,
     backoff: Backoff,
     connection: Mutex<Option<Conn>>,
-    /// How often it has been tried to make one.
+    /// How many attempts to connect have ended.
     attempts: AtomicU32,
-    /// Whether a call wanted it lately: set where one does, and cleared where somebody looks.
+    /// Whether a call needed this node since the last refresh of the slots.
     pub(super) is_wanted: AtomicBool,
     standing: Arc<AtomicU8>,
 }
 
-/// What came of the last call on keys: nothing yet, or no answer.
+/// The node has not answered the last call on keys, or had none.
 const UNKNOWN: u8 = 0;
+/// The node answered the last call on keys.
 const SERVES: u8 = 1;
-/// That the cluster is down, by its own account: it may be among a few who have lost the others.
+/// The node answered that the cluster is down. It may be in a minority that lost the others.
 const DOWN: u8 = 2;
 
 #[derive(Clone)]
 pub(super) struct Conn {
     inner: MultiplexedConnection,
     health: Arc<Health>,
-    /// Of its node.
+    /// That of the node.
     standing: Arc<AtomicU8>,
 }
 
 struct Health {
     end: End,
     broken: AtomicBool,
-    /// How many answers in a row did not come in time.
+    /// How many calls in a row timed out.
     timeouts: AtomicU32,
 }
 
@@ -58,7 +58,8 @@ impl Node {
         Node { address, info, timeouts, backoff, connection, attempts, is_wanted, standing }
     }
 
-    /// Its connection; an error at once where connecting has just failed. Whoever comes meanwhile waits for the same attempt.
+    /// The node's connection. Fails at once if connecting has just failed. Concurrent callers wait
+    /// for the same attempt.
     pub(super) async fn connection(&self) -> Result<Conn, Error> {
         let attempts = self.attempts.load(Ordering::Relaxed);
         let mut kept = self.connection.lock().await;
@@ -67,15 +68,15 @@ impl Node {
         }
         let waited = self.attempts.load(Ordering::Relaxed) != attempts;
         match self.backoff.last() {
-            // However long it took until all who wait were told.
+            // Even if the backoff is over by now: waiting callers start no further attempt.
             Some(failure) if waited => return Err(failure),
             _ => self.backoff.check()?,
         }
         *kept = None;
-        // In a task: it takes several steps in a given time, and whoever waits for it may come late to them.
+        // In a task, so that its timeout does not depend on how often the caller is polled.
         let connects = spawn(open(self.info.clone(), self.timeouts));
         let connected = connects.await.map_err(|_| Cause::Stopped.into());
-        // Only now, so that whoever has come meanwhile sees it.
+        // Counted at the end, so that callers that came during the attempt notice it.
         self.attempts.fetch_add(1, Ordering::Relaxed);
         match connected.and_then(|made| made.map_err(Error::from)) {
             Ok(Opened { connection: inner, end }) => {
@@ -91,17 +92,17 @@ impl Node {
         }
     }
 
-    /// Whether it has answered the last call on keys, and not that the cluster is down.
+    /// Whether the node answered the last call on keys, and not that the cluster is down.
     pub(super) fn serves(&self) -> bool {
         self.standing.load(Ordering::Relaxed) == SERVES
     }
 
-    /// It has no slot any more.
+    /// Notes that the node owns no slot any more.
     pub(super) fn retire(&self) {
         self.standing.store(UNKNOWN, Ordering::Relaxed);
     }
 
-    /// Whether it has answered that the cluster is down.
+    /// Whether the node answered the last call on keys that the cluster is down.
     pub(super) fn reports_down(&self) -> bool {
         self.standing.load(Ordering::Relaxed) == DOWN
     }
@@ -112,12 +113,12 @@ impl Conn {
         !self.health.broken.load(Ordering::Relaxed) && !self.health.end.is_reported()
     }
 
-    /// Runs a command on keys; where its node has these for who asks for them only, so.
+    /// Runs a command on keys. With `asking`, the node accepts it for a slot that is moving there.
     pub(super) async fn run(&mut self, cmd: Cmd, asking: bool) -> Result<Value, RedisError> {
         let result = if asking {
             let mut pipeline = Pipeline::new();
             pipeline.cmd("ASKING").add_command(cmd);
-            // If the first is refused, the second was, too.
+            // If `ASKING` is refused, so is the command.
             let answers = self.inner.req_packed_commands(&pipeline, 0, 2).await;
             answers.and_then(|answers| {
                 answers.into_iter().try_fold(Value::Nil, |_, answer| answer.extract_error())
@@ -129,7 +130,7 @@ impl Conn {
         let standing = match Outcome::of(&result) {
             Outcome::Answered => match result.as_ref().err().and_then(server_kind) {
                 Some(ServerErrorKind::ClusterDown) => DOWN,
-                // Somebody else does.
+                // Another node has the keys.
                 Some(ServerErrorKind::Moved) => UNKNOWN,
                 _ => SERVES,
             },
@@ -141,7 +142,7 @@ impl Conn {
         result
     }
 
-    /// Asks who has which slot.
+    /// Asks for the owners of all slots.
     pub(super) async fn slots(&mut self) -> Result<Value, RedisError> {
         let result = cmd("CLUSTER").arg("SLOTS").query_async(&mut self.inner).await;
         self.record(&result);

@@ -13,7 +13,7 @@ use bb8_redis::redis::{
 
 use super::call::server_kind;
 
-/// Host and port.
+/// A host and a port.
 pub(super) type Address = (String, u16);
 
 /// How long connecting and answering may take.
@@ -61,7 +61,8 @@ async fn open_resp3(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, 
     let config = config(timeouts).set_push_sender(DisconnectListener(Arc::clone(&dead)));
     let client = Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))?;
     let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-    // For `CLIENT LIST`. A server may refuse it, since the user lacks the permission: then the connection has no name.
+    // For `CLIENT LIST`. A server may refuse it, since the user lacks the permission: then the
+    // connection has no name.
     let name = concat!("tollgate:", env!("CARGO_PKG_VERSION"));
     let named: Result<Value, RedisError> =
         cmd("CLIENT").arg("SETNAME").arg(name).query_async(&mut connection).await;
@@ -82,7 +83,8 @@ pub(super) async fn open_resp2(info: ConnectionInfo, timeouts: Timeouts) -> Resu
     Ok(Opened { connection, end: End::Unreported })
 }
 
-/// Fails if the server does not answer, or refuses the connection. A missing permission is an answer.
+/// Fails if the server does not answer, or refuses the connection. A missing permission is an
+/// answer.
 pub(super) async fn ping(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
     match cmd("PING").query_async::<Value>(connection).await {
         Err(error) if server_kind(&error) != Some(ServerErrorKind::NoPerm) => Err(error),
@@ -111,7 +113,8 @@ fn config(timeouts: Timeouts) -> AsyncConnectionConfig {
         .set_response_timeout(Some(timeouts.response))
 }
 
-/// Sends every call at once, since a caller waits for each; and notices a route that silently drops packets.
+/// Sends every call at once, since a caller waits for each; and notices a route that silently drops
+/// packets.
 fn tcp_settings() -> TcpSettings {
     let keepalive =
         TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5));

@@ -1,4 +1,4 @@
-//! A small pool of connections to one server: the one of a URL, or the master that Sentinels name.
+//! A connection pool for one server: that of a URL, or the master that Sentinels name.
 
 use std::fmt;
 use std::mem;
@@ -20,21 +20,21 @@ use super::sentinels::Sentinels;
 use super::sharded::ShardingCheck;
 use crate::error::{Cause, Error};
 
-/// So many answers in a row that did not come in time, and a connection is given up: or all of them, if none has answered
-/// meanwhile.
+/// A connection is replaced after this many timeouts in a row. So are all of them, if none has
+/// answered meanwhile.
 const MAX_TIMEOUTS: u32 = 3;
 
-/// So often a call that was certainly not executed is sent once more: to the master that took over.
+/// How often a call that a replica refused is sent again, to the new master.
 const MAX_RESENDS: u32 = 2;
 
 pub(crate) struct Pool {
     pool: bb8::Pool<Manager>,
     failures: Arc<Failures>,
-    /// A connection has come back.
+    /// Wakes a caller when a connection is returned.
     freed: Notify,
 }
 
-/// How long to wait for another connection before looking again.
+/// How long to wait for a returned connection before the pool is looked at again.
 const RECHECK: Duration = Duration::from_millis(10);
 
 pub(crate) type Checkout<'a> = PooledConnection<'a, Manager>;
@@ -42,10 +42,11 @@ pub(crate) type Checkout<'a> = PooledConnection<'a, Manager>;
 impl Pool {
     pub(super) fn new(source: Source, prefix: &str, connections: u32, timeouts: Timeouts) -> Pool {
         let failures = Arc::new(Failures { backoff: Backoff::new(), notify: Notify::new() });
-        // One more than carry checks. Under load those are never free for what is none, a refund or a reset: a lane that ends a call
-        // takes its connection for the next before whoever waits for it can.
+        // One more than there are lanes for checks, for the lane of refunds and resets. Under load
+        // the others are never free: a lane takes its connection again before another task can.
         let connections = connections.saturating_add(1);
-        // More than there are connections: what holds all of them up for a moment is not yet an end of them.
+        // More than there are connections, so that one pause of the server does not replace them
+        // all.
         let most_timeouts = connections.saturating_add(1).max(MAX_TIMEOUTS);
         let path = Arc::new(PathHealth {
             timeouts: AtomicU32::new(0),
@@ -54,12 +55,14 @@ impl Pool {
         });
         let pool = bb8::Pool::builder()
             .max_size(connections)
-            // In RESP3 a dead connection reports itself, and in RESP2 an idle one is tried at checkout.
+            // In RESP3 a dead connection reports itself, and in RESP2 an idle one is tried at
+            // checkout.
             .test_on_check_out(false)
-            // Nor is one that lives closed for its age: it might not be had again, and the next request would wait for that.
+            // Connections are not closed for their age: the next request would have to wait for
+            // another.
             .idle_timeout(None)
             .max_lifetime(None)
-            // What fails is told to those who wait, at once.
+            // Waiting callers fail at once.
             .retry_connection(false)
             .connection_timeout(timeouts.connect.saturating_mul(2))
             .error_sink(Box::new(Sink(Arc::clone(&failures))))
@@ -84,7 +87,7 @@ impl Pool {
             }
             let failure = self.failures.notify.notified();
             tokio::pin!(failure);
-            // Before the pool is asked: a failure in between must not be missed.
+            // Enabled before the pool is asked, so that no failure in between is missed.
             failure.as_mut().enable();
             let checkout = tokio::select! {
                 biased;
@@ -102,8 +105,8 @@ impl Pool {
         }
     }
 
-    /// Where a connection cannot be made and others live, waits for one of them, or until it is time to try again: those that
-    /// live are not to be made useless by those that do not.
+    /// If connecting fails while other connections work, waits until one of them is returned, so
+    /// that they stay useful. Fails if there are none.
     async fn wait_for_another(&self, error: Error) -> Result<(), Error> {
         let freed = self.freed.notified();
         tokio::pin!(freed);
@@ -112,7 +115,7 @@ impl Pool {
         match (state.connections, state.idle_connections) {
             (0, _) => Err(error),
             (_, 0) => {
-                // Not for ever: who has it may leave without a word.
+                // Bounded, since the task that has the connection may be dropped.
                 let _ = timeout(RECHECK, freed).await;
                 Ok(())
             }
@@ -125,7 +128,7 @@ impl Pool {
         loop {
             match checkout.run(build).await {
                 Some(Err(error)) if is_replica(&error) && resent < MAX_RESENDS => {
-                    // It was demoted: whoever took over is found by connecting anew.
+                    // The master was demoted. A new connection leads to the new master.
                     resent += 1;
                     drop(checkout);
                     checkout = self.checkout().await?;
@@ -134,7 +137,7 @@ impl Pool {
                     if let Some(Err(error)) = &result
                         && is_replica(error)
                     {
-                        // Nobody has taken over yet: as if one could not connect.
+                        // There is no new master yet, which counts as a failure to connect.
                         self.failures.backoff.failed(error.clone().into());
                     }
                     drop(checkout);
@@ -146,7 +149,7 @@ impl Pool {
     }
 }
 
-/// Tells those who wait for a connection that there will be none.
+/// Notifies callers that wait for a connection when connecting fails.
 struct Failures {
     backoff: Backoff,
     notify: Notify,
@@ -177,13 +180,14 @@ impl ErrorSink<RedisError> for Sink {
     }
 }
 
-/// What all connections have in common: the path. On it nothing may pass any more without a word, or it leads to a replica where
-/// there was a master. One connection after another would take many times as long to find that out.
+/// The health of the network path that all connections share. If the path silently drops packets,
+/// or leads to a replica, all connections are replaced at once. One after another would take many
+/// times as long.
 struct PathHealth {
     /// How many calls in a row were not answered in time.
     timeouts: AtomicU32,
     most_timeouts: u32,
-    /// How often it has generation: connections of the time before are given up.
+    /// How often all connections were replaced. Those of an earlier generation are not used.
     generation: AtomicU32,
 }
 
@@ -203,7 +207,7 @@ impl PathHealth {
         }
     }
 
-    /// Hears from a connection that was made when it had ended so often: what was made since stays.
+    /// Replaces the connections of this generation. Later ones stay.
     fn replace_all(&self, generation: u32) {
         let _ = self.generation.compare_exchange(
             generation,
@@ -224,7 +228,7 @@ pub(crate) struct Manager {
     failures: Arc<Failures>,
 }
 
-/// Where connections lead to.
+/// How connections are made.
 pub(super) enum Source {
     Server(ConnectionInfo),
     Sentinels(Sentinels),
@@ -285,19 +289,20 @@ pub(crate) struct Conn {
     inner: MultiplexedConnection,
     end: End,
     broken: bool,
-    /// How many answers in a row did not come in time.
+    /// How many calls in a row timed out.
     timeouts: u32,
     path: Arc<PathHealth>,
-    /// How often that had ended before this one was made.
+    /// The path's generation when this connection was made.
     generation: u32,
-    /// Whom to tell when it has answered for the first time. Those that lived before say nothing of those that cannot be made.
+    /// Ends the backoff at this connection's first answer. Answers over older connections do not
+    /// show that connecting works.
     unproven: Option<Arc<Failures>>,
-    /// When it was used last.
+    /// When the connection was used last.
     used: Timestamp,
     clock: Clock,
 }
 
-/// A connection in RESP2 that was idle for so long is tried before it is used.
+/// A RESP2 connection that was idle for longer is tried before it is used.
 const MAX_IDLE: Duration = Duration::from_secs(1);
 
 impl Conn {
@@ -306,7 +311,7 @@ impl Conn {
         !(self.broken || is_outdated || self.end.is_reported())
     }
 
-    /// Whether the connection still answers, if it is one that would not report its end.
+    /// Tries a connection that was idle and would not report its end. True for all others.
     async fn answers_after_idling(&mut self) -> bool {
         let End::Unreported = self.end else { return true };
         let now = self.clock.now();
@@ -314,7 +319,7 @@ impl Conn {
         !is_idle || ping(&mut self.inner).await.is_ok()
     }
 
-    /// `None` where nobody waits any more: nothing was sent, or what was refused is not sent again.
+    /// Returns `None` if no caller waits any more. Nothing was executed then.
     async fn run(&mut self, build: Build<'_>) -> Option<Result<Value, RedisError>> {
         let mut result = build(Text::Hash)?.query_async(&mut self.inner).await;
         if let Err(error) = &result

@@ -1,7 +1,8 @@
-//! The master that Sentinels name.
+//! Connects to the master that Sentinels name.
 //!
-//! The client of the `redis` crate is not used here: it waits for its Sentinels in the order of the URL, by times of its own,
-//! and does so for one connection after another. The Sentinel that is asked first is often on the machine that is gone.
+//! The Sentinel client of the `redis` crate is not used. It asks one Sentinel after another in the
+//! order of the URL, with its own timeouts, and repeats that for each connection. The first
+//! Sentinel is often on the machine that has failed.
 
 use bb8_redis::redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, RedisError, ServerErrorKind, Value, cmd,
@@ -17,7 +18,7 @@ use crate::error::is_configuration;
 pub(super) struct Sentinels {
     addresses: Vec<ConnectionInfo>,
     master: String,
-    /// How to connect to the master, but for where it is.
+    /// The settings for connections to the master. Its address is replaced.
     server: ConnectionInfo,
     timeouts: Timeouts,
 }
@@ -28,25 +29,27 @@ impl Sentinels {
         Sentinels { addresses, master, server, timeouts }
     }
 
-    /// Connects to the master, by the account of the first Sentinel whose account is right.
+    /// Asks all Sentinels at once, and connects to each address that they name. The first
+    /// connection to a master is returned.
     pub(super) async fn connect(&self) -> Result<Opened, RedisError> {
         let (mut asked, mut connecting) = (JoinSet::new(), JoinSet::new());
         for address in &self.addresses {
             asked.spawn(master_address(address.clone(), self.master.clone(), self.timeouts));
         }
         let mut named: Vec<Address> = Vec::new();
-        // What stands in the way of a master that is named, and what befell Sentinels.
+        // The errors of named masters, and those of Sentinels.
         let (mut master_error, mut sentinel_error): (Option<RedisError>, Option<RedisError>) = (None, None);
         loop {
             select! {
                 Some(answer) = asked.join_next() => match answer {
                     Ok(Ok(address)) if named.contains(&address) => {}
-                    // One that has not heard yet may name a machine that is gone: the others are heard meanwhile.
+                    // This may be the old master, if a Sentinel does not know the new one yet. So
+                    // the other Sentinels are awaited as well.
                     Ok(Ok(address)) => {
                         connecting.spawn(connect(at(&self.server, &address), self.timeouts));
                         named.push(address);
                     }
-                    // What has to be mended is told rather than what may pass.
+                    // A configuration error is more important than one that may pass.
                     Ok(Err(error)) if sentinel_error.is_none() || is_configuration(&error) => {
                         sentinel_error = Some(error);
                     }
@@ -54,7 +57,8 @@ impl Sentinels {
                 },
                 Some(connected) = connecting.join_next() => match connected {
                     Ok(Ok(connected)) => return Ok(connected),
-                    // Another server may be where the master was: what may pass is told rather than that.
+                    // Another server may have the old master's address now, so its configuration
+                    // error is less important than an error that may pass.
                     Ok(Err(error)) if master_error.is_none() || !is_configuration(&error) => {
                         master_error = Some(error);
                     }
@@ -69,20 +73,20 @@ impl Sentinels {
     }
 }
 
-/// Connects to what should be the master.
+/// Connects to a server, and checks that it is a master.
 async fn connect(server: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
     let mut opened = open(server, timeouts).await?;
     let role: Vec<Value> = cmd("ROLE").query_async(&mut opened.connection).await?;
     let is_master = role.into_iter().next().map(from_redis_value::<String>);
     if !matches!(is_master, Some(Ok(role)) if role == "master") {
-        // It was demoted, and its Sentinel has not heard of it.
-        let what = "a replica is where the Sentinels see the master";
+        // The master was demoted, and the Sentinel does not know yet.
+        let what = "the server that the Sentinels name as the master is a replica";
         return Err((ErrorKind::Server(ServerErrorKind::MasterDown), what).into());
     }
     Ok(opened)
 }
 
-/// Asks a Sentinel where the master is, be that up or down.
+/// Asks a Sentinel for the address of the master, which may be up or down.
 async fn master_address(
     sentinel: ConnectionInfo,
     master: String,
@@ -96,6 +100,6 @@ async fn master_address(
     let named: Option<(String, u16)> =
         cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&master).query_async(&mut connection).await?;
     named.ok_or_else(|| {
-        (ErrorKind::MasterNameNotFoundBySentinel, "a Sentinel knows no master of that name").into()
+        (ErrorKind::MasterNameNotFoundBySentinel, "the Sentinels know no master of this name").into()
     })
 }

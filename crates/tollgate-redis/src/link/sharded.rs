@@ -1,7 +1,7 @@
 //! Refuses proxies that spread keys over several servers without being a Cluster.
 //!
-//! Such a proxy routes a call with many keys by the first of them. The state of a key would be kept on several servers,
-//! and each would admit the whole limit.
+//! Such a proxy routes a call with many keys by the first of them. The state of a key would be kept
+//! on several servers, and each would admit the whole limit.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,8 +28,8 @@ impl ShardingCheck {
     /// Writes several keys by one call, and reads each by its own.
     ///
     /// # Errors
-    /// If a key is not where the call wrote it; if the server wants all keys of a call in one slot; if the server or the
-    /// connection fails.
+    /// If a key is not where the call wrote it; if the server wants all keys of a call in one slot;
+    /// if the server or the connection fails.
     pub(super) async fn run(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
         if self.has_passed.load(Ordering::Relaxed) {
             return Ok(());
@@ -71,7 +71,8 @@ impl ShardingCheck {
             )),
             // A mistake that `connect` explains better: a missing permission, a Sentinel.
             Err(error) if is_configuration(&error) => Ok(()),
-            // Until the check has passed, the connection is not used: a server behind a proxy may be down.
+            // Until the check has passed, the connection is not used: a server behind a proxy may
+            // be down.
             Err(error) => Err(error),
         }
     }

@@ -1,4 +1,4 @@
-//! Which node of a Cluster has which slot.
+//! The slots of a Cluster and their owners, as `CLUSTER SLOTS` reports them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use super::open::Address;
 
 pub(super) const SLOTS: usize = 16_384;
 
-/// Slots from one to another, and the master that has them.
+/// A range of slots, and the master that owns them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Range {
     first: u16,
     last: u16,
-    /// None, if the node that tells does not know where it is.
+    /// `None` if the node that reports the range does not know the address.
     pub(super) master: Option<Address>,
 }
 
-/// The owners of all slots, as far as they are known.
+/// The known owner of each slot.
 pub(super) struct Slots(Vec<Option<Arc<Node>>>);
 
 impl Slots {
@@ -44,8 +44,7 @@ impl Slots {
     }
 }
 
-/// What a node answered to `CLUSTER SLOTS`: of each range its first and last slot, its master, and its replicas; `None` if that
-/// is not what it is, or if nobody has any slot.
+/// The ranges in an answer to `CLUSTER SLOTS`. `None` if the answer is malformed, or has no range.
 pub(super) fn ranges(answer: &Value, asked: &Address) -> Option<Vec<Range>> {
     let Value::Array(ranges) = answer else { return None };
     let range = |range: &Value| {
@@ -56,7 +55,7 @@ pub(super) fn ranges(answer: &Value, asked: &Address) -> Option<Vec<Range>> {
             Value::Nil => "",
             host => text(host)?,
         };
-        // One that is to go by its name, and has none yet, has an address beside that.
+        // A node that should announce a host name but has none reports its address in addition.
         let host = if host == "?" { about.get(1).and_then(ip).unwrap_or(host) } else { host };
         let master = address(host, u16::try_from(*port).ok()?, asked);
         Some(Range { first: u16::try_from(*first).ok()?, last: u16::try_from(*last).ok()?, master })
@@ -74,7 +73,7 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// The address among what is told of a node besides, in RESP2 or RESP3.
+/// The IP address in a node's metadata, in RESP2 or RESP3.
 fn ip(about: &Value) -> Option<&str> {
     match about {
         Value::Array(words) => {
@@ -87,23 +86,23 @@ fn ip(about: &Value) -> Option<&str> {
     }
 }
 
-/// Of how many slots it is told who has them.
+/// The number of slots whose owner is known.
 pub(super) fn covered(ranges: &[Range]) -> usize {
     let known = ranges.iter().filter(|range| range.master.is_some());
     known.map(|range| usize::from(range.last) - usize::from(range.first) + 1).sum()
 }
 
-/// The address that a redirection names; without a host, it is that of the node that names it.
+/// The address in a redirection by a node. Without a host, the host is that of the node.
 pub(super) fn redirected(to: &str, by: &Address) -> Option<Address> {
     let (host, port) = to.rsplit_once(':')?;
     address(host, port.parse().ok()?, by)
 }
 
-/// Where a node is that another tells of, if that knows.
+/// The address of a node that another node reports, if that node knows it.
 fn address(host: &str, port: u16, by: &Address) -> Option<Address> {
     match host {
         "?" => None,
-        // It is itself there, as far as it knows, under whatever name it was asked.
+        // The node means itself, so the host by which it was asked is right.
         "" | "0.0.0.0" | "::" => Some((by.0.clone(), port)),
         _ => Some((host.to_owned(), port)),
     }

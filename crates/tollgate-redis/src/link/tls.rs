@@ -1,4 +1,4 @@
-//! Connections by TLS: whom to trust, and who one says to be. Without the feature `tls` there is nothing of either.
+//! TLS: trusted root certificates and the client's own. Empty without the feature `tls`.
 
 use bb8_redis::redis::ConnectionInfo;
 
@@ -11,35 +11,39 @@ use {
     rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
-/// What was given instead of what the system has.
+/// The certificates of a store's builder.
 #[derive(Clone, Default)]
 pub(crate) struct Certificates {
-    /// In PEM, as what follows.
+    /// In PEM. They replace the system's.
     #[cfg(feature = "tls")]
     pub(crate) roots: Option<Vec<u8>>,
-    /// A certificate, and its key.
+    /// A certificate and its key, in PEM.
     #[cfg(feature = "tls")]
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 #[cfg(feature = "tls")]
 impl Certificates {
-    /// That they are what they should be: the client of the `redis` crate takes a text without any certificate for a list of
-    /// none, by which nobody is trusted.
+    /// Checks that each text contains what it should. The `redis` crate accepts a text without any
+    /// certificate as an empty list, and then trusts no server.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         let count = |pem: &[u8]| match CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>() {
             Ok(certificates) => certificates.len(),
             Err(_) => 0,
         };
         if self.roots.as_ref().is_some_and(|roots| count(roots) == 0) {
-            return Err(Error::config("there is no certificate in the root certificates, which are in PEM"));
+            return Err(Error::config("the root certificates must be PEM with at least one certificate"));
         }
         if let Some((certificate, key)) = &self.client {
             if count(certificate) == 0 {
-                return Err(Error::config("there is no certificate in that of the client, which is in PEM"));
+                return Err(Error::config(
+                    "the client certificate must be PEM with at least one certificate",
+                ));
             }
             if PrivateKeyDer::from_pem_slice(key).is_err() {
-                return Err(Error::config("there is no private key in that of the client, which is in PEM"));
+                return Err(Error::config(
+                    "the key of the client certificate must be PEM with a private key",
+                ));
             }
         }
         Ok(())
@@ -58,7 +62,7 @@ impl Certificates {
             ensure_crypto_provider();
         }
         Ok(match self.given() {
-            // It says so itself where the URL asks for no TLS.
+            // Fails if the URL is not one of TLS.
             Some(certificates) => Client::build_with_tls(info, certificates)?.get_connection_info().clone(),
             None => info,
         })
@@ -76,12 +80,12 @@ impl Certificates {
     }
 }
 
-/// TLS needs a provider of cryptography, and the process may have chosen one. Where it has not, the first connection would
-/// panic: then it is ring. Who asks for no TLS leaves the choice to others.
+/// Chooses ring as rustls's crypto provider if the process has chosen none. Without one, the first
+/// connection would panic. This is called only for URLs of TLS.
 #[cfg(feature = "tls")]
 fn ensure_crypto_provider() {
     if CryptoProvider::get_default().is_none() {
-        // An error says that somebody else has been faster.
+        // An error means that another thread has just chosen one.
         let _ = ring::default_provider().install_default();
     }
 }

@@ -1,4 +1,4 @@
-//! What a URL says about where Redis is.
+//! Parses the URL of a Redis.
 
 use bb8_redis::redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
@@ -15,18 +15,18 @@ pub(crate) enum Topology {
 pub(crate) struct Sentinel {
     pub(crate) sentinels: Vec<ConnectionInfo>,
     pub(crate) master: String,
-    /// For the connections to the master, but for where it is.
+    /// The settings for connections to the master. Its address is replaced.
     pub(crate) server: ConnectionInfo,
 }
 
 impl Topology {
-    /// `redis[s]://…`, `redis[s]-sentinel://[user:password@]host:port,host:port/master[/db]`,
-    /// `redis[s]-cluster://[user:password@]host:port,host:port`. User and password are those of the servers, not those of
-    /// the Sentinels.
+    /// Parses `redis[s]://…`, `redis[s]-sentinel://[user:password@]host:port,host:port/master[/db]`
+    /// and `redis[s]-cluster://[user:password@]host:port,host:port`. User and password are those of
+    /// the servers, not those of the Sentinels.
     pub(crate) fn parse(url: &str, certificates: &Certificates) -> Result<Topology, Error> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| {
             Error::config(
-                "not a URL of redis: it should begin with redis://, redis-sentinel:// or redis-cluster://",
+                "not a URL of redis: it must begin with redis://, redis-sentinel:// or redis-cluster://",
             )
         })?;
         match scheme {
@@ -38,17 +38,17 @@ impl Topology {
             "redis-cluster" | "valkey-cluster" => cluster("redis", rest, certificates),
             "rediss-cluster" | "valkeys-cluster" => cluster("rediss", rest, certificates),
             _ => Err(Error::config(format!(
-                "{scheme:?} is no scheme of redis: there are redis, redis-sentinel, redis-cluster, and each with rediss"
+                "{scheme:?} is no scheme of redis: use redis, redis-sentinel or redis-cluster, or rediss with TLS"
             ))),
         }
     }
 }
 
 impl Topology {
-    /// Without them, Sentinels are asked by nobody in particular.
+    /// Sets user and password of the Sentinels. Without this, they are asked as the default user.
     pub(crate) fn set_sentinel_credentials(&mut self, user: &str, password: &str) -> Result<(), Error> {
         let Topology::Sentinel(sentinel) = self else {
-            return Err(Error::config("credentials of Sentinels, in whose place the URL has no Sentinels"));
+            return Err(Error::config("sentinel_credentials needs a redis-sentinel:// URL"));
         };
         let settings = RedisConnectionInfo::default().set_username(user).set_password(password);
         for info in &mut sentinel.sentinels {
@@ -58,8 +58,9 @@ impl Topology {
     }
 }
 
-/// What follows the hosts is not repeated: where this is forgotten, it is a part of the password.
-const ENCODING_HINT: &str = " (a password is percent-encoded: %2F, %3F and %23 for /, ? and #)";
+/// Ends errors about what follows the hosts. That text is not repeated: if a password is not
+/// percent-encoded, it is part of the password.
+const ENCODING_HINT: &str = " (percent-encode the password: %2F, %3F and %23 for /, ? and #)";
 
 fn server(url: &str, certificates: &Certificates) -> Result<ConnectionInfo, Error> {
     let info = url.into_connection_info().map_err(|error| {
@@ -67,10 +68,10 @@ fn server(url: &str, certificates: &Certificates) -> Result<ConnectionInfo, Erro
         Error::config(format!("not a URL of redis{detail}"))
     })?;
     if !info.addr().is_supported() {
-        return Err(Error::config("rediss:// needs the feature `tls` of tollgate-redis"));
+        return Err(Error::config("a rediss:// URL needs the feature `tls` of tollgate-redis"));
     }
     let mut info = certificates.of_server(info)?;
-    // The client's default is RESP2. Here it is RESP3, which reports that a connection has ended.
+    // The `redis` crate's default is RESP2. RESP3 reports that a connection has ended.
     let has_query = |query: &str| url.split_once('?').is_some_and(|(_, all)| all.contains(query));
     if !has_query("protocol=") {
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
@@ -79,7 +80,8 @@ fn server(url: &str, certificates: &Certificates) -> Result<ConnectionInfo, Erro
     Ok(info)
 }
 
-/// The URL of each node of a list, all with the same user and password; and what follows the list.
+/// Splits a list of nodes into their URLs, all with the same user and password, and what follows
+/// the list.
 fn nodes<'a>(scheme: &str, port: u16, rest: &'a str) -> (Vec<String>, &'a str) {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -89,7 +91,7 @@ fn nodes<'a>(scheme: &str, port: u16, rest: &'a str) -> (Vec<String>, &'a str) {
     };
     let url = |host: &str| {
         let host = host.trim();
-        // What follows an IPv6 address in brackets, or a name.
+        // A colon inside the brackets of an IPv6 address is no port.
         let has_port = host.rsplit_once(']').map_or(host, |(_, after)| after).contains(':');
         let port = if has_port { String::new() } else { format!(":{port}") };
         format!("{scheme}://{credentials}{host}{port}/")
@@ -101,18 +103,18 @@ fn sentinel(scheme: &str, rest: &str, certificates: &Certificates) -> Result<Top
     let (urls, path) = nodes(scheme, 26_379, rest);
     if path.contains(['?', '#']) {
         return Err(Error::config(format!(
-            "behind the master, the URL of Sentinels has the number of a database and nothing else{ENCODING_HINT}"
+            "only the number of a database may follow the master in a URL of Sentinels{ENCODING_HINT}"
         )));
     }
     let mut path = path.trim_matches('/').splitn(2, '/');
     let master = path.next().filter(|master| !master.is_empty()).ok_or_else(|| {
-        Error::config("the URL of Sentinels must name the master: redis-sentinel://host:26379/master")
+        Error::config("a URL of Sentinels must name the master: redis-sentinel://host:26379/master")
     })?;
     let infos = urls.iter().map(|url| server(url, certificates)).collect::<Result<Vec<_>, _>>()?;
     let mut settings = infos[0].redis_settings().clone();
     if let Some(db) = path.next() {
         let db = db.parse().map_err(|_| {
-            Error::config(format!("what follows the master is not the number of a database{ENCODING_HINT}"))
+            Error::config(format!("what follows the master must be the number of a database{ENCODING_HINT}"))
         })?;
         settings = settings.set_db(db);
     }
@@ -126,7 +128,7 @@ fn cluster(scheme: &str, rest: &str, certificates: &Certificates) -> Result<Topo
     let (urls, path) = nodes(scheme, 6_379, rest);
     if !path.trim_matches('/').is_empty() {
         return Err(Error::config(format!(
-            "a cluster has no databases, so that what follows its nodes says nothing{ENCODING_HINT}"
+            "a cluster has no databases, so nothing may follow its nodes{ENCODING_HINT}"
         )));
     }
     let nodes = urls.iter().map(|url| server(url, certificates)).collect::<Result<_, _>>()?;
@@ -173,7 +175,7 @@ mod tests {
             "redis-sentinel://ada:12/hun/ter2@127.0.0.1/main",
             "redis://:hun/ter2@127.0.0.1/",
         ] {
-            let Err(error) = parse(url) else { panic!("{url:?} is no URL") };
+            let Err(error) = parse(url) else { panic!("{url:?} was accepted") };
             let text = error.to_string();
             assert!(!text.contains("hun") && !text.contains("ter2"), "{text}");
         }
@@ -195,7 +197,7 @@ mod tests {
             "redis-cluster://127.0.0.1/3",
             "redis-cluster://,",
         ] {
-            let Err(error) = parse(url) else { panic!("{url:?} is no URL") };
+            let Err(error) = parse(url) else { panic!("{url:?} was accepted") };
             assert!(error.is_configuration() && !error.is_transient(), "{url:?}: {error}");
         }
     }

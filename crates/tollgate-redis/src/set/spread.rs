@@ -1,12 +1,13 @@
 //! Sets whose keys live in several slots of a Cluster.
 //!
-//! No node can decide such a set in one step. All slots are looked at first, at the same time: a set that one of them
-//! refuses is denied there and reserves nothing, so that a caller that is always refused holds no quota of others. Then
-//! all slots are charged at the same time. If one refuses now, what the others granted is given back. Meanwhile other
-//! callers may be refused units that come back a moment later; never is too much granted.
+//! No node can decide such a set in one step. All slots are looked at first, at the same time: a
+//! set that one of them refuses is denied there and reserves nothing, so that a caller that is
+//! always refused holds no quota of others. Then all slots are charged at the same time. If one
+//! refuses now, what the others granted is given back. Meanwhile other callers may be refused units
+//! that come back a moment later; never is too much granted.
 //!
-//! What cannot be given back stays charged: a node may fail in between, and a place in a leaky bucket's queue comes back
-//! only while no later place is taken.
+//! What cannot be given back stays charged: a node may fail in between, and a place in a leaky
+//! bucket's queue comes back only while no later place is taken.
 
 use std::time::Duration;
 
@@ -66,7 +67,8 @@ pub(crate) async fn acquire(commit: &Commit, legs: &[Leg], times: Times) -> Resu
     let is_refused =
         |answer: &Result<Verdict, Error>| answer.as_ref().is_ok_and(|verdict| !verdict.is_granted());
     if !verdicts.iter().any(is_refused) {
-        // Nothing refuses it, so something failed; or the legs have room for different numbers of times.
+        // Nothing refuses it, so something failed; or the legs have room for different numbers of
+        // times.
         verdicts.into_iter().collect::<Result<Vec<_>, _>>()?;
     }
     // Another caller took the units since the look.
@@ -81,7 +83,8 @@ pub(crate) async fn give_back(commit: &Commit, of_slot: Vec<(u16, Vec<Return>)>)
     given.map(|_| Verdict::new(0, Duration::ZERO, []))
 }
 
-/// Looks at all legs, for a caller that would acquire the set as often as the least that is asked for.
+/// Looks at all legs, for a caller that would acquire the set as often as the least that is asked
+/// for.
 async fn look(commit: &Commit, legs: &[Leg], times: Times) -> Vec<Result<Verdict, Error>> {
     all(legs.iter().map(|leg| leg.ask(commit, Times::LOOK, times.min().max(1))).collect()).await
 }
@@ -150,8 +153,9 @@ fn verdict(legs: &[Leg], granted: u32, verdicts: Vec<Verdict>) -> Verdict {
 }
 
 impl Leg {
-    /// A verdict of which only `keep` times are kept. Its stamps still refund those. Delay and reset stay those of the
-    /// whole, and so does what a queue has left: the surplus was behind the kept places.
+    /// A verdict of which only `keep` times are kept. Its stamps still refund those. Delay and
+    /// reset stay those of the whole, and so does what a queue has left: the surplus was behind the
+    /// kept places.
     fn kept(&self, verdict: &Verdict, keep: u32, surplus: u32) -> Verdict {
         let each = self.terms.iter().zip(verdict.each()).map(|(terms, status)| {
             let units = u32::try_from(terms.cost.saturating_mul(u64::from(surplus))).unwrap_or(u32::MAX);

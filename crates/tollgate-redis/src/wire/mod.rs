@@ -1,4 +1,4 @@
-//! What Redis is sent, and what it answers.
+//! What is sent to Redis, and its answers.
 
 pub(crate) mod layout;
 pub(crate) mod names;

@@ -1,8 +1,8 @@
-//! How keys are named in Redis.
+//! The names of keys in Redis.
 //!
-//! `prefix:layout:{key}:policy`, such as `tollgate:1:{@192.0.2.1}:api~gcra~1m`: readable, so that `redis-cli` shows who is
-//! limited by what. In a Cluster, what stands in braces decides the slot, so that all policies of one key are decided by one
-//! node in one step.
+//! `prefix:layout:{key}:policy`, such as `tollgate:1:{@192.0.2.1}:api~gcra~1m`. `redis-cli` can
+//! read them. In a Cluster, the text in braces decides the slot, so one node decides all policies
+//! of a key in one step.
 
 use std::fmt::{self, Write};
 use std::ops::Deref;
@@ -15,16 +15,15 @@ use tollgate_core::{Key, Policy};
 use super::layout::SlidingLogLayout;
 use super::script::Part;
 
-/// The version of the stored form. It changes with the meaning of what is stored, so that two versions of tollgate never
-/// misread one another.
+/// The version of the stored form. It changes with the meaning of stored values, so that two
+/// versions of tollgate never misread each other's.
 const LAYOUT: &str = "1";
 
-/// The stored form of a log of runs, a suffix of the names of those that have one. Logs of units and
-/// rings of counts, the earlier forms, had none. A new `LAYOUT` would have reset the states of all
-/// other algorithms.
+/// The suffix of names whose value is a log of runs. Earlier forms of logs and rings had no suffix.
+/// A new `LAYOUT` would have reset the states of all other algorithms.
 const LOG_FORM: &str = "~runs";
 
-/// A key whose text is longer is hashed.
+/// A longer key is hashed. In bytes.
 const MAX_KEY_LENGTH: usize = 128;
 
 pub(crate) struct Names {
@@ -36,7 +35,7 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn new(prefix: &str, secret: Option<&[u8]>, log: SlidingLogLayout) -> Names {
-        // HMAC takes a key of any length.
+        // HMAC accepts a key of any length.
         let secret = secret.and_then(|secret| Hmac::new_from_slice(secret).ok());
         Names { head: format!("{prefix}:{LAYOUT}:{{"), secret, log }
     }
@@ -67,7 +66,7 @@ impl Names {
     /// The name of a key's state under a policy.
     pub(crate) fn of(&self, key: &Key, policy: &Policy) -> Name {
         let mut name = self.of_key(key);
-        // A policy's name may contain anything printable, and stands where nothing is parsed: behind the braces.
+        // A policy's name may contain any printable character. Behind the braces nothing is parsed.
         name.push(policy.scope());
         let part = Part::of(policy, self.log);
         if part.is_log() {
@@ -80,7 +79,7 @@ impl Names {
     }
 }
 
-/// A text, on the stack while it is as short as most names are.
+/// The name of a key. Most names are short enough to be stored in place.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Name(SmallVec<[u8; 64]>);
 
@@ -89,7 +88,8 @@ impl Name {
         self.0.extend_from_slice(text.as_bytes());
     }
 
-    /// Puts the first 128 bits of a digest in the place of what it is a digest of. No text of a key begins with `~`.
+    /// Replaces the key's text by the first 128 bits of its digest, after a `~`. No text of a key
+    /// begins with `~`.
     fn replace(&mut self, start: usize, digest: &[u8]) {
         self.0.truncate(start);
         self.push("~");
@@ -98,7 +98,7 @@ impl Name {
         }
     }
 
-    /// Its slot in a Cluster: by what stands in the first braces.
+    /// The slot in a Cluster, by the text in the first braces.
     fn slot(&self) -> u16 {
         let find = |sign: u8, from: usize| self[from..].iter().position(|byte| *byte == sign);
         let tag =
@@ -161,7 +161,7 @@ mod tests {
         let secret = text(&names(Some(b"secret")), &Key::from("alice"), &policy);
         assert!(secret.starts_with("tollgate:1:{~") && !secret.contains("alice"), "{secret}");
         assert_ne!(secret, text(&names(Some(b"another")), &Key::from("alice"), &policy));
-        // What poses as a digest is a text like any other.
+        // A key that looks like a digest does not collide with one.
         let digest = &long["tollgate:1:{".len()..long.find('}').unwrap()];
         assert_ne!(text(&names(None), &Key::from(digest), &policy), long);
     }

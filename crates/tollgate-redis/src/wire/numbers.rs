@@ -1,16 +1,17 @@
-//! Numbers on their way to a script and back: as Lua holds them, in one text instead of many, which costs both sides less.
+//! Numbers sent to a script and returned by it, as Lua's doubles in one binary string. Many strings
+//! would cost both sides more.
 
 /// Integers up to 2^53, as doubles.
 pub(crate) struct Numbers(Vec<u8>);
 
 impl Numbers {
-    /// With room for as many as most calls carry.
+    /// Has room for the numbers of most calls.
     pub(crate) fn new() -> Numbers {
         Numbers(Vec::with_capacity(32 * size_of::<f64>()))
     }
 
     pub(crate) fn push(&mut self, number: u64) {
-        // Exact: what is larger than 2^53 was refused when its policy was made.
+        // Exact: a policy with larger numbers cannot be made.
         let double = number as f64;
         self.0.extend_from_slice(&double.to_le_bytes());
     }
@@ -26,7 +27,7 @@ pub(crate) fn read(answer: &[u8]) -> impl Iterator<Item = i64> {
         let double = f64::from_le_bytes(bytes.try_into().unwrap_or_default());
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "a script answers with whole numbers up to 2^53, either way; others are cut to fit"
+            reason = "scripts return integers of at most 2^53 in magnitude; others saturate"
         )]
         let number = double as i64;
         number

@@ -1,7 +1,8 @@
-//! The scripts, put together from the files in `lua/`.
+//! Joins the scripts from the files in `lua/`.
 //!
-//! Each algorithm is written once, in a file of its own; what is loaded is the clock, the numbers, the algorithms that a call
-//! needs and the main part. Redis runs the whole text on each call, so that an algorithm that is not needed would cost.
+//! Each algorithm has its own file. A loaded script consists of the clock, the numbers, the
+//! algorithms that its calls need, and the main part. Redis runs the whole text on each call, so an
+//! algorithm that is not needed would cost time.
 
 use std::sync::OnceLock;
 
@@ -16,7 +17,7 @@ macro_rules! lua {
     };
 }
 
-/// A file of `lua/` that algorithms need, in the order in which they are put together.
+/// An algorithm's file in `lua/`, in the order in which they are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Gcra,
@@ -48,17 +49,17 @@ impl Part {
             (Algorithm::SlidingBuckets { .. }, _) => Part::SlidingBuckets,
             (Algorithm::SlidingLog { .. }, SlidingLogLayout::List) => Part::SlidingLogList,
             (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) => Part::SlidingLogSortedSet,
-            // There are no others: `RedisStore::supports`.
+            // `RedisStore::supports` refuses all others.
             _ => Part::Gcra,
         }
     }
 
-    /// By which scripts know it.
+    /// The number by which scripts know the algorithm.
     pub(crate) fn number(self) -> u8 {
         self as u8 + 1
     }
 
-    /// The name of the function that makes its policies.
+    /// The Lua function that makes the algorithm's policies.
     fn name(self) -> &'static str {
         match self {
             Part::Gcra => "gcra",
@@ -71,12 +72,12 @@ impl Part {
         }
     }
 
-    /// Whether it counts units, and does not reckon in time alone.
+    /// Whether the algorithm counts units. Others compute with times alone.
     fn counts_units(self) -> bool {
         !matches!(self, Part::Gcra | Part::LeakyBucket)
     }
 
-    /// Whether what it stores is a log of runs.
+    /// Whether the algorithm stores a log of runs.
     pub(crate) fn is_log(self) -> bool {
         matches!(self, Part::SlidingLogList | Part::SlidingLogSortedSet | Part::SlidingBuckets)
     }
@@ -109,7 +110,7 @@ impl Parts {
         self.0 & (1 << part as u8) != 0
     }
 
-    /// Whether one of them is GCRA, or is made of it.
+    /// Whether one of them is GCRA or uses it.
     fn have_gcra(self) -> bool {
         self.has(Part::Gcra) || self.has(Part::LeakyBucket)
     }
@@ -117,7 +118,7 @@ impl Parts {
 
 pub(crate) struct Script {
     pub(crate) text: String,
-    /// By which Redis knows it, once it was loaded.
+    /// The SHA-1 by which Redis knows the script.
     pub(crate) hash: String,
 }
 
@@ -128,7 +129,7 @@ impl Script {
     }
 }
 
-/// Scripts of one main part, each made when it is first needed.
+/// The scripts with one main part. Each is joined when it is first needed.
 struct ScriptCache(Box<[OnceLock<Script>]>);
 
 impl ScriptCache {
@@ -144,14 +145,15 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
-    /// With the server's clock, or with one that is told the time as its first argument.
+    /// With a manual clock, the first argument of a call is the time. Otherwise the server's clock
+    /// decides.
     pub(crate) fn new(has_manual_clock: bool) -> Scripts {
         let clock = if has_manual_clock { lua!("clock_manual.lua") } else { lua!("clock.lua") };
         Scripts { clock, acquire: ScriptCache::new(), refund: ScriptCache::new() }
     }
 
     pub(crate) fn acquire(&self, parts: Parts) -> &Script {
-        // The text of one loop: as functions, its steps would have to be made in each call.
+        // One loop in three files. As functions, its parts would have to be created in each call.
         let whole = if parts.have_gcra() { lua!("gcra_whole.lua") } else { "" };
         let main = [lua!("acquire.lua"), whole, lua!("acquire_general.lua")];
         self.cached(&self.acquire, parts, "local refunds = false\n", &main)
@@ -165,8 +167,9 @@ impl Scripts {
         cache.0[usize::from(parts.0)].get_or_init(|| Script::new(self.text(parts, refunds, main)))
     }
 
-    /// `refunds` tells algorithms whether they will be asked for any. They stand in a function, so that they are made only where
-    /// they are asked for; what decides most keys without them stands in the main part.
+    /// `refunds` says whether the call contains refunds. The algorithms are inside a function, so
+    /// that they are created only if a key needs them. gcra_whole.lua in the main part decides most
+    /// keys.
     fn text(&self, parts: Parts, refunds: &str, main: &[&str]) -> String {
         let mut text = [refunds, self.clock, lua!("number.lua")].concat();
         text.push_str("local function algorithms()\n");

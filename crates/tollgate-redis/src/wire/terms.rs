@@ -1,4 +1,4 @@
-//! A check as the arguments of a script, and the script's answer as a state.
+//! Translates a check into a script's arguments, and the script's answer into a state.
 
 use std::time::Duration;
 
@@ -9,19 +9,20 @@ use super::layout::SlidingLogLayout;
 use super::numbers::Numbers;
 use super::script::Part;
 
-/// A policy and a cost, as they are sent.
+/// A policy and a cost, as arguments of a script.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) policy: Policy,
-    /// Of one time. More than a `u32` where a pair is named several times, and can never pass.
+    /// The cost of one acquisition. More than a `u32` only if a set names the pair several times,
+    /// and then it can never pass.
     pub(crate) cost: u64,
     pub(crate) part: Part,
 }
 
-/// More than any bucket holds, and the last integer that Lua's numbers count to.
+/// More than any bucket holds, and the last integer up to which doubles are exact.
 const NEVER_US: u64 = 1 << 53;
 
-/// So many arguments are sent with every algorithm: as many as the one that takes most.
+/// How many arguments are sent with every algorithm. Unused ones are zero.
 const ARGUMENTS: usize = 7;
 
 impl Terms {
@@ -29,7 +30,7 @@ impl Terms {
         Terms { policy: policy.clone(), cost, part: Part::of(policy, log) }
     }
 
-    /// Whether another check would be sent in the same words: it may then share them.
+    /// Whether another check has the same arguments, and can share them.
     pub(crate) fn matches(&self, policy: &Policy, cost: u64) -> bool {
         self.cost == cost
             && self.policy.scope_hash() == policy.scope_hash()
@@ -37,9 +38,9 @@ impl Terms {
             && self.policy == *policy
     }
 
-    /// Whether the cost is one of whole microseconds, and not nothing: TAT then grows by a whole number, and one that grew too far
-    /// is seen to have. At [`Timestamp::MAX`](tollgate_core::Timestamp::MAX) the longest horizon ends at 2^53, and Lua knows no
-    /// number just beyond that.
+    /// Whether the cost is a positive number of whole microseconds, so that gcra_whole.lua can add
+    /// it to TAT with `INCRBY`. The horizon is bounded so that a TAT beyond it is still an exact
+    /// double, even at [`Timestamp::MAX`](tollgate_core::Timestamp::MAX).
     pub(crate) fn has_whole_cost(&self) -> bool {
         let cost = || u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
         matches!(self.part, Part::Gcra | Part::LeakyBucket)
@@ -49,9 +50,9 @@ impl Terms {
 
     /// The server's work for one such check at worst, relative to a check of GCRA.
     ///
-    /// Measured per set, in calls of 20 to 100 sets to Redis 8.2 and Valkey 9.1: GCRA 1.6 to 2.3 µs,
-    /// a window 1.5 to 3.5 µs, a log or a ring 5 to 10 µs. The denial of a cost above 1 searches
-    /// for the run that it waits for, by halves: 18 to 41 µs with 1,000 runs.
+    /// Measured per set, in calls of 20 to 100 sets to Redis 8.2 and Valkey 9.1: GCRA 1.6 to 2.3
+    /// µs, a window 1.5 to 3.5 µs, a log or a ring 5 to 10 µs. The denial of a cost above 1
+    /// searches for the run that it waits for, by halves: 18 to 41 µs with 1,000 runs.
     pub(crate) fn work(&self) -> u32 {
         let limit = self.policy.quota().limit();
         let runs = match (self.part, self.policy.algorithm()) {
@@ -63,19 +64,19 @@ impl Terms {
         if self.cost <= 1 { 5 } else { 5 + 2 * runs.ilog2() }
     }
 
-    /// The algorithm and its arguments.
+    /// Appends the algorithm and its arguments.
     pub(crate) fn write(&self, numbers: &mut Numbers) {
         let cost = u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
         self.write_with(numbers, cost.unwrap_or((NEVER_US, 0)));
     }
 
-    /// The same for units that come back: never more than TAT can lie ahead.
+    /// The same for a refund. Its cost is at most the horizon, since TAT never lies further ahead.
     pub(crate) fn write_refund(&self, numbers: &mut Numbers) {
         let cost = u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
         self.write_with(numbers, cost.unwrap_or_else(|| self.policy.horizon()));
     }
 
-    /// What refund.lua takes for a reset.
+    /// Appends the zeros that refund.lua reads as a reset.
     pub(crate) fn write_reset(numbers: &mut Numbers) {
         (0..3 + 1 + ARGUMENTS).for_each(|_| numbers.push(0));
     }
@@ -83,7 +84,7 @@ impl Terms {
     fn write_with(&self, numbers: &mut Numbers, emission: (u64, u32)) {
         let policy = &self.policy;
         let (limit, window) = (policy.quota().limit().into(), micros(policy.quota().window()));
-        // Costs beyond what Lua counts to are refused all the same.
+        // A larger cost is refused anyway.
         let cost = self.cost.min(NEVER_US);
         let mut put = |arguments: &[u64]| {
             numbers.push(self.part.number().into());
@@ -113,7 +114,7 @@ impl Terms {
         }
     }
 
-    /// The state in a script's answer, which it is taken from.
+    /// Takes a state from a script's answer.
     pub(crate) fn read(&self, answer: &mut impl Iterator<Item = i64>) -> Option<State> {
         let mut numbers = [0; 4];
         let width = match self.part {

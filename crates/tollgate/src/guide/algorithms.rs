@@ -1,28 +1,33 @@
-//! Which algorithm keeps the promise that you want to make.
+//! Which algorithm fits your limit.
 //!
-//! [`algorithm`](crate::algorithm) tells what each guarantees and what its state costs. To choose:
+//! [`algorithm`](crate::algorithm) says what each guarantees and how much memory its state takes.
+//! To choose:
 //!
-//! | you want to say | write | know that |
+//! | your limit | write | note |
 //! |---|---|---|
-//! | "100 a minute, 20 of them at once" | `Policy::new("api", Quota::per_minute(100).burst(20))` | the default, the token bucket. A caller who was idle gets 120 in his first minute |
-//! | "as you come, but evenly" | `.with_algorithm(Algorithm::LeakyBucket { max_wait })` | requests wait for their turn instead of failing. Each that waits is held, with its connection |
-//! | "5,000 a day, from midnight UTC" | `.with_algorithm(Algorithm::FIXED_WINDOW_ALIGNED)` | twice that around midnight; and at midnight everybody is back at once |
-//! | "5,000 a day, from your first request" | `.with_algorithm(Algorithm::FIXED_WINDOW)` | twice that around the end of the day |
-//! | "about 5,000 in any day" | `.with_algorithm(Algorithm::SlidingWindow)` | an estimate, in little more memory than a fixed window takes |
-//! | "never more than 5,000 in any day" | `.with_algorithm(Algorithm::SLIDING_BUCKETS)` | what was used may count for a tenth of a day too long |
-//! | "5 log-ins in any hour, to the microsecond" | `.with_algorithm(Algorithm::SLIDING_LOG)` | memory for each unit: for few and dear ones |
+//! | "100 a minute, 20 of them at once" | `Policy::new("api", Quota::per_minute(100).burst(20))` | the default, the token bucket. A caller that was idle gets 120 in its first minute |
+//! | "any time, but evenly" | `.with_algorithm(Algorithm::LeakyBucket { max_wait })` | requests wait for their turn instead of failing. A waiting request keeps its connection |
+//! | "5,000 a day, from midnight UTC" | `.with_algorithm(Algorithm::FIXED_WINDOW_ALIGNED)` | up to twice that around midnight, and at midnight all callers return at once |
+//! | "5,000 a day, from your first request" | `.with_algorithm(Algorithm::FIXED_WINDOW)` | up to twice that around the end of the day |
+//! | "about 5,000 in any day" | `.with_algorithm(Algorithm::SlidingWindow)` | an estimate, with little more memory than a fixed window |
+//! | "never more than 5,000 in any day" | `.with_algorithm(Algorithm::SLIDING_BUCKETS)` | usage may count for a tenth of a day too long |
+//! | "5 log-ins in any hour, to the microsecond" | `.with_algorithm(Algorithm::SLIDING_LOG)` | memory for each unit: for few and expensive ones |
 //!
-//! When in doubt, take the default with a burst: nobody waits longer than it takes for the units that he wants to come back.
+//! When in doubt, take the default with a burst. A caller waits exactly until the units that it
+//! needs are back, and never for the end of a window.
 //!
 //! # The burst
 //!
-//! The token bucket holds `burst` units and is refilled at limit / window, so that a caller has at most
-//! burst + limit × t / window in any time t. Without [`burst`](crate::Quota::burst) the bucket holds the whole limit:
-//! `Quota::per_minute(100)` lets 100 requests pass at once, and 200 within the first minute. If 100 in *any* minute is the
-//! promise, take `SLIDING_BUCKETS`; if it is to protect what is behind, take a small burst.
+//! The token bucket holds `burst` units and is refilled at limit / window. In any time t a caller
+//! gets at most burst + limit × t / window. Without [`burst`](crate::Quota::burst) the bucket holds
+//! the whole limit: `Quota::per_minute(100)` lets 100 requests pass at once, and 200 within the
+//! first minute.
 //!
-//! Window algorithms have no burst: to give them one is an error at construction. For both promises take two rules, which
-//! are decided together:
+//! - To promise 100 in *any* minute, take `SLIDING_BUCKETS`.
+//! - To protect the service behind the limit, take a small burst.
+//!
+//! Window algorithms have no burst: giving them one is an error at construction. To promise both,
+//! take two rules. They are decided together:
 //!
 //! ```
 //! use tollgate::extract::PeerIp;
@@ -36,7 +41,8 @@
 //!
 //! # Around the end of a window
 //!
-//! Ten a minute; ten requests just before the minute, ten just after it:
+//! The limit is ten a minute. Ten requests arrive just before the end of a minute, and ten just
+//! after it:
 //!
 //! ```
 //! use std::time::Duration;
@@ -65,13 +71,15 @@
 //! # }
 //! ```
 //!
-//! A window that opens with the first request has the same seam, elsewhere: a caller who opens it with one request, and sends
-//! nine at its end and ten in the next, has 19 within a moment.
+//! A window that opens with the first request has the same boundary effect, at another time. A
+//! caller opens it with one request, sends nine at its end and ten in the next window: 19 within a
+//! moment.
 //!
 //! # The leaky bucket
 //!
-//! Here a request that comes too early reserves the next slot, and the layer holds it until then. What would wait longer than
-//! `max_wait` is refused. The burst is 1 unless given: the first passes at once, the others one by one.
+//! A request that is too early reserves the next slot, and the layer delays it until then. A
+//! request that would wait longer than `max_wait` is refused. The default burst is 1: the first
+//! request passes at once, the others one by one.
 //!
 //! ```
 //! use std::time::Duration;
@@ -103,11 +111,12 @@
 //!
 //! # What a request costs
 //!
-//! Under every algorithm a request takes 1 unit, or what [`Rule::cost`](crate::Rule::cost) says: more for a search, 0 for a
-//! page that only shows what is left. A cost above [`Policy::largest_cost`](crate::Policy::largest_cost) can never pass, and
-//! is answered 422 instead of a `Retry-After` in vain.
+//! Under every algorithm a request takes 1 unit, unless [`Rule::cost`](crate::Rule::cost) says
+//! otherwise: more for a search, 0 for a page that only shows what is left. A cost above
+//! [`Policy::largest_cost`](crate::Policy::largest_cost) can never pass. The answer is then 422,
+//! without a `Retry-After`.
 //!
-//! # To change one later
+//! # Changing a policy later
 //!
-//! Limit and burst can change while states live on in a store: a key keeps what it has used. With another name,
-//! algorithm or window it begins anew.
+//! Limit and burst can change while a store keeps its states: a key keeps its usage. Under another
+//! name, algorithm or window a key starts with a full quota.

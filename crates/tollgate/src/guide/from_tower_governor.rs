@@ -1,8 +1,8 @@
-//! What becomes of a service that is limited by [tower_governor](https://docs.rs/tower_governor) (0.8).
+//! How to move a service from [tower_governor](https://docs.rs/tower_governor) 0.8.
 //!
 //! # The same service
 //!
-//! Each address gets a request every two seconds, and up to five at once. Before:
+//! Each address gets one request every two seconds, and up to five at once. Before:
 //!
 //! ```text
 //! let config = GovernorConfigBuilder::default().per_second(2).burst_size(5).use_headers().finish().unwrap();
@@ -37,46 +37,47 @@
 //! # }
 //! ```
 //!
-//! In `Cargo.toml`, `tollgate` with the feature `axum`, which reads what `with_connect_info` leaves.
+//! In `Cargo.toml`, give `tollgate` the feature `axum`. It reads the address that
+//! `with_connect_info` provides.
 //!
 //! # The terms
 //!
-//! **`per_second(2)` there is one request every two seconds; here it is two every second.** It is the one name that is there on
-//! both sides and means something else.
+//! **`per_second(2)` in tower_governor is one request every two seconds. In tollgate it is two
+//! every second.** No other name has two meanings.
 //!
 //! | tower_governor | tollgate |
 //! |---|---|
-//! | `.per_second(n)`, `.per_millisecond(n)`, `.period(d)`: the time for one request | [`Quota::new(1, d)`](crate::Quota::new), or how many there are in a second, a minute, an hour, a day |
+//! | `.per_second(n)`, `.per_millisecond(n)`, `.period(d)`: the time for one request | [`Quota::new(1, d)`](crate::Quota::new), or the number in a second, a minute, an hour, a day |
 //! | `.burst_size(n)` | [`.burst(n)`](crate::Quota::burst). Without it the burst is the limit, not 8 |
 //! | `GovernorConfig::default()`: 500 ms, 8 | `Quota::per_second(2).burst(8)` |
 //! | `GovernorConfig::secure()`: 4 s, 2 | `Quota::per_minute(15).burst(2)` |
-//! | `.finish()`, `None` for zeros | a zero in a constant is refused by the compiler, elsewhere by a panic; [`try_per_second`](crate::Quota::try_per_second) and its like return an error, for what a configuration says |
+//! | `.finish()`, `None` for zeros | a zero in a constant is a compile error, elsewhere a panic; for values from a configuration, [`try_per_second`](crate::Quota::try_per_second) and its like return an error |
 //! | `PeerIpKeyExtractor` | [`PeerIp`](crate::extract::PeerIp) |
-//! | `SmartIpKeyExtractor` | [`ClientIp`](crate::extract::ClientIp), and [a decision](super::keys#behind-a-proxy): see below |
+//! | `SmartIpKeyExtractor` | [`ClientIp`](crate::extract::ClientIp), and [a choice of proxies](super::keys#behind-a-proxy): see below |
 //! | `GlobalKeyExtractor` | [`global`](crate::extract::global) |
 //! | `impl KeyExtractor`, generic over the body | a closure `Fn(&Parts) -> Option<Key>` |
-//! | `.use_headers()` | [`.fields(Fields::XDelta)`](crate::RateLimitLayer::fields). On by default are the IETF draft's, [`Fields::Ietf`](crate::Fields::Ietf) |
-//! | `.error_handler(..)` of the layer | [`.answer(..)`](crate::RateLimitLayer::answer), which is shown the request as well |
-//! | `GovernorError::TooManyRequests { wait_time, .. }` | [`Denial::retry_after`](crate::Denial::retry_after); [`Denial::reason`](crate::Denial::reason) for the others |
-//! | `.methods(vec![Method::POST])` | an [exemption](crate::Rule::exempt) of the others: `.exempt(\|parts: &Parts\| parts.method != Method::POST)` |
-//! | `retain_recent` in a thread | nothing: remove the thread |
+//! | `.use_headers()` | [`.fields(Fields::XDelta)`](crate::RateLimitLayer::fields). By default the layer sends those of the IETF draft, [`Fields::Ietf`](crate::Fields::Ietf) |
+//! | `.error_handler(..)` of the layer | [`.answer(..)`](crate::RateLimitLayer::answer), whose closure also gets the request |
+//! | `GovernorError::TooManyRequests { wait_time, .. }` | [`Denial::retry_after`](crate::Denial::retry_after); [`Denial::reason`](crate::Denial::reason) for other causes |
+//! | `.methods(vec![Method::POST])` | an [exemption](crate::Rule::exempt) of the other methods: `.exempt(\|parts: &Parts\| parts.method != Method::POST)` |
+//! | `retain_recent` in a thread | not needed: remove the thread |
 //! | `config.limiter().len()` | [`MemoryStore::keys`](crate::MemoryStore::keys) of a store that you [give](crate::RateLimitLayer::store) to the layer |
 //!
-//! # What behaves otherwise
+//! # What behaves differently
 //!
 //! | | tower_governor | tollgate |
 //! |---|---|---|
-//! | the client behind proxies | the first address in `X-Forwarded-For` that can be read, else `X-Real-IP`, else `Forwarded`, else the peer; whoever wrote it | one header that you name, as far as proxies that you name vouch for it |
-//! | an IPv6 address | is a caller | its /64 is a caller |
-//! | a request without a key | 500, unless an extractor of yours says otherwise | 400, or [what you choose](crate::MissingKey); 500 if the server does not provide the peer's address |
+//! | the client behind proxies | the first address in `X-Forwarded-For` that can be read, else `X-Real-IP`, else `Forwarded`, else the peer, no matter who wrote the header | one header that you name, as far as it comes from proxies that you name |
+//! | an IPv6 address | is one caller | its /64 is one caller |
+//! | a request without a key | 500, unless your extractor says otherwise | 400, or [your choice](crate::MissingKey); 500 if the server does not provide the peer's address |
 //! | a refusal's body | text | a problem document (RFC 9457) |
-//! | `Retry-After` | rounded down, so that 0 is possible and too early | rounded up, at least 1: whoever waits that long passes |
-//! | `x-ratelimit-after`, `x-ratelimit-whitelisted` | sent | not sent: `Retry-After` tells the first |
-//! | gRPC | by its feature `tonic`, around services of tonic: a status | around any, by the content type of the request: [a status](super::grpc), and when to come back |
-//! | idle keys | stay until `retain_recent` | go by themselves, and there is [a bound](crate::memory) |
-//! | two limits | two layers: what the inner one refuses, the outer one has charged | several [rules](crate::RateLimitLayer::new) in a layer: all are charged, or none |
+//! | `Retry-After` | rounded down, so it can be 0 and too early | rounded up, at least 1: a caller that waits that long passes |
+//! | `x-ratelimit-after`, `x-ratelimit-whitelisted` | sent | not sent: `Retry-After` replaces the first |
+//! | gRPC | with its feature `tonic`, around tonic services: a status | around any service, by the content type of the request: [a status](super::grpc) and the time to wait |
+//! | idle keys | stay until `retain_recent` | are removed as requests arrive, and memory has [a bound](crate::memory) |
+//! | two limits | two layers: the outer one also charges requests that the inner one refuses | several [rules](crate::RateLimitLayer::new) in one layer: all are charged, or none |
 //!
-//! The algorithm is the same one, GCRA, and callers who keep to the limit see no difference:
+//! The algorithm is the same, GCRA. Callers that stay within the limit see no difference:
 //!
 //! ```
 //! use std::time::Duration;
@@ -97,7 +98,8 @@
 //! # }
 //! ```
 //!
-//! # What there is besides
+//! # What tollgate adds
 //!
-//! [Costs](crate::Rule::cost), [other algorithms](super::algorithms), a store [for a fleet](super::outages), an
-//! [object to be asked directly](crate::Limiter), [tests without waiting](super::testing).
+//! [Costs](crate::Rule::cost), [other algorithms](super::algorithms), a store
+//! [for a fleet](super::outages), a [limiter for direct use](crate::Limiter), and
+//! [tests without waiting](super::testing).

@@ -1,16 +1,16 @@
 //! Which caller a request is charged to, and what to believe about it.
 //!
-//! A rule counts by the [`Key`](crate::Key) that its extractor finds in a request. [`extract`](crate::extract) lists the
-//! extractors. This chapter says which one to choose.
+//! A rule counts by the [`Key`](crate::Key) that its extractor finds in a request.
+//! [`extract`](crate::extract) lists the extractors. This chapter says which one to choose.
 //!
 //! | your callers | count by |
 //! |---|---|
 //! | are strangers, and connect directly | [`PeerIp`](crate::extract::PeerIp), which is what [`per_ip`](crate::RateLimitLayer::per_ip) takes |
-//! | are strangers, behind proxies of yours or a CDN | [`ClientIp`](crate::extract::ClientIp) |
+//! | are strangers, behind your proxies or a CDN | [`ClientIp`](crate::extract::ClientIp) |
 //! | have logged in | [`extension`](crate::extract::extension): the identity that the authentication layer left |
 //! | send a credential that an outer layer has checked, but that layer leaves nothing | [`bearer`](crate::extract::bearer), [`basic_user`](crate::extract::basic_user), [`header`](crate::extract::header) or [`cookie`](crate::extract::cookie) |
 //! | send a credential that nothing has checked yet | the same, and a second rule by address |
-//! | do not matter: what is behind has a limit of its own | [`global`](crate::extract::global) |
+//! | do not matter: the service behind has a limit of its own | [`global`](crate::extract::global) |
 //!
 //! # Credentials
 //!
@@ -31,26 +31,27 @@
 //!
 //! # Behind a proxy
 //!
-//! The peer is then the proxy, and all callers share one quota. Nothing fails: a busy service merely starts to refuse.
-//! Say which header the *nearest* proxy writes, and which proxies to trust:
+//! The peer is then the proxy, and all callers share one quota. No error shows it: a busy service
+//! just starts to refuse requests. Name the header that the *nearest* proxy writes, and the proxies
+//! to trust:
 //!
 //! | in front of the service | extractor |
 //! |---|---|
-//! | one proxy or load balancer that appends to `X-Forwarded-For` | `ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])?`, with the network it is in |
-//! | a CDN before that | the same, trusting the networks that the CDN publishes as well |
+//! | one proxy or load balancer that appends to `X-Forwarded-For` | `ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])?`, with the network of the proxy |
+//! | a CDN before that | the same, and also trust the networks that the CDN publishes |
 //! | proxies whose addresses change, always two | `ClientIp::from_header("x-forwarded-for").trusting_hops(2)` |
 //! | a proxy on a Unix socket | `..trusting_hops(1)`: such a peer has no address to trust |
-//! | one that writes `Forwarded` (RFC 7239) | `ClientIp::from_header("forwarded")`, and as above |
-//! | a CDN that writes the client alone, such as `CF-Connecting-IP` | `ClientIp::from_header("cf-connecting-ip").trusting([..])?` with the networks of whoever connects to you |
-//! | a balancer of TCP connections that speaks the PROXY protocol | [`PeerIp`](crate::extract::PeerIp), and a [`PeerAddr`](crate::extract::PeerAddr) inserted by what reads that protocol |
+//! | a proxy that writes `Forwarded` (RFC 7239) | `ClientIp::from_header("forwarded")`, then as above |
+//! | a CDN that writes only the client, such as `CF-Connecting-IP` | `ClientIp::from_header("cf-connecting-ip").trusting([..])?` with the networks of the peers that connect to you |
+//! | a TCP load balancer that speaks the PROXY protocol | [`PeerIp`](crate::extract::PeerIp), and the code that reads that protocol inserts a [`PeerAddr`](crate::extract::PeerAddr) |
 //!
-//! - **A hop count believes the network**: it is safe only where nobody reaches the service but through that many proxies.
-//!   Trusted networks are checked against the peer, and a stranger who connects directly counts as himself, whatever he
-//!   writes.
-//! - **A header that a CDN writes is the client's own** in a request that did not come through the CDN. If a load balancer
-//!   stands between, have it accept the CDN's connections only.
-//! - The list is read from the right, as far as trusted proxies vouch for it. What a client writes into the header itself
-//!   stands to the left of that:
+//! - **A hop count trusts the network.** It is safe only if every request comes through that many
+//!   proxies. Trusted networks are safer: they are checked against the peer. A stranger that
+//!   connects directly counts by its own address, whatever it writes.
+//! - **Clients can forge a CDN's header** in requests that bypass the CDN. If a load balancer
+//!   stands between, let it accept connections from the CDN only.
+//! - The list is read from the right, as long as the entries come from trusted proxies. Entries
+//!   that a client wrote itself are further to the left:
 //!
 //! ```
 //! use http::Request;
@@ -65,7 +66,7 @@
 //! };
 //!
 //! assert_eq!(seen([10, 0, 0, 1], "203.0.113.7"), "203.0.113.7");
-//! assert_eq!(seen([10, 0, 0, 1], "192.0.2.1, 203.0.113.7, 10.0.0.2"), "203.0.113.7", "the first was invented");
+//! assert_eq!(seen([10, 0, 0, 1], "192.0.2.1, 203.0.113.7, 10.0.0.2"), "203.0.113.7", "the first is forged");
 //! assert_eq!(seen([203, 0, 113, 9], "192.0.2.1"), "203.0.113.9", "not a proxy of ours");
 //! # Ok(())
 //! # }
@@ -73,25 +74,27 @@
 //!
 //! # IPv6
 //!
-//! One customer is given 2^64 addresses or more. Both extractors count the /64 as one caller. Use
-//! `.ipv6_prefix(56)` or 48 if your callers are given more. IPv4-mapped, NAT64, 6to4 and Teredo
+//! One customer has 2^64 addresses or more. Both extractors count the /64 as one caller. Use
+//! `.ipv6_prefix(56)` or 48 if your callers have more. IPv4-mapped, NAT64, 6to4 and Teredo
 //! addresses count as the IPv4 address in them: see [Addresses](crate::extract#addresses).
 //!
 //! # Missing keys
 //!
 //! | [`on_missing_key`](crate::Rule::on_missing_key) | a request in which the rule finds no key | for |
 //! |---|---|---|
-//! | [`Refuse`](crate::MissingKey::Refuse), the default | is answered 400, and charged nowhere | whatever a caller could leave out |
-//! | [`Skip`](crate::MissingKey::Skip) | passes this rule; the others stand | a rule for some callers, beside one for all |
-//! | [`Share`](crate::MissingKey::Share) | is counted with all others that have none | anonymous callers, who together get what one user gets |
+//! | [`Refuse`](crate::MissingKey::Refuse), the default | gets a 400, and no rule is charged | anything that a caller could leave out |
+//! | [`Skip`](crate::MissingKey::Skip) | passes this rule; the others still apply | a rule for some callers, in addition to one for all |
+//! | [`Share`](crate::MissingKey::Share) | is counted with all others without a key | anonymous callers, which together get the quota of one user |
 //!
-//! An empty key is none. `(a, b)` has one where both have; [`a.or(b)`](crate::extract::KeyExtractor::or) where one has, and
-//! keeps the two apart, so that nobody writes somebody's address into a header to spend his quota.
+//! An empty key counts as missing. `(a, b)` has a key if both have one, and
+//! [`a.or(b)`](crate::extract::KeyExtractor::or) if one of them has. `or` keeps the keys of the two
+//! separate: a caller cannot spend another's quota by writing that caller's address into a header.
 //!
 //! # Invented keys
 //!
-//! A header, a cookie or a path is what the caller wrote: a rule by it limits nobody who writes another each time. A second
-//! rule by address does. Both are charged, or none is:
+//! A caller chooses its headers, cookies and paths. A rule by one of them does not limit a caller
+//! that writes another value each time. A second rule by address does. Both are charged, or none
+//! is:
 //!
 //! ```
 //! use http::{Request, Response};
@@ -116,19 +119,20 @@
 //! # }
 //! ```
 //!
-//! Invented keys do not fill the memory either: [`memory`](crate::memory) is bounded, and tells what happens at the bound.
+//! Invented keys do not fill the memory either: [`memory`](crate::memory) has a bound, and says
+//! what happens there.
 //!
 //! # Several parts, and parts of your own
 //!
-//! A pair is counted as a pair: `(PeerIp::new(), method())` gives each address a quota for each method. And closures over
-//! the request's head are extractors:
+//! A pair is one key: `(PeerIp::new(), method())` gives each address a quota for each method. A
+//! closure over the request's head is an extractor:
 //!
 //! ```
 //! use http::request::Parts;
 //! use tollgate::extract::method;
 //! use tollgate::{Key, Policy, PolicyExt, Quota};
 //!
-//! // Left in the extensions by a layer that has checked it.
+//! // An authentication layer inserts it into the extensions.
 //! #[derive(Clone)]
 //! struct Tenant { id: u64, is_internal: bool }
 //!
@@ -139,17 +143,17 @@
 //! let rule = Policy::new("tenant", Quota::per_minute(600)).by((tenant, method()));
 //! ```
 //!
-//! Numbers, texts and addresses become keys by `Key::from`, and `7` and `"7"` are two. Of an IPv6 address that is the /64, as of
-//! an extractor's.
+//! `Key::from` makes keys of numbers, texts and addresses. `7` and `"7"` are two keys. The key of
+//! an IPv6 address is its /64, as in the extractors.
 //!
-//! For a quota by route take [`matched_path`] (feature `axum`), not the path: paths can be invented, and `/users/1` and
-//! `/users/2` are one route.
+//! For a quota by route use [`matched_path`] (feature `axum`), not the path. Callers can invent
+//! paths, and `/users/1` and `/users/2` are one route.
 //!
 //! # Keys in a body
 //!
-//! A layer reads no bodies. Whose log-in it is that fails, say, is known to the handler, which asks a
-//! [`Limiter`](crate::Limiter). Here only those that fail are counted. (A quota by a user's name can be used up by anybody who
-//! knows the name: leave it room, and have a rule by address beside it.)
+//! Extractors do not see bodies. If the key is in the body, such as the user of a log-in, let the
+//! handler ask a [`Limiter`](crate::Limiter). This one counts failed log-ins only. Anyone who knows
+//! a user's name can use up a quota by that name, so leave it room and add a rule by address.
 //!
 //! ```
 //! use axum::body::Body;
@@ -160,7 +164,7 @@
 //! # fn is_right(_: &str, password: &str) -> bool { password == "secret" }
 //! async fn log_in(failures: &Limiter, user: &str, password: &str) -> Response<Body> {
 //!     let key = Key::from(user.to_lowercase());
-//!     // Charged before the password is looked at: of requests at the same time, no more pass than the limit says.
+//!     // Charge before checking the password: concurrent requests cannot exceed the limit.
 //!     let permit = match failures.check_key(&key, 1).await {
 //!         Ok(permit) => permit,
 //!         Err(denial) => return denial.response().map(Body::from),
@@ -173,7 +177,7 @@
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! // What the rule would find in a request does not matter to `check_key`.
+//! // `check_key` does not use the rule's extractor.
 //! let rule = Policy::new("failures", Quota::per_hour(2)).with_algorithm(Algorithm::SLIDING_LOG).by(header("x-user"));
 //! let failures = Limiter::new([rule]);
 //! for password in ["secret", "1234", "secret", "qwerty"] {

@@ -1,13 +1,15 @@
-//! Where among the other layers the limit stands.
+//! Where to put the limit among other layers.
 //!
-//! A layer limits what is inside of it. Put it **outside of what is dear** (handlers, a log-in that asks a database) and
-//! **inside of what its answers need**: a 429 that is made outside of the CORS layer cannot be read by a browser, and one
-//! outside of the trace layer is in no log.
+//! A layer limits the services inside it. Put it **outside expensive layers**, such as handlers or
+//! a log-in that asks a database. Put it **inside the layers that its answers need**: browsers
+//! cannot read a 429 from outside the CORS layer, and the trace layer does not log one from
+//! outside.
 //!
-//! # Which comes first
+//! # Order
 //!
-//! Two ways of writing the same stack have opposite orders. With `ServiceBuilder` the first layer is the outermost;
-//! with calls of axum's `Router::layer` the last one is, since each wraps what is there already.
+//! There are two ways to write a stack, and their orders are opposite. With `ServiceBuilder` the
+//! first layer is the outermost. With calls of axum's `Router::layer` the last one is the
+//! outermost, because each call wraps the layers before it.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -18,7 +20,7 @@
 //! let (cors, limit) = (CorsLayer::permissive(), RateLimitLayer::per_ip(Quota::per_minute(100)));
 //! # let (cors_again, limit_again) = (cors.clone(), limit.clone());
 //!
-//! // A request meets CORS, then the limit, then the handler; in both.
+//! // In both, a request passes CORS, then the limit, then the handler.
 //! let app: Router = Router::new()
 //!     .route("/", get(|| async { "hello" }))
 //!     .layer(ServiceBuilder::new().layer(cors).layer(limit));
@@ -31,18 +33,18 @@
 //!
 //! From the outside in:
 //!
-//! | layer | outside of the limit | inside of it | put it |
+//! | layer | outside the limit | inside it | put it |
 //! |---|---|---|---|
-//! | trace, metrics | sees refusals | sees what passes | outside |
-//! | CORS | scripts can read refusals; it answers preflights by itself, and they cost nothing | a refusal reaches no script, and preflights are charged unless they are [exempt](crate::exempt::cors_preflight) | outside |
-//! | compression | compresses refusals too, which are short | compresses what passes | either |
-//! | a timeout | counts the time that a leaky bucket makes a request wait, and the time that the store takes | limits the work alone | inside, as a rule |
-//! | authentication | the rule can be by user | is spared the requests that are refused | see [below](#before-and-after-authentication) |
-//! | load shed, buffer, concurrency limit | one caller can take all the places | a caller gets no more places than his rate allows; what is shed has been charged | inside |
-//! | a limit on bodies | refuses a body before the request is charged, where the length is told | the request is charged first | either: the limit reads only [what is left of a body that it refuses](crate::RateLimitLayer::drain_body) |
+//! | trace, metrics | sees refusals | sees only requests that pass | outside |
+//! | CORS | scripts can read refusals; the layer answers preflights itself, so they cost nothing | scripts cannot read refusals, and preflights are charged unless they are [exempt](crate::exempt::cors_preflight) | outside |
+//! | compression | also compresses refusals, which are short | compresses only responses that pass | either |
+//! | a timeout | also counts the delay of a leaky bucket and the time of the store | counts the work alone | usually inside |
+//! | authentication | the rule can be by user | does not see refused requests | see [below](#before-and-after-authentication) |
+//! | load shed, buffer, concurrency limit | one caller can take all the places | a caller gets no more places than its rate allows; shed requests are charged | inside |
+//! | a limit on bodies | refuses a body before the request is charged, if the length is known | the request is charged first | either: the limit reads only [what is left of a body that it refuses](crate::RateLimitLayer::drain_body) |
 //!
-//! A browser hides from scripts of other origins what it was not told to show: CORS has to name the fields that they are to
-//! read. Of gRPC-Web they are [others](super::grpc#browsers).
+//! Scripts of other origins can read only the header fields that the CORS layer exposes. gRPC-Web
+//! needs [other fields](super::grpc#browsers).
 //!
 //! ```
 //! use axum::body::Body;
@@ -54,8 +56,8 @@
 //! use tower_http::cors::{Any, CorsLayer};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let told = ["ratelimit", "ratelimit-policy", "retry-after"].map(HeaderName::from_static);
-//! let cors = CorsLayer::new().allow_origin(Any).expose_headers(told);
+//! let fields = ["ratelimit", "ratelimit-policy", "retry-after"].map(HeaderName::from_static);
+//! let cors = CorsLayer::new().allow_origin(Any).expose_headers(fields);
 //! let limit = || RateLimitLayer::new([Policy::new("one", Quota::per_minute(1)).by(global())]);
 //!
 //! let routes = || Router::new().route("/", get(|| async { "hello" }));
@@ -80,13 +82,13 @@
 //!
 //! | added with | limits |
 //! |---|---|
-//! | `Router::route_layer` | the routes above it, also for methods that they do not have; no fallback and no unknown path |
+//! | `Router::route_layer` | the routes above it, also for methods that they do not have; not the fallback and not unknown paths |
 //! | `Router::layer` | the routes above it, a fallback set above it, and unknown paths unless a fallback is set below it |
 //! | `MethodRouter::layer`, `get(..).layer(..)` | one path |
 //! | `.route_layer` on a part, then `Router::merge` or `Router::nest` | the routes of the part |
 //! | `.layer` on a part, then `Router::nest` | the routes of the part, and the part's own fallback |
 //! | `.layer` on a part, then `Router::merge` | the routes of the part, **and the unknown paths of the whole app** |
-//! | `ServiceBuilder::new().layer(limit).service(router)` | everything; but no route has matched yet, and [`matched_path`] knows none |
+//! | `ServiceBuilder::new().layer(limit).service(router)` | everything; but no route has matched yet, so [`matched_path`] finds none |
 //!
 //! **Limit a part of an app with `route_layer`.** `merge` takes over the part's answer to unknown
 //! paths, with the layer around it. (It does not if the app, or a part merged later, has an answer
@@ -136,9 +138,9 @@
 //!
 //! # Before and after authentication
 //!
-//! Limit twice: by address outside of it, since to try passwords has to cost something, and by user inside of it. Two
-//! layers are two decisions: what the outer one has charged stays charged when the inner one refuses. Rules of one layer are
-//! all or nothing, but all of them stand in one place.
+//! Limit twice: by address outside authentication, so that guessing passwords costs quota, and by
+//! user inside it. Two layers make two decisions: if the inner one refuses, the charge of the outer
+//! one stays. Rules of one layer are all or nothing, but they all stand in one place.
 //!
 //! ```
 //! use axum::middleware::{Next, from_fn};
@@ -152,7 +154,7 @@
 //! struct User { id: u64 }
 //!
 //! async fn authenticate(mut request: Request, next: Next) -> Result<Response, StatusCode> {
-//!     // Stands for yours.
+//!     // Your authentication goes here.
 //!     let id = request.headers().get("x-user").and_then(|id| id.to_str().ok()?.parse().ok());
 //!     request.extensions_mut().insert(User { id: id.ok_or(StatusCode::UNAUTHORIZED)? });
 //!     Ok(next.run(request).await)
@@ -167,15 +169,17 @@
 //! );
 //! ```
 //!
-//! Both tell of themselves in the response: the items of [`Fields::Ietf`](crate::Fields::Ietf) are appended to one
-//! another. Of [`Fields::XEpoch`](crate::Fields::XEpoch) and [`Fields::XDelta`](crate::Fields::XDelta), which have room for
-//! one rule, those of the inner layer stand. Give the policies different names.
+//! Both layers write their fields to the response. [`Fields::Ietf`](crate::Fields::Ietf) is a list,
+//! so both have their items in it. [`Fields::XEpoch`](crate::Fields::XEpoch) and
+//! [`Fields::XDelta`](crate::Fields::XDelta) have room for one rule: the fields of the inner layer
+//! stay. Give the policies different names.
 //!
 //! # Load shed, buffer and concurrency limit
 //!
-//! Tower asks a service whether it is ready before it gives it a request, and a limited service is ready when what is inside
-//! of it is. So in one `ServiceBuilder` a full concurrency limit inside of the rate limit makes requests wait *before* they are
-//! looked at, those that will be refused among them. A load shed in between ends that:
+//! Tower calls `poll_ready` on a service before it sends a request, and a limited service is ready
+//! if the service inside it is. So a full concurrency limit inside the rate limit, in one
+//! `ServiceBuilder`, makes requests wait *before* the rate limit sees them. That includes requests
+//! that will be refused. A load shed in between avoids it:
 //!
 //! ```
 //! # use axum::{Router, error_handling::HandleErrorLayer, routing::get};
@@ -184,23 +188,28 @@
 //! # use tower::{BoxError, ServiceBuilder, limit::GlobalConcurrencyLimitLayer, load_shed::LoadShedLayer};
 //! let layers = ServiceBuilder::new()
 //!     .layer(RateLimitLayer::per_ip(Quota::per_minute(100)))
-//!     // What is shed is an error of tower's, which axum wants to be answered.
+//!     // Load shed returns an error of tower. axum requires a response.
 //!     .layer(HandleErrorLayer::new(async |_: BoxError| StatusCode::SERVICE_UNAVAILABLE))
 //!     .layer(LoadShedLayer::new())
 //!     .layer(GlobalConcurrencyLimitLayer::new(100));
 //! let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layers);
 //! ```
 //!
-//! (`GlobalConcurrencyLimitLayer`, since a `Router` applies the layer to each route, and `ConcurrencyLimitLayer` would count
-//! each for itself.)
+//! Use `GlobalConcurrencyLimitLayer` here: a `Router` applies the layer to each route, and
+//! `ConcurrencyLimitLayer` would count each route separately.
 //!
-//! - A **buffer** outside of the limit queues requests before they are looked at; inside it queues only what passes. A
-//!   service that is not `Clone` needs one inside: a limited service has to be.
-//! - A request that a **[leaky bucket](crate::Algorithm::LeakyBucket)** delays waits inside of the rate limit. A concurrency
-//!   limit outside counts it as under way. So does one inside in the same `ServiceBuilder`: the place that made it ready is
-//!   kept for the request. Where sleepers are not to take up places, put a buffer between the two, of whose places they then
-//!   take one each; or add the concurrency limit to the `Router` first, in a `.layer()` of its own: axum asks what is inside
-//!   of that only when the request comes to it.
+//! - A **buffer** outside the limit queues requests before the limit sees them. Inside, it queues
+//!   only requests that pass. A limited service must be `Clone`, so a service that is not needs a
+//!   buffer inside the limit.
+//! - A request that a **[leaky bucket](crate::Algorithm::LeakyBucket)** delays waits inside the
+//!   rate limit. A concurrency limit outside counts it as in flight. So does one inside in the same
+//!   `ServiceBuilder`: the request keeps the place that made the service ready.
+//!
+//! Two ways keep delayed requests from taking those places:
+//!
+//! - Put a buffer between the two limits. Delayed requests then take places of the buffer.
+//! - Add the concurrency limit to the `Router` first, in a `.layer()` of its own. axum polls the
+//!   service inside that only when the request arrives there:
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -245,11 +254,11 @@
 //! # }
 //! ```
 //!
-//! # What outer layers can know
+//! # What outer layers can read
 //!
-//! Each refusal carries its [`Denial`](crate::Denial) in the extensions of the response, which tells it from a 429 of the
-//! handler's. With [`expose_verdict`](crate::RateLimitLayer::expose_verdict), responses that passed carry a
-//! [`Report`](crate::Report).
+//! Each refusal carries its [`Denial`](crate::Denial) in the extensions of the response. A 429 of
+//! the handler has none. With [`expose_verdict`](crate::RateLimitLayer::expose_verdict), responses
+//! that passed carry a [`Report`](crate::Report).
 //!
 //! ```
 //! use http::Response;
@@ -257,7 +266,7 @@
 //!
 //! fn count<B>(response: &Response<B>) {
 //!     if let Some(denial) = response.extensions().get::<Denial>() {
-//!         // Such as "quota exceeded: burst, daily"; `denial.violated()` has the names one by one.
+//!         // For example "quota exceeded: burst, daily". `denial.violated()` returns the names.
 //!         println!("{denial}");
 //!     }
 //! }
@@ -265,9 +274,9 @@
 //!
 //! # What a layer does not see
 //!
-//! It charges a request when it comes: not the messages of a WebSocket that it opened, not the items of a stream. Those are
-//! asked for one by one of a [`Limiter`](crate::Limiter); that of the layer itself is
-//! [`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter).
+//! It charges a request when it arrives. It does not charge the messages of a WebSocket that the
+//! request opened, or the items of a stream. Ask a [`Limiter`](crate::Limiter) for each of those.
+//! [`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter) returns that of the layer.
 //!
 #![cfg_attr(feature = "axum", doc = "[`matched_path`]: crate::extract::matched_path()")]
 #![cfg_attr(not(feature = "axum"), doc = "[`matched_path`]: crate::extract")]

@@ -1,4 +1,4 @@
-//! What happens to requests while the store is away.
+//! What happens to requests while the store fails.
 //!
 //! A [`MemoryStore`](crate::MemoryStore) always answers, and this chapter is not about it. A store
 //! over a network can be slow or down. A layer accepts such a store only with a failure policy:
@@ -13,7 +13,7 @@
 //! use std::time::Duration;
 //! use tollgate::{CircuitBreaker, FailureExt, MemoryStore, Quota, RateLimitLayer, Share};
 //!
-//! // Stands for `RedisStore::connect("redis://127.0.0.1/").await?`
+//! // In your code: `let redis = RedisStore::connect("redis://127.0.0.1/").await?;`
 //! # let redis = MemoryStore::new();
 //! let nodes = 3;
 //! let store = redis
@@ -27,7 +27,7 @@
 //! |---|---|---|
 //! | each node grants its share of every quota | `.fall_back_to(MemoryStore::new(), Share::new(1, nodes))` | you know the number of nodes: the default choice |
 //! | requests are refused with 503 | `.fail_closed()` | a request without a limit costs money, messages or passwords |
-//! | requests pass without limit | `.fail_open()` | load is all that the limit prevents, and you can bear it for an hour |
+//! | requests pass without limit | `.fail_open()` | the limit only prevents load, and the service can handle that load for an hour |
 //!
 //! **`fail_open` is a switch that callers can press.** A caller that can make the store late lifts
 //! every limit: late decisions pass, and once the circuit opens, all requests do. It takes no
@@ -58,21 +58,25 @@
 //!
 //! # The timeout
 //!
-//! It is what a request waits at most for the store, in an outage as on a bad day: a few times the slowest answer that you
-//! measure in normal operation, and much less than your callers' patience. It does not undo a charge:
-//! [what came late may have been counted](crate::failure#a-timeout-does-not-undo-a-charge), once.
+//! No request waits longer than this for the store, in an outage or under load. Choose a few times
+//! the slowest answer that you measure in normal operation, and much less than your callers wait. A
+//! timeout does not undo a charge: [a late check may have been
+//! counted](crate::failure#a-timeout-does-not-undo-a-charge), once.
 //!
 //! # The circuit breaker
 //!
-//! Without it, while a store hangs, every request waits for the whole timeout. With it, after 5 requests that failed and none
-//! between them that did not, or 50 failures among the last 100, requests are decided at once, and one of them now and then
-//! finds out whether the store is back. Clones of a store share one circuit; a store that is set up wrongly never opens it,
-//! since waiting mends no password.
+//! Without it, every request waits for the whole timeout while a store hangs. With it, the circuit
+//! opens after 5 failures in a row, or after 50 failures among the last 100. Then requests are
+//! decided at once, and a probe asks the store from time to time.
+//!
+//! Clones of a store share one circuit. A misconfigured store never opens it, because waiting does
+//! not fix a password.
 //!
 //! # A share
 //!
-//! A fallback on N nodes, of 1/N each, admits together what the quota says: once more, beside what the store had admitted
-//! before. A policy of which that share is less than one unit is refused when the layer is made, not when the outage comes:
+//! With a share of 1/N on N nodes, the nodes together admit the whole quota: once more, in addition
+//! to what the store has already admitted. If the share of a policy is less than one unit, the
+//! error appears when the layer is built, not in the outage:
 //!
 //! ```
 //! use tollgate::{FailureExt, MemoryStore, Quota, RateLimitLayer, RulesError, Share};
@@ -83,13 +87,15 @@
 //! assert!(matches!(error, Some(RulesError::Unsupported(policy, _)) if policy.name() == "default"));
 //! ```
 //!
-//! # To be woken for
+//! # Alerts
 //!
-//! The log tells when a store begins to fail and when it answers again; an **error** there, instead of a warning, will not
-//! pass by itself. [To watch](crate::failure#to-watch) has the events for your metrics: who decided, and how the store failed.
-//! What callers see of `fail_open` is no more than that the `RateLimit` fields are missing.
+//! The log says when a store starts to fail and when it answers again. An **error** there, instead
+//! of a warning, does not pass by itself. [To watch](crate::failure#to-watch) lists the events for
+//! your metrics: which store decided, and how the store failed. Under `fail_open` callers see only
+//! that the `RateLimit` fields are missing.
 //!
-//! # Before it happens
+//! # Try it in advance
 //!
-//! Try it: stop Redis beside a running service, and pause it, which is worse: a server that is down refuses connections at
-//! once, one that hangs says nothing. [`testing`](super::testing#outages) does it without a server.
+//! Stop Redis while your service runs. Then pause Redis, which is worse: a stopped server refuses
+//! connections at once, but a paused one does not answer. [`testing`](super::testing#outages) does
+//! both without a server.

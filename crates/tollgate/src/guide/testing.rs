@@ -1,8 +1,9 @@
-//! How to test limits without waiting for them.
+//! How to test limits without waiting.
 //!
-//! A [`MemoryStore`](crate::MemoryStore) asks its clock for the time, and a [`ManualClock`](crate::ManualClock) moves only
-//! when it is told to. Tests of limits then take no time, and are exact: what is refused now passes after
-//! [`retry_after`](crate::Denial::retry_after), and not a microsecond earlier.
+//! A [`MemoryStore`](crate::MemoryStore) reads the time from its clock, and a
+//! [`ManualClock`](crate::ManualClock) moves only when the test moves it. Such tests take no time
+//! and are exact: a refused request passes after [`retry_after`](crate::Denial::retry_after), and
+//! not a microsecond earlier.
 //!
 //! ```
 //! use std::time::Duration;
@@ -27,9 +28,10 @@
 //!
 //! # Your own service
 //!
-//! Let what builds it take the store, and tests give it one with a clock. Requests need no socket, but they do need a peer:
-//! a [`PeerAddr`](crate::extract::PeerAddr) in their extensions, or axum's `MockConnectInfo` as the outermost layer (feature
-//! `axum`).
+//! Let the function that builds the service take the store, so that tests can pass one with a
+//! manual clock. Requests need no socket, but they need a peer: a
+//! [`PeerAddr`](crate::extract::PeerAddr) in their extensions, or axum's `MockConnectInfo` as the
+//! outermost layer (feature `axum`).
 //!
 //! ```
 //! use std::time::Duration;
@@ -39,7 +41,7 @@
 //! use tollgate::{ManualClock, MemoryStore, NeverFails, Policy, PolicyExt, Quota, RateLimitLayer, Store, Timestamp};
 //! use tower::ServiceExt;
 //!
-//! // In `main` with a store of production; any that has a failure policy will do.
+//! // `main` passes the store of production: any store with a failure policy.
 //! fn app<S>(store: S) -> Router
 //! where
 //!     S: Store<Error: NeverFails>,
@@ -48,7 +50,7 @@
 //!     Router::new().route("/", get(|| async { "hello" })).layer(RateLimitLayer::new([rule]).store(store))
 //! }
 //!
-//! // In a test of your own: `#[tokio::test] async fn a_third_page_has_to_wait()`.
+//! // In your tests: `#[tokio::test] async fn the_third_page_is_refused()`.
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let time = ManualClock::new(Timestamp::from_micros(1_000_000));
 //! let app = app(MemoryStore::builder().clock(&time).build());
@@ -63,20 +65,21 @@
 //! let refused = get(1).await;
 //! assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
 //! assert_eq!(refused.headers()["retry-after"], "1");
-//! assert_eq!(get(2).await.status(), StatusCode::OK, "somebody else");
+//! assert_eq!(get(2).await.status(), StatusCode::OK, "another address");
 //!
 //! time.advance(Duration::from_secs(1));
 //! assert_eq!(get(1).await.status(), StatusCode::OK);
 //! # }
 //! ```
 //!
-//! Tests of other things, which send more than the limit allows, switch it off:
+//! Tests of other features may send more than the limit allows. Switch it off there:
 //! [`RateLimitLayer::enabled(false)`](crate::RateLimitLayer::enabled) changes no type.
 //!
 //! # Delays
 //!
-//! The wait of a leaky bucket is counted by the store's clock and slept by tokio's. With tokio's time paused (feature
-//! `test-util` of tokio, `#[tokio::test(start_paused = true)]`) the sleep is over at once:
+//! The store's clock determines the delay of a leaky bucket, and tokio's clock ends the sleep. If
+//! tokio's time is paused (feature `test-util` of tokio, `#[tokio::test(start_paused = true)]`),
+//! the sleep ends at once:
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -105,7 +108,7 @@
 //!
 //! # Outages
 //!
-//! A store that fails is a few lines, and shows that your service does in an outage what you chose:
+//! A store that fails takes a few lines. It shows what your service does in an outage:
 //!
 //! ```
 //! use std::future::{Ready, ready};
@@ -153,11 +156,13 @@
 //! # }
 //! ```
 //!
-//! With `std::future::pending()` instead, and a [`timeout`](crate::FailureExt::timeout), it is a store that hangs:
-//! [`failure`](crate::failure#in-code) has that one.
+//! With `std::future::pending()` instead, and a [`timeout`](crate::FailureExt::timeout), the store
+//! hangs: [`failure`](crate::failure#in-code) has that example.
 //!
 //! # With Redis
 //!
-//! The store of [tollgate-redis](https://docs.rs/tollgate-redis) goes by its server's clock; with its feature `test-util`,
-//! `RedisStoreBuilder::clock` has it go by one of yours. Servers that fetch themselves, to be paused and killed, are in
-//! [tollgate-conformance](https://docs.rs/tollgate-conformance), behind its feature `servers`.
+//! The store of [tollgate-redis](https://docs.rs/tollgate-redis) uses the clock of its server. With
+//! its feature `test-util`, `RedisStoreBuilder::clock` sets another clock.
+//! [tollgate-conformance](https://docs.rs/tollgate-conformance) has Redis and Valkey servers for
+//! tests, behind its feature `servers`. They download themselves, and a test can pause and kill
+//! them.

@@ -1,24 +1,24 @@
-//! Other quotas for some callers, routes or methods; and none for some requests.
+//! How to give some callers, routes or methods another quota, and exempt some requests.
 //!
 //! | you want | write |
 //! |---|---|
 //! | another quota by plan, tenant, route or method | [`Rule::tiers`](crate::Rule::tiers) |
-//! | some requests to take more of the same quota | [`Rule::cost`](crate::Rule::cost) |
-//! | routes or methods counted apart | them in the key: `.by((PeerIp::new(), method()))` |
+//! | some requests to use more of the same quota | [`Rule::cost`](crate::Rule::cost) |
+//! | routes or methods counted separately | put them in the key: `.by((PeerIp::new(), method()))` |
 //! | no limit for health checks, preflights, the office | [`Rule::exempt`](crate::Rule::exempt) |
-//! | one more limit for some callers | a second rule whose key the others lack, with [`MissingKey::Skip`](crate::MissingKey::Skip) |
+//! | one more limit for some callers | a second rule by a key that the others lack, with [`MissingKey::Skip`](crate::MissingKey::Skip) |
 //!
 //! # Plans
 //!
-//! The policy's own quota is that of everybody who is in no tier. A caller whose plan is not listed, or whom nobody knows,
-//! has that one: no mistake makes anybody unlimited.
+//! A caller without a tier, or with an unknown one, gets the policy's own quota. So no mistake
+//! makes a caller unlimited.
 //!
 //! ```
 //! use http::{Request, request::Parts};
 //! use tollgate::extract::extension;
 //! use tollgate::{Key, Limiter, Policy, PolicyExt, Quota};
 //!
-//! // Left in the extensions by the layer that knows the caller.
+//! // The authentication layer inserts it into the extensions.
 //! #[derive(Clone)]
 //! struct Caller { id: u64, plan: &'static str }
 //!
@@ -41,16 +41,17 @@
 //! # }
 //! ```
 //!
-//! Name and algorithm are the same for all tiers. Callers see their own quota in the fields of the response, and not the
-//! name of the tier.
+//! Name and algorithm are the same for all tiers. Callers see their own quota in the fields of the
+//! response, but not the name of the tier.
 //!
-//! **A tier by a header is the caller's to choose**, unless something outside of the layer has checked the header. The closure
-//! sees the key as well: a tenant's tier can be looked up by it.
+//! **A caller can choose a tier that depends on a header**, unless an outer layer has checked that
+//! header. The closure also gets the key, for example to look up the tier of a tenant.
 //!
-//! # Who changes his tier
+//! # When a caller changes tier
 //!
-//! Among tiers of one window a key has one state, and takes what it has used along. What that means in units is the
-//! algorithm's: a window keeps the count, the token bucket keeps the time that it needs to fill.
+//! Tiers with the same window share one state for each key, so a caller keeps its usage. The
+//! algorithm decides what that means in units: a window keeps the count, and the token bucket keeps
+//! the time that it needs to fill.
 //!
 //! ```
 //! use http::{Request, request::Parts};
@@ -80,18 +81,21 @@
 //! # }
 //! ```
 //!
-//! A tier of another window has a state of its own: who comes and goes between the two has both quotas. Where that would pay,
-//! give the tiers one window. [`Limiter::reset`](crate::Limiter::reset) forgets what a key has used of all of them, as a gift to
-//! those who upgrade.
+//! A tier with another window has a state of its own: a caller that switches between the two has
+//! both quotas. Give the tiers one window if callers could profit from that.
+//! [`Limiter::reset`](crate::Limiter::reset) forgets the usage of a key in all tiers, for example
+//! as a gift after an upgrade.
 //!
 //! # From a configuration
 //!
-//! [`Rule::try_tiers`](crate::Rule::try_tiers) takes names and quotas that are known only at run time, and returns a
-//! [`TiersError`](crate::TiersError) that names the wrong one. Thousands of tiers cost a request a few comparisons.
+//! [`Rule::try_tiers`](crate::Rule::try_tiers) takes names and quotas that are known only at run
+//! time. Its [`TiersError`](crate::TiersError) names the wrong one. Even with thousands of tiers, a
+//! request costs a few comparisons.
 //!
 //! # Exemptions
 //!
-//! An exempt request is not charged by this rule, and needs no key there. The other rules stand.
+//! This rule does not charge an exempt request, which then needs no key for it. The other rules
+//! still apply.
 //!
 //! ```
 //! use http::request::Parts;
@@ -109,10 +113,25 @@
 //! # }
 //! ```
 //!
-//! What callers can write is no ground for an exemption: [`exempt`](crate::exempt#whom-to-believe) tells which are holes. A
-//! route of axum that is never to be limited is simplest [added after the layer](super::layers#what-a-layer-of-axum-covers).
+//! Never exempt by anything that callers can write: see [`exempt`](crate::exempt) for exemptions
+//! that attackers can use. To leave a route of axum without any limit, [add it after the
+//! layer](super::layers#what-a-layer-of-axum-covers).
 //!
-//! # To tell callers what is left
+//! # Show callers what is left
 //!
-//! With [`expose_verdict`](crate::RateLimitLayer::expose_verdict), handlers find a [`Report`](crate::Report) in the request's
-//! extensions; with the feature `axum` it is an extractor. A cost of 0 lets a page show it without charging for it.
+//! With [`expose_verdict`](crate::RateLimitLayer::expose_verdict), handlers find a
+//! [`Report`](crate::Report) in the request's extensions. With the feature `axum` it is an
+//! extractor:
+//!
+//! ```
+//! use tollgate::Report;
+//!
+//! async fn me(report: Report) -> String {
+//!     match report.get("api") {
+//!         Some((policy, status)) => format!("{} of {}", status.remaining(), policy.capacity()),
+//!         None => "no limit".to_owned(),
+//!     }
+//! }
+//! ```
+//!
+//! With a cost of 0, a page shows what is left without a charge.

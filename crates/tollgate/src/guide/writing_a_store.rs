@@ -1,47 +1,55 @@
-//! How to keep the state in a place of your own: a database, a cache, a process of a fleet.
+//! How to keep the state in a store of your own: a database, a cache, another process.
 //!
-//! Before you do: a wrapper may be enough. Everything in [`failure`](crate::failure) is a [`Store`](crate::Store) around
-//! another one, and so can be what counts, logs or prefixes.
+//! A wrapper may be enough. Everything in [`failure`](crate::failure) is a [`Store`](crate::Store)
+//! around another one. A wrapper of yours can count, log or add prefixes.
 //!
-//! # What it has to do
+//! # What a store does
 //!
-//! The [contract](crate::Store) has one main operation: [`acquire`](crate::Store::acquire) charges a set of checks, all or
-//! nothing, between [`Times::min`](crate::Times::min) and [`Times::max`](crate::Times::max) times over. The arithmetic is
-//! there already: [`algorithm::State`](crate::algorithm::State) is what is kept for a key under a policy. For each call:
+//! The [contract](crate::Store) has one main operation. [`acquire`](crate::Store::acquire) charges
+//! a set of checks, all or nothing, between [`Times::min`](crate::Times::min) and
+//! [`Times::max`](crate::Times::max) times. The arithmetic exists already:
+//! [`algorithm::State`](crate::algorithm::State) is the state of a key under a policy. For each
+//! call:
 //!
-//! 1. Take the time, once, and whatever lock or transaction makes the rest one step.
-//! 2. Add up the costs of checks that name one pair of [`Policy::scope`](crate::Policy::scope) and key.
-//! 3. [`look`](crate::algorithm::State::look) at the state of each; what is not there is a
-//!    [`State::new`](crate::algorithm::State::new). The set can be granted as often as the scarcest has room.
-//! 4. If that is less than `min`, or none: [`refuse`](crate::algorithm::State::refuse) each, and store nothing. Else
-//!    [`charge`](crate::algorithm::State::charge) each; it tells when the state [expires](crate::algorithm::Charge::expires).
-//! 5. Answer with a [`Verdict`](crate::Verdict): a status for each check, in their order, and the longest delay.
+//! 1. Read the time once. Take the lock or start the transaction that makes the rest one step.
+//! 2. Add up the costs of checks with the same pair of [`Policy::scope`](crate::Policy::scope) and
+//!    key.
+//! 3. [`look`](crate::algorithm::State::look) at the state of each pair. A missing state is a
+//!    [`State::new`](crate::algorithm::State::new). The set can be granted as often as the pair
+//!    with the least room allows.
+//! 4. If that is less than `min`, or zero, [`refuse`](crate::algorithm::State::refuse) each and
+//!    store nothing. Otherwise [`charge`](crate::algorithm::State::charge) each. The result says
+//!    when the state [expires](crate::algorithm::Charge::expires).
+//! 5. Return a [`Verdict`](crate::Verdict): a status for each check, in the order of the checks,
+//!    and the longest delay.
 //!
-//! That is some sixty lines around a `Mutex<HashMap>`. They stand, whole and held to the contract, in the documentation of
-//! [`tollgate_conformance::Suite`](https://docs.rs/tollgate-conformance/latest/tollgate_conformance/struct.Suite.html): begin
-//! with a copy. What it lacks for production is what [`memory`](crate::memory) has: shards, a bound, and the expiry of what
-//! is idle.
+//! That takes about sixty lines around a `Mutex<HashMap>`. The documentation of
+//! [`tollgate_conformance::Suite`](https://docs.rs/tollgate-conformance/latest/tollgate_conformance/struct.Suite.html)
+//! has them, complete and tested against the contract: start with a copy. For production it lacks
+//! what [`memory`](crate::memory) has: shards, a bound, and the expiry of idle keys.
 //!
-//! If your place computes for itself, as a script in Redis does, keep no `State` but the numbers of
-//! [`State::restore`](crate::algorithm::State::restore), and answer by [`Status::new`](crate::Status::new) and
-//! [`Stamp::new`](crate::Stamp::new).
+//! If your store computes the decision itself, as a script in Redis does, store the numbers of
+//! [`State::restore`](crate::algorithm::State::restore) instead of a `State`. Build the answer with
+//! [`Status::new`](crate::Status::new) and [`Stamp::new`](crate::Stamp::new).
 //!
 //! # What a network adds
 //!
-//! | in the trait | it is |
+//! | in the trait | meaning |
 //! |---|---|
-//! | [`Reply::Now`](crate::Reply::Now) | an answer that needs no trip, at no cost of a future: all of a store in memory; of others an empty set, or what a cache knows |
-//! | [`Reply::Later`](crate::Reply::Later) | an answer to be awaited. The future is `'static`, so that it takes along what it needs of the set |
-//! | [`Store::Error`](crate::Store::Error) | [`Infallible`](std::convert::Infallible), or an error of yours: then a layer asks for a [failure policy](crate::failure) |
-//! | [`StoreError::kind`](crate::StoreError::kind) | what the wrappers go by: `Timeout` and `Unavailable` open a circuit breaker, `Misconfigured` does not, and is logged as an error |
-//! | [`Store::end_waits_after`](crate::Store::end_waits_after) | a limit of how long callers wait: leave it out, and a [`timeout`](crate::FailureExt::timeout) around your store has a timer for each |
-//! | [`Store::supports`](crate::Store::supports) | policies that you cannot enforce: refused when a layer is made, not when a request comes |
+//! | [`Reply::Now`](crate::Reply::Now) | an answer without a round trip and without a future: all answers of a store in memory; of other stores an empty set, or a cached answer |
+//! | [`Reply::Later`](crate::Reply::Later) | an answer to await. The future is `'static`, so it owns what it needs of the set |
+//! | [`Store::Error`](crate::Store::Error) | [`Infallible`](std::convert::Infallible), or your error type: then a layer requires a [failure policy](crate::failure) |
+//! | [`StoreError::kind`](crate::StoreError::kind) | the wrappers use it: `Timeout` and `Unavailable` open a circuit breaker; `Misconfigured` does not, and is logged as an error |
+//! | [`Store::end_waits_after`](crate::Store::end_waits_after) | a limit on how long callers wait. Without it, a [`timeout`](crate::FailureExt::timeout) around your store uses a timer for each call |
+//! | [`Store::supports`](crate::Store::supports) | refuses policies that the store cannot enforce, when a layer is built and not when a request arrives |
 //!
-//! A failure policy writes what an error displays to the log: there must be no key in it. A future that is dropped, since its
-//! request was given up, may have charged or not, but never a part of a set. And nothing is to be sent again that may have
-//! been executed, or it charges twice.
+//! - A failure policy writes the error's text to the log, so the text must not contain a key.
+//! - If a request is cancelled, its future is dropped. It may have charged or not, but never a part
+//!   of a set.
+//! - Never send a call again that may have been executed: it would charge twice.
 //!
-//! Here the far end is a store in memory, and the way to it can be cut. The rest is as it would be:
+//! In this example the remote side is a store in memory, and the test can cut the connection. The
+//! rest is what you would write:
 //!
 //! ```
 //! use std::pin::Pin;
@@ -57,13 +65,13 @@
 //!
 //! #[derive(Clone)]
 //! struct Remote {
-//!     far_end: MemoryStore,
+//!     inner: MemoryStore,
 //!     is_cut: Arc<AtomicBool>,
 //! }
 //!
 //! impl Remote {
-//!     fn new(far_end: MemoryStore) -> Remote {
-//!         Remote { far_end, is_cut: Arc::default() }
+//!     fn new(inner: MemoryStore) -> Remote {
+//!         Remote { inner, is_cut: Arc::default() }
 //!     }
 //!
 //!     async fn trip(&self) -> Result<(), Unreachable> {
@@ -77,7 +85,7 @@
 //!
 //! impl fmt::Display for Unreachable {
 //!     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-//!         f.write_str("the far end does not answer")
+//!         f.write_str("the remote store does not answer")
 //!     }
 //! }
 //!
@@ -105,7 +113,7 @@
 //!         Reply::Later(Box::pin(async move {
 //!             remote.trip().await?;
 //!             let set: Vec<_> = set.iter().map(|(policy, key, cost)| Check::new(policy, key, *cost)).collect();
-//!             let Ok(verdict) = remote.far_end.acquire(&set, times).wait().await;
+//!             let Ok(verdict) = remote.inner.acquire(&set, times).wait().await;
 //!             Ok(verdict)
 //!         }))
 //!     }
@@ -118,7 +126,7 @@
 //!             remote.trip().await?;
 //!             for (policy, key, units, stamp) in &grants {
 //!                 let grant = Grant { policy, key, units: *units, stamp: *stamp, share: None };
-//!                 let Ok(()) = remote.far_end.refund(&[grant]).wait().await;
+//!                 let Ok(()) = remote.inner.refund(&[grant]).wait().await;
 //!             }
 //!             Ok(())
 //!         }))
@@ -129,14 +137,14 @@
 //!         let (key, policies) = (key.clone(), policies.iter().map(|policy| (*policy).clone()).collect::<Vec<_>>());
 //!         Reply::Later(Box::pin(async move {
 //!             remote.trip().await?;
-//!             let Ok(()) = remote.far_end.reset(&key, &policies.iter().collect::<Vec<_>>()).wait().await;
+//!             let Ok(()) = remote.inner.reset(&key, &policies.iter().collect::<Vec<_>>()).wait().await;
 //!             Ok(())
 //!         }))
 //!     }
 //!
 //!     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
 //!         match policy.algorithm() {
-//!             // More entries than the far end has room for, say.
+//!             // For example, more entries than the remote store has room for.
 //!             Algorithm::SlidingLog { .. } if policy.quota().limit() > 1_000 => Err(PolicyError::Unsupported),
 //!             _ => Ok(()),
 //!         }
@@ -144,13 +152,13 @@
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! // In tests of your own, three of them. First the contract, over the clock that the suite hands out:
+//! // In your tests, check three things. First the contract, with the clock of the suite:
 //! Suite::new()
 //!     .steps(200)
 //!     .run(async |clock| Remote::new(MemoryStore::builder().clock(clock).build()))
 //!     .await;
 //!
-//! // then what an outage does,
+//! // Then what an outage does:
 //! let store = Remote::new(MemoryStore::new());
 //! let closed = store.clone().timeout(Duration::from_millis(50)).fail_closed();
 //! let limiter = Limiter::new([Policy::new("one", Quota::per_minute(1)).by(global())]).store(closed);
@@ -160,13 +168,14 @@
 //! store.is_cut.store(false, Ordering::Relaxed);
 //! assert!(limiter.check_key(&Key::global(), 1).await.is_ok(), "nothing was charged");
 //!
-//! // and what is refused before any request comes.
-//! let dear = Policy::new("dear", Quota::per_day(5_000)).with_algorithm(Algorithm::SLIDING_LOG);
-//! assert!(RateLimitLayer::new([dear.by(global())]).try_store(store.fail_open()).is_err());
+//! // Then the policies that the store does not support:
+//! let large = Policy::new("large", Quota::per_day(5_000)).with_algorithm(Algorithm::SLIDING_LOG);
+//! assert!(RateLimitLayer::new([large.by(global())]).try_store(store.fail_open()).is_err());
 //! # }
 //! ```
 //!
-//! # Where a set cannot be one step
+//! # If a set cannot be one step
 //!
-//! If keys live in different places, ask them in order and give back what was granted when a later one refuses, and tell the
-//! suite: `Suite::new().without_atomic_sets_across_keys()`. Policies of one key must stay together in any case.
+//! If keys are in different places, ask the places in order. If a later one refuses, give back what
+//! the earlier ones granted. Configure the suite for that:
+//! `Suite::new().without_atomic_sets_across_keys()`. Policies of one key must always stay together.

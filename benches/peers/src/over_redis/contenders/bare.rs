@@ -8,10 +8,7 @@ use super::{Contender, DAY, Setup};
 use crate::measure::Answers;
 use crate::over_redis::Failure;
 use crate::over_redis::measure::{Decide, Prepared, Subject, failed};
-use crate::over_redis::scenario::{Draws, User};
-
-pub(crate) const INCR: &str = "INCR";
-pub(crate) const EMPTY_SCRIPT: &str = "EVALSHA of an empty script";
+use crate::over_redis::scenario::{Draws, EMPTY_SCRIPT, INCR, User};
 
 const BARE: &str = "bare";
 

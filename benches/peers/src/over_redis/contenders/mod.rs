@@ -17,7 +17,6 @@ use std::time::Duration;
 use super::Failure;
 use super::measure::Subject;
 
-pub(crate) use bare::{EMPTY_SCRIPT, INCR};
 pub(crate) use grouped::GROUPED;
 pub(crate) use ours::{OURS, WHOLE_LAYER};
 

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, Uri, header};
 
+use super::code::{code, message};
 use super::details::{Detail, Message};
-use super::{code, message};
 use crate::denial::Denial;
 use crate::problem::escaped;
 

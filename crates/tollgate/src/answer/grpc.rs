@@ -1,81 +1,37 @@
-//! The answers to remote procedure calls. A gRPC client gets HTTP 200 without a body, and the
-//! status in the headers ("Trailers-Only" in the
-//! [specification](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)). It would read
-//! an HTTP 429 as `UNAVAILABLE`, which many clients retry at once. A Connect client gets an error
-//! in JSON.
-
-use std::fmt::Write;
-use std::time::Duration;
+//! The answer to gRPC clients: HTTP 200 without a body, and the status in the headers ("Trailers-Only" in the
+//! [specification](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)). A client would read an HTTP 429
+//! as `UNAVAILABLE`, which many clients retry at once.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
 
+use super::code::{code, message, wait};
+use super::details;
 use crate::denial::Denial;
 use crate::fields::number;
 use crate::interned::printable;
-use crate::problem::Reason;
-
-mod connect;
-mod details;
-#[cfg(feature = "tonic")]
-mod named;
-#[cfg(feature = "tonic")]
-mod status;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// What a client that retries by itself waits for, and -1 where it had better not: see
 /// [gRFC A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback).
-const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
-
-/// Which protocol a call is of, with the content type that its answer repeats.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Protocol<'a> {
-    /// gRPC or gRPC-Web.
-    Grpc(&'a HeaderValue),
-    ConnectUnary,
-    ConnectStream(&'a HeaderValue),
-}
-
-impl<'a> Protocol<'a> {
-    /// The protocol of a request; `None` of plain HTTP. Content types count for the method POST
-    /// only: otherwise refusals could look like successes, in logs and to caches.
-    pub(crate) fn of(method: &Method, uri: &Uri, headers: &'a HeaderMap) -> Option<Protocol<'a>> {
-        let content_type = headers.get(header::CONTENT_TYPE).filter(|_| method == Method::POST);
-        match content_type {
-            Some(value) if is_grpc(value.as_bytes()) => Some(Protocol::Grpc(value)),
-            Some(value) if after(value.as_bytes(), b"application/connect+").is_some() => {
-                Some(Protocol::ConnectStream(value))
-            }
-            _ => connect::is_unary(method, uri, headers).then_some(Protocol::ConnectUnary),
-        }
-    }
-
-    /// The answer by default to a call that was refused.
-    pub(crate) fn response(self, denial: &Denial) -> Response<Bytes> {
-        match self {
-            Protocol::Grpc(content_type) => response(denial, content_type),
-            Protocol::ConnectUnary => connect::unary(denial),
-            Protocol::ConnectStream(content_type) => connect::stream(denial, content_type),
-        }
-    }
-}
+pub(super) const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 /// `application/grpc`, `application/grpc-web` or `application/grpc-web-text`, of any message format.
-fn is_grpc(content_type: &[u8]) -> bool {
+pub(super) fn is_grpc(content_type: &[u8]) -> bool {
     let Some(rest) = after(content_type, b"application/grpc") else { return false };
     let rest = after(rest, b"-web").map_or(rest, |web| after(web, b"-text").unwrap_or(web));
     matches!(rest.first(), None | Some(b'+' | b';' | b' ' | b'\t'))
 }
 
-fn after<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+pub(super) fn after<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let (start, rest) = text.split_at_checked(prefix.len())?;
     start.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
 /// The answer to a gRPC call with that content type.
-fn response(denial: &Denial, content_type: &HeaderValue) -> Response<Bytes> {
+pub(super) fn response(denial: &Denial, content_type: &HeaderValue) -> Response<Bytes> {
     let message = message(denial);
     // Room for what the layer adds, so that the map grows once.
     let mut headers = HeaderMap::with_capacity(8);
@@ -92,48 +48,15 @@ fn response(denial: &Denial, content_type: &HeaderValue) -> Response<Bytes> {
 }
 
 /// Adds `grpc-retry-pushback-ms`, unless it is there.
-pub(crate) fn add_pushback(denial: &Denial, headers: &mut HeaderMap) {
+pub(super) fn add_pushback(denial: &Denial, headers: &mut HeaderMap) {
     headers.entry(GRPC_RETRY_PUSHBACK_MS).or_insert_with(|| pushback(denial));
 }
 
 /// Whole milliseconds, rounded up; -1 where waiting is in vain, or would be for longer than the field can say: its number has
 /// 32 bits and a sign, and clients that could not read one would not come again either.
-fn pushback(denial: &Denial) -> HeaderValue {
+pub(super) fn pushback(denial: &Denial) -> HeaderValue {
     let millis = wait(denial).and_then(|wait| i32::try_from(wait.as_nanos().div_ceil(1_000_000)).ok());
     number(millis.unwrap_or(-1))
-}
-
-/// How long to wait, where that helps: as [`Denial::retry_after`], and where the store is unavailable as `Retry-After`.
-fn wait(denial: &Denial) -> Option<Duration> {
-    denial.retry_after().or_else(|| denial.retry_after_seconds().map(Duration::from_secs))
-}
-
-/// A status code: its [number](https://grpc.io/docs/guides/status-codes/) in gRPC, its
-/// [name and HTTP status](https://connectrpc.com/docs/protocol#error-codes) in Connect.
-struct Code {
-    number: u64,
-    name: &'static str,
-    http_status: StatusCode,
-}
-
-fn code(reason: Reason) -> Code {
-    let (number, name, http_status) = match reason {
-        Reason::QuotaExceeded | Reason::NeverPossible => {
-            (8, "resource_exhausted", StatusCode::TOO_MANY_REQUESTS)
-        }
-        Reason::Unavailable => (14, "unavailable", StatusCode::SERVICE_UNAVAILABLE),
-        Reason::NoKey => (3, "invalid_argument", StatusCode::BAD_REQUEST),
-        Reason::NoPeerAddress => (13, "internal", StatusCode::INTERNAL_SERVER_ERROR),
-    };
-    Code { number, name, http_status }
-}
-
-/// The denial as text.
-fn message(denial: &Denial) -> String {
-    // Most are no longer: it grows once.
-    let mut message = String::with_capacity(64);
-    let _ = write!(message, "{denial}");
-    message
 }
 
 /// As `grpc-message` is written. A message is printable ASCII, of which only the percent sign is encoded, and a space at the
@@ -155,6 +78,7 @@ mod tests {
     use http::{Request, StatusCode};
     use http_body::Body;
     use http_body_util::Full;
+    use std::time::Duration;
     use tollgate_core::{ManualClock, Policy, Quota, Timestamp};
     use tower::{ServiceExt, service_fn};
     use tower_layer::Layer;

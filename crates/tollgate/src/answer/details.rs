@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use smallvec::SmallVec;
 
-use super::{code, wait};
+use super::code::{code, wait};
 use crate::denial::Denial;
 use crate::problem::Reason;
 

@@ -1,11 +1,12 @@
 //! A denial as a status of tonic, with the details of the
 //! [richer error model](https://grpc.io/docs/guides/error/#richer-error-model).
 
-use tonic::metadata::MetadataMap;
-use tonic::{Code, Status};
+use ::tonic::metadata::MetadataMap;
+use ::tonic::{Code, Status};
 
+use super::code::{code, message};
 use super::details::{self, Message};
-use super::{GRPC_RETRY_PUSHBACK_MS, code, message, pushback};
+use super::grpc::{GRPC_RETRY_PUSHBACK_MS, pushback};
 use crate::denial::Denial;
 
 /// The status that a layer would answer with: for handlers that ask a [`Limiter`](crate::Limiter).

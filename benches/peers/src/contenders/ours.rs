@@ -4,7 +4,7 @@ use tollgate::extract::PeerIp;
 use tollgate::{Fields, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer};
 use tower::Layer;
 
-use crate::contenders::{Contender, OURS, service};
+use super::{Contender, OURS, service};
 use crate::measure::{Prepared, Subject};
 use crate::scenario::{KeySource, Plan};
 

@@ -1,0 +1,121 @@
+//! The README of the repository: the code in its table, and its links. Its code blocks are doctests
+//! of `examples/src/lib.rs`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::{MethodRouter, get};
+use http::request::Parts;
+use http::{Method, Response};
+use tollgate::extract::{ClientIp, PeerIp, TrustError, extension, matched_path};
+use tollgate::{
+    Algorithm, Denial, FailureExt, Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota,
+    RateLimitLayer, Report, Rule, Share,
+};
+use tollgate_examples::helloworld::greeter_server::{Greeter, GreeterServer};
+use tollgate_examples::helloworld::{HelloReply, HelloRequest};
+use tollgate_redis::RedisStore;
+use tonic::transport::Server;
+use tonic::{Request, Status};
+
+const README: &str = include_str!("../../../README.md");
+const THIS_FILE: &str = include_str!("readme.rs");
+
+#[derive(Clone)]
+struct User {
+    id: u64,
+    plan: &'static str,
+}
+
+fn plan(parts: &Parts, _: &Key) -> Option<&'static str> {
+    parts.extensions.get::<User>().map(|user| user.plan)
+}
+
+fn own(_: &Parts, denial: &Denial) -> Response<String> {
+    Response::new(denial.to_string())
+}
+
+fn rules(api: Policy, queue: Policy, max_wait: Duration) -> Result<Vec<Rule>, TrustError> {
+    Ok(vec![
+        api.clone().by(ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])?),
+        api.clone().by(extension(|user: &User| user.id)).tiers([("pro", Quota::per_minute(600))], plan),
+        api.clone()
+            .by((PeerIp::new(), matched_path()))
+            .cost(|parts: &Parts| if parts.method == Method::POST { 5 } else { 1 }),
+        api.by(PeerIp::new()).exempt(|parts: &Parts| parts.uri.path() == "/health"),
+        queue.with_algorithm(Algorithm::LeakyBucket { max_wait }).by(PeerIp::new()),
+    ])
+}
+
+fn layers(burst: Rule, daily: Rule, redis: RedisStore) -> Router {
+    let limit = RateLimitLayer::per_ip(Quota::per_minute(100));
+    let both = RateLimitLayer::new([burst, daily]).answer(own).expose_verdict();
+    let redis = redis.fall_back_to(MemoryStore::new(), Share::new(1, 3));
+    let route: MethodRouter = get(async |report: Report| report.iter().count().to_string());
+    Router::new().route("/", route).route_layer(limit).layer(both.store(redis))
+}
+
+struct Hello;
+
+#[tonic::async_trait]
+impl Greeter for Hello {
+    async fn say_hello(&self, _: Request<HelloRequest>) -> Result<tonic::Response<HelloReply>, Status> {
+        Ok(tonic::Response::new(HelloReply::default()))
+    }
+}
+
+fn grpc(limit: RateLimitLayer, greeter: GreeterServer<Hello>) {
+    let _ = Server::builder().layer(limit).add_service(greeter);
+}
+
+async fn log_in(failures: &Limiter, user: Key) {
+    if let Ok(permit) = failures.check_key(&user, 1).await {
+        failures.refund(permit).await;
+    }
+}
+
+fn store(time: ManualClock) -> MemoryStore {
+    MemoryStore::builder().clock(&time).build()
+}
+
+#[test]
+fn the_code_in_the_table_compiles() {
+    let _ = (rules, layers, grpc, log_in, store);
+    let this_file = without_blanks(THIS_FILE);
+    let table = README.lines().skip_while(|line| !line.contains("| write … |")).skip(2);
+    let rows: Vec<_> = table.take_while(|line| line.starts_with('|')).collect();
+    assert!(rows.len() > 10, "{rows:?}");
+    for row in rows {
+        let row = row.replace("\\|", "\0");
+        let code = row.split('|').nth(2).unwrap().replace('\0', "|");
+        let pieces: Vec<_> = code.split('`').skip(1).step_by(2).collect();
+        assert!(!pieces.is_empty(), "{row}");
+        for piece in pieces {
+            assert!(this_file.contains(&without_blanks(piece)), "{piece} is not compiled in this file");
+        }
+    }
+}
+
+fn without_blanks(text: &str) -> String {
+    text.split_whitespace().collect()
+}
+
+#[test]
+fn relative_links_in_the_documents_lead_to_files() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let documents = ["README.md", "CONTRIBUTING.md", "docs/guarantees.md", "docs/comparison.md"];
+    let mut links = 0;
+    for document in documents.map(|name| root.join(name)) {
+        let text = std::fs::read_to_string(&document).unwrap();
+        let inline = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let named =
+            text.lines().filter(|line| line.starts_with('[')).filter_map(|line| line.split("]: ").nth(1));
+        for link in inline.chain(named).filter(|link| !link.contains("://")) {
+            let path = document.parent().unwrap().join(link.split('#').next().unwrap());
+            assert!(path.exists(), "{}: {link} leads nowhere", document.display());
+            links += 1;
+        }
+    }
+    assert!(links > 20, "{links}");
+}
