@@ -14,7 +14,7 @@ use redis::{Client, cmd};
 use tokio::sync::Mutex;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
-use tollgate::failure::{Breaking, CircuitView, Event, FailOpen, Source, Timeout};
+use tollgate::failure::{Breaking, CircuitView, Event, OnFailure, Source, Timeout};
 use tollgate::{
     Algorithm, Check, CircuitBreaker, CircuitState, FailureExt, Grant, Key, Policy, Quota, Store, Times,
     Verdict,
@@ -23,7 +23,7 @@ use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 use tollgate_tests::{Proxy, Way};
 
-type Guarded = FailOpen<Breaking<Timeout<RedisStore>>>;
+type Guarded = OnFailure<Breaking<Timeout<RedisStore>>>;
 
 const AWAY: Duration = Duration::from_millis(3);
 const TIMEOUT: Duration = Duration::from_millis(50);
