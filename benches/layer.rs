@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use divan::{AllocProfiler, Bencher};
 use http::request::Parts;
+use tollgate::exempt::from_networks;
 use tollgate::extract::PeerIp;
 use tollgate::{Algorithm, Fields, Key, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_benches::{COLD, HOT, callers, ready_service, request, send};
@@ -104,7 +105,7 @@ fn tiers_allowed(bencher: Bencher<'_, '_>, tiers: usize) {
 /// No address is on the list.
 #[divan::bench]
 fn exemption_by_address_allowed(bencher: Bencher<'_, '_>) {
-    let listed = PeerIp::new().is_in(["192.0.2.0/24", "2001:db8::/32", "::1"]).expect("networks");
+    let listed = from_networks(PeerIp::new(), ["192.0.2.0/24", "2001:db8::/32", "::1"]).expect("networks");
     let rule = Policy::new("api", AMPLE).by(PeerIp::new()).exempt(listed);
     run(bencher, &RateLimitLayer::new([rule]).fields(Fields::None), HOT);
 }

@@ -47,7 +47,7 @@
 //! | Requests wait for a store that accepts connections and never answers | `failure/timeout.rs`: `a_silent_store_is_awaited_for_the_timeout`; `failure/policies.rs`; `faults/main.rs`: `every_policy_keeps_its_promise_under_every_fault` |
 //! | Calls that wait for a hanging server fill the memory | `redis/load.rs`: `a_hanging_redis_does_not_accumulate_callers`; `stopped_server.rs` |
 //! | A page request that imitates gRPC is refused with a 200 | `grpc/answers.rs`: `a_request_that_is_not_a_post_is_not_answered_as_grpc` |
-//! | A second cookie of the same name counts as a new caller | `../crates/tollgate/src/extract/cookie.rs`: `two_values_of_one_name_share_a_key` |
+//! | A second cookie of the same name counts as a new caller | `../crates/tollgate/src/extract/cookie.rs`: `cookies_that_differ_are_counted_by_the_peers_address` |
 //! | Late failures of a past outage open the circuit again | `failure/breaker.rs`: `late_failures_of_a_past_outage_do_not_open_the_circuit` |
 //! | An unknown tier has no limit | `service/tiers.rs`: `an_unknown_tier_is_never_unlimited` |
 //! | A change of tier forgets past usage | `service/tiers.rs`: `a_change_of_tier_keeps_past_usage` |

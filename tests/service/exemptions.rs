@@ -3,7 +3,7 @@
 use axum::body::Body;
 use http::request::Parts;
 use http::{Method, Request};
-use tollgate::exempt::cors_preflight;
+use tollgate::exempt::{cors_preflight, from_networks};
 use tollgate::extract::{ClientIp, PeerAddr, PeerIp};
 use tollgate::{Fields, Key, Policy, PolicyExt, Quota, RateLimitLayer, Rule};
 use tollgate_tests::{Later, Strict, call, clock, field, per_user, request, store};
@@ -101,7 +101,8 @@ fn one_each(key: impl tollgate::extract::KeyExtractor) -> Rule {
 
 #[tokio::test]
 async fn listed_addresses_are_exempt_and_their_neighbours_are_limited() {
-    let rule = one_each(PeerIp::new()).exempt(PeerIp::new().is_in(["10.0.0.0/8", "2001:db8::1"]).unwrap());
+    let rule =
+        one_each(PeerIp::new()).exempt(from_networks(PeerIp::new(), ["10.0.0.0/8", "2001:db8::1"]).unwrap());
     let service = layer(&clock(), [rule]).layer(Strict::default());
     let peers = ["10.1.2.3:1", "10.1.2.3:2", "[::ffff:10.1.2.3]:3", "[2001:db8::1]:1", "[2001:db8::1]:2"];
     // The neighbour shares the network by which peers are counted, but not the address that is listed.
@@ -113,7 +114,7 @@ async fn listed_addresses_are_exempt_and_their_neighbours_are_limited() {
 #[tokio::test]
 async fn a_forged_address_is_not_exempt() {
     let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).unwrap();
-    let rule = one_each(client.clone()).exempt(client.is_in(["192.0.2.0/24"]).unwrap());
+    let rule = one_each(client.clone()).exempt(from_networks(client, ["192.0.2.0/24"]).unwrap());
     let service = layer(&clock(), [rule]).layer(Strict::default());
     let asked = [
         from("10.0.0.1:1", "192.0.2.1"),

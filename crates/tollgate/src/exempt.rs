@@ -1,29 +1,27 @@
-//! Requests that a rule leaves alone: see [`Rule::exempt`](crate::Rule::exempt).
+//! Requests that a rule ignores: see [`Rule::exempt`](crate::Rule::exempt).
 //!
 //! | exemption | which requests |
 //! |---|---|
-//! | [`cors_preflight`] | those by which a browser asks what it may do |
-//! | [`PeerIp::is_in`], [`ClientIp::is_in`] | those from addresses that are listed |
-//! | a closure | those for which it returns `true` |
+//! | [`cors_preflight`] | preflights, by which a browser asks what it may send |
+//! | [`from_networks`] | requests from listed addresses |
+//! | a closure | requests for which it returns `true` |
 //!
 //! # Whom to believe
-//! An exemption is a way around a limit, for everybody who can meet its condition. One by a header, a cookie, a query or a
-//! `User-Agent` is open to whoever writes the same: exempt by what callers cannot choose, such as their address or what an
-//! authentication layer outside of this one has left in the request's extensions.
-
-use std::net::IpAddr;
+//! An exemption is a way around a limit for every caller that meets its condition. Any caller can
+//! copy a header, a cookie, a query or a `User-Agent`. Exempt by what callers cannot choose: their
+//! address, or what an outer authentication layer left in the request's extensions.
 
 use http::request::Parts;
 use http::{Method, header};
 
-use crate::extract::{ByHead, ClientIp, Head, Networks, PeerIp};
+use crate::extract::{AddressExtractor, ByHead, Head, Networks, TrustError};
 
-/// Tells which requests a rule does not apply to. Closures of type `Fn(&Parts) -> bool` are exemptions.
+/// Says which requests a rule ignores. Closures `Fn(&Parts) -> bool` are exemptions.
 pub trait Exemption: Send + Sync + 'static {
-    /// Whether the rule leaves this request alone.
+    /// Whether the rule ignores this request.
     fn exempts(&self, parts: &Parts) -> bool;
 
-    /// The same of a request that need not have been taken apart, for exemptions of this crate.
+    /// [`Exemption::exempts`] for a request that may be whole, for exemptions of this crate.
     #[doc(hidden)]
     fn exempts_head(&self, head: &Head<'_>) -> bool {
         head.parts.is_some_and(|parts| self.exempts(parts))
@@ -62,12 +60,12 @@ where
     }
 }
 
-/// CORS preflights: requests of the method `OPTIONS` with `Origin` and `Access-Control-Request-Method` ([Fetch, section
-/// 3.3.2](https://fetch.spec.whatwg.org/#cors-preflight-request)). A browser sends them by itself, without the API keys and
-/// cookies that a rule may want, and does not repeat them after a refusal.
+/// Exempts CORS preflights: `OPTIONS` requests with `Origin` and `Access-Control-Request-Method`
+/// ([Fetch, section 3.3.2](https://fetch.spec.whatwg.org/#cors-preflight-request)). A browser sends
+/// them without the API keys and cookies that a rule may need, and does not retry a refused one.
 ///
-/// A CORS layer outside of the rate limit answers them before they come here, and needs no exemption. Anybody can send as
-/// many as he likes: exempt them where what answers them is cheap.
+/// A CORS layer outside the rate limit answers preflights itself, so they need no exemption there.
+/// Callers can send any number of them: exempt them only if answering them is cheap.
 ///
 /// ```
 /// use tollgate::exempt::cors_preflight;
@@ -84,56 +82,51 @@ pub fn cors_preflight() -> impl Exemption {
     })
 }
 
-/// Requests from listed addresses: see [`PeerIp::is_in`] and [`ClientIp::is_in`].
-#[derive(Clone, Debug)]
-pub struct Addresses {
-    networks: Networks,
-    source: Source,
-}
-
-#[derive(Clone, Debug)]
-enum Source {
-    Peer(PeerIp),
-    Client(ClientIp),
-}
-
-impl Addresses {
-    pub(crate) fn of_peers(peer: PeerIp, networks: Networks) -> Addresses {
-        Addresses { networks, source: Source::Peer(peer) }
-    }
-
-    pub(crate) fn of_clients(client: ClientIp, networks: Networks) -> Addresses {
-        Addresses { networks, source: Source::Client(client) }
-    }
-
-    fn address(&self, head: &Head<'_>) -> Option<IpAddr> {
-        match &self.source {
-            Source::Peer(peer) => peer.address_from(head),
-            Source::Client(client) => client.address_from(head),
-        }
-    }
-}
-
-impl Exemption for Addresses {
-    fn exempts(&self, parts: &Parts) -> bool {
-        self.exempts_head(&parts.into())
-    }
-
-    fn exempts_head(&self, head: &Head<'_>) -> bool {
-        self.address(head).is_some_and(|address| self.networks.contain_caller(address))
-    }
-
-    fn needs_parts(&self) -> bool {
-        false
-    }
+/// Exempts requests from these networks, in CIDR notation (`10.0.0.0/8`, `fd00::/8`) or single
+/// addresses. The `addresses` are those of [`PeerIp`](crate::extract::PeerIp) or
+/// [`ClientIp`](crate::extract::ClientIp).
+///
+/// Whole addresses are compared, even if the extractor groups them as keys. An address that stands
+/// for an [IPv4 address](crate::extract#addresses) matches by either. A request without an address
+/// is not exempt.
+///
+/// **Behind a proxy the peer is the proxy.** Do not list your proxies, nor the network or the `::1`
+/// that they call from: with `PeerIp` that exempts every request, and with `ClientIp` every request
+/// whose client they do not name. Use `ClientIp` behind a proxy.
+///
+/// # Errors
+/// [`TrustError`] for the first text that is neither a network nor an address.
+///
+/// ```
+/// use tollgate::exempt::from_networks;
+/// use tollgate::extract::{ClientIp, PeerIp};
+///
+/// # fn main() -> Result<(), tollgate::extract::TrustError> {
+/// let of_the_office = from_networks(PeerIp::new(), ["203.0.113.0/24", "2001:db8:1::/48"])?;
+///
+/// let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])?;
+/// let of_the_office = from_networks(client, ["203.0.113.0/24", "2001:db8:1::/48"])?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn from_networks<A: AddressExtractor, N: AsRef<str>>(
+    addresses: A,
+    networks: impl IntoIterator<Item = N>,
+) -> Result<impl Exemption, TrustError> {
+    let networks = Networks::parse(networks)?;
+    Ok(ByHead(move |head: &Head<'_>| {
+        addresses.address_from(head).is_some_and(|address| networks.contain_caller(address))
+    }))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use http::Request;
 
     use super::*;
-    use crate::extract::PeerAddr;
+    use crate::extract::{ClientIp, PeerAddr, PeerIp};
 
     fn exempts(exemption: &impl Exemption, request: Request<()>) -> bool {
         let whole = exemption.exempts_head(&Head::of(&request));
@@ -147,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preflight_has_all_that_makes_it_one() {
+    fn only_complete_preflights_are_exempt() {
         let exempts = |method: &str, headers: &[&str]| {
             let request = Request::builder().method(method);
             let request = headers.iter().fold(request, |request, name| request.header(*name, "x"));
@@ -160,8 +153,8 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_compared_by_itself_and_not_with_its_network() {
-        let list = PeerIp::new().is_in(["10.0.0.0/8", "2001:db8::1", "192.0.2.7"]).unwrap();
+    fn exempt_addresses_are_compared_whole() {
+        let list = from_networks(PeerIp::new(), ["10.0.0.0/8", "2001:db8::1", "192.0.2.7"]).unwrap();
         for (peer, listed) in [
             ("10.255.0.1", true),
             ("11.0.0.1", false),
@@ -174,13 +167,14 @@ mod tests {
             assert_eq!(exempts(&list, from(peer, "10.0.0.1")), listed, "{peer}");
         }
         assert!(!exempts(&list, Request::new(())), "without an address no request is exempt");
-        let mapped = PeerIp::new().is_in(["::ffff:192.0.2.0/120"]).unwrap();
+        let mapped = from_networks(PeerIp::new(), ["::ffff:192.0.2.0/120"]).unwrap();
         assert!(exempts(&mapped, from("192.0.2.9", "")));
     }
 
     #[test]
     fn an_exempt_ipv4_address_is_exempt_behind_nat64_and_6to4_too() {
-        let list = PeerIp::new().is_in(["192.0.2.0/24", "64:ff9b::203.0.113.0/120", "2002::/16"]).unwrap();
+        let list =
+            from_networks(PeerIp::new(), ["192.0.2.0/24", "64:ff9b::203.0.113.0/120", "2002::/16"]).unwrap();
         for (peer, listed) in [
             ("64:ff9b::192.0.2.7", true),
             ("2002:c000:207::1", true),
@@ -196,9 +190,9 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_believed_as_far_as_proxies_vouch_for_it() {
+    fn a_forged_client_address_is_not_exempt() {
         let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).unwrap();
-        let list = client.is_in(["192.0.2.0/24"]).unwrap();
+        let list = from_networks(client, ["192.0.2.0/24"]).unwrap();
         assert!(exempts(&list, from("10.0.0.1", "192.0.2.1")));
         assert!(exempts(&list, from("192.0.2.1", "203.0.113.1")));
         assert!(!exempts(&list, from("10.0.0.1", "192.0.2.1, 203.0.113.1")), "forged on the left");
@@ -206,11 +200,11 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_checked_at_construction() {
+    fn a_list_of_networks_is_checked_at_construction() {
         assert_eq!(
-            PeerIp::new().is_in(["10.0.0.0/8", "10.0.0.0/33"]).unwrap_err().to_string(),
+            from_networks(PeerIp::new(), ["10.0.0.0/8", "10.0.0.0/33"]).err().unwrap().to_string(),
             "\"10.0.0.0/33\" is neither a network such as 10.0.0.0/8 nor an address"
         );
-        assert!(ClientIp::from_header("x").trusting_hops(1).is_in(["everyone"]).is_err());
+        assert!(from_networks(ClientIp::from_header("x").trusting_hops(1), ["everyone"]).is_err());
     }
 }

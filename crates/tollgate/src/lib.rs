@@ -44,7 +44,7 @@
 //!
 //! ```
 //! use http::request::Parts;
-//! use tollgate::exempt::cors_preflight;
+//! use tollgate::exempt::{cors_preflight, from_networks};
 //! use tollgate::extract::{PeerIp, extension};
 //! use tollgate::{Key, Policy, PolicyExt, Quota};
 //!
@@ -61,7 +61,7 @@
 //!         |parts: &Parts, _: &Key| parts.extensions.get::<Caller>().map(|caller| caller.plan),
 //!     )
 //!     .exempt(cors_preflight())
-//!     .exempt(PeerIp::new().is_in(["203.0.113.0/24", "2001:db8:1::/48"])?);
+//!     .exempt(from_networks(PeerIp::new(), ["203.0.113.0/24", "2001:db8:1::/48"])?);
 //! # Ok(())
 //! # }
 //! ```

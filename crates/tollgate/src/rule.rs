@@ -184,7 +184,7 @@ impl Rule {
     /// **An exemption by what callers can write is a hole**: see [`exempt`](crate::exempt#whom-to-believe).
     ///
     /// ```
-    /// use tollgate::exempt::cors_preflight;
+    /// use tollgate::exempt::{cors_preflight, from_networks};
     /// use tollgate::extract::PeerIp;
     /// use tollgate::{Policy, PolicyExt, Quota};
     ///
@@ -192,7 +192,7 @@ impl Rule {
     /// let rule = Policy::new("api", Quota::per_minute(60))
     ///     .by(PeerIp::new())
     ///     .exempt(cors_preflight())
-    ///     .exempt(PeerIp::new().is_in(["203.0.113.0/24", "2001:db8:1::/48"])?);
+    ///     .exempt(from_networks(PeerIp::new(), ["203.0.113.0/24", "2001:db8:1::/48"])?);
     /// # Ok(())
     /// # }
     /// ```

@@ -5,8 +5,9 @@ use base64::engine::{DecodePaddingMode, Engine, GeneralPurpose, GeneralPurposeCo
 use http::header::AUTHORIZATION;
 use tollgate_core::Key;
 
+use super::extractor::{ByHead, KeyExtractor};
+use super::head::Head;
 use super::header::trimmed;
-use super::{ByHead, Head, KeyExtractor};
 
 /// The token of `Authorization: Bearer <token>` (RFC 6750, section 2.1).
 ///

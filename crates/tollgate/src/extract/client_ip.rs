@@ -1,7 +1,7 @@
-//! The address of the client behind proxies that are trusted by name.
+//! The address of the client behind trusted proxies.
 //!
-//! A proxy appends the address that it saw to the right of what it was sent. What stands to the left of that was written
-//! by whoever sent the request, so that the list is read from the right, and only as far as trusted proxies vouch for it.
+//! A proxy appends the address that it saw to the right of the header. The caller may have written
+//! everything to the left. So the list is read from the right, as long as trusted proxies wrote it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,31 +9,32 @@ use http::HeaderName;
 use http::request::Parts;
 use tollgate_core::Key;
 
+use super::extractor::{AddressExtractor, KeyExtractor};
+use super::head::Head;
 use super::networks::{Networks, TrustError};
-use super::peer_ip::{peer, peer_if_known, say_once_that_nobody_tells_it};
-use super::{Head, KeyExtractor};
-use crate::exempt::Addresses;
+use super::peer_ip::{log_missing_client, peer, peer_if_known};
 use crate::problem::Reason;
 
-/// The client's address as one header tells it, believed as far as trusted proxies vouch for it.
+/// The client's address from one header, as far as trusted proxies wrote it.
 ///
-/// All lines of the header are one list, walked from the right: the peer first, then entry by entry, for as long as the
-/// one that wrote an entry is trusted. The first address that is not trusted is the client; where all are, the leftmost
-/// is. An entry that is no address (garbage, `unknown`, an obfuscated name) ends the walk at the nearest address that
-/// was vouched for. Where the peer itself is not trusted, the header is ignored and the peer is the client.
+/// All lines of the header are one list, read from the right. The walk starts at the peer and moves
+/// left as long as the writer of an entry is trusted. The first address that is not trusted is the
+/// client; if all are trusted, the leftmost is. If the peer is not trusted, the header is ignored
+/// and the peer is the client. An entry that is no address (garbage, `unknown`, an obfuscated name)
+/// ends the walk at the last valid address.
 ///
-/// Entries may be `ip`, `ip:port`, `[ipv6]` and `[ipv6]:port`, in quotes or not; of the header
-/// `forwarded` (RFC 7239) the `for` parameters are read. IPv6 addresses are grouped by /64. Those
-/// that stand for an IPv4 address count as that address: see [Addresses](super#addresses).
+/// Entries may be `ip`, `ip:port`, `[ipv6]` and `[ipv6]:port`, with or without quotes. In the
+/// header `forwarded` (RFC 7239), the `for` parameters are read. IPv6 addresses are grouped by /64.
+/// Those that stand for an IPv4 address count as that address: see [Addresses](super#addresses).
 ///
-/// There is no extractor that guesses among several headers: a proxy that sets one passes the others on as the client
-/// wrote them.
+/// No extractor guesses which header to trust; you name it. A proxy that sets one header passes the
+/// others on as the client wrote them.
 ///
 /// ```
 /// use tollgate::extract::ClientIp;
 ///
 /// # fn main() -> Result<(), tollgate::extract::TrustError> {
-/// // The load balancers of this network append to `x-forwarded-for`.
+/// // The load balancers in this network append to `x-forwarded-for`.
 /// let by_client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8", "fd00::/8"])?;
 ///
 /// // Their addresses change, but there are always two of them.
@@ -54,17 +55,18 @@ enum Trust {
     Hops(usize),
 }
 
-/// A header that tells addresses, of which nothing is believed yet: see [`ClientIp::from_header`].
+/// A header with addresses, before you say whom to trust: see [`ClientIp::from_header`].
 #[derive(Clone, Debug)]
-#[must_use = "say whom to trust: a header alone is what the client wrote"]
+#[must_use = "say whom to trust: the client can write the header itself"]
 pub struct ClientIpHeader(HeaderName);
 
 impl ClientIp {
-    /// Begins with the header that the nearest proxy sets. It becomes an extractor with
+    /// Names the header that the nearest proxy sets. Complete it with
     /// [`trusting`](ClientIpHeader::trusting) or [`trusting_hops`](ClientIpHeader::trusting_hops).
     ///
     /// # Panics
-    /// If `name` is not a header name. [`ClientIpHeader::from`] takes a [`HeaderName`] that was parsed at run time.
+    /// If `name` is not a header name. [`ClientIpHeader::from`] takes a [`HeaderName`] parsed at
+    /// run time.
     pub fn from_header(name: &str) -> ClientIpHeader {
         match HeaderName::try_from(name) {
             Ok(name) => ClientIpHeader(name),
@@ -72,70 +74,19 @@ impl ClientIp {
         }
     }
 
-    /// Groups IPv6 addresses by their first `bits` bits instead of 64; more than 128 is 128.
+    /// Groups IPv6 addresses by their first `bits` bits instead of 64. More than 128 counts as 128.
     #[must_use]
     pub fn ipv6_prefix(mut self, bits: u8) -> ClientIp {
         self.v6_prefix = bits.min(128);
         self
     }
 
-    /// Requests of clients from these networks, in CIDR notation or single addresses, for
-    /// [`Rule::exempt`](crate::Rule::exempt). A whole address is compared, however addresses are
-    /// grouped as keys. One that stands for an [IPv4 address](super#addresses) matches by either. A
-    /// request without an address is not exempt.
-    ///
-    /// Do not list your proxies: a request whose client they do not name counts as theirs.
-    ///
-    /// # Errors
-    /// [`TrustError`] for the first that is neither a network nor an address.
-    ///
-    /// ```
-    /// use tollgate::extract::ClientIp;
-    ///
-    /// # fn main() -> Result<(), tollgate::extract::TrustError> {
-    /// let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])?;
-    /// let of_the_office = client.is_in(["192.0.2.0/24", "2001:db8:1::/48"])?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_in<N: AsRef<str>>(
-        self,
-        networks: impl IntoIterator<Item = N>,
-    ) -> Result<Addresses, TrustError> {
-        Ok(Addresses::of_clients(self, Networks::parse(networks)?))
-    }
-
-    /// The client's address as it was seen, ungrouped, for logs and handlers. Only IPv4-mapped
-    /// addresses are unmapped. `None` where the server left no peer address; with
-    /// [`trusting_hops`](ClientIpHeader::trusting_hops), only where the header's last entry is no
+    /// Returns the client's address, ungrouped, for logs and handlers. Only IPv4-mapped addresses
+    /// are unmapped. `None` without a peer address; with
+    /// [`trusting_hops`](ClientIpHeader::trusting_hops), only if the header's last entry is no
     /// address either.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.address_from(&parts.into())
-    }
-
-    pub(crate) fn address_from(&self, head: &Head<'_>) -> Option<IpAddr> {
-        let peer = match &self.trust {
-            Trust::Networks(_) => Some(peer(head.extensions)?),
-            // Behind a proxy on a Unix socket the peer has no address, and is a hop all the same.
-            Trust::Hops(_) => peer_if_known(head.extensions),
-        };
-        let mut vouched_for = peer.map(|peer| peer.to_canonical());
-        let is_forwarded = self.header == http::header::FORWARDED;
-        let lines = head.headers.get_all(&self.header).iter().rev();
-        let mut entries = lines.flat_map(|line| EntriesFromTheRight { rest: Some(line.as_bytes()) });
-        let mut hops = 0;
-        while self.trusts(vouched_for, hops) {
-            // An empty element of a list is none (RFC 9110, section 5.6.1).
-            let Some(entry) = entries.find(|entry| !entry.is_empty()) else { break };
-            let node = if is_forwarded { forwarded_for(entry) } else { Some(unquoted(entry)) };
-            let Some(address) = node.and_then(parse_node) else { break };
-            vouched_for = Some(address);
-            hops += 1;
-        }
-        if vouched_for.is_none() {
-            say_once_that_nobody_tells_it();
-        }
-        vouched_for
     }
 
     fn trusts(&self, address: Option<IpAddr>, hops: usize) -> bool {
@@ -146,37 +97,64 @@ impl ClientIp {
     }
 }
 
+impl AddressExtractor for ClientIp {
+    fn address_from(&self, head: &Head<'_>) -> Option<IpAddr> {
+        let peer = match &self.trust {
+            Trust::Networks(_) => Some(peer(head.extensions)?),
+            // A proxy on a Unix socket has no address but is a hop.
+            Trust::Hops(_) => peer_if_known(head.extensions),
+        };
+        let mut client = peer.map(|peer| peer.to_canonical());
+        let is_forwarded = self.header == http::header::FORWARDED;
+        let lines = head.headers.get_all(&self.header).iter().rev();
+        let mut entries = lines.flat_map(|line| EntriesFromTheRight { rest: Some(line.as_bytes()) });
+        let mut hops = 0;
+        while self.trusts(client, hops) {
+            // Empty list elements do not count (RFC 9110, section 5.6.1).
+            let Some(entry) = entries.find(|entry| !entry.is_empty()) else { break };
+            let node = if is_forwarded { forwarded_for(entry) } else { Some(unquoted(entry)) };
+            let Some(address) = node.and_then(parse_node) else { break };
+            client = Some(address);
+            hops += 1;
+        }
+        if client.is_none() {
+            log_missing_client();
+        }
+        client
+    }
+}
+
 impl ClientIpHeader {
-    /// Trusts the proxies of these networks, in CIDR notation (`10.0.0.0/8`, `fd00::/8`) or as single addresses. The
-    /// peer must be among them for the header to be read at all.
+    /// Trusts the proxies in these networks, in CIDR notation (`10.0.0.0/8`, `fd00::/8`) or as
+    /// single addresses. The header is only read if the peer is among them.
     ///
-    /// Trust your proxies, not everything that is near: if callers share the network with them, they can write what they
-    /// like.
+    /// Trust only your proxies: callers in a trusted network can forge their address.
     ///
     /// Addresses are compared as the server sees them; only IPv4-mapped ones are unmapped. A 6to4
     /// or NAT64 address does *not* match the IPv4 address in it: every host behind a 6to4 router
     /// has the router's IPv4 address in its own, and could pose as a proxy at that address. If
-    /// proxies reach the server through NAT64, list them as it sees them, such as
+    /// proxies reach the server through NAT64, list them as the server sees them, such as
     /// `64:ff9b::192.0.2.0/120`.
     ///
     /// # Errors
-    /// [`TrustError`] for the first that is neither a network nor an address, or if there are none.
+    /// [`TrustError`] for the first text that is neither a network nor an address, or if there are
+    /// none.
     pub fn trusting<N: AsRef<str>>(
         self,
         networks: impl IntoIterator<Item = N>,
     ) -> Result<ClientIp, TrustError> {
         let networks = Networks::parse(networks)?;
         if networks.is_empty() {
-            return Err(TrustError::Nobody);
+            return Err(TrustError::NoNetworks);
         }
         Ok(ClientIp { header: self.0, trust: Trust::Networks(networks), v6_prefix: 64 })
     }
 
-    /// Trusts a fixed number of proxies, whatever their addresses: with 1, the rightmost entry is the client. With 0
-    /// the header is not read.
+    /// Trusts a fixed number of proxies at any address. With 1, the rightmost entry is the client.
+    /// With 0, the header is not read.
     ///
-    /// Safe only if *every* request comes through that many proxies: who can reach the server directly can write the
-    /// entries himself.
+    /// Safe only if *every* request passes that many proxies: a caller that reaches the server
+    /// directly can forge the entries.
     pub fn trusting_hops(self, proxies: usize) -> ClientIp {
         ClientIp { header: self.0, trust: Trust::Hops(proxies), v6_prefix: 64 }
     }
@@ -201,16 +179,16 @@ impl KeyExtractor for ClientIp {
         false
     }
 
-    /// A header without an address leaves the peer's.
+    /// Without an address in the header, the peer's is missing too.
     fn why_missing(&self, _: &Head<'_>) -> Reason {
         Reason::NoPeerAddress
     }
 }
 
-/// The elements of a comma-separated list, the last one first, trimmed. Commas in quoted strings do not separate.
+/// The trimmed elements of a comma-separated list, last one first. Commas in quoted strings do not
+/// separate.
 ///
-/// Read from the right, since what a trusted proxy appended is well-formed and what stands to the left of it need not be:
-/// an unbalanced quote that the client wrote must not swallow the proxy's entry.
+/// Read from the right: an unbalanced quote of the client must not swallow a trusted proxy's entry.
 struct EntriesFromTheRight<'a> {
     rest: Option<&'a [u8]>,
 }
@@ -222,7 +200,7 @@ impl<'a> Iterator for EntriesFromTheRight<'a> {
         let rest = self.rest?;
         let mut quoted = false;
         let comma = (0..rest.len()).rev().find(|at| {
-            // A quote that is escaped inside a quoted string is content.
+            // An escaped quote in a quoted string is content.
             if rest[*at] == b'"' && !(quoted && at.checked_sub(1).is_some_and(|before| rest[before] == b'\\'))
             {
                 quoted = !quoted;
@@ -243,7 +221,8 @@ impl<'a> Iterator for EntriesFromTheRight<'a> {
 /// The `for` parameter of one element of `forwarded` (RFC 7239, section 4).
 fn forwarded_for(element: &[u8]) -> Option<&[u8]> {
     let (mut quoted, mut escaped) = (false, false);
-    // A semicolon in a quoted string does not separate: a `host` that the client chose must not smuggle in a `for`.
+    // A semicolon in a quoted string does not separate: otherwise the client's `host` could contain
+    // a `for`.
     let mut pairs = element.split(|byte| {
         match byte {
             _ if escaped => escaped = false,
@@ -264,8 +243,8 @@ fn unquoted(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\"").and_then(|inner| inner.strip_suffix(b"\"")).unwrap_or(text)
 }
 
-/// `ip`, `ip:port`, `[ipv6]`, `[ipv6]:port`, or a bare IPv6 address. A port may be obfuscated (RFC 7239, section 6): the address
-/// beside it is as good.
+/// Parses `ip`, `ip:port`, `[ipv6]`, `[ipv6]:port` or a bare IPv6 address. An obfuscated port (RFC
+/// 7239, section 6) does not invalidate the address.
 fn parse_node(node: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(node).ok()?.trim();
     let is_obfuscated = |port: &str| {
@@ -283,6 +262,7 @@ fn parse_node(node: &[u8]) -> Option<IpAddr> {
 mod tests {
     use super::super::PeerAddr;
     use super::*;
+    use crate::exempt::from_networks;
 
     fn address_by(extractor: &ClientIp, peer: &str, header: &str, lines: &[&str]) -> String {
         let mut request = http::Request::new(());
@@ -294,14 +274,14 @@ mod tests {
         extractor.address(&request.into_parts().0).unwrap().to_string()
     }
 
-    /// From the peer 10.0.0.1, of the trusted network.
+    /// For the peer 10.0.0.1 in the trusted network.
     fn client(lines: &[&str]) -> String {
         let extractor = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).unwrap();
         address_by(&extractor, "10.0.0.1", "x-forwarded-for", lines)
     }
 
     #[test]
-    fn what_the_client_forged_on_the_left_changes_nothing() {
+    fn forged_entries_on_the_left_change_nothing() {
         assert_eq!(client(&["198.51.100.7"]), "198.51.100.7");
         assert_eq!(client(&["1.1.1.1, 2.2.2.2, 198.51.100.7"]), "198.51.100.7");
         assert_eq!(client(&["10.0.0.9, 198.51.100.7, 10.0.0.2"]), "198.51.100.7");
@@ -314,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn an_untrusted_peer_is_the_client_whatever_it_says() {
+    fn an_untrusted_peer_is_the_client_whatever_its_header() {
         let extractor = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).unwrap();
         assert_eq!(address_by(&extractor, "192.0.2.9", "x-forwarded-for", &["1.1.1.1"]), "192.0.2.9");
     }
@@ -346,17 +326,17 @@ mod tests {
     }
 
     #[test]
-    fn trusting_nobody_is_refused_at_construction() {
+    fn an_empty_list_of_proxies_is_refused_at_construction() {
         let trusted: [&str; 0] = [];
         let error = ClientIp::from_header("x-forwarded-for").trusting(trusted).unwrap_err();
-        assert_eq!(error, TrustError::Nobody);
-        // A list of exemptions may be empty for a while.
+        assert_eq!(error, TrustError::NoNetworks);
+        // A list of exemptions may be empty.
         let client = ClientIp::from_header("x-forwarded-for").trusting_hops(1);
-        assert!(client.is_in(trusted).is_ok());
+        assert!(from_networks(client, trusted).is_ok());
     }
 
     #[test]
-    fn garbage_stops_the_walk_at_what_was_vouched_for() {
+    fn garbage_stops_the_walk_at_the_last_valid_address() {
         for entry in
             ["unknown", "_hidden", "1.2.3", "1.2.3.4.5", "[::1", "::1]", "1.2.3.4:port", "\u{fffd}", "-"]
         {

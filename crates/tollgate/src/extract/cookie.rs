@@ -7,13 +7,16 @@ use http::request::Parts;
 use percent_encoding::percent_decode;
 use tollgate_core::Key;
 
-use super::{ClientIp, Head, KeyExtractor, PeerIp};
+use super::client_ip::ClientIp;
+use super::extractor::KeyExtractor;
+use super::head::Head;
+use super::peer_ip::PeerIp;
 
 /// The value of a cookie: see [`cookie`].
 #[derive(Clone, Debug)]
 pub struct Cookie {
     name: Box<str>,
-    /// Whose address counts where cookies differ; the peer's if there is none.
+    /// Counts requests whose cookies differ; by default the peer's address does.
     client_ip: Option<ClientIp>,
 }
 
@@ -42,8 +45,8 @@ pub struct Cookie {
 /// address, the request has no key.
 ///
 /// # Panics
-/// If `name` is empty or holds a character that a cookie's name cannot (RFC 6265, section 4.1.1): a request could
-/// never carry it.
+/// If `name` is empty or has a character that no cookie name has (RFC 6265, section 4.1.1): no
+/// request could carry it.
 ///
 /// ```
 /// use tollgate::extract::cookie;
@@ -55,7 +58,7 @@ pub fn cookie(name: &str) -> Cookie {
 }
 
 impl Cookie {
-    /// [`cookie`] for a name that is known only at run time: `None` if it is not a cookie's name.
+    /// [`cookie`] for a name that is known only at run time. `None` if it is not a cookie name.
     pub fn try_new(name: &str) -> Option<Cookie> {
         // The characters of a token (RFC 9110, section 5.6.2).
         let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
@@ -111,13 +114,13 @@ impl KeyExtractor for Cookie {
     }
 }
 
-/// What a cookie jar makes of percent-encoding.
+/// Decodes percent-encoding, as cookie jars do.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     percent_decode(text).into()
 }
 
-/// A value without the quotes that may stand around it (RFC 6265, section 4.1.1). Some jars take them away before they decode,
-/// some afterwards, and some one pair only: to be read as the same session by any of them wins nobody a quota.
+/// Removes all quotes around a value (RFC 6265, section 4.1.1). Cookie jars remove them before or
+/// after decoding, or only one pair: no spelling of one session may earn a new quota.
 fn unquoted(mut value: &[u8]) -> &[u8] {
     while let [b'"', rest @ ..] | [rest @ .., b'"'] = value {
         value = rest;
@@ -172,7 +175,7 @@ mod tests {
             assert_eq!(value(lines), peer(), "{lines:?}");
             assert_ne!(value_from("192.0.2.2:443", lines), peer(), "{lines:?}");
         }
-        // A session that is spelled like the address is another caller.
+        // A session that reads like the address is another caller.
         assert_ne!(value(&["session=192.0.2.1"]), peer());
     }
 
@@ -191,7 +194,7 @@ mod tests {
         assert_eq!(cookie("session").extract(&parts(&["session=planted; session=real"])), None);
     }
 
-    /// Cookie jars decode what is percent-encoded, and some take quotes away: all of these are one session to them.
+    /// Cookie jars decode percent-encoding, and some remove quotes: these are all one session.
     #[test]
     fn one_session_written_in_many_ways_is_one_key() {
         for cookie in [
@@ -208,13 +211,13 @@ mod tests {
         }
         assert_eq!(value(&["session=abc; %73ession=%61bc"]), Some(Key::from("abc")));
         assert_eq!(value(&["session=invented; %73ession=real"]), peer());
-        assert_eq!(value(&["session=%zz%6"]), Some(Key::from("%zz%6")), "what is no encoding stays");
+        assert_eq!(value(&["session=%zz%6"]), Some(Key::from("%zz%6")), "invalid encoding is kept");
         assert_eq!(value(&["session=\"abc\"; session=%22abc"]), Some(Key::from("abc")));
         assert_eq!(value(&["session=\""]), value(&["session="]));
     }
 
     #[test]
-    fn is_not_fooled_by_a_name_that_begins_or_ends_alike() {
+    fn a_cookie_with_a_similar_name_is_ignored() {
         assert_eq!(value(&["sessions=1; xsession=2; Session=3; session"]), None);
         assert_eq!(value(&["a=session=1"]), None);
         assert_eq!(value(&[";;;=;"]), None);

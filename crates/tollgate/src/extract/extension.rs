@@ -7,7 +7,8 @@ use std::sync::Once;
 use http::request::Parts;
 use tollgate_core::Key;
 
-use super::{Head, KeyExtractor};
+use super::extractor::KeyExtractor;
+use super::head::Head;
 use crate::problem::Reason;
 
 /// A key from something that an outer layer left in the request's extensions, such as the user that

@@ -1,26 +1,24 @@
-//! What most extractors look at, without taking the request apart.
+//! The head of a request, borrowed.
 
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Request};
-use tollgate_core::Key;
-
-use super::KeyExtractor;
 
 /// A view of a request's head.
 ///
-/// `http` gives out [`Parts`] only by value: to show them to a closure, a layer has to take the request apart and put it
-/// together again, which moves more than 200 bytes twice. Where no rule needs parts, a request stays in one piece.
+/// `http` returns [`Parts`] only by value. To show them to a closure, a layer has to split the
+/// request and join it again, which moves more than 200 bytes twice. If no rule needs parts, the
+/// request stays whole.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
     pub(crate) method: &'a Method,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) extensions: &'a Extensions,
-    /// Those of a request that was taken apart.
+    /// The parts, if the request was split.
     pub(crate) parts: Option<&'a Parts>,
 }
 
 impl<'a> Head<'a> {
-    /// Of a request in one piece.
+    /// The head of a whole request.
     #[inline]
     pub(crate) fn of<B>(request: &'a Request<B>) -> Head<'a> {
         Head {
@@ -44,33 +42,17 @@ impl<'a> From<&'a Parts> for Head<'a> {
     }
 }
 
-/// An extractor, or an exemption, that is a function of a [`Head`].
-pub(crate) struct ByHead<F>(pub(crate) F);
-
-impl<F> KeyExtractor for ByHead<F>
-where
-    F: Fn(&Head<'_>) -> Option<Key> + Send + Sync + 'static,
-{
-    fn extract(&self, parts: &Parts) -> Option<Key> {
-        self.0(&parts.into())
-    }
-
-    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-        self.0(head)
-    }
-
-    fn needs_parts(&self) -> bool {
-        false
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use tollgate_core::Key;
+
     use super::*;
-    use crate::extract::{ClientIp, PeerAddr, PeerIp, basic_user, cookie, extension, global, header, method};
+    use crate::extract::{
+        ClientIp, KeyExtractor, PeerAddr, PeerIp, basic_user, cookie, extension, global, header, method,
+    };
 
     #[test]
-    fn a_request_in_one_piece_has_the_key_of_its_parts() {
+    fn a_whole_request_has_the_key_of_its_parts() {
         let request = || {
             let address = PeerAddr(([192, 0, 2, 1], 4_000).into());
             Request::post("/")
@@ -99,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn one_closure_asks_for_the_parts_of_all() {
+    fn one_closure_needs_the_parts_for_all() {
         let closure = |parts: &Parts| Some(Key::from(parts.uri.path()));
         assert!((global(), closure).needs_parts() && header("a").or(closure).needs_parts());
         let parts = Request::new(()).into_parts().0;

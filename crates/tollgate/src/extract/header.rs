@@ -4,7 +4,8 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 use tollgate_core::Key;
 
-use super::{Head, KeyExtractor};
+use super::extractor::KeyExtractor;
+use super::head::Head;
 
 /// The value of a header: see [`header`].
 #[derive(Clone, Debug)]

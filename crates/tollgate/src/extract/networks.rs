@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use tollgate_core::counted_address;
 
-/// Networks that an address may be in.
+/// A list of networks.
 #[derive(Clone, Debug)]
 pub(crate) struct Networks(Box<[IpNet]>);
 
@@ -19,25 +19,26 @@ impl Networks {
         self.0.is_empty()
     }
 
-    /// Whether an address, which is not an IPv4-mapped one, is in one of them.
+    /// Whether an address, unmapped, is in one of the networks.
     pub(crate) fn contain(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// Whether an address is in one of them, by itself or as it is counted.
+    /// Whether an address is in one of the networks, by itself or as the IPv4 address in it.
     pub(crate) fn contain_caller(&self, address: IpAddr) -> bool {
         self.contain(address) || self.contain(counted_address(address))
     }
 }
 
-/// Why networks are none to trust, or to exempt.
+/// Reasons why a list of networks is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrustError {
-    /// This is neither a network in CIDR notation nor an address.
+    /// The text is neither a network in CIDR notation nor an address.
     NotANetwork(String),
-    /// Nobody would be trusted: the header would never be read, and all behind a proxy share one quota.
-    Nobody,
+    /// There is no network to trust. The header would never be read, and all clients of a proxy
+    /// would share one quota.
+    NoNetworks,
 }
 
 impl fmt::Display for TrustError {
@@ -46,7 +47,7 @@ impl fmt::Display for TrustError {
             TrustError::NotANetwork(text) => {
                 write!(f, "{text:?} is neither a network such as 10.0.0.0/8 nor an address")
             }
-            TrustError::Nobody => f.write_str("no networks to trust: the header would never be read"),
+            TrustError::NoNetworks => f.write_str("no networks to trust: the header would never be read"),
         }
     }
 }
@@ -57,7 +58,7 @@ fn parse_network(text: &str) -> Result<IpNet, TrustError> {
     let text = text.trim();
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     let network = network.map_err(|_| TrustError::NotANetwork(text.to_owned()))?;
-    // Addresses are compared unmapped, so that a mapped network has to be as well.
+    // Addresses are compared unmapped, so a mapped network is unmapped too.
     match network {
         IpNet::V6(v6) if v6.prefix_len() >= 96 => {
             let mapped = v6.addr().to_ipv4_mapped();

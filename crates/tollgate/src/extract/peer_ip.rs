@@ -6,82 +6,57 @@ use http::Extensions;
 use http::request::Parts;
 use tollgate_core::Key;
 
-use super::networks::{Networks, TrustError};
-use super::{Head, KeyExtractor};
-use crate::exempt::Addresses;
+use super::extractor::{AddressExtractor, KeyExtractor};
+use super::head::Head;
 use crate::problem::Reason;
 
-/// The peer's address, for servers that leave it nowhere this crate looks: insert it into the extensions of each
-/// request that a connection carries.
+/// The peer's address, for servers that this crate does not know: insert it into the extensions of
+/// each request of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerAddr(pub SocketAddr);
 
-/// The key of the peer: the IP address at the other end of the connection. IPv6 addresses are
-/// grouped by their /64: a customer is given at least that, and could otherwise rotate through 2^64
-/// addresses. IPv6 addresses that stand for an IPv4 address count as that address (IPv4-mapped,
-/// NAT64, 6to4, Teredo): see [Addresses](super#addresses).
+/// The IP address of the peer, at the other end of the connection.
 ///
-/// The address is taken from a [`PeerAddr`] in the request's extensions, or with the feature `axum`
-/// from its `ConnectInfo<SocketAddr>`, which is there if the server was started with
-/// `into_make_service_with_connect_info::<SocketAddr>()`; or with the feature `tonic` from the
-/// `TcpConnectInfo` that tonic's own server leaves, with or without TLS. Where it is missing there
-/// is no key. Requests are answered 500 unless [`on_missing_key`](crate::Rule::on_missing_key) says
-/// otherwise, and the log says once which call is missing.
+/// IPv6 addresses are grouped by their /64. A customer has at least that many, and could otherwise
+/// rotate through 2^64 addresses. IPv6 addresses that stand for an IPv4 address count as that
+/// address (IPv4-mapped, NAT64, 6to4, Teredo): see [Addresses](super#addresses).
 ///
-/// **Behind a proxy all requests come from the proxy**, and share its quota: use [`ClientIp`](super::ClientIp) there.
+/// The address is the first of these in the request's extensions:
+///
+/// - a [`PeerAddr`];
+/// - with the feature `axum`, `ConnectInfo<SocketAddr>`: start the server with
+///   `into_make_service_with_connect_info::<SocketAddr>()`;
+/// - with the feature `tonic`, the `TcpConnectInfo` of tonic's own server, with or without TLS.
+///
+/// Without any of them there is no key. Requests are answered 500 unless
+/// [`on_missing_key`](crate::Rule::on_missing_key) says otherwise, and the log says once which call
+/// is missing.
+///
+/// **Behind a proxy all requests come from the proxy** and share its quota: use
+/// [`ClientIp`](super::ClientIp) there.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerIp {
     v6_prefix: u8,
 }
 
 impl PeerIp {
-    /// By address; IPv6 by /64.
+    /// Counts by address, IPv6 by /64.
     pub fn new() -> PeerIp {
         PeerIp { v6_prefix: 64 }
     }
 
-    /// Groups IPv6 addresses by their first `bits` bits instead of 64: 56 or 48 where customers are given more, 128
-    /// for single addresses (and more is 128).
+    /// Groups IPv6 addresses by their first `bits` bits instead of 64: 56 or 48 if customers have
+    /// larger networks, 128 for single addresses. More than 128 counts as 128.
     #[must_use]
     pub fn ipv6_prefix(mut self, bits: u8) -> PeerIp {
         self.v6_prefix = bits.min(128);
         self
     }
 
-    /// Requests from these networks, in CIDR notation (`10.0.0.0/8`, `fd00::/8`) or single
-    /// addresses, for [`Rule::exempt`](crate::Rule::exempt). A whole address is compared, however
-    /// addresses are grouped as keys. One that stands for an [IPv4 address](super#addresses)
-    /// matches by either. A request without a peer address is not exempt.
-    ///
-    /// **Behind a proxy the peer is the proxy**: to list it, or the network or the `::1` that it
-    /// calls from, exempts every request. Use [`ClientIp::is_in`](super::ClientIp::is_in) there.
-    ///
-    /// # Errors
-    /// [`TrustError`] for the first that is neither a network nor an address.
-    ///
-    /// ```
-    /// use tollgate::extract::PeerIp;
-    ///
-    /// # fn main() -> Result<(), tollgate::extract::TrustError> {
-    /// let of_the_office = PeerIp::new().is_in(["203.0.113.0/24", "2001:db8:1::/48"])?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_in<N: AsRef<str>>(
-        self,
-        networks: impl IntoIterator<Item = N>,
-    ) -> Result<Addresses, TrustError> {
-        Ok(Addresses::of_peers(self, Networks::parse(networks)?))
-    }
-
-    pub(crate) fn address_from(self, head: &Head<'_>) -> Option<IpAddr> {
-        peer(head.extensions).map(|address| address.to_canonical())
-    }
-
     #[inline(never)]
     fn key_of_other(&self, peer: Option<IpAddr>) -> Option<Key> {
         if peer.is_none() {
-            say_once_that_it_is_missing();
+            log_missing_peer();
         }
         peer.map(|address| Key::network(address, self.v6_prefix))
     }
@@ -100,8 +75,8 @@ impl KeyExtractor for PeerIp {
 
     fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
         match peer_if_known(head.extensions) {
-            // Written where the caller wants it: a key that is copied on the way is copied in other pieces than it was written
-            // in, which processors are slow at.
+            // Built in place: moving a key just written costs a store-forwarding stall (`layer`
+            // bench).
             Some(IpAddr::V4(address)) => Some(Key::network(address.into(), 128)),
             other => self.key_of_other(other),
         }
@@ -116,17 +91,24 @@ impl KeyExtractor for PeerIp {
     }
 }
 
-/// The peer's address, as the server left it; says once in the log where it is missing.
+impl AddressExtractor for PeerIp {
+    fn address_from(&self, head: &Head<'_>) -> Option<IpAddr> {
+        peer(head.extensions).map(|address| address.to_canonical())
+    }
+}
+
+/// The peer's address, as the server inserted it. Logs once if it is missing.
 pub(super) fn peer(extensions: &Extensions) -> Option<IpAddr> {
     let peer = peer_if_known(extensions);
     if peer.is_none() {
-        say_once_that_it_is_missing();
+        log_missing_peer();
     }
     peer
 }
 
 pub(super) fn peer_if_known(extensions: &Extensions) -> Option<IpAddr> {
-    // First, since it was inserted by hand: by who reads the PROXY protocol, for one, and knows better than the socket.
+    // First: code that inserts it, such as a reader of the PROXY protocol, knows more than the
+    // socket does.
     if let Some(PeerAddr(address)) = extensions.get::<PeerAddr>() {
         return Some(address.ip());
     }
@@ -137,7 +119,7 @@ pub(super) fn peer_if_known(extensions: &Extensions) -> Option<IpAddr> {
         if let Some(ConnectInfo(address)) = extensions.get::<ConnectInfo<SocketAddr>>() {
             return Some(address.ip());
         }
-        // What axum's own extractor falls back to in tests.
+        // The fallback of axum's own extractor, for tests.
         if let Some(MockConnectInfo(address)) = extensions.get::<MockConnectInfo<SocketAddr>>() {
             return Some(address.ip());
         }
@@ -145,7 +127,7 @@ pub(super) fn peer_if_known(extensions: &Extensions) -> Option<IpAddr> {
     #[cfg(feature = "tonic")]
     {
         use tonic::transport::server::TcpConnectInfo;
-        // Of a connection with TLS, tonic's server leaves this as well.
+        // Also present on a connection with TLS.
         if let Some(address) = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr) {
             return Some(address.ip());
         }
@@ -153,13 +135,13 @@ pub(super) fn peer_if_known(extensions: &Extensions) -> Option<IpAddr> {
     None
 }
 
-fn say_once_that_it_is_missing() {
+fn log_missing_peer() {
     #[cfg(feature = "tracing")]
     {
-        static SAID: std::sync::Once = std::sync::Once::new();
-        SAID.call_once(|| {
+        static LOGGED: std::sync::Once = std::sync::Once::new();
+        LOGGED.call_once(|| {
             tracing::error!(
-                "requests carry no peer address, so that none can be limited by it: with axum, serve \
+                "requests have no peer address to be limited by: with axum, serve \
                  `app.into_make_service_with_connect_info::<SocketAddr>()` and enable tollgate's feature `axum`; \
                  with tonic's own server, enable tollgate's feature `tonic`; \
                  with another server, insert `tollgate::extract::PeerAddr` into each request's extensions"
@@ -168,14 +150,16 @@ fn say_once_that_it_is_missing() {
     }
 }
 
-/// Behind trusted hops, of which the nearest may be on a Unix socket.
-pub(super) fn say_once_that_nobody_tells_it() {
+/// For a request behind trusted hops, the nearest of which may be on a Unix socket.
+pub(super) fn log_missing_client() {
     #[cfg(feature = "tracing")]
     {
-        static SAID: std::sync::Once = std::sync::Once::new();
-        SAID.call_once(|| {
+        static LOGGED: std::sync::Once = std::sync::Once::new();
+        LOGGED.call_once(|| {
             tracing::warn!(
-                "a request has no client address: the header that was trusted tells none, and neither does the server                  (unless it listens on a Unix socket, let it tell its peers': with axum, serve                  `app.into_make_service_with_connect_info::<SocketAddr>()`)"
+                "a request has no client address: neither the trusted header nor the server has one; unless the server \
+                 listens on a Unix socket, let it insert its peers' addresses: with axum, serve \
+                 `app.into_make_service_with_connect_info::<SocketAddr>()`"
             );
         });
     }
@@ -186,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_customer_is_one_key() {
+    fn all_addresses_of_one_customer_are_one_key() {
         let key = |address: &str| {
             let mut request = http::Request::new(());
             request.extensions_mut().insert(PeerAddr(address.parse().unwrap()));

@@ -1,4 +1,4 @@
-//! A store that fails is left alone for a while.
+//! The circuit breaker: a store that fails is not asked for a while.
 
 use std::error::Error;
 use std::fmt;
@@ -19,8 +19,8 @@ use tollgate_core::{
 use super::circuit::{Admission, Circuit, CircuitBreaker, CircuitState, Probed};
 use super::event::{Event, Observer};
 
-/// A [`Store`] that is not asked while it fails: see [`FailureExt::circuit_breaker`](super::FailureExt::circuit_breaker)
-/// and the [module docs](super).
+/// A [`Store`] behind a circuit breaker: see
+/// [`FailureExt::circuit_breaker`](super::FailureExt::circuit_breaker).
 #[derive(Clone, Debug)]
 pub struct Breaking<S> {
     store: S,
@@ -32,32 +32,36 @@ impl<S: Store> Breaking<S> {
         Breaking { store, breaker: Arc::new(Breaker::new(settings, Clock::system(), Observer::default())) }
     }
 
-    /// The same settings by another clock, for tests. Before clones are made, and [views](Breaking::circuit): those are of another
-    /// circuit.
+    /// Uses another clock, for tests. Starts a new circuit: call this before cloning, and before
+    /// taking a [view](Breaking::circuit).
+    #[must_use]
     pub fn clock(self, clock: impl Into<Clock>) -> Breaking<S> {
         let Breaker { settings, observer, .. } = &*self.breaker;
         let breaker = Breaker::new(*settings, clock.into(), observer.clone());
         Breaking { breaker: Arc::new(breaker), ..self }
     }
 
-    /// Tells `observe` of every [`Event::Circuit`]. It is called within a request and must not block. Before clones are made, and
-    /// [views](Breaking::circuit): those are of another circuit. Of several observers the last is told.
+    /// Calls `observe` for every [`Event::Circuit`], within a request: it must not block. Only the
+    /// last observer is called. Starts a new circuit: call this before cloning, and before taking a
+    /// [view](Breaking::circuit).
     ///
-    /// Two events of the same moment may be told in either order: what shows the state asks [`CircuitView::state`].
+    /// Two events of the same moment may arrive in either order. To show the state, read
+    /// [`CircuitView::state`].
+    #[must_use]
     pub fn observe(self, observe: impl Fn(Event) + Send + Sync + 'static) -> Breaking<S> {
         let Breaker { settings, clock, .. } = &*self.breaker;
         let breaker = Breaker::new(*settings, clock.clone(), Observer::new(observe));
         Breaking { breaker: Arc::new(breaker), ..self }
     }
 
-    /// What shows the state of the circuit, for metrics. It is not for a check that takes a node out of service: probes are
-    /// requests, and without any the circuit stays open.
+    /// Returns a view of the circuit, for metrics. Do not use it for a health check that takes a
+    /// node out of service: requests are the probes, so without requests the circuit stays open.
     pub fn circuit(&self) -> CircuitView {
         CircuitView(Arc::clone(&self.breaker))
     }
 
     #[inline]
-    fn guarded<T, F>(
+    fn ask<T, F>(
         &self,
         admitted: Result<Role, Duration>,
         ask: impl FnOnce(&S) -> Reply<Result<T, S::Error>, F>,
@@ -68,7 +72,7 @@ impl<S: Store> Breaking<S> {
         };
         match ask(&self.store) {
             Reply::Now(answer) => {
-                self.breaker.hear(role, answer.as_ref().err());
+                self.breaker.record(role, answer.as_ref().err());
                 Reply::Now(answer.map_err(BreakerError::Store))
             }
             Reply::Later(future) => {
@@ -85,20 +89,21 @@ impl<S: Store> Store for Breaking<S> {
 
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire> {
-        // A request that asks for nothing is no probe, and its answer says nothing of the store.
+        // A request without checks or with an empty key is not a probe: its answer does not show
+        // whether the store works.
         let asks = !set.is_empty() && set.iter().all(|check| !check.key.is_empty());
-        let admitted = if asks { self.breaker.admit() } else { Ok(Role::Bystander) };
-        self.guarded(admitted, |store| store.acquire(set, times))
+        let admitted = if asks { self.breaker.admit() } else { Ok(Role::Uncounted) };
+        self.ask(admitted, |store| store.acquire(set, times))
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done> {
         let asks = grants.iter().any(|grant| grant.units > 0 && !grant.key.is_empty());
-        self.guarded(self.breaker.admit_return(asks), |store| store.refund(grants))
+        self.ask(self.breaker.admit_uncounted(asks), |store| store.refund(grants))
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {
         let asks = !policies.is_empty() && !key.is_empty();
-        self.guarded(self.breaker.admit_return(asks), |store| store.reset(key, policies))
+        self.ask(self.breaker.admit_uncounted(asks), |store| store.reset(key, policies))
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
@@ -106,41 +111,42 @@ impl<S: Store> Store for Breaking<S> {
     }
 }
 
-/// Shows the state of a circuit. It keeps no store alive.
+/// A view of the state of a circuit. Does not keep the store alive.
 #[derive(Clone, Debug)]
 pub struct CircuitView(Arc<Breaker>);
 
 impl CircuitView {
-    /// The state.
+    /// The current state.
     pub fn state(&self) -> CircuitState {
         self.0.circuit().state()
     }
 }
 
-/// What the clones of a store have in common.
+/// Shared by the clones of a store.
 struct Breaker {
     settings: CircuitBreaker,
     clock: Clock,
     observer: Observer,
     circuit: Mutex<Circuit>,
-    /// Until when requests are refused, in microseconds, so that most need not lock the circuit; 0 while all pass.
+    /// When the refusals end, in microseconds, so that most requests need no lock; 0 if the circuit
+    /// is closed.
     refuses_until: AtomicU64,
-    /// How often the store has answered since it failed last; more than the circuit remembers are not counted.
+    /// Answers since the last failure, counted up to what the circuit remembers.
     answered: AtomicU32,
-    /// How often the circuit has closed.
+    /// How often the circuit closed.
     closings: AtomicU32,
 }
 
-/// What a request is to the circuit.
+/// The role of a request for the circuit.
 #[derive(Clone, Copy, Debug)]
 enum Role {
-    /// A check while the circuit is closed, asked after this many closings. If a probe was answered since, its failure says
-    /// nothing of the store.
+    /// A check under a closed circuit, and how often the circuit had closed before. Its failure
+    /// does not count if a probe was answered since.
     Passing(u32),
-    /// The probe of this number.
+    /// The probe with this number.
     Probe(u32),
-    /// A refund, a reset, or a request that asks for nothing: its answer does not count.
-    Bystander,
+    /// A refund, a reset or an empty request. Its answer does not count.
+    Uncounted,
 }
 
 impl Breaker {
@@ -161,7 +167,7 @@ impl Breaker {
         self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a request is; or how long to wait before the next probe.
+    /// The role of a check, or the time until the next probe.
     #[inline]
     fn admit(&self) -> Result<Role, Duration> {
         match self.refuses_until.load(Ordering::Acquire) {
@@ -170,11 +176,11 @@ impl Breaker {
         }
     }
 
-    /// Refuses a refund or a reset while the circuit is not closed. It is never a probe.
-    fn admit_return(&self, asks: bool) -> Result<Role, Duration> {
+    /// Refuses a refund or a reset unless the circuit is closed. They are never probes.
+    fn admit_uncounted(&self, asks: bool) -> Result<Role, Duration> {
         match self.refuses_until.load(Ordering::Acquire) {
             until if asks && until > 0 => Err(span(self.clock.now(), until)),
-            _ => Ok(Role::Bystander),
+            _ => Ok(Role::Uncounted),
         }
     }
 
@@ -196,13 +202,14 @@ impl Breaker {
         }
     }
 
-    /// What came of a request that was let through.
+    /// Records the result of an admitted request.
     #[inline]
-    fn hear<E: StoreError>(&self, role: Role, error: Option<&E>) {
+    fn record<E: StoreError>(&self, role: Role, error: Option<&E>) {
         match (role, error) {
-            (Role::Bystander, _) => {}
+            (Role::Uncounted, _) => {}
             (Role::Passing(_), None) => {
-                // A load in the long run, and no write that processors would fight over.
+                // Once the count is full this is only a load, so threads do not contend for the
+                // line.
                 if self.answered.load(Ordering::Relaxed) < CircuitBreaker::MEMORY {
                     self.answered.fetch_add(1, Ordering::Relaxed);
                 }
@@ -216,9 +223,9 @@ impl Breaker {
             (Role::Probe(number), None) => self.probed(number, Probed::Answered),
             (Role::Probe(number), Some(error)) => {
                 let probed = match error.kind() {
-                    // The store was not asked: the next request is the probe.
+                    // The store was not asked, so the next request is the probe.
                     ErrorKind::Overloaded => Probed::Abandoned,
-                    // The store answered. An open circuit would hide the mistake.
+                    // The store did answer, and an open circuit would hide the misconfiguration.
                     ErrorKind::Misconfigured => Probed::Answered,
                     _ => Probed::Failed,
                 };
@@ -239,34 +246,34 @@ impl Breaker {
         self.change(|circuit| circuit.probed(now, number, probed));
     }
 
-    /// Changes the circuit, and tells those who want to know.
+    /// Changes the circuit. Logs a new state and notifies the observer.
     fn change<T>(&self, change: impl FnOnce(&mut Circuit) -> T) -> T {
         let mut circuit = self.circuit();
         let before = circuit.state();
-        let told = change(&mut circuit);
+        let result = change(&mut circuit);
         let state = circuit.state();
         let until = circuit.refuses_until().map_or(0, |until| until.as_micros().max(1));
         if state == CircuitState::Closed && state != before {
-            // Before requests pass again, so that each knows after how many it does.
+            // Before `refuses_until`, so that each request that passes sees the new count.
             self.closings.fetch_add(1, Ordering::Relaxed);
         }
         self.refuses_until.store(until, Ordering::Release);
         drop(circuit);
         if state != before {
             log(before, state);
-            self.observer.tell(Event::Circuit(state));
+            self.observer.notify(Event::Circuit(state));
         }
-        told
+        result
     }
 }
 
-/// The time from now to a time in microseconds.
+/// The time from `now` until `until`, in microseconds since the epoch.
 fn span(now: Timestamp, until: u64) -> Duration {
     Duration::from_micros(until.saturating_sub(now.as_micros()))
 }
 
-/// That it opens and closes; not each probe between.
-#[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "only the log asks for it"))]
+/// Logs when the circuit opens and closes, and at `debug` each other change.
+#[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "only the log reads them"))]
 fn log(before: CircuitState, state: CircuitState) {
     #[cfg(feature = "tracing")]
     match (before, state) {
@@ -286,14 +293,14 @@ impl fmt::Debug for Breaker {
     }
 }
 
-/// The answer of a store that a circuit breaker watches.
+/// The answer of a store behind a circuit breaker.
 #[pin_project(PinnedDrop)]
 #[derive(Debug)]
 pub struct Watched<F> {
     #[pin]
     future: F,
     breaker: Arc<Breaker>,
-    /// Until something was heard of it.
+    /// `None` once the result is recorded.
     role: Option<Role>,
 }
 
@@ -308,13 +315,13 @@ where
         let this = self.project();
         let answer = ready!(this.future.poll(cx));
         if let Some(role) = this.role.take() {
-            this.breaker.hear(role, answer.as_ref().err());
+            this.breaker.record(role, answer.as_ref().err());
         }
         Poll::Ready(answer.map_err(BreakerError::Store))
     }
 }
 
-/// A probe whose caller leaves makes room for the next.
+/// If the caller of a probe leaves, the next request becomes the probe.
 #[pinned_drop]
 impl<F> PinnedDrop for Watched<F> {
     fn drop(self: Pin<&mut Self>) {
@@ -325,15 +332,15 @@ impl<F> PinnedDrop for Watched<F> {
     }
 }
 
-/// Why a store behind a circuit breaker did not answer.
+/// Reasons why a store behind a circuit breaker did not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BreakerError<E> {
-    /// It was not asked, since it failed too often before. Nothing was charged.
+    /// The circuit is open, so the store was not asked. Nothing was charged.
     Open {
-        /// The time until the next probe, unless somebody is sent before.
+        /// The time until the next probe, at the latest.
         retry_in: Duration,
     },
-    /// It failed.
+    /// The store failed.
     Store(E),
 }
 
@@ -366,7 +373,7 @@ impl<E: Error> Error for BreakerError<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             BreakerError::Open { .. } => None,
-            // Not the error itself, which is displayed as ours.
+            // Skips the store's error, whose message `Display` already shows.
             BreakerError::Store(error) => error.source(),
         }
     }

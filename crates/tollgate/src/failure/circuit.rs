@@ -1,4 +1,4 @@
-//! When to stop asking a store that fails, and when to look whether it is back.
+//! The state machine of a circuit breaker.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,22 +6,23 @@ use std::time::Duration;
 
 use tollgate_core::Timestamp;
 
-/// When a circuit breaker opens, and when it lets a request find out whether the store is back.
+/// Settings of a circuit breaker: when it opens, and when it probes whether the store is back.
 ///
-/// The last answers that requests got from the store decide when it opens: either trigger is enough. Where requests share
-/// calls to the store, a failed call counts once: see [`StoreError::call`](crate::StoreError::call). Errors of kind
-/// [`Overloaded`](crate::ErrorKind::Overloaded) or [`Misconfigured`](crate::ErrorKind::Misconfigured) do not count, nor do
-/// refunds and resets.
+/// It opens by the last answers of the store; either of the two triggers is enough. If requests
+/// share a call to the store, a failed call counts once: see
+/// [`StoreError::call`](crate::StoreError::call). Errors of kind
+/// [`Overloaded`](crate::ErrorKind::Overloaded) or
+/// [`Misconfigured`](crate::ErrorKind::Misconfigured) do not count, nor do refunds and resets.
 ///
-/// Then one request at a time, the *probe*, is let through after a wait. A probe that fails, or that is not answered within
-/// the wait, doubles the next wait, up to the longest. Every wait is lengthened at random by up to a half, so that the
-/// processes of a fleet do not return at the same moment.
+/// After a wait, an open circuit admits one request at a time, the *probe*. A probe that fails, or
+/// gets no answer within the wait, doubles the next wait, up to the longest. Every wait is extended
+/// at random by up to a half, so that the processes of a fleet do not return at the same moment.
 ///
-/// | setting | by default |
+/// | setting | default |
 /// |---|---|
 /// | [`failures_in_a_row`](CircuitBreaker::failures_in_a_row) | 5 |
 /// | [`failures_of`](CircuitBreaker::failures_of) | 50 of the last 100 |
-/// | [`probe_after`](CircuitBreaker::probe_after) | 500 ms, at the longest 2 s |
+/// | [`probe_after`](CircuitBreaker::probe_after) | 500 ms, at most 2 s |
 ///
 /// ```
 /// use std::time::Duration;
@@ -54,11 +55,13 @@ impl Default for CircuitBreaker {
 }
 
 impl CircuitBreaker {
-    /// The most answers that are remembered.
+    /// How many of the last answers it remembers.
     pub const MEMORY: u32 = u128::BITS;
 
-    /// Opens after this many failures without an answer between them: 1 to [`CircuitBreaker::MEMORY`]. As many as
-    /// [`failures_of`](CircuitBreaker::failures_of) asks for open it in a row as well: for more than 50, set both.
+    /// Opens after this many failures in a row: 1 to [`CircuitBreaker::MEMORY`].
+    ///
+    /// [`failures_of`](CircuitBreaker::failures_of) also counts failures in a row: for more than
+    /// 50, set both.
     ///
     /// # Panics
     /// If [`CircuitBreaker::try_failures_in_a_row`] would return an error.
@@ -78,11 +81,12 @@ impl CircuitBreaker {
         }
     }
 
-    /// Opens when `failures` of the last `answers` were failures, whatever their order: for a store that fails now and then.
-    /// Both are 1 to [`CircuitBreaker::MEMORY`]; of a store that was asked less often, what is missing counts as answered.
+    /// Opens when `failures` of the last `answers` are failures, in any order: for a store that
+    /// fails now and then. Both are 1 to [`CircuitBreaker::MEMORY`]. Before the store was asked
+    /// that often, the missing answers count as successes.
     ///
-    /// Of a store of which a part may be lost, such as a Cluster with one of its three masters, five answers in a row are failures
-    /// by mere chance before long, and now and then 50 of 100: `.failures_in_a_row(70).failures_of(70, 100)` bears that.
+    /// A Cluster that lost one of three masters soon fails five times in a row by chance, and at
+    /// times 50 of 100. `.failures_in_a_row(70).failures_of(70, 100)` tolerates that.
     ///
     /// # Panics
     /// If [`CircuitBreaker::try_failures_of`] would return an error.
@@ -94,7 +98,7 @@ impl CircuitBreaker {
     /// [`CircuitBreaker::failures_of`] for numbers that are known only at run time.
     ///
     /// # Errors
-    /// [`CircuitBreakerError::Failures`]; also for more failures than answers.
+    /// [`CircuitBreakerError::Failures`], also for more failures than answers.
     pub fn try_failures_of(self, failures: u32, answers: u32) -> Result<CircuitBreaker, CircuitBreakerError> {
         let fits = (1..=answers).contains(&failures) && answers <= CircuitBreaker::MEMORY;
         if fits {
@@ -104,7 +108,8 @@ impl CircuitBreaker {
         }
     }
 
-    /// The wait before the first probe, and the longest that it grows to, before chance lengthens it.
+    /// Sets the wait before the first probe, and the longest wait, both before the random
+    /// extension.
     ///
     /// # Panics
     /// If [`CircuitBreaker::try_probe_after`] would return an error.
@@ -116,7 +121,8 @@ impl CircuitBreaker {
     /// [`CircuitBreaker::probe_after`] for times that are known only at run time.
     ///
     /// # Errors
-    /// [`CircuitBreakerError::Wait`] for a first wait below 1 ms, or a longest that is shorter than the first.
+    /// [`CircuitBreakerError::Wait`] for a first wait below 1 ms, or a longest that is shorter than
+    /// the first.
     pub fn try_probe_after(
         self,
         first: Duration,
@@ -128,28 +134,29 @@ impl CircuitBreaker {
         Ok(CircuitBreaker { first_wait: first, longest_wait: longest, ..self })
     }
 
-    /// Whether these answers, the latest in the lowest bit and failures set, open the circuit.
+    /// Whether these answers open the circuit. The latest is the lowest bit; a failure is a 1.
     fn opens(&self, answers: u128) -> bool {
         let last = answers & (u128::MAX >> (CircuitBreaker::MEMORY - self.answers));
         answers.trailing_ones() >= self.in_a_row || last.count_ones() >= self.failures
     }
 
-    /// The wait before the probe that follows so many failed ones.
+    /// The wait before the next probe, after `failed` failed ones.
     fn wait(&self, failed: u32, chance: u64) -> Duration {
         let factor = 1_u32.checked_shl(failed).unwrap_or(u32::MAX);
         let wait = self.first_wait.saturating_mul(factor).min(self.longest_wait);
-        // A 64th of a half, 0 to 64 times.
+        // Adds 0 to 64 steps of a 128th.
         wait.saturating_add((wait / 128).saturating_mul(u32::try_from(chance % 65).unwrap_or(0)))
     }
 }
 
-/// Why something is not a [`CircuitBreaker`].
+/// Reasons why a [`CircuitBreaker`] cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CircuitBreakerError {
-    /// A number of failures or answers outside of 1 to [`CircuitBreaker::MEMORY`], or more failures than answers.
+    /// A number of failures or answers is outside of 1 to [`CircuitBreaker::MEMORY`], or there are
+    /// more failures than answers.
     Failures,
-    /// A first wait below 1 ms, or a longest wait below the first.
+    /// The first wait is below 1 ms, or the longest wait is below the first.
     Wait,
 }
 
@@ -157,7 +164,7 @@ impl fmt::Display for CircuitBreakerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             CircuitBreakerError::Failures => {
-                "a circuit breaker opens after 1 to 128 failures, or so many of the last 1 to 128 answers"
+                "a circuit breaker counts 1 to 128 failures and answers, and no more failures than answers"
             }
             CircuitBreakerError::Wait => {
                 "a circuit breaker's first wait must be at least 1 ms, and the longest no shorter than the first"
@@ -168,19 +175,19 @@ impl fmt::Display for CircuitBreakerError {
 
 impl std::error::Error for CircuitBreakerError {}
 
-/// Whether a circuit breaker lets requests through to the store.
+/// The state of a circuit breaker: which requests reach the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CircuitState {
-    /// All of them.
+    /// All requests reach the store.
     Closed,
-    /// None: the store failed too often.
+    /// No request reaches the store, which failed too often.
     Open,
-    /// One, the probe, which finds out whether the store is back.
+    /// One request, the probe, reaches the store to see whether it is back.
     HalfOpen,
 }
 
 impl CircuitState {
-    /// A word for it in logs and metrics, such as `half-open`.
+    /// The name in logs and metrics, such as `half-open`.
     pub const fn name(self) -> &'static str {
         match self {
             CircuitState::Closed => "closed",
@@ -190,64 +197,60 @@ impl CircuitState {
     }
 }
 
-/// What a circuit breaker says to a request.
+/// Whether a request may ask the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// Ask the store.
     Pass,
-    /// Ask the store, and tell [`Circuit::probed`] what came of it, by this number.
+    /// Yes, as the probe with this number. Its result goes to [`Circuit::probed`].
     Probe(u32),
-    /// Do not ask before this time.
+    /// Not before this time.
     Refuse(Timestamp),
 }
 
-/// What came of a probe.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Probed {
-    /// The store answered.
     Answered,
-    /// It failed.
     Failed,
-    /// Nobody waited for the answer.
+    /// The caller left before the answer.
     Abandoned,
 }
 
-/// The state of a [`CircuitBreaker`]: a state machine that reads no clock and asks no store.
+/// The state machine of a [`CircuitBreaker`]. Reads no clock and asks no store.
 #[derive(Clone, Debug)]
 pub(super) struct Circuit {
     settings: CircuitBreaker,
-    /// What makes its chances others than those of the rest of the fleet.
+    /// Makes the random waits differ from those of other processes.
     seed: u64,
     phase: Phase,
-    /// How many probes there have been, by which an answer is known to be that of the last.
+    /// The number of the last probe.
     probes: u32,
-    /// How many of them have failed since the store was in order last.
+    /// Failed probes and openings since the store last worked.
     failed: u32,
-    /// The calls that failed last, so that each counts once.
+    /// The last failed calls, so that each counts once.
     calls: [Option<u64>; CALLS],
 }
 
-/// More calls than a store has in flight at once, as a rule.
+/// More than a store usually has in flight.
 const CALLS: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// The last answers, and until when a failure is taken for that of the outage which seemed to be over.
+    /// The last answers. A failure before `fragile_until` belongs to the previous outage.
     Closed { answers: u128, fragile_until: Timestamp },
-    /// No probe before this time.
+    /// The next probe is due at `until`.
     Open { until: Timestamp },
-    /// Another probe after this time, if nobody has heard of the last.
+    /// A probe is in flight. Another one is due at `until`, if its result is still unknown then.
     HalfOpen { until: Timestamp },
 }
 
 impl Circuit {
-    /// A closed circuit. The seed decides how much longer than set its waits are: a different one in each process.
+    /// A closed circuit. The seed of the random waits should differ between processes.
     pub(super) fn new(settings: CircuitBreaker, seed: u64) -> Circuit {
         let phase = Phase::Closed { answers: 0, fragile_until: Timestamp::EPOCH };
         Circuit { settings, seed, phase, probes: 0, failed: 0, calls: [None; CALLS] }
     }
 
-    /// The state.
     pub(super) fn state(&self) -> CircuitState {
         match self.phase {
             Phase::Closed { .. } => CircuitState::Closed,
@@ -256,7 +259,7 @@ impl Circuit {
         }
     }
 
-    /// Until when every request is refused; `None` while all pass.
+    /// When the refusals end; `None` if the circuit is closed.
     pub(super) fn refuses_until(&self) -> Option<Timestamp> {
         match self.phase {
             Phase::Closed { .. } => None,
@@ -264,14 +267,13 @@ impl Circuit {
         }
     }
 
-    /// Whether a request may ask the store.
     pub(super) fn admit(&mut self, now: Timestamp) -> Admission {
         match self.phase {
             Phase::Closed { .. } => Admission::Pass,
             Phase::Open { until } | Phase::HalfOpen { until } if now < until => Admission::Refuse(until),
             phase => {
-                // A probe that nobody hears of in all that time, such as one whose caller does not let go of it, must not be the
-                // last; and is none that succeeded.
+                // A probe without a result, such as one that its caller never polls, counts as
+                // failed and must not be the last.
                 if let Phase::HalfOpen { .. } = phase {
                     self.failed = self.failed.saturating_add(1);
                 }
@@ -282,9 +284,9 @@ impl Circuit {
         }
     }
 
-    /// Counts a failure of a request that was let through by [`Admission::Pass`], while the circuit is closed. Failures of
-    /// the same `call` count once. `answered` returns how many requests were answered since the last failure, and starts
-    /// that count again.
+    /// Counts a failure of a request admitted by [`Admission::Pass`], if the circuit is closed.
+    /// Failures of the same `call` count once. `answered` returns the answers since the last
+    /// failure and resets that count.
     pub(super) fn failed(&mut self, now: Timestamp, call: Option<u64>, answered: impl FnOnce() -> u32) {
         if call.is_some() {
             if self.calls.contains(&call) {
@@ -296,7 +298,7 @@ impl Circuit {
         let Phase::Closed { answers, fragile_until } = &mut self.phase else { return };
         *answers = answers.checked_shl(answered().saturating_add(1)).unwrap_or(0) | 1;
         if self.settings.opens(*answers) {
-            // A store that fails as soon as it is asked by all again was never in order.
+            // A store that fails as soon as all requests reach it again never recovered.
             if now >= *fragile_until {
                 self.failed = 0;
             }
@@ -304,11 +306,11 @@ impl Circuit {
         }
     }
 
-    /// What came of the probe of that number.
+    /// Records the result of the probe with this number.
     pub(super) fn probed(&mut self, now: Timestamp, number: u32, probed: Probed) {
         let Phase::HalfOpen { .. } = self.phase else { return };
         match probed {
-            // Though it may be the answer of an earlier probe: the store does answer.
+            // Even the answer of an earlier probe shows that the store works.
             Probed::Answered => {
                 let fragile_until = now.saturating_add(self.wait(now));
                 self.phase = Phase::Closed { answers: 0, fragile_until };
@@ -367,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_between_failures_keep_it_closed() {
+    fn answers_between_failures_keep_the_circuit_closed() {
         let mut circuit = circuit(CircuitBreaker::default().failures_in_a_row(3).failures_of(128, 128));
         for _ in 0..50 {
             circuit.failed(at(0), None, || 1);
@@ -379,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_failures_opens_it_however_they_are_spread() {
+    fn a_share_of_failures_opens_the_circuit_in_any_order() {
         // (failures, answers, answers between failures, failures after which it opens)
         for (failures, answers, between, after) in [
             (10, 20, 1, 10),
@@ -401,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_forgotten_after_as_many_answers_as_are_looked_at() {
+    fn failures_are_forgotten_after_the_configured_number_of_answers() {
         let settings = CircuitBreaker::default().failures_in_a_row(100).failures_of(2, 100);
         for (answered, state) in [
             (98, CircuitState::Open),
@@ -416,9 +418,9 @@ mod tests {
         }
     }
 
-    /// A Cluster that has lost one of three masters: what the docs say of that.
+    /// A Cluster that lost one of three masters, as `failures_of` says.
     #[test]
-    fn a_third_that_fails_by_chance_opens_it_unless_it_is_told_to_bear_that() {
+    fn a_lost_third_opens_the_circuit_unless_the_settings_tolerate_it() {
         let opens_within = |settings: CircuitBreaker, requests: u32| {
             let (mut circuit, mut random, mut answered) = (circuit(settings), 1_u64, 0);
             (0..requests).any(|_| {
@@ -440,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_probe_at_a_time_and_none_too_early() {
+    fn one_probe_at_a_time_and_none_before_the_wait() {
         let mut circuit = circuit(fragile());
         circuit.failed(at(0), None, || 0);
         let until = refused_until(&mut circuit, at(0));
@@ -455,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_the_longest_and_begin_anew_after_it_was_in_order() {
+    fn waits_double_to_the_longest_and_restart_after_a_recovery() {
         let mut circuit = circuit(fragile());
         let mut now = at(0);
         circuit.failed(now, None, || 0);
@@ -470,7 +472,7 @@ mod tests {
         now = refused_until(&mut circuit, now);
         let number = probe(&mut circuit, now);
         circuit.probed(now, number, Probed::Answered);
-        // At once again: the store cannot bear what is asked of it.
+        // Fails again at once: the store cannot handle the load.
         circuit.failed(now, None, || 0);
         assert!(refused_until(&mut circuit, now) >= now.saturating_add(8 * SECOND));
         now = refused_until(&mut circuit, now);
@@ -482,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_was_given_up_makes_room_for_the_next() {
+    fn an_abandoned_probe_makes_room_for_the_next() {
         let mut circuit = circuit(fragile());
         circuit.failed(at(0), None, || 0);
         let now = refused_until(&mut circuit, at(0));
@@ -495,14 +497,14 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_nobody_hears_of_again_is_not_the_last() {
+    fn a_probe_without_a_result_is_followed_by_another() {
         let mut circuit = circuit(fragile());
         circuit.failed(at(0), None, || 0);
         let now = refused_until(&mut circuit, at(0));
         let lost = probe(&mut circuit, now);
         let later = refused_until(&mut circuit, now);
         let second = probe(&mut circuit, later);
-        // What comes of the first now says nothing of the second, unless it is an answer.
+        // A late result of the first probe does not count for the second, unless it is an answer.
         circuit.probed(later, lost, Probed::Failed);
         circuit.probed(later, lost, Probed::Abandoned);
         assert_eq!(circuit.state(), CircuitState::HalfOpen);
@@ -512,12 +514,12 @@ mod tests {
         circuit.probed(later, second, Probed::Failed);
         assert_eq!(circuit.state(), CircuitState::Open);
         circuit.probed(later, second, Probed::Answered);
-        assert_eq!(circuit.state(), CircuitState::Open, "it has been told of that probe");
+        assert_eq!(circuit.state(), CircuitState::Open, "the result of that probe is known");
     }
 
-    /// A store whose timeout is longer than the first wait.
+    /// The timeout of the store is longer than the first wait.
     #[test]
-    fn probes_that_nothing_is_heard_of_become_rarer() {
+    fn probes_without_a_result_become_rarer() {
         let mut circuit = circuit(fragile());
         circuit.failed(at(0), None, || 0);
         let (mut now, mut waits) = (at(0), Vec::new());
@@ -532,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_before_it_opened_neither_closes_nor_prolongs_it() {
+    fn late_failures_neither_close_nor_prolong_an_open_circuit() {
         let mut circuit = circuit(fragile());
         circuit.failed(at(0), None, || 0);
         let until = circuit.refuses_until();
@@ -543,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_does_not_return_in_step() {
+    fn processes_of_a_fleet_probe_at_different_times() {
         let mut untils: Vec<u64> = (0..100)
             .map(|seed| {
                 let mut circuit = Circuit::new(fragile(), seed);
@@ -558,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_ends_or_steps_back_breaks_nothing() {
+    fn the_circuit_survives_the_end_of_time_and_steps_back() {
         let mut circuit =
             circuit(CircuitBreaker::default().failures_in_a_row(1).probe_after(Duration::MAX, Duration::MAX));
         circuit.failed(Timestamp::MAX, None, || u32::MAX);

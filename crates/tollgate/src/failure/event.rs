@@ -1,4 +1,4 @@
-//! What operators can count: who decides, and how the store fails.
+//! Events for metrics: what decides, and how the store fails.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,35 +7,36 @@ use tollgate_core::ErrorKind;
 
 use super::circuit::CircuitState;
 
-/// Something that happened between a store and its failure policies: see [`FailureExt`](super::FailureExt).
+/// An event between a store and its failure policies, for metrics: see the
+/// [module docs](super#events).
 ///
-/// For metrics. There is no key in it, nor anything else of a request.
+/// It contains no key and nothing else of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Event {
-    /// A set of checks was decided, by this.
+    /// A set of checks was decided, by this source.
     Decided(Source),
-    /// The store failed to decide, in this way: in its place another decides, of whom an [`Event::Decided`] follows. Or it failed
-    /// to refund or to reset, of which nothing follows.
+    /// The store failed in this way. If it failed to decide, an [`Event::Decided`] follows for what
+    /// decided instead. If it failed to refund or to reset, no event follows.
     Failed(ErrorKind),
-    /// A circuit breaker has changed its state to this.
+    /// A circuit breaker changed to this state.
     Circuit(CircuitState),
 }
 
-/// Who decided.
+/// What decided a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Source {
     /// The store.
     Store,
-    /// The store that was given to [`fall_back_to`](super::FailureExt::fall_back_to).
+    /// The store given to [`fall_back_to`](super::FailureExt::fall_back_to).
     Fallback,
-    /// Nobody: the failure policy let the request pass, or refused it.
+    /// The failure policy, which let the request pass or refused it.
     Policy,
 }
 
 impl Source {
-    /// A word for it in logs and metrics, such as `fallback`.
+    /// The name in logs and metrics, such as `fallback`.
     pub const fn name(self) -> &'static str {
         match self {
             Source::Store => "store",
@@ -45,7 +46,7 @@ impl Source {
     }
 }
 
-/// Somebody who is told of events, or nobody.
+/// A callback for events, if there is one.
 #[derive(Clone, Default)]
 pub(super) struct Observer(Option<Arc<dyn Fn(Event) + Send + Sync>>);
 
@@ -55,23 +56,17 @@ impl Observer {
     }
 
     #[inline]
-    pub(super) fn tell(&self, event: Event) {
+    pub(super) fn notify(&self, event: Event) {
         #[cfg(feature = "tracing")]
-        trace(event);
+        match event {
+            Event::Decided(source) => tracing::trace!(source = source.name(), "decided"),
+            Event::Failed(kind) => tracing::debug!(kind = kind.name(), "the rate limit store failed"),
+            // The circuit breaker logs its own changes.
+            Event::Circuit(_) => {}
+        }
         if let Some(observe) = &self.0 {
             observe(event);
         }
-    }
-}
-
-/// For who looks closely: what is worth a line by itself is logged elsewhere.
-#[cfg(feature = "tracing")]
-#[inline]
-fn trace(event: Event) {
-    match event {
-        Event::Decided(source) => tracing::trace!(source = source.name(), "decided"),
-        Event::Failed(kind) => tracing::debug!(kind = kind.name(), "the rate limit store failed"),
-        Event::Circuit(_) => {}
     }
 }
 

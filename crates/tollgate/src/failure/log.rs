@@ -1,4 +1,4 @@
-//! What the log is told of a store that fails: that it does, and that it answers again; not a line for each request.
+//! Logs when a store begins to fail and when it answers again, instead of a line per request.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -6,39 +6,39 @@ use std::time::Duration;
 
 use tollgate_core::{Clock, StoreError, Timestamp};
 
-/// Tells the log of one store.
+/// The log of one store.
 #[derive(Debug)]
 pub(super) struct Log {
     meaning: &'static str,
     clock: Clock,
-    told: Told,
+    logged: Logged,
 }
 
 impl Log {
     pub(super) fn new(meaning: &'static str) -> Log {
-        Log { meaning, clock: Clock::system(), told: Told::default() }
+        Log { meaning, clock: Clock::system(), logged: Logged::default() }
     }
 
-    /// All that a store which does not fail pays: a load.
+    /// Costs one atomic load while the store works.
     #[inline]
-    pub(super) fn answers(&self) {
-        if self.told.is_failing() {
-            self.answers_again();
+    pub(super) fn answered(&self) {
+        if self.logged.is_failing() {
+            self.recovered();
         }
     }
 
     #[cold]
-    fn answers_again(&self) {
-        if self.told.answers() {
+    fn recovered(&self) {
+        if self.logged.recovers() {
             tracing::info!("the rate limit store answers again");
         }
     }
 
     #[cold]
-    pub(super) fn fails(&self, error: &dyn StoreError) {
+    pub(super) fn failed(&self, error: &dyn StoreError) {
         let level = if error.is_transient() { WARNING } else { ERROR };
-        // Before the clock is read: during an outage this is on every request's way.
-        if self.told.knows(level) || !self.told.fails(level, self.clock.now()) {
+        // Checked before the clock is read: during an outage every request comes here.
+        if self.logged.includes(level) || !self.logged.fails(level, self.clock.now()) {
             return;
         }
         let (meaning, cause) = (self.meaning, error as &(dyn Error + 'static));
@@ -53,49 +53,50 @@ impl Log {
     }
 }
 
-/// What the log was told last.
+/// What was logged last.
 #[derive(Debug, Default)]
-struct Told {
+struct Logged {
     level: AtomicU8,
     quiet_until: AtomicU64,
 }
 
 const NOTHING: u8 = 0;
-/// That it fails, and may recover by itself.
+/// The store fails, and may recover by itself.
 const WARNING: u8 = 1;
-/// That it fails, and somebody has to mend something.
+/// The store fails until an operator fixes it.
 const ERROR: u8 = 2;
 
-/// The least time between two outages that the log is told of: a store that answers every other request would fill it.
+/// The shortest time between two logged outages: a store that fails every other request would fill
+/// the log.
 const QUIET: Duration = Duration::from_secs(10);
 
-impl Told {
+impl Logged {
     #[inline]
     fn is_failing(&self) -> bool {
         self.level.load(Relaxed) != NOTHING
     }
 
-    /// Whether the log was told already that the store fails so.
+    /// Whether a failure of this level was already logged.
     #[inline]
-    fn knows(&self, level: u8) -> bool {
+    fn includes(&self, level: u8) -> bool {
         self.level.load(Relaxed) >= level
     }
 
-    /// Whether the log has to be told that the store fails.
+    /// Records a failure. Returns whether to log it.
     fn fails(&self, level: u8, now: Timestamp) -> bool {
-        let told = self.level.load(Relaxed);
-        let is_quiet = told == NOTHING && now.as_micros() < self.quiet_until.load(Relaxed);
+        let before = self.level.load(Relaxed);
+        let is_quiet = before == NOTHING && now.as_micros() < self.quiet_until.load(Relaxed);
         if is_quiet || self.level.fetch_max(level, Relaxed) >= level {
             return false;
         }
-        if told == NOTHING {
+        if before == NOTHING {
             self.quiet_until.store(now.saturating_add(QUIET).as_micros(), Relaxed);
         }
         true
     }
 
-    /// Whether the log has to be told that the store answers.
-    fn answers(&self) -> bool {
+    /// Records an answer. Returns whether to log it.
+    fn recovers(&self) -> bool {
         self.level.swap(NOTHING, Relaxed) != NOTHING
     }
 }
@@ -111,43 +112,43 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_told_once_and_its_end_once() {
-        let told = Told::default();
-        assert!(told.fails(WARNING, at(0)));
-        assert!(!told.fails(WARNING, at(0)) && !told.fails(WARNING, at(3_600)));
-        assert!(told.is_failing() && told.answers());
-        assert!(!told.is_failing() && !told.answers());
+    fn an_outage_and_its_end_are_logged_once() {
+        let logged = Logged::default();
+        assert!(logged.fails(WARNING, at(0)));
+        assert!(!logged.fails(WARNING, at(0)) && !logged.fails(WARNING, at(3_600)));
+        assert!(logged.is_failing() && logged.recovers());
+        assert!(!logged.is_failing() && !logged.recovers());
     }
 
     #[test]
-    fn a_store_that_answers_every_other_request_does_not_fill_the_log() {
-        let told = Told::default();
+    fn a_store_that_fails_every_other_request_does_not_fill_the_log() {
+        let logged = Logged::default();
         let mut lines = 0;
         for second in 0..60 {
             for _ in 0..100 {
-                lines += u32::from(told.fails(WARNING, at(second))) + u32::from(told.answers());
+                lines += u32::from(logged.fails(WARNING, at(second))) + u32::from(logged.recovers());
             }
         }
-        assert_eq!(lines, 12, "a pair each 10 s");
+        assert_eq!(lines, 12, "two lines every 10 s");
     }
 
-    /// Or the last that the log says of it is that it answers.
+    /// Otherwise the last line of the log would say that the store answers.
     #[test]
-    fn an_outage_that_began_in_the_quiet_is_told_after_it() {
-        let told = Told::default();
-        assert!(told.fails(WARNING, at(0)) && told.answers());
-        assert!(!told.fails(WARNING, at(1)) && !told.answers(), "nor is told that it has ended");
-        assert!(!told.fails(WARNING, at(9)));
-        assert!(told.fails(WARNING, at(10)));
+    fn an_outage_that_begins_in_the_quiet_time_is_logged_after_it() {
+        let logged = Logged::default();
+        assert!(logged.fails(WARNING, at(0)) && logged.recovers());
+        assert!(!logged.fails(WARNING, at(1)) && !logged.recovers(), "its end is not logged either");
+        assert!(!logged.fails(WARNING, at(9)));
+        assert!(logged.fails(WARNING, at(10)));
     }
 
-    /// A server that restarts with another password refuses connections first.
+    /// A server that restarts with another password first refuses connections.
     #[test]
-    fn a_warning_does_not_hide_that_somebody_has_to_mend_something() {
-        let told = Told::default();
-        assert!(told.fails(WARNING, at(0)));
-        assert!(told.fails(ERROR, at(1)));
-        assert!(!told.fails(WARNING, at(20)) && !told.fails(ERROR, at(20)));
-        assert!(told.answers());
+    fn an_error_is_logged_after_a_warning() {
+        let logged = Logged::default();
+        assert!(logged.fails(WARNING, at(0)));
+        assert!(logged.fails(ERROR, at(1)));
+        assert!(!logged.fails(WARNING, at(20)) && !logged.fails(ERROR, at(20)));
+        assert!(logged.recovers());
     }
 }

@@ -1,60 +1,60 @@
-//! What it means when a store fails: wrappers around any [`Store`], each a store itself.
+//! What happens when a store fails: wrappers around any [`Store`], each of them a store.
 //!
-//! [`MemoryStore`](crate::MemoryStore) always answers. A store that is asked over a network can be slow, unreachable or
-//! set up wrongly, and a layer or a limiter takes it only after somebody has chosen what happens then: the compiler asks.
+//! [`MemoryStore`](crate::MemoryStore) never fails. A store over a network can be slow, unreachable
+//! or misconfigured. A layer or a limiter accepts it only with a failure policy: the compiler asks.
 //!
 //! ```
 //! use std::time::Duration;
 //! use tollgate::{CircuitBreaker, FailureExt, MemoryStore, Quota, RateLimitLayer, Share};
 //!
-//! # let store_of_the_fleet = MemoryStore::new();
+//! # let shared_store = MemoryStore::new();
 //! // On each of three nodes.
-//! let store = store_of_the_fleet
+//! let store = shared_store
 //!     .timeout(Duration::from_millis(50))
 //!     .circuit_breaker(CircuitBreaker::default())
 //!     .fall_back_to(MemoryStore::new(), Share::new(1, 3));
 //! let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store);
 //! ```
 //!
-//! Each acts on what stands before it. First what makes a failure of silence, then what leaves a failing store alone, last
-//! the policy, after which there is an answer to everything:
+//! Each wrapper acts on the store before it. Put the timeout first, then the circuit breaker, then
+//! the failure policy:
 //!
-//! | written after the store | what it does | choose it |
+//! | wrapper | what it does | choose it |
 //! |---|---|---|
-//! | [`timeout`](FailureExt::timeout) | what takes longer is a failure | always: without it, requests wait for as long as the store does |
-//! | [`circuit_breaker`](FailureExt::circuit_breaker) | a store that fails again and again is not asked for a while: requests no longer wait for the timeout each | nearly always |
-//! | [`fail_open`](FailureExt::fail_open) | requests pass while the store fails: unlimited, and without `RateLimit` fields | where serving matters more than limiting. **A caller that can make the store late switches every limit off** |
-//! | [`fail_closed`](FailureExt::fail_closed) | requests are refused while the store fails: 503 with `Retry-After` | where a request without a limit is worse than none: log-ins, text messages, what costs money |
-//! | [`fall_back_to`](FailureExt::fall_back_to) | another store, in memory as a rule, grants a share of every quota | by default: a fleet goes on with a limit, and an outage grants at most the quota once more |
+//! | [`timeout`](FailureExt::timeout) | turns a late answer into a failure | always: without it, requests wait as long as the store does |
+//! | [`circuit_breaker`](FailureExt::circuit_breaker) | stops asking a store that keeps failing: requests no longer wait for the timeout each | almost always |
+//! | [`fail_open`](FailureExt::fail_open) | lets requests pass while the store fails, unlimited and without `RateLimit` fields | if serving matters more than limiting. **A caller that can make the store late switches every limit off** |
+//! | [`fail_closed`](FailureExt::fail_closed) | refuses requests while the store fails: 503 with `Retry-After` | if a request without a limit is worse than none: log-ins, text messages, what costs money |
+//! | [`fall_back_to`](FailureExt::fall_back_to) | lets another store, usually in memory, grant a share of every quota | by default: the limit stays, and an outage grants at most the quota once more |
 //!
 //! # What callers see
 //!
-//! With a timeout of D, while what is in the first column lasts:
+//! With a timeout of D:
 //!
 //! | the store | without a circuit breaker | with one |
 //! |---|---|---|
-//! | refuses connections: it is down, or starting | decided by the policy at once | the same |
-//! | is silent or slower than D: paused, overloaded, cut off | decided by the policy after D, each request | after D until it opens, which the first 5 requests to fail do, often of one moment; then at once, but for a probe now and then |
-//! | loses an answer after it has charged | decided by the policy after D, or at once where the connection broke: charged once | the same; where five or more requests shared the call, it opens until a probe finds the store well |
-//! | fails over: its connections break, or it is read-only | decided by the policy until the new master is found: half a second and an attempt to connect after it is there, as a rule | until the next probe after that |
-//! | has lost a part: a Cluster without one of its masters | the keys of that part by the policy, all others by the store | until 5 fail in a row, which they soon do; then all by the policy, but for the moments between a probe that finds another part and the next such row. A circuit that [bears a lost part](crate::CircuitBreaker::failures_of) leaves it as it is without one |
-//! | is full, and evicts nothing | decided by the policy at once | the same |
-//! | is set up wrongly: a password was changed, a permission is missing | decided by the policy at once, and an error in the log | the same: such an error never opens it |
+//! | refuses connections: it is down or starting | the policy decides at once | the same |
+//! | is silent or slower than D: paused, overloaded, cut off | the policy decides after D, for each request | after D for the first 5 failures, which are often concurrent. Then the circuit is open and the policy decides at once; a probe asks the store from time to time |
+//! | loses an answer after the charge | the policy decides after D, or at once if the connection broke: charged once | the same. If five or more requests shared the call, the circuit opens until a probe succeeds |
+//! | fails over: its connections break, or it is read-only | the policy decides until the new master is found: usually half a second and one attempt to connect after it is up | until the next probe after that |
+//! | lost a part: a Cluster without one of its masters | the policy decides the keys of that part, the store all others | until 5 fail in a row, which soon happens. Then the policy decides all, except between a probe that reaches another part and the next 5 in a row. A circuit that [tolerates a lost part](crate::CircuitBreaker::failures_of) changes nothing |
+//! | is full and evicts nothing | the policy decides at once | the same |
+//! | is misconfigured: a changed password, a missing permission | the policy decides at once, and the log has an error | the same: such an error never opens the circuit |
 //!
-//! And what the limit means then:
+//! The limit during the outage:
 //!
 //! | policy | a request gets | the fleet admits | when the store is back |
 //! |---|---|---|---|
-//! | open | its response, without fields | anything | it knows nothing of what passed |
-//! | closed | 503 with `Retry-After`, if it costs something | nothing | what it had is as it was |
-//! | fallback, 1/N on each of N nodes | what a share of the quota has room for; 429 beyond it; 503 if it costs more than a share can ever grant, and the quota could | at most the quota once more, beside what the store had admitted before | it knows nothing of what the nodes admitted |
-//! | fallback, the whole on each of N nodes | what the whole quota has room for | at most N times the quota | the same |
+//! | open | its response, without fields | everything | it does not know what passed |
+//! | closed | 503 with `Retry-After`, unless it costs nothing | nothing | its state is unchanged |
+//! | fallback, 1/N on each of N nodes | what a share of the quota allows, 429 beyond it, and 503 for a cost that fits the quota but no share | at most the quota once more, in addition to what the store admitted before | it does not know what the nodes admitted |
+//! | fallback, the whole on each of N nodes | what the whole quota allows | at most N times the quota | the same |
 //!
-//! That a fallback's admissions are not charged to the store afterwards is a choice: charging them would take a record of
-//! every key of the outage, and a second trip for each of them when the store has just come up. A fallback keeps its own
-//! counts from one outage to the next, so that a store which comes and goes does not hand out a share each time.
+//! What a fallback admits is not charged to the store afterwards. That would need a record of every
+//! key of the outage, and another round trip for each when the store has just recovered. A fallback
+//! keeps its counts between outages, so that a flapping store does not grant a new share each time.
 //!
-//! # In code
+//! # Example
 //!
 //! ```
 //! use std::time::Duration;
@@ -77,13 +77,13 @@
 //! # }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! // `Silent` is a store that takes every question and never answers.
+//! // `Silent` is a store that never answers.
 //! let silent = Silent.timeout(Duration::from_millis(50));
 //! let (ada, daily) = (Key::from("ada"), || Policy::new("daily", Quota::per_day(100)).by(header("x-user")));
 //!
 //! let open = Limiter::new([daily()]).store(silent.clone().fail_open());
 //! let permit = open.check_key(&ada, 1).await.expect("open");
-//! assert!(permit.report().statuses().is_empty(), "nobody knows what is left");
+//! assert!(permit.report().statuses().is_empty(), "what is left is unknown");
 //!
 //! let closed = Limiter::new([daily()]).store(silent.fail_closed());
 //! let denial = closed.check_key(&ada, 1).await.unwrap_err();
@@ -93,22 +93,24 @@
 //! ```
 //!
 //! # A timeout does not undo a charge
-//! A store that is late may have decided, or decide yet: a request that [`FailOpen`] lets through after a timeout may have
-//! been charged, and so may one that [`FailClosed`] refuses. It was charged once at most, and that charge stands. One that
-//! [`FallBack`] decides may have been charged there and here.
+//! A late store may have decided, or may still decide. A request that [`OnFailure`] lets pass or
+//! refuses after a timeout may therefore be charged: once at most, and the charge stays. A request
+//! that [`FallBack`] decides may be charged in both stores.
 //!
 //! # During an outage
-//! - A [look](crate::Limiter::look) tells nothing under [`FailOpen`] and [`FailClosed`]: its [`Report`](crate::Report) has no
-//!   statuses. Nor has that of a request which passed. Under a fallback both tell of the share:
-//!   [`Report::share`](crate::Report::share).
-//! - What the store granted and should have been [refunded](crate::Limiter::refund) to it stays charged, and a
-//!   [reset](crate::Limiter::reset) forgets nothing there. What a fallback granted is refunded to the fallback, also when
-//!   the store is back. What passed open has nothing to be refunded, since no charge is known.
+//! - Under `fail_open` and `fail_closed`, the [`Report`](crate::Report) of a
+//!   [look](crate::Limiter::look), or of a request that passed, has no statuses. Under a fallback
+//!   it shows the share: [`Report::share`](crate::Report::share).
+//! - What the store granted cannot be [refunded](crate::Limiter::refund) to it and stays charged. A
+//!   [reset](crate::Limiter::reset) does not reach the store. What a fallback granted is refunded
+//!   to the fallback, even if the store is back. What passed open has no refund: no charge is
+//!   known.
 //! - A request that costs nothing passes, as always.
 //!
-//! # To watch
-//! [`FailOpen::observe`], [`FailClosed::observe`] and [`FallBack::observe`] tell a closure who decided each request and how
-//! the store failed; [`Breaking::observe`] tells it how the circuit stands, and [`Breaking::circuit`] shows that at any time.
+//! # Events
+//! [`OnFailure::observe`] and [`FallBack::observe`] report what decided each request and how the
+//! store failed. [`Breaking::observe`] reports changes of the circuit, and [`Breaking::circuit`]
+//! shows its state at any time.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -126,50 +128,49 @@
 //! ```
 //!
 //! # What the log says
-//! That the store fails, when it begins to: a warning, or an error where waiting will not help
-//! ([`StoreError::is_transient`](crate::StoreError::is_transient)). That it answers again, when it does. Not a line for
-//! each request: a store that fails now and then is told of once in 10 seconds at most. Clones of a store are one store.
+//! One line when the store begins to fail: a warning, or an error if waiting will not help
+//! ([`StoreError::is_transient`](crate::StoreError::is_transient)). One line when it answers again.
+//! A store that fails now and then is logged at most once in 10 seconds. Clones count as one store.
 //!
-//! A circuit breaker that opens is a warning, one that closes is told as well: each time, which is every few seconds as long as a
-//! part of the store is gone and probes find the others. At the level `debug` there is a line for each
-//! failure, with its kind, and for each step of a circuit; at `trace` one for each decision, with its source. There is no key in
-//! any of them.
+//! A circuit breaker logs a warning when it opens, and a line when it closes, each time. If a part
+//! of the store is lost and probes reach the other parts, that is every few seconds. The level
+//! `debug` adds a line for each failure, with its kind, and for each change of a circuit. The level
+//! `trace` adds one for each decision, with its source. No line contains a key.
 
+// From top to bottom; imports run down this list only: on_failure, fall_back, breaker, timeout,
+// done, outage, log, event, circuit.
 mod breaker;
 mod circuit;
-mod closed;
+mod done;
 mod event;
 mod fall_back;
-mod guarded;
 #[cfg(feature = "tracing")]
 mod log;
-mod open;
+mod on_failure;
 mod outage;
 mod timeout;
 
-use std::time::Duration;
-
 use std::convert::Infallible;
+use std::time::Duration;
 
 use tollgate_core::{Share, Store};
 
 pub use breaker::{BreakerError, Breaking, CircuitView, Watched};
 pub use circuit::{CircuitBreaker, CircuitBreakerError, CircuitState};
-pub use closed::FailClosed;
+pub use done::Done;
 pub use event::{Event, Source};
-pub use fall_back::{BothDone, FallBack, FallingBack};
-pub use guarded::{Decided, Done};
-pub use open::FailOpen;
+pub use fall_back::{FallBack, FallingBack};
+pub use on_failure::{Decided, OnFailure};
 pub use timeout::{Timed, Timeout, TimeoutError, ZeroTimeout};
 
-/// What a [`Store`]'s failures mean: see the [module docs](self).
+/// Wrappers for a [`Store`] that can fail: see the [module docs](self).
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate::extract::PeerIp;
 /// use tollgate::{FailureExt, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Share};
 ///
-/// // A store in memory needs none of this: it stands for one that does.
+/// // A memory store never fails. It stands for a store over a network here.
 /// let store = MemoryStore::new().timeout(Duration::from_millis(50));
 ///
 /// let a_third = store.clone().fall_back_to(MemoryStore::new(), Share::new(1, 3));
@@ -178,14 +179,16 @@ pub use timeout::{Timed, Timeout, TimeoutError, ZeroTimeout};
 ///     .store(store.fail_closed());
 /// ```
 pub trait FailureExt: Store {
-    /// Ends the wait for any answer of this store after `limit`, counted from when it was asked, with
-    /// [`TimeoutError::Elapsed`]. Answers at hand pass by without a timer; and so do those of a store that
-    /// [ends waits by itself](Store::end_waits_after), as that in Redis does: it then says so with an error of its own, of the
-    /// kind [`Timeout`](crate::ErrorKind::Timeout).
+    /// Fails with [`TimeoutError::Elapsed`] if an answer of this store takes longer than `limit`,
+    /// counted from the call.
+    ///
+    /// An answer that is available at once needs no timer. Nor does a store that
+    /// [ends waits by itself](Store::end_waits_after), such as `RedisStore`: it fails with an error
+    /// of its own, of the kind [`Timeout`](crate::ErrorKind::Timeout).
     ///
     /// # Panics
-    /// If `limit` is zero. And, if an answer has to be awaited, where the store is asked, or the answer awaited, outside of a
-    /// tokio runtime that has a timer.
+    /// If `limit` is zero. Also outside of a tokio runtime with a timer, where the store is asked
+    /// or its answer awaited, if the answer is not available at once.
     fn timeout(self, limit: Duration) -> Timeout<Self> {
         self.try_timeout(limit).unwrap_or_else(|error| panic!("{error}"))
     }
@@ -207,27 +210,30 @@ pub trait FailureExt: Store {
         Timeout::try_new(self, limit)
     }
 
-    /// Leaves this store alone while it fails: then each request fails at once, with [`BreakerError::Open`], but for one now
-    /// and then that finds out whether it is back. Only [transient](crate::StoreError::is_transient) errors count.
+    /// Stops asking this store while it keeps failing. Requests then fail at once with
+    /// [`BreakerError::Open`], except for a probe from time to time, which shows whether the store
+    /// is back. Only [transient](crate::StoreError::is_transient) errors count.
     ///
-    /// It belongs after a [`timeout`](FailureExt::timeout), since a silent store never fails without one; and before the
-    /// policy, which decides in the store's place. A request whose caller leaves before the timeout has not failed: callers should
-    /// be more patient than that. And let the timeout be no longer than the first wait, or probes are given up before they have
-    /// failed.
+    /// Put it after a [`timeout`](FailureExt::timeout), without which a silent store never fails,
+    /// and before the failure policy. Callers should wait longer than the timeout: a request whose
+    /// caller leaves earlier does not count as failed. Keep the timeout no longer than the first
+    /// wait: otherwise a probe is replaced before it fails.
     fn circuit_breaker(self, settings: CircuitBreaker) -> Breaking<Self> {
         Breaking::new(self, settings)
     }
 
-    /// Has `fallback`, such as a [`MemoryStore`](crate::MemoryStore), decide while this store fails: over `share` of every
-    /// quota, since the nodes of a fleet cannot know of one another then. With 1/N on each of N nodes, together they admit no
-    /// more than the quota; a policy of which that share is less than one unit is refused when a layer or a limiter is
-    /// given the store. Fields and reports tell of the share.
+    /// Lets `fallback`, such as a [`MemoryStore`](crate::MemoryStore), decide while this store
+    /// fails, by `share` of every quota. The nodes of a fleet do not know of each other then. With
+    /// 1/N on each of N nodes, together they admit no more than the quota.
     ///
-    /// Fallbacks do not nest: around a fallback that can fall back itself, fields tell the outer one's share, and refunds go to the
-    /// outer one's store.
+    /// A layer or a limiter refuses a policy whose share is less than one unit. Fields and reports
+    /// show the share.
     ///
-    /// What the fallback admits is not charged to this store afterwards, nor does the fallback know what this store had
-    /// admitted before: an outage grants one share more, at most.
+    /// What the fallback admits is not charged to this store afterwards. The fallback does not know
+    /// what this store admitted before: an outage grants at most one share more.
+    ///
+    /// Do not nest fallbacks: fields then show the share of the outer one, and refunds go to its
+    /// store.
     fn fall_back_to<F>(self, fallback: F, share: Share) -> FallBack<Self, F>
     where
         F: Store<Error = Infallible>,
@@ -241,14 +247,15 @@ pub trait FailureExt: Store {
     /// **Callers can switch limits off with it.** A decision that comes too late is a failure, and
     /// load makes decisions late. A caller that produces such load passes, and so do all others.
     /// Prefer [`fall_back_to`](FailureExt::fall_back_to), under which a limit stays.
-    fn fail_open(self) -> FailOpen<Self> {
-        FailOpen::new(self)
+    fn fail_open(self) -> OnFailure<Self> {
+        OnFailure::open(self)
     }
 
-    /// Refuses requests while this store fails, for [`Reason::Unavailable`](crate::Reason::Unavailable): a layer answers
-    /// 503 with a problem document and `Retry-After`. Those that cost nothing pass.
-    fn fail_closed(self) -> FailClosed<Self> {
-        FailClosed::new(self)
+    /// Refuses requests while this store fails, with
+    /// [`Reason::Unavailable`](crate::Reason::Unavailable): a layer answers 503 with a problem
+    /// document and `Retry-After`. Requests that cost nothing pass.
+    fn fail_closed(self) -> OnFailure<Self> {
+        OnFailure::closed(self)
     }
 }
 

@@ -1,6 +1,7 @@
-//! Whether a store answers.
+//! Watches whether a store answers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate_core::{StoreError, Verdict};
 
@@ -8,63 +9,71 @@ use super::event::{Event, Observer, Source};
 #[cfg(feature = "tracing")]
 use super::log::Log;
 
-/// Hears every answer of a store, and tells the log and the observer. Clones hear the same store.
+/// Records every answer of a store for the log and the observer. Clones watch the same store.
 #[derive(Clone, Debug)]
-pub(super) struct Outage(Arc<Ears>);
+pub(super) struct Outage(Arc<Watch>);
 
 #[derive(Debug)]
-struct Ears {
+struct Watch {
     meaning: &'static str,
-    /// Who decides what the store does not.
-    instead: Source,
+    /// What decides while the store fails.
+    substitute: Source,
     observer: Observer,
     #[cfg(feature = "tracing")]
     log: Log,
 }
 
 impl Outage {
-    /// `meaning` is what happens to requests meanwhile, for the log.
-    pub(super) fn new(meaning: &'static str, instead: Source) -> Outage {
-        Outage::observed(meaning, instead, Observer::default())
+    /// `meaning` says in the log what happens to requests during an outage.
+    pub(super) fn new(meaning: &'static str, substitute: Source) -> Outage {
+        Outage::observed(meaning, substitute, Observer::default())
     }
 
-    fn observed(meaning: &'static str, instead: Source, observer: Observer) -> Outage {
-        Outage(Arc::new(Ears {
+    fn observed(meaning: &'static str, substitute: Source, observer: Observer) -> Outage {
+        Outage(Arc::new(Watch {
             meaning,
-            instead,
+            substitute,
             observer,
             #[cfg(feature = "tracing")]
             log: Log::new(meaning),
         }))
     }
 
-    /// The same, telling somebody else.
+    /// The same with another observer.
     pub(super) fn observe(&self, observe: impl Fn(Event) + Send + Sync + 'static) -> Outage {
-        Outage::observed(self.0.meaning, self.0.instead, Observer::new(observe))
+        Outage::observed(self.0.meaning, self.0.substitute, Observer::new(observe))
     }
 
-    /// Hears the answer to a request.
+    /// Records the answer to a request.
     #[inline]
-    pub(super) fn decided<E: StoreError>(&self, answer: &Result<Verdict, E>) {
-        self.hear(answer);
-        self.0.observer.tell(Event::Decided(if answer.is_ok() { Source::Store } else { self.0.instead }));
+    pub(super) fn record_decision<E: StoreError>(&self, answer: &Result<Verdict, E>) {
+        self.record(answer);
+        let source = if answer.is_ok() { Source::Store } else { self.0.substitute };
+        self.0.observer.notify(Event::Decided(source));
     }
 
+    /// Records any answer.
     #[inline]
-    pub(super) fn hear<T, E: StoreError>(&self, answer: &Result<T, E>) {
+    pub(super) fn record<T, E: StoreError>(&self, answer: &Result<T, E>) {
         match answer {
             Ok(_) => {
                 #[cfg(feature = "tracing")]
-                self.0.log.answers();
+                self.0.log.answered();
             }
-            Err(error) => self.fails(error),
+            Err(error) => self.record_failure(error),
         }
     }
 
     #[cold]
-    fn fails(&self, error: &dyn StoreError) {
+    fn record_failure(&self, error: &dyn StoreError) {
         #[cfg(feature = "tracing")]
-        self.0.log.fails(error);
-        self.0.observer.tell(Event::Failed(error.kind()));
+        self.0.log.failed(error);
+        self.0.observer.notify(Event::Failed(error.kind()));
     }
+}
+
+/// The verdict of a failure policy, which does not know how the rules stand.
+#[cold]
+pub(super) fn undecided(times: u32) -> Verdict {
+    Verdict::new(times, Duration::ZERO, [])
 }

@@ -1,4 +1,4 @@
-//! Waits for a store end.
+//! The timeout: waits for a store end after a limit.
 
 use std::error::Error;
 use std::fmt;
@@ -12,13 +12,13 @@ use tollgate_core::{
     Check, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Times, Verdict,
 };
 
-/// A [`Store`] whose answers are awaited for a limited time: see [`FailureExt::timeout`](super::FailureExt::timeout) and
-/// the [module docs](super).
+/// A [`Store`] with a limit on the wait for its answers: see
+/// [`FailureExt::timeout`](super::FailureExt::timeout).
 #[derive(Clone, Debug)]
 pub struct Timeout<S> {
     store: S,
     limit: Duration,
-    /// Whether the store keeps to the limit by itself.
+    /// Whether the store ends waits after the limit by itself.
     is_kept: bool,
 }
 
@@ -42,8 +42,8 @@ impl<S: Store> Timeout<S> {
         match reply {
             Reply::Now(answer) => Reply::Now(answer.map_err(TimeoutError::Store)),
             Reply::Later(future) => {
-                // The deadline is set here, and not when the future is polled first: what a caller does before that is
-                // part of its request's time as well.
+                // The deadline counts from here, not from the first poll: what the caller does
+                // before polling is part of the request's time.
                 let answer = if self.is_kept {
                     Awaited::Kept(future)
                 } else {
@@ -78,7 +78,7 @@ impl<S: Store> Store for Timeout<S> {
     }
 }
 
-/// The answer of a store, or that it did not come in time.
+/// The answer of a store, or an error once the limit has passed.
 #[pin_project]
 #[derive(Debug)]
 pub struct Timed<F> {
@@ -90,7 +90,7 @@ pub struct Timed<F> {
 #[pin_project(project = AwaitedProjection)]
 #[derive(Debug)]
 enum Awaited<F> {
-    /// By a store that keeps to the limit itself.
+    /// The store ends the wait by itself.
     Kept(#[pin] F),
     Limited(#[pin] tokio::time::Timeout<F>),
 }
@@ -114,12 +114,14 @@ where
     }
 }
 
-/// Why a store behind a [`Timeout`] did not answer.
+/// Reasons why a store behind a [`Timeout`] did not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TimeoutError<E> {
-    /// It took longer than this. What was asked of it may have been done, or be done yet.
+    /// No answer came within this limit. The store may still have done, or may still do, what it
+    /// was asked.
     Elapsed(Duration),
-    /// It failed by itself; or it [ended the wait](Store::end_waits_after) by itself, with an error of the same kind.
+    /// The store failed. Or it [ended the wait](Store::end_waits_after) by itself, with an error of
+    /// the same kind as [`TimeoutError::Elapsed`].
     Store(E),
 }
 
@@ -152,19 +154,19 @@ impl<E: Error> Error for TimeoutError<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             TimeoutError::Elapsed(_) => None,
-            // Not the error itself, which is displayed as ours.
+            // Skips the store's error, whose message `Display` already shows.
             TimeoutError::Store(error) => error.source(),
         }
     }
 }
 
-/// A timeout of zero, which nothing over a network could keep.
+/// The error for a timeout of zero, which no store over a network can keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZeroTimeout;
 
 impl fmt::Display for ZeroTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a store's timeout must be longer than zero")
+        f.write_str("a store's timeout must be longer than 0, got 0")
     }
 }
 

@@ -99,7 +99,7 @@
 //!
 //! ```
 //! use http::request::Parts;
-//! use tollgate::exempt::cors_preflight;
+//! use tollgate::exempt::{cors_preflight, from_networks};
 //! use tollgate::extract::PeerIp;
 //! use tollgate::{Policy, PolicyExt, Quota};
 //!
@@ -107,7 +107,7 @@
 //! let rule = Policy::new("api", Quota::per_minute(60))
 //!     .by(PeerIp::new())
 //!     .exempt(cors_preflight())
-//!     .exempt(PeerIp::new().is_in(["203.0.113.0/24", "2001:db8:1::/48"])?)
+//!     .exempt(from_networks(PeerIp::new(), ["203.0.113.0/24", "2001:db8:1::/48"])?)
 //!     .exempt(|parts: &Parts| parts.uri.path() == "/health");
 //! # Ok(())
 //! # }

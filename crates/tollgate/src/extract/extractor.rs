@@ -1,0 +1,210 @@
+//! What an extractor is, and how extractors combine.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::request::Parts;
+use tollgate_core::Key;
+
+use super::head::Head;
+use crate::problem::Reason;
+
+/// Derives a [`Key`] from a request's head. Closures `Fn(&Parts) -> Option<Key>` are extractors.
+///
+/// `None` or an empty key means that the request has no key. The rule's
+/// [`MissingKey`](crate::MissingKey) says what happens then.
+///
+/// ```
+/// use http::request::Parts;
+/// use tollgate::extract::{KeyExtractor, PeerIp, header};
+/// use tollgate::Key;
+///
+/// // Inserted by an outer authentication layer.
+/// #[derive(Clone)]
+/// struct Tenant { id: u64 }
+///
+/// let tenant = |parts: &Parts| parts.extensions.get::<Tenant>().map(|tenant| Key::from(tenant.id));
+/// let tenant_and_device = (tenant, header("x-device"));
+/// let tenant_or_address = tenant.or(PeerIp::new());
+/// # fn check(_: impl KeyExtractor) {}
+/// # check(tenant_and_device);
+/// # check(tenant_or_address);
+/// ```
+pub trait KeyExtractor: Send + Sync + 'static {
+    /// Returns the key of this request, if it has one.
+    fn extract(&self, parts: &Parts) -> Option<Key>;
+
+    /// [`KeyExtractor::extract`] for a request that may be whole, for extractors of this crate.
+    #[doc(hidden)]
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        self.extract(head.parts?)
+    }
+
+    /// Whether [`extract_from`](KeyExtractor::extract_from) finds nothing in a head without parts.
+    #[doc(hidden)]
+    fn needs_parts(&self) -> bool {
+        true
+    }
+
+    /// Why a request that is refused for want of a key has none: [`Reason::NoKey`], or the mistake
+    /// of the server. Where the likely cause is in the server's code, this logs it once.
+    #[doc(hidden)]
+    fn why_missing(&self, _head: &Head<'_>) -> Reason {
+        Reason::NoKey
+    }
+
+    /// Returns this extractor's key, or the other's if there is none.
+    ///
+    /// Their keys never collide: the header value `192.0.2.1` is another caller than that address.
+    ///
+    /// A request with the first key is not counted by the second. So `header(..).or(PeerIp::new())`
+    /// does not limit a caller that invents a header for each request. Let the first be a checked
+    /// value, such as an [`extension`](super::extension), or add a second rule by address.
+    fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E>
+    where
+        Self: Sized,
+    {
+        Or(self, other)
+    }
+}
+
+impl<F> KeyExtractor for F
+where
+    F: Fn(&Parts) -> Option<Key> + Send + Sync + 'static,
+{
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        self(parts)
+    }
+}
+
+/// See [`KeyExtractor::or`].
+#[derive(Clone, Debug)]
+pub struct Or<A, B>(A, B);
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        self.extract_from(&parts.into())
+    }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        let present = |key: &Key| !key.is_empty();
+        let first = self.0.extract_from(head).filter(present).map(|key| key.of_branch(0));
+        first.or_else(|| self.1.extract_from(head).filter(present).map(|key| key.of_branch(1)))
+    }
+
+    fn needs_parts(&self) -> bool {
+        self.0.needs_parts() || self.1.needs_parts()
+    }
+
+    fn why_missing(&self, head: &Head<'_>) -> Reason {
+        first_mistake([&self.0, &self.1], head)
+    }
+}
+
+/// Why these extractors find no key: the server's mistake, if there is one.
+fn first_mistake<const N: usize>(extractors: [&dyn KeyExtractor; N], head: &Head<'_>) -> Reason {
+    let finds_none = |extractor: &&dyn KeyExtractor| extractor.extract_from(head).is_none();
+    let mut reasons = extractors.into_iter().filter(finds_none).map(|extractor| extractor.why_missing(head));
+    reasons.find(|reason| *reason != Reason::NoKey).unwrap_or(Reason::NoKey)
+}
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        self.extract_from(&parts.into())
+    }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        Some(Key::join([self.0.extract_from(head)?, self.1.extract_from(head)?]))
+    }
+
+    fn needs_parts(&self) -> bool {
+        self.0.needs_parts() || self.1.needs_parts()
+    }
+
+    fn why_missing(&self, head: &Head<'_>) -> Reason {
+        first_mistake([&self.0, &self.1], head)
+    }
+}
+
+impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, C) {
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        self.extract_from(&parts.into())
+    }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        let [a, b, c] = [self.0.extract_from(head)?, self.1.extract_from(head)?, self.2.extract_from(head)?];
+        Some(Key::join([a, b, c]))
+    }
+
+    fn needs_parts(&self) -> bool {
+        self.0.needs_parts() || self.1.needs_parts() || self.2.needs_parts()
+    }
+
+    fn why_missing(&self, head: &Head<'_>) -> Reason {
+        first_mistake([&self.0, &self.1, &self.2], head)
+    }
+}
+
+impl KeyExtractor for Box<dyn KeyExtractor> {
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        (**self).extract(parts)
+    }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        (**self).extract_from(head)
+    }
+
+    fn needs_parts(&self) -> bool {
+        (**self).needs_parts()
+    }
+
+    fn why_missing(&self, head: &Head<'_>) -> Reason {
+        (**self).why_missing(head)
+    }
+}
+
+impl KeyExtractor for Arc<dyn KeyExtractor> {
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        (**self).extract(parts)
+    }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        (**self).extract_from(head)
+    }
+
+    fn needs_parts(&self) -> bool {
+        (**self).needs_parts()
+    }
+
+    fn why_missing(&self, head: &Head<'_>) -> Reason {
+        (**self).why_missing(head)
+    }
+}
+
+/// An extractor of addresses, [`PeerIp`](super::PeerIp) or [`ClientIp`](super::ClientIp): see
+/// [`from_networks`](crate::exempt::from_networks).
+pub trait AddressExtractor: KeyExtractor {
+    /// Returns the address of this request.
+    #[doc(hidden)]
+    fn address_from(&self, head: &Head<'_>) -> Option<IpAddr>;
+}
+
+/// An extractor or an exemption that is a function of a [`Head`].
+pub(crate) struct ByHead<F>(pub(crate) F);
+
+impl<F> KeyExtractor for ByHead<F>
+where
+    F: Fn(&Head<'_>) -> Option<Key> + Send + Sync + 'static,
+{
+    fn extract(&self, parts: &Parts) -> Option<Key> {
+        self.0(&parts.into())
+    }
+
+    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+        self.0(head)
+    }
+
+    fn needs_parts(&self) -> bool {
+        false
+    }
+}
