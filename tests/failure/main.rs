@@ -2,7 +2,6 @@
 
 mod breaker;
 mod cancellation;
-mod compile_fail;
 mod contract;
 mod events;
 mod fallback;

@@ -98,6 +98,10 @@ fn large_numbers_reach_commands_as_digits() {
         for client in listener.incoming() {
             let client = client.unwrap();
             let to_server = TcpStream::connect(address).unwrap();
+            // Otherwise each small write waits for the delayed ACK of the one before it.
+            for stream in [&client, &to_server] {
+                stream.set_nodelay(true).unwrap();
+            }
             let (mut to_client, mut from_server) =
                 (client.try_clone().unwrap(), to_server.try_clone().unwrap());
             thread::spawn(move || io::copy(&mut from_server, &mut to_client));

@@ -1,9 +1,9 @@
-//! A store that can fail, given to a layer and to a limiter without a word on what its failures mean.
+//! Gives a store that can fail to a layer and to a limiter, without a failure policy.
 
 use tollgate::failure::Timeout;
 use tollgate::{Limiter, MemoryStore, Quota, RateLimitLayer};
 
-/// It can fail since it can be late, as a store over a network can.
+/// It can fail because it can time out.
 type Remote = Timeout<MemoryStore>;
 
 fn layer(remote: Remote) {
