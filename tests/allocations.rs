@@ -1,5 +1,5 @@
-//! Heap allocations a request, counted at the allocator beside the same loop without the layer, so that what it takes to
-//! build a request does not count.
+//! Heap allocations per request, counted at the allocator. The same loop without the layer is
+//! subtracted, so the cost of building a request does not count.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};

@@ -1,4 +1,4 @@
-//! Whose choice the cryptography of a process is. Alone, since it is chosen once in a process.
+//! A store without TLS chooses no crypto provider. Alone in its process, which has one provider.
 
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tollgate_redis::RedisStore;

@@ -1,4 +1,4 @@
-//! What the log tells of single decisions, to who looks closely.
+//! What the log reports about single decisions at level debug.
 
 use tollgate::{CircuitBreaker, FailureExt, Key, Limiter};
 use tollgate_tests::{Connection, Failing, Fault, Level, Log, clock, per_user, store};

@@ -1,4 +1,4 @@
-//! What a key takes in the store in memory, counted at the allocator.
+//! Bytes per key in the store in memory, counted at the allocator.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A server that does not tell the addresses of its peers, behind a proxy that does not tell those of its clients. Alone in its
-//! process, since the log says it once in a process.
+//! A server without peer addresses, behind a proxy that does not send client addresses. Alone in
+//! its process, because the message is logged once per process.
 
 use http::Request;
 use tollgate::extract::ClientIp;

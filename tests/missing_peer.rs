@@ -1,4 +1,5 @@
-//! A server that does not tell the addresses of its peers. Alone in its process, since the log says it once in a process.
+//! A server without peer addresses. Alone in its process, because the message is logged once per
+//! process.
 
 use axum::Router;
 use axum::routing::get;

@@ -1,4 +1,4 @@
-//! No decision constructs a clock. Alone in its process, since clocks are counted for the whole of it.
+//! No decision constructs a clock. Alone in its process, because clocks are counted per process.
 
 use std::convert::Infallible;
 

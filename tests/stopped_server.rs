@@ -1,4 +1,4 @@
-//! A server that is stopped where it is, under load: those who wait for it do not fill the memory of the process.
+//! A server that is stopped under load. The calls that wait for it do not fill the memory.
 
 use std::fs;
 use std::io::Write;

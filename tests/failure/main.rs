@@ -1,4 +1,4 @@
-//! What happens while a store fails: in tokio's paused time, and over sockets.
+//! Failure policies while a store fails: in tokio's paused time, and over sockets.
 
 mod breaker;
 mod cancellation;

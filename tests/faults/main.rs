@@ -1,8 +1,9 @@
-//! What befalls a server that is really there, and what each failure policy makes of it: requests over a layer, through
-//! faults that are brought about and end. Each run prints a table of all of them, whatever becomes of the test;
-//! `TOLLGATE_FAULT=Sentinel` leaves it at those in whose name that stands.
+//! Real faults of real servers, and what each failure policy makes of them. Requests pass through a
+//! layer before, during and after a fault.
 //!
-//! What is a matter of the store in Redis alone is in `redis`: `lost.rs`, `scripts.rs`, `cluster`, `sentinel.rs`.
+//! Each run prints a table of all faults, even if a test fails. `TOLLGATE_FAULT=Sentinel` runs only
+//! the faults with that word in their name. Faults that concern the store alone are in `redis`:
+//! `lost.rs`, `scripts.rs`, `cluster`, `sentinel.rs`.
 
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 

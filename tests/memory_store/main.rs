@@ -1,4 +1,4 @@
-//! The store in memory: the contract that every store keeps, and what it promises besides.
+//! The store in memory: the contract of every store, and its own promises.
 
 mod cap;
 mod contract;

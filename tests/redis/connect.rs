@@ -9,7 +9,7 @@ use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_redis::{Error, RedisStore};
 use tollgate_tests::Proxy;
 
-use crate::{eventually, every_policy, prefix, shared, try_acquire};
+use crate::{at_once, eventually, every_policy, prefix, shared, try_acquire};
 
 async fn connect(url: &str) -> Result<RedisStore, Error> {
     let connected = RedisStore::builder(url).prefix(prefix()).connect();
@@ -168,33 +168,35 @@ async fn a_forbidden_command_of_an_algorithm_is_an_error_and_grants_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topology_that_contradicts_the_url_is_an_error() {
-    for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
-        let cluster = Cluster::start(kind).unwrap();
-        for node in cluster.nodes() {
-            is_refused(&node.url()).await;
-        }
-        is_refused(&format!("redis-sentinel://{}/tollgate", cluster.nodes()[0].address())).await;
-        let sentinel = Sentinel::start(kind).unwrap();
-        let at = sentinel.sentinels()[0].address();
-        is_refused(&format!("redis://{at}/")).await;
-        is_refused(&format!("redis-cluster://{at}")).await;
-        is_refused(&format!("redis-sentinel://{at}/another-master")).await;
-        let server = shared(kind).address();
-        is_refused(&format!("redis-cluster://{server}")).await;
-        is_refused(&format!("redis-sentinel://{server}/tollgate")).await;
-        // A password that the nodes do not want, or want another.
-        for node in cluster.nodes() {
-            node.command(&["CONFIG", "SET", "requirepass", "right"]).unwrap();
-        }
-        let node = cluster.nodes()[0].address();
-        is_refused(&format!("redis-cluster://{node}")).await;
-        is_refused(&format!("redis-cluster://:wrong@{node}")).await;
-        for server in sentinel.servers() {
-            server.command(&["CONFIG", "SET", "requirepass", "right"]).unwrap();
-        }
-        is_refused(&format!("redis-sentinel://{at}/{}", sentinel.master_name())).await;
-        is_refused(&format!("redis-sentinel://:wrong@{at}/{}", sentinel.master_name())).await;
+    at_once(&[Kind::Redis6_2, Kind::Valkey9_1], a_topology_contradicts_the_url_on).await;
+}
+
+async fn a_topology_contradicts_the_url_on(kind: Kind) {
+    let cluster = Cluster::start(kind).unwrap();
+    for node in cluster.nodes() {
+        is_refused(&node.url()).await;
     }
+    is_refused(&format!("redis-sentinel://{}/tollgate", cluster.nodes()[0].address())).await;
+    let sentinel = Sentinel::start(kind).unwrap();
+    let at = sentinel.sentinels()[0].address();
+    is_refused(&format!("redis://{at}/")).await;
+    is_refused(&format!("redis-cluster://{at}")).await;
+    is_refused(&format!("redis-sentinel://{at}/another-master")).await;
+    let server = shared(kind).address();
+    is_refused(&format!("redis-cluster://{server}")).await;
+    is_refused(&format!("redis-sentinel://{server}/tollgate")).await;
+    // A password that the nodes do not want, or want another.
+    for node in cluster.nodes() {
+        node.command(&["CONFIG", "SET", "requirepass", "right"]).unwrap();
+    }
+    let node = cluster.nodes()[0].address();
+    is_refused(&format!("redis-cluster://{node}")).await;
+    is_refused(&format!("redis-cluster://:wrong@{node}")).await;
+    for server in sentinel.servers() {
+        server.command(&["CONFIG", "SET", "requirepass", "right"]).unwrap();
+    }
+    is_refused(&format!("redis-sentinel://{at}/{}", sentinel.master_name())).await;
+    is_refused(&format!("redis-sentinel://:wrong@{at}/{}", sentinel.master_name())).await;
 }
 
 /// A service starts while its Redis is down.

@@ -8,7 +8,7 @@ use tollgate::{Algorithm, Check, Grant, Key, Policy, Quota, Stamp, Store, Times,
 use tollgate_conformance::servers::{Kind, Server};
 
 use crate::calls::calls;
-use crate::{BothLayouts, Fresh, acquire, crowd, every_policy, longest, look, shared};
+use crate::{BothLayouts, Fresh, acquire, at_once, crowd, every_policy, longest, look, shared};
 
 /// In microseconds since the epoch, all read in one step: the server's time, and when the key ends.
 struct Life {
@@ -139,43 +139,45 @@ async fn a_key_lives_exactly_as_long_as_its_state() {
 /// Of many keys that one call charges, some lie ahead, some lie behind, and some are new.
 #[tokio::test]
 async fn the_keys_of_a_call_live_exactly_as_long_as_their_states() {
-    for &kind in Kind::EVERY {
-        // Its own: what it is asked is counted.
-        let server = Server::start(kind).unwrap();
-        let fresh = Fresh::on(&server).await;
-        // A unit is 86.4 s, 86.4 ms or 10 ms of a TAT.
-        for quota in [Quota::per_day(1_000), Quota::per_day(1_000_000), Quota::per_second(100)] {
-            let policy = Policy::new(&format!("bucket {}", quota.limit()), quota);
-            for (round, pause) in [0, 0, 0, 30, 30, 200, 1_100, 0, 30].into_iter().enumerate() {
-                sleep(Duration::from_millis(pause)).await;
-                // The first of a call lies ahead, so that the others are not read before they are charged: new ones, one in three of
-                // those of earlier rounds, and such as lie as far behind as they may.
-                let ahead = format!("ahead-{round}");
-                acquire(&fresh.store, &policy, &ahead, policy.capacity() / 2).await;
-                let behind = (0..5).map(|n| format!("behind-{n}-{round}"));
-                let others = (0..10 * (round + 1)).filter(|n| n / 10 == round || n % 3 == round % 3);
-                let others = others.map(|n| n.to_string());
-                let keys: Vec<String> = [ahead].into_iter().chain(behind.clone()).chain(others).collect();
-                crowd(&fresh.store).await;
-                server.command(&["CONFIG", "RESETSTAT"]).unwrap();
-                for key in behind {
-                    let tat = (now(&server) - 850_000).to_string();
-                    server.command(&["SET", &fresh.name(&policy, &key), &tat, "PX", "900"]).unwrap();
-                }
-                let asked = keys.iter().enumerate().flat_map(|(n, key)| vec![key; 1 + n % 3]);
-                let ask =
-                    |key: &str| fresh.store.acquire(&[Check::new(&policy, &Key::from(key), 1)], Times::ONCE);
-                let replies: Vec<_> = asked.map(|key| (key, ask(key))).collect();
-                let mut last = BTreeMap::new();
-                for (key, reply) in replies {
-                    let verdict = reply.wait().await.unwrap();
-                    assert!(verdict.is_granted());
-                    last.insert(key, verdict);
-                }
-                assert_eq!(calls(&server, "evalsha"), 1, "{kind}");
-                for (key, verdict) in last {
-                    lives_as_long_as_its_state(&server, &fresh, &policy, key, &verdict);
-                }
+    at_once(Kind::EVERY, the_keys_of_a_call_on).await;
+}
+
+async fn the_keys_of_a_call_on(kind: Kind) {
+    // Its own: what it is asked is counted.
+    let server = Server::start(kind).unwrap();
+    let fresh = Fresh::on(&server).await;
+    // A unit is 86.4 s, 86.4 ms or 10 ms of a TAT.
+    for quota in [Quota::per_day(1_000), Quota::per_day(1_000_000), Quota::per_second(100)] {
+        let policy = Policy::new(&format!("bucket {}", quota.limit()), quota);
+        for (round, pause) in [0, 0, 0, 30, 30, 200, 1_100, 0, 30].into_iter().enumerate() {
+            sleep(Duration::from_millis(pause)).await;
+            // The first of a call lies ahead, so that the others are not read before they are charged: new ones, one in three of
+            // those of earlier rounds, and such as lie as far behind as they may.
+            let ahead = format!("ahead-{round}");
+            acquire(&fresh.store, &policy, &ahead, policy.capacity() / 2).await;
+            let behind = (0..5).map(|n| format!("behind-{n}-{round}"));
+            let others = (0..10 * (round + 1)).filter(|n| n / 10 == round || n % 3 == round % 3);
+            let others = others.map(|n| n.to_string());
+            let keys: Vec<String> = [ahead].into_iter().chain(behind.clone()).chain(others).collect();
+            crowd(&fresh.store).await;
+            server.command(&["CONFIG", "RESETSTAT"]).unwrap();
+            for key in behind {
+                let tat = (now(&server) - 850_000).to_string();
+                server.command(&["SET", &fresh.name(&policy, &key), &tat, "PX", "900"]).unwrap();
+            }
+            let asked = keys.iter().enumerate().flat_map(|(n, key)| vec![key; 1 + n % 3]);
+            let ask =
+                |key: &str| fresh.store.acquire(&[Check::new(&policy, &Key::from(key), 1)], Times::ONCE);
+            let replies: Vec<_> = asked.map(|key| (key, ask(key))).collect();
+            let mut last = BTreeMap::new();
+            for (key, reply) in replies {
+                let verdict = reply.wait().await.unwrap();
+                assert!(verdict.is_granted());
+                last.insert(key, verdict);
+            }
+            assert_eq!(calls(&server, "evalsha"), 1, "{kind}");
+            for (key, verdict) in last {
+                lives_as_long_as_its_state(&server, &fresh, &policy, key, &verdict);
             }
         }
     }

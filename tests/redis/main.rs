@@ -1,9 +1,8 @@
-//! The store in Redis and Valkey, against real servers: the contract, what rests on the server and for how long, what befalls
-//! a store there (values that are not its own, scripts that are forgotten, replies that are lost, servers that die), and what
-//! it tells who connects.
+//! The store in Redis and Valkey, against real servers: the contract, the stored keys and their
+//! lives, lost scripts, lost replies, dead servers, and errors when connecting.
 //!
-//! Most tests share a server of a kind, each under a prefix of its own. Those that kill, pause or reconfigure one, or that
-//! count what it is asked, start their own.
+//! Most tests share one server of each kind and use a prefix each. Tests that kill, pause or
+//! reconfigure a server, or that count its commands, start their own.
 
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
@@ -34,6 +33,7 @@ use std::thread;
 use std::time::Duration;
 
 use redis::cmd;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times, Verdict};
 use tollgate_conformance::servers::{Kind, Server};
@@ -197,6 +197,15 @@ async fn crowd(store: &RedisStore) {
     for reply in replies {
         reply.wait().await.expect("a verdict");
     }
+}
+
+/// Runs a test on several kinds of servers at once. For tests that mostly wait.
+async fn at_once<F>(kinds: &[Kind], test: impl Fn(Kind) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let tests: JoinSet<()> = kinds.iter().map(|&kind| test(kind)).collect();
+    tests.join_all().await;
 }
 
 /// Waits until something is so, for a minute at most.

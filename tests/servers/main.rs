@@ -1,4 +1,4 @@
-//! The servers that other tests stand on: they come, they go, and they stay as long as they should.
+//! The test servers: they start, stop, and live as long as the other tests expect.
 
 mod cluster;
 mod fetch;

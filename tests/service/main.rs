@@ -1,4 +1,4 @@
-//! The layer and its service, without a network: in tokio's paused time, and by clocks that stand still.
+//! The layer and its service without a network, in tokio's paused time and with manual clocks.
 
 mod bodies;
 mod cancellation;

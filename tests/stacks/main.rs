@@ -1,4 +1,5 @@
-//! Beyond axum, over real sockets: servers by hyper alone, clients, and the layer among those of tower and tower-http.
+//! Stacks beyond axum, over real sockets: hyper servers, clients, and layers of tower and
+//! tower-http around the limit.
 
 #![expect(clippy::unwrap_used, reason = "this is how a test fails")]
 

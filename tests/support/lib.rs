@@ -1,4 +1,4 @@
-//! What the tests of the whole have in common: clocks that stand still, stores and services that are strict.
+//! What the test binaries share: clocks that stand still, stores, and strict services.
 
 use std::future::poll_fn;
 use std::pin::pin;
