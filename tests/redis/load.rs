@@ -10,7 +10,7 @@ use tollgate::{
 };
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{Error, RedisStore};
-use tollgate_tests::within;
+use tollgate_tests::{EVERY_ALGORITHM, within};
 
 use crate::{BothLayouts, Fresh, acquire, every_policy, shared, try_acquire, used};
 
@@ -253,14 +253,12 @@ async fn sets_of_fifty_checks_with_the_largest_values_are_decided() {
         let fresh = Fresh::on(shared(kind)).await;
         let ada = Key::from("ada");
         let windows = [Duration::from_millis(1), Duration::from_secs(366 * 86_400)];
-        for algorithm in [
-            Algorithm::Gcra,
-            Algorithm::FIXED_WINDOW,
-            Algorithm::FIXED_WINDOW_ALIGNED,
-            Algorithm::SlidingWindow,
-            Algorithm::SLIDING_BUCKETS,
-            Algorithm::SlidingBuckets { buckets: Algorithm::MAX_BUCKETS },
-        ] {
+        // A log has a lower limit, and a leaky bucket takes less at once.
+        let is_limited =
+            |of: &Algorithm| matches!(of, Algorithm::LeakyBucket { .. } | Algorithm::SlidingLog { .. });
+        let most_buckets = Algorithm::SlidingBuckets { buckets: Algorithm::MAX_BUCKETS };
+        let algorithms = EVERY_ALGORITHM.into_iter().filter(|of| !is_limited(of)).chain([most_buckets]);
+        for algorithm in algorithms {
             for window in windows {
                 let policy = Policy::new("p", Quota::new(u32::MAX, window)).with_algorithm(algorithm);
                 let what = format!("{policy:?} on {kind}");

@@ -6,25 +6,25 @@ use tollgate::extract::header;
 use tollgate::{Algorithm, Check, FailureExt, Key, Limiter, Policy, PolicyExt, Quota, Store, Times, Verdict};
 use tollgate_conformance::servers::Kind;
 use tollgate_redis::SlidingLogLayout;
+use tollgate_tests::EVERY_ALGORITHM;
 
 use crate::{BothLayouts, Fresh, crowd, shared};
 
-const ALGORITHMS: [(Algorithm, SlidingLogLayout); 7] = [
-    (Algorithm::Gcra, SlidingLogLayout::List),
-    (Algorithm::FIXED_WINDOW, SlidingLogLayout::List),
-    (Algorithm::FIXED_WINDOW_ALIGNED, SlidingLogLayout::List),
-    (Algorithm::SlidingWindow, SlidingLogLayout::List),
-    (Algorithm::SLIDING_BUCKETS, SlidingLogLayout::List),
-    (Algorithm::SLIDING_LOG, SlidingLogLayout::List),
-    (Algorithm::SLIDING_LOG, SlidingLogLayout::SortedSet),
-];
+/// Every algorithm without a queue of its own, and the log in both layouts.
+fn algorithms() -> impl Iterator<Item = (Algorithm, SlidingLogLayout)> {
+    EVERY_ALGORITHM
+        .into_iter()
+        .filter(|algorithm| !matches!(algorithm, Algorithm::LeakyBucket { .. }))
+        .map(|algorithm| (algorithm, SlidingLogLayout::List))
+        .chain([(Algorithm::SLIDING_LOG, SlidingLogLayout::SortedSet)])
+}
 
 /// Callers of different tiers travel in one call, under one name: each is decided by the terms of its own.
 #[tokio::test]
 async fn concurrent_tiers_of_one_key_are_not_confused() {
     for &kind in Kind::EVERY {
         let stores = BothLayouts::on(shared(kind)).await;
-        for (algorithm, layout) in ALGORITHMS {
+        for (algorithm, layout) in algorithms() {
             let fresh = stores.of(layout);
             // Nothing to speak of comes back meanwhile, and no window of a year ends.
             let of = |limit| {
