@@ -211,6 +211,7 @@ mod place;
 mod problem;
 mod report;
 mod rule;
+mod rules;
 mod service;
 mod shared;
 
@@ -226,7 +227,8 @@ pub use problem::Reason;
 #[cfg(feature = "axum")]
 pub use report::MissingReport;
 pub use report::Report;
-pub use rule::{MissingKey, PolicyExt, Rule, RulesError, TiersError};
+pub use rule::{MissingKey, PolicyExt, Rule, TiersError};
+pub use rules::RulesError;
 pub use service::RateLimit;
 pub use tollgate_core::{
     Algorithm, BoxStore, Check, Clock, ErrorKind, Grant, Key, ManualClock, Policy, PolicyError, Quota,
