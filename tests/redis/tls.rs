@@ -140,10 +140,7 @@ async fn certificates_that_cannot_be_are_refused_before_anybody_is_asked() {
         is_told(RedisStore::builder(url).root_certificates(roots).connect().await, "root certificates");
     }
     for (certificate, key) in [("", &*key), (&*certificate, ""), (&*certificate, &*certificate), ("x", "x")] {
-        is_told(
-            RedisStore::builder(url).client_certificate(certificate, key).connect().await,
-            "of the client",
-        );
+        is_told(RedisStore::builder(url).client_certificate(certificate, key).connect().await, "the client");
     }
     for url in ["redis://127.0.0.1:1/", "redis-sentinel://127.0.0.1:1/main", "redis-cluster://127.0.0.1:1"] {
         is_told(RedisStore::builder(url).root_certificates(authority.pem()).connect().await, "rediss://");

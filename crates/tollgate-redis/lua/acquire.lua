@@ -1,36 +1,45 @@
--- Acquires sets of checks: each set k times, with min <= k <= max, all or nothing across its checks; in order, each after
--- those before it. Before it in what is loaded stand a clock, number.lua and the algorithms that are asked for, as what the
--- function `algorithms` gives, beside `ensure_end` of stored.lua. Each makes a policy of its arguments, a table of functions:
---   look(key, text)          the state under a key, in up to three values; `text` is what the key holds, where it is a string
---   fits(times, state)       how often the cost fits, at most `times`
---   charge(key, n, state)    takes the cost n times
---   report(key, n, refused, state)  what is answered of the state, where that is not the state itself
---   ends(state, key)         when the state means nothing more
---   refund(key, text, units, stamp, parts)  see refund.lua
+-- Acquires sets of checks. Each set is acquired k times, with min <= k <= max, all or nothing
+-- across its checks. Sets are decided in order, each after those before it.
 --
--- KEYS     the keys of the sets, one after another: those of a set in the order of its checks; of sets of one check, none
---          twice in a group
--- ARGV[1]  numbers of 8 bytes (doubles, the lowest byte first): groups of sets that are alike but for their keys and for how
---          often each is to be acquired, one after another:
---            checks    how many checks a set has
---            whole     1 where gcra_whole.lua may decide; else 0
---            sets      how many sets there are
---            min       how often each is to be acquired at least
---            runs      how many runs of sets follow
+-- A loaded script is this file, gcra_whole.lua (if a check needs GCRA) and acquire_general.lua.
+-- Before them come a clock, number.lua, and the function `algorithms`. Its result has `ensure_end`
+-- of stored.lua, and for each algorithm a function that makes a policy of its arguments. A policy
+-- is a table of functions:
+--   look(key, text):                the state under a key, in up to three values. `text` is the
+--                                   value of the key, if that is a string
+--   fits(times, state):             how often the cost fits, at most `times`
+--   charge(key, n, state):          takes the cost n times
+--   report(key, n, refused, state): what to return instead of the state (only some have it)
+--   ends(state, key):               when the state expires
+--   refund(key, text, units, stamp, parts): see refund.lua
+-- and `returns` is the number of values that it returns for a check.
+--
+-- KEYS     the keys of all sets, one set after another, in the order of its checks. Sets of one
+--          check in one group have different keys
+-- ARGV[1]  numbers of 8 bytes (little-endian doubles), for one group after another. A group is of
+--          sets that differ only in their keys and in `max`:
+--            checks:    the number of checks in a set
+--            whole:     1 if gcra_whole.lua may decide, else 0
+--            sets:      the number of sets
+--            min:       the least number of times to acquire each set
+--            runs:      the number of runs of sets that follow
 --            then for each check
---              algorithm  which of `algorithms`
---              arguments  seven: those that the algorithm takes, and zeros
+--              algorithm: a key of the result of `algorithms`
+--              arguments: seven: those of the algorithm, then zeros
 --            then for each run
---              alike      how many sets there are in it
---              max        how often each is to be acquired at most; 0 looks
+--              alike:     the number of sets in it
+--              max:       the most times to acquire each set; 0 only looks
 -- RETURNS  numbers of 8 bytes, in the same form:
---            now, in microseconds since the epoch; then for each set either
---              TAT        before the charge: where `whole` is 1, and it was granted `max` times by gcra_whole.lua; or
---              times      -1 - how often it was granted; -1 is a denial, or a look
---              for each check what its algorithm says it returns: the state before the charge, from which the caller
---              computes what remains and how long to wait
+--            now:       microseconds since the epoch
+--            then for each set either
+--              TAT:       before the charge, if gcra_whole.lua granted it `max` times
+--            or
+--              times:     -1 - how often it was granted, so -1 is a denial or a look
+--              state:     for each check the state before the charge, as its algorithm returns it.
+--                         The caller computes from it what remains and how long to wait
 
--- Decides a set of one check, and puts what came of it behind so many answers. Returns how many there are then.
+-- Decides a set of one check. Appends its reply behind the first `answers` numbers of `answer`, and
+-- returns the new length.
 local function decide(made, policy, key, text, max, refused, answer, answers)
   local x, y, z = policy.look(key, text)
   local granted = policy.fits(max, x, y, z)
@@ -57,8 +66,8 @@ local answer, answers, keys, made = { now, 0, 0, 0 }, 1, 0, nil
 while at <= #sent do
   local checks, whole, sets, min, runs = struct.unpack('<ddddd', sent, at)
   at = at + 40
-  -- How many times a cost is refused beyond what is granted: those of a denied set, or one for the next. It is what the
-  -- caller will ask the wait of.
+  -- The caller computes its wait for this many times the cost beyond the granted ones: `min` for a
+  -- denied set, or one more time.
   local refused = min > 1 and min or 1
 
   if whole == 1 then

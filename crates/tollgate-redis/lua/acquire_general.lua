@@ -1,8 +1,8 @@
--- The end of acquire.lua, which tells what its names mean: groups that gcra_whole.lua does not decide,
--- and the reply.
+-- The rest of acquire.lua, which explains the names: the groups that gcra_whole.lua does not
+-- decide, and the reply.
 
   elseif checks == 1 then
-    -- What stands below, without its book-keeping, and all keys read at once.
+    -- One check in each set: all keys are read by one command.
     local algorithm, a, b, c, d, e, f, g = struct.unpack('<dddddddd', sent, at)
     at = at + 64
     made = made or algorithms()
@@ -28,7 +28,7 @@
       local alike, max = struct.unpack('<dd', sent, at)
       at = at + 16
       for _ = 1, alike do
-        -- First look at all ...
+        -- First look at all checks ...
         local granted, texts = max, call('MGET', unpack(KEYS, keys + 1, keys + checks))
         for i = 1, checks do
           local policy = policies[i]
@@ -42,7 +42,7 @@
         end
         answers = answers + 1
         answer[answers] = -1 - granted
-        -- ... and charge only if all have room.
+        -- ... and charge only if all fit.
         for i = 1, checks do
           local policy, key = policies[i], KEYS[keys + i]
           local a, b, c, d = policy.a, policy.b, policy.c, nil
@@ -63,7 +63,7 @@
   end
 end
 
--- In chunks: unpack gives no more than 8,000 values.
+-- In chunks, since unpack returns at most 8,000 values.
 local packed = ''
 for first = 1, answers, 4000 do
   local last = math.min(answers, first + 3999)

@@ -1,8 +1,8 @@
--- The time of the whole script, in tests: instead of clock.lua, and never loaded in production.
+-- The time for the whole script in tests. Loaded instead of clock.lua, and never in production.
 --
--- ARGV[1]  now, in microseconds since the epoch; the other arguments move up.
+-- ARGV[1]  now, in microseconds since the epoch. It is removed, so the other arguments move up.
 --
--- Keys linger for an hour: they expire by the server's clock, which runs on while that of a test stands still.
+-- Keys linger for an hour: they expire by the server's clock, while a test's clock stands still.
 
 local now = tonumber(table.remove(ARGV, 1))
 local linger = 3600000

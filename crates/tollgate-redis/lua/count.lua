@@ -1,7 +1,7 @@
--- What the algorithms that count units have in common.
+-- Functions of the algorithms that count units.
 
--- What a command reads; false where the key holds another type than ours, which counts as nothing. That a key may not be
--- read is another thing: then the call fails.
+-- Runs a command that reads a key. Returns false if the key has a foreign type, which counts as
+-- empty. Other errors, such as a missing permission, fail the call.
 local function read(...)
   local found = try(...)
   if type(found) == 'table' and found.err then
@@ -10,7 +10,7 @@ local function read(...)
   return found
 end
 
--- How often a cost fits into what is free, at most `times`.
+-- How often a cost fits into the free units, at most `times`.
 local function fitting(times, cost, free)
   if cost == 0 then
     return times

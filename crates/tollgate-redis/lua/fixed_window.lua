@@ -1,10 +1,12 @@
--- A count that starts anew each window. The Rust of it: fixed_window.rs in tollgate-core.
+-- The fixed window: a count that starts at zero in each window. In Rust: fixed_window.rs in
+-- tollgate-core.
 --
--- KEYS     a string: the start of the window in microseconds since the epoch, and before it the units used
--- ARGV     limit    units
---          window   microseconds
---          aligned  1 where windows begin at multiples of their length since the epoch, else 0
---          cost     units
+-- KEYS     a string: the start of the window in microseconds since the epoch. The units used stand
+--          before it
+-- ARGV     limit:   units
+--          window:  microseconds
+--          aligned: 1 if windows start at multiples of their length since the epoch, else 0
+--          cost:    units
 -- RETURNS  the start of the window, and the units used before the charge
 
 local function fixed_window(limit, window, aligned, cost)
@@ -22,14 +24,15 @@ local function fixed_window(limit, window, aligned, cost)
 
   local function look(key, text)
     local start, used = time_and_number(text)
-    -- At its very end the next window has begun.
+    -- A window does not include its end.
     if used == 0 or now >= start + window then
       start, used = now, 0
       if aligned == 1 then
         start = now - now % window
       end
     elseif start > now then
-      -- It begins in the future: the clock stepped back, and nobody waits twice for that.
+      -- The window starts in the future, so the clock stepped back. It starts now, so that no
+      -- caller waits longer than a window.
       start = now
       keep(key, start, used)
     end

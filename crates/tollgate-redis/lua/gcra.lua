@@ -1,16 +1,18 @@
--- The generic cell rate algorithm. The Rust of it, and what it means: gcra.rs in tollgate-core.
+-- The generic cell rate algorithm (GCRA), a token bucket. gcra.rs in tollgate-core has it in Rust,
+-- and explains it. gcra_whole.lua decides most checks; this file decides all others.
 --
--- KEYS     a string: TAT, in microseconds since the epoch, and before it its fraction in parts of a microsecond
--- ARGV     parts            into how many parts a microsecond is cut: the denominator of the emission interval T
---          horizon, parts   how far TAT may lie ahead of now: burst x T, and a leaky bucket's longest wait
---          furthest, parts  beyond which TAT is taken for that of a clock that ran ahead: the horizon, or that of a policy
---                           which counts in the same key
---          cost, parts      cost x T; 2^53 and 0 where the cost can never pass
+-- KEYS     a string: TAT (theoretical arrival time) in microseconds since the epoch. Its fraction,
+--          in parts of a microsecond, stands before it
+-- ARGV     parts            the number of parts of a microsecond: the denominator of the emission
+--                           interval T
+--          horizon, parts   how far TAT may lie ahead of now: burst x T, plus a leaky bucket's
+--                           longest wait
+--          furthest, parts  a TAT further ahead than this is that of a clock that ran ahead. It is
+--                           the horizon, or that of another policy that uses the same key
+--          cost, parts      cost x T; 2^53 and 0 if the cost can never pass
 -- RETURNS  TAT before the charge, and its parts
---
--- Most charges do not come here: see gcra_whole.lua.
 
--- When the bucket is full, and its TAT means nothing more: at the next full step from there.
+-- When a key expires: at the first full step after TAT, when the bucket is full.
 local function ends(us, frac)
   if frac > 0 then
     us = us + 1
@@ -18,8 +20,8 @@ local function ends(us, frac)
   return us - us % step + step
 end
 
--- Adds to a TAT in place, for half the price of writing it: the key is there. `text` is that of `more_us`, if it is known. A key
--- whose end somebody took from it gets one with its next step.
+-- Adds to the TAT of an existing key. INCRBY costs half as much as writing the value. `text` is
+-- `more_us` as text, if known. A key that has lost its TTL gets one at its next step.
 local function grow(key, us, more_us, text)
   if us < now then
     more_us, text = more_us + now - us, nil
@@ -30,7 +32,8 @@ local function grow(key, us, more_us, text)
   end
 end
 
--- n x (us + frac / parts), exactly. The product of n and frac may exceed 2^53, so n is taken in two halves.
+-- n x (us + frac / parts), exactly. The product of n and frac may exceed 2^53, so n is split in
+-- two.
 local function multiple(n, us, frac, parts)
   if frac == 0 then
     return n * us, 0
@@ -47,7 +50,7 @@ end
 
 local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac, cost_us, cost_frac)
   local last_us, cost_text = now + furthest_us, nil
-  -- Before that a TAT leaves room for the cost and for what fractions add up to; 0 where the cost hardly ever has it.
+  -- With a TAT before this, the cost fits whatever the fractions are. 0 if that is almost never so.
   local roomy_us = cost_us + 2 <= horizon_us and now + horizon_us - cost_us - 2 or 0
 
   local function look(key, text)
@@ -55,11 +58,12 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     if us < now or (frac == 0 and us < last_us) then
       return us, frac
     end
-    -- Of another denominator. It counts as a whole microsecond: not added to the time, since it still stands in the text.
+    -- A fraction with another denominator counts as a whole microsecond. It stays in the fraction,
+    -- since the stored value has it there.
     if frac > parts then
       frac = parts
     end
-    -- Beyond any horizon: a clock ran ahead, or the burst was larger then. That is an empty bucket, and no worse.
+    -- Too far ahead: a clock ran ahead, or the burst was larger. It becomes an empty bucket.
     if not no_more_than(us, frac, last_us, furthest_frac) then
       us, frac = last_us, furthest_frac
       store(key, us, frac, ends(us, frac))
@@ -68,7 +72,7 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
   end
 
   local function fits(times, us, frac)
-    -- Mostly there is room to spare, whatever the fractions are.
+    -- The usual case.
     if times == 1 and us < roomy_us then
       return times
     end
@@ -86,7 +90,7 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     elseif times <= 1 then
       return times
     end
-    -- The quotient of what was rounded is off by one at most.
+    -- The terms are rounded, so the quotient is off by at most one.
     local quotient = math.floor((left_us + left_frac / parts) / (cost_us + cost_frac / parts))
     local count = math.max(1, math.min(times, quotient + 1))
     while count > 1 do
@@ -123,8 +127,8 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     store(key, us, frac, ends(us, frac))
   end
 
-  -- Gives back what of a charge has not been refilled yet: the cost, or what lies between now and the stamp. What of that lies
-  -- beyond the furthest TAT was forgiven when the clock stepped back.
+  -- Refunds the part of a charge that has not been refilled yet: at most the time from now to the
+  -- stamp. The part beyond the furthest TAT was forgiven when the clock stepped back.
   local refund = refunds and function(key, text, units, stamp_us, stamp_frac)
     local us, frac = look(key, text)
     if stamp_frac >= parts then

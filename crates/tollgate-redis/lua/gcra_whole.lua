@@ -1,25 +1,31 @@
--- GCRA in whole microseconds: most charges are of such, to a TAT that is one. What else there is takes the way of gcra.lua,
--- which tells what is stored. The horizon is below 2^52 here: no sum that is compared with its end is rounded down to it.
+-- GCRA in whole microseconds, which decides most checks: all costs are whole microseconds, and so
+-- is TAT. Other cases are left to gcra.lua, which explains the stored value. The horizon is below
+-- 2^52 here, so a sum that exceeds a limit is never rounded down to it.
 --
--- This decides a group of sets of one check. It stands in the loop of acquire.lua, and is no function: that would have to be made
--- in each call.
+-- This decides a group of sets of one check. It stands inside the loop of acquire.lua and is not a
+-- function, since a function would have to be created in each call.
+--
+-- Keys are charged optimistically: INCRBY adds the cost to TAT without a read before it, and its
+-- answer shows the TAT before. If that was wrong, it is corrected: an idle bucket is raised to now,
+-- and a cost that does not fit is subtracted again. But a denial must not write: it would cost two
+-- writes, which are replicated as well, just when many callers are denied. So the first denial in a
+-- group ends it. So do idle keys, if more than one in three is idle: `optimism` counts them.
 --
 -- KEYS     see gcra.lua
--- ARGV     see gcra.lua; the cost is of whole microseconds
--- RETURNS  TAT before the charge, in microseconds since the epoch, of each set that was granted as often as was asked; what
---          acquire.lua tells of all others
+-- ARGV     see gcra.lua; the cost is in whole microseconds
+-- RETURNS  for each set that was granted `max` times: TAT before the charge, in microseconds since
+--          the epoch. For all others: see acquire.lua
 
 local algorithm, parts, horizon_us, horizon_frac, furthest_us, furthest_frac, cost_us, cost_frac =
   struct.unpack('<dddddddd', sent, at)
 at = at + 64
 local latest_us, last_us, policy = now + horizon_us, now + furthest_us, nil
--- Of those texts that were read last, the first is that of the key behind `before`.
+-- `texts` has the values that were read last. Its first belongs to the key behind `before`.
 local first, last, texts, before = keys + 1, keys + sets, nil, keys
--- Keys are not read first as long as this is above zero: where the first was in use, and two in three of those since. It ends
--- with one that takes more: what has no room has to be given back, so that it is written twice, and replicated.
-local hope = 0
+-- Above zero, keys are charged optimistically. It starts at 4 if the group's first key was in use.
+local optimism = 0
 local tonumber = tonumber
--- What many keys of a call are given alike, and how it is written.
+-- The last end and the last TAT as texts, since many keys of a call get the same.
 local until_us_of_text, until_text, ends_of_life, life = 0, nil, 0, nil
 
 for _ = 1, runs do
@@ -27,14 +33,14 @@ for _ = 1, runs do
   at = at + 16
   local more_us, more_text = max * cost_us, nil
   if more_us > horizon_us then
-    hope = 0
+    optimism = 0
   end
   local i, to = keys + 1, keys + alike
   while i <= to do
-    -- TAT before, which is 0 where there is none; and what has been added to it already.
+    -- TAT before the charge, 0 if there is none, and what has been added to it already.
     local us, grown_us = nil, 0
-    if hope > 0 then
-      -- Those that lie ahead grow by one command, which tells what they were. Most take nothing more.
+    if optimism > 0 then
+      -- For most keys this one command is all.
       more_text = more_text or text_of(more_us)
       local from, after_us = i, nil
       while i <= to do
@@ -47,18 +53,18 @@ for _ = 1, runs do
         answer[answers] = us
         i = i + 1
       end
-      hope = hope + i - from
+      optimism = optimism + i - from
       if i > to then
         break
       elseif us and after_us <= latest_us then
         grown_us = more_us
-        hope = us < now and hope - 2 or hope + 1
+        optimism = us < now and optimism - 2 or optimism + 1
       else
-        -- It has no room; or is no number, or would be too large for one, which is an error.
+        -- The cost does not fit, or INCRBY failed because the value is not a number or too large.
         if us then
           call('INCRBY', KEYS[i], '-' .. more_text)
         end
-        us, hope = nil, 0
+        us, optimism = nil, 0
       end
     end
     local key, text = KEYS[i], nil
@@ -77,7 +83,7 @@ for _ = 1, runs do
       us = nil
     elseif until_us <= latest_us then
       local rest_us = until_us - us - grown_us
-      -- In place: for half the price of writing it.
+      -- INCRBY costs half as much as writing the value.
       if us > 0 and rest_us == more_us then
         more_text = more_text or text_of(more_us)
         call('INCRBY', key, more_text)
@@ -93,7 +99,7 @@ for _ = 1, runs do
         if us > 0 then
           call('PEXPIRE', key, life)
         else
-          -- There was none, or none of ours.
+          -- There was no value, or a foreign one.
           us = 0
           if until_us ~= until_us_of_text then
             until_us_of_text, until_text = until_us, text_of(until_us)
@@ -104,10 +110,10 @@ for _ = 1, runs do
       answers = answers + 1
       answer[answers] = us
       if i == first and us >= now then
-        hope = 4
+        optimism = 4
       end
     elseif max == 1 and call('PTTL', key) ~= -1 then
-      -- Denied, and with an end to its life.
+      -- Denied, and the key has a TTL.
       answer[answers + 1], answer[answers + 2], answer[answers + 3] = -1, us, 0
       answers = answers + 3
     else
@@ -115,7 +121,7 @@ for _ = 1, runs do
     end
 
     if not us then
-      -- It takes more thought: a part of what is asked, a fraction, what lies too far ahead, has no end or is none of ours.
+      -- A rare case: a partial grant, a fraction, a TAT too far ahead, no TTL, or a foreign value.
       made = made or algorithms()
       policy = policy
         or made[algorithm](parts, horizon_us, horizon_frac, furthest_us, furthest_frac, cost_us, cost_frac)

@@ -1,20 +1,21 @@
--- Numbers, and how they are stored.
+-- Numbers as text.
 --
--- Lua's numbers are doubles, exact up to 2^53. Times and spans of a policy stay below that; what would leave it on the
--- way (a product of two large numbers) is computed in parts. No number of 15 digits or more is made a text by tostring or
--- `..`, which keep 14 of them.
+-- Lua's numbers are doubles, exact up to 2^53. A policy's times and spans stay below that. A
+-- product that may exceed it is computed in parts. tostring and `..` keep 14 digits, so they are
+-- not used for numbers that may be longer.
 --
--- A stored value is decimal digits and nothing else: a time in the last 16 of them, in microseconds since the epoch, and
--- before it, where it is not zero, a count or a fraction. While that is below 922, Redis keeps the value as an integer,
--- in no more memory than a counter takes.
+-- A stored value is decimal digits only: the last 16 are a time in microseconds since the epoch,
+-- and a count or a fraction may stand before them. If that is below 922, Redis stores the value as
+-- an integer, which needs no more memory than a counter.
 --
--- All of a script runs again on each call, so that what a call does not do should cost it little. To make a function costs
--- something, and more for each local that it uses of what is around it. So algorithms are made where they are first asked
--- for; what most calls do, gcra_whole.lua, is no function; and `refunds`, which stands before all of this, tells whether
--- algorithms are asked to give back: their `refund` is not made where they are not.
+-- The whole script runs again on each call, so unused parts should cost little. Creating a function
+-- costs time, and more for each outer local that it uses. Hence three rules: algorithms are created
+-- when first needed; gcra_whole.lua, which decides most checks, is not a function; and an
+-- algorithm's `refund` is created only if `refunds`, which stands before all files, is true.
 
--- A number as text, in two parts, since %d takes 31 bits on a small machine. Redis takes texts faster than numbers; and some
--- versions take multiples of 100,000,000 wrongly, so that what may be as large is handed to a command as text only.
+-- A number as text, in two parts, since %d is limited to 31 bits on some machines. Commands get
+-- large numbers as text: Redis accepts that faster, and some versions misread multiples of
+-- 100,000,000.
 local function text_of(number)
   local high = math.floor(number / 1000000000)
   if high > 0 then
@@ -23,6 +24,6 @@ local function text_of(number)
   return string.format('%d', number)
 end
 
--- In microseconds: keys that hold a TAT live until a full step, so that they outlive their state by less than a second, and most
--- charges leave a key's life as it is.
+-- In microseconds. Keys with a TAT expire at a full step. So they outlive their state by less than
+-- a second, and most charges need not change the TTL.
 local step = 900000

@@ -1,13 +1,14 @@
--- Gives back units that were granted, and resets keys. Before it in what is loaded stands what acquire.lua tells; of a policy's ways this uses
--- `refund`.
+-- Refunds granted units, and resets keys. The same files come before it as before acquire.lua. It
+-- calls the function `refund` of each policy.
 --
 -- KEYS     the key of each grant
--- ARGV[1]  numbers of 8 bytes (doubles, the lowest byte first); for each grant
---            units         how many come back
---            stamp, parts  which grant it is: TAT after it in microseconds and parts of one, the start of its window, the
---                          number of its sub-window, or its time
---            algorithm     which of `algorithms`; 0 resets the key, and then the other numbers are zeros
---            arguments     seven: those that the algorithm takes, with what comes back as the cost, and zeros
+-- ARGV[1]  numbers of 8 bytes (little-endian doubles), for each grant
+--            units         the number of units to refund
+--            stamp, parts  identifies the grant: TAT after it in microseconds and parts, the start
+--                          of its window, the number of its sub-window, or its time
+--            algorithm     a key of the result of `algorithms`. 0 resets the key, and the other
+--                          numbers are zeros
+--            arguments     seven: those of the algorithm with the refund as the cost, then zeros
 -- RETURNS  nothing
 
 local made

@@ -1,12 +1,12 @@
--- A ring of sub-windows. The Rust of it: sliding_buckets.rs in tollgate-core.
+-- A ring of sub-windows. In Rust: sliding_buckets.rs in tollgate-core.
 --
--- It is a log whose times are the numbers of sub-windows since the epoch: units of one sub-window
--- are one run, and only sub-windows in which units were charged are stored.
+-- It is a log whose times are numbers of sub-windows since the epoch. The units of one sub-window
+-- are one run. Only sub-windows with a charge are stored.
 --
 -- KEYS     a list: see sliding_log_list.lua
 -- ARGV     limit    units
---          span     of a sub-window, in microseconds
---          buckets  how many sub-windows make a window: the ring has one more
+--          span     the length of a sub-window in microseconds
+--          buckets  the number of sub-windows in a window; the ring has one more
 --          cost     units
 -- RETURNS  see sliding_log.lua, with numbers of sub-windows as times
 

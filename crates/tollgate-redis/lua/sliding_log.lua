@@ -1,34 +1,37 @@
--- The sliding log: what was charged, and when. The Rust of it: sliding_log.rs in tollgate-core.
+-- The sliding log: all charges and their times. In Rust: sliding_log.rs in tollgate-core.
 --
--- A log is a sequence of runs, oldest first. A run stands for all units charged at one time. So the
--- cost of a request does not multiply the work. An entry is a time and a text:
+-- A log is a sequence of runs, oldest first. A run has all units that were charged at one time, so
+-- the cost of a request does not multiply the work. An entry is a time and a text:
 --
 --   time      in spans since the epoch. In sliding_log_*.lua a span is a microsecond.
 --   text      COUNT or COUNT-RETURNED.
---   COUNT     Units charged up to and with this run, by all runs since the log was empty.
---   RETURNED  Units given back, of this run and of some that follow. See `refunded`.
+--   COUNT     Units charged up to and with this run, since the log was empty.
+--   RETURNED  Units refunded, of this run and of some that follow. See `refunded`.
 --
 -- So the units in use are a difference of two counts, and a search for a unit is a binary search.
 -- A head may stand before the runs, with a time of -1. Its text is COUNT or COUNT-NUMBER: the units
--- charged before the first run that is still stored, and the number of that run. Only a log of
--- which units were given back has the number.
+-- charged before the first run that is still stored, and the number of that run. Only a log with
+-- refunds has the number.
 --
--- How entries are laid out is in sliding_log_list.lua and sliding_log_sorted_set.lua: each gives a
--- `layout` of functions that find entries by position, from 0, where -1 is the newest.
+-- sliding_log_list.lua and sliding_log_sorted_set.lua store the entries. Each has a table `layout`
+-- of functions that find entries by position: 0 is the oldest, -1 the newest.
 --
--- With n runs stored, and w of them over: a check reads O(log n) entries. A refund reads and writes
--- O((log n)^2), usually a few. A charge also drops the w runs that are over, in one command of
--- O(w): each run is dropped once. `rebuild` takes O(n), at most once in n / 2 refunds.
+-- With n runs stored, and w of them over (older than the window): a check reads O(log n) entries. A
+-- refund reads and writes O((log n)^2), usually a few. A charge also drops the w runs that are
+-- over, by one command of O(w): each run is dropped once. `rebuild` takes O(n), at most once in n/2
+-- refunds.
 --
--- KEYS     see there
--- ARGV     limit    units
---          window   spans
---          cost     units
--- RETURNS  what the log holds before the charge, in two parts that answer as the whole would: a
---          time and the units taken at it, twice. The first is the run that the refused cost waits
---          for, with the units that leave by then. The second is the newest, with the rest.
+-- KEYS     see sliding_log_list.lua and sliding_log_sorted_set.lua
+-- ARGV     limit:   units
+--          window:  spans
+--          cost:    units
+-- RETURNS  a summary of the log before the charge, from which the caller computes the same report:
+--          a time and a number of units, twice. The first is the time of the run that the refused
+--          cost waits for, with the units that expire by then. The second is the time of the newest
+--          run, with the other units
 
--- The numbers of the entry at an index of what a layout returned; nil for what is not ours.
+-- The numbers of an entry: its time, its count, and the number behind the dash. nil for each that
+-- is foreign. `index` is that of its time in what a layout returned.
 local function numbers_of(entries, index)
   local time, text = entries[index], entries[index + 1] or ''
   time = time and find(time, '^%-?%d+$') and math.min(tonumber(time), 9007199254740992)
@@ -62,7 +65,7 @@ local function sliding_log(layout, limit, window, cost, span)
     return ((log.newest or current) + window) * span
   end
 
-  -- The units given back of the runs from a position on. A run whose number is divisible by 2^k and
+  -- The units refunded of the runs from a position on. A run whose number is divisible by 2^k and
   -- not by 2^(k+1) keeps the sum of 2^k runs: a Fenwick tree. So a sum reads few entries, and a
   -- refund changes few. Sums are of newer runs, so that dropping old ones changes none.
   local function refunded(key, log, at)
@@ -75,7 +78,7 @@ local function sliding_log(layout, limit, window, cost, span)
     return sum
   end
 
-  -- Adds to what was given back of the run at a position, in all sums that it is part of.
+  -- Adds to the refunded units of the run at a position, in all sums that include it.
   local function add_refunded(key, log, at, units)
     repeat
       local entry = layout.entries(key, at, at)
@@ -102,17 +105,19 @@ local function sliding_log(layout, limit, window, cost, span)
     log.length = from
   end
 
-  -- What is stored under a key:
-  --   used      units that count
-  --   length    entries; nil where there are none of ours
-  --   over      how many of them count no more, with the head
-  --   gone      units charged until then
-  --   newest    the time of the newest run, and what was given back of it is `returned`
-  --   count     units charged in all
-  --   head      whether there is one, and `base` is the count in it
-  --   first     the number of the run behind it, if the head has one
-  --   refunded  units given back of the runs that count
-  --   oldest_time, oldest_count  of the oldest run that counts, where they are known
+  -- The log under a key. Runs inside the window are those that count.
+  --   used:     the units of runs that count
+  --   length:   the number of entries, with the head; nil if there are none or foreign ones
+  --   over:     the number of entries that do not count, with the head
+  --   gone:     the count of the last of these
+  --   newest:   the time of the newest run
+  --   returned: the number behind the dash of the newest run
+  --   count:    the count of the newest run
+  --   head:     whether there is a head
+  --   base:     the count in the head
+  --   first:    the number of the first run, if the head has it
+  --   refunded: the units refunded of the runs that count
+  --   oldest_time, oldest_count: those of the oldest run that counts, if known
   local function look(key)
     local newest, count, returned = numbers_of(layout.entries(key, -1, -1), 1)
     local length = count and newest and layout.length(key)
@@ -125,7 +130,7 @@ local function sliding_log(layout, limit, window, cost, span)
     log.base, log.first = log.head and gone or 0, log.head and first and math.max(first, 1)
 
     if newest > current then
-      -- The clock stepped back: what lies in the future happened now.
+      -- The clock stepped back: runs in the future become one run now.
       local from = layout.count_until(key, length, current - 1, 0)
       local _, before = numbers_of(from > 0 and layout.entries(key, from - 1, from - 1) or {}, 1)
       before = before or 0
@@ -151,7 +156,7 @@ local function sliding_log(layout, limit, window, cost, span)
         end
       end
     end
-    -- What is known of the oldest run that counts.
+    -- The oldest run that counts may be among those read already.
     if over == 0 then
       log.oldest_time, log.oldest_count, gone = time, gone, 0
     elseif over == 1 then
@@ -168,8 +173,8 @@ local function sliding_log(layout, limit, window, cost, span)
     return fitting(times, cost, limit - log.used)
   end
 
-  -- The position of the run with which so many units will have left, if none were given back: looks
-  -- at the oldest, then searches by halves.
+  -- The position of the run at whose end this many units have expired, in a log without refunds.
+  -- Looks at the oldest run, then does a binary search.
   local function run_by_halves(key, log, units)
     local low, middle, high = log.over - 1, log.over, log.length - 1
     while high - low > 1 do
@@ -187,8 +192,8 @@ local function sliding_log(layout, limit, window, cost, span)
     return high
   end
 
-  -- The same where some were: over blocks of runs that double, then by halves of a block. The blocks
-  -- are those of `refunded`.
+  -- The same in a log with refunds: over blocks of runs that double, then by halves of a block. The
+  -- blocks are those of `refunded`.
   local function run_of(key, log, units)
     if not log.first then
       return run_by_halves(key, log, units)
@@ -196,7 +201,7 @@ local function sliding_log(layout, limit, window, cost, span)
     local at, before, numbers = log.over, log.gone, log.first - 1
     local _, _, returned = numbers_of(layout.entries(key, at, at), 1)
     returned = returned or 0
-    -- The units charged until the end of so many runs, and what was given back of the block behind.
+    -- The count of the last of so many runs, and the units refunded of the block behind them.
     local function around(runs)
       local entries = layout.entries(key, at + runs - 1, at + runs)
       local _, count = numbers_of(entries, 1)
@@ -227,7 +232,7 @@ local function sliding_log(layout, limit, window, cost, span)
     return at
   end
 
-  -- Writes the runs that count, each with what is left of it, and forgets what was given back.
+  -- Writes the log again: only the runs that count, each with the units that were not refunded.
   local function rebuild(key, log)
     local times, counts, returned = {}, {}, {}
     for from = log.over, log.length - 1, 2000 do
@@ -254,7 +259,7 @@ local function sliding_log(layout, limit, window, cost, span)
         count = count + units
         runs[#runs + 1], runs[#runs + 2] = times[i], text_of(count)
       end
-      -- In chunks: unpack gives no more than 8,000 values.
+      -- In chunks, since unpack returns at most 8,000 values.
       if #runs >= 4000 or (i == #times and #runs > 0) then
         layout.push(key, runs)
         runs = {}
@@ -271,7 +276,7 @@ local function sliding_log(layout, limit, window, cost, span)
     if log.used == 0 then
       call('DEL', key)
     else
-      -- Counts stay where numbers are exact.
+      -- Counts stay below 2^52, where doubles are exact.
       if log.count + units > 4503599627370496 then
         rebuild(key, log)
         log = look(key)
@@ -300,7 +305,7 @@ local function sliding_log(layout, limit, window, cost, span)
     if refused == 0 or missing <= 0 or missing > used then
       return newest, used, newest, 0
     end
-    -- A foreign time among others may lie ahead: no wait is longer than a window.
+    -- Bounded, since a foreign time may lie in the future: no wait is longer than a window.
     local at = run_of(key, log, missing)
     local time = at == log.over and log.oldest_time or numbers_of(layout.entries(key, at, at), 1) or current
     return math.max(0, math.min(current, time)), missing, newest, used - missing
@@ -331,7 +336,8 @@ local function sliding_log(layout, limit, window, cost, span)
       return
     end
     if units == left and at == log.length - 1 then
-      -- The newest run is always one that counts.
+      -- All units of the newest run come back, so it is removed, and with it refunded runs before
+      -- it: the newest run always has units left.
       local newest = run_of(key, log, used)
       cut(key, log, newest + 1)
       log.newest = numbers_of(layout.entries(key, newest, newest), 1) or current
@@ -346,7 +352,7 @@ local function sliding_log(layout, limit, window, cost, span)
         log.first = 1
       end
       add_refunded(key, log, at, units)
-      -- More than half of the runs may be of units that were given back.
+      -- More than half of the runs may be refunded.
       if log.length > 2 * used + 64 then
         rebuild(key, log)
       end

@@ -1,13 +1,14 @@
--- The sliding log in a list, the default: small, and about as fast for 100,000 runs as for ten.
+-- The sliding log in a list, the default. It is small, and about as fast for 100,000 runs as for
+-- ten.
 --
--- KEYS     a list: of each entry its time and its text, the newest last; see sliding_log.lua
+-- KEYS     a list: the time and the text of each entry, the newest last; see sliding_log.lua
 -- ARGV     see sliding_log.lua
 -- RETURNS  see sliding_log.lua
 
 local list = {}
 
--- The times and texts of the entries at two positions and between them; nothing where the key holds
--- another type.
+-- The times and texts of the entries from one position to another, in turn. Empty if the key has a
+-- foreign type.
 function list.entries(key, first, last)
   first = first < 0 and 2 * first or text_of(2 * first)
   return read('LRANGE', key, first, last < 0 and 2 * last + 1 or text_of(2 * last + 1)) or {}
@@ -18,13 +19,13 @@ function list.count_at(key, at)
   return text and find(text, '^%d+$') and tonumber(text) or 0
 end
 
--- No whole number where it is not ours.
+-- Not an integer if the list is foreign.
 function list.length(key)
   return call('LLEN', key) / 2
 end
 
--- How many entries are at a time or before it, of which `low` are known to be. Searches by steps
--- that double, since usually few are, then by halves.
+-- How many entries have this time or an earlier one. The first `low` are known to. Searches by
+-- steps that double, since usually few have, then by halves.
 function list.count_until(key, length, time, low)
   local function is_until(at)
     local text = call('LINDEX', key, text_of(2 * at))
@@ -54,7 +55,7 @@ function list.drop_newest(key, entries)
   call('LTRIM', key, 0, '-' .. text_of(2 * entries + 1))
 end
 
--- Puts times and texts, in turn, behind the newest.
+-- Appends times and texts, in turn.
 function list.push(key, entries)
   call('RPUSH', key, unpack(entries))
 end

@@ -1,13 +1,14 @@
--- The sliding log in a sorted set, which can be looked at and searched by time.
+-- The sliding log in a sorted set, which can be searched by time with redis-cli.
 --
--- KEYS     a sorted set: the score of an entry is its time, the member its text; see sliding_log.lua
+-- KEYS     a sorted set: the score of an entry is its time, and the member its text; see
+--          sliding_log.lua
 -- ARGV     see sliding_log.lua
 -- RETURNS  see sliding_log.lua
 
 local sorted_set = {}
 
--- The times and texts of the entries at two positions and between them; nothing where the key holds
--- another type.
+-- The times and texts of the entries from one position to another, in turn. Empty if the key has a
+-- foreign type.
 function sorted_set.entries(key, first, last)
   first, last = first < 0 and first or text_of(first), last < 0 and last or text_of(last)
   local found = read('ZRANGE', key, first, last, 'WITHSCORES') or {}
@@ -27,7 +28,7 @@ function sorted_set.length(key)
   return call('ZCARD', key)
 end
 
--- How many entries are at a time or before it.
+-- How many entries have this time or an earlier one.
 function sorted_set.count_until(key, length, time)
   return call('ZCOUNT', key, '-inf', string.format('%.0f', time))
 end
@@ -40,7 +41,7 @@ function sorted_set.drop_newest(key, entries)
   call('ZREMRANGEBYRANK', key, '-' .. text_of(entries), -1)
 end
 
--- Puts times and texts, in turn, behind the newest.
+-- Adds times and texts, in turn.
 function sorted_set.push(key, entries)
   call('ZADD', key, unpack(entries))
 end

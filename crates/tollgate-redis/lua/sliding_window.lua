@@ -1,14 +1,18 @@
--- The sliding window counter: two counts, the previous one weighted. The Rust of it: sliding_window.rs in tollgate-core.
+-- The sliding window counter: two counts, the previous one weighted. In Rust: sliding_window.rs in
+-- tollgate-core.
 --
--- KEYS     a string: the start of the current window in microseconds since the epoch; before it the units used in that
---          window; and before those, where there are any, the units used in the window before (all but the first number
---          padded: to 10 digits a count, to 16 a time)
--- ARGV     limit    units
---          window   microseconds
---          cost     units
--- RETURNS  the start of the current window, the units used in it before the charge, and those used in the one before
+-- KEYS     a string of up to three numbers. The last 16 digits are the start of the current window
+--          in microseconds since the epoch. The 10 digits before them are the units used in it. If
+--          any units were used in the window before, they come first. Without them, the first
+--          number has no leading zeros
+-- ARGV     limit:   units
+--          window:  microseconds
+--          cost:    units
+-- RETURNS  the start of the current window, the units used in it before the charge, and the units
+--          used in the window before
 
--- count x covered / window, rounded up. Where the product exceeds 2^53, by six bits of the count at a time.
+-- count x covered / window, rounded up. If the product exceeds 2^53, it is computed by six bits of
+-- the count at a time.
 local function weighted(count, covered, window)
   if count * covered < 9007199254740992 then
     return math.ceil(count * covered / window)
@@ -57,7 +61,7 @@ local function sliding_window(limit, window, cost)
     elseif began > start then
       current, previous = 0, current
     elseif began < start then
-      -- The clock stepped back: all that counts, counts as of this window. What was the previous one may be this one.
+      -- The clock stepped back. All counted units become those of this window.
       current, previous = math.min(previous + current, 4294967295), 0
       keep(key, began, current, previous)
     end

@@ -1,9 +1,9 @@
--- What is stored, and what a stored value says: see number.lua.
+-- Writes and reads stored values. number.lua explains their form.
 
 local call, try, find = redis.call, redis.pcall, string.find
 
--- How many milliseconds a key has to live whose state ends at that time: rounded up, by a millisecond where it is even.
--- Many keys of a call have the same.
+-- The TTL in milliseconds of a state that ends at a time, rounded up to the next millisecond.
+-- Cached, since many keys of a call have the same.
 local lives = {}
 local function life(ends)
   local left = ends - now
@@ -12,7 +12,8 @@ local function life(ends)
   return lives[left]
 end
 
--- Stores a time and the number before it, until that state ends. Many keys of a call are given the same.
+-- Stores a time, and the number before it, until the state ends. The text of the last time is
+-- cached, since many keys of a call get the same.
 local last_time, last_text
 local function store(key, time, number, ends)
   if time ~= last_time then
@@ -25,19 +26,20 @@ local function store(key, time, number, ends)
   call('PSETEX', key, life(ends), value)
 end
 
--- Without an end to its life a key would be full for ever. Nothing of ours is written so.
+-- Gives a TTL to a key that has none, which would be full for ever. The scripts always set one, so
+-- another program has removed it.
 local function ensure_end(key, policy, x, y, z)
   if call('PTTL', key) == -1 then
     call('PEXPIRE', key, life(math.max(now, policy.ends(x, y, z, key))))
   end
 end
 
--- A number that was read where a count of units belongs. No count of ours is larger.
+-- A count of units in a stored value. Bounded, since a foreign value may be larger.
 local function count_of(text)
   return math.min(tonumber(text) or 0, 4294967295)
 end
 
--- The time in a stored value, and the number before it; zeros where there is nothing, or something that is not ours.
+-- The time in a stored value, and the number before it. Zeros if the key is missing or foreign.
 local function time_and_number(text)
   if not text or not find(text, '^[1-9]%d*$') then
     return 0, 0

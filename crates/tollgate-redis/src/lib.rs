@@ -11,8 +11,9 @@
 //!     .await?
 //!     .timeout(Duration::from_millis(50))
 //!     .circuit_breaker(CircuitBreaker::default())
-//!     // While Redis fails, each of 3 processes grants a third of every quota.
-//!     .fall_back_to(MemoryStore::new(), Share::new(1, 3)); // or .fail_closed(); .fail_open() lets callers switch limits off
+//!     // While Redis fails, each of 3 processes grants a third of every quota. Or `.fail_closed()`.
+//!     // Behind `.fail_open()`, a caller that can make Redis late switches all limits off.
+//!     .fall_back_to(MemoryStore::new(), Share::new(1, 3));
 //!
 //! let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store);
 //! # Ok(())

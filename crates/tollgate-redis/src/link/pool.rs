@@ -235,8 +235,8 @@ pub(super) enum Source {
 }
 
 impl Manager {
-    /// Some proxies answer `HELLO` by closing the connection. A server that has spoken RESP3 is none of them: then it is
-    /// going down, and a second attempt would only add to its load.
+    /// Some proxies close the connection on `HELLO`, so RESP2 is tried next. If the server has
+    /// spoken RESP3 before, it is going down, and a second attempt would only add to its load.
     async fn open_server(&self, info: &ConnectionInfo) -> Result<Opened, RedisError> {
         let opened = match open(info.clone(), self.timeouts).await {
             Err(error) if error.is_connection_dropped() && !self.has_resp3.load(Ordering::Relaxed) => {

@@ -3,7 +3,21 @@
 //! A gRPC client reads an HTTP 429 as `UNAVAILABLE`, and many retry that at once. So a call gets
 //! HTTP 200 with the gRPC status in the headers. The content type of the request decides, so one
 //! layer serves HTTP, gRPC and gRPC-Web on one port.
-//! [`Denial::response_to`](crate::Denial::response_to) lists the headers. Without any feature:
+//! [`Denial::response_to`](crate::Denial::response_to) lists the headers. A refused call looks like
+//! this:
+//!
+//! ```text
+//! HTTP/2 200
+//! content-type: application/grpc
+//! grpc-status: 8
+//! grpc-message: quota exceeded: api
+//! grpc-retry-pushback-ms: 1953
+//! grpc-status-details-bin: (RetryInfo, QuotaFailure)
+//! ratelimit-policy: "api";q=5;w=10
+//! ratelimit: "api";r=0;t=2
+//! ```
+//!
+//! This needs no feature:
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -33,7 +47,7 @@
 //! ```
 //!
 //! The feature `tonic` adds what needs tonic's types: the peer's address under tonic's own server,
-//! `tonic::Status` from a [`Denial`](crate::Denial), and a name for a service inside of the layer.
+//! `tonic::Status` from a [`Denial`](crate::Denial), and a name for a service inside the layer.
 //!
 //! # Connect
 //!
@@ -63,17 +77,18 @@
 //! # }
 //! ```
 //!
-//! # Where it stands
+//! # Where to put it
 //!
-//! | written | limits |
+//! | write | limits |
 //! |---|---|
 //! | `Server::builder().layer(limit).add_service(..)` | all services of the server |
 //! | `.add_service(ServiceBuilder::new().layer(limit).service(greeter))` | one service (feature `tonic`) |
 //! | `Routes::from(router).add_service(..).into_axum_router().layer(limit)` | HTTP and gRPC on one port, by one quota |
 //! | a clone of one layer on a server of axum and on one of tonic | two ports, by one quota |
 //!
-//! Of calls of `Server::layer` the first is the outermost, as with `ServiceBuilder` and unlike axum's `Router::layer`. The limit
-//! may stand on either side of tonic-web's `GrpcWebLayer`. An interceptor that finds the user stands outside of a rule by user:
+//! The first call of `Server::layer` adds the outermost layer, as with `ServiceBuilder` and unlike
+//! axum's `Router::layer`. The limit may be on either side of tonic-web's `GrpcWebLayer`. Put an
+//! interceptor that finds the user outside a rule by user:
 //!
 //! ```
 //! # #[cfg(feature = "tonic")] {
@@ -87,9 +102,9 @@
 //! struct User { id: u64 }
 //!
 //! fn authenticate(mut request: Request<()>) -> Result<Request<()>, Status> {
-//!     // Stands for yours.
+//!     // Your authentication goes here.
 //!     let id = request.metadata().get("x-user").and_then(|id| id.to_str().ok()?.parse().ok());
-//!     let id = id.ok_or_else(|| Status::unauthenticated("who are you?"))?;
+//!     let id = id.ok_or_else(|| Status::unauthenticated("x-user is missing"))?;
 //!     request.extensions_mut().insert(User { id });
 //!     Ok(request)
 //! }
@@ -104,8 +119,8 @@
 //!
 //! # Keys and costs
 //!
-//! Metadata are headers, and [`header`](crate::extract::header) reads them. The method that is called is the path. Paths can be
-//! invented, so that a key by method names those that there are:
+//! Metadata are headers, so [`header`](crate::extract::header) reads them. The path names the
+//! called method. Callers can invent paths, so a key by method should list the known ones:
 //!
 //! ```
 //! use http::request::Parts;
@@ -123,8 +138,8 @@
 //!
 //! # Streams
 //!
-//! A call is charged once, when it begins, however many messages it streams. To charge for messages, ask a
-//! [`Limiter`](crate::Limiter) for each: with the feature `tonic` the `?` makes a status of a denial.
+//! A call is charged once, when it begins, for any number of messages. To charge each message, ask
+//! a [`Limiter`](crate::Limiter). With the feature `tonic`, `?` converts a denial to a status:
 //!
 //! ```
 //! # #[cfg(feature = "tonic")]
@@ -138,14 +153,15 @@
 //!
 //! # Clients
 //!
-//! A client whose retry policy lists `RESOURCE_EXHAUSTED` obeys `grpc-retry-pushback-ms` by itself: it waits that long, and
-//! does not try again where it is -1. Others read it, or the `RetryInfo`:
+//! A client whose retry policy lists `RESOURCE_EXHAUSTED` obeys `grpc-retry-pushback-ms` by itself:
+//! it waits that long, and does not retry if the value is -1. Other clients read that header or the
+//! `RetryInfo`:
 //!
 //! ```
 //! # #[cfg(feature = "tonic")] {
 //! use std::time::Duration;
 //!
-//! /// `None` where waiting does not help.
+//! /// Returns `None` if waiting does not help.
 //! fn wait(status: &tonic::Status) -> Option<Duration> {
 //!     let pushback = status.metadata().get("grpc-retry-pushback-ms")?.to_str().ok()?;
 //!     Some(Duration::from_millis(pushback.parse().ok()?))
@@ -162,20 +178,23 @@
 //!
 //! # Browsers
 //!
-//! The status of a refusal stands in header fields, also of gRPC-Web, where that of a call which passed stands in the body. A
-//! browser shows a page of another origin those fields alone that CORS exposes, and the client finds no status at all
-//! otherwise: expose `grpc-status`, `grpc-message`, `grpc-status-details-bin` and `grpc-retry-pushback-ms`, by a CORS layer
-//! that [stands outside](super::layers#a-stack).
+//! The status of a refusal is in the headers, also for gRPC-Web, where the status of a successful
+//! call is in the body. A page of another origin can read only the headers that CORS exposes.
+//! Without them its client finds no status at all.
+//!
+//! So put a CORS layer [outside the limit](super::layers#a-stack) that exposes `grpc-status`,
+//! `grpc-message`, `grpc-status-details-bin` and `grpc-retry-pushback-ms`.
 //!
 //! # In logs and metrics
 //!
 //! A refused gRPC call or Connect stream is an HTTP 200, so metrics by HTTP status miss it. The
 //! caller chooses the content type: even where there is no gRPC, a POST can use it to make its
 //! refusals look like successes. Count by the [`Denial`](crate::Denial) in the response's
-//! extensions, which each refusal carries, or answer all requests as HTTP: `.answer(|_, denial|
+//! extensions, which each refusal carries. Or answer all requests as HTTP: `.answer(|_, denial|
 //! denial.response())`.
 //!
 //! # An answer of your own
 //!
-//! The closure of [`RateLimitLayer::answer`](crate::RateLimitLayer::answer) is asked about calls too. Let it return
-//! [`denial.response_to(parts)`](crate::Denial::response_to) for those it does not mean.
+//! The closure of [`RateLimitLayer::answer`](crate::RateLimitLayer::answer) also answers gRPC and
+//! Connect calls. Return [`denial.response_to(parts)`](crate::Denial::response_to) for calls that
+//! should get the default answer.
