@@ -41,8 +41,8 @@ const NEVER: u64 = u64::MAX;
 
 impl Stamp {
     /// A stamp from a store with its own arithmetic. `us` is in microseconds, or the number of a
-    /// sub-window. `frac` is the fraction of TAT, in [parts](crate::Policy::parts) of a microsecond; 0
-    /// unless the algorithm is a bucket.
+    /// sub-window. `frac` is the fraction of TAT, in [parts](crate::Policy::parts) of a
+    /// microsecond; 0 unless the algorithm is a bucket.
     pub fn new(us: u64, frac: u32) -> Stamp {
         Stamp { us, frac }
     }

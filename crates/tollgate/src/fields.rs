@@ -1,21 +1,21 @@
-//! What responses tell clients about their quotas.
+//! The rate limit fields of responses.
 
 use std::mem;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use smallvec::SmallVec;
 use tollgate_core::{Clock, Policy, Status, Verdict, Wait};
 
-use crate::interned::{Text, printable};
+use crate::interned::{interned, printable};
 use crate::problem::{escaped, seconds_up};
-use crate::rule::Rules;
+use crate::rules::Rules;
 
-/// Which fields responses carry. Those to requests that pass carry them as well as refusals.
+/// The rate limit fields of responses, both to allowed and to refused requests.
 ///
-/// [`Fields::Ietf`] writes the two of draft-ietf-httpapi-ratelimit-headers-08 to -11; both are lists of structured-field strings
-/// (RFC 9651), one item a rule, so that layers that stack append to them:
+/// [`Fields::Ietf`] writes the two of draft-ietf-httpapi-ratelimit-headers-08 to -11. Both are
+/// lists of structured-field strings (RFC 9651) with one item for each rule, so stacked layers
+/// append to them:
 ///
 /// ```text
 /// RateLimit-Policy: "burst";q=20;w=2, "daily";q=5000;w=86400
@@ -25,35 +25,37 @@ use crate::rule::Rules;
 /// | value | is |
 /// |---|---|
 /// | `q` | the capacity: the burst of the bucket algorithms, the limit of the others |
-/// | `w` | the time in which that much comes back: ceil(q × window / limit), in whole seconds, at least 1 |
+/// | `w` | the time to refill the capacity: ceil(q × window / limit) in whole seconds, at least 1 |
 /// | `r` | units that would pass without delay, after this request |
-/// | `t` | seconds until the whole quota is back, rounded up; on a rule that refuses, the same as `Retry-After`. Where a leaky bucket holds a request back, from when it passes |
+/// | `t` | seconds until the whole quota is back, rounded up. On a rule that refuses, the same as `Retry-After`. If a leaky bucket delays the request, counted from when it passes |
 ///
-/// `t` is that of -08 and -09. Later drafts mean the time until some of the quota is back, which is no later: who waits for `t`
-/// passes, and need not have waited so long. `Retry-After`, on a refusal, is exact.
+/// `t` is that of -08 and -09. In later drafts it is the time until some of the quota is back,
+/// which is no later: a client that waits for `t` passes, but may wait longer than needed.
+/// `Retry-After`, on a refusal, is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fields {
     /// `RateLimit` and `RateLimit-Policy` of the IETF draft. The default.
     #[default]
     Ietf,
-    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, the last as seconds since the Unix epoch, by this
-    /// process's clock even where the store goes by another.
-    /// They tell of one rule: of those that refuse, the one with the longest wait; else the one with the least left.
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`. The reset is in
+    /// seconds since the Unix epoch, by the clock of this process even if the store uses another.
+    ///
+    /// They describe one rule: of those that refuse, the one with the longest wait; otherwise the
+    /// one with the least left.
     XEpoch,
-    /// The same, with `X-RateLimit-Reset` in seconds from now.
+    /// [`Fields::XEpoch`], but with the reset in seconds from now.
     XDelta,
-    /// None. Refusals still carry `Retry-After`.
+    /// No fields. Refusals still carry `Retry-After`.
     None,
 }
 
-// The draft's parameter names: a renaming is being discussed.
+// The parameter names of the draft, which may still change.
 const QUOTA: &str = ";q=";
 const WINDOW: &str = ";w=";
 const REMAINING: &str = ";r=";
 const RESET: &str = ";t=";
 
-/// Between the items of a list.
 const SEPARATOR: &str = ", ";
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -62,144 +64,140 @@ const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// What can be written once for all responses.
+/// The texts that are the same in all responses.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldWriter {
     fields: Fields,
-    /// For each policy.
+    /// One for each policy, by its number.
     items: Box<[Item]>,
-    /// `RateLimit-Policy` where all rules apply, each with its own policy.
-    own_policies: Text,
+    /// `RateLimit-Policy` if all rules apply, each with its own policy.
+    own_policies: HeaderValue,
     rules: usize,
     clock: Clock,
 }
 
+/// A policy's item in `RateLimit-Policy`.
 #[derive(Clone, Debug)]
-pub(crate) struct Item {
+struct Item {
     /// `"name";q=20;w=2`
-    policy: Text,
+    policy: HeaderValue,
     /// The length of `"name"`.
     name: u16,
 }
 
-/// The fields of one response, as little as has to be carried along until it is there: it moves with the future.
+/// The fields of one response, until the response is there. Small, because it moves with the
+/// future.
 #[derive(Debug)]
 pub(crate) enum Written {
-    /// Of one rule: the numbers, whose text is made where it is put into the response.
-    One {
-        item: Item,
-        remaining: u32,
-        reset: u64,
-    },
-    Several {
-        policy: Text,
-        limit: Box<[u8]>,
-    },
-    X {
-        limit: u32,
-        remaining: u32,
-        reset: u64,
-    },
+    Ietf { policy: HeaderValue, limit: Box<[u8]> },
+    X { limit: u32, remaining: u32, reset: u64 },
 }
 
 impl FieldWriter {
     pub(crate) fn new(rules: &Rules, fields: Fields) -> FieldWriter {
-        let items: Box<[Item]> =
-            rules.policies().iter().map(|policy| Item::new(policy, Text::interned)).collect();
+        let items: Box<[Item]> = rules.policies().iter().map(|policy| Item::new(policy, interned)).collect();
         let count = rules.iter().count();
-        let own_policies = Text::interned(join(items[..count].iter()));
+        let own_policies = printable(interned(join(items[..count].iter())));
         FieldWriter { fields, own_policies, rules: count, items, clock: Clock::system() }
     }
 
-    /// Whether no fields are wanted.
+    /// Whether responses carry no fields.
     #[inline]
     pub(crate) fn is_off(&self) -> bool {
         self.fields == Fields::None
     }
 
-    /// The fields for a verdict; none where no store was asked.
-    #[inline]
+    /// The fields for a verdict on these policies, by their numbers; `None` if no store was asked.
     pub(crate) fn write(&self, rules: &Rules, asked: &[usize], verdict: &Verdict) -> Option<Written> {
-        match (self.fields, asked, verdict.each()) {
-            (Fields::None, ..) | (_, _, []) => None,
-            (Fields::Ietf, [policy], [status]) if verdict.share().is_none() => {
-                let item = self.items[*policy].clone();
-                let reset = reset_seconds(status, longest_wait_seconds(&[*status]), verdict.delay());
-                Some(Written::One { item, remaining: status.remaining(), reset })
-            }
-            _ => Some(self.write_any(rules, asked, verdict)),
+        if verdict.each().is_empty() {
+            return None;
+        }
+        match self.fields {
+            Fields::None => None,
+            Fields::XEpoch | Fields::XDelta => Some(self.write_x(rules, asked, verdict)),
+            Fields::Ietf => Some(match verdict.share() {
+                Some(share) => {
+                    // Not cached, since an outage is short.
+                    let shares = asked.iter().filter_map(|policy| rules.policy(*policy).share(share).ok());
+                    let items: Vec<Item> = shares.map(|policy| Item::new(&policy, Bytes::from)).collect();
+                    write_ietf(printable(join(items.iter()).into()), items.iter(), verdict)
+                }
+                None => {
+                    let items = asked.iter().map(|policy| &self.items[*policy]);
+                    // The numbers are ascending and distinct, so these are the policies of all
+                    // rules.
+                    let all_own =
+                        asked.len() == self.rules && asked.iter().all(|policy| *policy < self.rules);
+                    let policy = match asked {
+                        _ if all_own => self.own_policies.clone(),
+                        [only] => self.items[*only].policy.clone(),
+                        _ => printable(join(items.clone()).into()),
+                    };
+                    write_ietf(policy, items, verdict)
+                }
+            }),
         }
     }
 
-    /// Whatever is not one rule's in the draft's fields. Out of line, to keep the way of most requests short.
-    #[inline(never)]
-    fn write_any(&self, rules: &Rules, asked: &[usize], verdict: &Verdict) -> Written {
-        let (statuses, share) = (verdict.each(), verdict.share());
-        let x = |reset: &dyn Fn(Duration) -> u64| {
-            let capacity = |number: usize| {
-                let policy = rules.policy(number);
-                share
-                    .and_then(|share| policy.share(share).ok())
-                    .map_or(policy.capacity(), |part| part.capacity())
-            };
-            x_ratelimit(capacity, asked, statuses, reset)
+    fn write_x(&self, rules: &Rules, asked: &[usize], verdict: &Verdict) -> Written {
+        let wait = |status: &Status| match status.wait() {
+            Wait::None => Duration::ZERO,
+            Wait::For(wait) => wait,
+            Wait::Never => Duration::MAX,
         };
-        match self.fields {
-            Fields::XEpoch => {
-                let now = Duration::from_micros(self.clock.now().as_micros());
-                x(&|reset| seconds_up(now.saturating_add(reset)))
-            }
-            Fields::XDelta => x(&|reset| seconds_up(reset.saturating_sub(verdict.delay()))),
-            Fields::Ietf | Fields::None => {
-                let parts: Vec<Item>;
-                let items: SmallVec<[&Item; 4]> = match share {
-                    None => asked.iter().map(|policy| &self.items[*policy]).collect(),
-                    // Not kept, since an outage is short.
-                    Some(share) => {
-                        let part = |policy: &usize| rules.policy(*policy).share(share).ok();
-                        parts = asked
-                            .iter()
-                            .filter_map(part)
-                            .map(|part| Item::new(&part, Text::counted))
-                            .collect();
-                        parts.iter().collect()
-                    }
-                };
-                let (longest, delay) = (longest_wait_seconds(statuses), verdict.delay());
-                let told = items.iter().zip(statuses);
-                let told = told.map(|(item, status)| {
-                    (item.name(), status.remaining(), reset_seconds(status, longest, delay))
-                });
-                // Rules come in their order, and no two numbers are of one: these are all, under their own policies.
-                let all = asked.len() == self.rules && asked.iter().all(|policy| *policy < self.rules);
-                let policy = if all && share.is_none() {
-                    self.own_policies.clone()
-                } else {
-                    Text::counted(join(items.iter().copied()))
-                };
-                Written::Several { policy, limit: limit_of(told) }
-            }
+        let (policy, status) = asked
+            .iter()
+            .zip(verdict.each())
+            .max_by_key(|(_, status)| (wait(status), std::cmp::Reverse(status.remaining())))
+            .expect("a verdict of a store has a status");
+        let policy = rules.policy(*policy);
+        let share = verdict.share().and_then(|share| policy.share(share).ok());
+        let reset = match status.wait() {
+            Wait::For(wait) => wait,
+            Wait::None | Wait::Never => status.reset_after(),
+        };
+        let reset = if self.fields == Fields::XEpoch {
+            Duration::from_micros(self.clock.now().as_micros()).saturating_add(reset)
+        } else {
+            reset.saturating_sub(verdict.delay())
+        };
+        Written::X {
+            limit: share.as_ref().unwrap_or(policy).capacity(),
+            remaining: status.remaining(),
+            reset: seconds_up(reset),
         }
     }
 }
 
 /// The value of `RateLimit-Policy`.
 fn join<'a>(items: impl Iterator<Item = &'a Item>) -> String {
-    let policies: Vec<_> = items.map(|item| item.policy.as_str()).collect();
+    let policies: Vec<_> = items.map(|item| item.policy.to_str().unwrap_or_default()).collect();
     policies.join(SEPARATOR)
 }
 
-/// The value of `RateLimit`: of each rule its name in quotes, what remains, and when the whole quota is back.
-fn limit_of<'a>(told: impl Iterator<Item = (&'a [u8], u32, u64)> + Clone) -> Box<[u8]> {
-    // Of its exact length, or `Bytes` would take a second allocation for what is left over.
+fn write_ietf<'a>(
+    policy: HeaderValue,
+    items: impl Iterator<Item = &'a Item> + Clone,
+    verdict: &Verdict,
+) -> Written {
+    let (longest, delay) = (longest_wait_seconds(verdict.each()), verdict.delay());
+    let values = items
+        .zip(verdict.each())
+        .map(|(item, status)| (item.name(), status.remaining(), reset_seconds(status, longest, delay)));
+    Written::Ietf { policy, limit: limit_of(values) }
+}
+
+/// The value of `RateLimit`, from the quoted name, the remaining units and the reset of each rule.
+fn limit_of<'a>(values: impl Iterator<Item = (&'a [u8], u32, u64)> + Clone) -> Box<[u8]> {
+    // Of the exact length: spare capacity would cost `Bytes` a second allocation.
     let length = |(name, remaining, reset): (&[u8], u32, u64)| {
         let digits = decimal_digits(u64::from(remaining)) + decimal_digits(reset);
         SEPARATOR.len() + name.len() + REMAINING.len() + RESET.len() + digits
     };
-    let length = told.clone().map(length).sum::<usize>().saturating_sub(SEPARATOR.len());
+    let length = values.clone().map(length).sum::<usize>().saturating_sub(SEPARATOR.len());
     let mut text = Vec::with_capacity(length);
     let mut digits = itoa::Buffer::new();
-    for (name, remaining, reset) in told {
+    for (name, remaining, reset) in values {
         if !text.is_empty() {
             text.extend_from_slice(SEPARATOR.as_bytes());
         }
@@ -213,35 +211,37 @@ fn limit_of<'a>(told: impl Iterator<Item = (&'a [u8], u32, u64)> + Clone) -> Box
 }
 
 impl Item {
-    fn new(policy: &Policy, text: impl Fn(String) -> Text) -> Item {
+    fn new(policy: &Policy, bytes: impl Fn(String) -> Bytes) -> Item {
         let name = escaped(policy.name());
         let quota = policy.quota();
         let seconds = (u128::from(policy.capacity()) * quota.window().as_micros())
             .div_ceil(u128::from(quota.limit()) * 1_000_000)
             .max(1);
-        let told = format!("\"{name}\"{QUOTA}{}{WINDOW}{seconds}", policy.capacity());
-        // Of at most 128 characters, each of which may be escaped.
+        let text = format!("\"{name}\"{QUOTA}{}{WINDOW}{seconds}", policy.capacity());
+        // At most 128 characters, each of which may be escaped.
         let name = u16::try_from(name.len() + 2).expect("a policy's name is short");
-        Item { policy: text(told), name }
+        Item { policy: printable(bytes(text)), name }
     }
 
     /// `"name"`
     #[inline]
     fn name(&self) -> &[u8] {
-        &self.policy.value().as_bytes()[..usize::from(self.name)]
+        &self.policy.as_bytes()[..usize::from(self.name)]
     }
 }
 
 impl Written {
-    /// Puts them into a response. From where they lie, since processors are slow at moving what was written a moment ago.
+    /// Adds the fields to a response.
     pub(crate) fn add_to(&mut self, headers: &mut HeaderMap) {
         match self {
-            Written::One { item, remaining, reset } => {
-                let limit = limit_of(std::iter::once((item.name(), *remaining, *reset)));
-                add_ietf(headers, &item.policy, limit);
+            Written::Ietf { policy, limit } => {
+                // Grows once, and appends to the items of an inner layer.
+                headers.reserve(2);
+                headers.append(RATELIMIT_POLICY, policy.clone());
+                headers.append(RATELIMIT, printable(mem::take(limit).into()));
             }
-            Written::Several { policy, limit } => add_ietf(headers, policy, mem::take(limit)),
-            // An inner layer's stand: these fields can tell of one rule only, and the inner one is nearer to the work.
+            // These fields describe one rule: that of an inner layer stays, since it is closer to
+            // the work.
             Written::X { .. } if headers.contains_key(&X_LIMIT) => {}
             Written::X { limit, remaining, reset } => {
                 headers.reserve(3);
@@ -253,38 +253,8 @@ impl Written {
     }
 }
 
-#[inline]
-fn add_ietf(headers: &mut HeaderMap, policy: &Text, limit: Box<[u8]>) {
-    // One growth instead of two; and appended, since an inner layer's items stand beside ours.
-    headers.reserve(2);
-    headers.append(RATELIMIT_POLICY, policy.value().clone());
-    headers.append(RATELIMIT, printable(limit.into()));
-}
-
-fn x_ratelimit(
-    capacity: impl Fn(usize) -> u32,
-    asked: &[usize],
-    statuses: &[Status],
-    reset: impl Fn(Duration) -> u64,
-) -> Written {
-    let wait = |status: &Status| match status.wait() {
-        Wait::None => Duration::ZERO,
-        Wait::For(wait) => wait,
-        Wait::Never => Duration::MAX,
-    };
-    let told = asked.iter().zip(statuses);
-    let (policy, status) = told
-        .max_by_key(|(_, status)| (wait(status), std::cmp::Reverse(status.remaining())))
-        .unwrap_or((&asked[0], &statuses[0]));
-    let after = match status.wait() {
-        Wait::For(wait) => wait,
-        Wait::None | Wait::Never => status.reset_after(),
-    };
-    Written::X { limit: capacity(*policy), remaining: status.remaining(), reset: reset(after) }
-}
-
-/// On a rule that refuses, the longest wait of those that do, as in `Retry-After`: a client that obeys either passes. Of a request
-/// that is delayed, from when it passes.
+/// The reset of a rule that allows, counted from the end of the delay. For a rule that refuses, the
+/// longest wait, as in `Retry-After`: a client that waits for either passes.
 fn reset_seconds(status: &Status, longest: u64, delay: Duration) -> u64 {
     match status.wait() {
         Wait::For(_) => longest,
@@ -304,7 +274,7 @@ fn decimal_digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// A number as a field's value. Not by way of `HeaderValue::from`, which takes the memory of the longest number.
+/// A number as the value of a field. `HeaderValue::from` would allocate for the longest number.
 pub(crate) fn number(number: impl itoa::Integer) -> HeaderValue {
     printable(Bytes::copy_from_slice(itoa::Buffer::new().format(number).as_bytes()))
 }
@@ -344,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_did_not_apply_is_not_told() {
+    fn a_rule_that_did_not_apply_has_no_item() {
         let policies = [Policy::new("a", Quota::per_second(1)), Policy::new("b", Quota::per_second(1))];
         let headers = headers(Fields::Ietf, &policies, &[status(0, Wait::None, 1)]);
         assert_eq!(headers["ratelimit-policy"], "\"a\";q=1;w=1");
@@ -359,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_that_of_the_capacity_rounded_up() {
+    fn the_window_is_the_time_to_refill_the_capacity() {
         let w = |quota: Quota, algorithm| {
             let policy = Policy::new("p", quota).with_algorithm(algorithm);
             headers(Fields::Ietf, &[policy], &[status(0, Wait::None, 0)])["ratelimit-policy"].clone()
@@ -373,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusing_rule_tells_when_this_request_would_pass() {
+    fn the_reset_of_a_refusing_rule_is_its_wait() {
         let policies = [Policy::new("a", Quota::per_minute(60)), Policy::new("b", Quota::per_minute(60))];
         let micro = Wait::For(Duration::from_micros(1));
         let statuses = [status(0, micro, 60_000_000), status(3, Wait::None, 1_000_001)];
@@ -381,29 +351,29 @@ mod tests {
     }
 
     #[test]
-    fn x_fields_tell_of_the_rule_that_binds() {
+    fn x_fields_describe_the_strictest_rule() {
         let policies = [Policy::new("a", Quota::per_minute(60)), Policy::new("b", Quota::per_minute(30))];
         let least = [status(5, Wait::None, 10), status(4, Wait::None, 2_500_000)];
-        let told = headers(Fields::XDelta, &policies, &least);
-        assert_eq!((&told["x-ratelimit-limit"], &told["x-ratelimit-reset"]), (&30.into(), &3.into()));
+        let fields = headers(Fields::XDelta, &policies, &least);
+        assert_eq!((&fields["x-ratelimit-limit"], &fields["x-ratelimit-reset"]), (&30.into(), &3.into()));
         let longest =
             [status(9, Wait::For(Duration::from_secs(7)), 60_000_000), status(0, Wait::None, 2_500_000)];
-        let told = headers(Fields::XDelta, &policies, &longest);
-        assert_eq!((&told["x-ratelimit-limit"], &told["x-ratelimit-reset"]), (&60.into(), &7.into()));
-        let told = headers(Fields::XEpoch, &policies, &longest);
-        let reset: u64 = told["x-ratelimit-reset"].to_str().unwrap().parse().unwrap();
-        assert!(reset > 1_600_000_000, "{reset} is no time since the epoch");
+        let fields = headers(Fields::XDelta, &policies, &longest);
+        assert_eq!((&fields["x-ratelimit-limit"], &fields["x-ratelimit-reset"]), (&60.into(), &7.into()));
+        let fields = headers(Fields::XEpoch, &policies, &longest);
+        let reset: u64 = fields["x-ratelimit-reset"].to_str().unwrap().parse().unwrap();
+        assert!(reset > 1_600_000_000, "{reset} is not a time since the epoch");
     }
 
     #[test]
-    fn an_inner_layers_x_fields_stand_and_ietf_items_are_appended() {
+    fn x_fields_of_an_inner_layer_stay_and_ietf_items_are_appended() {
         let mut headers = HeaderMap::new();
         Written::X { limit: 1, remaining: 1, reset: 1 }.add_to(&mut headers);
         Written::X { limit: 2, remaining: 2, reset: 2 }.add_to(&mut headers);
         assert_eq!(headers["x-ratelimit-limit"], "1");
-        let ietf = |policy: &str, limit: &str| {
-            let policy = Text::counted(policy.to_owned());
-            Written::Several { policy, limit: limit.as_bytes().into() }
+        let ietf = |policy: &str, limit: &str| Written::Ietf {
+            policy: policy.parse().unwrap(),
+            limit: limit.as_bytes().into(),
         };
         ietf("a", "b").add_to(&mut headers);
         ietf("c", "d").add_to(&mut headers);

@@ -18,7 +18,7 @@ use tower_service::Service;
 use crate::body::ResponseBody;
 use crate::limiter::NeverFails;
 use crate::place::Place;
-use crate::rule::{Asked, Asks};
+use crate::rules::{Asked, Asks};
 use crate::shared::{Extras, Shared};
 
 /// The response of a [`RateLimit`](crate::RateLimit) service.

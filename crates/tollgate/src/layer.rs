@@ -16,7 +16,8 @@ use crate::extract::PeerIp;
 use crate::fields::{FieldWriter, Fields};
 use crate::limiter::{Limiter, NeverFails};
 use crate::memory::MemoryStore;
-use crate::rule::{PolicyExt, Rule, RulesError};
+use crate::rule::{PolicyExt, Rule};
+use crate::rules::RulesError;
 use crate::service::RateLimit;
 use crate::shared::Shared;
 

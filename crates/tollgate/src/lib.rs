@@ -1,5 +1,5 @@
-//! Rate limiting for every Tower stack: one [`RateLimitLayer`] on an axum router, around a tonic server, or in front of any
-//! clonable `tower::Service` over `http::Request`.
+//! Rate limiting for every Tower stack: one [`RateLimitLayer`] on an axum router, around a tonic
+//! server, or in front of any clonable `tower::Service` over `http::Request`.
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -12,15 +12,15 @@
 //! # }
 //! ```
 //!
-//! The server has to say who its peers are (feature `axum`):
-//! `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`. Where it does not, requests are
-//! refused with 500 and the log names the missing call.
+//! The server has to provide the addresses of its peers (feature `axum`):
+//! `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`. Otherwise
+//! requests are answered 500, and the log names the missing call.
 //!
 //! # Rules
 //!
-//! A [`Policy`] is a named [`Quota`] with an [`Algorithm`]. [`by`](PolicyExt::by) divides it among callers and makes it a
-//! [`Rule`]; a layer takes one or several and decides them together: a request is charged to all that apply to it, or to
-//! none.
+//! A [`Policy`] is a named [`Quota`] with an [`Algorithm`]. [`by`](PolicyExt::by) adds a key
+//! extractor, which makes it a [`Rule`]. A layer decides its rules together: if one refuses a
+//! request, none is charged.
 //!
 //! ```
 //! use http::{Method, request::Parts};
@@ -40,7 +40,7 @@
 //! # }
 //! ```
 //!
-//! A rule may grant some callers, routes or methods another quota, and leave some requests alone:
+//! A rule may give some callers, routes or methods another quota, and ignore some requests:
 //!
 //! ```
 //! use http::request::Parts;
@@ -48,12 +48,12 @@
 //! use tollgate::extract::{PeerIp, extension};
 //! use tollgate::{Key, Policy, PolicyExt, Quota};
 //!
-//! // Left in the extensions by the layer that knows the caller.
+//! // Inserted into the extensions by an outer authentication layer.
 //! #[derive(Clone)]
 //! struct Caller { id: u64, plan: &'static str }
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // Whoever is in no tier, or in one that is not there, has the policy's own quota: nobody is unlimited by mistake.
+//! // A caller without a tier, or with an unknown one, gets the policy's own quota.
 //! let rule = Policy::new("api", Quota::per_minute(60))
 //!     .by(extension(|caller: &Caller| caller.id))
 //!     .tiers(
@@ -66,19 +66,20 @@
 //! # }
 //! ```
 //!
-//! - [`extract`] has the keys: addresses, headers, cookies, extensions, closures, and how to combine them. **Read there
-//!   whom to believe**: a key that callers can invent limits nobody.
-//! - [`Rule::tiers`] tells what a caller keeps who changes his tier, [`exempt`] which exemptions are holes.
-//! - [`algorithm`] tells what each algorithm guarantees and when to choose it.
-//! - [`memory`] tells what a key costs and what happens when there are too many.
-//! - [`failure`] tells what happens when a store fails, which stores over a network do.
-//! - [`guide`] has a chapter for each question that comes up on the way to production.
+//! - [`extract`] lists the key extractors: addresses, headers, cookies, extensions, closures, and
+//!   combinations. **It also says which keys to trust**: a key that callers invent is no limit.
+//! - [`Rule::tiers`] says what happens to usage when a caller changes tier, and [`exempt`] which
+//!   exemptions attackers can use.
+//! - [`algorithm`] says what each algorithm guarantees and when to choose it.
+//! - [`memory`] says what a key costs and what happens at the cap.
+//! - [`failure`] says what happens when a store over a network fails.
+//! - [`guide`] has a chapter for each question on the way to production.
 //!
 //! # What a client sees
 //!
 //! | request | answer | by default | gRPC and Connect |
 //! |---|---|---|---|
-//! | passes | that of the inner service | with [`Fields::Ietf`] | the same |
+//! | passes | the response of the inner service | with [`Fields::Ietf`] | the same |
 //! | exceeds a quota | 429 | problem document, `Retry-After` | 8 `RESOURCE_EXHAUSTED`, pushback |
 //! | costs more than a quota can ever grant | 422 | problem document, no `Retry-After` | 8, pushback -1 |
 //! | has no key that a rule needs | 400 | problem document; or [`MissingKey::Skip`], [`MissingKey::Share`] | 3 `INVALID_ARGUMENT`, pushback -1 |
@@ -88,19 +89,20 @@
 //! While a refusal is sent, the rest of the request's body is read within a bound, so that the
 //! client and proxies see the answer: see [`RateLimitLayer::drain_body`].
 //!
-//! [`RateLimitLayer::answer`] replaces the answer by your own; each refusal carries its [`Denial`] in the response's
-//! extensions. [`RateLimitLayer::expose_verdict`] tells handlers how the rules stand, as a [`Report`].
+//! [`RateLimitLayer::answer`] replaces the answer by your own. Each refusal carries its [`Denial`]
+//! in the response's extensions. [`RateLimitLayer::expose_verdict`] shows handlers the state of the
+//! rules, as a [`Report`].
 //!
 //! # gRPC and Connect
 //!
 //! One layer serves HTTP, gRPC, gRPC-Web and Connect on one port: the request decides the form of
 //! the answer. gRPC and gRPC-Web get a status in the headers, with `RetryInfo`, `QuotaFailure` and
-//! `grpc-retry-pushback-ms`, which clients with a retry policy obey by themselves. Connect gets an
-//! error in JSON with the same details. [`Denial::response_to`] lists both. Calls that pass,
-//! streams included, pass as they are.
+//! `grpc-retry-pushback-ms`, which clients with a retry policy obey. Connect gets an error in JSON
+//! with the same details. [`Denial::response_to`] lists both. Allowed calls, including streams, are
+//! not changed.
 //!
-//! With the feature `tonic` the address of a peer is known under tonic's own server, a [`Denial`]
-//! becomes a `tonic::Status` by `?`, and the layer may stand around one service of several:
+//! With the feature `tonic`, extractors find the peer's address under tonic's own server, and `?`
+//! turns a [`Denial`] into a `tonic::Status`. The layer may also wrap one service of several:
 //!
 //! ```
 //! # #[cfg(feature = "tonic")] {
@@ -126,13 +128,14 @@
 //! # }
 //! ```
 //!
-//! tonic's `Routes` take a router of axum (`Routes::from(router).add_service(..).into_axum_router()`), around which the same
-//! layer stands.
+//! The layer also wraps tonic's `Routes` as a router of axum:
+//! `Routes::from(router).add_service(..).into_axum_router()`.
 //!
 //! # For a fleet
 //!
-//! A [`MemoryStore`] limits what one process lets pass. The crate [tollgate-redis](https://docs.rs/tollgate-redis) has a store
-//! that all processes of a fleet share, in Redis or Valkey. It can fail, so the compiler asks what happens then:
+//! A [`MemoryStore`] limits one process. The crate [tollgate-redis](https://docs.rs/tollgate-redis)
+//! has a store in Redis or Valkey for all processes of a fleet. It can fail, so the compiler asks
+//! what happens then:
 //!
 //! ```text
 //! let store = RedisStore::connect("redis://127.0.0.1/")
@@ -144,19 +147,20 @@
 //! let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store);
 //! ```
 //!
-//! [`failure`] has the other policies. A program that chooses its store at run time takes
+//! [`failure`] lists the other failure policies. A program that chooses its store at run time calls
 //! [`StoreExt::boxed`] after one of them.
 //!
 //! # Without a layer
 //!
-//! A [`Limiter`] asks the same rules and store directly: for WebSocket messages, jobs, keys that are found in a body.
+//! A [`Limiter`] asks the same rules and store directly: for WebSocket messages, jobs, and keys
+//! from a request's body.
 //!
-//! # On the other side
+//! # In a client
 //!
-//! The same layer limits what a client sends: around hyper-util's `Client`, or whatever else is a service over
-//! `http::Request`. A [leaky bucket](Algorithm::LeakyBucket) makes requests wait for their turn instead of failing. What would
-//! wait longer than its `max_wait` is answered 429 without having been sent, with a [`Denial`] in the extensions, which tells it
-//! from a 429 of the other side.
+//! The same layer limits the requests of a client: around hyper-util's `Client` or any other
+//! service over `http::Request`. A [leaky bucket](Algorithm::LeakyBucket) delays requests instead
+//! of refusing them. A request that would wait longer than its `max_wait` is answered 429 and not
+//! sent. A [`Denial`] in the extensions distinguishes that answer from a 429 of the server.
 //!
 //! ```
 //! use std::time::Duration;
@@ -167,28 +171,32 @@
 //! let ours = Policy::new("ours", Quota::per_second(10))
 //!     .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(30) })
 //!     .by(|parts: &Parts| parts.uri.host().map(Key::from));
-//! // Without fields of ours, which would stand among those of the other side. No connection waits for refused bodies.
+//! // No fields, which would mix with those of the server. No connection waits for refused bodies.
 //! let layer = RateLimitLayer::new([ours]).fields(Fields::None).drain_body(0, Duration::ZERO);
 //! ```
 //!
 //! # In tests
 //!
-//! A [`ManualClock`] moves only when it is told to: see [how to test limits without waiting](guide::testing).
+//! A [`ManualClock`] stands still until the test moves it: see
+//! [how to test limits without waiting](guide::testing).
 //!
 //! # Order of layers
 //!
-//! Outside of what is dear, inside of CORS and of tracing: see [where the limit stands](guide::layers).
+//! Put the limit outside expensive layers, and inside CORS and tracing: see [`guide::layers`].
 //!
 //! # Features
 //!
 //! | feature | default | for |
 //! |---|---|---|
 //! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, [`Report`] as an extractor, and [`Denial`] as a response |
-//! | `tonic` | no | peer addresses from tonic's server, `tonic::Status` from a [`Denial`], `NamedService`; gRPC is answered as such without it |
-//! | `tracing` | yes | writes to the log: what is missing if requests carry no peer address or extension; that a memory store is full of denied keys; that a store begins to fail, and that it answers again |
+//! | `tonic` | no | peer addresses from tonic's server, `tonic::Status` from a [`Denial`], `NamedService`. Answers to gRPC need no feature |
+//! | `tracing` | yes | logs a missing peer address or extension, a memory store full of denied keys, and the begin and end of a store's failures |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// From top to bottom; imports run down this list only: named, layer, service, future, shared,
+// place, limiter, answer, fields, denial, report, rules, rule, exempt, extract, problem. Below
+// them, without imports from each other: failure, memory, body, deadline, drain, interned.
 pub mod exempt;
 pub mod extract;
 pub mod failure;
@@ -211,6 +219,7 @@ mod place;
 mod problem;
 mod report;
 mod rule;
+mod rules;
 mod service;
 mod shared;
 
@@ -226,7 +235,8 @@ pub use problem::Reason;
 #[cfg(feature = "axum")]
 pub use report::MissingReport;
 pub use report::Report;
-pub use rule::{MissingKey, PolicyExt, Rule, RulesError, TiersError};
+pub use rule::{MissingKey, PolicyExt, Rule, TiersError};
+pub use rules::RulesError;
 pub use service::RateLimit;
 pub use tollgate_core::{
     Algorithm, BoxStore, Check, Clock, ErrorKind, Grant, Key, ManualClock, Policy, PolicyError, Quota,

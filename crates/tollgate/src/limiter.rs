@@ -13,7 +13,8 @@ use crate::extract::Head;
 use crate::memory::MemoryStore;
 use crate::problem::Reason;
 use crate::report::Report;
-use crate::rule::{Ask, Asked, Asks, MissingKey, Rule, Rules, RulesError, asked};
+use crate::rule::{MissingKey, Rule};
+use crate::rules::{Ask, Asked, Asks, Rules, RulesError, asked};
 
 /// Asks rules and a store directly: for handlers, WebSocket messages, jobs, keys that are found in a body.
 ///

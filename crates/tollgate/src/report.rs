@@ -1,4 +1,4 @@
-//! How rules stand, for those who ask.
+//! The report on the rules that applied to a request.
 
 #[cfg(feature = "axum")]
 mod extractor;
@@ -11,16 +11,16 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tollgate_core::{Policy, Share, Status, Verdict};
 
-use crate::rule::{Asked, Rules};
+use crate::rules::{Asked, Rules};
 
 #[cfg(feature = "axum")]
 pub use extractor::MissingReport;
 
-/// How the rules that applied to a request stand. Cheap to clone.
+/// The state of the rules that applied to a request. Cheap to clone.
 #[derive(Clone)]
-pub struct Report(Arc<Told>);
+pub struct Report(Arc<Inner>);
 
-struct Told {
+struct Inner {
     rules: Arc<Rules>,
     /// The numbers of the policies that applied.
     asked: Asked,
@@ -29,38 +29,40 @@ struct Told {
 
 impl Report {
     pub(crate) fn new(rules: &Arc<Rules>, asked: Asked, verdict: &Verdict) -> Report {
-        Report(Arc::new(Told { rules: Arc::clone(rules), asked, verdict: verdict.clone() }))
+        Report(Arc::new(Inner { rules: Arc::clone(rules), asked, verdict: verdict.clone() }))
     }
 
-    /// Of a request in which this rule found no key: of its own policy, which has its number.
+    /// The report on a request in which this rule found no key.
     pub(crate) fn without_key(rules: &Arc<Rules>, rule: usize) -> Report {
         let verdict = Verdict::new(0, Duration::ZERO, []);
-        Report(Arc::new(Told { rules: Arc::clone(rules), asked: SmallVec::from_slice(&[rule]), verdict }))
+        Report(Arc::new(Inner { rules: Arc::clone(rules), asked: SmallVec::from_slice(&[rule]), verdict }))
     }
 
-    /// The policies that applied, in the order of their rules. Of a rule with [tiers](crate::Rule::tiers), the policy of the
-    /// request's tier.
+    /// Returns the policies that applied, in the order of their rules. For a rule with
+    /// [tiers](crate::Rule::tiers), it is the policy of the request's tier.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
         self.0.asked.iter().map(|policy| self.0.rules.policy(*policy))
     }
 
-    /// The status of each of [`Report::policies`]. Empty if no store was asked: for want of a key, or by a failure
-    /// policy.
+    /// Returns the status of each of [`Report::policies`]. Empty if no store decided: the request
+    /// had no key, or a failure policy decided.
     pub fn statuses(&self) -> &[Status] {
         self.0.verdict.each()
     }
 
-    /// The share of each quota that the statuses are of, where a [fallback](crate::FailureExt::fall_back_to) decided.
+    /// Returns the share of each quota that decided, if a
+    /// [fallback](crate::FailureExt::fall_back_to) did.
     pub fn share(&self) -> Option<Share> {
         self.0.verdict.share()
     }
 
-    /// Each policy with its status.
+    /// Returns each policy with its status.
     pub fn iter(&self) -> impl Iterator<Item = (&Policy, &Status)> {
         self.policies().zip(self.statuses())
     }
 
-    /// The policy of that name, and its status; `None` if it did not apply, or if no store was asked.
+    /// Returns the policy with this name and its status. `None` if it did not apply, or if no store
+    /// decided.
     ///
     /// ```
     /// # use tollgate::Report;
@@ -72,7 +74,7 @@ impl Report {
         self.iter().find(|(each, _)| each.name() == policy)
     }
 
-    /// The problem document of a request that only the `at`th of these policies refused.
+    /// The problem document of a request that only the policy at this index refused.
     pub(crate) fn quota_exceeded(&self, at: usize) -> Option<&Bytes> {
         self.0.asked.get(at).map(|policy| self.0.rules.quota_exceeded(*policy))
     }

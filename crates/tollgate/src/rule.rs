@@ -1,6 +1,5 @@
-//! A policy, whose key it counts by, and what a request costs there.
+//! A rule: a policy, its key extractor, and the cost of a request.
 
-mod rules;
 mod tiers;
 
 use std::fmt;
@@ -15,14 +14,12 @@ use crate::problem::Reason;
 
 use tiers::Tiers;
 
-pub use rules::RulesError;
-pub(crate) use rules::{Ask, Asked, Asks, Rules, asked, asked_alone};
 pub use tiers::TiersError;
 
 /// Makes a [`Policy`] a [`Rule`].
 pub trait PolicyExt {
-    /// Divides the quota by the key that `extractor` finds in each request: one of [`extract`](crate::extract), or a
-    /// closure `Fn(&Parts) -> Option<Key>`.
+    /// Gives each key that `extractor` finds in a request a quota of its own. The extractor is one
+    /// of [`extract`](crate::extract), or a closure `Fn(&Parts) -> Option<Key>`.
     fn by(self, extractor: impl KeyExtractor) -> Rule;
 }
 
@@ -41,7 +38,8 @@ impl PolicyExt for Policy {
 
 type Cost = dyn Fn(&Parts) -> u32 + Send + Sync;
 
-/// A [`Policy`] with a key extractor and a cost: what a layer or a [`Limiter`](crate::Limiter) enforces.
+/// A [`Policy`] with a key extractor and a cost: what a layer or a [`Limiter`](crate::Limiter)
+/// enforces.
 ///
 /// ```
 /// use http::{Method, request::Parts};
@@ -68,18 +66,19 @@ pub struct Rule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MissingKey {
-    /// It is refused, before anything is charged. The default, since leaving out a header must not lift a limit.
+    /// The request is refused, and nothing is charged. The default: omitting a header must not lift
+    /// a limit.
     #[default]
     Refuse,
-    /// This rule does not apply to it; the other rules do.
+    /// This rule does not apply to the request; the other rules do.
     Skip,
     /// All such requests share one key.
     Share,
 }
 
 impl Rule {
-    /// The units that a request costs, instead of 1. A cost of 0 passes always and shows the state; one above
-    /// [`Policy::largest_cost`] is refused as never possible.
+    /// Sets the cost of a request in units, instead of 1. A cost of 0 always passes and shows the
+    /// state. A cost above [`Policy::largest_cost`] is refused as never possible.
     ///
     /// The closure runs for every request that reaches the rule, before anything is charged.
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u32 + Send + Sync + 'static) -> Rule {
@@ -87,31 +86,34 @@ impl Rule {
         self
     }
 
-    /// What happens to a request in which no key is found; [`MissingKey::Refuse`] by default.
+    /// Sets what happens to a request without a key; [`MissingKey::Refuse`] by default.
     pub fn on_missing_key(mut self, missing_key: MissingKey) -> Rule {
         self.missing_key = missing_key;
         self
     }
 
-    /// Gives some requests another quota than the policy's own, under the policy's name and algorithm: by a caller's plan,
-    /// by tenant, by route, by method. The closure sees the request and the key that it is counted by, and returns the name
-    /// of its tier, which nobody else is told.
+    /// Gives some requests another quota, under the policy's name and algorithm: by plan, tenant,
+    /// route or method. The closure sees the request and its key, and returns the name of the tier.
+    /// No response contains that name.
     ///
-    /// **An unknown tier is never unlimited**: where the closure returns `None`, or a name that is not among `quotas`, the
-    /// policy's own quota stands. Whoever is to have no limit is [exempt](Rule::exempt), by name.
+    /// **An unknown tier is never unlimited.** If the closure returns `None`, or a name that is not
+    /// in `quotas`, the policy's own quota applies. A caller without limit must be
+    /// [exempt](Rule::exempt).
     ///
-    /// **A tier by a header is the caller's to choose**, unless something outside of the layer has checked it.
+    /// **Callers choose a tier that is read from a header**, unless an outer layer has checked it.
     ///
-    /// The tier is part of what is asked, not of the key. Among tiers of one window, a key has one state: a caller who changes
-    /// his tier keeps what he used (GCRA keeps his debt in time, the windows keep their counts). A tier of another window has
-    /// a state of its own. Where routes or methods are to be counted apart, put them into the key as well:
+    /// Tiers of one window share the state of a key. A caller that changes tier keeps its usage:
+    /// GCRA keeps its debt in time, the windows keep their counts. A tier of another window has a
+    /// state of its own. To count routes or methods separately, put them into the key:
     /// `.by((PeerIp::new(), method()))`.
     ///
-    /// Thousands of tiers are found by a few comparisons of their names. A closure that returns a `&'static str` or an
-    /// `Arc<str>` spares a copy of the name for each request. It runs where a key was found, or is shared.
+    /// Thousands of tiers cost a few comparisons of names. A closure that returns a `&'static str`
+    /// or an `Arc<str>` saves a copy of the name for each request. It runs once the request has a
+    /// key, also a shared one.
     ///
-    /// A [`Limiter`](crate::Limiter) that is shown a request's parts asks for the quota of its tier; one that is given a key
-    /// knows of no request, and asks for the policy's own.
+    /// [`Limiter::check`](crate::Limiter::check) asks for the quota of the request's tier.
+    /// [`Limiter::check_key`](crate::Limiter::check_key) has no request, and asks for the policy's
+    /// own.
     ///
     /// ```
     /// use http::request::Parts;
@@ -121,7 +123,7 @@ impl Rule {
     /// #[derive(Clone, Copy)]
     /// enum Plan { Free, Pro, Enterprise }
     ///
-    /// // Left in the extensions by the layer that knows the caller.
+    /// // Inserted into the extensions by an outer authentication layer.
     /// let plan = |parts: &Parts, _: &Key| match parts.extensions.get::<Plan>()? {
     ///     Plan::Free => None,
     ///     Plan::Pro => Some("pro"),
@@ -132,7 +134,7 @@ impl Rule {
     ///     .tiers([("pro", Quota::per_minute(600)), ("enterprise", Quota::per_minute(6_000))], plan);
     /// ```
     ///
-    /// Of several calls the last one stands.
+    /// Each call replaces the tiers of the call before.
     ///
     /// # Panics
     /// If [`Rule::try_tiers`] would return an error.
@@ -148,8 +150,8 @@ impl Rule {
     /// [`Rule::tiers`] for quotas that are known only at run time.
     ///
     /// # Errors
-    /// [`TiersError`] if there are none, if a name is empty or there twice, or if a quota does not fit the policy's
-    /// algorithm.
+    /// [`TiersError`] if there are no tiers, if a name is empty or not unique, or if the policy's
+    /// algorithm does not allow a quota.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -161,7 +163,7 @@ impl Rule {
     /// #[derive(Clone)]
     /// struct Tenant(Arc<str>);
     ///
-    /// // As a configuration may have it.
+    /// // For example from a configuration file.
     /// let quotas = vec![("acme".to_owned(), Quota::per_hour(100_000)), ("acme".to_owned(), Quota::per_hour(5))];
     /// let rule = Policy::new("tenant", Quota::per_hour(1_000))
     ///     .by(extension(|tenant: &Tenant| Key::from(&*tenant.0)))
@@ -178,10 +180,12 @@ impl Rule {
         Ok(Rule { policy: own, tiers: Some(tiers), ..self })
     }
 
-    /// Leaves some requests alone: this rule neither asks them for a key nor charges them; the other rules do. One of
-    /// [`exempt`](crate::exempt), or a closure `Fn(&Parts) -> bool`. Called several times, each exempts.
+    /// Ignores some requests: this rule needs no key of them and does not charge them; the other
+    /// rules do. The exemption is one of [`exempt`](crate::exempt), or a closure `Fn(&Parts) ->
+    /// bool`. Calls add up.
     ///
-    /// **An exemption by what callers can write is a hole**: see [`exempt`](crate::exempt#whom-to-believe).
+    /// **Attackers can use an exemption by what callers write**: see
+    /// [`exempt`](crate::exempt#whom-to-believe).
     ///
     /// ```
     /// use tollgate::exempt::{cors_preflight, from_networks};
@@ -201,32 +205,32 @@ impl Rule {
         self
     }
 
-    /// The policy of all who are in no [tier](Rule::tiers).
+    /// Returns the policy of callers without a [tier](Rule::tiers).
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Whether a part of this rule is a function of a request's parts.
-    fn needs_parts(&self) -> bool {
+    /// Whether this rule needs the parts of a request.
+    pub(crate) fn needs_parts(&self) -> bool {
         self.cost.is_some()
             || self.tiers.is_some()
             || self.extractor.needs_parts()
             || self.exemptions.iter().any(|exemption| exemption.needs_parts())
     }
 
-    /// Whether it asks one unit of its own policy for the key that it finds, and has no say besides.
-    fn is_only_a_key(&self) -> bool {
+    /// Whether it has no cost, tiers or exemptions.
+    pub(crate) fn is_only_a_key(&self) -> bool {
         self.cost.is_none() && self.tiers.is_none() && self.exemptions.is_empty()
     }
 
-    fn is_exempt(&self, head: &Head<'_>) -> bool {
+    pub(crate) fn is_exempt(&self, head: &Head<'_>) -> bool {
         self.exemptions.iter().any(|exemption| exemption.exempts_head(head))
     }
 
-    /// What the extractor finds in this request.
+    /// The key that the extractor finds in this request.
     #[inline]
     pub(crate) fn find(&self, head: &Head<'_>) -> Option<Key> {
-        // Its own, and not that of the `Arc`, which would only pass it on.
+        // Dereferenced: `Arc` is an extractor itself, which would only add a call.
         (*self.extractor).extract_from(head)
     }
 
@@ -234,26 +238,21 @@ impl Rule {
         self.extractor.why_missing(head)
     }
 
-    /// The key of this request, or what happens without one.
-    #[inline]
-    fn key(&self, head: &Head<'_>) -> Result<Key, MissingKey> {
-        self.key_or_else(self.find(head))
-    }
-
-    fn cost_of(&self, parts: &Parts) -> u32 {
+    pub(crate) fn cost_of(&self, parts: &Parts) -> u32 {
         self.cost.as_ref().map_or(1, |cost| cost(parts))
     }
 
     /// The policies of its tiers.
-    fn tiers_policies(&self) -> &[Policy] {
+    pub(crate) fn tiers_policies(&self) -> &[Policy] {
         self.tiers.as_ref().map_or(&[], Tiers::policies)
     }
 
-    /// The place among them of the tier that a request is in.
-    fn tier(&self, parts: &Parts, key: &Key) -> Option<usize> {
+    /// The index of the tier of a request.
+    pub(crate) fn tier(&self, parts: &Parts, key: &Key) -> Option<usize> {
         self.tiers.as_ref()?.choose(parts, key)
     }
 
+    /// The key, or that of requests without one, or why there is none.
     #[inline]
     pub(crate) fn key_or_else(&self, key: Option<Key>) -> Result<Key, MissingKey> {
         match key {

@@ -16,7 +16,7 @@ use crate::extract::Head;
 use crate::future::ResponseFuture;
 use crate::limiter::NeverFails;
 use crate::memory::MemoryStore;
-use crate::rule::{Asked, Asks, asked_alone};
+use crate::rules::{Asked, Asks, asked_alone};
 use crate::shared::{Extras, Shared};
 
 /// A service limited by a [`RateLimitLayer`](crate::RateLimitLayer).

@@ -20,7 +20,7 @@ use crate::fields::{FieldWriter, Written, number};
 use crate::limiter::{Limiter, NeverFails};
 use crate::place::Place;
 use crate::report::Report;
-use crate::rule::{Asked, Asks};
+use crate::rules::{Asked, Asks};
 
 /// Makes the answer to a refused request.
 pub(crate) type Answer = dyn Fn(&Parts, &Denial) -> Response<Bytes> + Send + Sync;

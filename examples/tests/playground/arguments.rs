@@ -127,7 +127,7 @@ fn a_malformed_option_is_one_error_line() {
         (&["--store", "redis://127.0.0.1/", "--breaker", "5"], "--breaker: \"5\" must be"),
         (&["--store", "redis://127.0.0.1/", "--breaker", "five/1s"], "--breaker: \"five/1s\" must be"),
         (&["--store", "redis://127.0.0.1/", "--breaker", "5/soon"], "--breaker: \"5/soon\" must be"),
-        (&["--store", "redis://127.0.0.1/", "--breaker", "0/1s"], "after 1 to 128 failures"),
+        (&["--store", "redis://127.0.0.1/", "--breaker", "0/1s"], "1 to 128 failures"),
         (&["--store", "redis://127.0.0.1/", "--breaker", "5/0s"], "at least 1 ms"),
         (&["--timeout", "1s"], "needs --store redis"),
         (&["--timeout", "soon", "--store", "redis://127.0.0.1/"], "--timeout: \"soon\" must be a time"),

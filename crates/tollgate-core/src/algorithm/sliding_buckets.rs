@@ -1,6 +1,6 @@
 //! A ring of sub-windows, each of ceil(window / N), aligned to the epoch.
 //!
-//! A unit counts from its arrival until the whole window has passed since the *end* of its sub-window, so that the sum
+//! A unit counts until the whole window has passed since the *end* of its sub-window. So the sum
 //! over the N + 1 sub-windows that touch the last window is never less than what that window saw.
 
 use crate::exact::saturated;
@@ -10,7 +10,7 @@ use crate::{Algorithm, Policy, Stamp};
 pub(super) struct Ring {
     /// The number of the newest sub-window since the epoch.
     newest: u64,
-    /// Where in `counts` it stands; older ones before it, cyclically.
+    /// Its index in `counts`. Older ones come before it, cyclically.
     position: usize,
     /// N + 1 of them.
     counts: Box<[u32]>,
@@ -51,7 +51,7 @@ impl Ring {
             self.sum -= u64::from(self.counts[self.position]);
             self.counts[self.position] = 0;
         }
-        // Where the clock stepped back, what lies ahead of it counts as of now.
+        // If the clock stepped back, usage ahead of it counts as of now.
         let ring = self.counts.len();
         for _ in 0..self.newest.saturating_sub(current).min(ring as u64 - 1) {
             let ahead = std::mem::take(&mut self.counts[self.position]);
@@ -75,7 +75,7 @@ impl Ring {
         if missing == 0 {
             return 0;
         }
-        // Where the limit was lowered, the sum can exceed it: `free` is 0, and the excess has to go as well.
+        // If the limit was lowered, the sum can exceed it: the excess has to expire too.
         missing += self.sum.saturating_sub(u64::from(policy.quota().limit()));
         for age in (0..self.counts.len()).rev() {
             missing = missing.saturating_sub(u64::from(self.count(age)));
@@ -83,7 +83,8 @@ impl Ring {
                 return self.expires_after(policy, now, age);
             }
         }
-        // Unreachable while `sum` is the sum: units ≤ limit. Full expiry is the answer that would be safe.
+        // Unreachable while `sum` is the sum: units ≤ limit. Full expiry is the answer that would
+        // be safe.
         self.expires_after(policy, now, 0)
     }
 
@@ -119,7 +120,7 @@ impl Ring {
         saturated(u64::from(policy.quota().limit()).saturating_sub(self.sum))
     }
 
-    /// When the sub-window of that age ceases to touch the last window, from now.
+    /// The time until the sub-window of this age no longer touches the last window.
     fn expires_after(&self, policy: &Policy, now: u64, age: usize) -> u64 {
         let ring = self.counts.len() as u64;
         ((self.newest + ring - age as u64) * sub_window_us(policy)).saturating_sub(now)

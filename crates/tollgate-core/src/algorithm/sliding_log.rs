@@ -35,7 +35,7 @@ impl Log {
     /// Drops what has left the window; returns the units left.
     pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u32 {
         let window = policy.quota().window_us();
-        // Where the clock stepped back, what lies in the future happened now.
+        // If the clock stepped back, entries in the future count as of now.
         for entry in self.entries.iter_mut().rev().take_while(|entry| entry.at > now) {
             entry.at = now;
         }
@@ -70,8 +70,8 @@ impl Log {
         self.decisive(missing).map_or(0, |at| self.left(policy, now, at))
     }
 
-    /// When the unit was taken with which `missing` units will have left. Looked for from the nearer end: whoever chooses
-    /// the cost must not choose how long a look takes.
+    /// The time of the unit whose expiry frees `missing` units. Searched from the nearer end: a
+    /// caller that chooses the cost must not choose how long a look takes.
     fn decisive(&self, missing: u64) -> Option<u64> {
         let passed = |sum: &mut u64, entry: &Entry, bound: u64| {
             *sum += u64::from(entry.units);

@@ -108,78 +108,57 @@ fn first_mistake<const N: usize>(extractors: [&dyn KeyExtractor; N], head: &Head
     reasons.find(|reason| *reason != Reason::NoKey).unwrap_or(Reason::NoKey)
 }
 
-impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
-    fn extract(&self, parts: &Parts) -> Option<Key> {
-        self.extract_from(&parts.into())
-    }
+/// Makes tuples of extractors extractors of joined keys.
+macro_rules! join {
+    ($($extractor:ident $at:tt),+) => {
+        impl<$($extractor: KeyExtractor),+> KeyExtractor for ($($extractor,)+) {
+            fn extract(&self, parts: &Parts) -> Option<Key> {
+                self.extract_from(&parts.into())
+            }
 
-    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-        Some(Key::join([self.0.extract_from(head)?, self.1.extract_from(head)?]))
-    }
+            fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+                Some(Key::join([$(self.$at.extract_from(head)?),+]))
+            }
 
-    fn needs_parts(&self) -> bool {
-        self.0.needs_parts() || self.1.needs_parts()
-    }
+            fn needs_parts(&self) -> bool {
+                $(self.$at.needs_parts())||+
+            }
 
-    fn why_missing(&self, head: &Head<'_>) -> Reason {
-        first_mistake([&self.0, &self.1], head)
-    }
+            fn why_missing(&self, head: &Head<'_>) -> Reason {
+                first_mistake([$(&self.$at),+], head)
+            }
+        }
+    };
 }
 
-impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, C) {
-    fn extract(&self, parts: &Parts) -> Option<Key> {
-        self.extract_from(&parts.into())
-    }
+join!(A 0, B 1);
+join!(A 0, B 1, C 2);
 
-    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-        let [a, b, c] = [self.0.extract_from(head)?, self.1.extract_from(head)?, self.2.extract_from(head)?];
-        Some(Key::join([a, b, c]))
-    }
+/// Makes pointers to extractors extractors.
+macro_rules! forward {
+    ($pointer:ty) => {
+        impl KeyExtractor for $pointer {
+            fn extract(&self, parts: &Parts) -> Option<Key> {
+                (**self).extract(parts)
+            }
 
-    fn needs_parts(&self) -> bool {
-        self.0.needs_parts() || self.1.needs_parts() || self.2.needs_parts()
-    }
+            fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+                (**self).extract_from(head)
+            }
 
-    fn why_missing(&self, head: &Head<'_>) -> Reason {
-        first_mistake([&self.0, &self.1, &self.2], head)
-    }
+            fn needs_parts(&self) -> bool {
+                (**self).needs_parts()
+            }
+
+            fn why_missing(&self, head: &Head<'_>) -> Reason {
+                (**self).why_missing(head)
+            }
+        }
+    };
 }
 
-impl KeyExtractor for Box<dyn KeyExtractor> {
-    fn extract(&self, parts: &Parts) -> Option<Key> {
-        (**self).extract(parts)
-    }
-
-    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-        (**self).extract_from(head)
-    }
-
-    fn needs_parts(&self) -> bool {
-        (**self).needs_parts()
-    }
-
-    fn why_missing(&self, head: &Head<'_>) -> Reason {
-        (**self).why_missing(head)
-    }
-}
-
-impl KeyExtractor for Arc<dyn KeyExtractor> {
-    fn extract(&self, parts: &Parts) -> Option<Key> {
-        (**self).extract(parts)
-    }
-
-    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-        (**self).extract_from(head)
-    }
-
-    fn needs_parts(&self) -> bool {
-        (**self).needs_parts()
-    }
-
-    fn why_missing(&self, head: &Head<'_>) -> Reason {
-        (**self).why_missing(head)
-    }
-}
+forward!(Box<dyn KeyExtractor>);
+forward!(Arc<dyn KeyExtractor>);
 
 /// An extractor of addresses, [`PeerIp`](super::PeerIp) or [`ClientIp`](super::ClientIp): see
 /// [`from_networks`](crate::exempt::from_networks).

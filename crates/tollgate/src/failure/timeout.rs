@@ -166,7 +166,7 @@ pub struct ZeroTimeout;
 
 impl fmt::Display for ZeroTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a store's timeout must be longer than 0, got 0")
+        f.write_str("a store's timeout must be longer than zero")
     }
 }
 

@@ -90,7 +90,7 @@
 //! # Alerts
 //!
 //! The log says when a store starts to fail and when it answers again. An **error** there, instead
-//! of a warning, does not pass by itself. [To watch](crate::failure#to-watch) lists the events for
+//! of a warning, does not pass by itself. [Events](crate::failure#events) lists the events for
 //! your metrics: which store decided, and how the store failed. Under `fail_open` callers see only
 //! that the `RateLimit` fields are missing.
 //!

@@ -157,7 +157,7 @@
 //! ```
 //!
 //! With `std::future::pending()` instead, and a [`timeout`](crate::FailureExt::timeout), the store
-//! hangs: [`failure`](crate::failure#in-code) has that example.
+//! hangs: [`failure`](crate::failure#example) has that example.
 //!
 //! # With Redis
 //!

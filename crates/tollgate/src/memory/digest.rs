@@ -1,40 +1,41 @@
-//! Keys as 128 bits under a secret: of one size, and not to be collided with by who invents them.
+//! Keys as 128 bits, hashed with a secret: attackers cannot choose keys that collide.
 
 use std::hash::{BuildHasher, RandomState};
 
 use siphasher::{sip, sip128};
 
-/// A hash, and what tells apart keys that have the same: the key itself where it is short, else as much of a hash again.
+/// A hash of 64 bits, and either the key itself if it is short, or 64 more bits of the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Digest(u64, u64);
 
 impl Digest {
-    /// Bits that choose a shard.
+    /// The bits that choose a shard: the lowest.
     #[expect(clippy::cast_possible_truncation, reason = "any of its bits do")]
     #[inline]
     pub(super) fn shard(&self) -> usize {
         self.0 as usize
     }
 
-    /// Bits of which the highest choose a place; the shard's are the lowest, or a shard's keys would crowd into a part of it.
+    /// The bits that choose a place: the highest, so that the keys of a shard spread over all of
+    /// it.
     #[inline]
     pub(super) fn home(&self) -> u64 {
         self.0
     }
 }
 
-/// A secret of this process: without it nobody can choose keys that meet in one shard, or that collide.
+/// A random secret of this process.
 pub(super) struct Secret(u64, u64);
 
 impl Secret {
     pub(super) fn random() -> Secret {
-        // The standard library's own source of unpredictable hash keys, which needs no dependency.
+        // The random hash keys of the standard library need no dependency.
         let word = || RandomState::new().hash_one(0_u64);
         Secret(word(), word())
     }
 
-    /// SipHash-1-3 of a key, under the secret of its policy: ours, and the hash of the policy's scope. So a key alone is
-    /// hashed for each request, which for an IPv4 address is a single block, and need not be hashed twice.
+    /// SipHash-1-3 of a key. The policy is part of the secret, so that an IPv4 address is one
+    /// block.
     #[inline]
     pub(super) fn digest(&self, scope_hash: u64, key: &[u8]) -> Digest {
         let of_policy = self.0 ^ scope_hash;
@@ -46,11 +47,11 @@ impl Secret {
     }
 }
 
-/// A key of 4 to 7 bytes and its length, as a number that no other has.
+/// A key of 4 to 7 bytes and its length, as a unique number.
 #[inline]
 fn short(key: &[u8]) -> Option<u64> {
     let (first, rest) = key.split_first_chunk()?;
-    // Byte by byte: what is read here was written a moment ago, and not always in larger pieces.
+    // Byte by byte: a wider read of bytes just written stalls on store forwarding.
     let rest = match *rest {
         [] => 0,
         [a] => u32::from(a),
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policies_keys_and_processes_differ() {
+    fn digests_differ_by_policy_key_and_process() {
         let secret = Secret::random();
         assert_eq!(secret.digest(1, b"a"), secret.digest(1, b"a"));
         assert_ne!(secret.digest(1, b"a"), secret.digest(2, b"a"));
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn short_keys_are_told_apart_by_themselves_and_spread_by_their_hash() {
+    fn short_keys_have_unique_digests_and_spread_by_their_hash() {
         let secret = Secret::random();
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for first in [[0; 4], [1, 0, 0, 0], [0, 0, 0, 1], [255; 4]] {

@@ -1,10 +1,10 @@
-//! The embedded store: every key in this process's memory, bounded.
+//! The embedded store: all keys in this process's memory, up to a cap.
 //!
 //! # What it costs
-//! A key takes 60 bytes at the cap under an algorithm whose state is 16 bytes or less (see
-//! [`tollgate_core::algorithm`]); sub-windows and logs come on top, in memory of their own: about 4 bytes a
-//! bucket, and 16 to 32 for each request that a log remembers. Memory grows with the keys in use, and idle keys are given
-//! back a few at a time by the requests themselves: there is no thread and no task to spawn.
+//! At the cap a key takes 60 bytes if the state of its algorithm is 16 bytes or less (see
+//! [`tollgate_core::algorithm`]). Sub-windows and logs have additional memory of their own: about 4
+//! bytes for each bucket, and 16 to 32 for each request in a log. Memory grows with the keys in
+//! use. Requests free idle keys, a few at a time: there is no thread and no task to spawn.
 //!
 //! # What happens at the cap
 //! A new key takes the place of another one, in this order:
@@ -61,30 +61,31 @@
 //! ```
 //!
 //! # What a restart forgets
-//! Everything: a quota of a day begins anew with each deployment. Where that matters, keep it in
+//! Everything: a quota of a day starts again with each deployment. If that matters, keep it in
 //! [Redis](https://docs.rs/tollgate-redis).
 
+// From top to bottom; imports run down this list only: set, shards, table, digest.
 mod digest;
 mod set;
+mod shards;
 mod table;
 
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Ready;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::algorithm::State;
 use tollgate_core::{Check, Clock, Grant, Key, Policy, Reply, Store, Times, Timestamp, Verdict, Wait};
 
-use digest::{Digest, Secret};
-use table::{Slot, Table};
+use shards::Shards;
+use table::Slot;
 
 /// The embedded [`Store`]: exact, bounded, and never failing. See the [module docs](self).
 ///
-/// Clones share their state. The default holds up to 1,000,000 keys, which take up to 60 MB once that many callers
-/// are active at a time.
+/// Clones share their state. The default holds up to 1,000,000 keys, which take up to 60 MB if that
+/// many callers are active at a time.
 ///
 /// ```
 /// use tollgate::memory::MemoryStore;
@@ -93,21 +94,7 @@ use table::{Slot, Table};
 /// assert_eq!(store.keys(), 0);
 /// ```
 #[derive(Clone)]
-pub struct MemoryStore(Arc<Inner>);
-
-struct Inner {
-    shards: Box<[Shard]>,
-    /// One entry a policy, for new keys that find no room. Always locked last.
-    overflow: Mutex<Table>,
-    /// Decisions that were made there.
-    overflows: AtomicU64,
-    secret: Secret,
-    clock: Clock,
-}
-
-/// A lock of its own cache lines, so that threads at work on different shards do not slow each other down.
-#[repr(align(128))]
-struct Shard(Mutex<Table>);
+pub struct MemoryStore(Arc<Shards>);
 
 /// Builds a [`MemoryStore`]: see [`MemoryStore::builder`].
 #[derive(Clone, Debug)]
@@ -118,50 +105,42 @@ pub struct MemoryStoreBuilder {
 }
 
 impl MemoryStoreBuilder {
-    /// The most keys held at a time, over all policies; at least 1. The default is 1,000,000. They are spread by chance over
-    /// parts of 256 keys or more, and a part that is full makes room: where parts are small, while others have some left.
+    /// Sets the most keys held at a time, over all policies, at least 1. The default is 1,000,000.
+    ///
+    /// Keys are spread at random over parts of 256 keys or more. A full part evicts keys even if
+    /// other parts have room, which happens if the parts are small.
     pub fn max_keys(mut self, max_keys: usize) -> MemoryStoreBuilder {
         self.max_keys = max_keys.max(1);
         self
     }
 
-    /// The clock: a [`ManualClock`](crate::ManualClock) makes tests of limits instant and exact.
+    /// Sets the clock. A [`ManualClock`](crate::ManualClock) makes tests of limits instant and
+    /// exact.
     pub fn clock(mut self, clock: impl Into<Clock>) -> MemoryStoreBuilder {
         self.clock = clock.into();
         self
     }
 
-    /// The store.
+    /// Builds the store.
     pub fn build(self) -> MemoryStore {
-        let cores = std::thread::available_parallelism().map_or(4, usize::from);
-        // A few shards for each core keep threads apart; fewer than some hundred keys a shard would spread a small
-        // cap unevenly.
-        let shards = (cores * 8).min(self.max_keys / 512).max(1).next_power_of_two();
-        let cap = |n| self.max_keys / shards + usize::from(n < self.max_keys % shards);
-        MemoryStore(Arc::new(Inner {
-            shards: (0..shards).map(|n| Shard(Mutex::new(Table::new(cap(n))))).collect(),
-            overflow: Mutex::new(Table::new(usize::MAX)),
-            overflows: AtomicU64::new(0),
-            secret: Secret::random(),
-            clock: self.clock,
-        }))
+        MemoryStore(Arc::new(Shards::new(self.max_keys, self.clock)))
     }
 }
 
 impl MemoryStore {
-    /// A store for up to 1,000,000 keys.
+    /// Returns a store for up to 1,000,000 keys.
     pub fn new() -> MemoryStore {
         MemoryStore::builder().build()
     }
 
-    /// A store with another cap or another clock.
+    /// Builds a store with another cap or another clock.
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder { max_keys: 1_000_000, clock: Clock::system() }
     }
 
-    /// How many keys are held now, those included that have been idle since their reset and were not swept yet.
+    /// Returns how many keys are held now, including idle ones that were not swept yet.
     pub fn keys(&self) -> usize {
-        self.0.shards.iter().map(|shard| lock(&shard.0).len()).sum()
+        self.0.iter().map(|table| table.len()).sum()
     }
 
     /// Returns how many keys lost their entry to others before their reset, since the store was
@@ -181,86 +160,41 @@ impl MemoryStore {
     /// # }
     /// ```
     pub fn evictions(&self) -> u64 {
-        self.0.shards.iter().map(|shard| lock(&shard.0).evicted).sum()
+        self.0.iter().map(|table| table.evicted).sum()
     }
 
     /// Returns how often a key was decided by the overflow entry of its policy, since the store was
     /// made, because denied keys held all places. Only an attack makes this grow: see [what it
     /// costs new users](self#what-a-flood-costs-new-users).
     pub fn overflows(&self) -> u64 {
-        self.0.overflows.load(Ordering::Relaxed)
+        self.0.overflows()
     }
 
-    /// The units that `key` used in the last `interval` of a
-    /// [`SlidingBuckets`](crate::Algorithm::SlidingBuckets) policy, to the precision of its sub-windows and at most
-    /// those of its window. `None` for other algorithms.
+    /// Returns the units that `key` used in the last `interval` of a
+    /// [`SlidingBuckets`](crate::Algorithm::SlidingBuckets) policy, to the precision of its
+    /// sub-windows, and at most those of one window. `None` for other algorithms.
     pub fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Option<u64> {
-        let (mut table, digest, now) = self.enter(policy, key);
+        let (mut table, digest, now) = self.0.enter(policy, key);
         match table.find(&digest) {
             Some(at) => table.slot(at).state.usage(policy, now, interval),
             None => State::new(policy).usage(policy, now, interval),
         }
     }
 
-    // Both of these always, since every request passes through them: it is a twentieth of what the layer adds to one.
-    #[inline(always)]
-    fn digest(&self, policy: &Policy, key: &Key) -> Digest {
-        self.0.secret.digest(policy.scope_hash(), key.as_encoded())
-    }
-
-    #[inline]
-    fn shard_of(&self, digest: &Digest) -> usize {
-        digest.shard() & (self.0.shards.len() - 1)
-    }
-
-    /// Where the state of a key is, and the time, which under the lock only moves forward: the exactness of every window, and of
-    /// what a bucket has lent, rests on that. The clock is read while the key is hashed; whoever was let in first meanwhile may
-    /// have read a later time.
-    #[inline(always)]
-    fn enter(&self, policy: &Policy, key: &Key) -> (MutexGuard<'_, Table>, Digest, Timestamp) {
-        let clock = &self.0.clock;
-        let early = clock.now();
-        let digest = self.digest(policy, key);
-        let mut table = self.shard(&digest);
-        // One that is set by hand may be set back, and is believed.
-        let now = if clock.only_moves_forward() { table.not_before(early) } else { clock.now() };
-        (table, digest, now)
-    }
-
-    #[cold]
-    fn count_overflows(&self, count: u64) {
-        let before = self.0.overflows.fetch_add(count, Ordering::Relaxed);
-        #[cfg(feature = "tracing")]
-        if before == 0 {
-            tracing::warn!(
-                "the memory store is full of keys that were denied: new keys share one quota for each policy until some \
-                 are reset (see `MemoryStore::overflows`)"
-            );
-        }
-        #[cfg(not(feature = "tracing"))]
-        let _ = before;
-    }
-
-    #[inline]
-    fn shard(&self, digest: &Digest) -> MutexGuard<'_, Table> {
-        lock(&self.0.shards[self.shard_of(digest)].0)
-    }
-
-    /// Grants or refuses a request to a key that is there: most decisions of most programs, which therefore have a way of
-    /// their own that moves little about.
+    /// Decides one check of a key that has an entry, without the steps for several checks.
     #[inline]
     fn decide_one(slot: &mut Slot, check: &Check<'_>, times: Times, now: Timestamp) -> Verdict {
         let policy = check.policy;
         let look = slot.state.look(policy, now);
         let granted = match times.max() {
-            // A plain check needs no division.
+            // Avoids the division.
             1 => u32::from(check.cost <= look.room),
             max => look.room.checked_div(check.cost).unwrap_or(max).min(max),
         };
         if granted == 0 || granted < times.min() {
             let wanted = u64::from(check.cost) * u64::from(times.min().max(1));
             let status = slot.state.refuse(policy, now, look, wanted);
-            // A cost that can never pass is no reason to stay: it takes nothing to send one.
+            // An attacker could pin keys at no cost by requests that can never pass.
             if times.max() > 0 && matches!(status.wait(), Wait::For(_)) {
                 slot.was_denied();
             }
@@ -279,18 +213,18 @@ impl Store for MemoryStore {
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         if let [check] = set {
-            let (mut table, digest, now) = self.enter(check.policy, check.key);
+            let (mut table, digest, now) = self.0.enter(check.policy, check.key);
             table.sweep(now);
             if let Some(at) = table.find(&digest) {
                 return Reply::Now(Ok(MemoryStore::decide_one(table.slot(at), check, times, now)));
             }
         }
-        Reply::Now(Ok(set::decide(self, set, times)))
+        Reply::Now(Ok(set::decide(&self.0, set, times)))
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
         for grant in grants {
-            let (mut table, digest, now) = self.enter(grant.policy, grant.key);
+            let (mut table, digest, now) = self.0.enter(grant.policy, grant.key);
             if let Some(at) = table.find(&digest) {
                 let slot = table.slot(at);
                 slot.state.refund(grant.policy, now, grant.units, grant.stamp);
@@ -302,8 +236,8 @@ impl Store for MemoryStore {
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
         for policy in policies {
-            let digest = self.digest(policy, key);
-            let mut table = self.shard(&digest);
+            let digest = self.0.digest(policy, key);
+            let mut table = self.0.lock(self.0.shard_of(&digest));
             if let Some(at) = table.find(&digest) {
                 table.remove(at);
             }
@@ -320,11 +254,6 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("clock", &self.0.clock).finish_non_exhaustive()
+        f.debug_struct("MemoryStore").field("clock", self.0.clock()).finish_non_exhaustive()
     }
-}
-
-/// Nothing panics while a table is locked, and its state would be whole if something did: poison means nothing here.
-fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
-    table.lock().unwrap_or_else(PoisonError::into_inner)
 }

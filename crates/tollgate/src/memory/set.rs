@@ -1,4 +1,4 @@
-//! The decision over a set of several keys, or over one that is new: all or nothing, in two phases.
+//! Decides a set of checks, or a check of a new key: all or nothing, in two phases.
 
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use tollgate_core::algorithm::{Look, State};
 use tollgate_core::{Check, Clock, Policy, Status, Times, Timestamp, Verdict, Wait};
 
 use super::digest::Digest;
+use super::shards::Shards;
 use super::table::Table;
-use super::{MemoryStore, lock};
 
-/// Grants or refuses a whole set, with every shard that it touches locked.
-pub(super) fn decide(store: &MemoryStore, set: &[Check<'_>], times: Times) -> Verdict {
+/// Decides a whole set while all of its shards are locked.
+pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict {
     let mut tables = Tables::lock(store, set);
-    let mut now = tables.now(&store.0.clock);
+    let mut now = tables.now(store.clock());
     let shards = tables.locked.len();
-    tables.tend(store, set, times, now);
+    tables.prepare(store, set, times, now);
     if tables.locked.len() > shards {
-        // The overflow table was locked since, which may have seen a later time.
-        now = tables.now(&store.0.clock);
+        // The overflow table was locked too, and may have seen a later time.
+        now = tables.now(store.clock());
     }
     let (mut places, of_check) = tables.places(set);
 
-    // First phase: look at all.
+    // First phase: look at all keys.
     let mut granted = times.max();
     for place in &mut places {
         let policy = place.policy;
@@ -35,14 +35,14 @@ pub(super) fn decide(store: &MemoryStore, set: &[Check<'_>], times: Times) -> Ve
     let mut delay = Duration::ZERO;
     let statuses: SmallVec<[Status; 4]> = if granted == 0 || granted < times.min() {
         granted = 0;
-        places.iter_mut().map(|place| tables.turn_away(place, times, now)).collect()
+        places.iter_mut().map(|place| tables.refuse(place, times, now)).collect()
     } else {
-        // Second phase: charge all.
+        // Second phase: charge all keys.
         places
             .iter_mut()
             .map(|place| {
-                let (status, held_back) = tables.charge(place, granted, now);
-                delay = delay.max(held_back);
+                let (status, wait) = tables.charge(place, granted, now);
+                delay = delay.max(wait);
                 status
             })
             .collect()
@@ -50,21 +50,21 @@ pub(super) fn decide(store: &MemoryStore, set: &[Check<'_>], times: Times) -> Ve
     Verdict::new(granted, delay, of_check.iter().map(|place| statuses[*place]))
 }
 
-/// Where the state of a check belongs.
+/// The table and the digest of a check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Target {
     shard: usize,
     digest: Digest,
 }
 
-/// The number of the overflow table: after every shard.
+/// The number of the overflow table, above those of all shards.
 const OVERFLOW: usize = usize::MAX;
 
 /// The locked tables of one set.
 struct Tables<'a> {
-    /// By the number of the shard.
+    /// The tables by the numbers of their shards.
     locked: SmallVec<[(usize, MutexGuard<'a, Table>); 4]>,
-    /// For each check.
+    /// One for each check.
     targets: SmallVec<[Target; 4]>,
 }
 
@@ -72,7 +72,7 @@ struct Tables<'a> {
 struct Place<'a> {
     policy: &'a Policy,
     target: Target,
-    /// The sum over the checks that name it.
+    /// The sum of the costs of its checks.
     cost: u64,
     held: Held,
     look: Look,
@@ -81,13 +81,13 @@ struct Place<'a> {
 /// Where a state is during a decision.
 enum Held {
     Slot(usize),
-    /// A new key's, which becomes a slot only when it is charged: a denied request leaves nothing behind.
+    /// The state of a new key, which gets a slot only if it is charged: a denial stores nothing.
     Fresh(State),
 }
 
 impl<'a> Tables<'a> {
-    /// Locks the shards of all checks, in the order of the shards, so that two sets can never wait for each other.
-    fn lock(store: &'a MemoryStore, set: &[Check<'_>]) -> Tables<'a> {
+    /// Locks the shards of all checks in ascending order, so that two sets cannot deadlock.
+    fn lock(store: &'a Shards, set: &[Check<'_>]) -> Tables<'a> {
         let target = |check: &Check<'_>| {
             let digest = store.digest(check.policy, check.key);
             Target { shard: store.shard_of(&digest), digest }
@@ -96,11 +96,11 @@ impl<'a> Tables<'a> {
         let mut shards: SmallVec<[usize; 4]> = targets.iter().map(|target| target.shard).collect();
         shards.sort_unstable();
         shards.dedup();
-        let locked = shards.iter().map(|shard| (*shard, lock(&store.0.shards[*shard].0))).collect();
+        let locked = shards.iter().map(|shard| (*shard, store.lock(*shard))).collect();
         Tables { locked, targets }
     }
 
-    /// The time, which is not before what any of them has seen.
+    /// The time, which is not before any that these tables have seen.
     fn now(&mut self, clock: &Clock) -> Timestamp {
         let now = clock.now();
         if !clock.only_moves_forward() {
@@ -113,9 +113,9 @@ impl<'a> Tables<'a> {
         latest
     }
 
-    /// Sweeps a little, and sees that each new key will find room; those that cannot are sent to the overflow entry of
-    /// their policy.
-    fn tend(&mut self, store: &'a MemoryStore, set: &[Check<'_>], times: Times, now: Timestamp) {
+    /// Sweeps a little and makes room for new keys. A key without room gets the overflow entry of
+    /// its policy.
+    fn prepare(&mut self, store: &'a Shards, set: &[Check<'_>], times: Times, now: Timestamp) {
         for (_, table) in &mut self.locked {
             table.sweep(now);
         }
@@ -132,13 +132,13 @@ impl<'a> Tables<'a> {
         }
     }
 
-    fn make_room(&mut self, store: &'a MemoryStore, set: &[Check<'_>], times: Times, now: Timestamp) {
+    fn make_room(&mut self, store: &'a Shards, set: &[Check<'_>], times: Times, now: Timestamp) {
         let targets = self.targets.clone();
         let mut missing: SmallVec<[usize; 4]> = SmallVec::new();
         let mut overflows = 0;
         for (i, check) in set.iter().enumerate() {
             let target = targets[i];
-            // A pair that is named twice has one place.
+            // A pair of policy and key that occurs twice has one place.
             if let Some(same) = targets[..i].iter().position(|other| *other == target) {
                 self.targets[i] = self.targets[same];
                 continue;
@@ -150,27 +150,27 @@ impl<'a> Tables<'a> {
             let needed = 1 + missing.iter().filter(|shard| **shard == target.shard).count();
             let keep = |digest: &Digest| targets.iter().any(|target| target.digest == *digest);
             let finds_room = match times.max() {
-                // A look adds no key, and must not cost another its place.
+                // A look adds no key and must not evict one.
                 0 => table.could_make_room(needed, now, keep),
                 _ => table.make_room(needed, now, keep),
             };
             if finds_room {
                 missing.push(target.shard);
             } else {
-                let digest = store.0.secret.digest(check.policy.scope_hash(), b"");
+                let digest = store.overflow_digest(check.policy);
                 self.targets[i] = Target { shard: OVERFLOW, digest };
                 overflows += 1;
             }
         }
         if overflows > 0 {
-            self.locked.push((OVERFLOW, lock(&store.0.overflow)));
+            self.locked.push((OVERFLOW, store.lock_overflow()));
             if times.max() > 0 {
                 store.count_overflows(overflows);
             }
         }
     }
 
-    /// The distinct places of a set, and for each check which of them it means.
+    /// The distinct places of a set, and the index of the place of each check.
     fn places<'p>(&mut self, set: &[Check<'p>]) -> (SmallVec<[Place<'p>; 4]>, SmallVec<[usize; 4]>) {
         let mut places: SmallVec<[Place<'p>; 4]> = SmallVec::new();
         let mut of_check = SmallVec::new();
@@ -193,7 +193,7 @@ impl<'a> Tables<'a> {
         (places, of_check)
     }
 
-    fn turn_away(&mut self, place: &mut Place<'_>, times: Times, now: Timestamp) -> Status {
+    fn refuse(&mut self, place: &mut Place<'_>, times: Times, now: Timestamp) -> Status {
         let wanted = place.cost.saturating_mul(u64::from(times.min().max(1)));
         let (policy, look) = (place.policy, place.look);
         let status = self.state(place).refuse(policy, now, look, wanted);
@@ -206,7 +206,7 @@ impl<'a> Tables<'a> {
     }
 
     fn charge(&mut self, place: &mut Place<'_>, granted: u32, now: Timestamp) -> (Status, Duration) {
-        // Within the room, which is a u32; a cost of 0 stays 0 however often it is granted.
+        // Fits a `u32`, since it is within the room.
         let units = u32::try_from(place.cost * u64::from(granted)).unwrap_or(u32::MAX);
         let (policy, look) = (place.policy, place.look);
         let charge = self.state(place).charge(policy, now, look, units);

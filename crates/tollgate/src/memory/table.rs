@@ -1,48 +1,50 @@
-//! One shard's keys: a single array, probed linearly from where the digest says.
+//! The keys of one shard: a hash table with linear probing in a single array.
 //!
-//! A single array, because a key that is not in the processor's caches then costs one access to memory, and because
-//! three things walk over it: the sweep that reclaims idle keys a few at a time, the choice of a key to evict, and growth
-//! in steps that end exactly at the cap. Four slots of five are used then, which makes 60 bytes a key.
+//! A key outside the processor's caches costs one access to memory. The sweep of idle keys and the
+//! choice of a key to evict walk over the array. Its growth ends exactly at the cap: four slots of
+//! five are used then, which makes 60 bytes for each key.
 
 use tollgate_core::Timestamp;
 use tollgate_core::algorithm::State;
 
 use super::digest::Digest;
 
-/// How many keys a full table looks at to find one that may go.
+/// How many places a full table inspects to find a key to evict.
 const EVICTION_REACH: usize = 64;
 
-/// Of how many that may go, the one with the least left to forget is taken.
+/// Of so many candidates, the one closest to its reset is evicted.
 const EVICTION_SAMPLE: usize = 8;
 
-/// For how long a key that nothing is remembered of may stay, lest a busy caller with a generous quota, whose bucket
-/// is full again at each request, be dropped and added all the time.
+/// How long a key stays after its reset. Otherwise a busy caller with a large quota, whose bucket
+/// is full again at each request, would be removed and added all the time.
 const GRACE_US: u64 = 10_000_000;
 
-/// A sweep step at every so many accesses, so that a shard without new keys gives its idle ones back too.
+/// Every so many accesses, one sweep frees idle keys in a shard without new keys.
 const SWEEP_EVERY: u32 = 32;
 
-/// How many places a sweep step then looks at: few steps of more places, since neighbours come out of memory together.
+/// How many places such a sweep inspects. Neighbours share cache lines, so rare large steps are
+/// cheaper.
 const SWEEP_STEP: u32 = 8;
 
-/// How many places are looked at for each key that was added.
+/// How many places a sweep inspects for each key that was added.
 const SWEEP_FOR_EACH_KEY: u32 = 4;
 
 #[derive(Debug)]
 pub(super) struct Table {
-    /// At most four fifths of them are taken. A key stands at its home, or behind it with no free place between.
+    /// At most four fifths are used. A key is at its home, or behind it without a free place
+    /// between.
     slots: Vec<Option<Slot>>,
     len: usize,
-    /// The most keys.
+    /// The cap on keys.
     cap: usize,
-    /// Where the sweep, or the choice of a victim, goes on.
+    /// Where the next sweep or search for a victim continues.
     hand: usize,
     accesses: u32,
     /// Keys added since the last sweep.
     added: u32,
-    /// The latest time that a decision was made at.
+    /// The time of the latest decision.
     latest: Timestamp,
-    /// Keys that made room for others before their reset.
+    /// Keys evicted before their reset.
     pub(super) evicted: u64,
 }
 
@@ -53,8 +55,8 @@ pub(super) struct Slot {
     pub(super) state: State,
 }
 
-/// When a state means nothing more, and whether it has denied a request: one word, since every byte counts a million
-/// times. A timestamp has 53 bits.
+/// When a state expires, and whether it denied a request, in one word to save memory. A timestamp
+/// has 53 bits.
 #[derive(Clone, Copy, Debug)]
 struct Expiry(u64);
 
@@ -90,21 +92,21 @@ impl Table {
         self.len
     }
 
-    /// That time, or the latest that the table has seen.
+    /// Returns the later of `now` and the latest time that the table has seen.
     #[inline]
     pub(super) fn not_before(&mut self, now: Timestamp) -> Timestamp {
         self.latest = self.latest.max(now);
         self.latest
     }
 
-    /// Where a key stands.
+    /// The place of a key.
     #[inline]
     pub(super) fn find(&self, digest: &Digest) -> Option<usize> {
         if self.slots.is_empty() {
             return None;
         }
         let mut at = self.home(digest);
-        // Ends, since a fifth of the places is free.
+        // Ends, because a fifth of the places is free.
         while let Some(slot) = &self.slots[at] {
             if slot.digest == *digest {
                 return Some(at);
@@ -114,18 +116,18 @@ impl Table {
         None
     }
 
-    /// The slot at a place that [`Table::find`] returned.
+    /// The slot at a place from [`Table::find`].
     #[inline]
     pub(super) fn slot(&mut self, at: usize) -> &mut Slot {
         self.slots[at].as_mut().expect("a key stands where it was found")
     }
 
-    /// Whether that many keys can be added without evicting any.
+    /// Whether so many keys can be added without an eviction.
     pub(super) fn has_room_for(&self, keys: usize) -> bool {
         self.len + keys <= self.cap
     }
 
-    /// Grows, if it must, so that as many keys can be added without any other being moved.
+    /// Grows if needed, so that so many keys can be added without moving others.
     pub(super) fn reserve(&mut self, keys: usize) {
         if keys == 0 {
             return;
@@ -136,10 +138,11 @@ impl Table {
         }
     }
 
-    /// Makes room for `needed` keys more, if it must by evicting keys that are idle or have denied nothing; keys for
-    /// which `keep` holds stay. False if there is none to evict. Keys move.
+    /// Makes room for `needed` more keys, by evicting keys that are idle or were not denied, except
+    /// those to `keep`. Returns `false` if there is none to evict. Keys move.
     ///
-    /// A key that was denied stays until its reset: otherwise inventing keys would win its caller a fresh quota.
+    /// A denied key stays until its reset: otherwise its caller could regain quota by inventing
+    /// keys.
     pub(super) fn make_room(
         &mut self,
         needed: usize,
@@ -154,7 +157,7 @@ impl Table {
         true
     }
 
-    /// Whether [`Table::make_room`] would find any.
+    /// Whether [`Table::make_room`] would succeed.
     pub(super) fn could_make_room(
         &mut self,
         needed: usize,
@@ -164,7 +167,7 @@ impl Table {
         self.has_room_for(needed) || self.find_victim(now, keep).is_some()
     }
 
-    /// Adds a key that is not there. The caller has made room for it and reserved a place.
+    /// Adds a new key. The caller has made room for it and reserved a place.
     pub(super) fn insert(&mut self, digest: Digest, state: State, expires: Timestamp) {
         let mut at = self.home(&digest);
         while self.slots[at].is_some() {
@@ -175,17 +178,17 @@ impl Table {
         self.added += 1;
     }
 
-    /// Drops keys that are idle for a while among the next few places: some for each key that was added since, so that
-    /// idle keys go faster than new ones come, and some now and then besides. Keys move.
+    /// Removes idle keys at the next few places, more of them than keys were added since. Keys
+    /// move.
     #[inline]
     pub(super) fn sweep(&mut self, now: Timestamp) {
         self.accesses = self.accesses.wrapping_add(1);
         if self.added > 0 || self.accesses.is_multiple_of(SWEEP_EVERY) {
-            self.sweep_a_few(now);
+            self.sweep_next(now);
         }
     }
 
-    fn sweep_a_few(&mut self, now: Timestamp) {
+    fn sweep_next(&mut self, now: Timestamp) {
         let long_ago = Timestamp::from_micros(now.as_micros().saturating_sub(GRACE_US));
         let steps = match std::mem::take(&mut self.added) {
             0 => SWEEP_STEP,
@@ -193,26 +196,26 @@ impl Table {
         };
         for _ in 0..steps {
             self.hand = if self.hand + 1 < self.slots.len() { self.hand + 1 } else { 0 };
-            // Whatever moves up to the place of a key that goes is looked at as well.
+            // Another key may move to the place of a removed one.
             while let Some(Some(slot)) = self.slots.get(self.hand)
                 && slot.expiry.is_over(long_ago)
             {
                 self.remove(self.hand);
             }
         }
-        // Far below capacity, so that growing again right after is unlikely.
+        // Only far below the capacity, so that it does not grow again at once.
         if self.slots.len() > 64 && self.len < self.slots.len() / 8 {
             self.resize(self.slots.len() / 4);
         }
     }
 
-    /// Drops the key at `at`, and moves up those that it kept from their homes.
+    /// Removes the key at this place, and moves keys behind it closer to their homes.
     pub(super) fn remove(&mut self, at: usize) {
         let places = self.slots.len();
         let mut free = at;
         let mut next = self.after(at);
         while let Some(slot) = &self.slots[next] {
-            // How far a key stands from its home, and how far the free place is before it, both going around.
+            // The distances of the key from its home and from the free place, with wrap-around.
             let from_home = (next + places - self.home(&slot.digest)) % places;
             let from_free = (next + places - free) % places;
             if from_home >= from_free {
@@ -264,7 +267,7 @@ impl Table {
         }
     }
 
-    /// Where a key belongs: its hash as a fraction of the table, whose size is therefore free to end at the cap.
+    /// The home of a key: its hash as a fraction of the table, so that the table may have any size.
     #[inline]
     fn home(&self, digest: &Digest) -> usize {
         let places = self.slots.len() as u128;
@@ -279,20 +282,20 @@ impl Table {
     }
 }
 
-/// The places that a table of that many keys needs: five for every four, and one that is always free.
+/// The places for so many keys: five for every four keys, and one that is always free.
 fn places_for(keys: usize) -> usize {
     keys.saturating_add(keys / 4).saturating_add(1)
 }
 
 impl Slot {
-    /// Notes when the state, which was charged, will mean nothing more. A denial before its reset, when it `was_full`, is
-    /// history.
+    /// Records the expiry of a charged state. If its quota `was_full` before, earlier denials no
+    /// longer count.
     #[inline]
     pub(super) fn charged(&mut self, expires: Timestamp, was_full: bool) {
         self.expiry = Expiry::new(expires, self.expiry.denied() && !was_full);
     }
 
-    /// Notes that a request was denied: the slot must outlive that denial.
+    /// Records a denial: the slot stays until its reset.
     pub(super) fn was_denied(&mut self) {
         self.expiry.0 |= 1;
     }
@@ -322,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_it_holds_and_nothing_else_through_growth_and_removal() {
+    fn keys_are_found_after_growth_and_removal() {
         let all = digests(1_000);
         let mut table = Table::new(1_000);
         for (n, digest) in all.iter().enumerate() {
@@ -341,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_evicts_what_was_not_denied() {
+    fn a_full_table_evicts_only_keys_that_were_not_denied() {
         let all = digests(4);
         let mut table = Table::new(3);
         table.reserve(3);
@@ -352,15 +355,15 @@ mod tests {
             let at = table.find(digest).unwrap();
             table.slot(at).was_denied();
         }
-        assert!(!table.make_room(1, NOW, |digest| *digest == all[1]), "what is kept may not go");
+        assert!(!table.make_room(1, NOW, |digest| *digest == all[1]), "a key to keep is not evicted");
         assert!(table.make_room(1, NOW, |_| false));
         assert!(table.find(&all[1]).is_none());
         table.insert(all[3], state(), LATER);
-        assert!(table.make_room(1, LATER, |_| false), "after its reset a denied key may go");
+        assert!(table.make_room(1, LATER, |_| false), "a denied key is evicted after its reset");
     }
 
     #[test]
-    fn idle_keys_are_swept_and_their_memory_returned() {
+    fn idle_keys_are_swept_and_their_memory_is_freed() {
         let mut table = Table::new(10_000);
         for digest in digests(5_000) {
             table.reserve(1);
@@ -369,7 +372,7 @@ mod tests {
         for _ in 0..SWEEP_EVERY * 10_000 {
             table.sweep(LATER);
         }
-        assert_eq!(table.len(), 5_000, "those just over may come back");
+        assert_eq!(table.len(), 5_000, "keys just after their reset stay");
         let idle = Timestamp::from_micros(LATER.as_micros() + GRACE_US);
         for _ in 0..SWEEP_EVERY * 10_000 {
             table.sweep(idle);

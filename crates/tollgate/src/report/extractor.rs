@@ -10,8 +10,9 @@ use http::request::Parts;
 
 use super::Report;
 
-/// Feature `axum`. Without a layer that [exposes its verdict](crate::RateLimitLayer::expose_verdict) the request is
-/// answered 500, and the log says once which call is missing. `Option<Report>` is `None` then.
+/// Feature `axum`. Without a layer that [exposes its
+/// verdict](crate::RateLimitLayer::expose_verdict), the request is answered 500, and the log says
+/// once which call is missing. `Option<Report>` is `None` then.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -45,16 +46,16 @@ impl<S: Sync> OptionalFromRequestParts<S> for Report {
     }
 }
 
-/// A handler asked for a [`Report`] that no layer had left. Its answer is a bare 500: what is missing is a call on the
-/// server, which is told to the log and not to clients.
+/// The error of a handler that asks for a [`Report`] that no layer inserted. The answer is a 500
+/// without a body: the missing call is a mistake in the server, and only the log names it.
 #[derive(Clone, Debug)]
 pub struct MissingReport(());
 
 impl fmt::Display for MissingReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "a handler asks for a `tollgate::Report`, and no layer around it left one: call `.expose_verdict()` on its \
-             `RateLimitLayer`",
+            "a handler asks for a `tollgate::Report`, but no layer around it inserted one: call `.expose_verdict()` on \
+             its `RateLimitLayer`",
         )
     }
 }
@@ -65,8 +66,8 @@ impl IntoResponse for MissingReport {
     fn into_response(self) -> Response {
         #[cfg(feature = "tracing")]
         {
-            static SAID: std::sync::Once = std::sync::Once::new();
-            SAID.call_once(|| tracing::error!("{self}"));
+            static LOGGED: std::sync::Once = std::sync::Once::new();
+            LOGGED.call_once(|| tracing::error!("{self}"));
         }
         StatusCode::INTERNAL_SERVER_ERROR.into_response()
     }
