@@ -60,6 +60,28 @@
 //! | gRPC is left unlimited, or answered with an HTTP 429 that its clients cannot read | `grpc/denials.rs`: `a_client_reads_the_code_the_wait_and_the_policy`, `a_client_that_waits_for_the_pushback_passes`; `grpc/mounts.rs`: `http_and_grpc_on_one_port_share_a_quota`; `grpc/streams.rs`: `a_stream_is_refused_before_it_begins`; `grpc/web.rs` |
 //! | A quote in a policy's name breaks the field | [`a_quote_in_a_policy_name_breaks_neither_field_nor_document`] |
 //! | A denial, the path that an attack uses, is the most expensive one | `allocations.rs`: `a_denial_allocates_only_what_its_answer_needs`, `a_grpc_denial_allocates_only_what_its_answer_needs`, `the_thousandth_denial_allocates_as_much_as_the_second`; `no_clock.rs` |
+//! | Refunds take connections from checks and make them late, and the circuit opens | `attacks.rs`: `refunded_log_ins_do_not_lift_the_limit_on_guesses`; `failure/breaker.rs`: `failed_refunds_and_resets_never_open_the_circuit` |
+//! | One request of a large cost occupies Redis for milliseconds | `attacks.rs`: `requests_of_a_large_cost_do_not_lift_the_limit_on_guesses`; `redis_docs/work.rs`: `a_large_cost_takes_no_more_commands_than_a_cost_of_one` |
+//! | A denial reads state whose size the policy's author chose | `attacks.rs`: `denials_by_a_ring_of_a_thousand_do_not_lift_the_limit_on_guesses`; `redis_docs/work.rs`: `a_check_costs_the_server_no_more_than_documented` |
+//! | One late call counts as a failure for each caller that it carried | `failure/breaker.rs`: `a_late_call_counts_as_one_failure_for_all_its_requests` |
+//! | A deadline that passed in our own queue is taken for an outage | `failure/breaker.rs`: `an_overloaded_queue_does_not_count_as_a_store_failure`; `redis/timeouts.rs`: `a_deadline_that_passes_in_the_queue_is_no_timeout_of_redis` |
+//! | A refusal is lost because the request's body has not arrived | `axum_server/behind_nginx.rs`: `nginx_passes_on_each_refusal_and_fails_no_upstream`; `axum_server/refusals.rs`: `an_http2_client_sends_the_whole_refused_body` |
+//! | Slow senders of refused bodies hold connections or memory | `slow_senders.rs`: `a_thousand_slow_senders_hold_little_memory_and_end_soon` |
+//! | Connect clients read a refusal as unavailable | `grpc/connect.rs`: `a_unary_call_gets_an_error_in_json_by_its_http_status`, `a_stream_gets_one_envelope_of_its_content_type` |
+//! | A server or proxy without RESP3 is refused, and `protocol=resp2` is ignored | `redis/proxies.rs`: `a_proxy_that_speaks_resp2_only_keeps_the_contract`, `resp2_is_spoken_if_the_url_asks_for_it` |
+//! | A proxy that spreads keys over servers multiplies the limit | `redis/proxies.rs`: `a_proxy_that_spreads_keys_is_refused_with_the_reason`, `a_proxy_that_spreads_keys_is_refused_once_its_servers_are_up` |
+//! | One credential can be spelled in many ways, each with a quota | `axum_server/keys.rs`: `spellings_of_one_bearer_token_share_a_quota`, `passwords_of_one_basic_user_share_a_quota`, `blanks_around_a_value_over_http2_do_not_change_the_key` |
+//! | All of NAT64 is one key, and 6to4 gives one IPv4 address 65,536 keys | `axum_server/keys.rs`: `nat64_and_6to4_addresses_count_as_their_ipv4_address`, `a_6to4_address_does_not_pose_as_a_trusted_proxy` |
+//! | A planted second cookie puts its victim into a bucket that an attacker empties | `axum_server/keys.rs`: `a_planted_second_cookie_does_not_deny_its_victim`, `an_invented_second_cookie_earns_no_quota_of_its_own` |
+//! | A caller that is always refused holds a quota of others in a Cluster | `redis/cluster/sets.rs`: `a_caller_that_is_always_refused_holds_no_quota_of_others` |
+//! | A leaky bucket keeps the places of callers that have left | `axum_server/deadlines.rs`: `a_client_that_disconnects_in_the_queue_gives_its_place_back` |
+//! | A request is delayed beyond its own deadline | `grpc/deadlines.rs`: `calls_that_cannot_meet_their_deadline_do_not_hold_up_the_next` |
+//! | A missing peer address is blamed on the caller | `missing_peer.rs`: `a_missing_peer_address_is_a_500_and_the_log_names_the_missing_call` |
+//! | A rule by an extension that no layer has set gives no hint | `missing_extension.rs`: `a_missing_extension_is_named_once_in_the_log` |
+//! | A merged part with `.layer` charges the unknown paths of the whole app | `axum_server/paths.rs`: `a_merged_part_with_layer_charges_unknown_paths_of_the_whole_app`, `a_merged_part_with_route_layer_charges_its_own_routes_only` |
+//! | A denial in a log does not say which limit refused | `service/responses.rs`: `the_text_of_a_denial_names_the_policies_that_refused` |
+//! | A table full of denied keys goes unnoticed | `memory_store/cap.rs`: `a_full_table_of_denied_keys_is_logged_once_and_counted` |
+//! | The example to copy switches its limit off when Redis is down | `../examples/tests/playground/redis_example.rs`: `two_redis_examples_share_their_limit` |
 
 use std::fs;
 use std::path::Path;
