@@ -5,7 +5,9 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+#[cfg(feature = "tsc")]
+use std::{sync::OnceLock, time::Instant};
 
 /// A point in time: whole microseconds since the Unix epoch, at most [`Timestamp::MAX`].
 ///
@@ -65,7 +67,7 @@ pub struct Clock(Source);
 
 #[derive(Clone)]
 enum Source {
-    System { wall: Timestamp, since: Instant },
+    System { wall: Timestamp, since: Monotonic },
     Manual(Arc<AtomicU64>),
 }
 
@@ -78,31 +80,137 @@ impl Clock {
         // A wall clock before 1970 reads as the epoch: a single process only needs differences.
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         SYSTEM_CLOCKS.fetch_add(1, Ordering::Relaxed);
-        Clock(Source::System { wall: Timestamp::EPOCH.saturating_add(wall), since: Instant::now() })
+        Clock(Source::System { wall: Timestamp::EPOCH.saturating_add(wall), since: Monotonic::start() })
     }
 
     /// The number of system clocks that this process has constructed. A test shows that no decision
-    /// constructs one.
+    /// constructs one, which is slow if it queries the processor.
     #[doc(hidden)]
     pub fn systems_constructed() -> u64 {
         SYSTEM_CLOCKS.load(Ordering::Relaxed)
     }
 
     /// Whether this clock never goes back: `true` for the system clock, `false` for a
-    /// [`ManualClock`].
+    /// [`ManualClock`]. (If the processor's counter restarts, the system clock may go back by a
+    /// fraction of a second.)
     #[inline]
     pub fn only_moves_forward(&self) -> bool {
         matches!(self.0, Source::System { .. })
     }
 
     /// The time now.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     #[inline]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
-            Source::System { wall, since } => wall.saturating_add(since.elapsed()),
+            Source::System { wall, since } => {
+                Timestamp::from_micros(wall.0.saturating_add(since.elapsed_us()))
+            }
             Source::Manual(micros) => Timestamp(micros.load(Ordering::Acquire)),
         }
+    }
+}
+
+/// The time since a start, unaffected by steps of the wall clock.
+#[cfg(not(feature = "tsc"))]
+#[derive(Clone)]
+struct Monotonic(std::time::Instant);
+
+#[cfg(not(feature = "tsc"))]
+impl Monotonic {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
+    fn start() -> Monotonic {
+        Monotonic(std::time::Instant::now())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
+    #[inline]
+    fn elapsed_us(&self) -> u64 {
+        whole_micros(self.0.elapsed())
+    }
+}
+
+/// The same from the time-stamp counter, calibrated once per process. Each construction queries the
+/// processor, which a virtual machine may emulate, so no decision constructs a clock.
+#[cfg(feature = "tsc")]
+#[derive(Clone)]
+struct Monotonic {
+    clock: quanta::Clock,
+    start: u64,
+    /// The same moment by the system clock, which replaces the counter once that has restarted.
+    since: Instant,
+}
+
+/// The highest value that the counter has shown, updated once per [`SLACK`]; or [`RESTARTED`].
+#[cfg(feature = "tsc")]
+static HIGHEST: AtomicU64 = AtomicU64::new(0);
+
+/// A value above all readings, so that each later reading takes the slow path.
+#[cfg(feature = "tsc")]
+const RESTARTED: u64 = 1 << 63;
+
+/// The last known value before the counter restarted, and when the restart was noticed.
+#[cfg(feature = "tsc")]
+static RESTART: OnceLock<(u64, Instant)> = OnceLock::new();
+
+/// How far the counter may be ahead of [`HIGHEST`]: a fraction of a second at several GHz.
+#[cfg(feature = "tsc")]
+const SLACK: u64 = 1 << 30;
+
+#[cfg(feature = "tsc")]
+impl Monotonic {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
+    fn start() -> Monotonic {
+        let clock = quanta::Clock::new();
+        let start = || Monotonic { start: clock.raw(), since: Instant::now(), clock: clock.clone() };
+        // If the counter has restarted, the first call notices it.
+        start().elapsed_us();
+        start()
+    }
+
+    #[inline]
+    fn elapsed_us(&self) -> u64 {
+        let raw = self.clock.raw();
+        let highest = HIGHEST.load(Ordering::Acquire);
+        if raw.wrapping_sub(highest) > SLACK && self.has_restarted(highest) {
+            return self.elapsed_by_system_us();
+        }
+        self.clock.delta_as_nanos(self.start, raw) / 1_000
+    }
+
+    /// Updates [`HIGHEST`], or detects that the counter restarted. That happens after a
+    /// hibernation, and time would stand still until the counter has caught up.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
+    #[cold]
+    #[inline(never)]
+    fn has_restarted(&self, highest: u64) -> bool {
+        if highest == RESTARTED {
+            return true;
+        }
+        // Read again: a suspended thread may have read it long ago.
+        let raw = self.clock.raw();
+        if raw >= highest {
+            HIGHEST.fetch_max(raw, Ordering::Relaxed);
+            return false;
+        }
+        // The counters of two processors may differ a little.
+        if highest - raw > SLACK {
+            RESTART.get_or_init(|| (highest, Instant::now()));
+            HIGHEST.store(RESTARTED, Ordering::Release);
+            return true;
+        }
+        false
+    }
+
+    /// Continues from the highest known value. Time goes back by at most `SLACK`.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
+    fn elapsed_by_system_us(&self) -> u64 {
+        whole_micros(match RESTART.get() {
+            Some((highest, then)) if self.since < *then => {
+                Duration::from_nanos(self.clock.delta_as_nanos(self.start, *highest))
+                    .saturating_add(then.elapsed())
+            }
+            _ => self.since.elapsed(),
+        })
     }
 }
 
@@ -175,6 +283,35 @@ mod tests {
         let (a, b) = (clock.now(), clock.now());
         assert!(a <= b);
         assert!(a.as_micros() > 1_600_000_000_000_000, "{a:?} is before 2020");
+    }
+
+    /// Simulates a hibernation: the highest known value lies far above what the counter shows.
+    #[cfg(feature = "tsc")]
+    #[test]
+    fn time_continues_when_the_counter_restarts() {
+        let clock = Clock::system();
+        let before = clock.now();
+        let ahead = quanta::Clock::new().raw() + (1 << 40);
+        HIGHEST.fetch_max(ahead, Ordering::Relaxed);
+        // The restart has not been noticed when this clock starts.
+        let first = Clock::system();
+        assert!(first.now() < before.saturating_add(Duration::from_secs(60)), "{before:?} {:?}", first.now());
+        let noticed = clock.now();
+        assert_eq!(HIGHEST.load(Ordering::Relaxed), RESTARTED);
+        assert!(
+            noticed > before.saturating_add(Duration::from_secs(60)),
+            "it must continue from the highest value: {before:?} {noticed:?}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+        let after = clock.now();
+        assert!(after >= noticed.saturating_add(Duration::from_millis(15)), "{noticed:?} {after:?}");
+        assert!(after < noticed.saturating_add(Duration::from_secs(60)), "{noticed:?} {after:?}");
+        let (new, later) = (Clock::system(), Clock::system());
+        let (new, later) = (new.now(), later.now());
+        assert!(
+            new >= before && later >= new && later < before.saturating_add(Duration::from_secs(60)),
+            "{new:?} {later:?}"
+        );
     }
 
     #[test]

@@ -189,6 +189,7 @@
 //! | feature | default | for |
 //! |---|---|---|
 //! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, [`Report`] as an extractor, and [`Denial`] as a response |
+//! | `tsc` | yes | reads the processor's time-stamp counter instead of the system's clock, if it is steady: about 15 ns less for each request. It is calibrated once, when the first layer or store is made, for up to 200 ms. On a busy machine the result may be wrong by some hundred parts in a million: aligned windows and resets told as a time drift by that. After a hibernation the system's clock is used |
 //! | `tonic` | no | peer addresses from tonic's server, `tonic::Status` from a [`Denial`], `NamedService`. Answers to gRPC need no feature |
 //! | `tracing` | yes | logs a missing peer address or extension, a memory store full of denied keys, and the begin and end of a store's failures |
 
