@@ -42,7 +42,7 @@
 //!   call carries them: there is no timer and no added wait.
 //!
 //! A call carries at most 128 different requests. It also carries a bounded amount of work, about
-//! 2.5 ms of the server's time: each request counts by what its algorithm costs at worst. While the
+//! 8 ms of the server's time: each request counts by what its algorithm costs at worst. While the
 //! server is slow, calls carry less. Identical checks are merged into one grant, which is handed
 //! out in the order of arrival: each caller's report says what was left after its own turn.
 //!
