@@ -4,12 +4,15 @@
 use std::fmt::Write;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Response, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
 
 use super::code::{code, message};
 use super::details::{Detail, Message};
 use crate::denial::Denial;
 use crate::problem::escaped;
+
+/// Parsed here, and not by each denial.
+const CONNECT_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("connect-protocol-version");
 
 /// Whether a request without the content type of a stream is a unary call. A GET has its version in
 /// the query.
@@ -17,7 +20,7 @@ pub(super) fn is_unary(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool 
     let is_get = || {
         method == Method::GET && uri.query().is_some_and(|query| query.split('&').any(|p| p == "connect=v1"))
     };
-    headers.contains_key("connect-protocol-version") || is_get()
+    is_get() || headers.contains_key(CONNECT_PROTOCOL_VERSION)
 }
 
 /// The answer to a unary call.
