@@ -11,7 +11,7 @@ use crate::report::Report;
 
 /// Why a request was refused, which policies refused it, and when it would pass.
 ///
-/// Every refusal of a layer carries its `Denial` in the response's extensions, for outer layers to see.
+/// Every refusal of a layer carries its `Denial` in the response's extensions, for outer layers.
 #[derive(Clone)]
 pub struct Denial {
     reason: Reason,
@@ -60,8 +60,8 @@ impl Denial {
         by_status.map(|(at, _)| at).chain(no_key)
     }
 
-    /// How long to wait before the same request would pass, if nothing else were taken meanwhile: the longest wait of
-    /// the policies that refused. `None` where waiting does not help, or is not known to.
+    /// How long to wait before the same request would pass, if nothing else were taken meanwhile. It
+    /// is the longest wait of the policies that refused. `None` if waiting is not known to help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.report.verdict().wait() {
             Wait::For(wait) if self.reason == Reason::QuotaExceeded => Some(wait),
@@ -69,9 +69,11 @@ impl Denial {
         }
     }
 
-    /// The value of `Retry-After` (RFC 9110, section 10.2.3): [`Denial::retry_after`] in whole seconds, rounded up, at
-    /// least 1; and 1 where the store is unavailable, since nobody knows when it will be back, and a second keeps clients
-    /// from hammering but not from returning.
+    /// The value of `Retry-After` (RFC 9110, section 10.2.3): [`Denial::retry_after`] in whole
+    /// seconds, rounded up, at least 1.
+    ///
+    /// It is 1 if the store is unavailable. When that ends is unknown, and a second keeps clients
+    /// from retrying at once.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         match self.reason {
             Reason::QuotaExceeded => self.retry_after().map(|wait| seconds_up(wait).max(1)),

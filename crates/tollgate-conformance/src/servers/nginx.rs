@@ -1,13 +1,13 @@
 //! nginx as a reverse proxy.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
 
 use tempfile::TempDir;
 
 use super::process::Process;
-use super::{Error, fetch, ports, retry};
+use super::{Error, fetch, ports};
 
 /// An nginx on a port of 127.0.0.1. It ends with this value, or with this process.
 ///
@@ -50,17 +50,7 @@ impl Nginx {
         command.arg("-p").arg(directory.path()).args(["-c", "nginx.conf", "-e", "stderr"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         process.start(&mut command)?;
-        retry("nginx accepts connections", || {
-            if let Some(status) = process.ended() {
-                return Ok(Some(status));
-            }
-            let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
-            connection.map(|_| None).map_err(|error| Error(error.to_string()))
-        })?
-        .map_or(Ok(()), |status| {
-            let log = fs::read_to_string(&log_path).unwrap_or_default();
-            Err(Error(format!("nginx ended with {status}: {log}")))
-        })?;
+        process.wait_for_port("nginx", port, &log_path)?;
         Ok(Nginx { port, _process: process, _directory: directory })
     }
 

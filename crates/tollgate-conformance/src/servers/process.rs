@@ -1,10 +1,12 @@
 //! The process of a server, which ends with the process that started it.
 
+use std::fs;
 use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use super::Error;
+use super::{Error, retry};
 
 /// Reads the server's process ID from its input whenever it changes. At the end of the input, when
 /// the other process has closed the pipe or is dead, it kills the server and removes its directory.
@@ -58,6 +60,21 @@ impl Process {
 
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.server.as_mut().and_then(|server| server.try_wait().ok().flatten())
+    }
+
+    /// Waits until the process accepts connections. If it ends, fails with its log.
+    pub(super) fn wait_for_port(&mut self, name: &str, port: u16, log: &Path) -> Result<(), Error> {
+        let ended = retry(&format!("{name} accepts connections"), || {
+            if let Some(status) = self.ended() {
+                return Ok(Some(status));
+            }
+            let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+            connection.map(|_| None).map_err(|error| Error(error.to_string()))
+        })?;
+        ended.map_or(Ok(()), |status| {
+            let log = fs::read_to_string(log).unwrap_or_default();
+            Err(Error(format!("{name} ended with {status}: {log}")))
+        })
     }
 
     pub(super) fn is_running(&self) -> bool {

@@ -1,18 +1,18 @@
 //! twemproxy, a proxy for Redis that speaks RESP2 only and closes connections on unknown commands.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::process::Stdio;
 
 use tempfile::TempDir;
 
 use super::process::Process;
-use super::{Error, fetch, ports, retry};
+use super::{Error, fetch, ports};
 
 /// A twemproxy on a port of 127.0.0.1. It ends with this value, or with this process.
 ///
-/// It is the one at the path in `TOLLGATE_NUTCRACKER`, else `nutcracker` on the `PATH`, else the package `nutcracker`
-/// of Debian or Ubuntu: downloaded by `apt-get` and unpacked, not installed.
+/// It is the one at the path in `TOLLGATE_NUTCRACKER`, else `nutcracker` on the `PATH`, else the
+/// package `nutcracker` of Debian or Ubuntu: downloaded by `apt-get` and unpacked, not installed.
 #[derive(Debug)]
 pub struct Twemproxy {
     port: u16,
@@ -22,8 +22,8 @@ pub struct Twemproxy {
 }
 
 impl Twemproxy {
-    /// Starts twemproxy in front of these servers, and waits until it accepts connections. It spreads keys over several
-    /// servers by their hashes.
+    /// Starts twemproxy in front of these servers, and waits until it accepts connections. It spreads
+    /// keys over several servers by their hashes.
     ///
     /// # Errors
     /// If there is no twemproxy, with the ways to get it; or if it does not start, with its log.
@@ -52,17 +52,7 @@ impl Twemproxy {
         ]);
         command.arg(stats.to_string()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         process.start(&mut command)?;
-        retry("twemproxy accepts connections", || {
-            if let Some(status) = process.ended() {
-                return Ok(Some(status));
-            }
-            let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
-            connection.map(|_| None).map_err(|error| Error(error.to_string()))
-        })?
-        .map_or(Ok(()), |status| {
-            let log = fs::read_to_string(&log_path).unwrap_or_default();
-            Err(Error(format!("twemproxy ended with {status}: {log}")))
-        })?;
+        process.wait_for_port("twemproxy", port, &log_path)?;
         Ok(Twemproxy { port, _process: process, _directory: directory })
     }
 

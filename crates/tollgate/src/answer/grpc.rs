@@ -1,6 +1,6 @@
-//! The answer to gRPC clients: HTTP 200 without a body, and the status in the headers ("Trailers-Only" in the
-//! [specification](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)). A client would read an HTTP 429
-//! as `UNAVAILABLE`, which many clients retry at once.
+//! The answer to gRPC clients: HTTP 200 without a body, and the status in the headers. The
+//! [specification](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md) calls that
+//! "Trailers-Only". A client would read an HTTP 429 as `UNAVAILABLE`, which many clients retry at once.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
@@ -52,15 +52,15 @@ pub(super) fn add_pushback(denial: &Denial, headers: &mut HeaderMap) {
     headers.entry(GRPC_RETRY_PUSHBACK_MS).or_insert_with(|| pushback(denial));
 }
 
-/// Whole milliseconds, rounded up; -1 where waiting is in vain, or would be for longer than the field can say: its number has
-/// 32 bits and a sign, and clients that could not read one would not come again either.
+/// Whole milliseconds, rounded up. It is -1 if waiting does not help, or if the wait exceeds the 32
+/// signed bits of the field: a client that cannot read the number does not retry either.
 pub(super) fn pushback(denial: &Denial) -> HeaderValue {
     let millis = wait(denial).and_then(|wait| i32::try_from(wait.as_nanos().div_ceil(1_000_000)).ok());
     number(millis.unwrap_or(-1))
 }
 
-/// As `grpc-message` is written. A message is printable ASCII, of which only the percent sign is encoded, and a space at the
-/// end, where a field cannot have one.
+/// The value of `grpc-message`. A message is printable ASCII. Only the percent sign is encoded, and
+/// a space at the end, which a field cannot have.
 fn percent_encoded(message: &str) -> HeaderValue {
     if let Some(before) = message.strip_suffix(' ') {
         printable(format!("{}%20", before.replace('%', "%25")).into())

@@ -56,8 +56,8 @@ impl<'a> Protocol<'a> {
 }
 
 impl Denial {
-    /// The answer by default outside of gRPC: a problem document (RFC 9457) of the types that the RateLimit draft
-    /// registers, and `Retry-After` where waiting helps.
+    /// The answer by default outside of gRPC: a problem document (RFC 9457) of the types that the
+    /// RateLimit draft registers, and `Retry-After` if waiting helps.
     pub fn response(&self) -> Response<Bytes> {
         self.response_of(|problem| problem)
     }
@@ -135,7 +135,7 @@ impl Denial {
     fn problem(&self) -> Bytes {
         if self.reason() == Reason::QuotaExceeded {
             let mut violated = self.violated_at();
-            // Denials are what an attack is answered with, and most are by one policy: their text is there already.
+            // Most denials are by one policy, and an attack gets many: their text is made in advance.
             if let (Some(at), None) = (violated.next(), violated.next())
                 && let Some(problem) = self.report().quota_exceeded(at)
             {
