@@ -214,5 +214,5 @@ async fn denials_by_a_ring_of_a_thousand_do_not_lift_the_limit_on_guesses() {
             sleep(PAUSE).await;
         }
     };
-    scene.holds(200, attack).await;
+    scene.holds(512, attack).await;
 }
