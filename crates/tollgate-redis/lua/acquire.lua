@@ -31,10 +31,9 @@
 --              max:       the most times to acquire each set; 0 only looks
 -- RETURNS  numbers of 8 bytes, in the same form:
 --            now:       microseconds since the epoch
---            then for each set either
---              TAT:       before the charge, if gcra_whole.lua granted it `max` times
---            or
---              times:     -1 - how often it was granted, so -1 is a denial or a look
+--            then for each set
+--              times:     -1 - how often it was granted, so -1 is a denial. Left out if the set was
+--                         granted `max` times: no state begins with a negative number
 --              state:     for each check the state before the charge, as its algorithm returns it.
 --                         The caller computes from it what remains and how long to wait
 
@@ -47,17 +46,19 @@ local function decide(made, policy, key, text, max, refused, answer, answers)
     granted = 0
     made.ensure_end(key, policy, x, y, z)
   end
-  answer[answers + 1], answer[answers + 2], answer[answers + 3] = -1 - granted, x, y
+  if granted < max then
+    answers = answers + 1
+    answer[answers] = -1 - granted
+  end
+  answer[answers + 1], answer[answers + 2], answer[answers + 3] = x, y, z
   if policy.report then
-    answer[answers + 2], answer[answers + 3], answer[answers + 4], answer[answers + 5] =
+    answer[answers + 1], answer[answers + 2], answer[answers + 3], answer[answers + 4] =
       policy.report(key, granted, (granted < max or max == 0) and refused or 0, x, y, z)
-  elseif policy.returns > 2 then
-    answer[answers + 4] = z
   end
   if granted > 0 then
     policy.charge(key, granted, x, y, z)
   end
-  return answers + 1 + policy.returns
+  return answers + policy.returns
 end
 
 local KEYS, sent, at, call, try = KEYS, ARGV[1], 1, redis.call, redis.pcall

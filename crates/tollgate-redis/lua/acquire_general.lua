@@ -40,8 +40,10 @@
         if granted < min then
           granted = 0
         end
-        answers = answers + 1
-        answer[answers] = -1 - granted
+        if granted < max then
+          answers = answers + 1
+          answer[answers] = -1 - granted
+        end
         -- ... and charge only if all fit.
         for i = 1, checks do
           local policy, key = policies[i], KEYS[keys + i]

@@ -10,7 +10,7 @@
 --          furthest, parts  a TAT further ahead than this is that of a clock that ran ahead. It is
 --                           the horizon, or that of another policy that uses the same key
 --          cost, parts      cost x T; 2^53 and 0 if the cost can never pass
--- RETURNS  TAT before the charge, and its parts
+-- RETURNS  TAT before the charge, and its parts if there is more than one
 
 -- When a key expires: at the first full step after TAT, when the bucket is full.
 local function ends(us, frac)
@@ -53,22 +53,20 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
   -- With a TAT before this, the cost fits whatever the fractions are. 0 if that is almost never so.
   local roomy_us = cost_us + 2 <= horizon_us and now + horizon_us - cost_us - 2 or 0
 
+  -- TAT, its parts, and whether the stored value has no fraction.
   local function look(key, text)
     local us, frac = time_and_number(text)
-    if us < now or (frac == 0 and us < last_us) then
-      return us, frac
-    end
-    -- A fraction with another denominator counts as a whole microsecond. It stays in the fraction,
-    -- since the stored value has it there.
-    if frac > parts then
-      frac = parts
+    local is_whole = us > 0 and frac == 0
+    -- A fraction with another denominator counts as a whole microsecond.
+    if frac >= parts then
+      us, frac = us + 1, 0
     end
     -- Too far ahead: a clock ran ahead, or the burst was larger. It becomes an empty bucket.
-    if not no_more_than(us, frac, last_us, furthest_frac) then
-      us, frac = last_us, furthest_frac
+    if us > last_us or (us == last_us and frac > furthest_frac) then
+      us, frac, is_whole = last_us, furthest_frac, furthest_frac == 0
       store(key, us, frac, ends(us, frac))
     end
-    return us, frac
+    return us, frac, is_whole
   end
 
   local function fits(times, us, frac)
@@ -103,18 +101,18 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     return count
   end
 
-  local function charge(key, granted, us, frac)
+  local function charge(key, granted, us, frac, is_whole)
     local more_us, more_frac = cost_us, cost_frac
     if granted > 1 then
       more_us, more_frac = multiple(granted, cost_us, cost_frac, parts)
     end
-    if us > 0 and frac + more_frac == 0 and more_us > 0 then
+    if more_us + more_frac == 0 then
+      return
+    elseif is_whole and more_frac == 0 then
       if granted == 1 then
         cost_text = cost_text or text_of(cost_us)
       end
       grow(key, us, more_us, granted == 1 and cost_text)
-      return
-    elseif more_us + more_frac == 0 then
       return
     end
     if us < now then
@@ -163,5 +161,6 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     end
   end
 
-  return { returns = 2, ends = ends, look = look, fits = fits, charge = charge, refund = refund }
+  local returns = parts > 1 and 2 or 1
+  return { returns = returns, ends = ends, look = look, fits = fits, charge = charge, refund = refund }
 end

@@ -13,8 +13,7 @@
 --
 -- KEYS     see gcra.lua
 -- ARGV     see gcra.lua; the cost is in whole microseconds
--- RETURNS  for each set that was granted `max` times: TAT before the charge, in microseconds since
---          the epoch. For all others: see acquire.lua
+-- RETURNS  see gcra.lua and acquire.lua
 
 local algorithm, parts, horizon_us, horizon_frac, furthest_us, furthest_frac, cost_us, cost_frac =
   struct.unpack('<dddddddd', sent, at)
@@ -51,6 +50,10 @@ for _ = 1, runs do
         end
         answers = answers + 1
         answer[answers] = us
+        if parts > 1 then
+          answers = answers + 1
+          answer[answers] = 0
+        end
         i = i + 1
       end
       optimism = optimism + i - from
@@ -109,13 +112,17 @@ for _ = 1, runs do
       end
       answers = answers + 1
       answer[answers] = us
+      if parts > 1 then
+        answers = answers + 1
+        answer[answers] = 0
+      end
       if i == first and us >= now then
         optimism = 4
       end
     elseif max == 1 and call('PTTL', key) ~= -1 then
       -- Denied, and the key has a TTL.
       answer[answers + 1], answer[answers + 2], answer[answers + 3] = -1, us, 0
-      answers = answers + 3
+      answers = answers + (parts > 1 and 3 or 2)
     else
       us = nil
     end

@@ -303,7 +303,7 @@ local function sliding_log(layout, limit, window, cost, span)
     end
     local missing = used + (granted + refused) * cost - limit
     if refused == 0 or missing <= 0 or missing > used then
-      return newest, used, newest, 0
+      return math.max(0, newest), used, newest, 0
     end
     -- Bounded, since a foreign time may lie in the future: no wait is longer than a window.
     local at = run_of(key, log, missing)

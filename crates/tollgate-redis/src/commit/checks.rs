@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::iter::Peekable;
 use std::mem;
 use std::time::Duration;
 
@@ -221,7 +222,7 @@ impl Checks {
 
     /// Hands out what acquire.lua returned.
     fn grant(self, answer: &[u8]) {
-        let mut numbers = numbers::read(answer);
+        let mut numbers = numbers::read(answer).peekable();
         let now = Timestamp::from_micros(numbers.next().map_or(0, i64::cast_unsigned));
         for mut group in self.groups {
             for set in mem::take(&mut group.sets) {
@@ -281,15 +282,12 @@ impl Alike {
     fn read(
         &self,
         callers: usize,
-        numbers: &mut impl Iterator<Item = i64>,
+        numbers: &mut Peekable<impl Iterator<Item = i64>>,
     ) -> Option<(u32, SmallVec<[State; 1]>)> {
-        let first = numbers.next()?;
-        // gcra_whole.lua answers with the TAT alone if it granted all.
-        if let (true, [terms], Ok(tat)) = (self.is_whole(), &*self.terms, u64::try_from(first)) {
-            let state = State::restore(&terms.policy, &[tat, 0]);
-            return Some((self.max_of(callers), SmallVec::from_buf([state])));
-        }
-        let granted = u32::try_from(-1 - first).ok()?;
+        let granted = match numbers.next_if(|number| *number < 0) {
+            Some(number) => u32::try_from(-1 - number).ok()?,
+            None => self.max_of(callers),
+        };
         let states: SmallVec<[State; 1]> = self.terms.iter().map_while(|terms| terms.read(numbers)).collect();
         (states.len() == self.terms.len()).then_some((granted, states))
     }

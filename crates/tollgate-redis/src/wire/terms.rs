@@ -118,6 +118,7 @@ impl Terms {
     pub(crate) fn read(&self, answer: &mut impl Iterator<Item = i64>) -> Option<State> {
         let mut numbers = [0; 4];
         let width = match self.part {
+            Part::Gcra | Part::LeakyBucket if self.policy.parts() == 1 => 1,
             Part::Gcra | Part::LeakyBucket | Part::FixedWindow => 2,
             Part::SlidingWindow => 3,
             Part::SlidingBuckets | Part::SlidingLogList | Part::SlidingLogSortedSet => 4,
