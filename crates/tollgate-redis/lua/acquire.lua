@@ -1,8 +1,8 @@
 -- Acquires sets of checks. Each set is acquired k times, with min <= k <= max, all or nothing
 -- across its checks. Sets are decided in order, each after those before it.
 --
--- A loaded script is this file, gcra_whole.lua (if a check needs GCRA) and acquire_general.lua.
--- Before them come a clock, number.lua, and the function `algorithms`. Its result has `ensure_end`
+-- In a loaded script, these come before this file: a clock, number.lua, the function `algorithms`,
+-- decide.lua, and gcra_whole.lua if a check needs GCRA. The result of `algorithms` has `ensure_end`
 -- of stored.lua, and for each algorithm a function that makes a policy of its arguments. A policy
 -- is a table of functions:
 --   look(key, text):                the state under a key, in up to three values. `text` is the
@@ -37,38 +37,82 @@
 --              state:     for each check the state before the charge, as its algorithm returns it.
 --                         The caller computes from it what remains and how long to wait
 
--- Decides a set of one check. Appends its reply behind the first `answers` numbers of `answer`, and
--- returns the new length.
-local function decide(made, policy, key, text, max, refused, answer, answers)
-  local x, y, z = policy.look(key, text)
-  local granted = policy.fits(max, x, y, z)
-  if max > 0 and granted < refused then
-    granted = 0
-    made.ensure_end(key, policy, x, y, z)
-  end
-  if granted < max then
-    answers = answers + 1
-    answer[answers] = -1 - granted
-  end
-  answer[answers + 1], answer[answers + 2], answer[answers + 3] = x, y, z
-  if policy.report then
-    answer[answers + 1], answer[answers + 2], answer[answers + 3], answer[answers + 4] =
-      policy.report(key, granted, (granted < max or max == 0) and refused or 0, x, y, z)
-  end
-  if granted > 0 then
-    policy.charge(key, granted, x, y, z)
-  end
-  return answers + policy.returns
-end
-
-local KEYS, sent, at, call, try = KEYS, ARGV[1], 1, redis.call, redis.pcall
-local answer, answers, keys, made = { now, 0, 0, 0 }, 1, 0, nil
-
+local keys = 0
 while at <= #sent do
   local checks, whole, sets, min, runs = struct.unpack('<ddddd', sent, at)
   at = at + 40
   -- The caller computes its wait for this many times the cost beyond the granted ones: `min` for a
   -- denied set, or one more time.
-  local refused = min > 1 and min or 1
+  local wanted = min > 1 and min or 1
 
   if whole == 1 then
+    gcra_whole(keys + 1, sets, runs)
+    keys = keys + sets
+  elseif checks == 1 then
+    -- One check in each set: all keys are read by one command.
+    local policy = policy_at(at)
+    at = at + 64
+    local texts, before = call('MGET', unpack(KEYS, keys + 1, keys + sets)), keys
+    for _ = 1, runs do
+      local alike, max = struct.unpack('<dd', sent, at)
+      at = at + 16
+      for i = keys + 1, keys + alike do
+        decide(policy, KEYS[i], texts[i - before], max, wanted)
+      end
+      keys = keys + alike
+    end
+  else
+    local policies = {}
+    for i = 1, checks do
+      policies[i] = policy_at(at)
+      at = at + 64
+    end
+    for _ = 1, runs do
+      local alike, max = struct.unpack('<dd', sent, at)
+      at = at + 16
+      for _ = 1, alike do
+        -- First look at all checks ...
+        local granted, texts = max, call('MGET', unpack(KEYS, keys + 1, keys + checks))
+        for i = 1, checks do
+          local policy = policies[i]
+          policy.a, policy.b, policy.c = policy.look(KEYS[keys + i], texts[i])
+          policy.room = policy.fits(max, policy.a, policy.b, policy.c)
+          granted = math.min(granted, policy.room)
+        end
+        local refused = (granted < max or max == 0) and wanted or 0
+        if granted < min then
+          granted = 0
+        end
+        if granted < max then
+          answers = answers + 1
+          answer[answers] = -1 - granted
+        end
+        -- ... and charge only if all fit.
+        for i = 1, checks do
+          local policy, key = policies[i], KEYS[keys + i]
+          local a, b, c, d = policy.a, policy.b, policy.c, nil
+          if policy.report then
+            a, b, c, d = policy.report(key, granted, refused, a, b, c)
+          end
+          answer[answers + 1], answer[answers + 2], answer[answers + 3], answer[answers + 4] = a, b, c, d
+          answers = answers + policy.returns
+          if granted > 0 then
+            policy.charge(key, granted, policy.a, policy.b, policy.c)
+          elseif max > 0 and policy.room < refused then
+            made.ensure_end(key, policy, policy.a, policy.b, policy.c)
+          end
+        end
+        keys = keys + checks
+      end
+    end
+  end
+end
+
+-- In chunks, since unpack returns at most 8,000 values.
+local packed = ''
+for first = 1, answers, 4000 do
+  local last = math.min(answers, first + 3999)
+  local chunk = struct.pack('<' .. string.rep('d', last - first + 1), unpack(answer, first, last))
+  packed = first == 1 and chunk or packed .. chunk
+end
+return packed

@@ -9,9 +9,9 @@
 -- an integer, which needs no more memory than a counter.
 --
 -- The whole script runs again on each call, so unused parts should cost little. Creating a function
--- costs time, and more for each outer local that it uses. Hence three rules: algorithms are created
--- when first needed; gcra_whole.lua, which decides most checks, is not a function; and an
--- algorithm's `refund` is created only if `refunds`, which stands before all files, is true.
+-- costs time, and more for each outer local that it uses. Hence two rules. Algorithms are created
+-- when first needed: gcra_whole.lua decides most checks without them. An algorithm's `refund` is
+-- created only if `refunds`, which stands before all files, is true.
 
 -- A number as text, in two parts, since %d is limited to 31 bits on some machines. Commands get
 -- large numbers as text: Redis accepts that faster, and some versions misread multiples of

@@ -1,5 +1,5 @@
--- Refunds granted units, and resets keys. The same files come before it as before acquire.lua. It
--- calls the function `refund` of each policy.
+-- Refunds granted units, and resets keys. A clock, number.lua and `algorithms` come before it. It
+-- calls the function `refund` of each policy: see acquire.lua.
 --
 -- KEYS     the key of each grant
 -- ARGV[1]  numbers of 8 bytes (little-endian doubles), for each grant

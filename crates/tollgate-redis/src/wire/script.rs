@@ -153,9 +153,8 @@ impl Scripts {
     }
 
     pub(crate) fn acquire(&self, parts: Parts) -> &Script {
-        // One loop in three files. As functions, its parts would have to be created in each call.
         let whole = if parts.have_gcra() { lua!("gcra_whole.lua") } else { "" };
-        let main = [lua!("acquire.lua"), whole, lua!("acquire_general.lua")];
+        let main = [lua!("decide.lua"), whole, lua!("acquire.lua")];
         self.cached(&self.acquire, parts, "local refunds = false\n", &main)
     }
 
