@@ -54,7 +54,7 @@ impl Watched {
         Watched { server, monitor, marks: 0, time, store, layout }
     }
 
-    /// What scripts asked of the server since this was called last.
+    /// The commands of scripts since the last call of this function.
     fn work(&mut self) -> Work {
         self.marks += 1;
         let mark = format!("mark{}", self.marks);
@@ -96,8 +96,8 @@ impl Watched {
         self.work()
     }
 
-    /// Fills a key with so many runs, of which `over` are over: at even distances, and together of
-    /// `LIMIT` units. Returns their stamps.
+    /// Fills a key with `LIMIT` units in so many runs at even distances, of which `over` have
+    /// expired. Returns their stamps.
     async fn fill(&mut self, policy: &Policy, runs: u32, over: u32) -> Vec<Stamp> {
         let key = Key::from("ada");
         self.store.reset(&key, &[policy]).wait().await.expect("an answer");
@@ -132,14 +132,14 @@ impl Watched {
         let eval = [&["EVAL", &script, "1", &name], &*numbers].concat();
         assert_eq!(self.server.command(&eval).expect("a number"), "1");
 
-        // The oldest run is over a window after it; of a ring, after its sub-window.
+        // The oldest run expires a window after its time; in a ring, after its sub-window.
         let window = if span > 1 { slots + 1 } else { slots };
         let ahead = if over == 0 { 0 } else { oldest + u64::from(over - 1) * distance + window - newest };
         self.time.advance(Duration::from_micros(ahead * span));
         (0..u64::from(runs)).map(|run| Stamp::new(oldest + run * distance, 0)).collect()
     }
 
-    /// The most that a policy asks for, over states of so many runs.
+    /// The most work for a check, over states of so many runs.
     async fn of_log(&mut self, policy: &Policy, runs: u32) -> Row {
         let mut row = Row::default();
         for was_refunded in [false, true] {
@@ -161,7 +161,7 @@ impl Watched {
                         row.denial = row.denial.most(work);
                     }
                 }
-                // One in part, one whole, the newest whole.
+                // One in part, one whole, and the newest one whole.
                 let newest = stamps.len() - 1;
                 let (part, whole) = (newest - newest / 4, newest - newest / 3);
                 for (at, units) in [(part, 1), (whole, LIMIT), (newest, LIMIT)] {
@@ -175,7 +175,7 @@ impl Watched {
         row
     }
 
-    /// The most that a policy asks for whose state is a value.
+    /// The most work for a check of a policy whose state is a value.
     async fn of_value(&mut self, policy: &Policy) -> Row {
         let mut row = Row::default();
         for (cost, rest) in [(1, 1), (1, 99_998), (LIMIT - 1, 1), (LIMIT, 1)] {
