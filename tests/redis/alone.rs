@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tollgate::{Check, Grant, Key, Policy, Quota, Stamp, Store, StoreError, Times};
@@ -27,6 +27,30 @@ async fn poll_once(what: &mut (impl Future + Unpin)) {
         Poll::Ready(())
     })
     .await;
+}
+
+/// The task that carries a call ends with it.
+#[tokio::test]
+async fn lone_and_concurrent_callers_share_a_connection_and_leave_no_task() {
+    let server = Server::start(Kind::Redis6_2).unwrap();
+    let fresh = Fresh::with(&server, Default::default(), |builder| builder.connections(1)).await;
+    let (policy, key) = (a_day(1_000), Key::from("ada"));
+    let set = [Check::new(&policy, &key, 1)];
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    acquire(&fresh.store, &policy, "bob", 1).await;
+    let before = tasks();
+    let mut charged = 0;
+    for callers in [1, 4].repeat(10) {
+        let replies: Vec<_> = (0..callers).map(|_| fresh.store.acquire(&set, Times::ONCE)).collect();
+        for reply in replies {
+            assert!(reply.wait().await.unwrap().is_granted());
+        }
+        charged += callers;
+        assert_eq!(used(&fresh.store, &policy, "ada").await, charged);
+        eventually("no task is left", async || tasks() <= before).await;
+    }
+    let clients = server.command(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
+    assert_eq!(clients.matches("cmd=evalsha").count(), 1, "{clients}");
 }
 
 /// A caller that asks and does not poll delays no other caller and is charged: both when its call
