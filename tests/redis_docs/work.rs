@@ -67,7 +67,8 @@ impl Watched {
                 return work;
             }
             let Some((_, command)) = line.split_once("lua] ") else { continue };
-            let words: Vec<&str> = command.split_whitespace().map(|word| word.trim_matches('"')).collect();
+            let words = command.split_whitespace().map(|word| word.trim_matches('"'));
+            let words: Vec<&str> = words.take(4).collect();
             work.commands += 1;
             let span = || words[3].parse::<u32>().unwrap_or(0) - words[2].parse::<u32>().unwrap_or(0) + 1;
             work.read += match words[0].to_uppercase().as_str() {
@@ -115,15 +116,18 @@ impl Watched {
         let distance = slots / u64::from(runs);
         let newest = now / span;
         let oldest = newest - distance * u64::from(runs - 1);
-        let add = match self.layout {
-            SlidingLogLayout::SortedSet => "redis.call('ZADD', KEYS[1], time, i * ARGV[4])",
-            _ => "redis.call('RPUSH', KEYS[1], time, i * ARGV[4])",
-        };
+        let add = if self.layout == SlidingLogLayout::SortedSet { "ZADD" } else { "RPUSH" };
+        // A thousand runs in a command: the monitor repeats each command.
         let script = format!(
             "redis.call('DEL', KEYS[1])
+             local runs = {{}}
              for i = 1, ARGV[1] do
-               local time = string.format('%.0f', ARGV[2] + (i - 1) * ARGV[3])
-               {add}
+               runs[#runs + 1] = string.format('%.0f', ARGV[2] + (i - 1) * ARGV[3])
+               runs[#runs + 1] = i * ARGV[4]
+               if #runs == 2000 or i == tonumber(ARGV[1]) then
+                 redis.call('{add}', KEYS[1], unpack(runs))
+                 runs = {{}}
+               end
              end
              return redis.call('PEXPIRE', KEYS[1], 36000000)"
         );
