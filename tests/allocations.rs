@@ -34,7 +34,8 @@ fn request() -> Request<Body> {
     request
 }
 
-/// Sends `requests` to a service that answers on the spot; returns the allocations of all, and the status of the last.
+/// Sends `requests` to a service that answers at once. Returns the allocations of all, and the
+/// status of the last.
 fn allocations<S, B>(service: &mut S, requests: u64) -> (u64, StatusCode)
 where
     S: Service<Request<Body>, Response = Response<B>, Error = Infallible>,
@@ -66,7 +67,7 @@ where
 
 const REQUESTS: u64 = 1_000;
 
-/// Allocations a request beyond those of the service by itself, all of which must be answered alike.
+/// Allocations per request, without those of the service alone. All requests must have this status.
 fn a_request<S>(layer: &RateLimitLayer<S>, status: StatusCode) -> u64
 where
     S: Store<Error: NeverFails>,
@@ -79,7 +80,8 @@ where
     S: Store<Error: NeverFails>,
 {
     let mut limited = layer.layer(service_fn(hello));
-    // The first request adds its keys; where several of them meet in a shard of the store, the second makes it grow.
+    // The first request adds its keys. If several of them meet in a shard, the second makes it
+    // grow.
     allocations_of(&request, &mut limited, 2);
     let (limited, last) = allocations_of(&request, &mut limited, REQUESTS);
     assert_eq!(last, status);
@@ -179,8 +181,8 @@ fn a_disabled_layer_allocates_nothing() {
     assert_eq!(a_request(&layer, StatusCode::OK), 0);
 }
 
-/// One for the value of `RateLimit` and two of the response's header map, which was empty; `RateLimit-Policy` is shared by
-/// all responses, and of several rules all items are one value.
+/// One for the value of `RateLimit`, and two for the response's header map, which was empty. All
+/// responses share `RateLimit-Policy`, and the items of several rules are one value.
 #[test]
 fn the_draft_fields_take_three_allocations_for_any_number_of_rules() {
     for (rules, most) in [(1, 3), (2, 3), (3, 3), (4, 3)] {
@@ -190,7 +192,7 @@ fn the_draft_fields_take_three_allocations_for_any_number_of_rules() {
     }
 }
 
-/// Two of the header map, and one for each of the three numbers.
+/// Two for the header map, and one for each of the three numbers.
 #[test]
 fn the_x_fields_take_five_allocations() {
     for fields in [Fields::XDelta, Fields::XEpoch] {
@@ -203,9 +205,11 @@ fn used_up(fields: Fields) -> RateLimitLayer {
     layer([Policy::new("p", Quota::per_minute(1)).by(user())]).fields(fields)
 }
 
-/// A denial is what an attack is answered with. Its parts: the header map (2), the number of `Retry-After`, the body's box,
-/// and the [`Denial`](tollgate::Denial) in the extensions (its report and its box, in the map that was the request's); with
-/// fields, the value of `RateLimit`. The document is shared by all denials of a policy.
+/// Attacks get denials, so they must be cheap. The parts: the header map (2), the number of
+/// `Retry-After`, the body's box, and the [`Denial`](tollgate::Denial) in the extensions.
+///
+/// That is its report and its box, in the map of the request. Fields add the value of `RateLimit`.
+/// All denials of a policy share the document.
 #[test]
 fn a_denial_allocates_only_what_its_answer_needs() {
     let bare = a_request(&used_up(Fields::None), StatusCode::TOO_MANY_REQUESTS);
@@ -249,7 +253,7 @@ fn the_thousandth_denial_allocates_as_much_as_the_second() {
     }
 }
 
-/// A log that recorded what it denied would grow for as long as somebody keeps trying.
+/// If a log recorded denials, it would grow with each attempt.
 #[test]
 fn denied_requests_do_not_lengthen_a_log() {
     let time = clock();

@@ -1,5 +1,6 @@
-//! Attacks on the limiter by cheap requests: Redis is 3 ms away, calls have 50 ms, and the store fails open. However fast
-//! the requests of an attacker are, the victim's limit holds and the circuit stays closed.
+//! Attacks on the limiter by cheap requests. Redis is 3 ms away, calls may take 50 ms, and the
+//! store fails open. The victim's limit holds and the circuit stays closed, however fast the
+//! attacker is.
 //!
 //! A binary of its own, so that no other test makes calls late.
 
@@ -37,7 +38,8 @@ const ATTEMPTS: u32 = 5;
 /// Held by the test that runs: another attack would make its calls late.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// How long an attacker pauses between two requests, so that the attack is on Redis and not on this process.
+/// The pause of an attacker between two requests, so that the attack loads Redis and not this
+/// process.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A service whose Redis is 3 ms away.
@@ -46,7 +48,8 @@ struct Scene {
     circuit: CircuitView,
     /// Requests that passed because the store failed.
     undecided: Arc<AtomicU32>,
-    /// A connection to another server, just as far away: its answers are late only if the machine is.
+    /// A connection to another server at the same distance. Its answers are late only if the
+    /// machine is.
     control: MultiplexedConnection,
     _servers: [Server; 2],
     _proxies: [Proxy; 2],
@@ -73,9 +76,9 @@ impl Scene {
         Scene { store, circuit, undecided, control, _servers: servers, _proxies: proxies }
     }
 
-    /// A victim's log-in is guessed while `attackers` tasks attack: 3 guesses an hour pass, and no other.
+    /// Guesses a victim's password while `attackers` tasks attack. Exactly 3 guesses an hour pass.
     ///
-    /// An attempt in which this machine stalled proves nothing, and is repeated.
+    /// If the machine stalled, an attempt proves nothing and is repeated.
     async fn holds<F>(&self, attackers: u32, attack: impl Fn(Guarded, u32) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -96,7 +99,7 @@ impl Scene {
                 assert_eq!(undecided, 0, "requests that no limit decided");
                 return;
             }
-            // A probe closes the circuit, if the stall has opened it.
+            // If the stall has opened the circuit, a probe closes it.
             sleep(Duration::from_secs(3)).await;
             acquire(&self.store, &log_ins(), &Key::from("probe"), 0).await;
         }
@@ -132,7 +135,7 @@ impl Scene {
 struct Guesses {
     passed: u32,
     p99: Duration,
-    /// The longest that a server that is not attacked took to answer.
+    /// The longest time that a server that is not attacked took to answer.
     stall: Duration,
 }
 
@@ -152,13 +155,13 @@ fn log_ins() -> Policy {
 }
 
 async fn acquire(store: &Guarded, policy: &Policy, key: &Key, cost: u32) -> Verdict {
-    // An open circuit answers at once: an attacker must not hold its worker for ever.
+    // An open circuit answers at once, and an attacker must not occupy its worker for ever.
     yield_now().await;
     let Ok(verdict) = store.acquire(&[Check::new(policy, key, cost)], Times::ONCE).wait().await;
     verdict
 }
 
-/// Charge, then refund: what the guide recommends for log-ins that succeed.
+/// Charges, then refunds: what the guide recommends for log-ins that succeed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refunded_log_ins_do_not_lift_the_limit_on_guesses() {
     let _alone = ALONE.lock().await;

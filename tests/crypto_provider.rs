@@ -3,7 +3,7 @@
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tollgate_redis::RedisStore;
 
-/// An application that chooses a provider after it has connected would panic, for one that nobody uses.
+/// If the store chose a provider, an application that chooses one later would panic.
 #[tokio::test]
 async fn a_store_without_tls_installs_no_crypto_provider() {
     for url in ["redis://127.0.0.1:1/", "redis-sentinel://127.0.0.1:1/main", "redis-cluster://127.0.0.1:1"] {

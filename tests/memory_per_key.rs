@@ -6,7 +6,7 @@ use allocation_counter::measure;
 use tollgate::{Algorithm, Check, Key, MemoryStore, Policy, Quota, Reply, Store, Times};
 use tollgate_tests::{a_minute, clock};
 
-/// Invents keys until as many are held as can be; returns the bytes that each takes, rounded up.
+/// Invents keys until the store is full. Returns the bytes per key, rounded up.
 fn bytes_a_key(max_keys: usize, policy: &Policy) -> usize {
     let time = clock();
     let mut store = None;
@@ -14,7 +14,7 @@ fn bytes_a_key(max_keys: usize, policy: &Policy) -> usize {
         let new = MemoryStore::builder().clock(&time).max_keys(max_keys).build();
         let mut n = 0_u64;
         while new.keys() < max_keys {
-            // Shards do not fill at the same time; those that are full replace a key for each new one.
+            // Shards fill at different times. A full shard replaces a key for each new one.
             for _ in 0..max_keys.div_ceil(100) {
                 let key = Key::from(n);
                 let reply = new.acquire(&[Check::new(policy, &key, 1)], Times::ONCE);
@@ -35,8 +35,8 @@ fn a_gcra_key_takes_at_most_64_bytes_at_a_cap_of_a_million() {
     assert!(bytes <= 64, "{bytes} bytes a key");
 }
 
-/// Caps just above a power of two are the dearest for hash tables. Of a cap of a few hundred keys the store itself, with
-/// its shards, would be a part.
+/// Caps just above a power of two are the most expensive for hash tables. With a cap of a few
+/// hundred keys the store and its shards would dominate.
 #[test]
 fn other_caps_and_small_states_take_at_most_64_bytes_a_key() {
     let algorithms = [

@@ -1,5 +1,5 @@
-//! A rule by an extension that no layer has inserted. Alone in its process, since the log says it
-//! once.
+//! A rule by an extension that no layer has inserted. Alone in its process, because the message is
+//! logged once per process.
 
 use axum::Router;
 use axum::routing::get;
@@ -22,13 +22,13 @@ async fn a_missing_extension_is_named_once_in_the_log() {
     let by_tenant = || extension(|tenant: &Tenant| tenant.id);
     let hello = || Router::new().route("/", get(|| async { "hello" }));
 
-    // Another key stands in for it: nothing is refused, and nothing is wrong.
+    // Another key is the alternative, so nothing is refused or reported.
     let with_fallback = serve(hello().layer(layer(by_tenant().or(PeerIp::new())))).await;
     assert_eq!(Client::connect(with_fallback).await.get("/", &[]).await.status, 200);
     let errors = || log.lines().into_iter().filter(|line| line.contains("ERROR")).collect::<Vec<_>>();
     assert_eq!(errors(), [""; 0]);
 
-    // The mistake: the layer that inserts the tenant is inside of the limit.
+    // The mistake: the layer that inserts the tenant is inside the limit.
     let insert = axum::Extension(Tenant { id: 7 });
     let wrong = serve(hello().layer(insert.clone()).layer(layer(by_tenant()))).await;
     let mut client = Client::connect(wrong).await;

@@ -1,4 +1,5 @@
-//! Mistakes that users of rate limiters reported, each with the tests that fail if tollgate makes it.
+//! Mistakes that users of rate limiters reported, each with the tests that fail if tollgate makes
+//! it.
 //!
 //! - A name in brackets is a test in this file.
 //! - A path is relative to `tests/`. The names after it are tests in that file.
@@ -389,7 +390,7 @@ async fn invented_forwarded_addresses_add_no_keys() {
     let mut service = RateLimitLayer::new([rule]).store(store.clone()).layer(Strict::default());
     let mut passed = 0;
     for n in 0..1_000_u32 {
-        // Directly with an invented header, and through the proxy, which appends the address that it saw.
+        // Directly with an invented header, and through the proxy, which appends the address.
         let [_, b, c, d] = n.to_be_bytes();
         let invented = format!("203.{b}.{c}.{d}");
         for (peer, list) in

@@ -1,5 +1,5 @@
-//! Callers that are refused and then send their bodies one byte a second. Alone, since memory is
-//! measured for a thread.
+//! Callers that are refused and then send their bodies one byte a second. Alone in its process,
+//! because memory is measured for a thread.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,8 +20,8 @@ const SENDERS: usize = 1_000;
 /// Far longer than the bound of one second.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Both sides run on one thread, whose memory is counted: that of the clients counts against the
-/// limit too.
+/// Both sides run on one thread, whose memory is counted. So the limit includes the clients'
+/// memory.
 #[test]
 fn a_thousand_slow_senders_hold_little_memory_and_end_soon() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

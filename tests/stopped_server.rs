@@ -19,8 +19,8 @@ const STOPPED: Duration = Duration::from_secs(10);
 
 const CALLERS: u32 = 1_000;
 
-/// By how much the process may grow: a hundred thousand are refused and more, so that 250 bytes that stayed of each would be
-/// too much.
+/// How much the process may grow. More than a hundred thousand requests are refused, so 250 bytes
+/// kept for each would be too much.
 const MOST: u64 = 24 << 20;
 
 #[derive(Default)]
@@ -32,7 +32,7 @@ struct Counts {
     others: AtomicU32,
 }
 
-/// No breaker, so that each request is one more that waits; and each is of another user, so that none are merged.
+/// Without a breaker each request waits. Each is of another user, so none are merged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_server_does_not_fill_the_memory() {
     let server = Server::start(Kind::Redis8_2).unwrap();
@@ -63,7 +63,7 @@ async fn a_stopped_server_does_not_fill_the_memory() {
             }
         });
     }
-    // Until connections, buffers and the allocator's own are there.
+    // Until connections, buffers and the allocator's own memory exist.
     until("load", || counts.by_store.load(Ordering::Relaxed) > 20 * CALLERS).await;
     let before = resident();
     server.pause().unwrap();
@@ -91,13 +91,13 @@ async fn a_stopped_server_does_not_fill_the_memory() {
         mega(resident()),
         back.as_millis(),
     );
-    // Not by `println!`, which says nothing where a test passes.
+    // `println!` prints nothing if a test passes.
     std::io::stdout().write_all(table.as_bytes()).unwrap();
     assert!(refused > 20 * CALLERS, "{refused} were refused: too few to fill anything");
     assert!(most - before <= MOST, "{} MB more", mega(most - before));
 }
 
-/// What the process has in memory, in bytes.
+/// The resident memory of the process, in bytes.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("a Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");

@@ -60,7 +60,7 @@ async fn nginx_passes_on_each_refusal_and_fails_no_upstream() {
     each_upload_is_answered("").await;
 }
 
-/// As bodies arrive, over connections that are kept.
+/// Sends bodies while they are produced, over connections that stay open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nginx_that_streams_uploads_passes_on_each_refusal() {
     each_upload_is_answered("proxy_request_buffering off; proxy_http_version 1.1;").await;

@@ -1,4 +1,4 @@
-//! What denials do to a connection: nothing.
+//! Denials leave HTTP connections as they are.
 
 use axum::extract::DefaultBodyLimit;
 use tollgate::extract::global;

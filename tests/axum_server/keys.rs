@@ -1,4 +1,4 @@
-//! Keys from header fields as they arrive over the wire, however odd.
+//! Keys from unusual header fields, as they arrive over the wire.
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Version};
@@ -79,7 +79,8 @@ async fn several_lines_of_a_forwarding_header_are_one_list() {
     let requests: [&[&str]; 5] = [
         &["x-forwarded-for: 203.0.113.7"],
         &["x-forwarded-for: 198.51.100.1", "x-forwarded-for: 203.0.113.7"],
-        // The client is in the middle line; before it stands what the client wrote, behind it a proxy of ours.
+        // The client's address is in the middle line. The client wrote the line before it, and our
+        // own proxy the line after it.
         &["x-forwarded-for: 1.1.1.1", "x-forwarded-for: 203.0.113.7", "X-Forwarded-For: 10.0.0.1"],
         &["x-forwarded-for: 203.0.113.7, 198.51.100.1", "x-forwarded-for: 10.0.0.1"],
         &["x-forwarded-for: 203.0.113.7", "x-forwarded-for: 198.51.100.1, 10.0.0.2"],
@@ -142,7 +143,7 @@ async fn nat64_and_6to4_addresses_count_as_their_ipv4_address() {
     assert_eq!(statuses(behind_a_proxy(), &requests).await, expected);
 }
 
-/// The test connects from 127.0.0.1, which is trusted; the address 2002:7f00:1::1 has it inside.
+/// The test connects from 127.0.0.1, which is trusted and contained in the address 2002:7f00:1::1.
 #[tokio::test]
 async fn a_6to4_address_does_not_pose_as_a_trusted_proxy() {
     let requests: [&[&str]; 4] = [
@@ -180,7 +181,7 @@ async fn a_list_of_60_kilobytes_is_read_from_its_right_end() {
     assert_eq!(statuses(behind_a_proxy(), &requests).await, [200, 200, 429]);
 }
 
-/// Bytes that are no text at all are a key, byte for byte; and neither the server nor the answer minds.
+/// Bytes that are not text are a key, byte for byte.
 #[tokio::test]
 async fn header_values_that_are_not_utf8_are_distinct_keys() {
     let mut client = Client::connect(serve(hello().layer(two_a_day(header("x-api-key")))).await).await;

@@ -12,7 +12,7 @@ use axum::Router;
 use axum::routing::get;
 use tollgate::{Algorithm, Policy, PolicyExt, Quota, RateLimitLayer, extract::KeyExtractor};
 
-/// Two requests a day: no test lasts until one comes back, nor does a new window begin.
+/// Two requests a day: no test lasts until one comes back or a new window begins.
 fn two_a_day(key: impl KeyExtractor) -> RateLimitLayer {
     RateLimitLayer::new([Policy::new("two", two()).with_algorithm(Algorithm::FIXED_WINDOW).by(key)])
 }

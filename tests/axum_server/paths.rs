@@ -1,4 +1,4 @@
-//! The route as a key: invented paths must not mint quota.
+//! The route as a key: invented paths must not create quota.
 
 use axum::Router;
 use axum::routing::get;

@@ -94,7 +94,8 @@ async fn a_refused_chunked_body_is_read_and_the_connection_closed() {
     assert!(client.is_closed_within(Duration::from_secs(10)).await);
 }
 
-/// The client reads only once it has sent what the server takes, as one without threads does.
+/// The client reads only after it has sent all that the server accepts, like a client without
+/// threads.
 #[tokio::test]
 async fn a_refused_body_beyond_the_bound_gets_its_answer_then_closes() {
     const LENGTH: usize = 64 << 20;
@@ -129,7 +130,7 @@ async fn a_client_that_waits_for_100_is_refused_without_it() {
     assert!(client.is_closed_within(Duration::from_secs(10)).await, "without another answer");
 }
 
-/// As a client does if no 100 comes in time.
+/// Like a client that gets no `100 Continue` in time.
 #[tokio::test]
 async fn a_client_that_does_not_wait_for_100_gets_its_answer() {
     let address = server(refuse_all()).await;

@@ -1,4 +1,4 @@
-//! What handlers and outer layers are told of the verdict.
+//! What handlers and outer layers can read of the verdict.
 
 use axum::Router;
 use axum::extract::{FromRequestParts, Path, State};
@@ -48,7 +48,7 @@ async fn a_handler_gets_the_report_of_the_nearest_layer() {
     assert_eq!(Client::connect(serve(app).await).await.get("/", &[]).await.body, "1 of 2");
 }
 
-/// Switching a limit off must not break the handlers that ask how it stands.
+/// If the layer is disabled, handlers that read the report must still work.
 #[tokio::test]
 async fn a_handler_finds_an_empty_report_where_no_limit_applies() {
     let off = two_a_day(global()).expose_verdict().enabled(false);
@@ -75,7 +75,7 @@ async fn an_unexposed_verdict_is_a_500_and_logged_once() {
     assert!(error.contains(".expose_verdict()"), "{error}");
 }
 
-/// A handler of one's own, which knows better what to answer.
+/// A handler that writes its own answer.
 #[tokio::test]
 async fn the_missing_report_can_be_handled() {
     let mut parts = http::Request::new(()).into_parts().0;
@@ -108,7 +108,7 @@ async fn an_outer_layer_maps_refusals_by_the_denial_in_their_extensions() {
     assert_eq!(without_a_key.body, "400 Bad Request of [\"two\"], again in None");
 }
 
-/// A handler that asks by itself says no by `?`.
+/// A handler that asks the limiter itself and refuses with `?`.
 #[tokio::test]
 async fn a_handler_returns_the_denial_of_a_limiter_as_its_answer() {
     let mails =

@@ -1,4 +1,4 @@
-//! The circuit breaker around a store that fails, by a clock that is moved by hand.
+//! The circuit breaker around a store that fails, with a manual clock.
 
 use std::fmt;
 use std::future::Ready;
@@ -22,7 +22,7 @@ fn settings() -> CircuitBreaker {
     CircuitBreaker::default().failures_in_a_row(3).probe_after(Duration::from_secs(1), Duration::from_secs(4))
 }
 
-/// Longer than the first wait, whatever chance adds to it.
+/// Longer than the first wait with its random part.
 const FIRST_WAIT: Duration = Duration::from_millis(1_500);
 
 struct Bench {
@@ -122,7 +122,7 @@ async fn an_open_circuit_reports_when_to_retry() {
     assert!(!is_open(&bench.ask().await));
 }
 
-/// Else a wrong password would be answered by a circuit that is quietly open.
+/// Otherwise an open circuit would hide a wrong password.
 #[tokio::test]
 async fn a_misconfiguration_never_opens_the_circuit_and_ends_an_outage() {
     for wrong in [Connection::Fails(Fault::WrongPassword), Connection::FailsLater(Fault::WrongPassword)] {
@@ -155,7 +155,7 @@ async fn only_one_probe_is_in_flight() {
     assert_eq!(bench.circuit.state(), CircuitState::Open);
 }
 
-/// Dropped before it was polled, and after: the next request is the probe.
+/// Dropped before its first poll, and after it. The next request is the probe.
 #[tokio::test(start_paused = true)]
 async fn a_probe_whose_caller_leaves_is_replaced() {
     let bench = bench(Connection::Works);
@@ -175,7 +175,7 @@ async fn a_probe_whose_caller_leaves_is_replaced() {
     assert!(bench.ask().await.is_ok());
 }
 
-/// A caller that neither waits nor lets go, such as one whose future lies in a queue.
+/// A caller that keeps its future and does not poll it, for example in a queue.
 #[tokio::test]
 async fn a_probe_that_is_not_polled_is_followed_by_another() {
     let bench = bench(Connection::Works);
@@ -242,7 +242,7 @@ async fn failed_refunds_and_resets_never_open_the_circuit() {
         assert!(bench.store.reset(&key, &[&policy]).wait().await.is_err());
     }
     assert_eq!(bench.circuit.state(), CircuitState::Closed);
-    // Nor do refunds that succeed hide that checks fail.
+    // Refunds that succeed do not hide that checks fail.
     for _ in 0..2 {
         assert!(bench.ask().await.is_err());
         bench.inner.set(Connection::Works);
@@ -318,7 +318,7 @@ impl Store for Sharing {
 async fn a_late_call_counts_as_one_failure_for_all_its_requests() {
     let call = Arc::new(Mutex::new(CallFailed(ErrorKind::Timeout, 0)));
     let store = Sharing(Arc::clone(&call)).timeout(TIMEOUT).circuit_breaker(settings());
-    // Calls overlap: the failures of two are heard in turns.
+    // Calls overlap, so the failures of two calls alternate.
     for n in 0..256 {
         call.lock().unwrap().1 = n % 2;
         assert!(acquire(&store).wait().await.is_err());
@@ -360,7 +360,7 @@ async fn clones_share_a_circuit() {
     assert!(matches!(acquire(&clone), Reply::Now(Err(BreakerError::Open { .. }))));
 }
 
-/// A silent store costs the timeout, three times; then nothing.
+/// A silent store costs the timeout three times. Then the circuit is open.
 #[tokio::test(start_paused = true)]
 async fn requests_wait_for_a_silent_store_until_the_circuit_opens() {
     for is_open in [true, false] {
@@ -404,7 +404,7 @@ async fn concurrent_callers_send_one_probe() {
     }
 }
 
-/// Their failures are of before the probe, however late they are heard of: the store has answered since.
+/// Their calls began before the probe, and the store has answered since.
 #[tokio::test]
 async fn late_failures_of_a_past_outage_do_not_open_the_circuit() {
     let bench = bench(Connection::FailsLater(Fault::Unreachable));
@@ -425,7 +425,7 @@ async fn late_failures_of_a_past_outage_do_not_open_the_circuit() {
     }
 }
 
-/// A store answers nothing to nothing without asking anybody.
+/// A store answers empty checks without a call.
 #[tokio::test]
 async fn empty_checks_do_not_change_the_circuit() {
     let (policy, key) = (policy(), Key::from("ada"));
@@ -436,7 +436,7 @@ async fn empty_checks_do_not_change_the_circuit() {
         assert!(bench.store.acquire(&[], Times::ONCE).wait().await.is_ok());
         assert!(bench.store.refund(&nothing).wait().await.is_ok());
         assert!(bench.store.reset(&key, &[]).wait().await.is_ok());
-        // A store may well answer these at once, since nobody has that key.
+        // A store may answer these at once, because they have no key.
         let nobody = Key::from("");
         let of_nobody = [Grant { key: &nobody, units: 1, ..nothing[0] }];
         let _ = bench.store.acquire(&[Check::new(&policy, &nobody, 1)], Times::ONCE).wait().await;

@@ -1,4 +1,4 @@
-//! Callers that leave while a store is waited for.
+//! Callers that leave while they wait for a store.
 
 use tollgate::{FailureExt, RateLimitLayer, StoreExt};
 use tollgate_tests::{Connection, Later, Log, Strict, call, clock, per_user, poll_once, request, store};

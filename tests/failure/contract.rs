@@ -1,4 +1,4 @@
-//! While the store answers, a wrapper changes nothing: each keeps the contract over a store that does.
+//! While the store answers, a wrapper changes nothing: each keeps the contract.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What those are told who watch: who decided, how the store failed, and how a circuit stands.
+//! What observers see: who decided, how the store failed, and the state of a circuit.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,11 +17,11 @@ struct Heard(Arc<Mutex<Vec<Event>>>);
 impl Heard {
     fn ear(&self) -> impl Fn(Event) + Send + Sync + 'static {
         let heard = self.clone();
-        move |event| heard.0.lock().expect("nobody panicked").push(event)
+        move |event| heard.0.lock().expect("no panic while it is held").push(event)
     }
 
     fn take(&self) -> Vec<Event> {
-        std::mem::take(&mut *self.0.lock().expect("nobody panicked"))
+        std::mem::take(&mut *self.0.lock().expect("no panic while it is held"))
     }
 }
 

@@ -90,7 +90,7 @@ async fn fields_and_denials_report_the_share() {
     }
 }
 
-/// Each tier has a share of its own, and the smallest of them has to have one.
+/// Each tier has a share of its own, and the smallest share must grant something.
 #[tokio::test(start_paused = true)]
 async fn a_share_applies_to_the_tier_of_the_request() {
     let tier =
@@ -109,7 +109,7 @@ async fn a_share_applies_to_the_tier_of_the_request() {
         assert_eq!(field(&call(&mut service, request).await, "ratelimit-policy"), Some(told));
     }
     let error = RateLimitLayer::new([rule(2)]).try_store(with_a_third(&inner)).unwrap_err();
-    // Which of the tiers it is, its quota tells.
+    // The tier can be seen from its quota.
     let told = "the store cannot enforce the policy \"api\" of 2 in 60s: that share of ";
     assert!(error.to_string().starts_with(told), "{error}");
     assert!(matches!(error, RulesError::Unsupported(_, PolicyError::ShareOfNothing)), "{error:?}");
@@ -135,7 +135,7 @@ async fn a_recovered_store_decides_again() {
     }
 }
 
-/// A charge comes back to where it was made, whichever store answers by then.
+/// A refund goes to the store that charged, even if the other one answers by then.
 #[tokio::test(start_paused = true)]
 async fn a_refund_goes_to_the_store_that_granted() {
     let ada = Key::from("ada");
@@ -177,7 +177,7 @@ async fn a_reset_forgets_in_both_stores() {
     }
 }
 
-/// 422 would tell the client never to come back, and 429 when it is in vain.
+/// With a 422 the client would never come back, and with a 429 it would come back without success.
 #[tokio::test(start_paused = true)]
 async fn a_cost_above_the_share_alone_is_refused_as_an_outage() {
     for failure in FAILURES {
@@ -226,7 +226,7 @@ fn a_share_below_one_unit_is_refused_at_construction() {
     );
 }
 
-/// A fallback that has to be awaited as well, such as a second server that is near.
+/// A fallback whose answer must be awaited too, such as a second server nearby.
 #[tokio::test(start_paused = true)]
 async fn an_awaited_fallback_store_decides() {
     for failure in FAILURES {

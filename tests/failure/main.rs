@@ -19,11 +19,11 @@ use tollgate_tests::{Connection, Failing, Fault, clock, store};
 /// How long stores are waited for.
 const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// The ways to fail: known on the spot, awaited, and not told at all.
+/// The ways to fail: at once, after a wait, and without an answer.
 const FAILURES: [Connection; 3] =
     [Connection::Fails(Fault::Unreachable), Connection::FailsLater(Fault::Unreachable), Connection::IsSilent];
 
-/// A store whose clock stands still.
+/// A store with a clock that stands still.
 fn failing(connection: Connection) -> Failing {
     Failing::new(store(&clock()), connection)
 }

@@ -1,4 +1,4 @@
-//! Open and closed, by way of a layer and of a limiter, whichever way the store fails.
+//! Open and closed, through a layer and through a limiter, for each way to fail.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tower::Layer;
 
 use crate::{FAILURES, TIMEOUT, closed, failing, open};
 
-/// What a request waits for a store that fails in this way.
+/// How long a request waits for a store that fails in this way.
 fn wait(failure: Connection) -> Duration {
     if failure == Connection::IsSilent { TIMEOUT } else { Duration::ZERO }
 }
@@ -83,7 +83,7 @@ async fn a_recovered_store_decides_and_has_not_counted_the_outage() {
     }
 }
 
-/// Asks for these costs, each of a policy of its own.
+/// Asks for these costs, each under a policy of its own.
 async fn ask(store: &BoxStore<Infallible>, costs: &[u32], times: Times) -> Verdict {
     let key = Key::from("ada");
     let policies: Vec<_> =

@@ -1,4 +1,4 @@
-//! Nobody waits for a store longer than its timeout.
+//! No caller waits for a store longer than the timeout.
 
 use std::error::Error;
 use std::time::Duration;
@@ -53,7 +53,7 @@ async fn an_answer_in_time_is_passed_on_at_once() {
     }
 }
 
-/// A request may be held up between the question and the first poll for its answer: by a buffer, for one.
+/// A request may be held up before its answer is polled, for example in a buffer.
 #[tokio::test(start_paused = true)]
 async fn time_before_the_first_poll_counts_towards_the_timeout() {
     let store = failing(Connection::IsSilent).timeout(TIMEOUT);
@@ -63,7 +63,7 @@ async fn time_before_the_first_poll_counts_towards_the_timeout() {
     assert_eq!((answer, elapsed), (Err(ELAPSED), 10 * MS));
 }
 
-/// Outside of a runtime, where a timer would panic.
+/// There is no runtime, so a timer would panic.
 #[test]
 fn an_immediate_answer_creates_no_timer() {
     let store = failing(Connection::Works);

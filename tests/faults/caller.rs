@@ -1,4 +1,4 @@
-//! Who sends requests, and what he sees.
+//! Callers that send requests, and the answers that they get.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::policy::SHARE;
 use crate::run::{LIMIT, policy};
 use crate::scene::ADA;
 
-/// How callers come to the layer.
+/// How callers reach the layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     InProcess,
@@ -24,20 +24,20 @@ pub(crate) enum Way {
     Sockets,
 }
 
-/// A request and what became of it.
+/// A request and its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    /// `None` for ada's; each of the others is another user's, with this number.
+    /// `None` for ada. Each of the others is another user, with this number.
     pub(crate) user: Option<u32>,
     pub(crate) status: u16,
     pub(crate) by: Source,
     pub(crate) asked: Instant,
     pub(crate) took: Duration,
-    /// Whether the answer was there as soon as it was asked for: nobody waited for anything.
+    /// The answer was there at the first poll, without a wait.
     pub(crate) at_once: bool,
 }
 
-/// Somebody who sends requests.
+/// A caller that sends requests.
 pub(crate) enum Caller {
     InProcess(RateLimit<Strict, BoxStore<Infallible>>),
     Sockets(Client),
@@ -80,7 +80,7 @@ impl Caller {
     }
 }
 
-/// Fields tell who decided: those of the quota, those of the share, or none.
+/// The fields show who decided: the quota's, the share's, or none.
 fn decided_by(told: Option<&str>) -> Source {
     let share = policy().share(SHARE).expect("a share").quota().limit();
     let field = |limit: u32| format!("\"p\";q={limit};w=86400");
@@ -92,12 +92,12 @@ fn decided_by(told: Option<&str>) -> Source {
     }
 }
 
-/// The name of a user by his number.
+/// The name of the user with this number.
 pub(crate) fn name(user: u32) -> String {
     format!("user{user}")
 }
 
-/// What a denial costs that a store in memory decides, for comparison: the median.
+/// The median time of a denial by a store in memory, for comparison.
 pub(crate) async fn denial_in_memory() -> Duration {
     let layer = RateLimitLayer::new([policy().by(user())]).store(MemoryStore::new().boxed());
     let mut caller = Caller::new(&layer, None).await;

@@ -1,4 +1,4 @@
-//! A replica that becomes the master, and whose clock is behind.
+//! A replica with a slow clock becomes the master.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const BEHIND: Duration = Duration::from_secs(300);
 
 const LIMIT: u32 = 10;
 
-/// A window that nobody waits for, and one that is waited for.
+/// A window that no caller waits for, and one that callers wait for.
 const WINDOWS: [Duration; 2] = [Duration::from_secs(1_000), Duration::from_secs(2)];
 
 fn policies(window: Duration) -> Vec<Policy> {
@@ -29,7 +29,8 @@ async fn ask(store: &RedisStore, policy: &Policy, key: &str) -> Verdict {
     store.acquire(&[Check::new(policy, &Key::from(key), 1)], Times::ONCE).wait().await.unwrap()
 }
 
-/// spring-cloud-gateway and others refilled, or locked everybody out until the old time had come again.
+/// spring-cloud-gateway and others refilled, or blocked all callers until the old time was reached
+/// again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_promoted_replica_with_a_slow_clock_keeps_the_limit() {
     for kind in [Kind::Redis6_2, Kind::Redis8_2] {
@@ -52,7 +53,8 @@ async fn a_promoted_replica_with_a_slow_clock_keeps_the_limit() {
         let [long, short] = WINDOWS;
         for policy in policies(long) {
             let what = format!("{:?} on {kind}", policy.algorithm());
-            // Of the longest window a unit comes back each 100 s; of an aligned one the end may just have passed.
+            // In the longest window a unit comes back each 100 s. An aligned window may have just
+            // ended.
             let mut granted = 0;
             let wait = loop {
                 let verdict = ask(&store, &policy, "ada").await;
@@ -71,7 +73,7 @@ async fn a_promoted_replica_with_a_slow_clock_keeps_the_limit() {
             }
             assert_eq!(fresh, LIMIT, "{what}: somebody who is new");
         }
-        // Those who wait pass, long before the old time has come again.
+        // Callers that wait pass, long before the old time is reached again.
         let start = Instant::now();
         let mut waiting = policies(short);
         while !waiting.is_empty() {
@@ -89,7 +91,7 @@ async fn a_promoted_replica_with_a_slow_clock_keeps_the_limit() {
     }
 }
 
-/// The longest that a policy may let anybody wait.
+/// The longest wait that a policy may report.
 fn longest(policy: &Policy) -> Duration {
     let window = policy.quota().window();
     match policy.algorithm() {

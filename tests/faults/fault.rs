@@ -1,4 +1,4 @@
-//! What befalls a server, a master under Sentinels, or a Cluster, and what that does to requests.
+//! Faults of a server, of a master under Sentinels and of a Cluster, and their effect on requests.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ pub(crate) enum Fault {
     MemoryFullAndEvicting,
     PasswordSet,
     MadeReplica,
-    /// On the way to a server.
+    /// On the path to a server.
     Behind(Way),
-    /// Connections that there are pass nothing any more.
+    /// Existing connections pass nothing any more.
     Stranded,
     MasterLost,
     SlotMoves,
@@ -31,9 +31,9 @@ pub(crate) enum Fault {
 pub(crate) enum Effect {
     /// The store decides as always.
     None,
-    /// Each that the store is asked for fails in this way or that, once the fault is there.
+    /// Each request to the store fails in one of these ways while the fault lasts.
     Every(&'static [ErrorKind]),
-    /// Some do: the store decides the others.
+    /// Some requests fail in one of these ways, and the store decides the others.
     Some(&'static [ErrorKind]),
 }
 
@@ -87,9 +87,10 @@ impl Fault {
         use ErrorKind::{Misconfigured, Timeout, Unavailable};
         match self {
             Fault::ScriptsFlushed | Fault::MemoryFullAndEvicting | Fault::SlotMoves => Effect::None,
-            // Those on their way when clients are killed, and whoever connects to a server that does not answer yet.
+            // Calls in flight when clients are killed, and connections to a server that does not
+            // answer yet.
             Fault::PasswordSet => Effect::Every(&[Misconfigured, Unavailable, Timeout]),
-            // Denials write nothing, and are decided.
+            // Denials write nothing, so they are decided.
             Fault::MemoryFull | Fault::MadeReplica => Effect::Some(&[Timeout, Unavailable]),
             Fault::Stranded | Fault::ClusterMasterLost | Fault::ClusterMasterLostForGood => {
                 Effect::Some(&[Timeout, Unavailable])
@@ -98,7 +99,8 @@ impl Fault {
         }
     }
 
-    /// How long the store is waited for. Where no request may fail, none may be late for want of a processor.
+    /// How long callers wait for the store. If no request may fail, a slow machine must not make
+    /// one late.
     pub(crate) fn timeout(self) -> Duration {
         match self.effect() {
             Effect::None => Duration::from_secs(10),
@@ -106,15 +108,15 @@ impl Fault {
         }
     }
 
-    /// Whether what was charged may be forgotten: a limiter over it cannot know better.
+    /// Whether Redis may forget charges. A limiter cannot detect that.
     pub(crate) fn forgets(self) -> bool {
         matches!(self, Fault::MemoryFullAndEvicting | Fault::ClusterMasterLostForGood)
     }
 
-    /// Long enough for breakers to open, and for probes to fail.
+    /// Long enough for breakers to open and for probes to fail.
     pub(crate) fn lasts(self) -> Duration {
         match self {
-            // It ends by itself, some ten milliseconds later.
+            // It ends by itself, about ten milliseconds later.
             Fault::ClientsPaused => PAUSE,
             _ => Duration::from_millis(1_200),
         }

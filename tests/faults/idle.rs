@@ -1,4 +1,4 @@
-//! Connections that a server closes since nobody uses them.
+//! Connections that a server closes because they are idle.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn decides(store: &RedisStore) -> Result<(), tollgate_redis::Error> {
     store.acquire(&[Check::new(&policy(), &Key::from("ada"), 1)], Times::ONCE).wait().await.map(drop)
 }
 
-/// By the server's own timeout, and by hand: on a server, under Sentinels, in a Cluster.
+/// Closed by the server's own timeout and by hand: on a server, under Sentinels, in a Cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_request_after_an_idle_hour_passes() {
     let server = Server::start(Kind::Redis6_2).unwrap();
@@ -40,7 +40,7 @@ async fn passes_when_connections_were_closed(url: String, servers: &[Server]) {
     for server in servers {
         command(server, &["CONFIG", "SET", "timeout", "1"]);
     }
-    // It looks for idle clients now and then.
+    // The server looks for idle clients now and then.
     sleep(Duration::from_secs(4)).await;
     for server in servers {
         command(server, &["CONFIG", "SET", "timeout", "0"]);
@@ -50,7 +50,7 @@ async fn passes_when_connections_were_closed(url: String, servers: &[Server]) {
         for server in servers {
             command(server, &["CLIENT", "KILL", "TYPE", "normal"]);
         }
-        // Not an hour, and long enough for a machine that has other things to do.
+        // Long enough for a busy machine to notice.
         sleep(Duration::from_secs(1)).await;
         decides(&store).await.unwrap_or_else(|error| panic!("{url}, after a kill: {error}"));
     }

@@ -28,7 +28,7 @@ use crate::caller::Way;
 use crate::fault::Fault;
 use crate::run::Row;
 
-/// How many faults there are at a time: most of it is waiting, and a machine has few processors.
+/// How many faults run at a time. Most of a run is waiting, and a machine has few processors.
 const AT_A_TIME: usize = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -50,14 +50,14 @@ async fn every_policy_keeps_its_promise_under_every_fault() {
     while let Some(row) = running.join_next().await {
         match row {
             Ok(row) => rows.push(row),
-            // The others are to be seen nevertheless.
+            // The table still shows the other faults.
             Err(error) => complaints.push(error.to_string()),
         }
     }
     rows.sort_by_key(|(n, _)| *n);
     let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
     let table: String = rows.iter().map(Row::lines).collect();
-    // Not by `println!`, which says nothing where a test passes.
+    // `println!` prints nothing if a test passes.
     let denial = caller::denial_in_memory().await;
     let text = format!("{}{table}(a denial in memory takes {denial:?})\n", promises::head());
     std::io::stdout().write_all(text.as_bytes()).unwrap();

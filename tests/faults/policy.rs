@@ -1,4 +1,4 @@
-//! The failure policies, each with and without a circuit breaker, and what is heard of them.
+//! The failure policies, each with and without a circuit breaker, and their events.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -17,14 +17,14 @@ use tollgate_redis::RedisStore;
 /// What the fallback grants.
 pub(crate) const SHARE: Share = Share::new(1, 10);
 
-/// A policy as people write it: behind a timeout, and perhaps behind a breaker.
+/// A policy as users write it: behind a timeout, and with or without a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
     pub(crate) instead: Instead,
     pub(crate) has_breaker: bool,
 }
 
-/// What happens in the place of a decision.
+/// What replaces a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Instead {
     Open,
@@ -95,7 +95,7 @@ pub(crate) struct Heard {
     watch: Mutex<Watch>,
 }
 
-/// When the store was back.
+/// When the store answered again.
 #[derive(Clone, Copy, Debug, Default)]
 struct Watch {
     is_watched: bool,
@@ -107,7 +107,7 @@ struct Watch {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Back {
     pub(crate) at: Instant,
-    /// When the breaker sent its last probe before, if it did.
+    /// When the breaker sent its last probe before it, if it sent one.
     pub(crate) probed: Option<Instant>,
 }
 
@@ -147,12 +147,12 @@ impl Heard {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on, who comes back is watched for.
+    /// From now on, records the first decision of the store.
     pub(crate) fn watch_for_the_store(&self) {
         *self.watch() = Watch { is_watched: true, ..Watch::default() };
     }
 
-    /// When the store was back, if it is.
+    /// When the store answered again, if it has.
     pub(crate) fn back(&self) -> Option<Back> {
         self.watch().back
     }
@@ -167,7 +167,7 @@ impl Heard {
         self.failed[at].load(Ordering::Relaxed)
     }
 
-    /// Failures after the store was asked, which may have charged.
+    /// Failures after the request was sent, which may have charged.
     pub(crate) fn failed_when_asked(&self) -> u32 {
         let asked = [ErrorKind::Timeout, ErrorKind::Unavailable, ErrorKind::Misconfigured];
         asked.into_iter().map(|kind| self.failed(kind)).sum()

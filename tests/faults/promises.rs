@@ -1,4 +1,4 @@
-//! What each policy promises under each fault, and the table of what came of it.
+//! What each policy promises under each fault, and the table of results.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::fault::{Effect, Fault};
 use crate::policy::{Instead, SHARE};
 use crate::run::{Cell, LIMIT, Row, policy};
 
-/// Beyond its timeout, a request may take so much longer, and by as much as those are late who merely sleep; not each, on a
-/// machine that has other things to do.
+/// How much longer than its timeout a request may take, in addition to the lateness of sleeping
+/// tasks. On a busy machine some requests take longer.
 const SLACK: Duration = Duration::from_millis(10);
 
-/// In a hundred requests, so many are in time.
+/// How many of a hundred requests must be in time.
 const IN_TIME: usize = 90;
 
 impl Row {
-    /// All that is not as it should be.
+    /// All broken promises.
     pub(crate) fn complaints(&self) -> Vec<String> {
         self.cells.iter().flat_map(|cell| complaints(self, cell)).collect()
     }
@@ -32,8 +32,8 @@ impl Row {
     }
 }
 
-/// Spared is who met an open circuit; back is the time from a fault's end to the store's first decision, and from the probe
-/// that found it; late are those who merely sleep.
+/// "Spared" requests met an open circuit. "Back" is the time from a fault's end to the store's
+/// first decision, and from the probe that found it. "Late" is the lateness of sleeping tasks.
 pub(crate) fn head() -> String {
     let names = [
         "allowed",
@@ -90,10 +90,10 @@ fn none() -> String {
     "-".to_owned()
 }
 
-/// Of a column.
+/// A column of the table.
 const WIDTH: usize = 9;
 
-/// How many requests of ada passed beyond her limit.
+/// How many requests of ada passed beyond the limit.
 fn over(cell: &Cell) -> u32 {
     count(cell, |seen| seen.user.is_none() && seen.status == 200).saturating_sub(LIMIT)
 }
@@ -119,12 +119,12 @@ fn complaints(row: &Row, cell: &Cell) -> Vec<String> {
     let fails = effect != Effect::None;
     let during = |seen: &Seen| seen.asked > row.begun && seen.asked < row.ending;
 
-    // Answers are those of a limiter, whoever decides.
+    // All answers are those of a limiter.
     for status in cell.seen.iter().map(|seen| seen.status) {
         let is_known = matches!(status, 200 | 429) || (status == 503 && guard.instead == Instead::Closed);
         due(is_known, &|| format!("a response of status {status}"));
     }
-    // Who decided is what fields tell, and what those hear who watch.
+    // Fields and events agree about who decided.
     let by = |source| (count(cell, |seen| seen.by == source), heard.decided_by(source));
     for source in [Source::Store, Source::Fallback, Source::Policy] {
         let (told, heard) = by(source);
@@ -152,13 +152,13 @@ fn complaints(row: &Row, cell: &Cell) -> Vec<String> {
         due(count == 0 || kinds.contains(&kind), &|| format!("{count} failures of the kind {kind:?}"));
     }
 
-    // Nobody waits longer than for the timeout.
+    // No request waits longer than the timeout.
     let percent = percent_within(cell, row.fault.timeout() + SLACK + row.lateness);
     due(percent >= IN_TIME, &|| {
         format!("{percent}% were in time, where sleepers are {:?} late", row.lateness)
     });
 
-    // A breaker, where it counts, spares requests any wait.
+    // If a breaker counts the failures, it spares requests the wait.
     let opens = guard.has_breaker && matches!(effect, Effect::Every(_)) && row.fault != Fault::PasswordSet;
     let (opened, spared) = (heard.opened(), heard.failed(ErrorKind::CircuitOpen));
     due(!opens || opened > 0, &|| "the circuit did not open".to_owned());
@@ -177,7 +177,8 @@ fn complaints(row: &Row, cell: &Cell) -> Vec<String> {
     if row.fault.forgets() {
         return complaints;
     }
-    // What is charged is what was granted, and what nobody heard of: each once.
+    // The store has charged each granted request once, and at most the ones whose answers were
+    // lost.
     let granted =
         |user| count(cell, |seen| seen.user == user && seen.by == Source::Store && seen.status == 200);
     let unheard = heard.failed_when_asked();

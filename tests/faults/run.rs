@@ -1,4 +1,4 @@
-//! A fault and its policies: many callers of a layer each, before the fault, while it lasts, and after it.
+//! A fault and its policies: many callers of each layer, before, during and after the fault.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -18,16 +18,16 @@ use crate::fault::Fault;
 use crate::policy::{Guard, Heard};
 use crate::scene::{ADA, Scene};
 
-/// What each user has. Nothing of it comes back within a test.
+/// The quota of each user. None of it comes back within a test.
 pub(crate) const LIMIT: u32 = 150;
 
-/// Of each cell.
+/// The number of callers in each cell.
 const CALLERS: u32 = 8;
 
 /// Between two requests of a caller.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// Longer than anything takes that is waited for: a machine may be busy.
+/// Longer than anything takes, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 pub(crate) fn policy() -> Policy {
@@ -39,7 +39,7 @@ pub(crate) struct Cell {
     pub(crate) guard: Guard,
     pub(crate) heard: Arc<Heard>,
     pub(crate) seen: Vec<Seen>,
-    /// What is charged to ada in the end; nothing if that is not known.
+    /// What is charged to ada in the end.
     pub(crate) used_by_ada: u32,
     /// What is charged in the end to each of the others.
     pub(crate) used_by_others: Vec<u32>,
@@ -55,12 +55,12 @@ pub(crate) struct Row {
     pub(crate) way: Way,
     pub(crate) begun: Instant,
     pub(crate) ending: Instant,
-    /// How late those are who merely sleep, beside all that: 95 of 100 are less.
+    /// The lateness of tasks that only sleep, at the 95th percentile.
     pub(crate) lateness: Duration,
     pub(crate) cells: Vec<Cell>,
 }
 
-/// What callers and who watches them share.
+/// State that callers share with the test.
 #[derive(Default)]
 struct Progress {
     is_over: AtomicBool,
@@ -101,11 +101,11 @@ pub(crate) async fn run(fault: Fault, way: Way) -> Row {
         until(std::slice::from_ref(cell), "requests during the fault", more).await;
     }
     if fault == Fault::PasswordSet {
-        // A breaker that clients' ends have opened asks again only now and then.
+        // A breaker that the killed connections have opened probes only now and then.
         let is_told = |cell: &Running| cell.heard.failed(ErrorKind::Misconfigured) > 0;
         until(&cells, "whoever watches is told that it is misconfigured", is_told).await;
     }
-    // Before it has ended: a fault that ends by itself may be over before that is known.
+    // Before the end, because some faults end by themselves before the test knows.
     cells.iter().for_each(|cell| cell.heard.watch_for_the_store());
     let ending = Instant::now();
     scene.end().await;
@@ -144,7 +144,7 @@ pub(crate) async fn run(fault: Fault, way: Way) -> Row {
 
 async fn start(url: &str, fault: Fault, guard: Guard, prefix: String, way: Way) -> Running {
     let heard = Arc::<Heard>::default();
-    // A second is what it is unless said.
+    // One second is the default.
     let patience = fault.timeout().max(Duration::from_secs(1));
     let store = guard.around(connect(url, &prefix, patience).await, fault.timeout(), &heard);
     let layer = RateLimitLayer::new([policy().by(user())]).store(store);
@@ -160,7 +160,7 @@ async fn start(url: &str, fault: Fault, guard: Guard, prefix: String, way: Way) 
         let mut caller = Caller::new(&layer, server).await;
         let progress = Arc::clone(&progress);
         callers.spawn(async move {
-            // Not all of them at the same moment.
+            // Callers start at different times.
             sleep(PAUSE * n / CALLERS).await;
             let mut seen = Vec::new();
             while !progress.is_over.load(Ordering::Relaxed) {
@@ -176,7 +176,7 @@ async fn start(url: &str, fault: Fault, guard: Guard, prefix: String, way: Way) 
     Running { guard, heard, progress, prefix, callers }
 }
 
-/// By how much those wake up too late who do nothing but sleep.
+/// The lateness of a task that only sleeps.
 async fn sleeps(is_over: Arc<AtomicBool>) -> Vec<Duration> {
     let mut late = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
@@ -197,13 +197,13 @@ impl Progress {
     }
 }
 
-/// A store that gives up a connection on which it is not answered for so long.
+/// A store that gives up a connection that is silent for so long.
 async fn connect(url: &str, prefix: &str, patience: Duration) -> RedisStore {
     let builder = RedisStore::builder(url).prefix(prefix);
     builder.connect_timeout(patience).response_timeout(patience).connect().await.expect("a store")
 }
 
-/// What is charged to each of them.
+/// What is charged to each key.
 async fn used(store: &RedisStore, keys: &[Key]) -> Vec<u32> {
     let policy = policy();
     let looks: Vec<_> =

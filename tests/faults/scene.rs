@@ -1,4 +1,4 @@
-//! Where faults are brought about, and how they end.
+//! Servers on which faults are started and ended.
 
 use tokio::task::block_in_place;
 use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
@@ -7,20 +7,20 @@ use tollgate_tests::{Proxy, Way};
 use crate::fault::Fault;
 use crate::server::{begin_on, command, end_on, patiently};
 
-/// The user who uses up a quota.
+/// The user that uses up a quota.
 pub(crate) const ADA: &str = "ada";
 
-/// Something that can fail, in order.
+/// A healthy server, pair or Cluster that can fail.
 pub(crate) struct Scene {
     fault: Fault,
     place: Place,
-    /// Where a store finds it.
+    /// The URL for stores.
     pub(crate) url: String,
 }
 
 enum Place {
     Server(Server),
-    /// The server is not asked, and has to stay.
+    /// Only keeps the server alive.
     Behind {
         proxy: Proxy,
         _server: Server,
@@ -31,7 +31,7 @@ enum Place {
 
 impl Scene {
     pub(crate) async fn of(fault: Fault) -> Scene {
-        // What is charged survives a restart.
+        // Charges survive a restart.
         let durable = ["--appendonly", "yes", "--appendfsync", "always"];
         let start = |kind| block_in_place(|| Server::start_with(kind, &durable)).expect("a server");
         let place = match fault {
@@ -66,7 +66,7 @@ impl Scene {
         Scene { fault, place, url }
     }
 
-    /// Brings the fault about.
+    /// Starts the fault.
     pub(crate) async fn begin(&mut self) {
         let fault = self.fault;
         match &self.place {
@@ -107,14 +107,14 @@ impl Scene {
         }
     }
 
-    /// What has to be done over and over while the fault lasts.
+    /// Repeats what a fault needs while it lasts.
     pub(crate) fn goes_on(&self) {
         if let (Fault::ScriptsFlushed, Place::Server(server)) = (self.fault, &self.place) {
             block_in_place(|| command(server, &["SCRIPT", "FLUSH"]));
         }
     }
 
-    /// Ends it, or waits for its end.
+    /// Ends the fault, or waits for its end.
     pub(crate) async fn end(&mut self) {
         let fault = self.fault;
         match &self.place {
@@ -130,7 +130,7 @@ impl Scene {
                     cluster.finish_migration(slot, to).expect("a migration");
                 }
                 Fault::ClusterMasterLostForGood => {
-                    // The master first: its replica has nothing to take over with.
+                    // The master first: a replica has no vote for itself.
                     for node in cluster.nodes().iter().filter(|node| node.pid().is_none()) {
                         node.restart().expect("a restart");
                     }
@@ -141,7 +141,7 @@ impl Scene {
         }
     }
 
-    /// Whether the fault was what it is called.
+    /// Whether the fault really happened.
     pub(crate) fn has_come_about(&self) -> bool {
         match (&self.place, self.fault) {
             (Place::Server(server), Fault::MemoryFullAndEvicting) => {
@@ -153,7 +153,8 @@ impl Scene {
     }
 }
 
-/// Replication is late by nature: nothing is charged any more when the replica has all of it, and then the master dies.
+/// Replication is asynchronous. So writes stop, the replica catches up, and then the master is
+/// killed.
 fn kill_in_step(master: &Server, replica: &Server) {
     command(master, &["CLIENT", "PAUSE", "60000", "WRITE"]);
     let number = |server: &Server, name: &str| {
@@ -170,12 +171,13 @@ fn other<'a>(servers: &'a [Server], than: &Server) -> &'a Server {
     servers.iter().find(|server| server.port() != than.port()).expect("another")
 }
 
-/// The braces are the tag by which keys are put into slots.
+/// The braces are the hash tag that puts keys into slots.
 fn slot_of_ada(cluster: &Cluster) -> u16 {
     cluster.slot_of(&format!("{{={ADA}}}")).expect("a slot")
 }
 
-/// The master that gets ada's slot: the one after her first, whether it has it already or not.
+/// The master that gets ada's slot: the one after the slot's first master, even if it has the slot
+/// already.
 fn destination(cluster: &Cluster) -> &Server {
     let first = usize::from(slot_of_ada(cluster)) * 3 / 16_384;
     &cluster.nodes()[(first + 1) % 3]
@@ -187,8 +189,8 @@ fn replica_of<'a>(cluster: &'a Cluster, master: &Server) -> &'a Server {
     &nodes[at + nodes.len() / 2]
 }
 
-/// Whether a node that runs has ada's slot, and says that all is well. Until they give it up, the others name one that was
-/// killed.
+/// Whether a running node has ada's slot and reports a healthy Cluster. Until a failover is over,
+/// nodes name the killed master.
 fn is_served(cluster: &Cluster) -> bool {
     let Ok(owner) = cluster.owner_of(slot_of_ada(cluster)) else { return false };
     owner.pid().is_some()

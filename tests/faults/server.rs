@@ -1,4 +1,4 @@
-//! What is done to a server by its own commands.
+//! Faults that a server's own commands cause.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -15,12 +15,12 @@ pub(crate) fn begin_on(fault: Fault, server: &Server) {
         Fault::ClientsPaused => {
             command(server, &["CLIENT", "PAUSE", &PAUSE.as_millis().to_string()]);
         }
-        // A byte: it is reached.
+        // One byte, so that the limit is exceeded.
         Fault::MemoryFull => {
             command(server, &["CONFIG", "SET", "maxmemory", "1"]);
         }
         Fault::MemoryFullAndEvicting => {
-            // In parts, each for a moment only.
+            // In parts, so that each blocks only for a moment.
             for n in 0..100 {
                 let fill = "for n = 1, 100 do redis.call('SET', ARGV[1] .. '-' .. n, 'something else') end";
                 command(server, &["EVAL", fill, "0", &n.to_string()]);
@@ -29,7 +29,7 @@ pub(crate) fn begin_on(fault: Fault, server: &Server) {
             let info = command(server, &["INFO", "memory"]);
             let used = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
             let used: u64 = used.and_then(|number| number.parse().ok()).expect("a number");
-            // A part of what was put there has to go.
+            // Some of the added data must go.
             command(server, &["CONFIG", "SET", "maxmemory", &(used - (256 << 10)).to_string()]);
         }
         Fault::PasswordSet => {
@@ -38,7 +38,7 @@ pub(crate) fn begin_on(fault: Fault, server: &Server) {
             by_admin(server, "CLIENT KILL TYPE normal SKIPME yes");
         }
         Fault::MadeReplica => {
-            // Of nobody, so that it keeps what it has.
+            // No server listens on that port, so the replica keeps its data.
             command(server, &["REPLICAOF", "127.0.0.1", "1"]);
         }
         _ => {}
@@ -49,7 +49,7 @@ pub(crate) fn end_on(fault: Fault, server: &Server) {
     match fault {
         Fault::Killed => server.restart().expect("a restart"),
         Fault::Stopped => server.resume().expect("a signal"),
-        // Whoever asks is paused as well.
+        // This command is paused too.
         Fault::ClientsPaused => drop(command(server, &["PING"])),
         Fault::MemoryFull => drop(command(server, &["CONFIG", "SET", "maxmemory", "0"])),
         Fault::PasswordSet => by_admin(server, "CONFIG SET requirepass \"\""),
@@ -62,7 +62,7 @@ pub(crate) fn command(server: &Server, words: &[&str]) -> String {
     server.command(words).expect("an answer")
 }
 
-/// By a user who needs no password, when the others do.
+/// Runs a command as a user without a password, when the others need one.
 fn by_admin(server: &Server, line: &str) {
     let mut stream = TcpStream::connect(server.address()).expect("a connection");
     stream.write_all(format!("AUTH admin any\r\n{line}\r\n").as_bytes()).expect("it is sent");

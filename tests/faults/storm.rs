@@ -13,16 +13,16 @@ use crate::run::policy;
 
 const STORES: u32 = 200;
 
-/// Of each store, and its connections: as many as callers of another process would have.
+/// The number of stores, and of connections of each: as many as callers of another process need.
 const CALLERS: u32 = 2;
 
-/// The longest pause between two attempts of a store, and the shortest: half of it.
+/// The longest pause between two attempts of a store. The shortest is half of it.
 const LONGEST: Duration = Duration::from_millis(500);
 
 const TICK: Duration = Duration::from_millis(50);
 
-/// envoy's rate limit service and others connect anew from everywhere, at once and again and again: the server is kept down
-/// by those who wait for it.
+/// envoy's rate limit service and others reconnect from all processes at once and without pauses,
+/// which keeps the server down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_server_is_not_flooded_with_connection_attempts() {
     let server = Server::start(Kind::Redis8_2).unwrap();
@@ -48,7 +48,7 @@ async fn a_lost_server_is_not_flooded_with_connection_attempts() {
     let connections = proxy.accepted();
     assert!(connections <= 2 * STORES, "{connections} connections of {STORES} stores, which have two each");
 
-    // Until pauses have grown to their longest; then for as long as four of those.
+    // Until the pauses are at their longest. Then for four of those.
     server.kill();
     let lost = attempts(&proxy, 2 * LONGEST).await;
     let start = Instant::now();
@@ -68,20 +68,20 @@ async fn a_lost_server_is_not_flooded_with_connection_attempts() {
         "{STORES} stores; attempts to connect each 50 ms: {lost:?} {down:?}; to come back {back}: {of_back:?}"
     );
 
-    // Twelve attempts by which pauses grow, at the most; and the connections themselves.
+    // At most twelve attempts while the pauses grow, and the connections themselves.
     let sum = |attempts: &[u32]| attempts.iter().sum::<u32>();
     assert!(sum(&lost) <= 12 * STORES, "{} attempts at first", sum(&lost));
-    // And two may begin before the first has failed.
+    // Two more may begin before the first has failed.
     let most = 2 * (shortest_pauses + 1) * STORES;
     assert!(sum(&down) <= most, "{} attempts where {most} would be the most", sum(&down));
-    // In step they would come together, and not for a quarter of a second after that.
+    // If stores were in step, all would come at once, and none for the next quarter of a second.
     let still = down.iter().filter(|attempts| **attempts == 0).count();
     assert!(2 * still < down.len(), "nobody in {still} of these, and so all together in others: {down:?}");
     assert!(back <= 4 * STORES, "{back} attempts when the server was back");
     callers.shutdown().await;
 }
 
-/// How many there were in each tick.
+/// The number of connections in each tick.
 async fn attempts(proxy: &Proxy, time: Duration) -> Vec<u32> {
     let (start, mut before, mut attempts) = (Instant::now(), proxy.accepted(), Vec::new());
     while start.elapsed() < time {

@@ -1,4 +1,4 @@
-//! Answers of a user's own, and the head of an answer as it is sent.
+//! Answers that the user wrote, and the head of an answer as it is sent.
 
 use axum::Router;
 use bytes::Bytes;
@@ -106,7 +106,7 @@ async fn a_pushback_set_by_a_closure_is_kept() {
     assert_eq!(answer.headers.get_all("grpc-retry-pushback-ms").iter().collect::<Vec<_>>(), ["7"]);
 }
 
-/// For handlers that ask a limiter themselves, by `?`.
+/// For handlers that ask a limiter themselves and refuse with `?`.
 #[tokio::test]
 async fn a_denial_of_a_limiter_is_a_status() {
     async fn charge(limiter: &Limiter, cost: u32) -> Result<(), Status> {
@@ -127,7 +127,7 @@ async fn a_denial_of_a_limiter_is_a_status() {
     assert_eq!((status.code(), pushback(&status)), (Code::InvalidArgument, -1));
 }
 
-/// Or a caller could have refusals of pages look like successes, to logs and to caches.
+/// Otherwise a caller could make refusals of pages look like successes to logs and caches.
 #[tokio::test]
 async fn a_request_that_is_not_a_post_is_not_answered_as_grpc() {
     let app = Router::new().fallback(|| async { "hello" }).layer(one("p"));

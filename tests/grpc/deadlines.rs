@@ -10,7 +10,7 @@ use tonic::{Code, Request};
 use crate::echo::{asking, text};
 use crate::{client, pushback};
 
-/// The client sends `grpc-timeout`. A call that were delayed would end with the client's own
+/// The client sends `grpc-timeout`. If a call were delayed beyond it, the client would end it with
 /// `Cancelled`.
 #[tokio::test]
 async fn calls_that_cannot_meet_their_deadline_do_not_hold_up_the_next() {

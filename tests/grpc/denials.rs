@@ -1,4 +1,4 @@
-//! What a client of gRPC is told.
+//! What a gRPC client can read of a denial.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn layer(limit: u32) -> RateLimitLayer {
     RateLimitLayer::new([per_user("p", limit)]).store(store(&clock()))
 }
 
-/// What is told twice is told alike, or clients do not believe it.
+/// The message, the headers and the details must agree.
 #[track_caller]
 fn assert_details_agree(status: &Status) {
     let details = tonic_types::pb::Status::decode(status.details()).expect("a status");
@@ -85,7 +85,7 @@ async fn all_policies_that_refuse_are_named() {
     assert_eq!(subjects, ["a", "100% \"c\", d"]);
 }
 
-/// In real time, as a program does it.
+/// In real time, as in a program.
 #[tokio::test]
 async fn a_client_that_waits_for_the_pushback_passes() {
     let mut client = client(RateLimitLayer::per_ip(Quota::per_second(1))).await;

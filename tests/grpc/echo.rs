@@ -51,7 +51,7 @@ impl proto::echo_server::Echo for Echo {
 
     type WordsStream = Texts;
 
-    /// Does not end: who waited for the whole of it would wait for ever.
+    /// Does not end, so it must not be collected.
     async fn words(&self, request: Request<Text>) -> Result<Response<Texts>, Status> {
         self.count();
         let words: Vec<_> = request.into_inner().text.split(' ').map(|word| Ok(text(word))).collect();

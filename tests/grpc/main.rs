@@ -21,7 +21,7 @@ use echo::proto::echo_client::EchoClient;
 use echo::proto::echo_server::EchoServer;
 use echo::{Echo, asking, text};
 
-/// A port of its own.
+/// A listener on a free port.
 fn incoming() -> (TcpIncoming, SocketAddr) {
     let incoming = TcpIncoming::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
     let address = incoming.local_addr().expect("an address");
@@ -51,7 +51,7 @@ where
     connect(serve(layer, Echo::default())).await
 }
 
-/// What becomes of a call of that user.
+/// The result of a call of that user.
 async fn call(client: &mut EchoClient<Channel>, user: &str) -> Result<Response<Text>, Status> {
     client.once(asking(user, text("hello"))).await
 }

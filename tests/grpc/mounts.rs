@@ -1,4 +1,4 @@
-//! Where a layer can stand.
+//! Places where a layer can stand.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -17,7 +17,7 @@ use crate::echo::proto::echo_server::EchoServer;
 use crate::echo::proto::other_server::OtherServer;
 use crate::{client, code, connect, incoming, refused};
 
-/// Four a day, for all together: no test lasts until one comes back.
+/// Four a day for all callers together: no test lasts until one comes back.
 fn four() -> RateLimitLayer {
     let policy = Policy::new("four", Quota::per_day(4)).with_algorithm(Algorithm::FIXED_WINDOW);
     RateLimitLayer::new([policy.by(global())])
@@ -60,7 +60,7 @@ async fn tonic_routes_merged_into_a_limited_router_are_limited() {
     assert_eq!(statuses(&mut Client::connect(address).await, 1).await, [429]);
 }
 
-/// One value of a layer on two servers.
+/// The same layer on two servers.
 #[tokio::test]
 async fn a_server_of_axum_and_one_of_tonic_share_the_quota_of_one_layer() {
     let layer = four();

@@ -26,14 +26,15 @@ async fn next(texts: &mut Streaming<Text>) -> Option<String> {
     within(texts.message()).await.expect("no error").map(|text| text.text)
 }
 
-/// A chat that is begun by saying nothing.
+/// A chat whose client has sent nothing yet.
 async fn chat(client: &mut EchoClient<Channel>) -> Result<(mpsc::Sender<Text>, Streaming<Text>), Status> {
     let (send, receive) = mpsc::channel(1);
     let replies = within(client.chat(asking("ada", ReceiverStream::new(receive)))).await?;
     Ok((send, replies.into_inner()))
 }
 
-/// Whether the verdict is at hand, has to be awaited, or has the call wait for its slot, a call is passed on as it is.
+/// Layers whose verdict is there at once, must be awaited, or delays the call. Each passes the call
+/// on unchanged.
 fn layers(limit: u32) -> [RateLimitLayer<tollgate::BoxStore<std::convert::Infallible>>; 3] {
     let per_user = || RateLimitLayer::new([per_user("p", limit)]);
     let queue = queue("q", Duration::from_millis(100) * (limit - 1));
@@ -91,7 +92,7 @@ async fn a_stream_is_refused_before_it_begins() {
         let mut client = connect(serve(layer, echo.clone())).await;
         let (send, mut replies) = chat(&mut client).await.unwrap();
 
-        // Nothing was sent, and what would be sent does not end.
+        // The client has sent nothing, and its stream does not end.
         let status = chat(&mut client).await.unwrap_err();
         assert_eq!(status.code(), Code::ResourceExhausted);
         let status = within(client.words(asking("ada", text("one two")))).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! gRPC-Web, by tonic's layer on either side.
+//! gRPC-Web, with tonic's layer on both sides.
 
 use std::net::SocketAddr;
 
@@ -58,7 +58,7 @@ async fn a_grpc_web_client_reads_denials_inside_and_outside_translation() {
 /// As a browser sends it: base64 over HTTP/1.1.
 #[tokio::test]
 async fn a_browser_gets_the_content_type_of_its_request() {
-    // A message whose text is "hi", after a byte of flags and four of length.
+    // A message with the text "hi", after one byte of flags and four of length.
     const MESSAGE: &str = "AAAAAAQKAmhp";
     for address in [inside(), outside()] {
         let mut client = Client::connect(address).await;

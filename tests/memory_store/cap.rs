@@ -1,4 +1,4 @@
-//! What callers who invent keys can and cannot do.
+//! What callers that invent keys can and cannot do.
 
 use std::thread;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn invented_keys_never_exceed_the_cap() {
                     let key = Key::from(inventor << 32 | n);
                     passes(store, policy, &key);
                     if n % 3 == 0 {
-                        // Some are used up and denied, so that they may not go.
+                        // Some are used up and denied, so they must not be evicted.
                         acquire(store, policy, &key, 1);
                         acquire(store, policy, &key, 1);
                     }
@@ -50,7 +50,8 @@ fn sets_of_several_new_keys_never_exceed_the_cap() {
     }
 }
 
-/// What an operator sees of it: each that went before its reset, and nothing while there is room or those who go are idle.
+/// Keys evicted before their reset are counted. While there is room, or if idle keys are evicted,
+/// the count stays 0.
 #[test]
 fn keys_evicted_before_their_reset_are_counted() {
     let time = clock();
@@ -65,7 +66,7 @@ fn keys_evicted_before_their_reset_are_counted() {
     assert!(matches!(look, Reply::Now(Ok(_))));
     assert_eq!((store.evictions(), store.overflows()), (3, 0), "a look drives nobody out");
     time.advance(Duration::from_secs(30));
-    // Fewer than are looked at for one that is idle.
+    // Fewer than an insertion examines to find an idle key.
     ask(13, 17);
     assert_eq!((store.evictions(), store.overflows()), (3, 0), "those who went were idle");
 }
@@ -101,7 +102,7 @@ fn a_cap_of_zero_counts_as_one() {
     assert!(!passes(&store, &policy, &Key::global()));
 }
 
-/// By inventing keys nobody wins back a quota that was refused to him, under any algorithm.
+/// A denied caller cannot regain quota by inventing keys, under any algorithm.
 #[test]
 fn a_denied_key_survives_a_flood_of_invented_keys_until_its_reset() {
     for algorithm in EVERY_ALGORITHM {
@@ -149,7 +150,7 @@ fn a_key_that_was_denied_as_one_of_a_set_survives_the_flood() {
     assert!(acquire_set(&store, &set).is_granted());
     assert!(!acquire_set(&store, &set).is_granted());
     for n in 0..2_000_u64 {
-        // They have more to forget than the other one, which goes when it is looked at.
+        // These keys have later resets than the other one, which is evicted when it is examined.
         acquire(&store, &open, &Key::from(n), 2);
     }
     assert!(!passes(&store, &narrow, &denied));
@@ -157,8 +158,8 @@ fn a_key_that_was_denied_as_one_of_a_set_survives_the_flood() {
     assert_eq!(left, 100, "the other one had denied nothing, and made room");
 }
 
-/// Each caller is refused before the next comes, so that nobody may go: those that find room get their quota, and all
-/// the others together one more.
+/// Each caller is denied before the next comes, so no key may be evicted. Keys that find room get
+/// their quota. All others together get one more.
 #[test]
 fn new_keys_share_one_quota_per_policy_when_every_key_is_denied() {
     for cap in [50, 4_096] {
@@ -166,7 +167,7 @@ fn new_keys_share_one_quota_per_policy_when_every_key_is_denied() {
         let store = MemoryStore::builder().clock(&time).max_keys(cap).build();
         let policy = Policy::new("p", Quota::per_minute(3));
         let mut granted = 0;
-        // Enough that every shard is full.
+        // Enough to fill every shard.
         for n in 0..4 * cap as u64 {
             let key = Key::from(n);
             granted += (0..4).filter(|_| passes(&store, &policy, &key)).count();
@@ -176,13 +177,13 @@ fn new_keys_share_one_quota_per_policy_when_every_key_is_denied() {
         assert_eq!(store.overflows(), 3 * 4 * cap as u64, "each was asked four times");
         assert_eq!(store.evictions(), 0, "nobody's quota was forgotten");
 
-        // Another policy has a shared entry of its own, to which all of its keys are sent.
+        // Another policy has its own shared entry for all of its keys.
         let other = Policy::new("other", Quota::per_minute(5));
         let granted = (0..100_u64).filter(|n| passes(&store, &other, &Key::from(*n))).count();
         assert_eq!(granted, 5);
 
-        // A caller who waits as long as the refusal said passes, though his quota is shared; and once those who were
-        // denied have been reset, there is room again.
+        // A caller that waits as long as reported passes, even on the shared entry. Once the denied
+        // keys are reset, there is room again.
         time.advance(Duration::from_secs(12));
         assert!(passes(&store, &other, &Key::from("whoever")));
         time.advance(Duration::from_secs(60));
@@ -207,7 +208,7 @@ fn two_new_keys_of_a_set_that_find_no_room_are_charged_together() {
     assert!(!passes(&store, &policy, &a) && !passes(&store, &policy, &b));
 }
 
-/// What an operator sees of a flood, and what it costs: users who come later share one quota.
+/// A flood is logged and counted. Its cost: users that come later share one quota.
 #[test]
 fn a_full_table_of_denied_keys_is_logged_once_and_counted() {
     let (log, _guard) = Log::of_thread();

@@ -1,4 +1,4 @@
-//! The conformance suite. It runs to its end or panics with the name of the case that failed.
+//! The conformance suite. A failure prints the name of the case.
 
 use tollgate::{Clock, MemoryStore, StoreExt};
 use tollgate_tests::{Later, keeps_the_contract};
@@ -27,7 +27,7 @@ fn a_boxed_store_keeps_the_contract() {
     keeps_the_contract(|clock| store(clock, 1_000_000).boxed());
 }
 
-/// The tests of the layer rest on these two.
+/// The tests of the layer rely on these two stores.
 #[test]
 fn a_store_that_is_awaited_keeps_the_contract() {
     keeps_the_contract(|clock| Later::deciding_last(store(clock, 1_000_000)));

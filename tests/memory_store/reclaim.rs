@@ -1,4 +1,4 @@
-//! Idle keys go without a thread or a task; keys that still mean something stay.
+//! Idle keys are evicted without a thread or a task. Keys with state stay.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock, store};
 
 use crate::{acquire, passes};
 
-/// For how long a key may stay after its reset.
+/// How long a key may stay after its reset.
 const GRACE: Duration = Duration::from_secs(10);
 
 const MICRO: Duration = Duration::from_micros(1);
@@ -22,7 +22,7 @@ fn idle_keys_are_evicted_by_the_use_of_other_keys() {
     }
     assert_eq!(store.keys(), 5_000);
     time.advance(Duration::from_millis(100) + GRACE);
-    // Nobody new: the same callers again and again, of whom each shard has some.
+    // No new callers: the same ones again and again, some in each shard.
     for n in (0..1_000_u64).cycle().take(60_000) {
         acquire(&store, &policy, &Key::from(n), 1);
     }
@@ -40,7 +40,8 @@ fn one_time_callers_do_not_accumulate() {
         time.advance(Duration::from_millis(10));
         most = most.max(store.keys());
     }
-    // A window and the grace are 11 s, in which 1,100 come. The sweep goes round in the time of as many more again.
+    // The window and the grace are 11 s, in which 1,100 callers come. The sweep needs at most the
+    // time of twice as many.
     assert!((1_100..3_300).contains(&most), "{most} keys at a time");
 }
 
@@ -48,7 +49,7 @@ fn one_time_callers_do_not_accumulate() {
 fn a_key_is_evicted_ten_seconds_after_its_reset() {
     for algorithm in EVERY_ALGORITHM {
         let time = clock();
-        // A single shard, so that the use of one key is felt by all.
+        // A single shard, so that the use of one key sweeps all.
         let store = MemoryStore::builder().clock(&time).max_keys(600).build();
         let policy = a_minute("p", algorithm, 2);
         let other = Policy::new("other", Quota::per_second(1_000));
@@ -72,7 +73,7 @@ fn a_key_is_evicted_ten_seconds_after_its_reset() {
     }
 }
 
-/// Neither by a sweep nor for want of room is a state forgotten while it can still refuse somebody who was refused.
+/// Neither a sweep nor a full table forgets a state that can still deny its caller.
 #[test]
 fn no_state_is_forgotten_before_its_wait_is_over() {
     for algorithm in EVERY_ALGORITHM {

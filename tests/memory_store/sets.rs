@@ -1,4 +1,4 @@
-//! Several policies, pairs that are named twice, and what can be read back.
+//! Several policies, pairs that occur twice, and usage that can be read back.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn a_pair_named_twice_next_to_another_policy_is_charged_the_sum() {
     assert_eq!(store.keys(), 2);
 }
 
-/// At the cap as well: the two halves of a pair must not be counted in two places.
+/// Also at the cap: the two halves of a pair must not be counted in two places.
 #[test]
 fn a_new_pair_named_twice_at_the_cap_is_charged_the_sum() {
     for filled in [false, true] {

@@ -1,4 +1,4 @@
-//! Many threads at once: never one unit too many, never one too few, and no deadlock.
+//! Many threads at once get exactly the limit, without a deadlock.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -11,7 +11,7 @@ use crate::{acquire, acquire_set, passes};
 
 const THREADS: usize = 8;
 
-/// Much longer than any of these takes.
+/// Much longer than any of these tests takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs `ask(thread, n)` from all threads, `each` times from each, and counts how often it is true.
@@ -55,7 +55,7 @@ fn threads_with_different_costs_never_get_more_than_the_limit() {
                 units.fetch_add(if granted { cost } else { 0 }, Ordering::Relaxed);
                 granted
             });
-            // The demand is four times the limit, and somebody asks for a single unit again and again.
+            // The demand is four times the limit, and some threads ask for single units.
             assert_eq!(units.into_inner(), 1_000, "{algorithm:?}");
         }
     });
@@ -69,7 +69,7 @@ fn threads_at_many_keys_get_exactly_the_limit_of_each() {
             let policy = a_minute("p", algorithm, 10);
             let granted: Vec<AtomicU32> = (0..64).map(|_| AtomicU32::new(0)).collect();
             count(64 * 3, |number, n| {
-                // Each thread goes through the keys in another order.
+                // Each thread takes the keys in another order.
                 let at = (n * (2 * number + 1)) % 64;
                 let passes = passes(&store, &policy, &Key::from(at as u64));
                 granted[at].fetch_add(u32::from(passes), Ordering::Relaxed);
@@ -82,7 +82,8 @@ fn threads_at_many_keys_get_exactly_the_limit_of_each() {
     });
 }
 
-/// Threads that name the same pairs in opposite orders would wait for each other if shards were locked as they come.
+/// Threads name the same pairs in opposite orders. If shards were locked in that order, they would
+/// deadlock.
 #[test]
 fn sets_in_crossing_orders_neither_deadlock_nor_exceed_any_limit() {
     within(PATIENCE, || {
@@ -110,7 +111,7 @@ fn random_sets_of_keys_in_different_shards_are_all_or_nothing() {
             .map(|algorithm| a_minute("p", algorithm, 500));
         let used: Vec<AtomicU32> = (0..16).map(|_| AtomicU32::new(0)).collect();
         count(800, |number, n| {
-            // Three different keys, that differ from thread to thread and from time to time.
+            // Three different keys, which vary by thread and by turn.
             let first = n * 7 + number * 3;
             let at = [first % 16, (first + 1 + n % 5) % 16, (first + 7 + n % 3) % 16];
             let keys = at.map(|at| Key::from(at as u64));
@@ -158,7 +159,7 @@ fn threads_never_get_more_than_the_limit_while_time_moves() {
             let (granted, elapsed_ms) = granted;
             let most = match algorithm {
                 Algorithm::Gcra | Algorithm::LeakyBucket { .. } => 600 + elapsed_ms / 100,
-                // An aligned window may end at once; then one for each minute begun.
+                // An aligned window may end at once, so this adds one for each minute begun.
                 _ => 600 * (elapsed_ms / 60_000 + 2),
             };
             assert!(granted <= most, "{algorithm:?}: {granted} in {elapsed_ms} ms");

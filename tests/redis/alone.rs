@@ -1,11 +1,11 @@
-//! Callers who are alone: each drives his lane himself, and comes back to it when he likes, or never.
+//! Callers that do not poll their answer, leave early, or await it in another runtime.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tollgate::{Check, Grant, Key, Policy, Quota, Stamp, Store, StoreError, Times};
@@ -19,7 +19,7 @@ fn a_day(limit: u32) -> Policy {
     Policy::new("p", Quota::per_day(limit))
 }
 
-/// Looks at it once.
+/// Polls once. There is no answer yet.
 async fn poll_once(what: &mut (impl Future + Unpin)) {
     let mut what = pin!(what);
     poll_fn(|cx| {
@@ -29,8 +29,32 @@ async fn poll_once(what: &mut (impl Future + Unpin)) {
     .await;
 }
 
-/// He is charged, and whatever his call holds, nobody waits for it: neither where it was sent, nor where there is no connection
-/// for it yet.
+/// The task that carries a call ends with it.
+#[tokio::test]
+async fn lone_and_concurrent_callers_share_a_connection_and_leave_no_task() {
+    let server = Server::start(Kind::Redis6_2).unwrap();
+    let fresh = Fresh::with(&server, Default::default(), |builder| builder.connections(1)).await;
+    let (policy, key) = (a_day(1_000), Key::from("ada"));
+    let set = [Check::new(&policy, &key, 1)];
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    acquire(&fresh.store, &policy, "bob", 1).await;
+    let before = tasks();
+    let mut charged = 0;
+    for callers in [1, 4].repeat(10) {
+        let replies: Vec<_> = (0..callers).map(|_| fresh.store.acquire(&set, Times::ONCE)).collect();
+        for reply in replies {
+            assert!(reply.wait().await.unwrap().is_granted());
+        }
+        charged += callers;
+        assert_eq!(used(&fresh.store, &policy, "ada").await, charged);
+        eventually("no task is left", async || tasks() <= before).await;
+    }
+    let clients = server.command(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
+    assert_eq!(clients.matches("cmd=evalsha").count(), 1, "{clients}");
+}
+
+/// A caller that asks and does not poll delays no other caller and is charged: both when its call
+/// was sent and when its call still waits for a connection.
 async fn holds_up_nobody(store: &RedisStore, servers: &[&Server]) {
     let key = Key::from("ada");
     for name in ["sent", "connects"] {
@@ -39,7 +63,7 @@ async fn holds_up_nobody(store: &RedisStore, servers: &[&Server]) {
         acquire(store, &policy, "ada", 1).await;
         if name == "connects" {
             servers.iter().for_each(|server| drop(server.command(&["CLIENT", "KILL", "TYPE", "normal"])));
-            // It hears of it.
+            // Until the store has noticed it.
             sleep(Duration::from_millis(50)).await;
         }
         servers.iter().for_each(|server| server.pause().unwrap());
@@ -52,7 +76,7 @@ async fn holds_up_nobody(store: &RedisStore, servers: &[&Server]) {
                 let (store, policy) = (store.clone(), policy.clone());
                 others.spawn(async move { acquire(&store, &policy, "ada", 1).await.is_granted() });
             }
-            // What was taken so long ago does not come back.
+            // An old refund, which returns nothing.
             let grant = Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::new(1, 0), share: None };
             timeout(Duration::from_secs(20), store.refund(&[grant]).wait()).await.expect("an end").unwrap();
             let all = timeout(Duration::from_secs(20), others.join_all()).await.expect("an end");
@@ -76,7 +100,7 @@ async fn a_caller_that_does_not_poll_does_not_delay_later_callers() {
     holds_up_nobody(&store, &cluster.nodes().iter().collect::<Vec<_>>()).await;
 }
 
-/// Nor does who asked before him, and has not got so far.
+/// A caller that asked earlier, whose connection is not open yet.
 #[tokio::test]
 async fn a_caller_that_does_not_poll_does_not_delay_earlier_callers() {
     let (policy, key) = (a_day(1_000), Key::from("ada"));
@@ -92,7 +116,7 @@ async fn a_caller_that_does_not_poll_does_not_delay_earlier_callers() {
         for _ in 0..5 {
             acquire(&store, &policy, "ada", 1).await;
             cluster.nodes().iter().for_each(kill);
-            // It hears of it.
+            // Until the store has noticed it.
             sleep(Duration::from_millis(50)).await;
             let before = store.reset(&key, &[&policy]);
             let unheard = store.acquire(&set, Times::ONCE);
@@ -102,7 +126,7 @@ async fn a_caller_that_does_not_poll_does_not_delay_earlier_callers() {
     }
 }
 
-/// Nor does anybody hear of a failure that is none but his being late.
+/// The delay of one caller is not an error of another.
 #[tokio::test]
 async fn a_caller_that_does_not_poll_does_not_fail_other_callers() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
@@ -117,12 +141,12 @@ async fn a_caller_that_does_not_poll_does_not_fail_other_callers() {
         assert!(unheard.wait().await.unwrap().is_granted());
         assert_eq!(used(&store, &policy, "ada").await, 2 * n);
         cluster.nodes().iter().for_each(|node| drop(node.command(&["CLIENT", "KILL", "TYPE", "normal"])));
-        // It hears of it.
+        // Until the store has noticed it.
         sleep(Duration::from_millis(50)).await;
     }
 }
 
-/// Nor does the connection that he keeps pass for one that lives.
+/// Its connection must not count as alive.
 #[tokio::test]
 async fn a_caller_that_does_not_poll_does_not_hide_an_outage() {
     let server = Server::start(Kind::Redis6_2).unwrap();
@@ -142,7 +166,8 @@ async fn a_caller_that_does_not_poll_does_not_hide_an_outage() {
     assert!(unheard.await.unwrap_err().is_transient());
 }
 
-/// What was sent is heard to its end: else each would hide from the next that nobody answers there.
+/// The store reads each answer even if its caller has left. Otherwise it would not notice that the
+/// connection is silent.
 #[tokio::test]
 async fn callers_that_leave_early_still_reveal_a_silent_connection() {
     let server = shared(Kind::Installed);
@@ -167,7 +192,7 @@ async fn a_caller_that_leaves_after_its_call_was_sent_is_charged_once() {
         server.pause().unwrap();
         let mut asked = Box::pin(fresh.store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait());
         poll_once(&mut asked).await;
-        // By then it has left.
+        // By then the call has been sent.
         sleep(Duration::from_millis(50)).await;
         drop(asked);
         server.resume().unwrap();
@@ -176,8 +201,8 @@ async fn a_caller_that_leaves_after_its_call_was_sent_is_charged_once() {
     }
 }
 
-/// He asks in the runtime of the store, and hears his answer elsewhere, where there is not even a clock. The script is not known,
-/// so that his call is made twice.
+/// The caller asks in the store's runtime and awaits the answer in a runtime without a timer. The
+/// server has forgotten the script, so the call is made twice.
 #[test]
 fn an_answer_can_be_awaited_in_another_runtime() {
     let theirs = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -197,14 +222,14 @@ fn an_answer_can_be_awaited_in_another_runtime() {
             server.resume().unwrap();
         } else {
             server.resume().unwrap();
-            // By then it is told that its script is not known.
+            // By then the server has answered that it does not know the script.
             std::thread::sleep(Duration::from_millis(50));
         }
         assert_eq!(ours.block_on(asked).unwrap().each()[0].remaining(), 1_000 - n);
     }
 }
 
-/// He asks in the name of a runtime that has ended: where nothing can be waited for any more, and nothing is left to a task.
+/// The store's runtime has ended, so there is no timer and no task to wait for.
 #[test]
 fn a_caller_in_an_ended_runtime_gets_an_error() {
     let theirs = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

@@ -1,4 +1,4 @@
-//! Calls that carry many checks, which are cheaper than as many calls and decide the same.
+//! Calls that carry many checks. They cost less than as many single calls and decide the same.
 
 use std::time::Duration;
 
@@ -15,11 +15,12 @@ use crate::{BothLayouts, Fresh, crowd, every_policy, shared, used};
 const KEYS: u32 = 60;
 const ROUNDS: u32 = 40;
 
-/// What all of these are told, asked at once: in one call, if there was a crowd before.
+/// Asks for all keys at once, and returns their verdicts. After `crowd` one call carries all of
+/// them.
 async fn ask(fresh: &Fresh, policy: &Policy, keys: &[String], cost: u32, times: Times) -> Vec<Verdict> {
     let ask =
         |key: &String| fresh.store.acquire(&[Check::new(policy, &Key::from(key.as_str()), cost)], times);
-    // Taken up by all before the runtime gets to send any.
+    // All are queued before the runtime sends any.
     let replies: Vec<_> = keys.iter().map(ask).collect();
     let mut verdicts = Vec::new();
     for reply in replies {
@@ -32,21 +33,21 @@ fn numbered(count: u32) -> Vec<String> {
     (0..count).map(|n| n.to_string()).collect()
 }
 
-/// How often each command was called, by clients or by scripts, since it was last told to forget that.
+/// How often clients and scripts have run a command since the last `CONFIG RESETSTAT`.
 pub(crate) fn calls(server: &Server, command: &str) -> u32 {
     let stats = server.command(&["INFO", "commandstats"]).unwrap();
     let found = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
     found.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
 }
 
-/// A store in Redis and one in memory, by one clock.
+/// A store in Redis and one in memory, with the same clock.
 struct Both<'a> {
     redis: &'a Fresh,
     model: &'a MemoryStore,
 }
 
 impl Both<'_> {
-    /// Asks both, and that they say the same.
+    /// Asks both, and compares their verdicts.
     async fn agree(&self, policy: &Policy, keys: &[String], cost: u32, times: Times) {
         crowd(&self.redis.store).await;
         let told = ask(self.redis, policy, keys, cost, times).await;
@@ -65,8 +66,8 @@ impl Both<'_> {
     }
 }
 
-/// Keys with room, full ones, those of long ago, new ones and what is none of ours, in every proportion: the model is told
-/// the same, one by one.
+/// Mixes keys with room, full keys, old keys, new keys and foreign values in all proportions. A
+/// store in memory decides the same checks one by one.
 #[tokio::test]
 async fn checks_that_share_a_call_are_decided_as_if_alone() {
     for &kind in Kind::EVERY {
@@ -100,7 +101,7 @@ async fn checks_that_share_a_call_are_decided_as_if_alone() {
                 for key in &all {
                     let times = random.one_of(&[0, 1, 1, 1, 1, 1, 1, 1, 2, 3, 9]);
                     keys.extend(vec![key.clone(); times]);
-                    // What nobody asks for, nobody gives an end.
+                    // Only a request gives a foreign value an end, so the key is asked for below.
                     if times > 0 && random.below(30) == 0 {
                         let name = both.redis.name(&policy, key);
                         let foreign =
@@ -112,13 +113,13 @@ async fn checks_that_share_a_call_are_decided_as_if_alone() {
                     }
                 }
                 let cost = random.one_of(&[1, 1, 1, policy.largest_cost().min(3), policy.largest_cost()]);
-                // One after another is what the others are not.
+                // Partial grants of one key are not decided in turn, so a key appears once.
                 let times = random.one_of(&[Times::ONCE, Times::ONCE, Times::up_to(3), Times::between(2, 3)]);
                 if times != Times::ONCE {
                     keys.dedup();
                 }
                 both.agree(&policy, &keys, cost, times).await;
-                // Each is a connection of its own: not after every round.
+                // Each command opens a connection, so this is not done after every round.
                 for key in keys.iter().filter(|_| round % 8 == 7) {
                     let left = server.command(&["PTTL", &both.redis.name(&policy, key)]).unwrap();
                     assert_ne!(left, "-1", "{key} of {policy:?} lives for ever, in round {round} on {kind}");
@@ -128,7 +129,7 @@ async fn checks_that_share_a_call_are_decided_as_if_alone() {
     }
 }
 
-/// Together they take more units than a `u32` counts, and each has room in the queue.
+/// Together they take more units than a `u32` holds, and the queue has room for each.
 #[tokio::test]
 async fn merged_callers_are_delayed_as_if_alone() {
     for &kind in Kind::EVERY {
@@ -150,7 +151,7 @@ async fn merged_callers_are_delayed_as_if_alone() {
     }
 }
 
-/// There, the longest horizon ends at 2^53: beyond it, Lua's numbers are even.
+/// The longest horizon ends at 2^53. Beyond it Lua's numbers are even.
 #[tokio::test]
 async fn a_limit_is_not_exceeded_at_the_end_of_time() {
     const END: u64 = 1 << 53;
@@ -159,7 +160,7 @@ async fn a_limit_is_not_exceeded_at_the_end_of_time() {
         let time = ManualClock::new(Timestamp::MAX);
         let clocked = |builder: RedisStoreBuilder| builder.clock(Clock::from(&time));
         let fresh = Fresh::with(server, SlidingLogLayout::List, clocked).await;
-        // T is a microsecond, which is the burst as well.
+        // T is a microsecond, and the burst is one unit.
         for max_wait in [(1 << 52) - 1, (1 << 52) - 2] {
             let queue = Algorithm::LeakyBucket { max_wait: Duration::from_micros(max_wait) };
             let policy = Policy::new(&format!("queue {max_wait}"), Quota::per_second(1_000_000));
@@ -184,8 +185,8 @@ async fn a_limit_is_not_exceeded_at_the_end_of_time() {
     }
 }
 
-/// A busy call of a bucket's charges keys before it knows that they have room, where the first has. Where one has none, it stops
-/// that at once.
+/// If the first key of a call has room, the script charges the next keys before it looks at them.
+/// It stops that at the first denial.
 #[tokio::test]
 async fn a_call_of_denials_charges_no_key_and_rarely_writes() {
     for &kind in Kind::EVERY {
@@ -224,7 +225,7 @@ async fn a_call_of_denials_charges_no_key_and_rarely_writes() {
         server.command(&["CONFIG", "RESETSTAT"]).unwrap();
         let told = ask(&fresh, &policy, &behind_one_with_room, 1, Times::ONCE).await;
         assert!(told[0].is_granted() && !told[1..].iter().any(Verdict::is_granted), "{kind}");
-        // Its own, and of the next there and back.
+        // One for the key with room. Two for the next key: charged and taken back.
         assert_eq!(writes()[0], 3, "{kind}");
         assert_eq!(states(), before, "{kind}");
     }
@@ -241,17 +242,17 @@ async fn a_busy_call_takes_one_command_for_each_bucket_in_use() {
         crowd(&fresh.store).await;
         server.command(&["CONFIG", "RESETSTAT"]).unwrap();
         assert!(ask(&fresh, &policy, &keys, 1, Times::ONCE).await.iter().all(Verdict::is_granted), "{kind}");
-        // The first is read, to see whether it is in use.
+        // Only the first key is read, to see whether it is in use.
         assert_eq!((calls(&server, "incrby"), calls(&server, "mget")), (100, 1), "{kind}");
     }
 }
 
-/// What is granted is never less than the least that was asked for, nor charged then.
+/// A verdict grants at least `min` times, or it charges nothing.
 #[tokio::test]
 async fn an_impossible_number_of_grants_charges_no_key() {
     for &kind in Kind::EVERY {
         let fresh = Fresh::on(shared(kind)).await;
-        // Twice that cost is more than a u32 counts.
+        // Twice that cost is more than a `u32` holds.
         let policy = Policy::new("api", Quota::new(4_000_000_000, Duration::from_secs(366 * 86_400)));
         let keys = numbered(20);
         crowd(&fresh.store).await;

@@ -1,4 +1,4 @@
-//! What whoever connects is told at once, and what passes by itself.
+//! Errors that `connect` returns at once, and outages that it waits for.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
@@ -84,7 +84,7 @@ async fn a_unix_socket_url_connects() {
     }
 }
 
-/// It would be shared by all who have none.
+/// All stores without a prefix would share it.
 #[tokio::test]
 async fn the_empty_key_is_refused() {
     let store = connect(&shared(Kind::Installed).url()).await.unwrap();
@@ -107,7 +107,7 @@ async fn a_missing_database_fails_at_once() {
     }
 }
 
-/// A store whose reads are refused must not take that for a key that is not there.
+/// If reads are refused, the store must not take the key for a new one.
 #[tokio::test]
 async fn a_missing_permission_is_an_error_and_grants_nothing() {
     for &kind in Kind::EVERY {
@@ -123,7 +123,7 @@ async fn a_missing_permission_is_an_error_and_grants_nothing() {
             ("pexpire", "~* +@all -pexpire"),
             ("pttl", "~* +@all -pttl"),
             ("del", "~* +@all -del"),
-            // Scripts are known to the server by then.
+            // By then the server knows the scripts.
             ("eval", "~* +@all -eval"),
             ("nothing", "~*"),
         ] {
@@ -137,7 +137,7 @@ async fn a_missing_permission_is_an_error_and_grants_nothing() {
     }
 }
 
-/// Those that only some algorithms need are found out by their first request.
+/// Only some algorithms need these commands, so their first request finds out.
 #[tokio::test]
 async fn a_forbidden_command_of_an_algorithm_is_an_error_and_grants_nothing() {
     for &kind in Kind::EVERY {
@@ -185,7 +185,7 @@ async fn a_topology_contradicts_the_url_on(kind: Kind) {
     let server = shared(kind).address();
     is_refused(&format!("redis-cluster://{server}")).await;
     is_refused(&format!("redis-sentinel://{server}/tollgate")).await;
-    // A password that the nodes do not want, or want another.
+    // A password that the nodes do not want, or a wrong one.
     for node in cluster.nodes() {
         node.command(&["CONFIG", "SET", "requirepass", "right"]).unwrap();
     }
@@ -211,7 +211,7 @@ async fn a_store_connects_while_redis_is_down_and_decides_once_it_is_up() {
     server.restart().unwrap();
     eventually("requests pass", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
 
-    // It accepts, and never answers.
+    // It accepts connections and never answers.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let at = silent.local_addr().unwrap();
     for url in
@@ -231,7 +231,8 @@ async fn a_store_connects_while_redis_is_down_and_decides_once_it_is_up() {
     }
 }
 
-/// Failure policies log what a store's error says, and a server that does not know a command repeats what it was asked.
+/// Failure policies log the error of a store. A server that does not know a command repeats its
+/// arguments.
 #[tokio::test]
 async fn an_error_names_no_key() {
     for &kind in Kind::EVERY {

@@ -1,4 +1,4 @@
-//! The conformance suite on each server that there is. It runs to its end or panics with the name of the case that failed.
+//! The conformance suite on each server. A failure prints the name of the case.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -13,14 +13,15 @@ use tollgate_redis::{RedisStore, SlidingLogLayout};
 
 use crate::{prefix, shared};
 
-/// Random steps where a server is put through the whole suite. `a_hundred_thousand_random_decisions_per_algorithm_match_the_oracle` adds its own.
+/// Random steps when the whole suite runs on a server. The last test of this file makes many more.
 pub(crate) const STEPS: u32 = 500;
 
 pub(crate) fn holds(suite: Suite, url: &str, layout: SlidingLogLayout) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(suite.run(async |clock| {
         let builder = RedisStore::builder(url).prefix(prefix()).sliding_log(layout).clock(clock);
-        // The suite takes 99,991 units at once, and all of a test binary runs beside it.
+        // The suite takes 99,991 units at once, and the other tests of the binary run at the same
+        // time.
         builder.response_timeout(Duration::from_secs(60)).connect().await.unwrap()
     }));
 }
@@ -71,8 +72,8 @@ fn a_master_under_sentinels_keeps_the_contract() {
     holds(Suite::new().steps(STEPS), &url, SlidingLogLayout::List);
 }
 
-/// Redis 7.2 up to 7.2.4, and Valkey up to 7.2.5, make `1e+8` of a number that a script hands to a command, where it is a multiple
-/// of that. So none of that size may be handed to one: here, it is an error.
+/// Redis up to 7.2.4 and Valkey up to 7.2.5 write a multiple of 1e+8 as `1e+8` if a script passes
+/// it to a command as a number. So this test makes each such argument an error.
 #[test]
 fn large_numbers_reach_commands_as_digits() {
     const WARY: &str = "
@@ -89,7 +90,7 @@ fn large_numbers_reach_commands_as_digits() {
         local redis = { call = function(...) return real.call(wary(...)) end,
                         pcall = function(...) return real.pcall(wary(...)) end }
         ";
-    // Others would have taught it the scripts.
+    // A server of its own, because a shared one knows the scripts already.
     let server = Server::start(Kind::Redis6_2).unwrap();
     let address = server.address();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -113,8 +114,8 @@ fn large_numbers_reach_commands_as_digits() {
     }
 }
 
-/// Passes on the commands of a client, its scripts behind another one. The server does not know these by their own hashes, and so
-/// is sent all of each.
+/// Passes on the commands of a client, with `first` in front of each script. The server does not
+/// know a changed script by the hash that the store sends, so it gets the whole script.
 fn pass_scripts_behind(first: &str, from: TcpStream, mut to: TcpStream) -> io::Result<()> {
     let mut from = BufReader::new(from);
     loop {
@@ -146,8 +147,8 @@ fn pass_scripts_behind(first: &str, from: TcpStream, mut to: TcpStream) -> io::R
     }
 }
 
-/// Of the steps, 57 in a hundred are decisions that are compared; the others move the clock, give back, reset. All algorithms at
-/// once, since a step is mostly a wait for the other side.
+/// 57 of 100 steps are decisions, which are compared. The others move the clock, refund or reset.
+/// All algorithms run at once, because a step mostly waits for the server.
 #[test]
 fn a_hundred_thousand_random_decisions_per_algorithm_match_the_oracle() {
     let logs = |layout: SlidingLogLayout| move |algorithm: Algorithm| (algorithm, layout);

@@ -8,7 +8,7 @@ use tollgate_redis::SlidingLogLayout;
 
 use crate::{BothLayouts, Fresh, acquire, every_policy, look, shared};
 
-/// The names of the commands that a server was asked, by clients or by scripts, since it was last told to forget them.
+/// The commands that clients and scripts have run since the last `CONFIG RESETSTAT`.
 fn commands(server: &Server) -> Vec<String> {
     let stats = server.command(&["INFO", "commandstats"]).unwrap();
     let names = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
@@ -36,7 +36,7 @@ const READS: [&str; 18] = [
     "zrange",
 ];
 
-/// A log that grows with what it denies, a window that a denial prolongs: whoever keeps trying starves.
+/// If denials were recorded, or prolonged a window, a caller that keeps trying would never pass.
 #[tokio::test]
 async fn a_denied_request_writes_nothing() {
     for &kind in Kind::EVERY {
@@ -46,7 +46,7 @@ async fn a_denied_request_writes_nothing() {
             let fresh = stores.of(layout);
             let full = policy.largest_cost();
             assert!(acquire(&fresh.store, &policy, "ada", full).await.is_granted());
-            // A fresh key under a second policy, so that the set is denied while one of its checks has room.
+            // A new key under a second policy, so that one check of the denied set has room.
             let name = fresh.name(&policy, "ada");
             let before = server.command(&["DUMP", &name]).unwrap();
             assert!(!before.is_empty());
@@ -70,7 +70,8 @@ async fn a_denied_request_writes_nothing() {
     }
 }
 
-/// 1,000 at once, of which some wait behind others on their way: a merged call that is granted in part records that part.
+/// 1,000 requests at once, some of which wait in the queue. A merged call that is granted in part
+/// records that part only.
 #[tokio::test]
 async fn denied_requests_do_not_grow_a_log() {
     let server = shared(Kind::Valkey9_1);
@@ -88,7 +89,7 @@ async fn denied_requests_do_not_grow_a_log() {
         }
         assert_eq!(granted, 10);
         let name = fresh.name(&policy, "ada");
-        // The last text counts the units charged, and no run is without one.
+        // The last element counts the units charged, and each run has one.
         let (last, length, most) = match layout {
             SlidingLogLayout::SortedSet => ("ZRANGE", "ZCARD", 10),
             _ => ("LRANGE", "LLEN", 2 * 10),

@@ -1,4 +1,4 @@
-//! Values that are not the store's, under the names of its keys.
+//! Foreign values under the names of the store's keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn poisons(policy: &Policy, now: u64) -> Vec<Vec<String>> {
         &many_digits,
         &ahead,
     ];
-    // Counts beyond a u32, and beyond what a double counts, before a time of now.
+    // Counts above a `u32`, and above what a double holds, before a time of now.
     let times: Vec<String> = ["4294967295", "4294967296", "99999999999999999999", "0000000004", "-1", "0x"]
         .iter()
         .flat_map(|count| {
@@ -72,7 +72,7 @@ fn poisons(policy: &Policy, now: u64) -> Vec<Vec<String>> {
         other(&["RPUSH", "KEY", garbage, garbage, garbage, garbage, &now_text]);
         other(&["RPUSH", "KEY", &now_text, &now_text, &now_text, &now_text, garbage]);
     }
-    // Runs of a log, and a head before them, whose numbers are not such.
+    // A log of runs, and a head before it, with wrong numbers.
     let current_text = (now / 40_000).to_string();
     let counts = [
         "0",
@@ -107,7 +107,7 @@ fn poisons(policy: &Policy, now: u64) -> Vec<Vec<String>> {
         }
         _ => 1_000,
     };
-    // The sub-window of now, or one of the next.
+    // The current sub-window, or the next one.
     let current = ((now + 20_000) / span).to_string();
     for garbage in
         ["abc", "nan", "-nan", "inf", "0x10", "-5", "1.5", "", &digits, &ahead, "9223372036854775807"]
@@ -135,7 +135,8 @@ fn now(server: &Server) -> u64 {
     seconds.parse::<u64>().unwrap() * 1_000_000 + micros.parse::<u64>().unwrap()
 }
 
-/// What is wrong with the life of a key: that it has no end, or one that is too far. That there is no key is well.
+/// What is wrong with the life of a key: it has no end, or one that is too far away. A missing key
+/// is fine.
 fn endless(server: &Server, name: &str, policy: &Policy) -> Option<String> {
     let left: i64 = server.command(&["PTTL", name]).unwrap().parse().unwrap();
     let most = longest(policy) + Duration::from_millis(1_010);
@@ -143,8 +144,8 @@ fn endless(server: &Server, name: &str, policy: &Policy) -> Option<String> {
     (!is_well).then(|| format!("{left} ms to live"))
 }
 
-/// Puts something at a key's place and asks: nobody is told an error, nobody waits longer than the longest that the policy
-/// remembers anything, and in the end the whole quota is there. What is wrong, if anything.
+/// Puts a foreign value at a key's place and uses the key. Returns an error if a request fails, if
+/// a wait is longer than the policy remembers anything, or if the whole quota does not come back.
 async fn heals(
     server: &Server,
     fresh: &Fresh,
@@ -156,11 +157,11 @@ async fn heals(
     let name = fresh.name(policy, key);
     let words: Vec<&str> =
         poison.iter().map(|word| if word == "KEY" { name.as_str() } else { word }).collect();
-    // A few at a time: each refund takes a connection for itself, and there are two.
+    // A few at a time, because each refund needs one of the two connections.
     static FEW: Semaphore = Semaphore::const_new(8);
     let few = FEW.acquire().await.unwrap();
     server.command(&words).unwrap();
-    // What comes back from before, and finds that.
+    // A refund of a grant from before, which finds the foreign value.
     let stamp = Stamp::new(now(server), 0);
     let grant = Grant { policy, key: &Key::from(key), units: 1, stamp, share: None };
     fresh.store.refund(&[grant]).wait().await.map_err(|error| format!("a refund: {error}"))?;
@@ -194,7 +195,7 @@ async fn heals(
     Ok(())
 }
 
-/// One after another a policy's values, all of them at the same time: in one call they would fail together.
+/// The values of a policy are used at the same time. In one call they would fail together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_foreign_value_fails_no_request_and_blocks_no_caller() {
     let mut asked = JoinSet::new();
@@ -224,7 +225,8 @@ async fn a_foreign_value_fails_no_request_and_blocks_no_caller() {
     );
 }
 
-/// A key that lost its end, by hand or by a restore. A bucket's charges see to it once in 0.9 s of its TAT: here, each does.
+/// The key lost its end, by hand or by a restore. A bucket sets the end at most once in 0.9 s of
+/// its TAT; with these quotas each charge does.
 #[tokio::test]
 async fn a_key_without_an_end_gets_one_by_a_charge_and_by_a_denial() {
     for &kind in Kind::EVERY {
@@ -239,7 +241,7 @@ async fn a_key_without_an_end_gets_one_by_a_charge_and_by_a_denial() {
                 assert_eq!(endless(server, &name, &policy), None, "{name}");
                 assert_eq!(server.command(&["PERSIST", &name]).unwrap(), "1", "{name}");
             }
-            // The last one was denied, and the end that it found missing is there since the next.
+            // The last request was denied, and it set the end that was missing.
             assert!(!acquire(&fresh.store, &policy, "ada", 1).await.is_granted());
             let left: i64 = server.command(&["PTTL", &name]).unwrap().parse().unwrap();
             let reset = look(&fresh.store, &policy, "ada").await.each()[0].reset_after();
@@ -248,7 +250,7 @@ async fn a_key_without_an_end_gets_one_by_a_charge_and_by_a_denial() {
     }
 }
 
-/// What a denial gives it is the end of what is there, not of what would be charged now.
+/// A denial sets the end of the state that is stored, not of a charge made now.
 #[tokio::test]
 async fn a_key_without_an_end_that_is_denied_lives_no_longer_than_its_state() {
     let mut asked = JoinSet::new();
@@ -262,7 +264,7 @@ async fn a_key_without_an_end_that_is_denied_lives_no_longer_than_its_state() {
                 // Longer than a sub-window of a ring.
                 sleep(Duration::from_millis(2_500)).await;
                 server.command(&["PERSIST", &name]).unwrap();
-                // Where a window has ended meanwhile, it is granted, and new.
+                // If a window has ended meanwhile, this is granted in a new one.
                 acquire(&fresh.store, &policy, "ada", LIMIT).await;
                 let asked = Instant::now();
                 let left: u128 = server.command(&["PTTL", &name]).unwrap().parse().unwrap();
@@ -275,8 +277,8 @@ async fn a_key_without_an_end_that_is_denied_lives_no_longer_than_its_state() {
     asked.join_all().await;
 }
 
-/// A clock that ran ahead wrote it, or a burst that was larger then. An empty bucket is what it may cost, and that is
-/// written at once: else everybody who is denied is told to wait anew.
+/// A clock that ran ahead wrote it, or a policy with a larger burst. It counts as an empty bucket,
+/// and the script writes that at once. Otherwise each denied caller would have to wait again.
 #[tokio::test]
 async fn a_tat_of_next_year_is_an_empty_bucket_at_once() {
     let server = shared(Kind::Redis6_2);
@@ -307,7 +309,7 @@ async fn stored_values_are_digits_only() {
     for &kind in Kind::EVERY {
         let server = shared(kind);
         let stores = BothLayouts::on(server).await;
-        // Fractions of a microsecond, and counts that leave 2^53 with the time behind them.
+        // Fractions of a microsecond, and counts that exceed 2^53 together with the time.
         for limit in [7, 9_991] {
             for (policy, layout) in every_policy(limit, Duration::from_secs(36_000)) {
                 let fresh = stores.of(layout);
@@ -334,8 +336,8 @@ async fn stored_values_are_digits_only() {
     }
 }
 
-/// A limit that changed in place, or tiers of one rule: the fraction in the state is of another denominator then, and too
-/// large to count up beside it.
+/// A limit that changed in place, or tiers of one rule. The stored fraction has another
+/// denominator, and is too large to increment in place.
 #[tokio::test]
 async fn a_state_of_another_limit_is_charged_in_its_place() {
     let old = Policy::new("api", Quota::per_second(999));
@@ -344,11 +346,12 @@ async fn a_state_of_another_limit_is_charged_in_its_place() {
     for &kind in Kind::EVERY {
         let server = shared(kind);
         let fresh = Fresh::on(server).await;
-        // T is 1001 + 1/999 µs: the fraction is 923/999 now, and as digits before TAT too large for an integer with it.
+        // T is 1001 + 1/999 µs, so the fraction is 923/999. As digits before TAT it is too large
+        // for an integer.
         assert!(acquire(&fresh.store, &old, "ada", 923).await.is_granted());
         let left = acquire(&fresh.store, &new, "ada", 1).await;
         assert!(left.is_granted(), "{kind}");
-        // As many as that plus those that came back meanwhile.
+        // At least that many, and those that came back meanwhile.
         assert!(left.each()[0].remaining() >= 1_000 - 925, "{kind}: {left:?}");
         assert!(acquire(&fresh.store, &new, "ada", 1).await.is_granted(), "{kind}");
     }

@@ -1,4 +1,5 @@
-//! How long keys live, by the server's own clock: never without an end, never shorter than their state, and hardly longer.
+//! How long keys live, by the server's clock: always with an end, never shorter than their state,
+//! and at most a second longer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,13 +11,13 @@ use tollgate_conformance::servers::{Kind, Server};
 use crate::calls::calls;
 use crate::{BothLayouts, Fresh, acquire, at_once, crowd, every_policy, longest, look, shared};
 
-/// In microseconds since the epoch, all read in one step: the server's time, and when the key ends.
+/// The server's time and the end of a key, read in one step, in microseconds since the epoch.
 struct Life {
     now: u64,
     ends: u64,
 }
 
-/// The life of a key; nothing if there is none.
+/// The life of a key, or `None` if the key does not exist.
 ///
 /// # Panics
 /// If it has no end.
@@ -27,7 +28,7 @@ fn life(server: &Server, name: &str) -> Option<Life> {
     let numbers: Vec<i64> = told.lines().map(|line| line.parse().unwrap()).collect();
     assert_ne!(numbers[2], -1, "{name} has no end");
     let now = u64::try_from(numbers[0] * 1_000_000 + numbers[1]).unwrap();
-    // Milliseconds, cut off.
+    // Milliseconds, rounded down.
     let left = u64::try_from(numbers[2]).ok()?;
     Some(Life { now, ends: now + left * 1_000 })
 }
@@ -39,7 +40,7 @@ fn now(server: &Server) -> u64 {
     seconds.parse::<u64>().unwrap() * 1_000_000 + micros.parse::<u64>().unwrap()
 }
 
-/// When the state ends that a grant has left, in microseconds since the epoch.
+/// When the state of a grant ends, in microseconds since the epoch.
 fn state_ends(policy: &Policy, stamp: Stamp) -> u64 {
     let window = u64::try_from(policy.quota().window().as_micros()).unwrap();
     match policy.algorithm() {
@@ -52,11 +53,12 @@ fn state_ends(policy: &Policy, stamp: Stamp) -> u64 {
     }
 }
 
-/// How much longer than its state a key may live: where a life is not set anew by each request, up to a second.
+/// How much longer than its state a key may live. Buckets do not set the end with each request.
 fn slack(policy: &Policy) -> u64 {
     match policy.algorithm() {
         Algorithm::Gcra | Algorithm::LeakyBucket { .. } => 1_000_000,
-        // The clock that lives are counted by was read before the one that states are, and the machine may be busy.
+        // The server reads the clock of key ends before the script reads its own, and the machine
+        // may be busy.
         _ => 200_000,
     }
 }
@@ -65,7 +67,7 @@ fn lives_as_long_as_its_state(server: &Server, fresh: &Fresh, policy: &Policy, k
     let due = state_ends(policy, granted.each()[0].stamp());
     let what = format!("{} on {}", fresh.name(policy, key), server.kind());
     match life(server, &fresh.name(policy, key)) {
-        // It may have ended between the two.
+        // It may have ended in between.
         None => {
             let now = now(server);
             assert!(now >= due, "{what} is forgotten {} µs early", due - now);
@@ -78,7 +80,7 @@ fn lives_as_long_as_its_state(server: &Server, fresh: &Fresh, policy: &Policy, k
     }
 }
 
-/// That no key outlives what is told of its state, where there is no grant to go by.
+/// Asserts that no key outlives its reported state, if there is no grant to compare with.
 async fn ends_with_its_state(server: &Server, fresh: &Fresh, policy: &Policy, key: &str) {
     let reset = look(&fresh.store, policy, key).await.each()[0].reset_after();
     if let Some(life) = life(server, &fresh.name(policy, key)) {
@@ -103,7 +105,7 @@ async fn on_every_server(test: impl AsyncFn(&Server, &Fresh, &Policy)) {
     }
 }
 
-/// `count == 1` is how others find out that a key is new.
+/// Other limiters take `count == 1` as the sign of a new key.
 #[tokio::test]
 async fn a_first_request_of_cost_two_leaves_a_key_that_expires() {
     for &kind in Kind::EVERY {
@@ -136,14 +138,14 @@ async fn a_key_lives_exactly_as_long_as_its_state() {
     .await;
 }
 
-/// Of many keys that one call charges, some lie ahead, some lie behind, and some are new.
+/// Some of the keys that a call charges lie ahead, some lie behind, and some are new.
 #[tokio::test]
 async fn the_keys_of_a_call_live_exactly_as_long_as_their_states() {
     at_once(Kind::EVERY, the_keys_of_a_call_on).await;
 }
 
 async fn the_keys_of_a_call_on(kind: Kind) {
-    // Its own: what it is asked is counted.
+    // A server of its own, because its commands are counted.
     let server = Server::start(kind).unwrap();
     let fresh = Fresh::on(&server).await;
     // A unit is 86.4 s, 86.4 ms or 10 ms of a TAT.
@@ -151,8 +153,9 @@ async fn the_keys_of_a_call_on(kind: Kind) {
         let policy = Policy::new(&format!("bucket {}", quota.limit()), quota);
         for (round, pause) in [0, 0, 0, 30, 30, 200, 1_100, 0, 30].into_iter().enumerate() {
             sleep(Duration::from_millis(pause)).await;
-            // The first of a call lies ahead, so that the others are not read before they are charged: new ones, one in three of
-            // those of earlier rounds, and such as lie as far behind as they may.
+            // The first key of a call lies ahead, so the script charges the others without reading
+            // them. These are new keys, a third of the earlier ones, and keys as far behind as
+            // allowed.
             let ahead = format!("ahead-{round}");
             acquire(&fresh.store, &policy, &ahead, policy.capacity() / 2).await;
             let behind = (0..5).map(|n| format!("behind-{n}-{round}"));
@@ -183,7 +186,7 @@ async fn the_keys_of_a_call_on(kind: Kind) {
     }
 }
 
-/// Laravel and others set the life anew with each hit: who comes often enough never sees his window end.
+/// Laravel and others set the end again with each hit, so a busy caller never sees its window end.
 #[tokio::test]
 async fn hits_do_not_prolong_the_life_of_a_window() {
     for (policy, layout) in every_policy(1_000, Duration::from_secs(600)) {
@@ -222,7 +225,7 @@ async fn refunds_and_resets_leave_no_key_without_an_end() {
             let grant = Grant { policy, key: &key, units: 1, stamp, share: None };
             fresh.store.refund(&[grant]).wait().await.unwrap();
             ends_with_its_state(server, fresh, policy, "ada").await;
-            // And once more, which is too much.
+            // A second refund, which is too much.
             fresh.store.refund(&[grant]).wait().await.unwrap();
             ends_with_its_state(server, fresh, policy, "ada").await;
         }
@@ -258,7 +261,7 @@ async fn no_wait_exceeds_the_life_of_its_key() {
     on_every_server(async |_, fresh, policy| {
         acquire(&fresh.store, policy, "ada", policy.largest_cost()).await;
         let denied = acquire(&fresh.store, policy, "ada", policy.largest_cost()).await;
-        // Where the window is short, it may be over.
+        // A short window may be over.
         if !denied.is_granted() {
             let Wait::For(wait) = denied.wait() else { panic!("{denied:?}") };
             assert!(wait > Duration::ZERO && wait <= longest(policy), "{wait:?} under {policy:?}");

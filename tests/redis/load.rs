@@ -1,4 +1,4 @@
-//! Many at once: calls that carry many, from one process and from several.
+//! Many callers at once: calls that carry many checks, from one process and from several.
 
 use std::time::Duration;
 
@@ -43,10 +43,10 @@ async fn merged_callers_get_exactly_the_limit() {
             let verdicts = ask_at_once(store, &policy, (0..1_536).map(|n| [1, 2, 3, 1][n % 4])).await;
             let granted: u32 =
                 verdicts.iter().filter(|(_, verdict)| verdict.is_granted()).map(|(cost, _)| cost).sum();
-            // Those of cost 1 alone are enough to use up what the others leave.
+            // The requests of cost 1 alone are enough to use up the rest.
             assert_eq!(granted, policy.largest_cost(), "{} on {kind}", policy.name());
             assert_eq!(used(store, &policy, "ada").await, policy.capacity(), "{}", policy.name());
-            // Each was told how things stood after its own turn.
+            // Each verdict reports the state after its own turn.
             if let Algorithm::FixedWindow { .. } = policy.algorithm() {
                 let mut left: Vec<u32> = verdicts
                     .iter()
@@ -64,7 +64,7 @@ async fn merged_callers_get_exactly_the_limit() {
 
 #[tokio::test]
 async fn a_queue_delays_in_the_order_of_arrival() {
-    // On one connection: two calls on two connections arrive as they like.
+    // On one connection, because the order of calls on two connections is not fixed.
     let fresh =
         Fresh::with(shared(Kind::Redis8_2), Default::default(), |builder| builder.connections(1)).await;
     let max_wait = Duration::from_secs(3_600);
@@ -73,12 +73,12 @@ async fn a_queue_delays_in_the_order_of_arrival() {
     let verdicts = ask_at_once(&fresh.store, &policy, (0..512).map(|_| 1)).await;
     let stamps: Vec<u64> = verdicts.iter().map(|(_, verdict)| verdict.each()[0].stamp().micros()).collect();
     assert!(stamps.windows(2).all(|two| two[1] == two[0] + 10_000), "{stamps:?}");
-    // Of one call, delays grow by the interval; from one to the next, by what has not passed in between.
+    // Within a call, delays grow by the interval. Between two calls some time passes.
     assert!(verdicts.iter().all(|(_, verdict)| verdict.is_granted()));
     assert!(verdicts[511].1.delay() > verdicts[1].1.delay());
 }
 
-/// Calls that carry checks follow one another without a gap for as long as checks wait, on each connection that they may have.
+/// Checks that wait keep all connections busy: the next call follows without a gap.
 #[tokio::test]
 async fn refunds_under_load_get_a_connection() {
     let fresh =
@@ -108,7 +108,7 @@ async fn refunds_under_load_get_a_connection() {
     }
 }
 
-/// Several handles, each with connections of its own, are several processes.
+/// Handles with connections of their own are like several processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_that_share_a_limit_get_it_exactly() {
     let server = shared(Kind::Valkey9_1);
@@ -135,7 +135,8 @@ async fn processes_that_share_a_limit_get_it_exactly() {
     }
     let all = callers.join_all().await;
     assert_eq!(all.iter().map(|(_, granted)| granted).sum::<u32>(), 5_000);
-    // Each grant moves TAT by the interval, and no two by the same one: since somebody always asks, none is left out.
+    // Each grant moves TAT by the interval or more. Some caller always asks, so no interval is left
+    // out.
     let mut stamps: Vec<u64> = all.into_iter().flat_map(|(stamps, _)| stamps).collect();
     stamps.sort_unstable();
     let interval = u64::try_from(interval.as_micros()).unwrap();
@@ -156,7 +157,7 @@ async fn stalled(
     server.pause().unwrap();
     let (policy, key) = (a_day(1_000_000), Key::from("ada"));
     let sent = fresh.store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE);
-    // Its call is under way by then. Were it not, it would carry those who come next.
+    // By then the call has been sent. Otherwise it would carry the next callers too.
     sleep(Duration::from_millis(50)).await;
     (fresh, sent)
 }
@@ -188,7 +189,7 @@ async fn a_hanging_redis_does_not_accumulate_callers() {
     let (policy, ada) = (a_day(1_000_000), Key::from("ada"));
     let (mut waiting, mut refused) = (Vec::new(), 0);
     for n in 0..20_000_u32 {
-        // Those that are merged count as well as those that are not.
+        // Merged callers count like others.
         let key = if n.is_multiple_of(2) { ada.clone() } else { Key::from(n) };
         match fresh.store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE) {
             Reply::Now(Err(error)) => {
@@ -214,7 +215,7 @@ async fn a_hanging_redis_does_not_accumulate_callers() {
     }
 }
 
-/// Those who wait in another runtime, or ask when it is gone, are told.
+/// The callers wait in another runtime, or ask after the store's runtime has ended.
 #[test]
 fn a_dropped_runtime_leaves_no_caller_waiting() {
     within(Duration::from_secs(60), || {
@@ -277,7 +278,7 @@ async fn sets_of_fifty_checks_with_the_largest_values_are_decided() {
                         .unwrap();
                 }
                 if window > Duration::from_secs(1) {
-                    // A unit comes back each few milliseconds: not all of them.
+                    // A unit comes back every few milliseconds, so not all of them are back.
                     let again = acquire(&fresh.store, &policy, "ada", u32::MAX).await;
                     assert!(!again.is_granted(), "{what}");
                 }
@@ -299,7 +300,7 @@ async fn sets_of_fifty_checks_with_the_largest_values_are_decided() {
             let verdict = reply.wait().await.unwrap();
             assert!(!verdict.is_granted() && verdict.each().len() == 50);
         }
-        // More numbers than `unpack` gives: 64 sets of 200 checks.
+        // More numbers than `unpack` returns: 64 sets of 200 checks.
         let keys: Vec<Key> = (0..200_u32).map(Key::from).collect();
         let many = Policy::new("many", Quota::per_day(64)).with_algorithm(Algorithm::SLIDING_BUCKETS);
         let set: Vec<Check<'_>> = keys.iter().map(|key| Check::new(&many, key, 1)).collect();
@@ -312,7 +313,7 @@ async fn sets_of_fifty_checks_with_the_largest_values_are_decided() {
     }
 }
 
-/// A server that takes one connection, where two are wanted: all goes by the one.
+/// The server accepts one connection, and the store wants two. All calls use that one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_connection_fails_no_caller_while_another_lives() {
     let server = Server::start_with(Kind::Redis8_2, &["--maxclients", "1"]).unwrap();

@@ -1,4 +1,5 @@
-//! Errors after which nobody knows whether a call was executed: nothing is asked twice.
+//! Errors after which it is unknown whether a call was executed. The store never sends such a call
+//! again.
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ impl Behind {
         Behind { proxy, store, straight }
     }
 
-    /// Waits until requests pass again; how many units that took.
+    /// Waits until requests pass again. Returns how many units that took.
     async fn recovers(&self, policy: &Policy) -> u32 {
         let before = used(&self.straight.store, policy, "ada").await;
         eventually("requests pass", async || try_acquire(&self.store, policy, "ada", 1).await.is_ok()).await;
@@ -36,7 +37,7 @@ fn an_hour(limit: u32) -> Policy {
     Policy::new("p", Quota::per_hour(limit))
 }
 
-/// rate-limit-redis and others send a call again whose connection was lost, and charge twice.
+/// rate-limit-redis and others send a call again if its connection was lost, and charge twice.
 #[tokio::test]
 async fn a_reply_that_is_lost_after_the_charge_charges_once() {
     for &kind in Kind::EVERY {
@@ -58,7 +59,8 @@ async fn a_reply_that_is_lost_after_the_charge_charges_once() {
     }
 }
 
-/// The first time of a script there are two errors: one that says that it is not known, and the loss.
+/// The first call of a script has two errors: the server does not know the script, and then the
+/// reply is lost.
 #[tokio::test]
 async fn a_reply_that_is_lost_after_the_script_was_sent_whole_charges_once() {
     let server = Server::start(Kind::Redis6_2).unwrap();
@@ -79,7 +81,7 @@ async fn a_reply_that_is_lost_after_the_script_was_sent_whole_charges_once() {
     }
 }
 
-/// TAT, in microseconds: looking by the store would load the script.
+/// TAT, in microseconds. A look by the store would load the script.
 fn used_without_scripts(server: &Server, fresh: &Fresh, policy: &Policy) -> u64 {
     server.command(&["GET", &fresh.name(policy, "ada")]).unwrap().parse().unwrap()
 }
@@ -101,7 +103,7 @@ async fn an_answer_that_comes_too_late_is_an_error_and_charges_once() {
             let error = try_acquire(&store, &policy, "ada", 2).await.unwrap_err();
             assert!(error.is_timeout(), "{error}");
             assert_eq!(used(&straight.store, &policy, "ada").await - before, 2);
-            // What comes late is nobody's answer any more.
+            // A late answer belongs to no caller.
             proxy.set(Way::IsOpen);
             let verdict = loop {
                 if let Ok(verdict) = try_acquire(&store, &policy, "ada", 1).await {
@@ -114,7 +116,7 @@ async fn an_answer_that_comes_too_late_is_an_error_and_charges_once() {
     }
 }
 
-/// A way that was cut without a word, an idle hour ago: the first request after it must not fail.
+/// The path was cut silently while the store was idle. The first request after it must not fail.
 #[tokio::test]
 async fn the_first_request_after_connections_were_cut_passes() {
     let behind = Behind::a_proxy_before(shared(Kind::Valkey9_1)).await;
@@ -123,15 +125,15 @@ async fn the_first_request_after_connections_were_cut_passes() {
         acquire(&behind.store, &policy, "ada", 1).await;
         let accepted = behind.proxy.accepted();
         behind.proxy.cut();
-        // It hears of it while it waits for nothing: without that, one request would find out.
+        // The store notices the loss while it is idle. Otherwise a request would find out.
         tokio::time::sleep(Duration::from_millis(50)).await;
         acquire(&behind.store, &policy, "ada", 1).await;
         assert!(behind.proxy.accepted() > accepted);
     }
 }
 
-/// A firewall that has forgotten them, or a machine that is gone: nobody ends the connections, which pass nothing. A circuit
-/// breaker asks but now and then, so that it matters how many questions that takes.
+/// A firewall has forgotten the connections, or a machine is gone: the connections stay open and
+/// pass nothing. A circuit breaker probes rarely, so few probes must be enough.
 #[tokio::test]
 async fn silent_connections_are_all_replaced_at_once() {
     let server = shared(Kind::Redis8_2);
@@ -140,7 +142,7 @@ async fn silent_connections_are_all_replaced_at_once() {
     let builder = builder.connections(2).response_timeout(Duration::from_millis(250));
     let store = builder.connect().await.unwrap();
     let policy = an_hour(1_000);
-    // While the first waits for its answer, the second takes another connection.
+    // While the first call waits for its answer, the second takes another connection.
     proxy.set(Way::IsSlow(Duration::from_millis(20)));
     eventually("there are two connections", async || {
         let second = async {
@@ -158,11 +160,12 @@ async fn silent_connections_are_all_replaced_at_once() {
         assert!(error.is_timeout(), "{error}");
         unanswered += 1;
     }
-    // Three, and one more on a machine that is slow to connect; three on each would be six.
+    // Three, and one more on a machine that is slow to connect. Three for each connection would be
+    // six.
     assert!((3..=4).contains(&unanswered), "{unanswered} calls until they were given up");
 }
 
-/// The other one answers, and hides nothing.
+/// The other connection works, and does not hide the silent one.
 #[tokio::test]
 async fn one_silent_connection_is_replaced() {
     let server = shared(Kind::Redis8_2);
@@ -175,7 +178,7 @@ async fn one_silent_connection_is_replaced() {
     proxy.strand();
     let (mut unanswered, mut answered) = (0, 0);
     while answered < 20 {
-        // While the first waits, the second takes a connection of its own.
+        // While the first call waits, the second takes a connection of its own.
         let second = async {
             tokio::time::sleep(Duration::from_millis(20)).await;
             try_acquire(&store, &policy, "ada", 1).await
@@ -192,11 +195,12 @@ async fn one_silent_connection_is_replaced() {
         }
         assert!(unanswered < 10, "it is never given up: {answered} were answered meanwhile");
     }
-    // Another call may have come along with one that was not answered.
+    // Another call may have shared the connection with the one that got no answer.
     assert!((1..=6).contains(&unanswered), "{unanswered} calls until it was given up");
 }
 
-/// Redis that accepts and never answers, from the start or later: errors, not hangs, and requests pass when it answers.
+/// Redis accepts connections and never answers, from the start or later. Requests get errors in
+/// time, and pass when Redis answers again.
 #[tokio::test]
 async fn a_server_that_stopped_answering_is_used_again_when_it_recovers() {
     let server = shared(Kind::Installed);

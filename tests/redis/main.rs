@@ -39,20 +39,20 @@ use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times, Verdict};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{Error, RedisStore, RedisStoreBuilder, SlidingLogLayout};
 
-/// A server of that kind, for all tests that leave it as it is.
+/// A server of that kind, shared by all tests that leave it unchanged.
 fn shared(kind: Kind) -> &'static Server {
     static SERVERS: [OnceLock<Server>; 4] = [const { OnceLock::new() }; 4];
     let at = Kind::EVERY.iter().position(|one| *one == kind).expect("a known kind");
     SERVERS[at].get_or_init(|| Server::start(kind).expect("a server"))
 }
 
-/// A prefix that nobody else has.
+/// A prefix that no other test has.
 fn prefix() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("test{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A store in which nothing has been used yet, by the server's clock; and how its keys are called.
+/// A store without used quota, by the server's clock, and how its keys are named.
 struct Fresh {
     store: RedisStore,
     prefix: String,
@@ -60,8 +60,8 @@ struct Fresh {
     _left: Left,
 }
 
-/// What a test leaves on servers, under its prefix. When it is over, none of it may live for ever; for how long exactly is
-/// what `life.rs` is about.
+/// The keys that a test leaves under its prefix. When the test is over, each must have an end;
+/// `life.rs` tests how long they live.
 struct Left {
     urls: Vec<String>,
     prefix: String,
@@ -69,12 +69,13 @@ struct Left {
 
 impl Drop for Left {
     fn drop(&mut self) {
-        // Servers that were killed, or paused, are not asked.
+        // Servers that were killed or paused are skipped.
         for mut server in self.urls.iter().filter_map(|url| connect_to(url)) {
             let names: Vec<String> =
                 cmd("KEYS").arg(format!("{}:*", self.prefix)).query(&mut server).unwrap_or_default();
             for name in names {
-                // A replica in a Cluster tells where its master is instead, which is asked as well.
+                // A replica in a Cluster answers with its master's address. The master is in the
+                // list too.
                 let left: Result<i64, _> = cmd("PTTL").arg(&name).query(&mut server);
                 assert!(thread::panicking() || left != Ok(-1), "{name} lives for ever");
             }
@@ -94,7 +95,7 @@ impl Fresh {
         Fresh::with(server, SlidingLogLayout::List, |builder| builder).await
     }
 
-    /// Another handle to the same limits, as another process has: at another URL, if the way there is another.
+    /// Another handle to the same limits, like another process, possibly through another URL.
     async fn again(&self, url: &str) -> RedisStore {
         let builder = RedisStore::builder(url).prefix(&*self.prefix).sliding_log(self.layout);
         builder.connect().await.expect("a store")
@@ -111,7 +112,7 @@ impl Fresh {
         Fresh { store: choose(builder).connect().await.expect("a store"), prefix, layout, _left }
     }
 
-    /// The name under which a key's state rests on the server.
+    /// The name of a key's state on the server.
     fn name(&self, policy: &Policy, key: &str) -> String {
         let form = match (policy.algorithm(), self.layout) {
             (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) => "~runs~sorted-set",
@@ -122,7 +123,7 @@ impl Fresh {
     }
 }
 
-/// Two stores, since a store lays out all its logs alike.
+/// Two stores, because a store has one layout for all its logs.
 struct BothLayouts([Fresh; 2]);
 
 impl BothLayouts {
@@ -136,8 +137,8 @@ impl BothLayouts {
     }
 }
 
-/// A policy of every algorithm, for a limit and a window, that grants the limit at once; with the layout for a log. The
-/// second leaky bucket queues as much again. No two of all of them share a key's state.
+/// One policy of each algorithm that grants `limit` units at once, with its layout if it is a log.
+/// The second leaky bucket queues as much again. No two of them share state.
 fn every_policy(limit: u32, window: Duration) -> Vec<(Policy, SlidingLogLayout)> {
     let quota = Quota::new(limit, window);
     let list = SlidingLogLayout::List;
@@ -160,7 +161,7 @@ fn every_policy(limit: u32, window: Duration) -> Vec<(Policy, SlidingLogLayout)>
     ]
 }
 
-/// The longest that anything can be remembered under a policy.
+/// The longest time that a policy remembers anything.
 fn longest(policy: &Policy) -> Duration {
     let window = policy.quota().window();
     match policy.algorithm() {
@@ -184,13 +185,13 @@ async fn look(store: &RedisStore, policy: &Policy, key: &str) -> Verdict {
     store.acquire(&[Check::new(policy, &Key::from(key), 1)], Times::LOOK).wait().await.expect("a verdict")
 }
 
-/// How much of a policy that refills nothing within a test is used.
+/// How much of a policy is used, if nothing comes back during a test.
 async fn used(store: &RedisStore, policy: &Policy, key: &str) -> u32 {
     policy.capacity() - look(store, policy, key).await.each()[0].remaining()
 }
 
-/// Three who look at once, of whom two are in one call: who asks next is not taken for alone, and those who ask at once then are
-/// taken up by one call.
+/// Looks three times at once, and two of these looks share a call. So the next caller does not
+/// count as alone, and the callers after it share a call.
 async fn crowd(store: &RedisStore) {
     let (policy, key) = (Policy::new("crowd", Quota::per_day(1)), Key::from("crowd"));
     let replies = [(); 3].map(|()| store.acquire(&[Check::new(&policy, &key, 1)], Times::LOOK));
@@ -208,7 +209,7 @@ where
     tests.join_all().await;
 }
 
-/// Waits until something is so, for a minute at most.
+/// Waits until the condition holds, for a minute at most.
 async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     for _ in 0..6_000 {
         if is_so().await {

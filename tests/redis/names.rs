@@ -1,4 +1,4 @@
-//! What keys are called, and what they keep when a limit changes.
+//! Names of keys, and what a key keeps when a limit changes.
 
 use std::collections::BTreeSet;
 
@@ -107,7 +107,7 @@ async fn hostile_keys_neither_collide_nor_fail() {
         assert!(!fresh.store.acquire(&set, Times::ONCE).wait().await.unwrap().is_granted());
     }
     let names = names(&server);
-    // One name a line: no line feed of a key is in a name.
+    // One name a line, since names contain no line feed.
     assert_eq!(names.len(), keys.len(), "{names:?}");
     let is_plain = |name: &String| name.len() < 256 && name.bytes().all(|byte| byte.is_ascii_graphic());
     assert!(names.iter().all(is_plain), "{names:?}");
@@ -123,13 +123,14 @@ async fn stores_with_different_prefixes_share_no_state() {
     }
 }
 
-/// A deployment that changes a limit must neither forgive what was used nor lock anybody out for longer than is due.
+/// A deployment that changes a limit must neither forgive usage nor block a caller for longer than
+/// its wait.
 #[tokio::test]
 async fn a_changed_limit_keeps_past_usage() {
     for &kind in Kind::EVERY {
         let fresh = Fresh::on(shared(kind)).await;
         let window = std::time::Duration::from_secs(36_000);
-        // The same names, for every limit.
+        // The names are the same for every limit.
         let of = |limit: u32| {
             let policies = every_policy(limit, window).into_iter().take(8);
             policies.map(move |(policy, _)| {
@@ -160,8 +161,8 @@ async fn a_changed_limit_keeps_past_usage() {
     }
 }
 
-/// Old and new processes side by side, where the new bucket is full sooner: what it would take for a clock that ran ahead is what
-/// the old one may owe.
+/// Old and new processes run at the same time, and the new bucket is full sooner. Without
+/// `sharing_state_with` the debt of the old policy would count as that of a clock that ran ahead.
 #[tokio::test]
 async fn a_new_policy_next_to_the_old_one_forgives_no_usage() {
     for &kind in Kind::EVERY {

@@ -18,7 +18,7 @@ fn a_proxy_that_speaks_resp2_only_keeps_the_contract() {
     holds(Suite::new().steps(STEPS), &proxy.url(), SlidingLogLayout::List);
 }
 
-/// Each server would admit the whole limit: twice as much in all.
+/// Each server would admit the whole limit, so twice as much in all.
 #[tokio::test]
 async fn a_proxy_that_spreads_keys_is_refused_with_the_reason() {
     let servers = [Server::start(Kind::Redis8_2).unwrap(), Server::start(Kind::Redis8_2).unwrap()];

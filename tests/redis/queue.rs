@@ -14,7 +14,7 @@ use tower::{Layer, ServiceExt};
 
 use crate::{Fresh, shared};
 
-/// One request each 500 ms, and the place of the next one taken at once.
+/// One request each 500 ms, and the next place is taken.
 async fn service() -> (RateLimit<Strict, impl Store<Error: NeverFails>>, Fresh) {
     let fresh = Fresh::on(shared(Kind::Redis8_2)).await;
     let algorithm = Algorithm::LeakyBucket { max_wait: Duration::from_secs(60) };
@@ -31,7 +31,7 @@ fn hurried() -> Request<axum::body::Body> {
     Request::builder().header("x-request-timeout", "100").body(axum::body::Body::empty()).unwrap()
 }
 
-/// Concurrent ones travel in one call to Redis, between others that do wait.
+/// Concurrent callers travel in one call to Redis, between others that do wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_requests_with_a_short_deadline_take_no_place() {
     let (service, _fresh) = service().await;

@@ -31,7 +31,7 @@ impl Both {
         Both { memory, fresh, clock, policy, grants: Vec::new() }
     }
 
-    /// Asks both, and compares all that they answer.
+    /// Asks both, and compares their whole answers.
     async fn acquire(&mut self, cost: u32, times: Times, what: &str) -> bool {
         let key = Key::from("ada");
         let check = [Check::new(&self.policy, &key, cost)];
@@ -59,7 +59,7 @@ impl Both {
         self.fresh.store.refund(&[grant]).wait().await.unwrap();
     }
 
-    /// What one caller after another does, at random. `span` is about the time between two steps.
+    /// Acts like one caller after another, at random. `span` is about the time between two steps.
     async fn live(&mut self, seed: u64, steps: u32, span: u64, largest: u64) {
         let mut random = Random::new(seed);
         for step in 0..steps {
@@ -68,14 +68,14 @@ impl Both {
                 0..=5 => {
                     let cost = if random.below(4) == 0 { random.below(largest) + 1 } else { 1 };
                     let was_granted = self.acquire(cost.try_into().unwrap(), Times::ONCE, &what).await;
-                    // Only now have both dropped what is over. A step back could revive it.
+                    // Only now have both dropped what has expired. A step back could revive it.
                     if was_granted && random.below(40) == 0 {
                         let now = self.clock.now().as_micros();
                         self.clock.set(Timestamp::from_micros(now - random.below(20 * span) - 1));
                     }
                 }
                 6..=10 if !self.grants.is_empty() => {
-                    // Usually one of the last, and as often whole as in part.
+                    // Usually one of the last grants, and as often whole as in part.
                     let bound =
                         if random.below(3) == 0 { self.grants.len() } else { self.grants.len().min(8) };
                     let at = self.grants.len() - 1 - usize::try_from(random.below(bound as u64)).unwrap();
@@ -106,7 +106,7 @@ fn logs(limit: u32) -> Vec<(Policy, SlidingLogLayout, u64)> {
     vec![
         (of("list", Algorithm::SLIDING_LOG), SlidingLogLayout::List, 10_000),
         (of("set", Algorithm::SLIDING_LOG), SlidingLogLayout::SortedSet, 10_000),
-        // Several at the same microsecond, and most at one of few.
+        // Several at the same microsecond, and most at one of a few times.
         (of("dense", Algorithm::SLIDING_LOG), SlidingLogLayout::List, 2),
         (buckets(10), SlidingLogLayout::List, 50_000),
         (buckets(1_000), SlidingLogLayout::List, 10_000),
@@ -131,7 +131,7 @@ fn length(server: &Server, name: &str) -> u32 {
     server.command(&[length, name]).unwrap().parse().unwrap()
 }
 
-/// Log-ins that succeed are refunded while others are in flight, so that none is the newest run.
+/// Log-ins that succeed are refunded while others are in flight, so none of them is the newest run.
 #[tokio::test]
 async fn refunded_requests_do_not_grow_a_log() {
     for (policy, layout, span) in logs(40) {

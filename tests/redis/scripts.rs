@@ -1,4 +1,4 @@
-//! Scripts that a server forgets, and servers that forget everything.
+//! Servers that forget scripts, and servers that restart.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tollgate_conformance::servers::{Kind, Server};
 
 use crate::{Fresh, eventually, every_policy, try_acquire, used};
 
-/// Each error of a caller in between would be a request that failed, or passed without being counted.
+/// An error would be a request that failed, or that passed without being counted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flushed_scripts_fail_no_request_and_grant_nothing_twice() {
     for &kind in Kind::EVERY {
@@ -30,7 +30,7 @@ async fn flushed_scripts_fail_no_request_and_grant_nothing_twice() {
         let policies: Arc<[Policy]> =
             every_policy(150, Duration::from_secs(36_000)).into_iter().map(|(policy, _)| policy).collect();
         for n in 0..8 {
-            // Several handles are several processes.
+            // Several handles are like several processes.
             let store = if n % 2 == 0 { fresh.store.clone() } else { fresh.again(&server.url()).await };
             let policies = Arc::clone(&policies);
             callers.spawn(async move {
@@ -40,7 +40,7 @@ async fn flushed_scripts_fail_no_request_and_grant_nothing_twice() {
                     for (policy, granted) in policies.iter().zip(&mut granted) {
                         *granted += try_acquire(&store, policy, "ada", 1).await.unwrap().times();
                     }
-                    // A set of several, and what gives it back.
+                    // A set of several checks, and its refund.
                     let set = [Check::new(&policies[0], &bob, 1), Check::new(&policies[3], &bob, 1)];
                     let verdict = store.acquire(&set, Times::ONCE).wait().await.unwrap();
                     assert!(verdict.is_granted());
@@ -58,22 +58,23 @@ async fn flushed_scripts_fail_no_request_and_grant_nothing_twice() {
         flushing.await.unwrap();
         let mut sums: BTreeMap<&str, u32> = BTreeMap::new();
         for (n, policy) in policies.iter().enumerate() {
-            // Logs of both layouts are one here.
+            // Logs of both layouts share this key.
             *sums.entry(policy.scope()).or_default() +=
                 granted.iter().map(|of_caller| of_caller[n]).sum::<u32>();
         }
         for policy in &*policies {
-            // A queue grants more, later.
+            // A queue grants more later.
             assert_eq!(sums[policy.scope()], policy.largest_cost().min(240), "{} on {kind}", policy.name());
         }
     }
 }
 
-/// Others kept a dead connection, or the belief that the script was known: minutes of 503.
+/// Other limiters kept a dead connection, or assumed that the server knew the script: minutes of
+/// 503.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_under_load_fails_only_calls_in_flight() {
     for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
-        // It keeps what was charged, so that the limit can be held to it.
+        // The server keeps its data, so that the limit can be checked.
         let arguments = ["--appendonly", "yes", "--appendfsync", "always"];
         let server = Server::start_with(kind, &arguments).unwrap();
         let fresh = Fresh::on(&server).await;
@@ -116,7 +117,8 @@ async fn a_restart_under_load_fails_only_calls_in_flight() {
         let (granted, failed) = (granted.load(Ordering::Relaxed), failed.load(Ordering::Relaxed));
         let used = used(&fresh.store, &policy, "ada").await;
         assert!(used >= granted, "{granted} granted, of which {used} are charged");
-        // Only what was on its way may have been charged unseen, each once; most errors are those of a server that is down.
+        // Only calls in flight may have charged without an answer, each once. Most errors are those
+        // of a server that is down.
         assert!(used - granted <= 3 * 16, "{granted} granted, {used} charged, {failed} failed");
     }
 }

@@ -28,7 +28,8 @@ async fn passes_again(store: &RedisStore) {
     }
 }
 
-/// Nobody fails: the old master goes on as one, until the Sentinels find that out and make a replica of it.
+/// No server fails. The old master goes on as one until the Sentinels notice and make a replica of
+/// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_demoted_master_is_replaced_by_its_successor() {
     let sentinel = Sentinel::start(Kind::Redis6_2).unwrap();
@@ -36,7 +37,7 @@ async fn a_demoted_master_is_replaced_by_its_successor() {
     passes_again(&store).await;
     let new = tokio::task::block_in_place(|| sentinel.failover()).unwrap();
     eventually("the new one is asked", async || {
-        // In the midst of it there may be errors, but nothing stays broken.
+        // During the change there may be errors, but nothing stays broken.
         let _ = try_acquire(&store, &a_day(), "ada", 1).await;
         new.command(&["INFO", "commandstats"]).unwrap().contains("cmdstat_evalsha")
     })
@@ -55,7 +56,7 @@ async fn a_dead_master_is_replaced_by_its_successor() {
     passes_again(&store).await;
 }
 
-/// Theirs is not that of the servers, which the URL has.
+/// The Sentinels' password is not that of the servers, which the URL has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_get_their_own_password() {
     let sentinel = Sentinel::start(Kind::Installed).unwrap();
@@ -73,8 +74,8 @@ async fn sentinels_get_their_own_password() {
     assert!(elsewhere.connect().await.unwrap_err().is_configuration());
 }
 
-/// Sentinels that see their master down name none, for as long as a failover takes. Who takes that for a wrong name tells
-/// people to mend it, keeps the circuit breaker closed, and does not start.
+/// Sentinels that see their master down name none during a failover. If that counted as a
+/// misconfiguration, the circuit breaker would stay closed and the service would not start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_is_down_is_not_a_misconfiguration() {
     for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
@@ -82,7 +83,7 @@ async fn a_master_that_is_down_is_not_a_misconfiguration() {
         let builder = || RedisStore::builder(&url(&sentinel)).prefix(prefix());
         let store = builder().connect().await.unwrap();
         passes_again(&store).await;
-        // There is nobody to take over.
+        // There is no replica to take over.
         sentinel.servers().iter().for_each(Server::kill);
         eventually("the sentinels see it", async || {
             sentinel.sentinels().iter().all(|one| {
@@ -101,14 +102,14 @@ async fn a_master_that_is_down_is_not_a_misconfiguration() {
     }
 }
 
-/// Two of three that do not answer, or are gone: the third knows.
+/// Two of three Sentinels do not answer or are gone. The third one knows the master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_sentinel_does_not_delay_connecting() {
     let sentinel = Sentinel::start(Kind::Valkey9_1).unwrap();
     sentinel.sentinels()[0].pause().unwrap();
     let store = RedisStore::builder(&url(&sentinel)).prefix(prefix()).connect().await.unwrap();
     passes_again(&store).await;
-    // And connections that are lost meanwhile.
+    // Connections are lost meanwhile too.
     sentinel.sentinels()[1].kill();
     let master =
         sentinel.servers().iter().find(|server| server.command(&["ROLE"]).unwrap().starts_with("master"));
@@ -116,14 +117,15 @@ async fn a_silent_sentinel_does_not_delay_connecting() {
     passes_again(&store).await;
 }
 
-/// All are asked at once, and for no longer than was said: the first of the list may be on the machine that is gone.
+/// The store asks all Sentinels at once and within the timeout. The first of the list may be on a
+/// lost machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_sentinel_does_not_use_up_a_short_timeout() {
     let sentinel = Sentinel::start(Kind::Redis8_2).unwrap();
     sentinel.sentinels()[..2].iter().for_each(|one| one.pause().unwrap());
     let short = Duration::from_millis(100);
     let mut first = Vec::new();
-    // Now and then a busy machine takes longer than that for anything.
+    // A busy machine may take longer than that for anything.
     for _ in 0..5 {
         let builder = RedisStore::builder(&url(&sentinel)).prefix(prefix()).connections(1);
         let store = builder.connect_timeout(short).response_timeout(short).connect().await.unwrap();
@@ -132,7 +134,8 @@ async fn a_silent_sentinel_does_not_use_up_a_short_timeout() {
     assert!(first.iter().any(Result::is_ok), "{first:?}");
 }
 
-/// A Sentinel that has not heard of it names a replica. It is not asked to decide, nor taken for somebody's mistake.
+/// A Sentinel with old information names a replica. The store neither asks the replica to decide
+/// nor reports a misconfiguration.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_at_the_masters_address_is_not_used_as_master() {
     let sentinel = Sentinel::start(Kind::Installed).unwrap();
@@ -145,7 +148,7 @@ async fn a_replica_at_the_masters_address_is_not_used_as_master() {
     let store = RedisStore::builder(&url).prefix(prefix()).connect().await.unwrap();
     let error = try_acquire(&store, &a_day(), "ada", 1).await.unwrap_err();
     assert!(error.is_transient() && error.to_string().contains("replica"), "{error}");
-    // Who knows better is believed.
+    // If another Sentinel names the real master, the store uses that one.
     let knowing = &sentinel.sentinels()[1];
     knowing
         .command(&["sentinel", "monitor", "elsewhere", "127.0.0.1", &master.port().to_string(), "2"])
@@ -154,7 +157,8 @@ async fn a_replica_at_the_masters_address_is_not_used_as_master() {
     passes_again(&RedisStore::builder(&url).prefix(prefix()).connect().await.unwrap()).await;
 }
 
-/// One address before whichever is the master, as operators of clouds have it; connections to the old one stay.
+/// One address leads to the current master, as cloud operators set it up. Connections to the old
+/// master stay open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_to_a_demoted_master_is_replaced() {
     for &kind in Kind::EVERY {
@@ -169,7 +173,7 @@ async fn a_connection_to_a_demoted_master_is_replaced() {
             old.command(&["INFO", "replication"]).unwrap().contains("master_link_status:up")
         })
         .await;
-        // Nothing was executed there, so that nobody need be told.
+        // The replica executed nothing, so no caller gets an error.
         for _ in 0..20 {
             let passed = try_acquire(&store, &a_day(), "ada", 1).await;
             assert!(passed.is_ok(), "{:?} on {kind}", passed.err());
@@ -177,14 +181,15 @@ async fn a_connection_to_a_demoted_master_is_replaced() {
     }
 }
 
-/// As many idle ones as a store keeps lead to the old one: none of them is tried after the first.
+/// All idle connections lead to the old master. After the first failure the store tries none of the
+/// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_connections_to_a_demoted_master_are_replaced_at_once() {
     let (old, new) = (Server::start(Kind::Redis8_2).unwrap(), Server::start(Kind::Redis8_2).unwrap());
     let proxy = Proxy::before(old.address()).await;
     let fresh = Fresh::on(&old).await;
     let store = fresh.again(&format!("redis://{}/", proxy.address())).await;
-    // Calls that are all under way at once.
+    // Calls that are in flight at the same time.
     old.pause().unwrap();
     let mut callers = JoinSet::new();
     for n in 0..4 {
@@ -203,8 +208,9 @@ async fn all_connections_to_a_demoted_master_are_replaced_at_once() {
     }
 }
 
-/// Nobody takes over: the address goes on leading to one that does not write, as when people have made it so. Or to one that
-/// has lost its master, and says nothing else until it is told to write again.
+/// No failover happens: the address keeps leading to a server that does not write, because an
+/// operator did so. Or it leads to one that has lost its master and is silent until it may write
+/// again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_at_the_masters_address_is_not_reconnected_in_a_loop() {
     for (kind, alone) in [(Kind::Redis6_2, false), (Kind::Valkey9_1, false), (Kind::Redis8_2, true)] {
@@ -233,7 +239,8 @@ async fn a_replica_at_the_masters_address_is_not_reconnected_in_a_loop() {
         while let Some(caller) = callers.join_next().await {
             caller.unwrap();
         }
-        // It answers each of the 1,600, and is asked a few times while pauses grow to half a second.
+        // The server answers each of the 1,600 requests, and connections follow with pauses of up
+        // to half a second.
         let connected = proxy.accepted() - asked;
         assert!((3..200).contains(&connected), "{connected} times on {kind}");
         old.command(&["REPLICAOF", "NO", "ONE"]).unwrap();

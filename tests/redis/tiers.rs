@@ -1,4 +1,5 @@
-//! Quotas that depend on the request: policies of one name and window, and of different limits, over one state.
+//! Quotas that depend on the request: policies of one name and window with different limits share
+//! state.
 
 use http::Request;
 use http::request::Parts;
@@ -19,14 +20,14 @@ fn algorithms() -> impl Iterator<Item = (Algorithm, SlidingLogLayout)> {
         .chain([(Algorithm::SLIDING_LOG, SlidingLogLayout::SortedSet)])
 }
 
-/// Callers of different tiers travel in one call, under one name: each is decided by the terms of its own.
+/// Callers of different tiers travel in one call under one name. Each is decided by its own limit.
 #[tokio::test]
 async fn concurrent_tiers_of_one_key_are_not_confused() {
     for &kind in Kind::EVERY {
         let stores = BothLayouts::on(shared(kind)).await;
         for (algorithm, layout) in algorithms() {
             let fresh = stores.of(layout);
-            // Nothing to speak of comes back meanwhile, and no window of a year ends.
+            // Almost nothing comes back meanwhile, and no window of a year ends.
             let of = |limit| {
                 let quota = Quota::new(limit, 365 * std::time::Duration::from_secs(86_400));
                 Policy::new("api", quota).with_algorithm(algorithm)
@@ -46,7 +47,7 @@ async fn concurrent_tiers_of_one_key_are_not_confused() {
             };
             let (of_free, of_pro) = (granted(0), granted(1));
             assert!((1..=20).contains(&of_free), "{of_free} of the smaller tier, {algorithm:?} on {kind}");
-            // A bucket keeps a debt in time, of which a unit of the smaller tier takes three times as much.
+            // A bucket stores debt as time. A unit of the smaller tier takes three times as much.
             let worth = if algorithm == Algorithm::Gcra { 3 } else { 1 };
             assert_eq!(of_free * worth + of_pro, 60, "{of_free} and {of_pro}, {algorithm:?} on {kind}");
             fresh.store.reset(&key, &[&free]).wait().await.unwrap();
@@ -85,13 +86,13 @@ async fn a_limiter_charges_refunds_and_resets_the_tier_of_a_request() {
     assert_eq!(left().await, [2, 4, 3]);
 }
 
-/// A debt beyond what a policy could have made is taken for that of a clock that ran ahead. One that another tier has made is
-/// none.
+/// A debt that is larger than the policy allows counts as that of a clock that ran ahead. A debt of
+/// another tier does not.
 #[tokio::test]
 async fn a_tier_of_a_smaller_burst_forgives_no_debt_of_a_larger() {
     let tier = |parts: &Parts, _: &Key| parts.headers.contains_key("x-small").then_some("small");
     for &kind in Kind::EVERY {
-        // 12 days until all is back, and 24 minutes: nothing to speak of comes back meanwhile.
+        // All is back after 12 days, or after 24 minutes. So almost nothing comes back meanwhile.
         let rule = Policy::new("api", Quota::per_day(10).burst(120))
             .by(header("x-user"))
             .tiers([("small", Quota::per_day(600).burst(10))], tier);

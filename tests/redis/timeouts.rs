@@ -1,4 +1,4 @@
-//! Waits that the store ends by itself. Calls may take a minute here: nothing else ends a wait in these tests.
+//! Waits that the store ends by itself. Calls may take a minute here, so nothing else ends a wait.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn limited(store: &RedisStore, limit: Duration) -> RedisStore {
     limited
 }
 
-/// Asks until nobody answers any more.
+/// Asks until there is no answer in time.
 async fn is_late(store: &RedisStore, policy: &Policy, key: &str, limit: Duration) {
     let clock = Clock::system();
     let asked = clock.now();
@@ -46,7 +46,8 @@ async fn is_late(store: &RedisStore, policy: &Policy, key: &str, limit: Duration
     assert!(told >= asked.saturating_add(limit), "asked at {asked:?}, told at {told:?}, with {limit:?}");
 }
 
-/// Those in the call that hangs, and those who gather behind it. What was not sent is charged to nobody.
+/// Callers in the call that hangs, and callers in the queue behind it. A check that was not sent
+/// charges nothing.
 #[tokio::test]
 async fn a_call_times_out_at_its_deadline_and_not_before() {
     for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
@@ -62,7 +63,7 @@ async fn a_call_times_out_at_its_deadline_and_not_before() {
             let key = if n.is_multiple_of(2) { "ada".to_owned() } else { format!("user {n}") };
             waits.spawn(async move { is_late(&store, &policy, &key, limit).await });
             if n.is_multiple_of(20) {
-                // In between, so that some are in a call, and most are not.
+                // In between, so that some are in a call and most are not.
                 tokio::time::sleep(3 * MS).await;
             }
         }
@@ -75,7 +76,8 @@ async fn a_call_times_out_at_its_deadline_and_not_before() {
     }
 }
 
-/// Two who are merged into one call, of which one leaves: the other one's answer is as if both were there.
+/// Two callers share a merged call, and one of them leaves. The other gets the answer that it would
+/// get with both there.
 #[tokio::test]
 async fn a_caller_that_times_out_takes_nothing_from_others() {
     let server = Server::start(Kind::Redis8_2).unwrap();
@@ -86,7 +88,7 @@ async fn a_caller_that_times_out_takes_nothing_from_others() {
     crowd(&fresh.store).await;
     let (hasty, steady) = (limited(&fresh.store, 50 * MS), limited(&fresh.store, Duration::from_secs(50)));
     server.pause().unwrap();
-    // These are taken up together: nothing is sent before this task waits.
+    // All are queued together, because nothing is sent before this task waits.
     let replies: Vec<_> =
         (0..8).map(|n| if n < 3 { &hasty } else { &steady }.acquire(&set, Times::ONCE)).collect();
     let (mut late, mut granted) = (0, 0);
@@ -106,7 +108,8 @@ async fn a_caller_that_times_out_takes_nothing_from_others() {
     assert_eq!(used(&fresh.store, &policy, "ada").await, 5);
 }
 
-/// They make room as well: a Redis that hangs is not overloaded by those who are gone.
+/// Callers that leave also make room in the queue, so a Redis that hangs is not reported as
+/// overloaded.
 #[tokio::test]
 async fn callers_that_timed_out_no_longer_count_as_waiting() {
     let server = Server::start(Kind::Installed).unwrap();
@@ -130,7 +133,7 @@ async fn callers_that_timed_out_no_longer_count_as_waiting() {
     assert!(acquire(&fresh.store, &policy, "ada", 1).await.is_granted());
 }
 
-/// Also while others, whose answers nobody hurries, are in the same call and in the same queue.
+/// Also if patient callers are in the same call and in the same queue.
 #[tokio::test]
 async fn each_caller_that_times_out_makes_room_for_another() {
     let server = Server::start(Kind::Redis6_2).unwrap();
@@ -144,7 +147,7 @@ async fn each_caller_that_times_out_makes_room_for_another() {
     for _ in 0..10 {
         waits.spawn(fresh.store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait());
     }
-    // Somebody always waits, and never more than the room there is.
+    // Some caller always waits, and never more than the queue has room for.
     for n in 0..200 {
         let (store, policy) = (store.clone(), policy.clone());
         waits.spawn(async move { try_acquire(&store, &policy, "ada", 1).await });
@@ -159,7 +162,7 @@ async fn each_caller_that_times_out_makes_room_for_another() {
     assert!(granted >= 10, "{granted}");
 }
 
-/// One who is in more of a hurry than all before, and comes when they wait already.
+/// The later caller has a shorter timeout than all that wait already.
 #[tokio::test]
 async fn a_later_call_with_a_shorter_timeout_ends_first() {
     let server = Server::start(Kind::Valkey9_1).unwrap();
@@ -177,7 +180,7 @@ async fn a_later_call_with_a_shorter_timeout_ends_first() {
                 (limit, answer.is_ok())
             });
         }
-        // They are asked, and those of the first two are sent.
+        // All have asked, and the calls of the first two are sent.
         tokio::time::sleep(5 * MS).await;
     }
     let mut ends = Vec::new();
@@ -214,14 +217,14 @@ async fn refunds_and_resets_time_out() {
     }
 }
 
-/// The runtime that calls run in may be held up by something else: those who ask in another one need not wait for it.
+/// If the store's runtime is blocked, callers in another runtime still get their error in time.
 #[test]
 fn a_blocked_runtime_does_not_delay_callers_in_another() {
     within(Duration::from_secs(60), || {
         let server = Server::start(Kind::Redis6_2).unwrap();
         let theirs = Builder::new_current_thread().enable_all().build().unwrap();
         let ours = Builder::new_current_thread().enable_all().build().unwrap();
-        // From here on nobody runs what is spawned there.
+        // From here on no task runs in that runtime.
         let fresh = theirs.block_on(patient(&server, 1_000));
         let store = limited(&fresh.store, 40 * MS);
         ours.block_on(async {
@@ -229,12 +232,13 @@ fn a_blocked_runtime_does_not_delay_callers_in_another() {
                 is_late(&store, &a_day(5), "ada", 40 * MS).await;
             }
         });
-        // Nobody was there to be charged when they went.
+        // The call was never sent, so nothing is charged.
         theirs.block_on(async { assert_eq!(used(&fresh.store, &a_day(5), "ada").await, 0) });
     });
 }
 
-/// What is asked of one slot after the other is not left half done when its caller is told.
+/// Slots are asked one after another. If the caller times out in between, the set is not left half
+/// done.
 #[tokio::test]
 async fn a_set_over_several_slots_times_out_without_a_partial_charge() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
@@ -255,7 +259,7 @@ async fn a_set_over_several_slots_times_out_without_a_partial_charge() {
     for master in cluster.masters().unwrap() {
         master.resume().unwrap();
     }
-    // It goes on by itself, and all of them are charged.
+    // It continues in the background and charges all of them.
     crate::eventually("all are charged", async || {
         let mut charged = 0;
         for key in &keys {
@@ -267,7 +271,7 @@ async fn a_set_over_several_slots_times_out_without_a_partial_charge() {
     .await;
 }
 
-/// A wrapper leaves it to the store, which has it for less.
+/// A wrapper leaves its shorter timeout to the store.
 #[tokio::test]
 async fn a_timeout_around_the_store_needs_no_timer_of_its_own() {
     let server = Server::start(Kind::Redis8_2).unwrap();
@@ -279,7 +283,7 @@ async fn a_timeout_around_the_store_needs_no_timer_of_its_own() {
     let error = timeout(Duration::from_secs(30), asked).await.expect("an end").unwrap_err();
     assert!(matches!(error, TimeoutError::Store(_)), "{error}");
     assert_eq!(error.kind(), ErrorKind::Timeout);
-    // One around that knows nothing of it, and has one.
+    // The outer wrapper cannot leave its timeout to a wrapper, so it has a timer.
     let twice = store.timeout(MS);
     let asked = twice.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait();
     assert!(matches!(asked.await.unwrap_err(), TimeoutError::Elapsed(MS)));
@@ -294,7 +298,7 @@ async fn the_longest_possible_timeout_is_accepted() {
     assert!(verdict.is_granted());
 }
 
-/// Redis answers each call in 60 ms, so that the third call is sent after the deadline of those that it was to carry.
+/// Redis answers each call in 60 ms. So the third call would be sent after its callers' deadline.
 #[tokio::test]
 async fn a_deadline_that_passes_in_the_queue_is_no_timeout_of_redis() {
     let server = Server::start(Kind::Redis8_2).unwrap();
@@ -323,7 +327,7 @@ async fn a_deadline_that_passes_in_the_queue_is_no_timeout_of_redis() {
     assert!(count(ErrorKind::Timeout) <= 128, "the second call: {kinds:?}");
     assert!(count(ErrorKind::Overloaded) >= 600 - 3 * 128, "those behind: {kinds:?}");
     assert_eq!(granted as usize + count(ErrorKind::Timeout) + count(ErrorKind::Overloaded), 600);
-    // What was never sent is charged nothing.
+    // A call that was never sent charges nothing.
     proxy.set(Way::IsOpen);
     for key in keys.iter().skip(3 * 128) {
         let look = store.acquire(&[Check::new(&policy, key, 1)], Times::LOOK).wait().await.unwrap();

@@ -1,4 +1,5 @@
-//! Connections by TLS. Not every server that is fetched can do that itself: a proxy does it before one.
+//! Connections over TLS. Not every downloaded server supports it, so a proxy ends TLS in front of
+//! the server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -43,7 +44,8 @@ impl Authority {
     }
 }
 
-/// A port before a server that speaks TLS, and asks callers for a certificate of an authority if it is given one.
+/// Opens a port that speaks TLS in front of a server. With an authority it requires client
+/// certificates.
 async fn before(server: &Server, identity: Identity, callers: Option<&Authority>) -> SocketAddr {
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -68,7 +70,7 @@ async fn before(server: &Server, identity: Identity, callers: Option<&Authority>
             let (stream, _) = listener.accept().await.unwrap();
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
-                // Whoever is refused here is told by TLS itself.
+                // TLS itself reports the refusal to the client.
                 if let Ok(mut stream) = acceptor.accept(stream).await {
                     let mut server = TcpStream::connect(server).await.unwrap();
                     let _ = copy_bidirectional(&mut stream, &mut server).await;
@@ -83,7 +85,7 @@ fn builder(address: SocketAddr) -> RedisStoreBuilder {
     RedisStore::builder(&format!("rediss://{address}/")).prefix(prefix())
 }
 
-/// That it decides, and what is used is used.
+/// Asserts that the store decides and charges.
 async fn decides(store: &RedisStore) {
     let policy = Policy::new("api", Quota::per_day(1));
     assert!(try_acquire(store, &policy, "ada", 1).await.unwrap().is_granted());
@@ -134,7 +136,7 @@ async fn invalid_certificates_are_refused_before_connecting() {
     let authority = Authority::new();
     let identity = authority.identity("tollgate");
     let (certificate, key) = (identity.certificate.pem(), identity.key.serialize_pem());
-    // Nobody listens there: to be asked would be no error yet.
+    // No server listens there. The store must fail before it connects.
     let url = "rediss://127.0.0.1:1/";
     for roots in ["", "garbage", &key] {
         is_told(RedisStore::builder(url).root_certificates(roots).connect().await, "root certificates");
@@ -149,7 +151,7 @@ async fn invalid_certificates_are_refused_before_connecting() {
     assert!(!shown.contains("hunter"), "{shown}");
 }
 
-/// Whom the nodes of a Cluster name is connected to in the way of the URL.
+/// The store connects to the nodes that a Cluster names in the same way as to the URL.
 #[tokio::test]
 async fn cluster_nodes_are_connected_over_tls() {
     let server = Server::start_with(Kind::Redis8_2, &["--cluster-enabled", "yes"]).unwrap();
@@ -168,7 +170,7 @@ async fn cluster_nodes_are_connected_over_tls() {
     is_told(builder().root_certificates(other.pem()).connect().await, "invalid peer certificate");
 }
 
-/// Both the Sentinels and the master that they name, each by a certificate of the authority that was given.
+/// The store connects to the Sentinels and to their master with certificates of the same authority.
 #[tokio::test]
 async fn sentinels_and_their_master_are_connected_over_tls() {
     let sentinel = Sentinel::start(Kind::Installed).unwrap();
@@ -176,7 +178,8 @@ async fn sentinels_and_their_master_are_connected_over_tls() {
     let one = &sentinel.sentinels()[0];
     let asked = before(one, authority.identity("127.0.0.1"), None).await;
     let monitored = async |name: &str, identity: Identity| {
-        // It speaks no TLS itself, and so sees nobody there: it names whom it was told all the same.
+        // The Sentinel speaks no TLS, so it cannot reach the master. It still names the address
+        // that it monitors.
         let master = before(sentinel.master().unwrap(), identity, None).await;
         one.command(&["SENTINEL", "MONITOR", name, "127.0.0.1", &master.port().to_string(), "2"]).unwrap();
         let url = format!("rediss-sentinel://{asked}/{name}");

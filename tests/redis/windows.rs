@@ -12,7 +12,8 @@ use crate::{BothLayouts, Fresh, acquire, every_policy, shared};
 const LIMIT: u32 = 5;
 const WINDOW: Duration = Duration::from_millis(20);
 
-/// What one caller was answered who asked as fast as he could: the stamp of each grant, and between them denials.
+/// The answers to one caller that asks as fast as possible: the stamp of each grant, and `None` for
+/// a denial.
 type Answers = Vec<Option<u64>>;
 
 /// Asks until ten windows' worth is granted.
@@ -35,8 +36,10 @@ fn by_stamp(answers: &Answers) -> BTreeMap<u64, u32> {
     counts
 }
 
-/// A key's life and its state end at nearly the same time. State that is forgotten early grants too much; state that is
-/// found when its time is over denies what the new window has; a life that hits prolong never lets the window end.
+/// A key and its state end at nearly the same time. State that is forgotten early grants too much.
+/// State that is found after its end denies units of the new window.
+///
+/// If hits prolonged the key's life, the window would never end.
 #[tokio::test]
 async fn an_ending_window_is_neither_forgotten_early_nor_inherited() {
     let window = u64::try_from(WINDOW.as_micros()).unwrap();

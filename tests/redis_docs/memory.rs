@@ -1,5 +1,5 @@
-//! The bytes of a key in Redis and Valkey, by `MEMORY USAGE` and by the growth of `used_memory` with
-//! each of many such keys. The documentation of tollgate-redis has the table that this prints:
+//! The bytes of a key in Redis and Valkey, by `MEMORY USAGE` and by the growth of `used_memory` per
+//! key. The documentation of tollgate-redis has the table that this prints:
 //! `cargo test -p tollgate-tests --test redis_docs -- --nocapture`
 
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl Bench {
         Bench { server, time, lists, sets }
     }
 
-    /// Charges a caller a unit, so many times, at even distances over `span`; returns the bytes of its key.
+    /// Charges a caller `units` times at even distances over `span`. Returns the bytes of its key.
     async fn bytes(&self, store: &RedisStore, policy: &Policy, units: u32, span: Duration) -> Bytes {
         let key = Key::network("192.0.2.1".parse().expect("an address"), 64);
         self.flush();
@@ -44,7 +44,7 @@ impl Bench {
         bytes
     }
 
-    /// The bytes of a counter of that name which expires: the least that anything could take.
+    /// The bytes of a counter of that name with an end: the minimum for any key.
     fn counter(&self, name: &str) -> Bytes {
         self.flush();
         self.server.command(&["SET", name, "100", "PX", "3600000"]).expect("OK");
@@ -74,7 +74,7 @@ impl Bench {
         Bytes { usage, growth }
     }
 
-    /// Leaves no key, and no table that was made for many.
+    /// Leaves no key, and no large hash table.
     fn flush(&self) {
         self.server.command(&["FLUSHALL"]).expect("OK");
     }
@@ -95,15 +95,15 @@ impl Bench {
     }
 }
 
-/// Of a key.
+/// The bytes of one key.
 struct Bytes {
     /// By `MEMORY USAGE`.
     usage: u64,
-    /// By which `used_memory` grows.
+    /// The growth of `used_memory` per key.
     growth: u64,
 }
 
-/// Of a key whose name has 56 bytes, whatever the algorithm is called.
+/// Of a key whose name has 56 bytes, for every algorithm.
 fn policy(algorithm: Algorithm, layout: SlidingLogLayout) -> Policy {
     let policy = |name: &str| Policy::new(name, Quota::per_minute(1_000)).with_algorithm(algorithm);
     let suffix = match (algorithm, layout) {
@@ -117,10 +117,10 @@ fn policy(algorithm: Algorithm, layout: SlidingLogLayout) -> Policy {
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What a caller leaves behind, by each algorithm.
+/// The state of a caller, by each algorithm.
 async fn rows(bench: &Bench) -> Vec<(&'static str, Bytes)> {
     let leaky = Algorithm::LeakyBucket { max_wait: MINUTE };
-    // Less than a window, or the oldest entries would be gone.
+    // Less than a window, because the oldest entries would expire.
     let (at_once, spread) = (Duration::ZERO, MINUTE / 2);
     let list = async |algorithm, units, span| {
         bench.bytes(&bench.lists, &policy(algorithm, SlidingLogLayout::List), units, span).await
@@ -174,9 +174,9 @@ async fn bytes_per_key_are_as_documented() {
 async fn a_gcra_key_takes_no_more_than_a_counter() {
     for kind in Kind::EVERY {
         let bench = Bench::new(*kind).await;
-        // Of these two the C library counts the memory, which may give a name a few bytes more than it asked for.
+        // These two use the allocator of the C library, which may round a name up by a few bytes.
         let chunk = if matches!(kind, Kind::Redis6_2 | Kind::Valkey9_1) { 16 } else { 0 };
-        // Valkey keeps as text what a script sets, until it is counted up.
+        // Valkey keeps a value as text until it is incremented.
         let as_text = if *kind == Kind::Valkey9_1 { 32 } else { 0 };
         for (quota, window, is_whole) in [
             (Quota::per_second(10), "1s", true),
@@ -184,7 +184,8 @@ async fn a_gcra_key_takes_no_more_than_a_counter() {
             (Quota::per_minute(100).burst(20), "1m", true),
             (Quota::per_hour(1_000), "1h", true),
             (Quota::per_day(5_000), "1d", true),
-            // A third of a second, and a seventh of a minute, are no whole microseconds: these are set anew each time.
+            // A third of a second, and a seventh of a minute, are not whole microseconds. So these
+            // are written with `SET` each time.
             (Quota::per_second(3), "1s", false),
             (Quota::per_minute(7), "1m", false),
         ] {

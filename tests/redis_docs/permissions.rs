@@ -52,8 +52,8 @@ async fn keeps_the_contract(server: &Server, layout: SlidingLogLayout) -> BTreeS
 
     let stats = server.command(&["INFO", "commandstats"]).expect("a text");
     let names = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split(':').next());
-    // Every user may run `AUTH` and `HELLO`. `CLIENT SETINFO` may be refused, and Redis 6.2 does not
-    // tell it from `CLIENT SETNAME`. The test itself runs `CONFIG`.
+    // Every user may run `AUTH` and `HELLO`. `CLIENT SETINFO` may be refused, and Redis 6.2 counts
+    // it as `CLIENT SETNAME`. The test itself runs `CONFIG`.
     let others = ["auth", "client", "client|setinfo", "hello"];
     names.filter(|name| !others.contains(name) && !name.starts_with("config")).map(str::to_owned).collect()
 }
@@ -97,7 +97,7 @@ async fn the_documented_permissions_suffice_to_find_a_slot() {
     }
     let url = format!("redis-cluster://{}", hosts(cluster.nodes()));
     let store = store(&url).connect().await.expect("a store");
-    // A slot that moves, to a node that has to be asked for it.
+    // A slot that moves to another node. The store must ask for the new owner.
     let slot = cluster.slot_of("{=ada}").expect("a slot");
     let owner = cluster.owner_of(slot).expect("a master");
     let masters = cluster.masters().expect("masters");

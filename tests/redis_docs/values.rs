@@ -38,7 +38,7 @@ impl Caller {
         }
     }
 
-    /// Charges so many units, so many seconds after the start.
+    /// Charges `units`, so many seconds after the start.
     async fn charge(&self, seconds: u64, units: u32) -> Stamp {
         self.time.set(Timestamp::from_micros((START + seconds) * 1_000_000));
         let verdict =
@@ -48,7 +48,7 @@ impl Caller {
         verdict.each()[0].stamp()
     }
 
-    /// What is in use so many seconds after the start.
+    /// The units in use, so many seconds after the start.
     async fn used(&self, seconds: u64) -> u32 {
         self.time.set(Timestamp::from_micros((START + seconds) * 1_000_000));
         let look = self.store.acquire(&[Check::new(&self.policy, &self.key, 1)], Times::LOOK).wait().await;
@@ -56,7 +56,7 @@ impl Caller {
     }
 }
 
-/// Puts every key there that the examples read, and compares what they say is in use.
+/// Writes every key that the examples read, and compares the units in use.
 async fn prepare(server: &Server) {
     let bucket = Caller::new(server, "api", 100, Algorithm::Gcra).await;
     bucket.charge(0, 3).await;

@@ -54,7 +54,7 @@ impl Watched {
         Watched { server, monitor, marks: 0, time, store, layout }
     }
 
-    /// What scripts asked of the server since this was called last.
+    /// The commands of scripts since the last call of this function.
     fn work(&mut self) -> Work {
         self.marks += 1;
         let mark = format!("mark{}", self.marks);
@@ -67,7 +67,8 @@ impl Watched {
                 return work;
             }
             let Some((_, command)) = line.split_once("lua] ") else { continue };
-            let words: Vec<&str> = command.split_whitespace().map(|word| word.trim_matches('"')).collect();
+            let words = command.split_whitespace().map(|word| word.trim_matches('"'));
+            let words: Vec<&str> = words.take(4).collect();
             work.commands += 1;
             let span = || words[3].parse::<u32>().unwrap_or(0) - words[2].parse::<u32>().unwrap_or(0) + 1;
             work.read += match words[0].to_uppercase().as_str() {
@@ -96,8 +97,8 @@ impl Watched {
         self.work()
     }
 
-    /// Fills a key with so many runs, of which `over` are over: at even distances, and together of
-    /// `LIMIT` units. Returns their stamps.
+    /// Fills a key with `LIMIT` units in so many runs at even distances, of which `over` have
+    /// expired. Returns their stamps.
     async fn fill(&mut self, policy: &Policy, runs: u32, over: u32) -> Vec<Stamp> {
         let key = Key::from("ada");
         self.store.reset(&key, &[policy]).wait().await.expect("an answer");
@@ -115,15 +116,18 @@ impl Watched {
         let distance = slots / u64::from(runs);
         let newest = now / span;
         let oldest = newest - distance * u64::from(runs - 1);
-        let add = match self.layout {
-            SlidingLogLayout::SortedSet => "redis.call('ZADD', KEYS[1], time, i * ARGV[4])",
-            _ => "redis.call('RPUSH', KEYS[1], time, i * ARGV[4])",
-        };
+        let add = if self.layout == SlidingLogLayout::SortedSet { "ZADD" } else { "RPUSH" };
+        // A thousand runs in a command: the monitor repeats each command.
         let script = format!(
             "redis.call('DEL', KEYS[1])
+             local runs = {{}}
              for i = 1, ARGV[1] do
-               local time = string.format('%.0f', ARGV[2] + (i - 1) * ARGV[3])
-               {add}
+               runs[#runs + 1] = string.format('%.0f', ARGV[2] + (i - 1) * ARGV[3])
+               runs[#runs + 1] = i * ARGV[4]
+               if #runs == 2000 or i == tonumber(ARGV[1]) then
+                 redis.call('{add}', KEYS[1], unpack(runs))
+                 runs = {{}}
+               end
              end
              return redis.call('PEXPIRE', KEYS[1], 36000000)"
         );
@@ -132,14 +136,14 @@ impl Watched {
         let eval = [&["EVAL", &script, "1", &name], &*numbers].concat();
         assert_eq!(self.server.command(&eval).expect("a number"), "1");
 
-        // The oldest run is over a window after it; of a ring, after its sub-window.
+        // The oldest run expires a window after its time; in a ring, after its sub-window.
         let window = if span > 1 { slots + 1 } else { slots };
         let ahead = if over == 0 { 0 } else { oldest + u64::from(over - 1) * distance + window - newest };
         self.time.advance(Duration::from_micros(ahead * span));
         (0..u64::from(runs)).map(|run| Stamp::new(oldest + run * distance, 0)).collect()
     }
 
-    /// The most that a policy asks for, over states of so many runs.
+    /// The most work for a check, over states of so many runs.
     async fn of_log(&mut self, policy: &Policy, runs: u32) -> Row {
         let mut row = Row::default();
         for was_refunded in [false, true] {
@@ -161,7 +165,7 @@ impl Watched {
                         row.denial = row.denial.most(work);
                     }
                 }
-                // One in part, one whole, the newest whole.
+                // One in part, one whole, and the newest one whole.
                 let newest = stamps.len() - 1;
                 let (part, whole) = (newest - newest / 4, newest - newest / 3);
                 for (at, units) in [(part, 1), (whole, LIMIT), (newest, LIMIT)] {
@@ -175,7 +179,7 @@ impl Watched {
         row
     }
 
-    /// The most that a policy asks for whose state is a value.
+    /// The most work for a check of a policy whose state is a value.
     async fn of_value(&mut self, policy: &Policy) -> Row {
         let mut row = Row::default();
         for (cost, rest) in [(1, 1), (1, 99_998), (LIMIT - 1, 1), (LIMIT, 1)] {

@@ -1,4 +1,4 @@
-//! A cluster.
+//! Test Clusters.
 
 use std::collections::HashSet;
 

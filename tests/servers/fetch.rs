@@ -1,4 +1,4 @@
-//! Where servers come from, with programs in the place of pip and apt that never reach anybody.
+//! Where servers come from, with fake programs instead of pip and apt.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn a_path_without_a_server_is_reported() {
             assert!(error.contains(part), "no {part:?} in: {error}");
         }
     }
-    // It runs, and is another.
+    // It runs, and is another version.
     let valkey = fakes("slow").join("valkey-server");
     let error = error_of(process(Kind::Redis8_2, cache.path()).env(Kind::Redis8_2.variable(), valkey));
     assert!(error.contains("is no Redis 8.2: Valkey server v=9.1.0"), "{error}");

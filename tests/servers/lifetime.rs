@@ -1,4 +1,4 @@
-//! Nothing stays behind.
+//! Servers and their directories do not outlive the test.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

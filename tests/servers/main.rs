@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tollgate_conformance::servers::Kind;
 
-/// Runs a test of every kind of server, all at once, each on a thread that is named after the kind.
+/// Runs a test for every kind of server at once, each on a thread with the kind's name.
 fn of_every_kind(test: impl Fn(Kind) + Sync) {
     let test = &test;
     thread::scope(|scope| {
@@ -23,7 +23,7 @@ fn of_every_kind(test: impl Fn(Kind) + Sync) {
     });
 }
 
-/// Waits until something is so, for a minute at most.
+/// Waits until the condition holds, for a minute at most.
 fn eventually(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..6_000 {
         if is_so() {
@@ -34,7 +34,7 @@ fn eventually(what: &str, is_so: impl Fn() -> bool) {
     panic!("not in a minute: {what}");
 }
 
-/// A process that does with servers what these words say: see `process.rs`.
+/// A process that runs `process.rs` with these arguments.
 fn process_of(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-server-process"));
     command.args(words);

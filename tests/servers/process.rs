@@ -1,12 +1,14 @@
-//! A process of its own, that tests start to see what becomes of servers: in another environment, or when it is killed.
+//! A separate process that tests start: to set another environment, or to kill it.
 
 use std::io::{self, Read};
 use std::time::Duration;
 
 use tollgate_conformance::servers::{Error, Kind, Server};
 
-/// `starts KIND` prints why a server of that kind cannot be had, `starts-behind KIND` why none with a clock that is behind. `holds` prints the ports of two servers, and waits until it is
-/// killed.
+/// `starts KIND` prints why a server of that kind cannot start, and `starts-behind KIND` why none
+/// with a slow clock can.
+///
+/// `holds` prints the ports of two servers, and waits until it is killed.
 fn main() -> Result<(), Error> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match &*words.iter().map(String::as_str).collect::<Vec<_>>() {
@@ -25,7 +27,7 @@ fn main() -> Result<(), Error> {
             for server in &servers {
                 println!("port {}", server.port());
             }
-            // Until the other end is closed, which it is not.
+            // Until the other end is closed, which does not happen.
             io::stdin().read_to_end(&mut Vec::new()).expect("a pipe");
         }
         _ => panic!("what is {words:?}?"),

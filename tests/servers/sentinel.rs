@@ -1,4 +1,4 @@
-//! A master under sentinels.
+//! Test Sentinels.
 
 use tollgate_conformance::servers::{Kind, Sentinel};
 

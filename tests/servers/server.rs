@@ -1,4 +1,4 @@
-//! One server.
+//! Test servers.
 
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};
@@ -38,7 +38,7 @@ fn a_restart_keeps_the_port_and_arguments_but_no_data() {
         assert_eq!(server.pid(), None);
         assert!(TcpStream::connect(server.address()).is_err());
         for _ in 0..2 {
-            // The second one kills, too.
+            // The second command kills too.
             server.restart().unwrap();
             assert_eq!(server.port(), port);
             assert_ne!(server.pid(), pid);
@@ -129,7 +129,7 @@ fn a_server_that_fails_to_start_reports_the_reason() {
         let error = Server::start_with(kind, &["--no-such-option", "1"]).unwrap_err().to_string();
         assert!(error.starts_with(&kind.to_string()) && error.contains("no-such-option"), "{error}");
 
-        // Nodes of clusters listen on two ports.
+        // Nodes of Clusters listen on two ports.
         let server = Server::start_with(kind, &["--cluster-enabled", "yes"]).unwrap();
         server.kill();
         for port in [server.port(), server.port() + 10_000] {

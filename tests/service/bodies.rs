@@ -1,4 +1,4 @@
-//! Any body goes in, and comes out as it was.
+//! Any body passes through unchanged.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -16,7 +16,8 @@ use tower::{Layer, Service, service_fn};
 
 use crate::layer;
 
-/// Compiles where the layer makes a service over these two bodies, whose responses are bodies of the same data and errors.
+/// Compiles if the layer makes a service over these bodies, and its responses have the same data
+/// and errors.
 fn is_limited<Req, Res>()
 where
     Req: http_body::Body + Send + 'static,
@@ -46,11 +47,11 @@ fn the_bodies_of_axum_tonic_hyper_and_http_body_util_need_no_conversion() {
     is_limited::<BoxBody<Bytes, Infallible>, UnsyncBoxBody<Bytes, axum::Error>>();
     is_limited::<Limited<Incoming>, Either<Full<Bytes>, Empty<Bytes>>>();
     is_limited::<Body, Limited<Full<Bytes>>>();
-    // Layers stack: the response body of one is the inner one's of another.
+    // Layers stack: one layer's response body is inside another's.
     is_limited::<Body, ResponseBody<ResponseBody<Full<Bytes>>>>();
 }
 
-/// The body of a response need not be a body where no server asks for one.
+/// Without a server, a response needs no HTTP body.
 #[tokio::test]
 async fn responses_may_be_of_any_type() {
     let inner = service_fn(|request: Request<String>| {
@@ -131,7 +132,7 @@ async fn the_size_of_a_body_is_known_where_the_inner_one_is() {
     assert!(denied.frame().await.is_none());
 }
 
-/// An answer without a body must not become an empty frame.
+/// A response without a body must not become one with an empty frame.
 #[tokio::test]
 async fn an_empty_answer_has_no_frame() {
     let layer = layer(&clock(), [per_user("p", 1)]).answer(|_, _| Response::new(""));

@@ -1,4 +1,4 @@
-//! A caller that leaves half-way: later requests behave as they should, and nobody gets more than the limit.
+//! Callers that leave half-way do not disturb later requests and do not raise the limit.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tower_test::mock;
 
 use crate::{MockHandle, MockService, layer, poll_once, timed};
 
-/// How many requests pass before the first that does not.
+/// How many requests pass before the first one that does not.
 async fn passing<S, R>(service: &mut S) -> u32
 where
     S: Service<http::Request<Body>, Response = http::Response<R>>,
@@ -51,7 +51,7 @@ async fn a_caller_that_leaves_during_the_store_call_is_charged_at_most_once() {
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A store that answers on the spot, and two whose answers and refunds have to be awaited.
+/// A store that answers at once, and two whose answers and refunds must be awaited.
 fn stores() -> [BoxStore<Infallible>; 3] {
     let [first, last] =
         [Later::deciding_first, Later::deciding_last].map(|later| later(store(&clock())).boxed());
@@ -66,7 +66,7 @@ async fn a_caller_that_leaves_the_queue_gives_its_place_and_charge_back() {
         let mut service = RateLimitLayer::new(rules).store(store).layer(inner.clone());
         assert_eq!(timed(call(&mut service, request("ada"))).await.1, Duration::ZERO);
         for _ in 0..20 {
-            // Each has the place at 100 ms, and leaves after 50.
+            // Each gets the place at 100 ms, and leaves after 50 ms.
             let response = service.ready().await.unwrap().call(request("ada"));
             assert!(tokio::time::timeout(50 * MS, response).await.is_err());
             tokio::time::sleep(MS).await;
@@ -129,7 +129,7 @@ async fn a_caller_that_leaves_during_the_inner_call_stays_charged() {
     assert_eq!(passing(&mut strict).await, 2);
 }
 
-/// Half of the callers leave at random stages; the others and they together never get more than the limit.
+/// Half of the callers leave at random stages. All together get at most the limit.
 #[tokio::test(start_paused = true)]
 async fn callers_that_leave_at_any_stage_do_not_raise_the_limit() {
     let [first, last] =

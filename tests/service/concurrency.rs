@@ -1,4 +1,4 @@
-//! The whole service under concurrent callers: exactly the limit, never one more.
+//! The whole service under concurrent callers admits exactly the limit.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tower::{Layer, ServiceExt};
 
 const TASKS: usize = 64;
 
-/// 64 tasks with services of their own, each of which asks as often as said.
+/// 64 tasks with services of their own. Each asks `each` times.
 async fn passed(
     layer: &RateLimitLayer<impl tollgate::Store<Error = std::convert::Infallible>>,
     each: usize,

@@ -1,4 +1,4 @@
-//! Requests that say how long their callers wait, and leaky buckets.
+//! Requests with a deadline, and leaky buckets.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn with(name: &'static str, value: &'static str) -> Request<Body> {
     request
 }
 
-/// Another rule charges none of the denied requests either.
+/// Another rule is not charged for the denied requests either.
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_turn_comes_after_its_deadline_is_denied_at_once() {
     let later = Later::deciding_last(store(&clock()));
@@ -64,7 +64,7 @@ async fn the_headers_of_grpc_and_connect_need_no_configuration() {
     }
 }
 
-/// The shorter wait must not take the debt of those that wait longer for a mistake of the clock.
+/// With the shorter wait, the debt of callers that wait longer must not look like a clock error.
 #[tokio::test(start_paused = true)]
 async fn a_request_with_a_deadline_forgives_no_debt() {
     let layer = RateLimitLayer::new([queue("q", 60_000 * MS)]).store(store(&clock()));

@@ -1,4 +1,4 @@
-//! Leaky buckets: requests that come too early are held back until their slot, and no longer.
+//! Leaky buckets delay early requests exactly until their slot.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn each_user_has_its_own_queue() {
     assert_eq!(timed(call(&mut service, request("bob"))).await.1, 100 * MS);
 }
 
-/// The fields are read when the request has passed, and tell how things stand then.
+/// The fields show the state at the time when the request passes.
 #[tokio::test(start_paused = true)]
 async fn fields_of_a_delayed_request_count_from_when_it_passes() {
     let slow = || {
@@ -56,7 +56,7 @@ async fn fields_of_a_delayed_request_count_from_when_it_passes() {
     }
 }
 
-/// Time passes in the store as it does for those who wait.
+/// Time passes in the store as it does for callers.
 #[tokio::test(start_paused = true)]
 async fn sequential_requests_are_evenly_spaced() {
     let clock = clock();
@@ -107,7 +107,7 @@ async fn several_leaky_buckets_delay_by_the_longest_delay() {
         let layer = layer(&clock(), rules);
         let mut service = layer.layer(Strict::default());
         for n in 0..4_u32 {
-            // The clock of the store stands still: all of these come at once.
+            // The store's clock stands still, so all of these come at once.
             let (response, elapsed) = timed(call(&mut service, request("ada"))).await;
             assert_eq!((response.status().as_u16(), elapsed), (200, n * 250 * MS));
         }

@@ -1,4 +1,4 @@
-//! Requests that a rule leaves alone, and those that must not pose as such.
+//! Requests that a rule exempts, and requests that must not pass as exempt.
 
 use axum::body::Body;
 use http::request::Parts;
@@ -33,7 +33,7 @@ fn preflight() -> Request<Body> {
         .expect("a valid request")
 }
 
-/// It carries none of what identifies a caller: to refuse it is to break every page of another origin.
+/// A preflight carries no credentials. If it were refused, pages of other origins would not work.
 #[tokio::test]
 async fn a_preflight_needs_no_key_and_costs_nothing() {
     let rule = || per_user("p", 1).exempt(cors_preflight());
@@ -69,7 +69,7 @@ async fn an_exemption_from_one_rule_leaves_the_others_in_force() {
         told.push((response.status().as_u16(), field(&response, "ratelimit-policy").unwrap().to_owned()));
     }
     let (strict, both) = ("\"strict\";q=3;w=60", "\"mild\";q=1;w=60, \"strict\";q=3;w=60");
-    // The fourth is denied by the mild rule, and so charged to neither.
+    // The mild rule denies the fourth request, so neither rule is charged.
     let due = [(200, strict), (200, strict), (200, both), (429, both), (429, strict)];
     assert_eq!(told, due.map(|(status, policies)| (status, policies.to_owned())));
 }
@@ -105,7 +105,7 @@ async fn listed_addresses_are_exempt_and_their_neighbours_are_limited() {
         one_each(PeerIp::new()).exempt(from_networks(PeerIp::new(), ["10.0.0.0/8", "2001:db8::1"]).unwrap());
     let service = layer(&clock(), [rule]).layer(Strict::default());
     let peers = ["10.1.2.3:1", "10.1.2.3:2", "[::ffff:10.1.2.3]:3", "[2001:db8::1]:1", "[2001:db8::1]:2"];
-    // The neighbour shares the network by which peers are counted, but not the address that is listed.
+    // The neighbour is in the network that counts as one peer, but its address is not listed.
     let others = ["[2001:db8::2]:1", "[2001:db8::3]:1", "11.0.0.1:1", "11.0.0.1:2"];
     let asked = peers.into_iter().chain(others).map(|peer| from(peer, "10.0.0.1"));
     assert_eq!(statuses(service, asked).await, [200, 200, 200, 200, 200, 200, 429, 200, 429]);

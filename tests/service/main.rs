@@ -20,7 +20,7 @@ use tower_test::mock::{Handle, Mock};
 type MockService = Mock<Request<Body>, Response<Body>>;
 type MockHandle = Handle<Request<Body>, Response<Body>>;
 
-/// A layer whose store goes by that clock.
+/// A layer whose store uses that clock.
 fn layer(clock: &ManualClock, rules: impl IntoIterator<Item = Rule>) -> RateLimitLayer {
     RateLimitLayer::new(rules).store(store(clock))
 }

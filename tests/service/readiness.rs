@@ -53,7 +53,7 @@ async fn an_awaited_verdict_takes_the_polled_service_along() {
     }
 }
 
-/// Whoever clones a service polls the clone ready, as hyper and axum do for each connection.
+/// A caller polls each clone ready, as hyper and axum do for each connection.
 #[tokio::test]
 async fn each_clone_of_the_service_is_polled_ready_separately() {
     let service = layer(&clock(), [per_user("p", 3)]).layer(Strict::default());

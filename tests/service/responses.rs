@@ -1,4 +1,4 @@
-//! What callers, handlers and outer layers are told.
+//! What callers, handlers and outer layers receive.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -14,7 +14,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::layer;
 
-/// Answers with what the layer left in the request's extensions.
+/// Answers with what the layer put into the request's extensions.
 fn what_is_left(request: Request<Body>) -> Ready<Result<Response<Body>, Infallible>> {
     let told = match request.extensions().get::<Report>() {
         None => "no report".to_owned(),
@@ -117,7 +117,7 @@ async fn stacked_layers_expose_the_verdict_of_the_nearest() {
     assert_eq!(text(response).await, "inner 2");
 }
 
-/// Or handlers that ask for one would fail where no limit applies.
+/// Otherwise handlers that read a report would fail where no limit applies.
 #[tokio::test]
 async fn a_report_is_empty_where_no_rule_applies() {
     let exempt = || per_user("p", 1).exempt(|_: &Parts| true);
@@ -228,7 +228,7 @@ async fn a_closure_that_answers_sees_the_whole_head_of_the_request() {
     }
 }
 
-/// The closure may begin with the answer that would have been given.
+/// The closure may change the default answer.
 #[tokio::test]
 async fn a_closure_can_change_the_default_answer() {
     let layer = layer(&clock(), [per_user("p", 1)]).answer(|_: &Parts, denial: &Denial| {

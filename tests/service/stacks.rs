@@ -10,7 +10,8 @@ use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 
 use crate::{layer, timed};
 
-/// Asks a stack 20 times at once; of these, `admitted` must pass and all others be refused by the layer.
+/// Asks a stack 20 times at once. Exactly `admitted` must pass, and the layer must refuse the
+/// others.
 async fn admits<S, R>(order: &str, stack: S, inner: &Strict, admitted: u32)
 where
     S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
@@ -79,7 +80,8 @@ async fn the_layer_works_above_and_below_towers_own_layers() {
     admits("two layers, boxed", stack.boxed_clone(), &inner, 5).await;
 }
 
-/// These take the inner service along, whose readiness is a permit here: one that is lost or taken twice would show.
+/// These services carry the inner service with its permit. A permit that is lost or taken twice
+/// would be seen.
 #[tokio::test(start_paused = true)]
 async fn delayed_requests_keep_their_concurrency_permit() {
     let (time, five_at_most) = (clock(), Duration::from_millis(400));
@@ -103,7 +105,7 @@ async fn delayed_requests_keep_their_concurrency_permit() {
     }
 }
 
-/// Sleepers take up places, of whatever is next inside: of a buffer, before those of a concurrency limit.
+/// A delayed request occupies the next inner layer: a buffer, or a slot of a concurrency limit.
 #[tokio::test(start_paused = true)]
 async fn a_buffer_keeps_sleepers_out_of_the_slots_of_a_concurrency_limit() {
     let an_hour = || layer(&clock(), [queue("q", Duration::from_secs(3_600))]);
@@ -122,7 +124,7 @@ async fn a_buffer_keeps_sleepers_out_of_the_slots_of_a_concurrency_limit() {
     }
 }
 
-/// A caller that gave up has its place back, and the timeout mints no other.
+/// A caller that gave up returns its place, and the timeout creates no other.
 #[tokio::test(start_paused = true)]
 async fn a_timeout_around_a_queue_returns_the_place() {
     let (inner, layer) = (Strict::default(), layer(&clock(), [queue("q", Duration::from_secs(5))]));
@@ -143,7 +145,7 @@ async fn a_timeout_around_a_queue_returns_the_place() {
 async fn a_load_shedding_service_is_not_charged_twice() {
     let (time, inner) = (clock(), Strict::default());
     let limit = layer(&time, [per_user("p", 3)]);
-    // Nobody is ever ready below: every request is shed, after it was charged.
+    // The inner service is never ready, so every request is charged and then shed.
     let stack =
         ServiceBuilder::new().layer(limit.clone()).load_shed().concurrency_limit(0).service(inner.clone());
     for shed in [true, true, true, false] {

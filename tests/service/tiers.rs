@@ -12,7 +12,7 @@ use tower::{Layer, Service};
 
 use crate::layer;
 
-/// What the layer that knows the caller has left.
+/// The tier that an outer layer found.
 #[derive(Clone)]
 struct Plan(&'static str);
 
@@ -36,7 +36,7 @@ fn plans(algorithm: Algorithm) -> Rule {
     a_minute("api", algorithm, 2).by(user()).tiers(tiers, plan)
 }
 
-/// How many requests pass before the first that does not.
+/// How many requests pass before the first one that does not.
 async fn passing<S, R>(service: &mut S, request: impl Fn() -> Request<Body>) -> u32
 where
     S: Service<Request<Body>, Response = http::Response<R>>,
@@ -114,14 +114,14 @@ async fn a_cost_above_one_tiers_quota_can_pass_in_another() {
     }
 }
 
-/// The count of a key is one, whatever the tiers that it was counted under.
+/// A key has one count for all of its tiers.
 #[tokio::test]
 async fn a_change_of_tier_keeps_past_usage() {
     for algorithm in EVERY_ALGORITHM {
         let mut service = layer(&clock(), [plans(algorithm)]).layer(Strict::default());
         assert_eq!(passing(&mut service, || on("ada", "free")).await, 2);
         let counts = !matches!(algorithm, Algorithm::Gcra | Algorithm::LeakyBucket { .. });
-        // A bucket keeps a debt in time: what was a whole quota of one is a whole quota of the other.
+        // A bucket stores debt as time, so a whole quota of one tier is a whole quota of another.
         assert_eq!(
             passing(&mut service, || on("ada", "pro")).await,
             if counts { 2 } else { 0 },
@@ -133,8 +133,11 @@ async fn a_change_of_tier_keeps_past_usage() {
     }
 }
 
-/// A debt beyond what a policy could have made is taken for that of a clock that ran ahead, and forgiven; one that another
-/// tier has made must not be, or who goes to and fro between a slow tier with a large burst and a quick one pays for nothing.
+/// A debt that is larger than the policy allows counts as that of a clock that ran ahead, and is
+/// forgiven. A debt of another tier is not.
+///
+/// Otherwise a caller could switch between a slow tier with a large burst and a fast one, and pay
+/// nothing.
 #[tokio::test]
 async fn a_tier_of_a_smaller_burst_forgives_no_debt_of_a_larger() {
     let leaky = Algorithm::LeakyBucket { max_wait: Duration::ZERO };
@@ -154,7 +157,7 @@ async fn a_tier_of_a_smaller_burst_forgives_no_debt_of_a_larger() {
                 }
             }
             assert!((100..=110).contains(&passed) && refused > 400, "{passed} passed, {algorithm:?}");
-            // Of the ten minutes that he owes, one passes.
+            // One of the ten minutes of debt passes.
             time.advance(Duration::from_secs(60));
             assert_eq!(
                 passing(&mut service, || on("ada", if own == large() { "none" } else { "tier" })).await,
@@ -301,7 +304,7 @@ async fn a_check_by_key_alone_uses_the_policys_own_quota() {
     assert_eq!(limiter.look(&parts).await.unwrap().get("api").unwrap().1.remaining(), 6);
 }
 
-/// A queue for everybody, a longer one for some: the slot that is waited for is the tier's.
+/// One tier has a longer queue than the others. The delay is that of the caller's tier.
 #[tokio::test(start_paused = true)]
 async fn a_leaky_bucket_delays_by_the_tiers_rate() {
     let policy = Policy::new("q", Quota::per_second(10));
@@ -312,7 +315,7 @@ async fn a_leaky_bucket_delays_by_the_tiers_rate() {
         for n in 0..3 {
             let (response, elapsed) = tollgate_tests::timed(call(&mut service, on(plan, plan))).await;
             assert_eq!(response.status(), 200);
-            // The store's clock stands still: each slot lies one interval behind the one before.
+            // The store's clock stands still, so each slot is one interval after the one before.
             assert_eq!(elapsed, Duration::from_millis(n * interval));
         }
     }

@@ -1,4 +1,4 @@
-//! Bodies of axum, of hyper and of `http_body_util`, as they are.
+//! Bodies of axum, of hyper and of `http_body_util`, unchanged.
 
 use std::convert::Infallible;
 
@@ -44,7 +44,7 @@ async fn a_server_by_hyper_around_axum_answers_with_axums_bodies() {
     limits(serve(two_each().layer(app)).await).await;
 }
 
-/// Over HTTP/2 a body that does not belong there is an error of the stream, and no server takes it away.
+/// Over HTTP/2 an unexpected body is an error of the stream, and no server removes it.
 #[tokio::test]
 async fn a_refused_head_request_has_no_body_over_http_2() {
     let layer = two_each().answer(|_, denial| match denial.retry_after_seconds() {
@@ -65,7 +65,7 @@ async fn a_refused_head_request_has_no_body_over_http_2() {
     }
 }
 
-/// A proxy passes on what it is sent: its bodies are hyper's `Incoming` both ways.
+/// A proxy passes bodies on: they are hyper's `Incoming` in both directions.
 #[tokio::test]
 async fn a_proxy_answers_with_bodies_of_the_incoming_type() {
     let origin = serve(service_fn(hello)).await;
@@ -77,7 +77,7 @@ async fn a_proxy_answers_with_bodies_of_the_incoming_type() {
     limits(serve(proxied).await).await;
 }
 
-/// The address is where the accept loop has put it.
+/// The accept loop inserts the address.
 #[tokio::test]
 async fn a_server_by_hyper_limits_its_peers() {
     let rule = Policy::new("two", Quota::per_minute(2)).by(PeerIp::new());

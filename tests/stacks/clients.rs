@@ -1,4 +1,4 @@
-//! A limit on what is sent to somebody else's API.
+//! A limit on requests to an API of a third party.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
 use crate::{get, http_client, serve, two_each};
 
-/// An API that counts what it is asked.
+/// An API that counts its requests.
 async fn api() -> (SocketAddr, Arc<AtomicU32>) {
     let asked = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&asked);
@@ -65,7 +65,7 @@ async fn a_client_waits_its_turn_instead_of_failing() {
     assert!(took >= 7 * Duration::from_millis(45), "{took:?}");
 }
 
-/// What would wait longer than it may is answered here: the API never sees it.
+/// If the wait is too long, the client denies the request and the API never sees it.
 #[tokio::test]
 async fn a_client_call_that_would_wait_too_long_is_denied_locally() {
     let (address, asked) = api().await;
@@ -74,7 +74,8 @@ async fn a_client_call_that_would_wait_too_long_is_denied_locally() {
     let client = layer.layer(http_client());
     let first = client.clone().oneshot(to(address)).await.unwrap();
     assert_eq!(first.status(), 200);
-    // The second has the next turn, which it waits for in vain; the third would have the one after the longest wait.
+    // The second has the next turn and times out. The third would have the turn after the longest
+    // wait.
     let waiting = tokio::spawn(client.clone().oneshot(to(address)));
     tokio::task::yield_now().await;
     let refused = client.clone().oneshot(to(address)).await.unwrap();
@@ -118,7 +119,7 @@ async fn each_host_has_its_own_turn() {
     assert_eq!((asked_one.load(Relaxed), asked_other.load(Relaxed)), (2, 2));
 }
 
-/// Nobody listens there: the error is the client's own.
+/// No server listens there, so the error is the client's own.
 #[tokio::test]
 async fn errors_of_the_client_pass_through() {
     let rule = queue(Quota::per_second(1_000), Duration::from_secs(1)).by(global());

@@ -1,4 +1,4 @@
-//! Layers of tower-http, outside and inside of the limit.
+//! Layers of tower-http, outside and inside the limit.
 
 use std::convert::Infallible;
 
@@ -17,7 +17,7 @@ use tracing::Level;
 
 use crate::{answer, get, serve, statuses, two_each};
 
-/// Long enough to be worth compressing.
+/// Long enough to be compressed.
 async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(Response::new(Full::from("hello ".repeat(100))))
 }
@@ -105,7 +105,7 @@ async fn an_outer_trace_layer_traces_denials() {
     }
 }
 
-/// An outer layer has the denial itself, and need not read what was written for clients.
+/// An outer layer gets the denial itself, and need not parse the response.
 #[tokio::test]
 async fn an_outer_layer_can_rewrite_refusals_by_their_denial() {
     let rewritten = ServiceBuilder::new()

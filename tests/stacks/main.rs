@@ -31,7 +31,7 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 /// Longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Serves by hyper on a port of its own for as long as the runtime lives, with the addresses of the peers.
+/// Serves with hyper on a free port while the runtime lives, with peer addresses.
 async fn serve<S, B>(service: S) -> SocketAddr
 where
     S: Service<Request<Incoming>, Response = Response<B>, Future: Send, Error: Into<BoxError>>,
@@ -58,7 +58,7 @@ where
     address
 }
 
-/// A client that speaks HTTP to whatever host a request names.
+/// A client that sends HTTP to the host that a request names.
 fn http_client() -> Client<HttpConnector, Empty<Bytes>> {
     Client::builder(TokioExecutor::new()).build_http()
 }
@@ -85,7 +85,7 @@ async fn statuses(address: SocketAddr, requests: usize) -> Vec<u16> {
     statuses
 }
 
-/// Two requests a minute by each user, and the clock stands still.
+/// Two requests a minute for each user, with a clock that stands still.
 fn two_each() -> RateLimitLayer {
     RateLimitLayer::new([per_user("two", 2)]).store(store(&clock()))
 }

@@ -21,10 +21,10 @@ use crate::{PATIENCE, answer, get, serve, statuses, two_each};
 
 type Boxed = BoxCloneService<Request<Incoming>, Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError>;
 
-/// A layer whose name is told where it fails.
+/// A layer, with a name for failures.
 type Named = (&'static str, Box<dyn Fn(Boxed) -> Boxed>);
 
-/// A service whose type is forgotten, so that layers can be put around it in an order of run time.
+/// A boxed service, so that the order of layers can be chosen at run time.
 trait IntoBoxed {
     fn into_boxed(self) -> Boxed;
 }
@@ -59,7 +59,7 @@ fn others() -> Vec<Named> {
     ]
 }
 
-/// Every rotation of the others, forwards and backwards, with the limit at every place.
+/// Every rotation of the other layers, forwards and backwards, with the limit at every place.
 #[tokio::test]
 async fn the_limit_holds_at_every_place_in_the_stack() {
     let count = others().len();
@@ -94,7 +94,7 @@ async fn the_limit_holds_at_every_place_in_the_stack() {
     }
 }
 
-/// Outside of a queue a timeout counts the wait, inside it does not.
+/// Outside a queue a timeout includes the wait. Inside it does not.
 #[tokio::test]
 async fn an_outer_timeout_includes_the_wait_in_a_queue() {
     use http::StatusCode;
@@ -117,7 +117,8 @@ async fn an_outer_timeout_includes_the_wait_in_a_queue() {
     assert_eq!(statuses(serve(inside).await, 3).await, [200, 200, 200]);
 }
 
-/// Readiness is that of the inner service: where it sheds its load, a denial need not wait until somebody has time.
+/// The layer is ready when the inner service is. If that sheds load, a denial need not wait until
+/// it has capacity.
 #[tokio::test]
 async fn an_overloaded_service_denies_at_once_and_sheds_the_rest() {
     use axum::error_handling::HandleErrorLayer;
@@ -140,13 +141,14 @@ async fn an_overloaded_service_denies_at_once_and_sheds_the_rest() {
         .load_shed()
         .buffer(4)
         .concurrency_limit(1);
-    // Without `with_state`, which `into_make_service` calls as well, axum makes the stack anew for each request.
+    // Without `with_state`, which `into_make_service` calls as well, axum builds the stack again
+    // for each request.
     let address = serve(Router::new().route("/", get(works)).layer(layers).with_state(())).await;
     let ask = move |user: usize| async move {
         let request = Request::get(format!("http://{address}/")).header("x-user", user);
         answer(request).await.status().as_u16()
     };
-    // Of thirty, one is at work and some wait; all others are shed, each after it was charged.
+    // Of thirty, one is at work and some wait. All others are shed after they were charged.
     let mut callers: JoinSet<u16> = (0..15).flat_map(|user| [ask(user), ask(user)]).collect();
     for user in 0..15 {
         let user = Key::from(user.to_string());

@@ -1,4 +1,4 @@
-//! The conformance suite, for stores that make nobody wait for real.
+//! The conformance suite, for stores whose callers wait in simulated time only.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -9,10 +9,11 @@ use tollgate_conformance::run;
 
 use crate::within;
 
-/// Puts the stores that `make` makes through the suite, some cases of which would hang in a store that can deadlock.
+/// Runs the suite on the stores that `make` makes. Some cases would hang in a store that can
+/// deadlock.
 ///
 /// # Panics
-/// If one of them breaks the contract, or hangs.
+/// If a store breaks the contract, or hangs.
 pub fn keeps_the_contract<S>(make: impl Fn(Clock) -> S + Send + 'static)
 where
     S: Store<Error: Debug>,

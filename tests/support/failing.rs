@@ -13,7 +13,7 @@ use tokio::task::yield_now;
 use tokio::time::sleep;
 use tollgate::{Check, ErrorKind, Grant, Key, MemoryStore, Policy, Reply, Store, StoreError, Times, Verdict};
 
-/// A [`MemoryStore`] behind a connection that is as it is told to be. Clones share it.
+/// A [`MemoryStore`] behind a connection whose behaviour a test sets. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Failing {
     store: MemoryStore,
@@ -24,15 +24,15 @@ pub struct Failing {
 /// How a [`Failing`] store is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connection {
-    /// It answers on the spot.
+    /// It answers at once.
     Works,
-    /// It decides on the spot, and the answer takes so long.
+    /// It decides at once, and the answer takes so long.
     IsSlow(Duration),
-    /// Nothing is decided, and the error is known on the spot.
+    /// Nothing is decided, and the error comes at once.
     Fails(Fault),
-    /// The same, and the error has to be awaited.
+    /// Nothing is decided, and the error must be awaited.
     FailsLater(Fault),
-    /// Nothing is decided, nor answered.
+    /// Nothing is decided or answered.
     IsSilent,
 }
 
@@ -43,17 +43,17 @@ pub enum Fault {
     Unreachable,
     /// By its own deadline.
     TooSlow,
-    /// Somebody has to mend that.
+    /// An operator must fix that.
     WrongPassword,
 }
 
 impl Failing {
-    /// That store, reached so.
+    /// A store behind such a connection.
     pub fn new(store: MemoryStore, connection: Connection) -> Failing {
         Failing { store, connection: Arc::new(Mutex::new(connection)), asked: Arc::default() }
     }
 
-    /// From now on it is reached so.
+    /// Changes the connection.
     pub fn set(&self, connection: Connection) {
         *self.connection() = connection;
     }
@@ -94,10 +94,10 @@ impl Failing {
                 yield_now().await;
                 Err(fault)
             })),
-            // In paused time a test that waits for ever would hang: this one fails.
+            // In paused time a test that waits for ever would hang. This panic makes it fail.
             Connection::IsSilent => Reply::Later(Box::pin(async {
                 sleep(Duration::from_secs(3_600)).await;
-                panic!("somebody waited for an hour")
+                panic!("a caller waited for an hour")
             })),
         }
     }

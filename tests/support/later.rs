@@ -1,4 +1,4 @@
-//! A store whose verdicts have to be awaited.
+//! A store whose verdicts must be awaited.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -14,12 +14,12 @@ pub struct Later {
 }
 
 impl Later {
-    /// The request is lost on its way if the caller leaves before the answer: nothing is charged.
+    /// If the caller leaves before the answer, the request is lost and nothing is charged.
     pub fn deciding_last(store: MemoryStore) -> Later {
         Later { store, decides_first: false }
     }
 
-    /// The answer is lost on its way if the caller leaves before it: the charge stands.
+    /// If the caller leaves before the answer, the answer is lost and the charge stands.
     pub fn deciding_first(store: MemoryStore) -> Later {
         Later { store, decides_first: true }
     }
@@ -36,7 +36,7 @@ impl Later {
     }
 }
 
-/// The answer of a store that answers on the spot.
+/// The answer of a store that answers at once.
 fn at_hand<T, F>(reply: Reply<T, F>) -> T {
     match reply {
         Reply::Now(answer) => answer,

@@ -50,12 +50,12 @@ pub fn a_minute(name: &str, algorithm: Algorithm, limit: u32) -> Policy {
     Policy::try_new(name, quota, algorithm).expect("a valid policy")
 }
 
-/// A clock that stands in 2026, on no round number.
+/// A clock that stands still in 2026, at no round number.
 pub fn clock() -> ManualClock {
     ManualClock::new(Timestamp::from_micros(1_767_225_600_123_457))
 }
 
-/// A store by that clock.
+/// A store with that clock.
 pub fn store(clock: &ManualClock) -> MemoryStore {
     MemoryStore::builder().clock(clock).build()
 }
@@ -95,7 +95,7 @@ pub fn field<'a, B>(response: &'a Response<B>, name: &str) -> Option<&'a str> {
     response.headers().get(name).map(|value| value.to_str().expect("a text"))
 }
 
-/// What a future returns, and how long it took in tokio's time.
+/// The output of a future, and how long it took in tokio's time.
 pub async fn timed<F: Future>(future: F) -> (F::Output, Duration) {
     let start = Instant::now();
     let output = future.await;

@@ -1,4 +1,4 @@
-//! What is logged, for tests to read.
+//! Captured log lines, for tests to read.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// How important something is.
+/// The level of a log line.
 pub use tracing::Level;
 
 /// What was logged.
@@ -14,7 +14,7 @@ pub use tracing::Level;
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Of the whole process: what is as important as that, or more so.
+    /// Captures the log of the whole process, at this level and above.
     ///
     /// # Panics
     /// If the process has a log already.
@@ -25,7 +25,7 @@ impl Log {
         log
     }
 
-    /// Of this thread, for as long as the second value lives.
+    /// Captures the log of this thread, while the second value lives.
     pub fn of_thread() -> (Log, impl Sized) {
         let log = Log::default();
         let guard = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).set_default();

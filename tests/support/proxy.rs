@@ -1,4 +1,4 @@
-//! A TCP proxy that spoils the way to a server.
+//! A TCP proxy that disturbs the path to a server.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,28 +13,28 @@ use tokio::sync::watch::{self, Receiver, Sender};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// What becomes of what passes, on connections that there are and on those to come.
+/// What happens to data on existing and new connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// All of it passes.
+    /// All data passes.
     IsOpen,
-    /// Answers are late by so much.
+    /// Answers are delayed.
     IsSlow(Duration),
-    /// What is asked passes; its answer is lost, and the connection with it.
+    /// Requests pass. The answer is lost, and the connection is closed.
     LosesAnswers,
-    /// As [`Way::LosesAnswers`], but only of scripts: whoever connects is welcome.
+    /// Like [`Way::LosesAnswers`], but only for scripts, so that clients can connect.
     LosesAnswersOfScripts,
-    /// Of each connection, one answer more passes; then as [`Way::LosesAnswers`].
+    /// One more answer passes on each connection; then as [`Way::LosesAnswers`].
     LosesSecondAnswers,
-    /// What is asked passes; answers wait until the way is another one.
+    /// Requests pass. Answers wait until the way changes.
     HoldsAnswersBack,
-    /// Connections are accepted, and that is all: nothing passes until the way is another one.
+    /// Connections are accepted. Nothing passes until the way changes.
     IsSilent,
     /// Connections are accepted and closed.
     IsClosed,
 }
 
-/// A port that leads to a server. It is closed, and its connections are cut, with this value.
+/// A port that leads to a server. Dropping it closes the port and cuts the connections.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -47,9 +47,9 @@ pub struct Proxy {
 struct State {
     way: Way,
     server: SocketAddr,
-    /// How often connections were cut: those that were accepted before the last time have ended.
+    /// How often connections were cut. Those accepted before the last time have ended.
     cuts: u32,
-    /// How often connections were stranded: those that were accepted before the last time pass nothing any more.
+    /// How often connections were stranded. Those accepted before the last time pass nothing.
     strandings: u32,
 }
 
@@ -60,7 +60,7 @@ struct Counts {
 }
 
 impl Proxy {
-    /// A proxy before that server, open.
+    /// Opens a proxy in front of that server.
     ///
     /// # Panics
     /// If there is no port left.
@@ -73,28 +73,28 @@ impl Proxy {
         Proxy { address, state, counts, listener }
     }
 
-    /// Where it listens.
+    /// The address of its port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on things pass so.
+    /// Changes what happens to data.
     pub fn set(&self, way: Way) {
         self.state.send_modify(|state| state.way = way);
     }
 
-    /// From now on new connections lead to that server; those that there are stay where they are.
+    /// Leads new connections to that server. Existing ones stay where they are.
     pub fn lead_to(&self, server: SocketAddr) {
         self.state.send_modify(|state| state.server = server);
     }
 
-    /// Cuts all connections that there are.
+    /// Cuts all existing connections.
     pub fn cut(&self) {
         self.state.send_modify(|state| state.cuts += 1);
     }
 
-    /// Loses without a word whatever the connections that there are would have to pass from now on, as a firewall does that has
-    /// forgotten them; new ones are open.
+    /// Silently drops all further data on existing connections, like a firewall that has forgotten
+    /// them. New connections work.
     pub fn strand(&self) {
         self.state.send_modify(|state| state.strandings += 1);
     }
@@ -127,11 +127,11 @@ async fn accept(listener: TcpListener, state: Receiver<State>, counts: Arc<Count
             tokio::select! {
                 // An error on one side ends the other.
                 _ = &mut connected => return,
-                // Or the proxy is gone.
+                // The proxy was dropped.
                 _ = cut.wait_for(|state| state.cuts > cuts) => return,
                 _ = stranded.wait_for(|state| state.strandings > strandings) => {}
             }
-            // It stays open, and nobody looks at it.
+            // The connection stays open, and is not read.
             let _ = cut.wait_for(|state| state.cuts > cuts).await;
         });
     }
@@ -157,14 +157,15 @@ async fn connect(client: TcpStream, mut state: Receiver<State>, counts: Arc<Coun
     }
 }
 
-/// What passes: what is asked, and whether that was a script; or the answers, of which those are counted that are lost.
+/// The direction of the data: requests, and whether the last was a script; or answers, with a count
+/// of those lost.
 #[derive(Clone, Copy)]
 enum Side<'a> {
     Asks(&'a AtomicBool),
     Answers(&'a AtomicBool, &'a AtomicU32),
 }
 
-/// Passes on what comes.
+/// Copies from one side to the other.
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,

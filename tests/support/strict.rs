@@ -1,4 +1,4 @@
-//! A service that insists on being polled ready.
+//! A service that must be polled ready.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -11,7 +11,8 @@ use axum::body::Body;
 use http::{Request, Response};
 use tower::Service;
 
-/// Answers 200, and panics if it is called without a `poll_ready` of its own: that of a clone does not count.
+/// Answers 200. Panics if it is called without a `poll_ready` of its own; that of a clone does not
+/// count.
 #[derive(Debug, Default)]
 pub struct Strict {
     is_ready: bool,
@@ -25,12 +26,12 @@ struct Counts {
 }
 
 impl Strict {
-    /// How many slots its clones have taken together: each is taken by a `poll_ready` and used up by a call.
+    /// The slots that all clones have taken. A `poll_ready` takes one, and a call uses it up.
     pub fn slots(&self) -> u32 {
         self.counts.slots.load(Ordering::Relaxed)
     }
 
-    /// How often its clones have been called together.
+    /// The calls of all clones.
     pub fn calls(&self) -> u32 {
         self.counts.calls.load(Ordering::Relaxed)
     }

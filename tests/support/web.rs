@@ -1,4 +1,4 @@
-//! An HTTP/1.1 server, and a client that writes bytes: what a well-behaved client library would not send can be sent.
+//! An HTTP/1.1 server, and a client that writes raw bytes, which a client library would not send.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// Serves on a port of its own for as long as the runtime lives, with the addresses of the peers.
+/// Serves on a free port while the runtime lives, with peer addresses.
 pub async fn serve(app: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -24,7 +24,7 @@ pub async fn serve(app: Router) -> SocketAddr {
 #[derive(Debug)]
 pub struct Client {
     read: BufReader<OwnedReadHalf>,
-    /// Absent once it sends in the background.
+    /// `None` once it sends in the background.
     write: Option<OwnedWriteHalf>,
 }
 
@@ -35,7 +35,7 @@ pub struct Answer {
     pub status: u16,
     /// Its fields.
     pub headers: HeaderMap,
-    /// As much as `Content-Length` says.
+    /// As many bytes as `Content-Length` says.
     pub body: String,
 }
 
@@ -62,14 +62,15 @@ impl Client {
         write.write_all(bytes.as_ref()).await.expect("the server reads");
     }
 
-    /// Writes bytes in the background for as long as the server takes them: the last that is sent on this connection.
+    /// Writes bytes in the background while the server accepts them. They must be the last on this
+    /// connection.
     pub fn send_meanwhile(&mut self, bytes: Vec<u8>) {
         let write = self.write.take();
         tokio::spawn(async move {
             let mut write = write.expect("nothing is being sent");
             // The server may have closed before it has read everything.
             let _ = write.write_all(&bytes).await;
-            // A server may take the end of the stream for the end of the client: it stays open.
+            // A server may take the end of the stream for the end of the client, so it stays open.
             std::future::pending::<()>().await;
             drop(write);
         });
@@ -91,12 +92,12 @@ impl Client {
         self.request("GET", path, fields).await
     }
 
-    /// Reads the response to a request of that method.
+    /// Reads the response to a request with that method.
     pub async fn answer_to(&mut self, method: &str) -> Answer {
         timeout(PATIENCE, self.read_answer(method)).await.expect("an answer in time")
     }
 
-    /// Whether the server closes the connection in that time, without another byte.
+    /// Whether the server closes the connection within that time and sends no byte before.
     pub async fn is_closed_within(&mut self, time: Duration) -> bool {
         // A reset is a close, too.
         timeout(time, self.read.read_u8()).await.is_ok_and(|byte| byte.is_err())

@@ -1,4 +1,4 @@
-//! Masters that die, hang, or lose the others.
+//! Masters that die, hang, or are isolated.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn a_master_that_dies_is_replaced_without_a_restart() {
     eventually("its keys are errors", async || try_acquire(&store, &policy, "ada", 1).await.is_err()).await;
     eventually("a replica takes over", async || {
         if let Err(error) = try_acquire(&store, &policy, "ada", 1).await {
-            // The other nodes go on naming the dead one, for as long as they believe in it.
+            // The other nodes name the dead one until they notice.
             assert!(error.is_transient(), "{error}");
         }
         cluster.owner_of(slot).is_ok_and(|new| new.port() != old.port())
@@ -39,7 +39,7 @@ async fn a_master_that_dies_is_replaced_without_a_restart() {
     }
 }
 
-/// Its machine goes on to take up what is sent to it, so that no connection ends.
+/// The kernel of its machine still accepts data, so no connection ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hanging_master_is_replaced_by_the_promoted_replica() {
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
@@ -52,7 +52,7 @@ async fn a_hanging_master_is_replaced_by_the_promoted_replica() {
     let (slot, old) = home(&cluster, &prefix, "ada");
     old.pause().unwrap();
     eventually("a replica takes over", async || {
-        // Those of other nodes are answered in between, unless the cluster calls itself down.
+        // The other nodes answer in between, unless the Cluster calls itself down.
         let _ = try_acquire(&store, &policy, &other, 1).await;
         try_acquire(&store, &policy, "ada", 1).await.is_ok()
             || cluster.owner_of(slot).is_ok_and(|new| new.port() != old.port())
@@ -66,8 +66,8 @@ async fn a_hanging_master_is_replaced_by_the_promoted_replica() {
     }
 }
 
-/// Its machine is gone: no connection to it ends, and none is made any more. Nobody takes its place; the others go on, and
-/// nobody who asks them waits for it.
+/// The master's machine is gone: its connections stay open, and new ones fail. No replica takes
+/// over. Callers of the other masters do not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_master_does_not_delay_calls_to_other_masters() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
@@ -94,7 +94,7 @@ async fn a_lost_master_does_not_delay_calls_to_other_masters() {
                 if n % 2 == 0 {
                     try_acquire(&store, &policy, "ada", 1).await.unwrap_err();
                 } else {
-                    // None of these fails, nor comes late by as much as others wait for the one that is gone.
+                    // None of these fails, or is late by the timeout of the lost master.
                     acquire(&store, &policy, &other, 1).await;
                     asked += 1;
                 }
@@ -110,7 +110,7 @@ async fn a_lost_master_does_not_delay_calls_to_other_masters() {
     eventually("it is asked again", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
 }
 
-/// One of the nodes of the URL, which the others still count among them.
+/// One node of the URL hangs, and the Cluster still lists it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hanging_node_does_not_prevent_connecting_to_the_others() {
     let cluster = Cluster::start(Kind::Installed).unwrap();
@@ -125,13 +125,13 @@ async fn a_hanging_node_does_not_prevent_connecting_to_the_others() {
     passed.unwrap();
 }
 
-/// A master that has lost the others goes on to answer: that the cluster is down, and by a map of its own who has what. It is the
-/// only one that was ever asked, and not the one to believe.
+/// A master that has lost the others still answers: that the Cluster is down, and with its own map
+/// of slots. The store has asked only this master before, and must not believe it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_isolated_master_is_not_believed() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
     let prefix = prefix();
-    // The key that a store tries itself out with.
+    // The key of the check that `connect` makes.
     let (policy, key) = (a_day("p", 1_000_000), "connect");
     let (slot, lost) = home(&cluster, &prefix, key);
     let builder = RedisStore::builder(&format!("redis-cluster://{}", lost.address())).prefix(&*prefix);
@@ -153,7 +153,7 @@ async fn an_isolated_master_is_not_believed() {
     eventually("requests pass", async || try_acquire(&store, &policy, key, 1).await.is_ok()).await;
 }
 
-/// An answer that never came: what was asked may have been done, and is not asked of anybody again.
+/// The answer never came, so the charge may have been made. The store does not send it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_answers_too_late_charges_once() {
     let cluster = Cluster::start(Kind::Installed).unwrap();

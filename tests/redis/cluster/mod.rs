@@ -42,7 +42,7 @@ fn a_day(name: &str, limit: u32) -> Policy {
     Policy::new(name, Quota::per_day(limit)).with_algorithm(Algorithm::FIXED_WINDOW)
 }
 
-/// The slot of a key's state, and who has it.
+/// The slot of a key's state, and the node that has it.
 fn home<'a>(cluster: &'a Cluster, prefix: &str, key: &str) -> (u16, &'a Server) {
     let slot = cluster.slot_of(&format!("{prefix}:1:{{={key}}}:")).unwrap();
     (slot, cluster.owner_of(slot).unwrap())
@@ -59,8 +59,8 @@ fn elsewhere(cluster: &Cluster, prefix: &str, key: &str) -> String {
     keys.into_iter().find(|other| home(cluster, prefix, other).1.port() != of).unwrap()
 }
 
-/// Managed clusters have their nodes go by names, which their certificates are for, or tell ports alone where they do not know
-/// what leads to them from outside.
+/// The nodes of managed Clusters announce host names, because their certificates need them. Or they
+/// announce a port alone if they do not know their outer address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_are_found_by_their_names_and_by_their_ports_alone() {
     for kind in [Kind::Installed, Kind::Valkey9_1] {
@@ -72,7 +72,7 @@ async fn nodes_are_found_by_their_names_and_by_their_ports_alone() {
             }
             let prefix = prefix();
             let (slot, from) = home(&cluster, &prefix, "ada");
-            // Asked for a key of another, it tells where that is as it tells of all.
+            // A redirection names a node in the same form as the map of slots.
             let stranger = another_master(&cluster, from);
             let host = if endpoint == "hostname" { "localhost" } else { "" };
             let moved = format!("MOVED {slot} {host}:{}", from.port());
@@ -98,8 +98,8 @@ async fn nodes_are_found_by_their_names_and_by_their_ports_alone() {
     }
 }
 
-/// While a call to a slot is under way, those who come one after another gather, and one more call carries them all. Meanwhile
-/// other slots of the same node are asked.
+/// While a call to a slot is in flight, the callers of that slot gather, and one more call carries
+/// them all. Meanwhile other slots of the same node are asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_slot_has_one_call_in_flight() {
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
@@ -119,7 +119,7 @@ async fn each_slot_has_one_call_in_flight() {
     let mut replies = Vec::new();
     for key in keys.iter().flat_map(|key| [key; 10]) {
         replies.push(store.acquire(&[Check::new(&policy, key, 1)], Times::ONCE));
-        // What can be sent, is.
+        // So that calls that can be sent are sent.
         sleep(Duration::from_millis(10)).await;
     }
     node.resume().unwrap();
@@ -129,15 +129,15 @@ async fn each_slot_has_one_call_in_flight() {
     assert_eq!(calls(node, "evalsha"), 4);
 }
 
-/// Connections are made by the runtime of the store, whoever is the first to need them: those that another made would end with
-/// it.
+/// The store's runtime makes the connections, even if a caller of another runtime needs them first.
+/// Otherwise they would end with that runtime.
 #[test]
 fn a_reset_from_a_runtime_that_ends_leaves_no_dead_connections() {
     let runtime =
         || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
     let (theirs, prefix, policy) = (runtime(), prefix(), a_day("p", 10));
-    // Nobody answers while it starts.
+    // No node answers while the store starts.
     cluster.nodes().iter().for_each(|node| node.pause().unwrap());
     let builder = RedisStore::builder(&url(&cluster)).prefix(prefix);
     let store = theirs.block_on(builder.connect_timeout(Duration::from_millis(50)).connect()).unwrap();
@@ -152,7 +152,7 @@ fn a_reset_from_a_runtime_that_ends_leaves_no_dead_connections() {
     }
 }
 
-/// All policies of a caller are decided by one node in one step.
+/// One node decides all policies of a caller in one step.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_policies_of_a_key_share_a_slot() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
@@ -168,7 +168,7 @@ async fn all_policies_of_a_key_share_a_slot() {
         }
         assert!(!store.acquire(&set, Times::ONCE).wait().await.unwrap().is_granted(), "{key:?}");
     }
-    // Each key's names are on one node, and all of them are in one slot there.
+    // The names of a key are on one node, in one slot.
     let mut slots_of = std::collections::BTreeMap::<String, std::collections::BTreeSet<u16>>::new();
     for node in cluster.masters().unwrap() {
         for name in node.command(&["KEYS", &format!("{prefix}:*")]).unwrap().lines() {

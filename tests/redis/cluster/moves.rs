@@ -19,7 +19,8 @@ async fn a_slot_that_moves_under_load_fails_no_request_and_the_limit_stands() {
         let prefix = prefix();
         let store = store(&cluster, &prefix).await;
         let policy = a_day("p", u32::MAX);
-        // One key that is there before, and others of its slot that come while it moves: a tag in the key is none.
+        // One key exists before, and others of its slot are created during the move. A hash tag
+        // inside a key has no effect.
         let (slot, from) = home(&cluster, &prefix, "ada");
         let to = another_master(&cluster, from);
         let (granted, is_over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
@@ -45,7 +46,8 @@ async fn a_slot_that_moves_under_load_fails_no_request_and_the_limit_stands() {
         more().await;
         cluster.begin_migration(slot, to).unwrap();
         more().await;
-        // A caller who is new to the slot meets ASK. Of another process: those of one share calls, which the next test is of.
+        // A new key in the slot meets ASK. Another handle asks for it, because callers of one
+        // handle share calls, which the next test covers.
         let elsewhere = self::store(&cluster, &prefix).await;
         let names = (0..100_000).map(|n| format!("new{n}"));
         let new: Vec<String> = names.filter(|key| slot_by_crc(key) == slot).take(2).collect();
@@ -74,7 +76,7 @@ async fn a_slot_that_moves_under_load_fails_no_request_and_the_limit_stands() {
         }
         assert_eq!(used(&store, &policy, "ada").await, granted.load(Ordering::Relaxed), "on {kind}");
 
-        // Who has it now is known by then: nobody asks the old one for ever.
+        // By then the store knows the new owner and leaves the old one alone.
         eventually("the old owner is left alone", async || {
             let calls = || from.command(&["INFO", "commandstats"]).unwrap();
             from.command(&["CONFIG", "RESETSTAT"]).unwrap();
@@ -87,8 +89,8 @@ async fn a_slot_that_moves_under_load_fails_no_request_and_the_limit_stands() {
     }
 }
 
-/// A call that carries several keys of a slot that moves is refused as long as some of them are here and some there: each
-/// alone is decided.
+/// A call with several keys of a moving slot is refused while some keys are on one node and some on
+/// the other. Each key alone is decided.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_of_a_slot_that_moves_do_not_fail_each_other() {
     for kind in [Kind::Redis6_2, Kind::Redis8_2] {
@@ -124,7 +126,7 @@ async fn callers_of_a_slot_that_moves_do_not_fail_each_other() {
     }
 }
 
-/// Who gives a slot away may say so before who takes it: until then each names the other.
+/// The old owner may finish before the new one. Until then each names the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redirect_loop_between_nodes_is_waited_out() {
     for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
@@ -152,7 +154,7 @@ async fn a_redirect_loop_between_nodes_is_waited_out() {
     }
 }
 
-/// Of a set of two keys that are new, who gives the slot away and who takes it refuse in turn, until it has moved.
+/// The set has two new keys. The old and the new owner both refuse it until the slot has moved.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_set_in_a_moving_slot_waits_and_charges_no_caller_that_left() {
     for kind in [Kind::Redis6_2, Kind::Redis8_2] {
@@ -177,13 +179,13 @@ async fn a_set_in_a_moving_slot_waits_and_charges_no_caller_that_left() {
         assert!(patient.unwrap().is_granted(), "on {kind}");
         assert_eq!(hasty.unwrap_err().kind(), tollgate::ErrorKind::Timeout, "on {kind}");
         for policy in &policies {
-            // When it was executed at last, nobody waited for the other one.
+            // The set was executed after its second caller had left, so that one is not charged.
             assert_eq!(used(&store, policy, "ada").await, 1, "on {kind}");
         }
     }
 }
 
-/// The first slot moves to a master that has none yet: a caller hears of it by the redirection only.
+/// The first slot moves to a master that has none yet. Only the redirection names that master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_can_move_to_a_new_master() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
@@ -205,7 +207,7 @@ async fn a_slot_can_move_to_a_new_master() {
     }
 }
 
-/// The slot of a key, without asking: CRC-16/XMODEM over what stands in braces.
+/// The slot of a key, computed here: CRC-16/XMODEM over the part in braces.
 fn slot_by_crc(key: &str) -> u16 {
     let crc = format!("={key}").bytes().fold(0_u16, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {

@@ -1,4 +1,4 @@
-//! Sets whose keys live apart.
+//! Sets whose keys are in different slots.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tollgate_conformance::servers::{Cluster, Kind};
 use super::{a_day, elsewhere, home, store};
 use crate::{acquire, eventually, prefix, used};
 
-/// Their keys are in different slots, of which one refuses: what the others granted comes back.
+/// One of the slots refuses, so the grants of the others are refunded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_set_over_several_slots_charges_no_key_when_one_refuses() {
     let cluster = Cluster::start(Kind::Redis6_2).unwrap();
@@ -29,7 +29,7 @@ async fn a_set_over_several_slots_charges_no_key_when_one_refuses() {
                 replies.spawn(store.acquire(&set, Times::ONCE).wait());
             }
             let granted: u32 = replies.join_all().await.into_iter().map(|reply| reply.unwrap().times()).sum();
-            // Some are refused what comes back a moment later.
+            // Some are refused units that come back a moment later.
             assert!(granted <= 3, "{granted}");
             assert_eq!(used(&store, &scarce, &other).await, granted);
             assert_eq!(used(&store, &wide, "ada").await, granted, "{algorithm:?}");
@@ -39,7 +39,7 @@ async fn a_set_over_several_slots_charges_no_key_when_one_refuses() {
     }
 }
 
-/// The order of rules is the one that used to let the attacker reserve the shared quota first.
+/// With this order of rules the attacker used to reserve the shared quota first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_is_always_refused_holds_no_quota_of_others() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
@@ -69,7 +69,8 @@ async fn a_caller_that_is_always_refused_holds_no_quota_of_others() {
     assert_eq!(used(&store, &shared, "all").await, 48);
 }
 
-/// Whether a slot is asked or only looked at, since another has refused: there is room for one more, and two were wanted.
+/// There is room for one more, and two were wanted. It does not matter whether a slot is asked, or
+/// only looked at because another has refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_denied_set_reports_the_wait_for_the_least_number_asked_for() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
@@ -93,8 +94,8 @@ async fn a_denied_set_reports_the_wait_for_the_least_number_asked_for() {
     }
 }
 
-/// What one node refuses is refused, though another, whose rule is only looked at, cannot be asked: an outage must not let
-/// pass by `fail_open` what is over a limit.
+/// One node refuses, and the node of the other rule is down. The denial stands; an error would let
+/// `fail_open` admit a request over the limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_denial_stays_one_while_another_node_is_down() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
@@ -116,7 +117,7 @@ async fn a_denial_stays_one_while_another_node_is_down() {
     assert_eq!((verdict.each()[1].wait(), verdict.each()[1].remaining()), (Wait::None, 0), "{verdict:?}");
 }
 
-/// Who was granted by one node, and cannot be decided by the next, is told an error and charged nothing.
+/// One node granted, and the next cannot decide. The caller gets an error and is charged nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_of_one_node_is_refunded_when_another_is_down() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
@@ -140,8 +141,8 @@ async fn a_grant_of_one_node_is_refunded_when_another_is_down() {
     }
 }
 
-/// One slot grants as often as it can, another less often: what the first granted too often comes back, and of the rest each
-/// part once.
+/// One slot grants more often than another. The surplus of the first comes back, and of the rest
+/// each part comes back once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partial_grants_of_several_slots_are_refunded_once() {
     let cluster = Cluster::start(Kind::Redis6_2).unwrap();
@@ -158,7 +159,7 @@ async fn partial_grants_of_several_slots_are_refunded_once() {
         assert_eq!(verdict.times(), 3);
         assert_eq!(verdict.each()[0].remaining(), 47, "{algorithm:?}");
         assert_eq!(used(&store, &wide, "ada").await, 53);
-        // As the bookkeeping of the set says; more than that must not come back.
+        // The set's own record says so. No more than that may come back.
         let stamp = verdict.each()[0].stamp();
         let grant = Grant { policy: &wide, key: &ada, units: 3, stamp, share: None };
         store.refund(&[grant]).wait().await.unwrap();
@@ -168,7 +169,7 @@ async fn partial_grants_of_several_slots_are_refunded_once() {
     }
 }
 
-/// A caller who gives up between two nodes: a set is charged whole or not at all.
+/// A caller leaves between two nodes: the set is charged whole or not at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_leaves_between_two_slots_leaves_no_half_of_a_set() {
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
@@ -184,7 +185,7 @@ async fn a_caller_that_leaves_between_two_slots_leaves_no_half_of_a_set() {
         for _ in 0..5 {
             node.pause().unwrap();
             let caller = tokio::spawn(store.acquire(&set, Times::ONCE).wait());
-            // By then it was sent to the node that does not answer. Were it not, this would find nothing.
+            // By then the call was sent to the node that does not answer.
             tokio::time::sleep(Duration::from_millis(50)).await;
             caller.abort();
             caller.await.unwrap_err();

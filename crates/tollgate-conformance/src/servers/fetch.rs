@@ -18,8 +18,8 @@ use super::kind::{Kind, Program};
 
 pub(super) use clock::behind;
 
-/// Returns the server of this kind, downloaded if necessary. A process tries only once, even after a
-/// failure.
+/// Returns the server of this kind, downloaded if necessary. A process tries only once, even after
+/// a failure.
 ///
 /// # Errors
 /// If it is missing: with everything that was tried, and with the ways to get it.

@@ -22,8 +22,8 @@ pub struct Twemproxy {
 }
 
 impl Twemproxy {
-    /// Starts twemproxy in front of these servers, and waits until it accepts connections. It spreads
-    /// keys over several servers by their hashes.
+    /// Starts twemproxy in front of these servers, and waits until it accepts connections. It
+    /// spreads keys over several servers by their hashes.
     ///
     /// # Errors
     /// If there is no twemproxy, with the ways to get it; or if it does not start, with its log.
