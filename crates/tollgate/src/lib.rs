@@ -197,7 +197,8 @@
 
 // From top to bottom; imports run down this list only: named, layer, service, future, shared,
 // place, limiter, answer, fields, denial, report, rules, rule, exempt, extract, problem. Below
-// them, without imports from each other: failure, memory, body, deadline, drain, interned.
+// them, without imports from each other: failure, memory (which has table below it), body,
+// deadline, drain, interned.
 pub mod exempt;
 pub mod extract;
 pub mod failure;
@@ -223,6 +224,7 @@ mod rule;
 mod rules;
 mod service;
 mod shared;
+mod table;
 
 pub use body::ResponseBody;
 pub use denial::Denial;
