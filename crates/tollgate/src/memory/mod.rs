@@ -193,14 +193,16 @@ impl MemoryStore {
         if granted == 0 || granted < times.min() {
             let wanted = u64::from(check.cost) * u64::from(times.min().max(1));
             let status = slot.value.refuse(policy, now, look, wanted);
-            // An attacker could pin keys at no cost by requests that can never pass.
+            // A denied key stays until its reset: otherwise its caller could regain quota by
+            // inventing keys. But requests that can never pass cost an attacker nothing.
             if times.max() > 0 && matches!(status.wait(), Wait::For(_)) {
-                slot.was_denied();
+                slot.pin();
             }
             return Verdict::of_one(0, Duration::ZERO, status);
         }
         let charge = slot.value.charge(policy, now, look, check.cost * granted);
-        slot.charged(charge.expires, look.remaining == policy.capacity());
+        // Once the quota was full again, earlier denials no longer count.
+        slot.renew(charge.expires, look.remaining == policy.capacity());
         Verdict::of_one(granted, charge.delay, charge.status)
     }
 }
@@ -227,7 +229,7 @@ impl Store for MemoryStore {
             if let Some(at) = table.find(&digest) {
                 let slot = table.slot(at);
                 slot.value.refund(grant.policy, now, grant.units, grant.stamp);
-                slot.charged(now.saturating_add(slot.value.reset_after(grant.policy, now)), false);
+                slot.renew(now.saturating_add(slot.value.reset_after(grant.policy, now)), false);
             }
         }
         Reply::Now(Ok(()))

@@ -200,7 +200,7 @@ impl<'a> Tables<'a> {
         if let (Held::Slot(at), true) =
             (&place.held, times.max() > 0 && matches!(status.wait(), Wait::For(_)))
         {
-            self.table(place.target.shard).slot(*at).was_denied();
+            self.table(place.target.shard).slot(*at).pin();
         }
         status
     }
@@ -212,7 +212,7 @@ impl<'a> Tables<'a> {
         let charge = self.state(place).charge(policy, now, look, units);
         let table = self.table(place.target.shard);
         match &mut place.held {
-            Held::Slot(at) => table.slot(*at).charged(charge.expires, look.remaining == policy.capacity()),
+            Held::Slot(at) => table.slot(*at).renew(charge.expires, look.remaining == policy.capacity()),
             Held::Fresh(_) if units == 0 => {}
             Held::Fresh(state) => {
                 let state = std::mem::replace(state, State::new(policy));

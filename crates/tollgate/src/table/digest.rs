@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use siphasher::{sip, sip128};
 
 /// A hash of 64 bits, and either the key itself if it is short, or 64 more bits of the hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Digest(u64, u64);
 
 impl Digest {

@@ -58,21 +58,21 @@ pub(crate) struct Slot<V> {
     pub(crate) value: V,
 }
 
-/// When a state expires, and whether it denied a request, in one word to save memory. A timestamp
+/// When a value expires, and whether it is pinned until then, in one word to save memory. A timestamp
 /// has 53 bits.
 #[derive(Clone, Copy, Debug)]
 struct Expiry(u64);
 
 impl Expiry {
-    fn new(at: Timestamp, denied: bool) -> Expiry {
-        Expiry((at.as_micros() << 1) | u64::from(denied))
+    fn new(at: Timestamp, pinned: bool) -> Expiry {
+        Expiry((at.as_micros() << 1) | u64::from(pinned))
     }
 
     fn is_over(self, now: Timestamp) -> bool {
         self.0 >> 1 <= now.as_micros()
     }
 
-    fn denied(self) -> bool {
+    fn pinned(self) -> bool {
         self.0 & 1 == 1
     }
 }
@@ -93,6 +93,11 @@ impl<V> Table<V> {
 
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The values of all keys.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.slots.iter().flatten().map(|slot| &slot.value)
     }
 
     /// Returns the later of `now` and the latest time that the table has seen.
@@ -141,11 +146,8 @@ impl<V> Table<V> {
         }
     }
 
-    /// Makes room for `needed` more keys, by evicting keys that are idle or were not denied, except
+    /// Makes room for `needed` more keys, by evicting keys that are idle or not pinned, except
     /// those to `keep`. Returns `false` if there is none to evict. Keys move.
-    ///
-    /// A denied key stays until its reset: otherwise its caller could regain quota by inventing
-    /// keys.
     pub(crate) fn make_room(
         &mut self,
         needed: usize,
@@ -243,7 +245,7 @@ impl<V> Table<V> {
             if slot.expiry.is_over(now) {
                 return Some(self.hand);
             }
-            if slot.expiry.denied() {
+            if slot.expiry.pinned() {
                 continue;
             }
             best = Some(best.map_or((slot.expiry.0, self.hand), |best| best.min((slot.expiry.0, self.hand))));
@@ -291,15 +293,14 @@ fn places_for(keys: usize) -> usize {
 }
 
 impl<V> Slot<V> {
-    /// Records the expiry of a charged state. If its quota `was_full` before, earlier denials no
-    /// longer count.
+    /// Sets a new expiry. The slot stays pinned unless `unpin`.
     #[inline]
-    pub(crate) fn charged(&mut self, expires: Timestamp, was_full: bool) {
-        self.expiry = Expiry::new(expires, self.expiry.denied() && !was_full);
+    pub(crate) fn renew(&mut self, expires: Timestamp, unpin: bool) {
+        self.expiry = Expiry::new(expires, self.expiry.pinned() && !unpin);
     }
 
-    /// Records a denial: the slot stays until its reset.
-    pub(crate) fn was_denied(&mut self) {
+    /// Protects the slot from eviction until it expires.
+    pub(crate) fn pin(&mut self) {
         self.expiry.0 |= 1;
     }
 }
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_evicts_only_keys_that_were_not_denied() {
+    fn a_full_table_evicts_only_keys_that_are_not_pinned() {
         let all = digests(4);
         let mut table = Table::new(3);
         table.reserve(3);
@@ -357,13 +358,13 @@ mod tests {
         }
         for digest in [&all[0], &all[2]] {
             let at = table.find(digest).unwrap();
-            table.slot(at).was_denied();
+            table.slot(at).pin();
         }
         assert!(!table.make_room(1, NOW, |digest| *digest == all[1]), "a key to keep is not evicted");
         assert!(table.make_room(1, NOW, |_| false));
         assert!(table.find(&all[1]).is_none());
         table.insert(all[3], state(), LATER);
-        assert!(table.make_room(1, LATER, |_| false), "a denied key is evicted after its reset");
+        assert!(table.make_room(1, LATER, |_| false), "a pinned key is evicted after its expiry");
     }
 
     #[test]

@@ -1,0 +1,3 @@
+//! Leases and the cache of denials: fewer round trips, within the bounds of `tollgate::scale`.
+
+mod contract;
