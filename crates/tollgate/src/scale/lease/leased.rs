@@ -35,6 +35,11 @@ impl<S: Store> Leased<S> {
         Leased { store, books: Arc::new(Books::new(lease)) }
     }
 
+    /// Returns the store inside.
+    pub fn get_ref(&self) -> &S {
+        &self.store
+    }
+
     /// Returns what the leases of this process have saved, and what they hold now.
     ///
     /// It visits all keys: call it every few seconds, not for each request.
