@@ -69,6 +69,15 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "N/D")]
     pub(crate) breaker: Option<String>,
 
+    /// Leases: fetch up to N units of a busy key ahead of demand, for the time D: 64/250ms
+    /// [default: none]
+    #[arg(long, value_name = "N/D")]
+    pub(crate) lease: Option<String>,
+
+    /// Remember denials of up to this many keys, without asking Redis again [default: none]
+    #[arg(long, value_name = "KEYS")]
+    pub(crate) deny_cache: Option<usize>,
+
     #[arg(long = "rule", value_name = "RULE", default_value = "api=10/10s", help = RULE_HELP)]
     pub(crate) rules: Vec<String>,
 

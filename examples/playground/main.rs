@@ -20,6 +20,7 @@ mod me;
 mod outage;
 mod routes;
 mod rule_spec;
+mod scale;
 mod span;
 mod store;
 mod transfer;

@@ -6,13 +6,15 @@ use std::time::Duration;
 use tollgate::{BoxStore, CircuitBreaker, FailureExt, MemoryStore, Share, Store, StoreExt};
 
 use crate::cli::{Cli, OnFailure};
+use crate::scale::Scale;
 use crate::span;
 
-/// `--timeout`, `--breaker`, `--on-failure` and `--share`.
+/// `--timeout`, `--breaker`, `--on-failure` and `--share`; and what comes before the failure policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Outage {
     pub(crate) timeout: Duration,
     breaker: Option<Breaker>,
+    scale: Scale,
     then: Then,
 }
 
@@ -44,6 +46,8 @@ impl Outage {
             ("--share", cli.share.is_some()),
             ("--timeout", cli.timeout.is_some()),
             ("--breaker", cli.breaker.is_some()),
+            ("--lease", cli.lease.is_some()),
+            ("--deny-cache", cli.deny_cache.is_some()),
         ];
         match given.into_iter().find(|(_, given)| *given) {
             Some((option, _)) => Err(format!("{option} needs --store redis://...")),
@@ -66,7 +70,7 @@ impl Outage {
             (OnFailure::Open, None) => Then::Pass,
             (OnFailure::Closed, None) => Then::Refuse,
         };
-        Ok(Outage { timeout, breaker, then })
+        Ok(Outage { timeout, breaker, scale: Scale::new(cli)?, then })
     }
 
     /// Wraps a store that can fail in the failure policy.
@@ -79,6 +83,7 @@ impl Outage {
     }
 
     fn decide(&self, store: impl Store) -> BoxStore<Infallible> {
+        let store = self.scale.wrap(store);
         match self.then {
             Then::Pass => store.fail_open().boxed(),
             Then::Refuse => store.fail_closed().boxed(),

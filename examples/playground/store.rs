@@ -16,7 +16,7 @@ pub(crate) type AnyStore = BoxStore<Infallible>;
 #[derive(Debug)]
 pub(crate) enum StoreSpec {
     Memory,
-    Redis { url: String, prefix: Option<String>, secret: Option<String>, outage: Outage },
+    Redis { url: String, prefix: Option<String>, secret: Option<String>, outage: Box<Outage> },
 }
 
 /// The minimum response timeout of a connection. A short timeout of callers is no reason to replace
@@ -29,7 +29,7 @@ impl StoreSpec {
             return Outage::none_given(cli).map(|()| StoreSpec::Memory);
         }
         let (url, prefix, secret) = (cli.store.clone(), cli.prefix.clone(), cli.secret.clone());
-        Ok(StoreSpec::Redis { url, prefix, secret, outage: Outage::new(cli)? })
+        Ok(StoreSpec::Redis { url, prefix, secret, outage: Box::new(Outage::new(cli)?) })
     }
 
     /// Opens the store. If Redis is down, this succeeds, and the store connects later.

@@ -197,7 +197,8 @@
 
 // From top to bottom; imports run down this list only: named, layer, service, future, shared,
 // place, limiter, answer, fields, denial, report, rules, rule, exempt, extract, problem. Below
-// them, without imports from each other: failure, memory, body, deadline, drain, interned.
+// them, without imports from each other: failure, scale, memory (table is below both), body,
+// deadline, drain, interned.
 pub mod exempt;
 pub mod extract;
 pub mod failure;
@@ -205,6 +206,7 @@ pub mod guide;
 pub mod memory;
 #[cfg(feature = "tonic")]
 mod named;
+pub mod scale;
 
 mod answer;
 mod body;
@@ -223,6 +225,7 @@ mod rule;
 mod rules;
 mod service;
 mod shared;
+mod table;
 
 pub use body::ResponseBody;
 pub use denial::Denial;
@@ -238,6 +241,7 @@ pub use report::MissingReport;
 pub use report::Report;
 pub use rule::{MissingKey, PolicyExt, Rule, TiersError};
 pub use rules::RulesError;
+pub use scale::{Lease, ScaleExt};
 pub use service::RateLimit;
 pub use tollgate_core::{
     Algorithm, BoxStore, Check, Clock, ErrorKind, Grant, Key, ManualClock, Policy, PolicyError, Quota,

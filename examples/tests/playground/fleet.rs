@@ -1,10 +1,12 @@
 //! Several servers on one Redis, and how many requests pass in total.
 
-use std::thread::scope;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
 
 use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server as Redis};
 
+use crate::client::Connection;
 use crate::server::Server;
 
 /// Starts the playground on a Redis. The timeout is long, so that a slow machine fails no test.
@@ -44,7 +46,7 @@ fn stay_within_a_day(redis: &Redis) {
     const DAY: u64 = 86_400_000_000;
     let left = Duration::from_micros(DAY - time(redis) % DAY);
     if left < Duration::from_secs(120) {
-        std::thread::sleep(left);
+        sleep(left);
     }
 }
 
@@ -132,6 +134,71 @@ fn a_rule_on_another_slot_keeps_no_charge_of_a_refused_request() {
     }
     let left = servers[0].get_with("/", &[("x-user", "mia")]).remaining("all");
     assert_eq!(left, 1_000 - 4 * 3 - 1);
+}
+
+/// Loads all servers until none has admitted a request for longer than several leases last.
+/// Returns how many were admitted by each server. One server is killed when half of the limit was
+/// admitted, if `kill` is set.
+fn load_with_leases(redis: &Redis, limit: usize, kill: bool) -> Vec<usize> {
+    let rule = format!("api={limit}/h,key=global,algorithm=fixed-window");
+    let options = ["--store", &redis.url(), "--timeout", "30s", "--lease", "64/250ms", "--rule", &rule];
+    let mut servers: Vec<Server> = (0..4).map(|_| Server::playground(&options)).collect();
+    let admitted: Vec<AtomicUsize> = (0..4).map(|_| AtomicUsize::new(0)).collect();
+    let all = || admitted.iter().map(|count| count.load(Ordering::SeqCst)).sum::<usize>();
+    let is_killed = AtomicBool::new(false);
+    let hammer = |mut connection: Connection, number: usize| {
+        let mut quiet_since = Instant::now();
+        while quiet_since.elapsed() < Duration::from_secs(2) {
+            if number == 0 && is_killed.load(Ordering::SeqCst) {
+                return;
+            }
+            match connection.request("GET", "/", &[]).status {
+                200 => {
+                    admitted[number].fetch_add(1, Ordering::SeqCst);
+                    quiet_since = Instant::now();
+                }
+                429 => sleep(Duration::from_millis(1)),
+                status => panic!("{status} by server {number}"),
+            }
+        }
+    };
+    scope(|scope| {
+        let open = |number: usize, server: &Server| {
+            let connection = server.connect();
+            scope.spawn(move || hammer(connection, number))
+        };
+        let threads: Vec<_> =
+            servers.iter().enumerate().flat_map(|(n, server)| [open(n, server), open(n, server)]).collect();
+        if kill {
+            while all() < limit / 2 {
+                sleep(Duration::from_millis(1));
+            }
+            is_killed.store(true, Ordering::SeqCst);
+            let mut threads = threads.into_iter();
+            threads.by_ref().take(2).for_each(|thread| thread.join().unwrap());
+            drop(servers.remove(0));
+            threads.for_each(|thread| thread.join().unwrap());
+        }
+    });
+    admitted.into_iter().map(AtomicUsize::into_inner).collect()
+}
+
+#[test]
+fn four_servers_with_leases_admit_exactly_a_fixed_window() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let admitted = load_with_leases(&redis, 10_000, false);
+    assert_eq!(admitted.iter().sum::<usize>(), 10_000, "{admitted:?}");
+    assert!(admitted.iter().all(|by_one| *by_one > 0), "{admitted:?}");
+    let scripts = redis.command(&["INFO", "commandstats"]).unwrap();
+    println!("{admitted:?}\n{scripts}");
+}
+
+#[test]
+fn a_killed_server_loses_no_more_than_its_lease() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let admitted = load_with_leases(&redis, 10_000, true);
+    let all = admitted.iter().sum::<usize>();
+    assert!((10_000 - 64..=10_000).contains(&all), "{all}: {admitted:?}");
 }
 
 fn hosts(servers: &[Redis]) -> String {

@@ -64,11 +64,9 @@
 //! Everything: a quota of a day starts again with each deployment. If that matters, keep it in
 //! [Redis](https://docs.rs/tollgate-redis).
 
-// From top to bottom; imports run down this list only: set, shards, table, digest.
-mod digest;
+// From top to bottom; imports run down this list only: set, shards.
 mod set;
 mod shards;
-mod table;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -80,7 +78,8 @@ use tollgate_core::algorithm::State;
 use tollgate_core::{Check, Clock, Grant, Key, Policy, Reply, Store, Times, Timestamp, Verdict, Wait};
 
 use shards::Shards;
-use table::Slot;
+
+use crate::table::Slot;
 
 /// The embedded [`Store`]: exact, bounded, and never failing. See the [module docs](self).
 ///
@@ -140,7 +139,7 @@ impl MemoryStore {
 
     /// Returns how many keys are held now, including idle ones that were not swept yet.
     pub fn keys(&self) -> usize {
-        self.0.iter().map(|table| table.len()).sum()
+        self.0.tables.iter().map(|table| table.len()).sum()
     }
 
     /// Returns how many keys lost their entry to others before their reset, since the store was
@@ -160,7 +159,7 @@ impl MemoryStore {
     /// # }
     /// ```
     pub fn evictions(&self) -> u64 {
-        self.0.iter().map(|table| table.evicted).sum()
+        self.0.tables.iter().map(|table| table.evicted).sum()
     }
 
     /// Returns how often a key was decided by the overflow entry of its policy, since the store was
@@ -174,18 +173,18 @@ impl MemoryStore {
     /// [`SlidingBuckets`](crate::Algorithm::SlidingBuckets) policy, to the precision of its
     /// sub-windows, and at most those of one window. `None` for other algorithms.
     pub fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Option<u64> {
-        let (mut table, digest, now) = self.0.enter(policy, key);
+        let (mut table, digest, now) = self.0.tables.enter(policy, key);
         match table.find(&digest) {
-            Some(at) => table.slot(at).state.usage(policy, now, interval),
+            Some(at) => table.slot(at).value.usage(policy, now, interval),
             None => State::new(policy).usage(policy, now, interval),
         }
     }
 
     /// Decides one check of a key that has an entry, without the steps for several checks.
     #[inline]
-    fn decide_one(slot: &mut Slot, check: &Check<'_>, times: Times, now: Timestamp) -> Verdict {
+    fn decide_one(slot: &mut Slot<State>, check: &Check<'_>, times: Times, now: Timestamp) -> Verdict {
         let policy = check.policy;
-        let look = slot.state.look(policy, now);
+        let look = slot.value.look(policy, now);
         let granted = match times.max() {
             // Avoids the division.
             1 => u32::from(check.cost <= look.room),
@@ -193,15 +192,17 @@ impl MemoryStore {
         };
         if granted == 0 || granted < times.min() {
             let wanted = u64::from(check.cost) * u64::from(times.min().max(1));
-            let status = slot.state.refuse(policy, now, look, wanted);
-            // An attacker could pin keys at no cost by requests that can never pass.
+            let status = slot.value.refuse(policy, now, look, wanted);
+            // A denied key stays until its reset: otherwise its caller could regain quota by
+            // inventing keys. But requests that can never pass cost an attacker nothing.
             if times.max() > 0 && matches!(status.wait(), Wait::For(_)) {
-                slot.was_denied();
+                slot.pin();
             }
             return Verdict::of_one(0, Duration::ZERO, status);
         }
-        let charge = slot.state.charge(policy, now, look, check.cost * granted);
-        slot.charged(charge.expires, look.remaining == policy.capacity());
+        let charge = slot.value.charge(policy, now, look, check.cost * granted);
+        // Once the quota was full again, earlier denials no longer count.
+        slot.renew(charge.expires, look.remaining == policy.capacity());
         Verdict::of_one(granted, charge.delay, charge.status)
     }
 }
@@ -213,7 +214,7 @@ impl Store for MemoryStore {
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         if let [check] = set {
-            let (mut table, digest, now) = self.0.enter(check.policy, check.key);
+            let (mut table, digest, now) = self.0.tables.enter(check.policy, check.key);
             table.sweep(now);
             if let Some(at) = table.find(&digest) {
                 return Reply::Now(Ok(MemoryStore::decide_one(table.slot(at), check, times, now)));
@@ -224,11 +225,11 @@ impl Store for MemoryStore {
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
         for grant in grants {
-            let (mut table, digest, now) = self.0.enter(grant.policy, grant.key);
+            let (mut table, digest, now) = self.0.tables.enter(grant.policy, grant.key);
             if let Some(at) = table.find(&digest) {
                 let slot = table.slot(at);
-                slot.state.refund(grant.policy, now, grant.units, grant.stamp);
-                slot.charged(now.saturating_add(slot.state.reset_after(grant.policy, now)), false);
+                slot.value.refund(grant.policy, now, grant.units, grant.stamp);
+                slot.renew(now.saturating_add(slot.value.reset_after(grant.policy, now)), false);
             }
         }
         Reply::Now(Ok(()))
@@ -236,8 +237,8 @@ impl Store for MemoryStore {
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
         for policy in policies {
-            let digest = self.0.digest(policy, key);
-            let mut table = self.0.lock(self.0.shard_of(&digest));
+            let digest = self.0.tables.digest(policy, key);
+            let mut table = self.0.tables.lock(self.0.tables.shard_of(&digest));
             if let Some(at) = table.find(&digest) {
                 table.remove(at);
             }
@@ -254,6 +255,6 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("clock", self.0.clock()).finish_non_exhaustive()
+        f.debug_struct("MemoryStore").field("clock", self.0.tables.clock()).finish_non_exhaustive()
     }
 }

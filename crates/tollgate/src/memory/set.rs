@@ -7,19 +7,19 @@ use smallvec::SmallVec;
 use tollgate_core::algorithm::{Look, State};
 use tollgate_core::{Check, Clock, Policy, Status, Times, Timestamp, Verdict, Wait};
 
-use super::digest::Digest;
 use super::shards::Shards;
-use super::table::Table;
+use crate::table::Table;
+use crate::table::digest::Digest;
 
 /// Decides a whole set while all of its shards are locked.
 pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict {
     let mut tables = Tables::lock(store, set);
-    let mut now = tables.now(store.clock());
+    let mut now = tables.now(store.tables.clock());
     let shards = tables.locked.len();
     tables.prepare(store, set, times, now);
     if tables.locked.len() > shards {
         // The overflow table was locked too, and may have seen a later time.
-        now = tables.now(store.clock());
+        now = tables.now(store.tables.clock());
     }
     let (mut places, of_check) = tables.places(set);
 
@@ -63,7 +63,7 @@ const OVERFLOW: usize = usize::MAX;
 /// The locked tables of one set.
 struct Tables<'a> {
     /// The tables by the numbers of their shards.
-    locked: SmallVec<[(usize, MutexGuard<'a, Table>); 4]>,
+    locked: SmallVec<[(usize, MutexGuard<'a, Table<State>>); 4]>,
     /// One for each check.
     targets: SmallVec<[Target; 4]>,
 }
@@ -89,14 +89,14 @@ impl<'a> Tables<'a> {
     /// Locks the shards of all checks in ascending order, so that two sets cannot deadlock.
     fn lock(store: &'a Shards, set: &[Check<'_>]) -> Tables<'a> {
         let target = |check: &Check<'_>| {
-            let digest = store.digest(check.policy, check.key);
-            Target { shard: store.shard_of(&digest), digest }
+            let digest = store.tables.digest(check.policy, check.key);
+            Target { shard: store.tables.shard_of(&digest), digest }
         };
         let targets: SmallVec<[Target; 4]> = set.iter().map(target).collect();
         let mut shards: SmallVec<[usize; 4]> = targets.iter().map(|target| target.shard).collect();
         shards.sort_unstable();
         shards.dedup();
-        let locked = shards.iter().map(|shard| (*shard, store.lock(*shard))).collect();
+        let locked = shards.iter().map(|shard| (*shard, store.tables.lock(*shard))).collect();
         Tables { locked, targets }
     }
 
@@ -157,7 +157,7 @@ impl<'a> Tables<'a> {
             if finds_room {
                 missing.push(target.shard);
             } else {
-                let digest = store.overflow_digest(check.policy);
+                let digest = store.tables.digest_of_all(check.policy);
                 self.targets[i] = Target { shard: OVERFLOW, digest };
                 overflows += 1;
             }
@@ -200,7 +200,7 @@ impl<'a> Tables<'a> {
         if let (Held::Slot(at), true) =
             (&place.held, times.max() > 0 && matches!(status.wait(), Wait::For(_)))
         {
-            self.table(place.target.shard).slot(*at).was_denied();
+            self.table(place.target.shard).slot(*at).pin();
         }
         status
     }
@@ -212,7 +212,7 @@ impl<'a> Tables<'a> {
         let charge = self.state(place).charge(policy, now, look, units);
         let table = self.table(place.target.shard);
         match &mut place.held {
-            Held::Slot(at) => table.slot(*at).charged(charge.expires, look.remaining == policy.capacity()),
+            Held::Slot(at) => table.slot(*at).renew(charge.expires, look.remaining == policy.capacity()),
             Held::Fresh(_) if units == 0 => {}
             Held::Fresh(state) => {
                 let state = std::mem::replace(state, State::new(policy));
@@ -226,13 +226,13 @@ impl<'a> Tables<'a> {
         match &mut place.held {
             Held::Slot(at) => {
                 let at = *at;
-                &mut self.table(place.target.shard).slot(at).state
+                &mut self.table(place.target.shard).slot(at).value
             }
             Held::Fresh(state) => state,
         }
     }
 
-    fn table(&mut self, shard: usize) -> &mut Table {
+    fn table(&mut self, shard: usize) -> &mut Table<State> {
         let at = self.locked.iter().position(|(number, _)| *number == shard);
         &mut self.locked[at.expect("the shard of every target is locked")].1
     }

@@ -5,30 +5,30 @@ use std::hash::{BuildHasher, RandomState};
 use siphasher::{sip, sip128};
 
 /// A hash of 64 bits, and either the key itself if it is short, or 64 more bits of the hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Digest(u64, u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Digest(u64, u64);
 
 impl Digest {
     /// The bits that choose a shard: the lowest.
     #[expect(clippy::cast_possible_truncation, reason = "any of its bits do")]
     #[inline]
-    pub(super) fn shard(&self) -> usize {
+    pub(crate) fn shard(&self) -> usize {
         self.0 as usize
     }
 
     /// The bits that choose a place: the highest, so that the keys of a shard spread over all of
     /// it.
     #[inline]
-    pub(super) fn home(&self) -> u64 {
+    pub(crate) fn home(&self) -> u64 {
         self.0
     }
 }
 
 /// A random secret of this process.
-pub(super) struct Secret(u64, u64);
+pub(crate) struct Secret(u64, u64);
 
 impl Secret {
-    pub(super) fn random() -> Secret {
+    pub(crate) fn random() -> Secret {
         // The random hash keys of the standard library need no dependency.
         let word = || RandomState::new().hash_one(0_u64);
         Secret(word(), word())
@@ -37,7 +37,7 @@ impl Secret {
     /// SipHash-1-3 of a key. The policy is part of the secret, so that an IPv4 address is one
     /// block.
     #[inline]
-    pub(super) fn digest(&self, scope_hash: u64, key: &[u8]) -> Digest {
+    pub(crate) fn digest(&self, scope_hash: u64, key: &[u8]) -> Digest {
         let of_policy = self.0 ^ scope_hash;
         if let Some(word) = short(key) {
             return Digest(sip::SipHasher13::new_with_keys(of_policy, self.1).hash(key), word);

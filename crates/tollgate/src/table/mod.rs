@@ -1,13 +1,16 @@
-//! The keys of one shard: a hash table with linear probing in a single array.
+//! The keys of one shard, each with a value: a hash table with linear probing in a single array.
 //!
 //! A key outside the processor's caches costs one access to memory. The sweep of idle keys and the
 //! choice of a key to evict walk over the array. Its growth ends exactly at the cap: four slots of
 //! five are used then, which makes 60 bytes for each key.
 
-use tollgate_core::Timestamp;
-use tollgate_core::algorithm::State;
+// From top to bottom; imports run down this list only: sharded, this module, digest.
+pub(crate) mod digest;
+pub(crate) mod sharded;
 
-use super::digest::Digest;
+use tollgate_core::Timestamp;
+
+use digest::Digest;
 
 /// How many places a full table inspects to find a key to evict.
 const EVICTION_REACH: usize = 64;
@@ -30,10 +33,10 @@ const SWEEP_STEP: u32 = 8;
 const SWEEP_FOR_EACH_KEY: u32 = 4;
 
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table<V> {
     /// At most four fifths are used. A key is at its home, or behind it without a free place
     /// between.
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<Slot<V>>>,
     len: usize,
     /// The cap on keys.
     cap: usize,
@@ -45,37 +48,37 @@ pub(super) struct Table {
     /// The time of the latest decision.
     latest: Timestamp,
     /// Keys evicted before their reset.
-    pub(super) evicted: u64,
+    pub(crate) evicted: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot<V> {
     digest: Digest,
     expiry: Expiry,
-    pub(super) state: State,
+    pub(crate) value: V,
 }
 
-/// When a state expires, and whether it denied a request, in one word to save memory. A timestamp
+/// When a value expires, and whether it is pinned until then, in one word to save memory. A timestamp
 /// has 53 bits.
 #[derive(Clone, Copy, Debug)]
 struct Expiry(u64);
 
 impl Expiry {
-    fn new(at: Timestamp, denied: bool) -> Expiry {
-        Expiry((at.as_micros() << 1) | u64::from(denied))
+    fn new(at: Timestamp, pinned: bool) -> Expiry {
+        Expiry((at.as_micros() << 1) | u64::from(pinned))
     }
 
     fn is_over(self, now: Timestamp) -> bool {
         self.0 >> 1 <= now.as_micros()
     }
 
-    fn denied(self) -> bool {
+    fn pinned(self) -> bool {
         self.0 & 1 == 1
     }
 }
 
-impl Table {
-    pub(super) fn new(cap: usize) -> Table {
+impl<V> Table<V> {
+    pub(crate) fn new(cap: usize) -> Table<V> {
         Table {
             slots: Vec::new(),
             len: 0,
@@ -88,20 +91,25 @@ impl Table {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The values of all keys.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.slots.iter().flatten().map(|slot| &slot.value)
     }
 
     /// Returns the later of `now` and the latest time that the table has seen.
     #[inline]
-    pub(super) fn not_before(&mut self, now: Timestamp) -> Timestamp {
+    pub(crate) fn not_before(&mut self, now: Timestamp) -> Timestamp {
         self.latest = self.latest.max(now);
         self.latest
     }
 
     /// The place of a key.
     #[inline]
-    pub(super) fn find(&self, digest: &Digest) -> Option<usize> {
+    pub(crate) fn find(&self, digest: &Digest) -> Option<usize> {
         if self.slots.is_empty() {
             return None;
         }
@@ -118,17 +126,17 @@ impl Table {
 
     /// The slot at a place from [`Table::find`].
     #[inline]
-    pub(super) fn slot(&mut self, at: usize) -> &mut Slot {
+    pub(crate) fn slot(&mut self, at: usize) -> &mut Slot<V> {
         self.slots[at].as_mut().expect("a key stands where it was found")
     }
 
     /// Whether so many keys can be added without an eviction.
-    pub(super) fn has_room_for(&self, keys: usize) -> bool {
+    pub(crate) fn has_room_for(&self, keys: usize) -> bool {
         self.len + keys <= self.cap
     }
 
     /// Grows if needed, so that so many keys can be added without moving others.
-    pub(super) fn reserve(&mut self, keys: usize) {
+    pub(crate) fn reserve(&mut self, keys: usize) {
         if keys == 0 {
             return;
         }
@@ -138,12 +146,9 @@ impl Table {
         }
     }
 
-    /// Makes room for `needed` more keys, by evicting keys that are idle or were not denied, except
+    /// Makes room for `needed` more keys, by evicting keys that are idle or not pinned, except
     /// those to `keep`. Returns `false` if there is none to evict. Keys move.
-    ///
-    /// A denied key stays until its reset: otherwise its caller could regain quota by inventing
-    /// keys.
-    pub(super) fn make_room(
+    pub(crate) fn make_room(
         &mut self,
         needed: usize,
         now: Timestamp,
@@ -158,7 +163,7 @@ impl Table {
     }
 
     /// Whether [`Table::make_room`] would succeed.
-    pub(super) fn could_make_room(
+    pub(crate) fn could_make_room(
         &mut self,
         needed: usize,
         now: Timestamp,
@@ -168,12 +173,12 @@ impl Table {
     }
 
     /// Adds a new key. The caller has made room for it and reserved a place.
-    pub(super) fn insert(&mut self, digest: Digest, state: State, expires: Timestamp) {
+    pub(crate) fn insert(&mut self, digest: Digest, value: V, expires: Timestamp) {
         let mut at = self.home(&digest);
         while self.slots[at].is_some() {
             at = self.after(at);
         }
-        self.slots[at] = Some(Slot { digest, expiry: Expiry::new(expires, false), state });
+        self.slots[at] = Some(Slot { digest, expiry: Expiry::new(expires, false), value });
         self.len += 1;
         self.added += 1;
     }
@@ -181,7 +186,7 @@ impl Table {
     /// Removes idle keys at the next few places, more of them than keys were added since. Keys
     /// move.
     #[inline]
-    pub(super) fn sweep(&mut self, now: Timestamp) {
+    pub(crate) fn sweep(&mut self, now: Timestamp) {
         self.accesses = self.accesses.wrapping_add(1);
         if self.added > 0 || self.accesses.is_multiple_of(SWEEP_EVERY) {
             self.sweep_next(now);
@@ -210,7 +215,7 @@ impl Table {
     }
 
     /// Removes the key at this place, and moves keys behind it closer to their homes.
-    pub(super) fn remove(&mut self, at: usize) {
+    pub(crate) fn remove(&mut self, at: usize) {
         let places = self.slots.len();
         let mut free = at;
         let mut next = self.after(at);
@@ -240,7 +245,7 @@ impl Table {
             if slot.expiry.is_over(now) {
                 return Some(self.hand);
             }
-            if slot.expiry.denied() {
+            if slot.expiry.pinned() {
                 continue;
             }
             best = Some(best.map_or((slot.expiry.0, self.hand), |best| best.min((slot.expiry.0, self.hand))));
@@ -287,24 +292,24 @@ fn places_for(keys: usize) -> usize {
     keys.saturating_add(keys / 4).saturating_add(1)
 }
 
-impl Slot {
-    /// Records the expiry of a charged state. If its quota `was_full` before, earlier denials no
-    /// longer count.
+impl<V> Slot<V> {
+    /// Sets a new expiry. The slot stays pinned unless `unpin`.
     #[inline]
-    pub(super) fn charged(&mut self, expires: Timestamp, was_full: bool) {
-        self.expiry = Expiry::new(expires, self.expiry.denied() && !was_full);
+    pub(crate) fn renew(&mut self, expires: Timestamp, unpin: bool) {
+        self.expiry = Expiry::new(expires, self.expiry.pinned() && !unpin);
     }
 
-    /// Records a denial: the slot stays until its reset.
-    pub(super) fn was_denied(&mut self) {
+    /// Protects the slot from eviction until it expires.
+    pub(crate) fn pin(&mut self) {
         self.expiry.0 |= 1;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::digest::Secret;
+    use super::digest::Secret;
     use super::*;
+    use tollgate_core::algorithm::State;
     use tollgate_core::{Policy, Quota};
 
     fn digests(count: u64) -> Vec<Digest> {
@@ -321,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_48_bytes() {
-        assert_eq!(size_of::<Option<Slot>>(), 48);
+        assert_eq!(size_of::<Option<Slot<State>>>(), 48);
     }
 
     #[test]
@@ -344,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_evicts_only_keys_that_were_not_denied() {
+    fn a_full_table_evicts_only_keys_that_are_not_pinned() {
         let all = digests(4);
         let mut table = Table::new(3);
         table.reserve(3);
@@ -353,13 +358,13 @@ mod tests {
         }
         for digest in [&all[0], &all[2]] {
             let at = table.find(digest).unwrap();
-            table.slot(at).was_denied();
+            table.slot(at).pin();
         }
         assert!(!table.make_room(1, NOW, |digest| *digest == all[1]), "a key to keep is not evicted");
         assert!(table.make_room(1, NOW, |_| false));
         assert!(table.find(&all[1]).is_none());
         table.insert(all[3], state(), LATER);
-        assert!(table.make_room(1, LATER, |_| false), "a denied key is evicted after its reset");
+        assert!(table.make_room(1, LATER, |_| false), "a pinned key is evicted after its expiry");
     }
 
     #[test]

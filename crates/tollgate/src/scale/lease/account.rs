@@ -1,0 +1,276 @@
+//! What one process holds of a key: the state machine of its leases.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate_core::{Key, Policy, Stamp, Status, Timestamp, Wait};
+
+use super::demand::Demand;
+use super::settings::Lease;
+
+/// A lease is at most this part of what remained at the store, so that it shrinks to exact checks
+/// near the limit.
+const PART_OF_REMAINING: u32 = 10;
+
+/// The fewest units in a lease, and in demand for one: fewer would save no round trip.
+const FEWEST: u32 = 2;
+
+/// A key's demand on this node, and what the node holds of it.
+#[derive(Debug)]
+pub(super) struct Account {
+    demand: Demand,
+    /// Only while the key is leased: most keys are not.
+    open: Option<Box<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    policy: Policy,
+    key: Key,
+    /// The leases, oldest first. Two, if one was fetched before the other ran dry.
+    held: SmallVec<[Held; 2]>,
+    /// When the fetch on its way was sent. A grant of any other fetch does not count.
+    fetching: Option<Timestamp>,
+    /// The next fetch starts when fewer units are held, or from this time.
+    refetch_below: u32,
+    refetch_from: Timestamp,
+    /// What the store had left after the last fetch, and when its quota is full again.
+    left: u32,
+    full_at: Timestamp,
+    /// Units spent since the demand was updated.
+    spent: u32,
+}
+
+#[derive(Debug)]
+struct Held {
+    units: u32,
+    ends: Timestamp,
+    stamp: Stamp,
+}
+
+/// Units that a lease granted.
+pub(super) struct Spent {
+    pub(super) status: Status,
+    /// The earliest end of the leases that they were taken from.
+    ends: Timestamp,
+    /// Whether it is time to fetch more.
+    pub(super) refetch: bool,
+}
+
+/// A fetch to send: as many units as there is room for, up to `units`.
+pub(super) struct Fetch {
+    pub(super) policy: Policy,
+    pub(super) key: Key,
+    pub(super) units: u32,
+    pub(super) sent: Timestamp,
+}
+
+/// The answer to a fetch.
+pub(super) struct Granted {
+    pub(super) units: u32,
+    pub(super) stamp: Stamp,
+    pub(super) ends: Timestamp,
+    pub(super) left: u32,
+    pub(super) full_at: Timestamp,
+}
+
+/// Units that were not spent in time, to be refunded.
+#[derive(Debug)]
+pub(super) struct Unspent {
+    pub(super) policy: Policy,
+    pub(super) key: Key,
+    pub(super) units: u32,
+    pub(super) stamp: Stamp,
+}
+
+impl Account {
+    pub(super) fn new(units: u32, now: Timestamp) -> Account {
+        Account { demand: Demand::new(units, now), open: None }
+    }
+
+    /// Spends units of the leases that have not ended, the oldest first. `None` if they hold fewer,
+    /// or were fetched for another quota.
+    #[inline]
+    pub(super) fn spend(&mut self, policy: &Policy, units: u32, now: Timestamp) -> Option<Spent> {
+        let open = self.open.as_mut()?;
+        let held = open.live(now);
+        if held < units || open.policy.quota() != policy.quota() {
+            return None;
+        }
+        let (mut wanted, mut taken) = (units, None);
+        for lease in open.held.iter_mut().filter(|lease| now < lease.ends && lease.units > 0) {
+            let part = lease.units.min(wanted);
+            lease.units -= part;
+            wanted -= part;
+            let (ends, stamp) = taken.unwrap_or((lease.ends, lease.stamp));
+            taken = Some((ends.min(lease.ends), stamp));
+            if wanted == 0 {
+                break;
+            }
+        }
+        let (ends, stamp) = taken?;
+        open.spent = open.spent.saturating_add(units);
+        let held = held - units;
+        let remaining = held.saturating_add(open.left).min(policy.capacity());
+        Some(Spent {
+            status: Status::new(remaining, Wait::None, since(now, open.full_at), stamp),
+            ends,
+            refetch: held < open.refetch_below || now >= open.refetch_from,
+        })
+    }
+
+    /// Takes back a spend of a set that another check refused. The units join a lease that ends no
+    /// later than theirs; if there is none any more, they are lost.
+    pub(super) fn unspend(&mut self, spent: &Spent, units: u32) {
+        let Some(open) = &mut self.open else { return };
+        if let Some(lease) = open.held.iter_mut().find(|lease| lease.ends <= spent.ends) {
+            lease.units += units;
+            open.spent = open.spent.saturating_sub(units);
+        }
+    }
+
+    /// Counts units that the store is asked for. Returns whether the key is in such demand that
+    /// a lease is worth its fetch, and none is on its way.
+    pub(super) fn ask(&mut self, units: u32, now: Timestamp, life: Duration) -> bool {
+        self.update_demand(units, now, life);
+        self.demand.units() >= FEWEST && self.may_fetch(now)
+    }
+
+    /// Starts a fetch, if it is time. `left` is what the store had left just now, if it was asked.
+    pub(super) fn fetch(
+        &mut self,
+        policy: &Policy,
+        key: &Key,
+        left: Option<u32>,
+        now: Timestamp,
+        lease: &Lease,
+    ) -> Option<Fetch> {
+        self.update_demand(0, now, lease.life);
+        if !self.may_fetch(now) {
+            return None;
+        }
+        let held = self.open.as_ref().map_or(0, |open| open.live(now));
+        let left = left.or(self.open.as_ref().map(|open| open.left)).unwrap_or(0);
+        let most = lease.most_units.saturating_sub(held);
+        let units = self.demand.units().min(most).min(left / PART_OF_REMAINING);
+        if units < FEWEST {
+            if let Some(open) = &mut self.open {
+                open.refetch_not_before(now.saturating_add(lease.life / 4));
+            }
+            return None;
+        }
+        let open = self.open.get_or_insert_with(|| Box::new(Open::new(policy, key, now)));
+        if open.policy.quota() != policy.quota() {
+            return None;
+        }
+        open.fetching = Some(now);
+        // After its life a grant is of no use, so the fetch counts as lost.
+        open.refetch_not_before(now.saturating_add(lease.life));
+        Some(Fetch { policy: open.policy.clone(), key: open.key.clone(), units, sent: now })
+    }
+
+    /// Adds the lease that was fetched at `sent`. Returns `false` if the key was reset meanwhile:
+    /// the lease belongs to a state that is gone.
+    pub(super) fn granted(&mut self, sent: Timestamp, granted: &Granted, life: Duration) -> bool {
+        let Some(open) = self.open.as_mut().filter(|open| open.fetching == Some(sent)) else {
+            return false;
+        };
+        open.fetching = None;
+        open.left = granted.left;
+        open.full_at = granted.full_at;
+        open.held.retain(|lease| lease.units > 0);
+        open.held.push(Held { units: granted.units, ends: granted.ends, stamp: granted.stamp });
+        open.refetch_below = (granted.units / 2).max(1);
+        let quarter = Duration::from_micros(granted.ends.as_micros() - sent.as_micros()).min(life) / 4;
+        open.refetch_from = before(granted.ends, quarter);
+        true
+    }
+
+    /// The fetch of `sent` brought nothing. The next one waits for the life of a lease.
+    pub(super) fn not_granted(&mut self, sent: Timestamp, left: u32, now: Timestamp, life: Duration) {
+        if let Some(open) = self.open.as_mut().filter(|open| open.fetching == Some(sent)) {
+            open.fetching = None;
+            open.left = left;
+            open.refetch_not_before(now.saturating_add(life));
+        }
+    }
+
+    /// Takes the units of leases that have ended, each once. Closes an account without leases.
+    pub(super) fn end(&mut self, now: Timestamp, unspent: &mut Vec<Unspent>) {
+        let Some(open) = &mut self.open else { return };
+        let Open { policy, key, held, .. } = &mut **open;
+        held.retain(|lease| {
+            let ended = lease.ends <= now;
+            if ended && lease.units > 0 {
+                let (policy, key) = (policy.clone(), key.clone());
+                unspent.push(Unspent { policy, key, units: lease.units, stamp: lease.stamp });
+            }
+            !ended
+        });
+        if held.is_empty() && open.fetching.is_none_or(|_| now >= open.refetch_from) {
+            self.open = None;
+        }
+    }
+
+    /// Drops all leases, and the one that is on its way: the store's state is reset.
+    pub(super) fn forget(&mut self) {
+        self.open = None;
+    }
+
+    /// Units held now, and when the last of them ends.
+    pub(super) fn held(&self, now: Timestamp) -> Option<(u32, Timestamp)> {
+        let open = self.open.as_ref()?;
+        let ends = open.held.iter().filter(|lease| lease.units > 0).map(|lease| lease.ends).max()?;
+        Some((open.live(now), ends)).filter(|(units, _)| *units > 0)
+    }
+
+    /// Units of all leases, also of those that have ended and are not refunded yet.
+    pub(super) fn units(&self) -> u64 {
+        self.open.iter().flat_map(|open| &open.held).map(|lease| u64::from(lease.units)).sum()
+    }
+
+    fn update_demand(&mut self, units: u32, now: Timestamp, life: Duration) {
+        let spent = self.open.as_mut().map_or(0, |open| std::mem::take(&mut open.spent));
+        self.demand.add(units.saturating_add(spent), now, life);
+    }
+
+    fn may_fetch(&self, now: Timestamp) -> bool {
+        self.open.as_ref().is_none_or(|open| now >= open.refetch_from || open.live(now) < open.refetch_below)
+    }
+}
+
+impl Open {
+    fn new(policy: &Policy, key: &Key, now: Timestamp) -> Open {
+        Open {
+            policy: policy.clone(),
+            key: key.clone(),
+            held: SmallVec::new(),
+            fetching: None,
+            refetch_below: 0,
+            refetch_from: now,
+            left: 0,
+            full_at: now,
+            spent: 0,
+        }
+    }
+
+    #[inline]
+    fn live(&self, now: Timestamp) -> u32 {
+        let live = self.held.iter().filter(|lease| now < lease.ends);
+        live.fold(0, |units, lease| units.saturating_add(lease.units))
+    }
+
+    fn refetch_not_before(&mut self, time: Timestamp) {
+        self.refetch_below = 0;
+        self.refetch_from = time;
+    }
+}
+
+fn since(now: Timestamp, then: Timestamp) -> Duration {
+    Duration::from_micros(then.as_micros().saturating_sub(now.as_micros()))
+}
+
+fn before(time: Timestamp, span: Duration) -> Timestamp {
+    let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+    Timestamp::from_micros(time.as_micros().saturating_sub(span))
+}

@@ -1,0 +1,258 @@
+//! The store that spends leases.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use pin_project::pin_project;
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
+use tollgate_core::{
+    Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Status, Store, Times, Verdict,
+};
+
+use super::account::{Fetch, Granted, Unspent};
+use super::books::Books;
+use super::settings::Lease;
+use super::stats::{HeldLease, LeaseStats};
+
+/// A [`Store`] that answers most checks of busy keys from leases: see
+/// [`ScaleExt::leased`](crate::ScaleExt::leased).
+#[derive(Clone, Debug)]
+pub struct Leased<S> {
+    store: S,
+    books: Arc<Books>,
+}
+
+/// A check of a key in demand, which a lease is worth for: its place in the set, policy and key.
+type Wanted = SmallVec<[(usize, Policy, Key); 1]>;
+
+impl<S: Store> Leased<S> {
+    pub(crate) fn new(store: S, lease: Lease) -> Leased<S> {
+        Leased { store, books: Arc::new(Books::new(lease)) }
+    }
+
+    /// Returns the store inside.
+    pub fn get_ref(&self) -> &S {
+        &self.store
+    }
+
+    /// Returns what the leases of this process have saved, and what they hold now.
+    ///
+    /// It visits all keys: call it every few seconds, not for each request.
+    pub fn stats(&self) -> LeaseStats {
+        self.books.stats()
+    }
+
+    /// Returns what this process holds of a key. `None` if it holds nothing.
+    pub fn held(&self, policy: &Policy, key: &Key) -> Option<HeldLease> {
+        self.books.held(policy, key)
+    }
+
+    /// Fetches a lease if the key is in demand, without making the caller wait for it.
+    ///
+    /// `left` is what the store had left just now, if it was asked.
+    fn fetch(&self, policy: &Policy, key: &Key, left: Option<u32>) {
+        // A lease has to be given back in time, which needs a runtime.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let Some(fetch) = self.books.fetch(policy, key, left) else { return };
+        let check = Check::new(&fetch.policy, &fetch.key, 1);
+        match self.store.acquire(&[check], Times::up_to(fetch.units)) {
+            Reply::Now(answer) => self.fetched(&fetch, answer, &runtime),
+            Reply::Later(answer) => {
+                let this = self.clone();
+                let spawner = runtime.clone();
+                runtime.spawn(async move {
+                    let answer = answer.await;
+                    this.fetched(&fetch, answer, &spawner);
+                });
+            }
+        }
+    }
+
+    fn fetched(&self, fetch: &Fetch, answer: Result<Verdict, S::Error>, runtime: &Handle) {
+        let verdict = answer.ok();
+        // A failure policy decided if there is no status, or if there is a share.
+        let status = verdict.as_ref().and_then(|verdict| verdict.each().first());
+        let status = status.filter(|_| verdict.as_ref().is_some_and(|verdict| verdict.share().is_none()));
+        let Some((verdict, status)) = verdict.as_ref().zip(status) else {
+            self.books.not_granted(fetch, 0);
+            return;
+        };
+        if !verdict.is_granted() {
+            self.books.not_granted(fetch, status.remaining());
+            return;
+        }
+        let units = verdict.times();
+        let ends = fetch.sent.saturating_add(self.books.life_of(&fetch.policy, status));
+        let full_at = fetch.sent.saturating_add(status.reset_after());
+        let granted = Granted { units, stamp: status.stamp(), ends, left: status.remaining(), full_at };
+        self.books.granted(fetch, &granted);
+        if self.books.start_returning() {
+            runtime.spawn(self.clone().give_back());
+        }
+    }
+
+    /// Refunds what is unspent when leases end, for as long as there are any. One task does it for
+    /// all keys.
+    async fn give_back(self) {
+        loop {
+            let returning = Returning(&self.books);
+            while let Some(wait) = self.books.next_end() {
+                tokio::time::sleep(wait).await;
+                self.refund_all(self.books.end()).await;
+            }
+            drop(returning);
+            // A lease may have been added since the last look.
+            if self.books.next_end().is_none() || !self.books.start_returning() {
+                return;
+            }
+        }
+    }
+
+    async fn refund_all(&self, unspent: Vec<Unspent>) {
+        let send = |unspent: &Unspent| {
+            let Unspent { policy, key, units, stamp } = unspent;
+            self.store.refund(&[Grant { policy, key, units: *units, stamp: *stamp, share: None }])
+        };
+        // Sent all at once. A refund that fails is not repeated: it may have been executed.
+        for refund in unspent.iter().map(send).collect::<Vec<_>>() {
+            let _ = refund.wait().await;
+        }
+    }
+
+    /// Spends leases for a whole set, or for none of it.
+    fn spend(&self, set: &[Check<'_>], wanted: &mut Wanted) -> Option<Verdict> {
+        let mut statuses = SmallVec::<[Status; 4]>::new();
+        let mut spends = SmallVec::<[_; 4]>::new();
+        for check in set {
+            let Some(spent) = self.books.spend(check) else { break };
+            statuses.push(spent.status);
+            spends.push(spent);
+        }
+        if spends.len() < set.len() {
+            for (check, spent) in set.iter().zip(&spends) {
+                self.books.unspend(check, spent);
+            }
+            for (at, check) in set.iter().enumerate() {
+                if self.books.ask(check) {
+                    wanted.push((at, check.policy.clone(), check.key.clone()));
+                }
+            }
+            return None;
+        }
+        for (check, spent) in set.iter().zip(&spends) {
+            if spent.refetch {
+                self.fetch(check.policy, check.key, None);
+            }
+        }
+        Some(Verdict::new(1, Duration::ZERO, statuses))
+    }
+
+    /// Starts the fetches that a verdict of the store allows.
+    fn asked(&self, wanted: &Wanted, verdict: &Verdict) {
+        if verdict.share().is_some() {
+            return;
+        }
+        for (at, policy, key) in wanted {
+            if let Some(status) = verdict.each().get(*at) {
+                self.fetch(policy, key, Some(status.remaining()));
+            }
+        }
+    }
+}
+
+/// Whether leases are for this set: a leaky bucket has to delay each request.
+fn is_leasable(set: &[Check<'_>], times: Times) -> bool {
+    let fits = |check: &Check<'_>| {
+        check.cost > 0 && !matches!(check.policy.algorithm(), Algorithm::LeakyBucket { .. })
+    };
+    times == Times::ONCE && !set.is_empty() && set.iter().all(fits)
+}
+
+impl<S: Store> Store for Leased<S> {
+    type Error = S::Error;
+    type Acquire = Fetching<S>;
+    type Done = S::Done;
+
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Fetching<S>> {
+        let mut wanted = Wanted::new();
+        if is_leasable(set, times)
+            && let Some(verdict) = self.spend(set, &mut wanted)
+        {
+            return Reply::Now(Ok(verdict));
+        }
+        match self.store.acquire(set, times) {
+            Reply::Now(answer) => {
+                if let Ok(verdict) = &answer {
+                    self.asked(&wanted, verdict);
+                }
+                Reply::Now(answer)
+            }
+            Reply::Later(answer) => {
+                let then = (!wanted.is_empty()).then(|| Box::new((self.clone(), wanted)));
+                Reply::Later(Fetching { answer, then })
+            }
+        }
+    }
+
+    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, S::Done> {
+        self.store.refund(grants)
+    }
+
+    fn end_waits_after(&mut self, limit: Duration) -> bool {
+        self.store.end_waits_after(limit)
+    }
+
+    fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
+        self.store.supports(policy)
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, S::Done> {
+        for policy in policies {
+            self.books.forget(policy, key);
+        }
+        self.store.reset(key, policies)
+    }
+}
+
+/// The answer of the store, after which leases may be fetched.
+#[pin_project]
+pub struct Fetching<S: Store> {
+    #[pin]
+    answer: S::Acquire,
+    /// Only for keys in demand.
+    then: Option<Box<(Leased<S>, Wanted)>>,
+}
+
+impl<S: Store> Future for Fetching<S> {
+    type Output = Result<Verdict, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let answer = ready!(this.answer.poll(cx));
+        if let (Ok(verdict), Some(then)) = (&answer, this.then.take()) {
+            let (leased, wanted) = *then;
+            leased.asked(&wanted, verdict);
+        }
+        Poll::Ready(answer)
+    }
+}
+
+impl<S: Store> fmt::Debug for Fetching<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fetching").finish_non_exhaustive()
+    }
+}
+
+/// Allows another task to return leases once this one ends, also if its runtime does.
+struct Returning<'a>(&'a Books);
+
+impl Drop for Returning<'_> {
+    fn drop(&mut self) {
+        self.0.stop_returning();
+    }
+}

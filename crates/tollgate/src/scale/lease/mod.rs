@@ -1,0 +1,14 @@
+//! Leases: units that a process fetches ahead of demand, and spends without a round trip.
+
+// From top to bottom; imports run down this list only: leased, books, account, stats, demand,
+// settings.
+mod account;
+mod books;
+mod demand;
+mod leased;
+mod settings;
+mod stats;
+
+pub use leased::{Fetching, Leased};
+pub use settings::{Lease, LeaseError};
+pub use stats::{HeldLease, LeaseStats};

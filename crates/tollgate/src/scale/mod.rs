@@ -1,0 +1,90 @@
+//! Fewer round trips to a shared store: leases and a cache of denials, each of them a store around
+//! another one.
+//!
+//! A decision in Redis costs a round trip, and time of a server that all processes share. Two
+//! wrappers answer most requests in the process, within stated bounds:
+//!
+//! | wrapper | what it does | what it changes |
+//! |---|---|---|
+//! | [`deny_cache`](ScaleExt::deny_cache) | remembers denials until their wait is over | changes by other processes are seen within a second |
+//! | [`leased`](ScaleExt::leased) | fetches units of busy keys ahead of demand and pays for them at once | the bounds [below](#the-bounds-of-a-lease) |
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate::{FailureExt, Lease, MemoryStore, Quota, RateLimitLayer, ScaleExt, Share};
+//!
+//! # let shared_store = MemoryStore::new();
+//! let store = shared_store
+//!     .timeout(Duration::from_millis(50))
+//!     .leased(Lease::default())
+//!     .deny_cache(100_000)
+//!     .fall_back_to(MemoryStore::new(), Share::new(1, 3));
+//! let layer = RateLimitLayer::per_ip(Quota::per_second(1_000)).store(store);
+//! ```
+//!
+//! Put them after the timeout and the circuit breaker, and before the failure policy. Put the cache
+//! of denials last, so that a denied request does not count as demand for a lease. While the
+//! store fails, a lease is spent until it ends; then the failure policy decides.
+//!
+//! # The bounds of a lease
+//!
+//! Let *d* be the life of a lease, *C* its most units, and *N* the number of processes.
+//!
+//! - **A fixed window is never exceeded.** The store charges a lease to the window in which it is
+//!   fetched. The lease ends with that window, at the latest: its end is computed from the time
+//!   before the fetch was sent, so it is never later than the end at the store.
+//! - **A token bucket admits at most burst + rate × (*t* + *d*) in any time *t*.** Each unit that is
+//!   spent in a time *t* was fetched in that time, or up to *d* before it. In *t* + *d* the store
+//!   grants at most burst + rate × (*t* + *d*).
+//! - **A sliding window or log admits at most its limit + *N* × *C* in any window.** Each unit that
+//!   is spent in a window was fetched in it, or was held when it began. A process holds at most *C*
+//!   units of a key.
+//! - **At most *N* × *C* units of a key are stranded**, each for at most *d*: they are held by a
+//!   process that does not use them. Then they are refunded.
+//! - **A process that is killed loses at most *C* units of a key.** It never spends them twice.
+//!
+//! A lease is at most a tenth of what remains at the store, and at most what the process used in
+//! the time *d*. Near the limit leases shrink to nothing, and the store decides each request. Keys
+//! with less than two requests in *d* are not leased. A set of several rules is decided by leases
+//! only if there is one for each rule.
+//!
+//! A [leaky bucket](crate::Algorithm::LeakyBucket) is not leased, since it delays each request by
+//! itself: the store decides.
+//!
+//! `remaining` in fields and reports is what the process knows: what it holds, and what the store
+//! had left at the last fetch.
+//!
+//! Leases need a tokio runtime. Without one, the store decides each request.
+
+mod deny_cache;
+mod lease;
+
+pub use deny_cache::{Asking, DenyCache, Forgetting};
+pub use lease::{Fetching, HeldLease, Lease, LeaseError, LeaseStats, Leased};
+
+use tollgate_core::Store;
+
+/// Wraps stores so that fewer decisions need a round trip: see the [module](self).
+pub trait ScaleExt: Store {
+    /// Decides requests of busy keys by units that this process fetched ahead of demand.
+    ///
+    /// See [the bounds of a lease](self#the-bounds-of-a-lease).
+    fn leased(self, lease: Lease) -> Leased<Self> {
+        Leased::new(self, lease)
+    }
+
+    /// Answers denials from memory until their wait is over, for up to `capacity` policies of keys.
+    ///
+    /// It denies only what the store would deny too: the same policy, quota and key, for at least
+    /// the denied cost. The store confirms a denial each second by one request. A refund, a reset
+    /// or a raise by *another* process is therefore seen a second and a round trip later; by this
+    /// process, at once.
+    ///
+    /// `retry_after` is exact for the cost that the store denied. For a larger cost it is a lower
+    /// bound. `remaining` is up to a second old.
+    fn deny_cache(self, capacity: usize) -> DenyCache<Self> {
+        DenyCache::new(self, capacity)
+    }
+}
+
+impl<S: Store> ScaleExt for S {}
