@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Reply, Stamp, Store, Times, Verdict};
+use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Reply, Stamp, Status, Store, Times, Verdict};
 
 use crate::denial::Denial;
 use crate::extract::Head;
@@ -14,7 +14,7 @@ use crate::memory::MemoryStore;
 use crate::problem::Reason;
 use crate::report::Report;
 use crate::rule::{MissingKey, Rule};
-use crate::rules::{Ask, Asked, Asks, Rules, RulesError, asked};
+use crate::rules::{Ask, Asks, Rules, RulesError};
 
 /// Asks rules and a store directly: for handlers, WebSocket messages, jobs, keys that are found in a body.
 ///
@@ -143,9 +143,7 @@ where
     /// # Errors
     /// A [`Denial`] that tells which rules refused, and for how long.
     pub async fn check(&self, parts: &Parts) -> Result<Permit, Denial> {
-        let asks = self.asks(&parts.into())?;
-        let verdict = self.acquire(&asks, Times::ONCE).wait().await.unwrap_or_else(NeverFails::never);
-        self.permit(asks, &verdict)
+        self.charge(self.ask(&parts.into())?).await
     }
 
     /// Charges `cost` units of each rule to `key`, whatever their extractors, costs and exemptions say; all or none. Where the
@@ -157,9 +155,7 @@ where
     /// # Errors
     /// A [`Denial`] that tells which rules refused, and for how long.
     pub async fn check_key(&self, key: &Key, cost: u32) -> Result<Permit, Denial> {
-        let asks = self.asks_for(key, cost)?;
-        let verdict = self.acquire(&asks, Times::ONCE).wait().await.unwrap_or_else(NeverFails::never);
-        self.permit(asks, &verdict)
+        self.charge(self.asks_for(key, cost)?).await
     }
 
     /// How the rules that apply to a request stand, charging nothing.
@@ -167,8 +163,7 @@ where
     /// # Errors
     /// A [`Denial`] if a rule finds no key and refuses such requests.
     pub async fn look(&self, parts: &Parts) -> Result<Report, Denial> {
-        let asks = self.asks(&parts.into())?;
-        Ok(self.look_at(asks).await)
+        Ok(self.look_at(&self.ask(&parts.into())?).await)
     }
 
     /// How each rule stands for `key`, charging nothing; of a rule with tiers, by the policy's own quota.
@@ -176,7 +171,7 @@ where
     /// # Errors
     /// A [`Denial`] if the key is empty and a rule refuses such requests.
     pub async fn look_key(&self, key: &Key) -> Result<Report, Denial> {
-        Ok(self.look_at(self.asks_for(key, 1)?).await)
+        Ok(self.look_at(&self.asks_for(key, 1)?).await)
     }
 
     /// Gives back what a permit was charged, as far as the algorithms allow: see [`Store::refund`]. A permit of this limiter or of a
@@ -204,13 +199,9 @@ where
         self.store.reset(key, &policies).wait().await.unwrap_or_else(NeverFails::never);
     }
 
-    /// The keys and costs of a request, or the denial of a request without a key.
-    fn asks(&self, head: &Head<'_>) -> Result<Asks, Denial> {
-        let mut asks = Asks::new();
-        match self.rules.ask(head, &mut asks) {
-            Ok(()) => Ok(asks),
-            Err(rule) => Err(self.no_key(rule, self.rules.why_missing(rule, head))),
-        }
+    /// What a request asks of each rule that applies to it.
+    pub(crate) fn ask(&self, head: &Head<'_>) -> Result<Asks, Denial> {
+        self.rules.ask(head).map_err(|rule| self.no_key(rule, self.rules.why_missing(rule, head)))
     }
 
     /// The denial of a request in which this rule found no key, for that reason.
@@ -218,81 +209,45 @@ where
         Denial::new(reason, Report::without_key(&self.rules, rule))
     }
 
+    /// Asks the store once, for a caller that waits until `deadline` at the longest.
     #[inline]
-    pub(crate) fn acquire(&self, asks: &[Ask], times: Times) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
-        match asks {
-            [ask] => self.store.acquire(&[self.check_of(ask)], times),
-            [] => Reply::Now(Ok(Verdict::new(times.max(), Duration::ZERO, []))),
-            _ => self.acquire_several(asks, times),
-        }
-    }
-
-    /// What the rules that apply to a request ask, of a caller that waits until `deadline` at the
-    /// longest. None, if no rule applies.
-    #[inline(never)]
-    pub(crate) fn take_up(
-        &self,
-        head: &Head<'_>,
+    pub(crate) fn acquire<'a>(
+        &'a self,
+        asks: &'a [Ask],
+        times: Times,
         deadline: Option<Duration>,
-    ) -> Result<Option<TakenUp<S>>, Denial> {
-        let asks = self.asks(head)?;
-        if asks.is_empty() {
-            return Ok(None);
-        }
-        let reply = match deadline {
-            Some(deadline) => self.acquire_before(&asks, deadline),
-            None => self.acquire(&asks, Times::ONCE),
-        };
-        let asked = asked(&asks);
-        let passes_at_once = matches!(&reply, Reply::Now(Ok(verdict)) if verdict.delay().is_zero());
-        let may_wait = self.rules.may_delay() && !passes_at_once;
-        Ok(Some(TakenUp { reply, asked, asks: may_wait.then(|| Box::new(asks)) }))
-    }
-
-    /// A request whose turn would come after the deadline is denied by the store itself. To reserve
-    /// first and refund later would hold up the requests that come in between.
-    fn acquire_before(
-        &self,
-        asks: &[Ask],
-        deadline: Duration,
     ) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
-        let policies: SmallVec<[Policy; 4]> =
-            asks.iter().map(|ask| waiting_until(self.rules.policy(ask.policy), deadline)).collect();
-        let checks = policies.iter().zip(asks);
-        let set: SmallVec<[Check<'_>; 4]> =
-            checks.map(|(policy, ask)| Check::new(policy, &ask.key, ask.cost)).collect();
-        self.store.acquire(&set, Times::ONCE)
-    }
-
-    /// What the [`Rules::lone`] rule asks for its key.
-    #[inline]
-    pub(crate) fn acquire_lone(&self, key: &Key) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
-        self.store.acquire(&[Check::new(self.rules.policy(0), key, 1)], Times::ONCE)
-    }
-
-    #[inline(never)]
-    fn acquire_several(&self, asks: &[Ask], times: Times) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
-        let set: SmallVec<[Check<'_>; 4]> = asks.iter().map(|ask| self.check_of(ask)).collect();
-        self.store.acquire(&set, times)
-    }
-
-    fn check_of<'a>(&'a self, ask: &'a Ask) -> Check<'a> {
-        Check::new(self.rules.policy(ask.policy), &ask.key, ask.cost)
-    }
-
-    pub(crate) fn permit(&self, asks: Asks, verdict: &Verdict) -> Result<Permit, Denial> {
-        let granted = verdict.is_granted();
-        let report = Report::new(&self.rules, asked(&asks), verdict);
-        if !granted {
-            return Err(Denial::of(report));
+        let mut shorter: SmallVec<[Policy; 4]> = SmallVec::new();
+        if let Some(deadline) = deadline {
+            shorter.extend(asks.iter().map(|ask| waiting_until(self.rules.policy(ask.policy), deadline)));
         }
-        let stamps = report.iter().map(|(_, status)| status.stamp()).collect();
-        Ok(Permit { report, asks, stamps })
+        let check = |(n, ask): (usize, &'a Ask)| {
+            let policy = shorter.get(n).unwrap_or_else(|| self.rules.policy(ask.policy));
+            Check::new(policy, &ask.key, ask.cost)
+        };
+        match asks {
+            [] => Reply::Now(Ok(Verdict::without_statuses(times.max()))),
+            [ask] => self.store.acquire(&[check((0, ask))], times),
+            _ => {
+                let set: SmallVec<[Check<'_>; 4]> = asks.iter().enumerate().map(check).collect();
+                self.store.acquire(&set, times)
+            }
+        }
     }
 
-    async fn look_at(&self, asks: Asks) -> Report {
-        let verdict = self.acquire(&asks, Times::LOOK).wait().await.unwrap_or_else(NeverFails::never);
-        Report::new(&self.rules, asked(&asks), &verdict)
+    pub(crate) fn report(&self, asks: &[Ask], verdict: &Verdict) -> Report {
+        Report::new(&self.rules, asks, verdict)
+    }
+
+    async fn charge(&self, asks: Asks) -> Result<Permit, Denial> {
+        let verdict = self.acquire(&asks, Times::ONCE, None).wait().await.unwrap_or_else(NeverFails::never);
+        let report = self.report(&asks, &verdict);
+        if verdict.is_granted() { Ok(Permit::new(report, asks)) } else { Err(Denial::of(report)) }
+    }
+
+    async fn look_at(&self, asks: &[Ask]) -> Report {
+        let verdict = self.acquire(asks, Times::LOOK, None).wait().await.unwrap_or_else(NeverFails::never);
+        self.report(asks, &verdict)
     }
 
     /// The empty key is nobody's: each rule treats it as it does a request without a key.
@@ -341,14 +296,6 @@ impl<S: Store> Limiter<S> {
     }
 }
 
-/// What was asked for a request, and the store's answer.
-pub(crate) struct TakenUp<S: Store> {
-    pub(crate) reply: Reply<Result<Verdict, S::Error>, S::Acquire>,
-    pub(crate) asked: Asked,
-    /// What to give back if the caller leaves. `None` if the request does not wait for its turn.
-    pub(crate) asks: Option<Box<Asks>>,
-}
-
 /// The same policy for a caller that waits until `deadline` at the longest.
 fn waiting_until(policy: &Policy, deadline: Duration) -> Policy {
     match policy.algorithm() {
@@ -372,6 +319,12 @@ pub struct Permit {
 }
 
 impl Permit {
+    /// The permit of a set that was granted.
+    pub(crate) fn new(report: Report, asks: Asks) -> Permit {
+        let stamps = report.statuses().iter().map(Status::stamp).collect();
+        Permit { report, asks, stamps }
+    }
+
     /// How long to wait before going on: zero unless a rule is a
     /// [`LeakyBucket`](crate::Algorithm::LeakyBucket), which has reserved a slot that far ahead.
     pub fn delay(&self) -> Duration {

@@ -5,13 +5,12 @@ mod extractor;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tollgate_core::{Policy, Share, Status, Verdict};
 
-use crate::rules::{Asked, Rules};
+use crate::rules::{Ask, Rules};
 
 #[cfg(feature = "axum")]
 pub use extractor::MissingReport;
@@ -23,18 +22,19 @@ pub struct Report(Arc<Inner>);
 struct Inner {
     rules: Arc<Rules>,
     /// The numbers of the policies that applied.
-    asked: Asked,
+    asked: SmallVec<[usize; 4]>,
     verdict: Verdict,
 }
 
 impl Report {
-    pub(crate) fn new(rules: &Arc<Rules>, asked: Asked, verdict: &Verdict) -> Report {
+    pub(crate) fn new(rules: &Arc<Rules>, asks: &[Ask], verdict: &Verdict) -> Report {
+        let asked = asks.iter().map(|ask| ask.policy).collect();
         Report(Arc::new(Inner { rules: Arc::clone(rules), asked, verdict: verdict.clone() }))
     }
 
     /// The report on a request in which this rule found no key.
     pub(crate) fn without_key(rules: &Arc<Rules>, rule: usize) -> Report {
-        let verdict = Verdict::new(0, Duration::ZERO, []);
+        let verdict = Verdict::without_statuses(0);
         Report(Arc::new(Inner { rules: Arc::clone(rules), asked: SmallVec::from_slice(&[rule]), verdict }))
     }
 
