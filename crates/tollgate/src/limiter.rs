@@ -16,14 +16,14 @@ use crate::report::Report;
 use crate::rule::{MissingKey, Rule};
 use crate::rules::{Ask, Asks, Rules, RulesError};
 
-/// Asks rules and a store directly: for handlers, WebSocket messages, jobs, keys that are found in a body.
+/// Asks rules and a store directly: for handlers, WebSocket messages, jobs, and keys from a body.
 ///
-/// A layer and a limiter made of one another ([`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter)) share
-/// their rules and their state.
+/// A layer and a limiter made from each other
+/// ([`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter)) share their rules and their state.
 ///
-/// Where a method takes a [`Key`], it is counted as it is: to meet what an extractor counted, it has to be the key that
-/// the extractor makes. That of an address is [`Key::network`] (with 64 for IPv6), that of `a.or(b)` is
-/// [`Key::of_branch`] 0 or 1, that of `(a, b)` is [`Key::join`].
+/// Methods count a [`Key`] as it is. To count with an extractor, pass the key that the extractor
+/// makes: [`Key::network`] for an address (with 64 for IPv6), [`Key::of_branch`] 0 or 1 for
+/// `a.or(b)`, [`Key::join`] for `(a, b)`.
 ///
 /// ```
 /// use tollgate::extract::header;
@@ -52,10 +52,10 @@ impl<S: Clone> Clone for Limiter<S> {
     }
 }
 
-/// An error that cannot happen: what the store of a layer or a limiter has.
+/// An error that cannot happen: the error of a store that a layer or a limiter accepts.
 ///
-/// A store in memory never fails. One that talks to a server can, and what its failures mean is a choice that only you
-/// can make: it becomes such a store by a [failure policy](crate::failure).
+/// A store in memory never fails. A store over a network can, and needs a
+/// [failure policy](crate::failure).
 #[diagnostic::on_unimplemented(
     message = "this store can fail (`{Self}`), and what happens to requests then has not been chosen",
     label = "can fail",
@@ -66,7 +66,7 @@ impl<S: Clone> Clone for Limiter<S> {
     note = "these are methods of the trait `tollgate::FailureExt`"
 )]
 pub trait NeverFails: sealed::Sealed + Send + 'static {
-    /// Turns what cannot exist into anything.
+    /// Converts an error that cannot exist into any type.
     fn never<T>(self) -> T;
 }
 
@@ -75,7 +75,7 @@ mod sealed {
     impl Sealed for std::convert::Infallible {}
 }
 
-// Or the compiler recommends `Infallible`, which is not what is to be written.
+// Otherwise the compiler recommends `Infallible` instead of a failure policy.
 #[diagnostic::do_not_recommend]
 impl NeverFails for std::convert::Infallible {
     fn never<T>(self) -> T {
@@ -84,7 +84,7 @@ impl NeverFails for std::convert::Infallible {
 }
 
 impl Limiter {
-    /// Rules, decided together, on a [`MemoryStore`] of their own.
+    /// Decides these rules together, on a [`MemoryStore`] of their own.
     ///
     /// # Panics
     /// If [`Limiter::try_new`] would return an error.
@@ -102,7 +102,7 @@ impl Limiter {
 }
 
 impl<S> Limiter<S> {
-    /// The same rules on another store. One that can fail needs a [failure policy](crate::failure) first.
+    /// Sets the store. A store that can fail needs a [failure policy](crate::failure) first.
     ///
     /// # Panics
     /// If [`Limiter::try_store`] would return an error.
@@ -137,28 +137,29 @@ impl<S: Store> Limiter<S>
 where
     S::Error: NeverFails,
 {
-    /// Charges a request to all rules that apply to it, or to none. Where the future is dropped before it is ready, the request may
-    /// have been charged.
+    /// Charges a request to all rules that apply to it, or to none. If the future is dropped before
+    /// it is ready, the request may have been charged.
     ///
     /// # Errors
-    /// A [`Denial`] that tells which rules refused, and for how long.
+    /// A [`Denial`] with the rules that refused, and how long they do.
     pub async fn check(&self, parts: &Parts) -> Result<Permit, Denial> {
         self.charge(self.ask(&parts.into())?).await
     }
 
-    /// Charges `cost` units of each rule to `key`, whatever their extractors, costs and exemptions say; all or none. Where the
-    /// future is dropped before it is ready, they may have been charged.
+    /// Charges `cost` units of each rule to `key`, all or none, and ignores the extractors, costs
+    /// and exemptions of the rules. If the future is dropped before it is ready, the units may have
+    /// been charged.
     ///
-    /// **Of a rule with tiers, the policy's own quota is asked**, whoever the key belongs to: the tier is a function of a
-    /// request, and here is none. Where a tier is to count, keep the request's parts and ask by [`Limiter::check`].
+    /// **A rule with tiers is asked for the policy's own quota**, because a tier is a function of a
+    /// request. If tiers matter, keep the request's parts and call [`Limiter::check`].
     ///
     /// # Errors
-    /// A [`Denial`] that tells which rules refused, and for how long.
+    /// A [`Denial`] with the rules that refused, and how long they do.
     pub async fn check_key(&self, key: &Key, cost: u32) -> Result<Permit, Denial> {
         self.charge(self.asks_for(key, cost)?).await
     }
 
-    /// How the rules that apply to a request stand, charging nothing.
+    /// Returns the state of the rules that apply to a request. Charges nothing.
     ///
     /// # Errors
     /// A [`Denial`] if a rule finds no key and refuses such requests.
@@ -166,7 +167,8 @@ where
         Ok(self.look_at(&self.ask(&parts.into())?).await)
     }
 
-    /// How each rule stands for `key`, charging nothing; of a rule with tiers, by the policy's own quota.
+    /// Returns the state of each rule for `key`; for a rule with tiers, by the policy's own quota.
+    /// Charges nothing.
     ///
     /// # Errors
     /// A [`Denial`] if the key is empty and a rule refuses such requests.
@@ -174,23 +176,25 @@ where
         Ok(self.look_at(&self.asks_for(key, 1)?).await)
     }
 
-    /// Gives back what a permit was charged, as far as the algorithms allow: see [`Store::refund`]. A permit of this limiter or of a
-    /// clone: that of another would be given back to a store that never charged it.
+    /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
+    /// The permit must be from this limiter or a clone, because only its store has charged it.
     pub async fn refund(&self, mut permit: Permit) {
         self.refund_units(&mut permit, u32::MAX).await;
     }
 
-    /// Gives back up to `units` of what a permit was charged by each rule and has not given back yet: for a cost that turns
-    /// out to have been less than was reserved for it. A leaky bucket takes something back only from its latest grant.
+    /// Refunds up to `units` of what each rule charged a permit and has not refunded yet: for work
+    /// that cost less than was reserved for it. A leaky bucket refunds only its latest grant.
     pub async fn refund_units(&self, permit: &mut Permit, units: u32) {
         self.start_refund(permit, units).wait().await.unwrap_or_else(NeverFails::never);
     }
 
-    /// Forgets what `key` has used of every rule, in whichever of its tiers. That brings back all permits of that key: one from
-    /// before this, if it is [refunded](Limiter::refund) afterwards, brings back what others were charged since.
+    /// Forgets what `key` has used of every rule, in all of its tiers. Do not
+    /// [refund](Limiter::refund) a permit from before: that would return what others were charged
+    /// since.
     ///
-    /// The empty key is nobody's, and nothing is forgotten. Under [`MissingKey::Share`](crate::MissingKey::Share) requests without a
-    /// key share the state of [`Key::global`]: reset that.
+    /// The empty key belongs to no caller, and this does nothing for it. With
+    /// [`MissingKey::Share`](crate::MissingKey::Share), requests without a key share the state of
+    /// [`Key::global`]: reset that.
     pub async fn reset(&self, key: &Key) {
         if key.is_empty() {
             return;
@@ -250,7 +254,7 @@ where
         self.report(asks, &verdict)
     }
 
-    /// The empty key is nobody's: each rule treats it as it does a request without a key.
+    /// Each rule treats the empty key as it does a request without a key.
     fn asks_for(&self, key: &Key, cost: u32) -> Result<Asks, Denial> {
         let mut asks = Asks::new();
         for (number, rule) in self.rules.iter().enumerate() {
@@ -288,8 +292,7 @@ impl<S: Store> Limiter<S> {
             })
             .collect();
         if grants.iter().all(|grant| grant.units == 0) {
-            // No rule applied, or a failure policy let it pass: no charge is known. Or nothing
-            // comes back.
+            // No rule applied, a failure policy decided, or all units were refunded before.
             return Reply::Now(Ok(()));
         }
         self.store.refund(&grants)
@@ -314,7 +317,7 @@ fn waiting_until(policy: &Policy, deadline: Duration) -> Policy {
 pub struct Permit {
     report: Report,
     asks: Asks,
-    /// By which what was not given back yet is found again.
+    /// Identify the units that have not been refunded yet.
     stamps: SmallVec<[Stamp; 4]>,
 }
 
@@ -325,13 +328,13 @@ impl Permit {
         Permit { report, asks, stamps }
     }
 
-    /// How long to wait before going on: zero unless a rule is a
-    /// [`LeakyBucket`](crate::Algorithm::LeakyBucket), which has reserved a slot that far ahead.
+    /// Returns how long to wait before the work: zero unless a
+    /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) has reserved a slot that far ahead.
     pub fn delay(&self) -> Duration {
         self.report.verdict().delay()
     }
 
-    /// How the rules stand after the charge.
+    /// Returns the state of the rules after the charge.
     pub fn report(&self) -> &Report {
         &self.report
     }

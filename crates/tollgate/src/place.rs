@@ -7,8 +7,8 @@ use tollgate_core::{Reply, Store};
 
 use crate::limiter::{Limiter, Permit};
 
-/// What a delayed request was charged. Given back if this is dropped before the request passes: its
-/// caller has gone.
+/// The charge of a delayed request. Refunded if this is dropped before the request passes, because
+/// the caller has left.
 pub(crate) struct Place<S: Store> {
     limiter: Limiter<S>,
     /// `None` once the request has passed.
@@ -20,7 +20,7 @@ impl<S: Store> Place<S> {
         Place { limiter, permit: Some(permit) }
     }
 
-    /// The request passes: its charge stays.
+    /// Keeps the charge, because the request passes.
     pub(crate) fn keep(&mut self) {
         self.permit = None;
     }

@@ -185,7 +185,7 @@ impl Rule {
     /// bool`. Calls add up.
     ///
     /// **Attackers can use an exemption by what callers write**: see
-    /// [`exempt`](crate::exempt#whom-to-believe).
+    /// [`exempt`](crate::exempt#which-callers-to-believe).
     ///
     /// ```
     /// use tollgate::exempt::{cors_preflight, from_networks};

@@ -187,8 +187,8 @@ impl<S> Shared<S> {
     }
 }
 
-/// Lends the parts of a request, which `http` returns only by value. The request stays in its place,
-/// because it is large.
+/// Lends the parts of a request, which `http` returns only by value. The request stays in its
+/// place, because it is large.
 fn with_parts<R, T>(request: &mut Request<R>, read: impl FnOnce(&Parts) -> T) -> T {
     let (mut parts, ()) = Request::new(()).into_parts();
     swap_parts(request, &mut parts);

@@ -1,6 +1,7 @@
 //! The answer to gRPC clients: HTTP 200 without a body, and the status in the headers. The
 //! [specification](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md) calls that
-//! "Trailers-Only". A client would read an HTTP 429 as `UNAVAILABLE`, which many clients retry at once.
+//! "Trailers-Only". A client would read an HTTP 429 as `UNAVAILABLE`, which many clients retry at
+//! once.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
@@ -14,11 +15,12 @@ use crate::interned::printable;
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// What a client that retries by itself waits for, and -1 where it had better not: see
+/// How long a client waits before it retries by itself; -1 if it must not. See
 /// [gRFC A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback).
 pub(super) const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// `application/grpc`, `application/grpc-web` or `application/grpc-web-text`, of any message format.
+/// Whether this is `application/grpc`, `application/grpc-web` or `application/grpc-web-text`, of
+/// any message format.
 pub(super) fn is_grpc(content_type: &[u8]) -> bool {
     let Some(rest) = after(content_type, b"application/grpc") else { return false };
     let rest = after(rest, b"-web").map_or(rest, |web| after(web, b"-text").unwrap_or(web));

@@ -55,9 +55,9 @@ enum Trust {
     Hops(usize),
 }
 
-/// A header with addresses, before you say whom to trust: see [`ClientIp::from_header`].
+/// A header with addresses, before you name the trusted proxies: see [`ClientIp::from_header`].
 #[derive(Clone, Debug)]
-#[must_use = "say whom to trust: the client can write the header itself"]
+#[must_use = "name the trusted proxies: the client can write the header itself"]
 pub struct ClientIpHeader(HeaderName);
 
 impl ClientIp {
