@@ -12,7 +12,7 @@ use crate::report::Report;
 /// Why a request was refused, which policies refused it, and when it would pass.
 ///
 /// Every refusal of a layer carries its `Denial` in the response's extensions, for outer layers.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Denial {
     reason: Reason,
     report: Report,
@@ -85,12 +85,6 @@ impl Denial {
     /// Returns the status code of the answer, outside of gRPC.
     pub fn status(&self) -> StatusCode {
         self.reason.status()
-    }
-}
-
-impl fmt::Debug for Denial {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Denial").field("reason", &self.reason).field("report", &self.report).finish()
     }
 }
 

@@ -40,16 +40,10 @@ use crate::rules::{Ask, Asks, Rules, RulesError};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Limiter<S = MemoryStore> {
     rules: Arc<Rules>,
     store: S,
-}
-
-impl<S: Clone> Clone for Limiter<S> {
-    fn clone(&self) -> Limiter<S> {
-        Limiter { rules: Arc::clone(&self.rules), store: self.store.clone() }
-    }
 }
 
 /// An error that cannot happen: the error of a store that a layer or a limiter accepts.
@@ -210,7 +204,7 @@ where
 
     /// The denial of a request in which this rule found no key, for that reason.
     fn no_key(&self, rule: usize, reason: Reason) -> Denial {
-        Denial::new(reason, Report::without_key(&self.rules, rule))
+        Denial::new(reason, Report::new(&self.rules, [rule], Verdict::without_statuses(0)))
     }
 
     /// Asks the store once, for a caller that waits until `deadline` at the longest.
@@ -240,7 +234,7 @@ where
     }
 
     pub(crate) fn report(&self, asks: &[Ask], verdict: &Verdict) -> Report {
-        Report::new(&self.rules, asks, verdict)
+        Report::new(&self.rules, asks.iter().map(|ask| ask.policy), verdict.clone())
     }
 
     async fn charge(&self, asks: Asks) -> Result<Permit, Denial> {

@@ -1,7 +1,5 @@
 //! The place of a delayed request in the queue of a leaky bucket.
 
-use std::fmt;
-
 use tokio::runtime::Handle;
 use tollgate_core::{Reply, Store};
 
@@ -34,11 +32,5 @@ impl<S: Store> Drop for Place<S> {
         if let (Reply::Later(refund), Ok(runtime)) = (refund, Handle::try_current()) {
             runtime.spawn(refund);
         }
-    }
-}
-
-impl<S: Store> fmt::Debug for Place<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("permit", &self.permit).finish_non_exhaustive()
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tollgate_core::{Policy, Share, Status, Verdict};
 
-use crate::rules::{Ask, Rules};
+use crate::rules::Rules;
 
 #[cfg(feature = "axum")]
 pub use extractor::MissingReport;
@@ -27,15 +27,14 @@ struct Inner {
 }
 
 impl Report {
-    pub(crate) fn new(rules: &Arc<Rules>, asks: &[Ask], verdict: &Verdict) -> Report {
-        let asked = asks.iter().map(|ask| ask.policy).collect();
-        Report(Arc::new(Inner { rules: Arc::clone(rules), asked, verdict: verdict.clone() }))
-    }
-
-    /// The report on a request in which this rule found no key.
-    pub(crate) fn without_key(rules: &Arc<Rules>, rule: usize) -> Report {
-        let verdict = Verdict::without_statuses(0);
-        Report(Arc::new(Inner { rules: Arc::clone(rules), asked: SmallVec::from_slice(&[rule]), verdict }))
+    /// The report on the policies with these numbers.
+    pub(crate) fn new(
+        rules: &Arc<Rules>,
+        asked: impl IntoIterator<Item = usize>,
+        verdict: Verdict,
+    ) -> Report {
+        let asked = asked.into_iter().collect();
+        Report(Arc::new(Inner { rules: Arc::clone(rules), asked, verdict }))
     }
 
     /// Returns the policies that applied, in the order of their rules. For a rule with

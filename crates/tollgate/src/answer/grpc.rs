@@ -4,7 +4,7 @@
 //! once.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use super::code::{code, message, wait};
 use super::details;
@@ -35,17 +35,14 @@ pub(super) fn after<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
 /// The answer to a gRPC call with that content type.
 pub(super) fn response(denial: &Denial, content_type: &HeaderValue) -> Response<Bytes> {
     let message = message(denial);
-    // Room for what the layer adds, so that the map grows once.
-    let mut headers = HeaderMap::with_capacity(8);
-    headers.insert(header::CONTENT_TYPE, content_type.clone());
+    let mut response = super::response(StatusCode::OK, content_type, Bytes::new(), 8);
+    let headers = response.headers_mut();
     headers.insert(GRPC_STATUS, number(code(denial.reason()).number));
-    add_pushback(denial, &mut headers);
+    add_pushback(denial, headers);
     if let Some(status) = details::status(denial, &message) {
         headers.insert(GRPC_STATUS_DETAILS, printable(status.base64().into()));
     }
     headers.insert(GRPC_MESSAGE, percent_encoded(&message));
-    let mut response = Response::new(Bytes::new());
-    *response.headers_mut() = headers;
     response
 }
 
@@ -77,7 +74,7 @@ fn percent_encoded(message: &str) -> HeaderValue {
 mod tests {
     use std::convert::Infallible;
 
-    use http::{Request, StatusCode};
+    use http::Request;
     use http_body::Body;
     use http_body_util::Full;
     use std::time::Duration;

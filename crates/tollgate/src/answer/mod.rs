@@ -16,7 +16,7 @@ mod tonic;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
 
 use crate::denial::Denial;
 use crate::fields::number;
@@ -55,6 +55,16 @@ impl<'a> Protocol<'a> {
     }
 }
 
+/// A response with room for so many headers, including those of the layer, so that its map grows
+/// once.
+fn response<B>(status: StatusCode, content_type: &HeaderValue, body: B, headers: usize) -> Response<B> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = HeaderMap::with_capacity(headers);
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type.clone());
+    response
+}
+
 impl Denial {
     /// Returns the default answer outside of gRPC: a problem document (RFC 9457) of the types that
     /// the RateLimit draft registers, and `Retry-After` if waiting helps.
@@ -63,13 +73,8 @@ impl Denial {
     }
 
     fn response_of<B>(&self, body: impl FnOnce(Bytes) -> B) -> Response<B> {
-        let mut response = Response::new(body(self.problem()));
-        *response.status_mut() = self.status();
-        // Room for what the layer adds, so that the map grows once.
-        *response.headers_mut() = HeaderMap::with_capacity(6);
-        response
-            .headers_mut()
-            .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        let content_type = HeaderValue::from_static("application/problem+json");
+        let mut response = response(self.status(), &content_type, body(self.problem()), 6);
         self.add_retry_after(response.headers_mut());
         response
     }

@@ -9,7 +9,7 @@ use http::HeaderName;
 use http::request::Parts;
 use tollgate_core::Key;
 
-use super::extractor::{AddressExtractor, KeyExtractor};
+use super::extractor::{AddressExtractor, KeyExtractor, reads_heads};
 use super::head::Head;
 use super::networks::{Networks, TrustError};
 use super::peer_ip::{log_missing_client, peer, peer_if_known};
@@ -167,16 +167,10 @@ impl From<HeaderName> for ClientIpHeader {
 }
 
 impl KeyExtractor for ClientIp {
-    fn extract(&self, parts: &Parts) -> Option<Key> {
-        self.extract_from(&parts.into())
-    }
+    reads_heads!();
 
     fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
         self.address_from(head).map(|address| Key::network(address, self.v6_prefix))
-    }
-
-    fn needs_parts(&self) -> bool {
-        false
     }
 
     /// Without an address in the header, the peer's is missing too.
