@@ -62,6 +62,7 @@ where
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         match self.shared.decide(&mut request) {
+            // In place. Through `new`, a request without fields costs 1.12 × (peers, allowed, hot).
             Next::Pass(extras) => ResponseFuture::pass(self.inner.call(request), extras),
             Next::Refuse(denial, fields) => {
                 ResponseFuture::refuse(self.shared.refuse(request, denial, fields))

@@ -60,12 +60,6 @@ pub(crate) struct Extras {
 }
 
 impl Extras {
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.fields.is_none() && self.report.is_none()
-    }
-
-    #[inline(never)]
     pub(crate) fn add_to<B>(&mut self, response: &mut Response<B>) {
         if let Some(fields) = &mut self.fields {
             fields.add_to(response.headers_mut());
@@ -77,7 +71,8 @@ impl Extras {
 }
 
 impl<S: Store<Error: NeverFails>> Shared<S> {
-    /// Asks the rules and the store about a request.
+    /// Asks the rules and the store about a request. What follows is the same however many rules
+    /// there are.
     pub(crate) fn decide<B>(&self, request: &mut Request<B>) -> Next<S> {
         let (lone, several);
         let rules = self.limiter.rules();
@@ -122,7 +117,6 @@ impl<S: Store<Error: NeverFails>> Shared<S> {
         Next::Delay(verdict.delay(), Place::new(self.limiter.clone(), permit), extras)
     }
 
-    #[inline(never)]
     fn extras<B>(&self, request: &mut Request<B>, asks: &[Ask], verdict: &Verdict) -> Extras {
         let report = self.expose_verdict.then(|| self.limiter.report(asks, verdict));
         if let Some(report) = &report {

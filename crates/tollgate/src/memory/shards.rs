@@ -60,8 +60,7 @@ impl Shards {
         lock(&self.overflow)
     }
 
-    // Not inlined, this and `enter` cost 5 % of what the layer adds to a request (`layer` bench).
-    #[inline(always)]
+    #[inline]
     pub(super) fn digest(&self, policy: &Policy, key: &Key) -> Digest {
         self.secret.digest(policy.scope_hash(), key.as_encoded())
     }
@@ -78,7 +77,7 @@ impl Shards {
 
     /// Locks the table of a key. Returns the time too, which never goes back for one table: exact
     /// windows and the debts of buckets depend on that.
-    #[inline(always)]
+    #[inline]
     pub(super) fn enter(&self, policy: &Policy, key: &Key) -> (MutexGuard<'_, Table>, Digest, Timestamp) {
         // Read before the lock, so that the table may have seen a later time.
         let early = self.clock.now();
