@@ -158,6 +158,9 @@ where
         loop {
             match state.as_mut().project() {
                 StateProj::Passed { future, extras } => {
+                    if extras.is_empty() {
+                        return future.poll(cx).map_ok(|response| response.map(ResponseBody::inner));
+                    }
                     let mut done = future.poll(cx);
                     if let Poll::Ready(Ok(response)) = &mut done {
                         extras.add_to(response);

@@ -60,6 +60,13 @@ pub(crate) struct Extras {
 }
 
 impl Extras {
+    /// Spares most responses a move: see the number at `Shards::digest`.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fields.is_none() && self.report.is_none()
+    }
+
+    #[inline(never)]
     pub(crate) fn add_to<B>(&mut self, response: &mut Response<B>) {
         if let Some(fields) = &mut self.fields {
             fields.add_to(response.headers_mut());
@@ -71,8 +78,7 @@ impl Extras {
 }
 
 impl<S: Store<Error: NeverFails>> Shared<S> {
-    /// Asks the rules and the store about a request. What follows is the same however many rules
-    /// there are.
+    /// Asks the rules and the store about a request.
     pub(crate) fn decide<B>(&self, request: &mut Request<B>) -> Next<S> {
         let (lone, several);
         let rules = self.limiter.rules();
@@ -117,6 +123,7 @@ impl<S: Store<Error: NeverFails>> Shared<S> {
         Next::Delay(verdict.delay(), Place::new(self.limiter.clone(), permit), extras)
     }
 
+    #[inline(never)]
     fn extras<B>(&self, request: &mut Request<B>, asks: &[Ask], verdict: &Verdict) -> Extras {
         let report = self.expose_verdict.then(|| self.limiter.report(asks, verdict));
         if let Some(report) = &report {

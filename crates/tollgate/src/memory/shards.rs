@@ -60,7 +60,8 @@ impl Shards {
         lock(&self.overflow)
     }
 
-    #[inline]
+    // Without this and `Extras::is_empty`, a request costs 1.2 × (peers, allowed, hot, no fields).
+    #[inline(always)]
     pub(super) fn digest(&self, policy: &Policy, key: &Key) -> Digest {
         self.secret.digest(policy.scope_hash(), key.as_encoded())
     }
@@ -77,7 +78,7 @@ impl Shards {
 
     /// Locks the table of a key. Returns the time too, which never goes back for one table: exact
     /// windows and the debts of buckets depend on that.
-    #[inline]
+    #[inline(always)]
     pub(super) fn enter(&self, policy: &Policy, key: &Key) -> (MutexGuard<'_, Table>, Digest, Timestamp) {
         // Read before the lock, so that the table may have seen a later time.
         let early = self.clock.now();
