@@ -147,6 +147,11 @@ impl Verdict {
         Verdict { times, share: None, delay_us: micros_up(delay), each }
     }
 
+    /// A verdict without statuses: of an empty set, or of a failure policy, which has no state.
+    pub fn without_statuses(times: u32) -> Verdict {
+        Verdict { times, share: None, delay_us: 0, each: SmallVec::new() }
+    }
+
     /// The same verdict, decided by that share of each policy's quota.
     #[must_use]
     pub fn of_share(self, share: Share) -> Verdict {

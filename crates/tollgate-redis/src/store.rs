@@ -108,7 +108,7 @@ impl Store for RedisStore {
         let (pairs, order) = set::pairs(set);
         let slots: SmallVec<[u16; 4]> = pairs.iter().map(|pair| self.commit.slot(pair.key)).collect();
         match slots[..] {
-            [] => Reply::Now(Ok(Verdict::new(times.max(), Duration::ZERO, []))),
+            [] => Reply::Now(Ok(Verdict::without_statuses(times.max()))),
             [slot, ref others @ ..] if others.iter().all(|other| *other == slot) => {
                 let order = (order.len() != pairs.len()).then_some(order);
                 self.ask(slot, &Ask { pairs, times }, order)

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project::pin_project;
 
-/// The response body of a rate-limited service: that of the inner service, passed through frame by frame, or the answer
-/// to a refused request.
+/// The response body of a rate-limited service: that of the inner service, frame by frame, or the
+/// answer to a refused request.
 ///
-/// It is a body wherever the inner one is and its data can be made of [`Bytes`], as that of axum, tonic and hyper can, so
-/// that no conversion is asked of anybody.
+/// It is a [`Body`] if the inner one is and its data can be made of [`Bytes`]. That holds for axum,
+/// tonic and hyper, so no conversion is needed.
 #[pin_project]
 #[derive(Debug)]
 pub struct ResponseBody<B>(#[pin] Kind<B>);
@@ -20,8 +20,8 @@ pub struct ResponseBody<B>(#[pin] Kind<B>);
 #[derive(Debug)]
 enum Kind<B> {
     Inner(#[pin] B),
-    /// `None` once it was read. Boxed, so that this body is no larger than axum's by itself: a response of at most 128
-    /// bytes is moved in registers, and every response is moved several times, but few are answers.
+    /// `None` once it was read. Boxed, so that a response is no larger than the inner service's:
+    /// every response is moved several times, and few are answers.
     Answer(Option<Box<Bytes>>),
 }
 

@@ -1,4 +1,4 @@
-//! Why a request does not pass. What it is answered is in `answer`.
+//! Why a request does not pass. The room `answer` makes its response.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::report::Report;
 /// Why a request was refused, which policies refused it, and when it would pass.
 ///
 /// Every refusal of a layer carries its `Denial` in the response's extensions, for outer layers.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Denial {
     reason: Reason,
     report: Report,
@@ -33,17 +33,17 @@ impl Denial {
         Denial { reason, report }
     }
 
-    /// Why.
+    /// Returns why.
     pub fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// How all rules that applied stand, those that had room included.
+    /// Returns the state of all rules that applied, including those that had room.
     pub fn report(&self) -> &Report {
         &self.report
     }
 
-    /// The names of the policies that refused.
+    /// Returns the names of the policies that refused.
     pub fn violated(&self) -> impl Iterator<Item = &str> {
         self.violated_at().filter_map(|at| self.report.policies().nth(at)).map(Policy::name)
     }
@@ -60,8 +60,9 @@ impl Denial {
         by_status.map(|(at, _)| at).chain(no_key)
     }
 
-    /// How long to wait before the same request would pass, if nothing else were taken meanwhile. It
-    /// is the longest wait of the policies that refused. `None` if waiting is not known to help.
+    /// Returns the time until the same request would pass, if no other request is granted
+    /// meanwhile: the longest wait of the policies that refused. `None` if waiting is not known to
+    /// help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.report.verdict().wait() {
             Wait::For(wait) if self.reason == Reason::QuotaExceeded => Some(wait),
@@ -69,11 +70,10 @@ impl Denial {
         }
     }
 
-    /// The value of `Retry-After` (RFC 9110, section 10.2.3): [`Denial::retry_after`] in whole
-    /// seconds, rounded up, at least 1.
+    /// Returns the value of `Retry-After` (RFC 9110, section 10.2.3): [`Denial::retry_after`] in
+    /// whole seconds, rounded up, at least 1.
     ///
-    /// It is 1 if the store is unavailable. When that ends is unknown, and a second keeps clients
-    /// from retrying at once.
+    /// It is 1 if the store is unavailable, so that clients do not retry at once.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         match self.reason {
             Reason::QuotaExceeded => self.retry_after().map(|wait| seconds_up(wait).max(1)),
@@ -82,19 +82,13 @@ impl Denial {
         }
     }
 
-    /// The status code of the answer, outside of gRPC.
+    /// Returns the status code of the answer, outside of gRPC.
     pub fn status(&self) -> StatusCode {
         self.reason.status()
     }
 }
 
-impl fmt::Debug for Denial {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Denial").field("reason", &self.reason).field("report", &self.report).finish()
-    }
-}
-
-/// Why, and which policies: `quota exceeded: burst, daily`.
+/// The reason and the policies: `quota exceeded: burst, daily`.
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.reason.text())?;

@@ -6,7 +6,7 @@
 //! | [`from_networks`] | requests from listed addresses |
 //! | a closure | requests for which it returns `true` |
 //!
-//! # Whom to believe
+//! # Which callers to believe
 //! An exemption is a way around a limit for every caller that meets its condition. Any caller can
 //! copy a header, a cookie, a query or a `User-Agent`. Exempt by what callers cannot choose: their
 //! address, or what an outer authentication layer left in the request's extensions.

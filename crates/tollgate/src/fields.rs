@@ -9,7 +9,7 @@ use tollgate_core::{Clock, Policy, Status, Verdict, Wait};
 
 use crate::interned::{interned, printable};
 use crate::problem::{escaped, seconds_up};
-use crate::rules::Rules;
+use crate::rules::{Ask, Rules};
 
 /// The rate limit fields of responses, both to allowed and to refused requests.
 ///
@@ -107,30 +107,29 @@ impl FieldWriter {
         self.fields == Fields::None
     }
 
-    /// The fields for a verdict on these policies, by their numbers; `None` if no store was asked.
-    pub(crate) fn write(&self, rules: &Rules, asked: &[usize], verdict: &Verdict) -> Option<Written> {
+    /// The fields for a verdict on what was asked; `None` if no store was asked.
+    pub(crate) fn write(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict) -> Option<Written> {
         if verdict.each().is_empty() {
             return None;
         }
         match self.fields {
             Fields::None => None,
-            Fields::XEpoch | Fields::XDelta => Some(self.write_x(rules, asked, verdict)),
+            Fields::XEpoch | Fields::XDelta => Some(self.write_x(rules, asks, verdict)),
             Fields::Ietf => Some(match verdict.share() {
                 Some(share) => {
                     // Not cached, since an outage is short.
-                    let shares = asked.iter().filter_map(|policy| rules.policy(*policy).share(share).ok());
+                    let shares = asks.iter().filter_map(|ask| rules.policy(ask.policy).share(share).ok());
                     let items: Vec<Item> = shares.map(|policy| Item::new(&policy, Bytes::from)).collect();
                     write_ietf(printable(join(items.iter()).into()), items.iter(), verdict)
                 }
                 None => {
-                    let items = asked.iter().map(|policy| &self.items[*policy]);
+                    let items = asks.iter().map(|ask| &self.items[ask.policy]);
                     // The numbers are ascending and distinct, so these are the policies of all
                     // rules.
-                    let all_own =
-                        asked.len() == self.rules && asked.iter().all(|policy| *policy < self.rules);
-                    let policy = match asked {
+                    let all_own = asks.len() == self.rules && asks.iter().all(|ask| ask.policy < self.rules);
+                    let policy = match asks {
                         _ if all_own => self.own_policies.clone(),
-                        [only] => self.items[*only].policy.clone(),
+                        [only] => self.items[only.policy].policy.clone(),
                         _ => printable(join(items.clone()).into()),
                     };
                     write_ietf(policy, items, verdict)
@@ -139,18 +138,18 @@ impl FieldWriter {
         }
     }
 
-    fn write_x(&self, rules: &Rules, asked: &[usize], verdict: &Verdict) -> Written {
+    fn write_x(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict) -> Written {
         let wait = |status: &Status| match status.wait() {
             Wait::None => Duration::ZERO,
             Wait::For(wait) => wait,
             Wait::Never => Duration::MAX,
         };
-        let (policy, status) = asked
+        let (ask, status) = asks
             .iter()
             .zip(verdict.each())
             .max_by_key(|(_, status)| (wait(status), std::cmp::Reverse(status.remaining())))
             .expect("a verdict of a store has a status");
-        let policy = rules.policy(*policy);
+        let policy = rules.policy(ask.policy);
         let share = verdict.share().and_then(|share| policy.share(share).ok());
         let reset = match status.wait() {
             Wait::For(wait) => wait,
@@ -284,7 +283,7 @@ mod tests {
     use super::*;
     use crate::extract::global;
     use crate::rule::PolicyExt;
-    use tollgate_core::{Algorithm, Quota, Stamp};
+    use tollgate_core::{Algorithm, Key, Quota, Stamp};
 
     fn status(remaining: u32, wait: Wait, reset_us: u64) -> Status {
         Status::new(remaining, wait, Duration::from_micros(reset_us), Stamp::default())
@@ -292,10 +291,11 @@ mod tests {
 
     fn headers(fields: Fields, policies: &[Policy], statuses: &[Status]) -> HeaderMap {
         let rules = Rules::try_new(policies.iter().map(|policy| policy.clone().by(global()))).unwrap();
-        let asked: Vec<usize> = (0..statuses.len()).collect();
+        let ask = |policy| Ask { policy, key: Key::global(), cost: 1 };
+        let asks: Vec<Ask> = (0..statuses.len()).map(ask).collect();
         let verdict = Verdict::new(1, Duration::ZERO, statuses.iter().copied());
         let mut headers = HeaderMap::new();
-        if let Some(mut written) = FieldWriter::new(&rules, fields).write(&rules, &asked, &verdict) {
+        if let Some(mut written) = FieldWriter::new(&rules, fields).write(&rules, &asks, &verdict) {
             written.add_to(&mut headers);
         }
         headers

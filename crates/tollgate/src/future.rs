@@ -6,44 +6,43 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use http::{Request, Response};
 use http_body::Body;
 use pin_project::pin_project;
 use tokio::time::{Sleep, sleep};
-use tollgate_core::{Store, Verdict};
+use tollgate_core::Store;
 use tower_service::Service;
 
 use crate::body::ResponseBody;
 use crate::limiter::NeverFails;
 use crate::place::Place;
-use crate::rules::{Asked, Asks};
-use crate::shared::{Extras, Shared};
+use crate::rules::Asks;
+use crate::shared::{Extras, Next, Shared};
 
 /// The response of a [`RateLimit`](crate::RateLimit) service.
 ///
-/// Dropping it is harmless: nothing is half done. A request that waits for its slot in a leaky
-/// bucket gives back what it was charged, the slot only where no request has queued behind it.
-/// Otherwise what was charged stays charged.
+/// It may be dropped at any time. A request that waits for its slot in a leaky bucket then returns
+/// what it was charged; the slot itself returns only if no request has queued behind it. Otherwise
+/// what was charged stays charged.
 #[pin_project]
 pub struct ResponseFuture<Svc, S, ReqBody, ResBody>(#[pin] State<Svc, S, ReqBody, ResBody>)
 where
     Svc: Service<Request<ReqBody>>,
     S: Store;
 
-#[pin_project(project = StateProj, project_replace = StateOwned)]
+#[pin_project(project = StateProj)]
 enum State<Svc, S, ReqBody, ResBody>
 where
     Svc: Service<Request<ReqBody>>,
     S: Store,
 {
-    /// Waits for a store that does not answer at once. Boxed, so that the future of a store in memory stays small.
+    /// Waits for the store. Boxed, so that the future over a store in memory stays small.
     // ## Asking => (Delayed | Passed | Refused)
     Asking(Pin<Box<Asking<Svc, S, ReqBody>>>),
     /// Waits for the slot that a leaky bucket reserved.
     // ## Delayed => Passed
-    Delayed { sleep: Pin<Box<Sleep>>, call: Box<(Svc, Request<ReqBody>, Option<Place<S>>)>, extras: Extras },
+    Delayed(Pin<Box<Delayed<Svc, S, ReqBody>>>),
     /// The inner service has the request.
     // ## Passed => done
     Passed {
@@ -54,83 +53,99 @@ where
     /// The request was refused.
     // ## Refused => done
     Refused { response: Option<Response<ResponseBody<ResBody>>> },
-    /// Between two states.
-    Moving,
 }
 
-/// A verdict on its way, and what waits for it.
 #[pin_project]
 struct Asking<Svc, S: Store, ReqBody> {
     #[pin]
     verdict: S::Acquire,
-    held: Held<Svc, S, ReqBody>,
+    asks: Asks,
+    call: Call<Svc, ReqBody>,
+    shared: Arc<Shared<S>>,
 }
 
-/// A request on hold, and the service that was polled ready for it.
-struct Held<Svc, S, ReqBody> {
-    /// Until the verdict is there.
-    call: Option<(Svc, Request<ReqBody>)>,
-    asked: Asked,
-    asks: Option<Box<Asks>>,
-    shared: Arc<Shared<S>>,
+#[pin_project]
+struct Delayed<Svc, S: Store, ReqBody> {
+    #[pin]
+    sleep: Sleep,
+    place: Place<S>,
+    call: Call<Svc, ReqBody>,
+    extras: Extras,
+}
+
+/// A request that waits, and the service that was polled ready for it. `None` once it is called.
+struct Call<Svc, ReqBody>(Option<(Svc, Request<ReqBody>)>);
+
+impl<Svc: Clone, ReqBody> Call<Svc, ReqBody> {
+    /// Takes the service that was polled ready, and leaves a clone in its place. The clone must be
+    /// polled ready before it is called.
+    fn new(service: &mut Svc, request: Request<ReqBody>) -> Call<Svc, ReqBody> {
+        let clone = service.clone();
+        Call(Some((mem::replace(service, clone), request)))
+    }
+}
+
+impl<Svc, ReqBody> Call<Svc, ReqBody> {
+    fn take(&mut self) -> (Svc, Request<ReqBody>) {
+        self.0.take().expect("a request is called twice only if the inner service panicked")
+    }
 }
 
 impl<Svc, S, ReqBody, ResBody> ResponseFuture<Svc, S, ReqBody, ResBody>
 where
-    Svc: Service<Request<ReqBody>>,
+    Svc: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     S: Store,
+    ReqBody: Body + Send + 'static,
 {
-    pub(crate) fn asking(
-        verdict: S::Acquire,
-        service: Svc,
-        request: Request<ReqBody>,
-        asked: Asked,
-        asks: Option<Box<Asks>>,
-        shared: Arc<Shared<S>>,
-    ) -> Self {
-        let held = Held { call: Some((service, request)), asked, asks, shared };
-        ResponseFuture(State::Asking(Box::pin(Asking { verdict, held })))
-    }
-
-    pub(crate) fn delayed(
-        service: Svc,
-        request: Request<ReqBody>,
-        delay: Duration,
-        place: Option<Place<S>>,
-        extras: Extras,
-    ) -> Self {
-        ResponseFuture(State::delayed(service, request, delay, place, extras))
-    }
-
     #[inline]
-    pub(crate) fn passed(future: Svc::Future, extras: Extras) -> Self {
+    pub(crate) fn pass(future: Svc::Future, extras: Extras) -> Self {
         ResponseFuture(State::Passed { future, extras })
     }
 
-    pub(crate) fn refused(response: Response<ResponseBody<ResBody>>) -> Self {
+    pub(crate) fn refuse(response: Response<ResponseBody<ResBody>>) -> Self {
         ResponseFuture(State::Refused { response: Some(response) })
+    }
+
+    #[inline(never)]
+    pub(crate) fn new(
+        next: Next<S>,
+        service: &mut Svc,
+        request: Request<ReqBody>,
+        shared: &Arc<Shared<S>>,
+    ) -> Self {
+        ResponseFuture(State::new(next, service, request, shared))
     }
 }
 
 impl<Svc, S, ReqBody, ResBody> State<Svc, S, ReqBody, ResBody>
 where
-    Svc: Service<Request<ReqBody>>,
+    Svc: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     S: Store,
+    ReqBody: Body + Send + 'static,
 {
-    fn delayed(
-        service: Svc,
-        request: Request<ReqBody>,
-        delay: Duration,
-        place: Option<Place<S>>,
-        extras: Extras,
-    ) -> Self {
-        State::Delayed { sleep: Box::pin(sleep(delay)), call: Box::new((service, request, place)), extras }
+    /// Does what was decided with a request, for a service that is ready.
+    #[inline]
+    fn new(next: Next<S>, service: &mut Svc, request: Request<ReqBody>, shared: &Arc<Shared<S>>) -> Self {
+        match next {
+            Next::Pass(extras) => State::Passed { future: service.call(request), extras },
+            Next::Delay(delay, place, extras) => {
+                let (sleep, call) = (sleep(delay), Call::new(service, request));
+                State::Delayed(Box::pin(Delayed { sleep, place, call, extras }))
+            }
+            Next::Refuse(denial, fields) => {
+                State::Refused { response: Some(shared.refuse(request, denial, fields)) }
+            }
+            Next::Wait(verdict, asks) => {
+                let (call, shared) = (Call::new(service, request), Arc::clone(shared));
+                State::Asking(Box::pin(Asking { verdict, asks, call, shared }))
+            }
+        }
     }
 }
 
 impl<Svc, S, ReqBody, ResBody> Future for ResponseFuture<Svc, S, ReqBody, ResBody>
 where
-    Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    Svc: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     S: Store,
     S::Error: NeverFails,
     ReqBody: Body + Send + 'static,
@@ -141,87 +156,56 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().0;
         loop {
-            // By itself, since most requests are here at once: a comparison, and no table of all states.
-            if let StateProj::Passed { future, extras } = state.as_mut().project() {
-                if extras.is_empty() {
-                    // Nothing is changed, and the response moved once less.
-                    return future.poll(cx).map_ok(|response| response.map(ResponseBody::inner));
+            match state.as_mut().project() {
+                StateProj::Passed { future, extras } => {
+                    if extras.is_empty() {
+                        return future.poll(cx).map_ok(|response| response.map(ResponseBody::inner));
+                    }
+                    let mut done = future.poll(cx);
+                    if let Poll::Ready(Ok(response)) = &mut done {
+                        extras.add_to(response);
+                    }
+                    return done.map_ok(|response| response.map(ResponseBody::inner));
                 }
-                // Changed in place, and moved once.
-                let mut done = future.poll(cx);
-                if let Poll::Ready(Ok(response)) = &mut done {
-                    extras.add_to(response);
+                StateProj::Refused { response } => {
+                    let response = response.take();
+                    return Poll::Ready(Ok(response.expect("a future is not polled after it was ready")));
                 }
-                return done.map_ok(|response| response.map(ResponseBody::inner));
+                StateProj::Asking(_) | StateProj::Delayed(_) => ready!(state.as_mut().poll_wait(cx)),
             }
-            if let StateProj::Refused { response } = state.as_mut().project() {
-                let response = response.take();
-                return Poll::Ready(Ok(
-                    response.expect("a response's future is not polled after it was ready")
-                ));
-            }
-            // Out of line: most requests never come here, and those that do are waiting.
-            ready!(state.as_mut().poll_waiting(cx));
         }
     }
 }
 
 impl<Svc, S, ReqBody, ResBody> State<Svc, S, ReqBody, ResBody>
 where
-    Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    Svc: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     S: Store,
     S::Error: NeverFails,
     ReqBody: Body + Send + 'static,
 {
     /// Brings a request that waits to its next state.
     #[inline(never)]
-    fn poll_waiting(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        match self.as_mut().project() {
+    fn poll_wait(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let next = match self.as_mut().project() {
             StateProj::Asking(asking) => {
                 let asking = asking.as_mut().project();
                 let verdict = ready!(asking.verdict.poll(cx)).unwrap_or_else(NeverFails::never);
-                let next = asking.held.after(&verdict);
-                self.project_replace(next);
+                let (mut service, mut request) = asking.call.take();
+                let next = asking.shared.after(&mut request, asking.asks, &verdict);
+                State::new(next, &mut service, request, asking.shared)
             }
-            StateProj::Delayed { sleep, .. } => {
-                ready!(sleep.as_mut().poll(cx));
-                if let StateOwned::Delayed { call, extras, .. } = self.as_mut().project_replace(State::Moving)
-                {
-                    let (mut service, request, mut place) = *call;
-                    place.iter_mut().for_each(Place::keep);
-                    self.project_replace(State::Passed { future: service.call(request), extras });
-                }
+            StateProj::Delayed(delayed) => {
+                let delayed = delayed.as_mut().project();
+                ready!(delayed.sleep.poll(cx));
+                let (mut service, request) = delayed.call.take();
+                delayed.place.keep();
+                State::Passed { future: service.call(request), extras: mem::take(delayed.extras) }
             }
-            StateProj::Passed { .. } | StateProj::Refused { .. } => {}
-            StateProj::Moving => unreachable!("a state is left behind only if the inner service panics"),
-        }
-        Poll::Ready(())
-    }
-}
-
-impl<Svc, S: Store<Error: NeverFails>, ReqBody: Body + Send + 'static> Held<Svc, S, ReqBody> {
-    /// What follows the store's answer. The rest of what is held stays where it is: it is large to move.
-    fn after<ResBody>(&mut self, verdict: &Verdict) -> State<Svc, S, ReqBody, ResBody>
-    where
-        Svc: Service<Request<ReqBody>, Response = Response<ResBody>>,
-    {
-        let Some((mut service, mut request)) = self.call.take() else {
-            unreachable!("a request is taken twice only if the inner service panicked")
+            StateProj::Passed { .. } | StateProj::Refused { .. } => return Poll::Ready(()),
         };
-        if !verdict.is_granted() {
-            let asked = mem::take(&mut self.asked);
-            return State::Refused { response: Some(self.shared.deny(request, asked, verdict)) };
-        }
-        let mut extras = Extras::NONE;
-        if self.shared.adds_something() {
-            self.shared.add_extras(&mut extras, &mut request, mem::take(&mut self.asked), verdict);
-        }
-        if verdict.delay().is_zero() {
-            State::Passed { future: service.call(request), extras }
-        } else {
-            let place = self.shared.place(self.asks.take(), verdict);
-            State::delayed(service, request, verdict.delay(), place, extras)
-        }
+        self.set(next);
+        Poll::Ready(())
     }
 }
 
@@ -233,10 +217,9 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
             State::Asking(_) => "ResponseFuture(asking)",
-            State::Delayed { .. } => "ResponseFuture(delayed)",
+            State::Delayed(_) => "ResponseFuture(delayed)",
             State::Passed { .. } => "ResponseFuture(passed)",
             State::Refused { .. } => "ResponseFuture(refused)",
-            State::Moving => "ResponseFuture(moving)",
         })
     }
 }

@@ -23,19 +23,19 @@ use crate::shared::Shared;
 
 /// Limits the requests that reach a service, by one or several rules that are decided together.
 ///
-/// Works with any `tower::Service` over `http::Request` and `http::Response`: axum's `Router::layer`, tonic's
-/// `Server::builder().layer(..)`, a `tower::ServiceBuilder`. The service must be `Clone`, since a request that has to wait (for a
-/// leaky bucket, for a server) takes it along.
+/// Works with any `tower::Service` over `http::Request` and `http::Response`: axum's
+/// `Router::layer`, tonic's `Server::builder().layer(..)`, a `tower::ServiceBuilder`. The service
+/// must be `Clone`: a request that waits for a leaky bucket or for a server takes it along.
 ///
-/// The request's body has to be a `Body` that is `Send + 'static`, since the rest of a refused one
+/// The request's body must be a `Body` that is `Send + 'static`, because the rest of a refused one
 /// is [read in a task](RateLimitLayer::drain_body).
 ///
-/// State is shared by all services that one layer, or its clones, have made.
+/// All services that a layer or its clones make share their state.
 ///
 /// # Panics
-/// A request that a [leaky bucket](crate::Algorithm::LeakyBucket) delays sleeps by tokio's timer, and panics outside of a
-/// tokio runtime that has one. Nothing else of the layer needs a runtime; a store may, and so does
-/// [`timeout`](crate::FailureExt::timeout).
+/// A request that a [leaky bucket](crate::Algorithm::LeakyBucket) delays uses tokio's timer.
+/// Without a tokio runtime with a timer it panics. Nothing else of the layer needs a runtime; a
+/// store may, and [`timeout`](crate::FailureExt::timeout) does.
 ///
 /// ```
 /// use tollgate::extract::{PeerIp, header};
@@ -54,16 +54,19 @@ pub struct RateLimitLayer<S = MemoryStore> {
 }
 
 impl RateLimitLayer {
-    /// Limits each peer address to `quota`, on a [`MemoryStore`] of its own. The policy's name is `default`, so
-    /// two such layers on one [store](RateLimitLayer::store) would count together, which is hardly what is wanted. Name them there,
-    /// by [`RateLimitLayer::new`]; and give services that share a Redis a prefix each.
+    /// Limits each peer address to `quota`, on a [`MemoryStore`] of its own.
     ///
-    /// The server has to say who the peer is: see [`PeerIp`], also for what this means behind a proxy.
+    /// The policy's name is `default`, so two such layers on one [store](RateLimitLayer::store)
+    /// count together. To count separately, name the policies with [`RateLimitLayer::new`]. Give
+    /// each service that shares a Redis its own prefix.
+    ///
+    /// The server has to provide the peer's address: see [`PeerIp`], also for servers behind a
+    /// proxy.
     pub fn per_ip(quota: Quota) -> RateLimitLayer {
         RateLimitLayer::new([Policy::new("default", quota).by(PeerIp::new())])
     }
 
-    /// Rules, decided together, on a [`MemoryStore`] of their own.
+    /// Decides these rules together, on a [`MemoryStore`] of their own.
     ///
     /// # Panics
     /// If [`RateLimitLayer::try_new`] would return an error.
@@ -81,12 +84,15 @@ impl RateLimitLayer {
 }
 
 impl<S: Clone> RateLimitLayer<S> {
-    /// The same rules on another store: one with a cap or a clock of its own, one that several layers share, or one
-    /// that a fleet shares. Layers on one store share the state of policies that have the same name, algorithm and window,
-    /// and of no others: give each its own name. (If two policies count together and their quotas differ, make them
-    /// with [`Policy::sharing_state_with`](crate::Policy::sharing_state_with). Otherwise a debt beyond the smaller
-    /// burst is forgiven, as if a clock had run ahead.) A store that can fail needs a [failure policy](crate::failure) first; the
-    /// compiler says so.
+    /// Sets the store: one with another cap or clock, one that several layers share, or one that a
+    /// fleet shares. A store that can fail needs a [failure policy](crate::failure) first;
+    /// otherwise this does not compile.
+    ///
+    /// Layers on one store share the state of policies with the same name, algorithm and window.
+    /// Give policies different names to count separately. If two policies count together and their
+    /// quotas differ, make them with
+    /// [`Policy::sharing_state_with`](crate::Policy::sharing_state_with). Otherwise a debt beyond
+    /// the smaller burst is forgiven, as if a clock had run ahead.
     ///
     /// # Panics
     /// If [`RateLimitLayer::try_store`] would return an error.
@@ -115,16 +121,18 @@ impl<S: Clone> RateLimitLayer<S> {
         Ok(RateLimitLayer { shared: Arc::new(shared) })
     }
 
-    /// Which fields tell clients about their quotas; [`Fields::Ietf`] by default.
+    /// Sets the fields that report quotas to clients; [`Fields::Ietf`] by default.
     pub fn fields(mut self, fields: Fields) -> RateLimitLayer<S> {
         let shared = Arc::make_mut(&mut self.shared);
         shared.fields = FieldWriter::new(shared.limiter.rules(), fields);
         self
     }
 
-    /// Answers refused requests, those of gRPC as well, by a closure instead of [`Denial::response_to`], which it may call
-    /// and change. The fields, `Retry-After` or to gRPC `grpc-retry-pushback-ms` (unless the answer has one), and the
-    /// [`Denial`] in the response's extensions are added to what it returns.
+    /// Answers refused requests with a closure instead of [`Denial::response_to`], gRPC calls as
+    /// well.
+    ///
+    /// The layer adds to its answer the fields, the [`Denial`] in the extensions, and how long to
+    /// wait unless the answer says it: `Retry-After`, or `grpc-retry-pushback-ms` for gRPC.
     ///
     /// ```
     /// use http::{Response, request::Parts};
@@ -137,8 +145,8 @@ impl<S: Clone> RateLimitLayer<S> {
     /// });
     /// ```
     ///
-    /// Where there are services of gRPC behind the layer, whose clients could not read that, begin with the answer that suits
-    /// the request:
+    /// gRPC clients cannot read such an answer. If there are gRPC services behind the layer, start
+    /// from the default answer to the request:
     ///
     /// ```
     /// # use http::request::Parts;
@@ -222,31 +230,33 @@ impl<S: Clone> RateLimitLayer<S> {
         self
     }
 
-    /// Adds the [`Report`](crate::Report) to the extensions of requests that pass, for handlers, and of their responses,
-    /// for outer layers. Off by default, since it costs allocations. With the feature `axum` a handler takes it as an
-    /// argument.
+    /// Adds the [`Report`](crate::Report) to the extensions of requests that pass, for handlers,
+    /// and of their responses, for outer layers. Off by default, because it allocates. With the
+    /// feature `axum` a handler takes it as an argument.
     ///
-    /// The report is empty where no rule applied, or where the layer is switched off. Of several layers that expose theirs,
-    /// the nearest is seen: a handler finds the innermost's report, and outside of all the response has the outermost's.
+    /// The report is empty if no rule applied or if the layer is switched off. If several layers
+    /// expose theirs, a handler finds the report of the innermost, and the response has that of the
+    /// outermost.
     pub fn expose_verdict(mut self) -> RateLimitLayer<S> {
         Arc::make_mut(&mut self.shared).expose_verdict = true;
         self
     }
 
-    /// Switches the layer off (every request passes, nothing is counted) or on again, without changing a type. A
-    /// [`limiter`](RateLimitLayer::limiter) of it goes on limiting.
+    /// Switches the layer off or on, without changing a type. While it is off, every request passes
+    /// and nothing is counted. A [`limiter`](RateLimitLayer::limiter) of it still limits.
     pub fn enabled(mut self, enabled: bool) -> RateLimitLayer<S> {
         Arc::make_mut(&mut self.shared).enabled = enabled;
         self
     }
 
-    /// The same rules and state, to be asked directly: those of now, so that a store is to be chosen before.
+    /// Returns a limiter with the same rules and state, to ask directly. Call this after
+    /// [`store`](RateLimitLayer::store).
     pub fn limiter(&self) -> Limiter<S> {
         self.shared.limiter.clone()
     }
 }
 
-/// A layer that enforces the rules of a limiter, on its state.
+/// Makes a layer that enforces the rules of a limiter, on its state.
 impl<S> From<Limiter<S>> for RateLimitLayer<S> {
     fn from(limiter: Limiter<S>) -> RateLimitLayer<S> {
         let fields = FieldWriter::new(limiter.rules(), Fields::default());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Reply, Stamp, Store, Times, Verdict};
+use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Reply, Stamp, Status, Store, Times, Verdict};
 
 use crate::denial::Denial;
 use crate::extract::Head;
@@ -14,16 +14,16 @@ use crate::memory::MemoryStore;
 use crate::problem::Reason;
 use crate::report::Report;
 use crate::rule::{MissingKey, Rule};
-use crate::rules::{Ask, Asked, Asks, Rules, RulesError, asked};
+use crate::rules::{Ask, Asks, Rules, RulesError};
 
-/// Asks rules and a store directly: for handlers, WebSocket messages, jobs, keys that are found in a body.
+/// Asks rules and a store directly: for handlers, WebSocket messages, jobs, and keys from a body.
 ///
-/// A layer and a limiter made of one another ([`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter)) share
-/// their rules and their state.
+/// A layer and a limiter made from each other
+/// ([`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter)) share their rules and their state.
 ///
-/// Where a method takes a [`Key`], it is counted as it is: to meet what an extractor counted, it has to be the key that
-/// the extractor makes. That of an address is [`Key::network`] (with 64 for IPv6), that of `a.or(b)` is
-/// [`Key::of_branch`] 0 or 1, that of `(a, b)` is [`Key::join`].
+/// Methods count a [`Key`] as it is. To count with an extractor, pass the key that the extractor
+/// makes: [`Key::network`] for an address (with 64 for IPv6), [`Key::of_branch`] 0 or 1 for
+/// `a.or(b)`, [`Key::join`] for `(a, b)`.
 ///
 /// ```
 /// use tollgate::extract::header;
@@ -40,22 +40,16 @@ use crate::rules::{Ask, Asked, Asks, Rules, RulesError, asked};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Limiter<S = MemoryStore> {
     rules: Arc<Rules>,
     store: S,
 }
 
-impl<S: Clone> Clone for Limiter<S> {
-    fn clone(&self) -> Limiter<S> {
-        Limiter { rules: Arc::clone(&self.rules), store: self.store.clone() }
-    }
-}
-
-/// An error that cannot happen: what the store of a layer or a limiter has.
+/// An error that cannot happen: the error of a store that a layer or a limiter accepts.
 ///
-/// A store in memory never fails. One that talks to a server can, and what its failures mean is a choice that only you
-/// can make: it becomes such a store by a [failure policy](crate::failure).
+/// A store in memory never fails. A store over a network can, and needs a
+/// [failure policy](crate::failure).
 #[diagnostic::on_unimplemented(
     message = "this store can fail (`{Self}`), and what happens to requests then has not been chosen",
     label = "can fail",
@@ -66,7 +60,7 @@ impl<S: Clone> Clone for Limiter<S> {
     note = "these are methods of the trait `tollgate::FailureExt`"
 )]
 pub trait NeverFails: sealed::Sealed + Send + 'static {
-    /// Turns what cannot exist into anything.
+    /// Converts an error that cannot exist into any type.
     fn never<T>(self) -> T;
 }
 
@@ -75,7 +69,7 @@ mod sealed {
     impl Sealed for std::convert::Infallible {}
 }
 
-// Or the compiler recommends `Infallible`, which is not what is to be written.
+// Otherwise the compiler recommends `Infallible` instead of a failure policy.
 #[diagnostic::do_not_recommend]
 impl NeverFails for std::convert::Infallible {
     fn never<T>(self) -> T {
@@ -84,7 +78,7 @@ impl NeverFails for std::convert::Infallible {
 }
 
 impl Limiter {
-    /// Rules, decided together, on a [`MemoryStore`] of their own.
+    /// Decides these rules together, on a [`MemoryStore`] of their own.
     ///
     /// # Panics
     /// If [`Limiter::try_new`] would return an error.
@@ -102,7 +96,7 @@ impl Limiter {
 }
 
 impl<S> Limiter<S> {
-    /// The same rules on another store. One that can fail needs a [failure policy](crate::failure) first.
+    /// Sets the store. A store that can fail needs a [failure policy](crate::failure) first.
     ///
     /// # Panics
     /// If [`Limiter::try_store`] would return an error.
@@ -137,65 +131,64 @@ impl<S: Store> Limiter<S>
 where
     S::Error: NeverFails,
 {
-    /// Charges a request to all rules that apply to it, or to none. Where the future is dropped before it is ready, the request may
-    /// have been charged.
+    /// Charges a request to all rules that apply to it, or to none. If the future is dropped before
+    /// it is ready, the request may have been charged.
     ///
     /// # Errors
-    /// A [`Denial`] that tells which rules refused, and for how long.
+    /// A [`Denial`] with the rules that refused, and how long they do.
     pub async fn check(&self, parts: &Parts) -> Result<Permit, Denial> {
-        let asks = self.asks(&parts.into())?;
-        let verdict = self.acquire(&asks, Times::ONCE).wait().await.unwrap_or_else(NeverFails::never);
-        self.permit(asks, &verdict)
+        self.charge(self.ask(&parts.into())?).await
     }
 
-    /// Charges `cost` units of each rule to `key`, whatever their extractors, costs and exemptions say; all or none. Where the
-    /// future is dropped before it is ready, they may have been charged.
+    /// Charges `cost` units of each rule to `key`, all or none, and ignores the extractors, costs
+    /// and exemptions of the rules. If the future is dropped before it is ready, the units may have
+    /// been charged.
     ///
-    /// **Of a rule with tiers, the policy's own quota is asked**, whoever the key belongs to: the tier is a function of a
-    /// request, and here is none. Where a tier is to count, keep the request's parts and ask by [`Limiter::check`].
+    /// **A rule with tiers is asked for the policy's own quota**, because a tier is a function of a
+    /// request. If tiers matter, keep the request's parts and call [`Limiter::check`].
     ///
     /// # Errors
-    /// A [`Denial`] that tells which rules refused, and for how long.
+    /// A [`Denial`] with the rules that refused, and how long they do.
     pub async fn check_key(&self, key: &Key, cost: u32) -> Result<Permit, Denial> {
-        let asks = self.asks_for(key, cost)?;
-        let verdict = self.acquire(&asks, Times::ONCE).wait().await.unwrap_or_else(NeverFails::never);
-        self.permit(asks, &verdict)
+        self.charge(self.asks_for(key, cost)?).await
     }
 
-    /// How the rules that apply to a request stand, charging nothing.
+    /// Returns the state of the rules that apply to a request. Charges nothing.
     ///
     /// # Errors
     /// A [`Denial`] if a rule finds no key and refuses such requests.
     pub async fn look(&self, parts: &Parts) -> Result<Report, Denial> {
-        let asks = self.asks(&parts.into())?;
-        Ok(self.look_at(asks).await)
+        Ok(self.look_at(&self.ask(&parts.into())?).await)
     }
 
-    /// How each rule stands for `key`, charging nothing; of a rule with tiers, by the policy's own quota.
+    /// Returns the state of each rule for `key`; for a rule with tiers, by the policy's own quota.
+    /// Charges nothing.
     ///
     /// # Errors
     /// A [`Denial`] if the key is empty and a rule refuses such requests.
     pub async fn look_key(&self, key: &Key) -> Result<Report, Denial> {
-        Ok(self.look_at(self.asks_for(key, 1)?).await)
+        Ok(self.look_at(&self.asks_for(key, 1)?).await)
     }
 
-    /// Gives back what a permit was charged, as far as the algorithms allow: see [`Store::refund`]. A permit of this limiter or of a
-    /// clone: that of another would be given back to a store that never charged it.
+    /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
+    /// The permit must be from this limiter or a clone, because only its store has charged it.
     pub async fn refund(&self, mut permit: Permit) {
         self.refund_units(&mut permit, u32::MAX).await;
     }
 
-    /// Gives back up to `units` of what a permit was charged by each rule and has not given back yet: for a cost that turns
-    /// out to have been less than was reserved for it. A leaky bucket takes something back only from its latest grant.
+    /// Refunds up to `units` of what each rule charged a permit and has not refunded yet: for work
+    /// that cost less than was reserved for it. A leaky bucket refunds only its latest grant.
     pub async fn refund_units(&self, permit: &mut Permit, units: u32) {
         self.start_refund(permit, units).wait().await.unwrap_or_else(NeverFails::never);
     }
 
-    /// Forgets what `key` has used of every rule, in whichever of its tiers. That brings back all permits of that key: one from
-    /// before this, if it is [refunded](Limiter::refund) afterwards, brings back what others were charged since.
+    /// Forgets what `key` has used of every rule, in all of its tiers. Do not
+    /// [refund](Limiter::refund) a permit from before: that would return what others were charged
+    /// since.
     ///
-    /// The empty key is nobody's, and nothing is forgotten. Under [`MissingKey::Share`](crate::MissingKey::Share) requests without a
-    /// key share the state of [`Key::global`]: reset that.
+    /// The empty key belongs to no caller, and this does nothing for it. With
+    /// [`MissingKey::Share`](crate::MissingKey::Share), requests without a key share the state of
+    /// [`Key::global`]: reset that.
     pub async fn reset(&self, key: &Key) {
         if key.is_empty() {
             return;
@@ -204,98 +197,58 @@ where
         self.store.reset(key, &policies).wait().await.unwrap_or_else(NeverFails::never);
     }
 
-    /// The keys and costs of a request, or the denial of a request without a key.
-    fn asks(&self, head: &Head<'_>) -> Result<Asks, Denial> {
-        let mut asks = Asks::new();
-        match self.rules.ask(head, &mut asks) {
-            Ok(()) => Ok(asks),
-            Err(rule) => Err(self.no_key(rule, self.rules.why_missing(rule, head))),
-        }
+    /// What a request asks of each rule that applies to it.
+    pub(crate) fn ask(&self, head: &Head<'_>) -> Result<Asks, Denial> {
+        self.rules.ask(head).map_err(|rule| self.no_key(rule, self.rules.why_missing(rule, head)))
     }
 
     /// The denial of a request in which this rule found no key, for that reason.
     fn no_key(&self, rule: usize, reason: Reason) -> Denial {
-        Denial::new(reason, Report::without_key(&self.rules, rule))
+        Denial::new(reason, Report::new(&self.rules, [rule], Verdict::without_statuses(0)))
     }
 
+    /// Asks the store once, for a caller that waits until `deadline` at the longest.
     #[inline]
-    pub(crate) fn acquire(&self, asks: &[Ask], times: Times) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
-        match asks {
-            [ask] => self.store.acquire(&[self.check_of(ask)], times),
-            [] => Reply::Now(Ok(Verdict::new(times.max(), Duration::ZERO, []))),
-            _ => self.acquire_several(asks, times),
-        }
-    }
-
-    /// What the rules that apply to a request ask, of a caller that waits until `deadline` at the
-    /// longest. None, if no rule applies.
-    #[inline(never)]
-    pub(crate) fn take_up(
-        &self,
-        head: &Head<'_>,
+    pub(crate) fn acquire<'a>(
+        &'a self,
+        asks: &'a [Ask],
+        times: Times,
         deadline: Option<Duration>,
-    ) -> Result<Option<TakenUp<S>>, Denial> {
-        let asks = self.asks(head)?;
-        if asks.is_empty() {
-            return Ok(None);
-        }
-        let reply = match deadline {
-            Some(deadline) => self.acquire_before(&asks, deadline),
-            None => self.acquire(&asks, Times::ONCE),
-        };
-        let asked = asked(&asks);
-        let passes_at_once = matches!(&reply, Reply::Now(Ok(verdict)) if verdict.delay().is_zero());
-        let may_wait = self.rules.may_delay() && !passes_at_once;
-        Ok(Some(TakenUp { reply, asked, asks: may_wait.then(|| Box::new(asks)) }))
-    }
-
-    /// A request whose turn would come after the deadline is denied by the store itself. To reserve
-    /// first and refund later would hold up the requests that come in between.
-    fn acquire_before(
-        &self,
-        asks: &[Ask],
-        deadline: Duration,
     ) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
-        let policies: SmallVec<[Policy; 4]> =
-            asks.iter().map(|ask| waiting_until(self.rules.policy(ask.policy), deadline)).collect();
-        let checks = policies.iter().zip(asks);
-        let set: SmallVec<[Check<'_>; 4]> =
-            checks.map(|(policy, ask)| Check::new(policy, &ask.key, ask.cost)).collect();
-        self.store.acquire(&set, Times::ONCE)
-    }
-
-    /// What the [`Rules::lone`] rule asks for its key.
-    #[inline]
-    pub(crate) fn acquire_lone(&self, key: &Key) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
-        self.store.acquire(&[Check::new(self.rules.policy(0), key, 1)], Times::ONCE)
-    }
-
-    #[inline(never)]
-    fn acquire_several(&self, asks: &[Ask], times: Times) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
-        let set: SmallVec<[Check<'_>; 4]> = asks.iter().map(|ask| self.check_of(ask)).collect();
-        self.store.acquire(&set, times)
-    }
-
-    fn check_of<'a>(&'a self, ask: &'a Ask) -> Check<'a> {
-        Check::new(self.rules.policy(ask.policy), &ask.key, ask.cost)
-    }
-
-    pub(crate) fn permit(&self, asks: Asks, verdict: &Verdict) -> Result<Permit, Denial> {
-        let granted = verdict.is_granted();
-        let report = Report::new(&self.rules, asked(&asks), verdict);
-        if !granted {
-            return Err(Denial::of(report));
+        let mut shorter: SmallVec<[Policy; 4]> = SmallVec::new();
+        if let Some(deadline) = deadline {
+            shorter.extend(asks.iter().map(|ask| waiting_until(self.rules.policy(ask.policy), deadline)));
         }
-        let stamps = report.iter().map(|(_, status)| status.stamp()).collect();
-        Ok(Permit { report, asks, stamps })
+        let check = |(n, ask): (usize, &'a Ask)| {
+            let policy = shorter.get(n).unwrap_or_else(|| self.rules.policy(ask.policy));
+            Check::new(policy, &ask.key, ask.cost)
+        };
+        match asks {
+            [] => Reply::Now(Ok(Verdict::without_statuses(times.max()))),
+            [ask] => self.store.acquire(&[check((0, ask))], times),
+            _ => {
+                let set: SmallVec<[Check<'_>; 4]> = asks.iter().enumerate().map(check).collect();
+                self.store.acquire(&set, times)
+            }
+        }
     }
 
-    async fn look_at(&self, asks: Asks) -> Report {
-        let verdict = self.acquire(&asks, Times::LOOK).wait().await.unwrap_or_else(NeverFails::never);
-        Report::new(&self.rules, asked(&asks), &verdict)
+    pub(crate) fn report(&self, asks: &[Ask], verdict: &Verdict) -> Report {
+        Report::new(&self.rules, asks.iter().map(|ask| ask.policy), verdict.clone())
     }
 
-    /// The empty key is nobody's: each rule treats it as it does a request without a key.
+    async fn charge(&self, asks: Asks) -> Result<Permit, Denial> {
+        let verdict = self.acquire(&asks, Times::ONCE, None).wait().await.unwrap_or_else(NeverFails::never);
+        let report = self.report(&asks, &verdict);
+        if verdict.is_granted() { Ok(Permit::new(report, asks)) } else { Err(Denial::of(report)) }
+    }
+
+    async fn look_at(&self, asks: &[Ask]) -> Report {
+        let verdict = self.acquire(asks, Times::LOOK, None).wait().await.unwrap_or_else(NeverFails::never);
+        self.report(asks, &verdict)
+    }
+
+    /// Each rule treats the empty key as it does a request without a key.
     fn asks_for(&self, key: &Key, cost: u32) -> Result<Asks, Denial> {
         let mut asks = Asks::new();
         for (number, rule) in self.rules.iter().enumerate() {
@@ -333,20 +286,11 @@ impl<S: Store> Limiter<S> {
             })
             .collect();
         if grants.iter().all(|grant| grant.units == 0) {
-            // No rule applied, or a failure policy let it pass: no charge is known. Or nothing
-            // comes back.
+            // No rule applied, a failure policy decided, or all units were refunded before.
             return Reply::Now(Ok(()));
         }
         self.store.refund(&grants)
     }
-}
-
-/// What was asked for a request, and the store's answer.
-pub(crate) struct TakenUp<S: Store> {
-    pub(crate) reply: Reply<Result<Verdict, S::Error>, S::Acquire>,
-    pub(crate) asked: Asked,
-    /// What to give back if the caller leaves. `None` if the request does not wait for its turn.
-    pub(crate) asks: Option<Box<Asks>>,
 }
 
 /// The same policy for a caller that waits until `deadline` at the longest.
@@ -367,18 +311,24 @@ fn waiting_until(policy: &Policy, deadline: Duration) -> Policy {
 pub struct Permit {
     report: Report,
     asks: Asks,
-    /// By which what was not given back yet is found again.
+    /// Identify the units that have not been refunded yet.
     stamps: SmallVec<[Stamp; 4]>,
 }
 
 impl Permit {
-    /// How long to wait before going on: zero unless a rule is a
-    /// [`LeakyBucket`](crate::Algorithm::LeakyBucket), which has reserved a slot that far ahead.
+    /// The permit of a set that was granted.
+    pub(crate) fn new(report: Report, asks: Asks) -> Permit {
+        let stamps = report.statuses().iter().map(Status::stamp).collect();
+        Permit { report, asks, stamps }
+    }
+
+    /// Returns how long to wait before the work: zero unless a
+    /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) has reserved a slot that far ahead.
     pub fn delay(&self) -> Duration {
         self.report.verdict().delay()
     }
 
-    /// How the rules stand after the charge.
+    /// Returns the state of the rules after the charge.
     pub fn report(&self) -> &Report {
         &self.report
     }

@@ -1,14 +1,12 @@
 //! The place of a delayed request in the queue of a leaky bucket.
 
-use std::fmt;
-
 use tokio::runtime::Handle;
 use tollgate_core::{Reply, Store};
 
 use crate::limiter::{Limiter, Permit};
 
-/// What a delayed request was charged. Given back if this is dropped before the request passes: its
-/// caller has gone.
+/// The charge of a delayed request. Refunded if this is dropped before the request passes, because
+/// the caller has left.
 pub(crate) struct Place<S: Store> {
     limiter: Limiter<S>,
     /// `None` once the request has passed.
@@ -20,7 +18,7 @@ impl<S: Store> Place<S> {
         Place { limiter, permit: Some(permit) }
     }
 
-    /// The request passes: its charge stays.
+    /// Keeps the charge, because the request passes.
     pub(crate) fn keep(&mut self) {
         self.permit = None;
     }
@@ -34,11 +32,5 @@ impl<S: Store> Drop for Place<S> {
         if let (Reply::Later(refund), Ok(runtime)) = (refund, Handle::try_current()) {
             runtime.spawn(refund);
         }
-    }
-}
-
-impl<S: Store> fmt::Debug for Place<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("permit", &self.permit).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The reasons for which requests are refused, and the problem documents (RFC 9457) that tell them.
+//! The reasons why requests are refused, and their problem documents (RFC 9457).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,10 +11,11 @@ use http::StatusCode;
 pub enum Reason {
     /// A quota is used up. Answered 429 with `Retry-After`, in gRPC 8 (`RESOURCE_EXHAUSTED`).
     QuotaExceeded,
-    /// The cost exceeds what a quota can ever grant: retrying is in vain. Answered 422, in gRPC 8 with a
-    /// pushback of -1.
+    /// The cost exceeds what a quota can ever grant, so retrying does not help. Answered 422, in
+    /// gRPC 8 with a pushback of -1.
     NeverPossible,
-    /// The store did not answer, and the failure policy is to refuse. Answered 503, in gRPC 14 (`UNAVAILABLE`).
+    /// The store did not answer, and the failure policy is to refuse. Answered 503, in gRPC 14
+    /// (`UNAVAILABLE`).
     Unavailable,
     /// A rule found no key and refuses such requests. Answered 400, in gRPC 3 (`INVALID_ARGUMENT`).
     NoKey,
@@ -24,7 +25,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The status code of the answer, outside of gRPC.
+    /// Returns the status code of the answer, outside of gRPC.
     pub fn status(self) -> StatusCode {
         match self {
             Reason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
@@ -49,7 +50,7 @@ impl Reason {
 /// The problem document of a request that these policies refused.
 pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a str>) -> String {
     let status = reason.status().as_u16();
-    // The title is that by which the draft registers the type (RFC 9457, section 3.1.3), and the same wherever that is.
+    // A type has one title, which the draft registers (RFC 9457, section 3.1.3).
     let detail = match reason {
         Reason::QuotaExceeded => "",
         Reason::NeverPossible => ",\"detail\":\"The cost of this request exceeds the whole quota\"",
@@ -81,8 +82,8 @@ pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a
 /// Where the RateLimit draft registers its problem types.
 const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
 
-/// A policy's name inside the quotes of a structured-field string (RFC 9651, section 3.3.3), and of a JSON string: for
-/// printable ASCII the rules are the same.
+/// Escapes a policy's name for a structured-field string (RFC 9651, section 3.3.3) or a JSON
+/// string. For printable ASCII the rules are the same.
 pub(crate) fn escaped(name: &str) -> Cow<'_, str> {
     if name.contains(['"', '\\']) {
         Cow::Owned(name.replace('\\', "\\\\").replace('"', "\\\""))

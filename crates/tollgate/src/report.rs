@@ -5,13 +5,12 @@ mod extractor;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tollgate_core::{Policy, Share, Status, Verdict};
 
-use crate::rules::{Asked, Rules};
+use crate::rules::Rules;
 
 #[cfg(feature = "axum")]
 pub use extractor::MissingReport;
@@ -23,19 +22,19 @@ pub struct Report(Arc<Inner>);
 struct Inner {
     rules: Arc<Rules>,
     /// The numbers of the policies that applied.
-    asked: Asked,
+    asked: SmallVec<[usize; 4]>,
     verdict: Verdict,
 }
 
 impl Report {
-    pub(crate) fn new(rules: &Arc<Rules>, asked: Asked, verdict: &Verdict) -> Report {
-        Report(Arc::new(Inner { rules: Arc::clone(rules), asked, verdict: verdict.clone() }))
-    }
-
-    /// The report on a request in which this rule found no key.
-    pub(crate) fn without_key(rules: &Arc<Rules>, rule: usize) -> Report {
-        let verdict = Verdict::new(0, Duration::ZERO, []);
-        Report(Arc::new(Inner { rules: Arc::clone(rules), asked: SmallVec::from_slice(&[rule]), verdict }))
+    /// The report on the policies with these numbers.
+    pub(crate) fn new(
+        rules: &Arc<Rules>,
+        asked: impl IntoIterator<Item = usize>,
+        verdict: Verdict,
+    ) -> Report {
+        let asked = asked.into_iter().collect();
+        Report(Arc::new(Inner { rules: Arc::clone(rules), asked, verdict }))
     }
 
     /// Returns the policies that applied, in the order of their rules. For a rule with

@@ -185,7 +185,7 @@ impl Rule {
     /// bool`. Calls add up.
     ///
     /// **Attackers can use an exemption by what callers write**: see
-    /// [`exempt`](crate::exempt#whom-to-believe).
+    /// [`exempt`](crate::exempt#which-callers-to-believe).
     ///
     /// ```
     /// use tollgate::exempt::{cors_preflight, from_networks};
@@ -218,11 +218,6 @@ impl Rule {
             || self.exemptions.iter().any(|exemption| exemption.needs_parts())
     }
 
-    /// Whether it has no cost, tiers or exemptions.
-    pub(crate) fn is_only_a_key(&self) -> bool {
-        self.cost.is_none() && self.tiers.is_none() && self.exemptions.is_empty()
-    }
-
     pub(crate) fn is_exempt(&self, head: &Head<'_>) -> bool {
         self.exemptions.iter().any(|exemption| exemption.exempts_head(head))
     }
@@ -250,6 +245,11 @@ impl Rule {
     /// The index of the tier of a request.
     pub(crate) fn tier(&self, parts: &Parts, key: &Key) -> Option<usize> {
         self.tiers.as_ref()?.choose(parts, key)
+    }
+
+    /// Whether the only thing that it needs of a request is its key, in a whole request.
+    pub(crate) fn is_only_a_key(&self) -> bool {
+        !self.needs_parts() && self.exemptions.is_empty()
     }
 
     /// The key, or that of requests without one, or why there is none.

@@ -1,31 +1,33 @@
-//! What the services of a layer have in common, and how they answer.
+//! What the services of a layer share: its options, and the way from a request to a decision.
 
 use std::mem;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Method, Request, Response};
+use http::{HeaderName, Method, Request, Response};
 use http_body::Body;
-use tollgate_core::{Store, Verdict};
+use tollgate_core::{Reply, Store, Times, Verdict};
 
 use crate::answer::Protocol;
 use crate::body::ResponseBody;
 use crate::deadline::deadline;
 use crate::denial::Denial;
 use crate::drain::Bound;
+use crate::extract::Head;
 use crate::fields::{FieldWriter, Written, number};
-use crate::limiter::{Limiter, NeverFails};
+use crate::limiter::{Limiter, NeverFails, Permit};
 use crate::place::Place;
 use crate::report::Report;
-use crate::rules::{Asked, Asks};
+use crate::rules::{Ask, Asks};
 
 /// Makes the answer to a refused request.
 pub(crate) type Answer = dyn Fn(&Parts, &Denial) -> Response<Bytes> + Send + Sync;
 
-/// What the services of a layer have in common.
+/// The limiter and the options of a layer.
 #[derive(Clone)]
 pub(crate) struct Shared<S> {
     pub(crate) limiter: Limiter<S>,
@@ -38,22 +40,32 @@ pub(crate) struct Shared<S> {
     pub(crate) enabled: bool,
 }
 
-/// What a response that passes is given on its way out.
-#[derive(Debug)]
+/// What happens next to a request.
+pub(crate) enum Next<S: Store> {
+    /// The inner service gets it.
+    Pass(Extras),
+    /// The inner service gets it after this time.
+    Delay(Duration, Place<S>, Extras),
+    /// It is refused. `None` if no store was asked.
+    Refuse(Denial, Option<Written>),
+    /// The store has not answered yet.
+    Wait(S::Acquire, Asks),
+}
+
+/// What is added to the response of the inner service.
+#[derive(Debug, Default)]
 pub(crate) struct Extras {
     fields: Option<Written>,
     report: Option<Report>,
 }
 
 impl Extras {
-    pub(crate) const NONE: Extras = Extras { fields: None, report: None };
-
+    /// Spares most responses a move: see the number at `Shards::digest`.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.fields.is_none() && self.report.is_none()
     }
 
-    /// Adds them to a response that has come.
     #[inline(never)]
     pub(crate) fn add_to<B>(&mut self, response: &mut Response<B>) {
         if let Some(fields) = &mut self.fields {
@@ -65,53 +77,70 @@ impl Extras {
     }
 }
 
-impl<S> Shared<S> {
-    /// Whether responses to requests that pass are given anything.
-    #[inline]
-    pub(crate) fn adds_something(&self) -> bool {
-        self.expose_verdict || !self.fields.is_off()
-    }
-
-    /// How long the caller of a request waits, if a rule may delay it.
-    #[inline]
-    pub(crate) fn deadline(&self, headers: &HeaderMap) -> Option<Duration> {
-        self.limiter.rules().may_delay().then(|| deadline(headers, self.deadline.as_ref())).flatten()
-    }
-
-    /// What the response to a request that passes is given, which these policies were asked of; and what its handler is shown.
-    /// Out of line, to keep the way of those that are given nothing short; and written where it will lie.
-    #[inline(never)]
-    pub(crate) fn add_extras<B>(
-        &self,
-        extras: &mut Extras,
-        request: &mut Request<B>,
-        asked: Asked,
-        verdict: &Verdict,
-    ) {
+impl<S: Store<Error: NeverFails>> Shared<S> {
+    /// Asks the rules and the store about a request.
+    pub(crate) fn decide<B>(&self, request: &mut Request<B>) -> Next<S> {
+        let (lone, several);
         let rules = self.limiter.rules();
-        extras.fields = self.fields.write(rules, &asked, verdict);
-        if self.expose_verdict {
-            let report = Report::new(rules, asked, verdict);
-            request.extensions_mut().insert(report.clone());
-            extras.report = Some(report);
+        let asks = if !self.enabled {
+            &[]
+        } else if let Some(ask) = rules.lone(request) {
+            lone = ask;
+            slice::from_ref(&lone)
+        } else {
+            let asks = if rules.need_parts() {
+                with_parts(request, |parts| self.limiter.ask(&parts.into()))
+            } else {
+                self.limiter.ask(&Head::of(request))
+            };
+            several = match asks {
+                Ok(asks) => asks,
+                Err(denial) => return Next::Refuse(denial, None),
+            };
+            &several
+        };
+        let deadline =
+            if rules.may_delay() { deadline(request.headers(), self.deadline.as_ref()) } else { None };
+        match self.limiter.acquire(asks, Times::ONCE, deadline) {
+            Reply::Now(Ok(ref verdict)) => self.after(request, asks, verdict),
+            Reply::Now(Err(error)) => error.never(),
+            Reply::Later(verdict) => Next::Wait(verdict, asks.into()),
         }
     }
 
-    /// The response to a request that was not granted.
-    #[inline(never)]
-    pub(crate) fn deny<R: Body + Send + 'static, B>(
-        &self,
-        request: Request<R>,
-        asked: Asked,
-        verdict: &Verdict,
-    ) -> Response<ResponseBody<B>> {
-        let rules = self.limiter.rules();
-        let fields = self.fields.write(rules, &asked, verdict);
-        self.refuse(request, Denial::of(Report::new(rules, asked, verdict)), fields)
+    /// Decides what happens to a request after the store has answered.
+    pub(crate) fn after<B>(&self, request: &mut Request<B>, asks: &[Ask], verdict: &Verdict) -> Next<S> {
+        if !verdict.is_granted() {
+            let report = self.limiter.report(asks, verdict);
+            return Next::Refuse(Denial::of(report), self.fields.write(self.limiter.rules(), asks, verdict));
+        }
+        let extras =
+            if self.adds_something() { self.extras(request, asks, verdict) } else { Extras::default() };
+        if verdict.delay().is_zero() {
+            return Next::Pass(extras);
+        }
+        let permit = Permit::new(self.limiter.report(asks, verdict), asks.into());
+        Next::Delay(verdict.delay(), Place::new(self.limiter.clone(), permit), extras)
     }
 
-    /// The response to a request that is refused, with these fields. The rest of the request's body
-    /// is drained meanwhile.
+    #[inline(never)]
+    fn extras<B>(&self, request: &mut Request<B>, asks: &[Ask], verdict: &Verdict) -> Extras {
+        let report = self.expose_verdict.then(|| self.limiter.report(asks, verdict));
+        if let Some(report) = &report {
+            request.extensions_mut().insert(report.clone());
+        }
+        Extras { fields: self.fields.write(self.limiter.rules(), asks, verdict), report }
+    }
+}
+
+impl<S> Shared<S> {
+    /// Whether responses to requests that pass are changed.
+    #[inline]
+    fn adds_something(&self) -> bool {
+        self.expose_verdict || !self.fields.is_off()
+    }
+
+    /// Returns the response to a refused request, and drains the rest of its body.
     pub(crate) fn refuse<R: Body + Send + 'static, B>(
         &self,
         mut request: Request<R>,
@@ -123,7 +152,7 @@ impl<S> Shared<S> {
         let mut left_out = 0;
         let body = |bytes: Bytes| {
             if is_head {
-                // Not every server takes the body of such an answer away (RFC 9110, section 9.3.2).
+                // Not every server removes the body of such an answer (RFC 9110, section 9.3.2).
                 left_out = bytes.len();
                 return ResponseBody::answer(Bytes::new());
             }
@@ -131,19 +160,18 @@ impl<S> Shared<S> {
         };
         let mut response = match &self.answer {
             None => {
-                let mut response = denial
-                    .response_by(Protocol::of(request.method(), request.uri(), request.headers()), body);
-                // The request's, emptied: for the denial alone, a new one would be allocated twice.
+                let protocol = Protocol::of(request.method(), request.uri(), request.headers());
+                let mut response = denial.response_by(protocol, body);
+                // Reuses the allocation of the request's extensions for the denial.
                 *response.extensions_mut() = mem::take(request.extensions_mut());
                 response.extensions_mut().clear();
                 response
             }
-            Some(answer) => {
-                let parts = take_parts(&mut request);
-                let mut response = answer(&parts, &denial);
-                denial.add_wait(&parts, response.headers_mut());
+            Some(answer) => with_parts(&mut request, |parts| {
+                let mut response = answer(parts, &denial);
+                denial.add_wait(parts, response.headers_mut());
                 response.map(body)
-            }
+            }),
         };
         if left_out > 0 {
             response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| number(left_out));
@@ -160,21 +188,20 @@ impl<S> Shared<S> {
     }
 }
 
-impl<S: Store<Error: NeverFails>> Shared<S> {
-    /// The place in a queue of a request that was granted with a delay.
-    pub(crate) fn place(&self, asks: Option<Box<Asks>>, verdict: &Verdict) -> Option<Place<S>> {
-        let permit = self.limiter.permit(*asks?, verdict).ok()?;
-        Some(Place::new(self.limiter.clone(), permit))
-    }
+/// Lends the parts of a request, which `http` returns only by value. The request stays in its
+/// place, because it is large.
+fn with_parts<R, T>(request: &mut Request<R>, read: impl FnOnce(&Parts) -> T) -> T {
+    let (mut parts, ()) = Request::new(()).into_parts();
+    swap_parts(request, &mut parts);
+    let result = read(&parts);
+    swap_parts(request, &mut parts);
+    result
 }
 
-/// The parts of a request that has to stay where it is: whole, it is large to move.
-fn take_parts<R>(request: &mut Request<R>) -> Parts {
-    let (mut parts, ()) = Request::new(()).into_parts();
+fn swap_parts<R>(request: &mut Request<R>, parts: &mut Parts) {
     mem::swap(&mut parts.method, request.method_mut());
     mem::swap(&mut parts.uri, request.uri_mut());
     mem::swap(&mut parts.version, request.version_mut());
     mem::swap(&mut parts.headers, request.headers_mut());
     mem::swap(&mut parts.extensions, request.extensions_mut());
-    parts
 }

@@ -139,6 +139,7 @@ fn a_rule_on_another_slot_keeps_no_charge_of_a_refused_request() {
 /// Loads all servers until none has admitted a request for longer than several leases last.
 /// Returns how many were admitted by each server. One server is killed when half of the limit was
 /// admitted, if `kill` is set.
+#[expect(clippy::disallowed_methods, reason = "measures how long no request was admitted")]
 fn load_with_leases(redis: &Redis, limit: usize, kill: bool) -> Vec<usize> {
     let rule = format!("api={limit}/h,key=global,algorithm=fixed-window");
     let options = ["--store", &redis.url(), "--timeout", "30s", "--lease", "64/250ms", "--rule", &rule];

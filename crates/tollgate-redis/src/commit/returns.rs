@@ -1,7 +1,5 @@
 //! The refunds and resets that one call carries.
 
-use std::time::Duration;
-
 use bb8_redis::redis::{Cmd, Value};
 use tollgate_core::{Clock, Stamp, Timestamp, Verdict};
 
@@ -73,7 +71,7 @@ impl Load for Returns {
 
     fn answer(self, answer: Result<Value, Error>) {
         for request in self.requests {
-            let done = answer.as_ref().map(|_| Verdict::new(0, Duration::ZERO, []));
+            let done = answer.as_ref().map(|_| Verdict::without_statuses(0));
             request.caller.tell(done.map_err(Error::clone));
         }
     }

@@ -80,7 +80,7 @@ pub(crate) async fn acquire(commit: &Commit, legs: &[Leg], times: Times) -> Resu
 pub(crate) async fn give_back(commit: &Commit, of_slot: Vec<(u16, Vec<Return>)>) -> Result<Verdict, Error> {
     let given = of_slot.into_iter().map(|(slot, entries)| commit.give_back(slot, entries, None)).collect();
     let given: Result<Vec<Verdict>, Error> = all(given).await.into_iter().collect();
-    given.map(|_| Verdict::new(0, Duration::ZERO, []))
+    given.map(|_| Verdict::without_statuses(0))
 }
 
 /// Looks at all legs, for a caller that would acquire the set as often as the least that is asked

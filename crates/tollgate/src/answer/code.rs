@@ -8,7 +8,8 @@ use http::StatusCode;
 use crate::denial::Denial;
 use crate::problem::Reason;
 
-/// How long to wait, where that helps: as [`Denial::retry_after`], and where the store is unavailable as `Retry-After`.
+/// How long to wait, if waiting helps: [`Denial::retry_after`], or `Retry-After` if the store is
+/// unavailable.
 pub(super) fn wait(denial: &Denial) -> Option<Duration> {
     denial.retry_after().or_else(|| denial.retry_after_seconds().map(Duration::from_secs))
 }

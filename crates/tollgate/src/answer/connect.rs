@@ -4,10 +4,11 @@
 use std::fmt::Write;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
 
 use super::code::{code, message};
 use super::details::{Detail, Message};
+use super::response;
 use crate::denial::Denial;
 use crate::problem::escaped;
 
@@ -25,13 +26,9 @@ pub(super) fn is_unary(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool 
 
 /// The answer to a unary call.
 pub(super) fn unary(denial: &Denial) -> Response<Bytes> {
-    let mut response = Response::new(error(denial).into());
-    *response.status_mut() = code(denial.reason()).http_status;
-    // Room for what the layer adds, so that the map grows once.
-    let mut headers = HeaderMap::with_capacity(6);
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    denial.add_retry_after(&mut headers);
-    *response.headers_mut() = headers;
+    let content_type = HeaderValue::from_static("application/json");
+    let mut response = response(code(denial.reason()).http_status, &content_type, error(denial).into(), 6);
+    denial.add_retry_after(response.headers_mut());
     response
 }
 
@@ -43,11 +40,7 @@ pub(super) fn stream(denial: &Denial, content_type: &HeaderValue) -> Response<By
     let mut envelope = vec![END_STREAM];
     envelope.extend(length.to_be_bytes());
     envelope.extend(json.as_bytes());
-    let mut headers = HeaderMap::with_capacity(6);
-    headers.insert(header::CONTENT_TYPE, content_type.clone());
-    let mut response = Response::new(envelope.into());
-    *response.headers_mut() = headers;
-    response
+    response(StatusCode::OK, content_type, envelope.into(), 6)
 }
 
 /// The error as JSON. Names and messages are printable ASCII.

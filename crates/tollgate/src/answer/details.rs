@@ -34,13 +34,6 @@ impl Detail {
         }
     }
 
-    fn type_url(&self) -> &'static str {
-        match self {
-            Detail::RetryInfo(_) => "type.googleapis.com/google.rpc.RetryInfo",
-            Detail::QuotaFailure => "type.googleapis.com/google.rpc.QuotaFailure",
-        }
-    }
-
     pub(super) fn write(&self, denial: &Denial, message: &mut Message) {
         match self {
             Detail::RetryInfo(wait) => message.nested(1, |delay| {
@@ -67,7 +60,10 @@ pub(super) fn status(denial: &Denial, text: &str) -> Option<Message> {
     status.bytes(2, text.as_bytes());
     for detail in details {
         status.nested(3, |any| {
-            any.bytes(1, detail.type_url().as_bytes());
+            any.nested(1, |url| {
+                url.0.extend_from_slice(b"type.googleapis.com/");
+                url.0.extend_from_slice(detail.type_name().as_bytes());
+            });
             any.nested(2, |message| detail.write(denial, message));
         });
     }

@@ -1,9 +1,10 @@
 //! The answer to gRPC clients: HTTP 200 without a body, and the status in the headers. The
 //! [specification](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md) calls that
-//! "Trailers-Only". A client would read an HTTP 429 as `UNAVAILABLE`, which many clients retry at once.
+//! "Trailers-Only". A client would read an HTTP 429 as `UNAVAILABLE`, which many clients retry at
+//! once.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use super::code::{code, message, wait};
 use super::details;
@@ -14,11 +15,12 @@ use crate::interned::printable;
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// What a client that retries by itself waits for, and -1 where it had better not: see
+/// How long a client waits before it retries by itself; -1 if it must not. See
 /// [gRFC A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback).
 pub(super) const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// `application/grpc`, `application/grpc-web` or `application/grpc-web-text`, of any message format.
+/// Whether this is `application/grpc`, `application/grpc-web` or `application/grpc-web-text`, of
+/// any message format.
 pub(super) fn is_grpc(content_type: &[u8]) -> bool {
     let Some(rest) = after(content_type, b"application/grpc") else { return false };
     let rest = after(rest, b"-web").map_or(rest, |web| after(web, b"-text").unwrap_or(web));
@@ -33,17 +35,14 @@ pub(super) fn after<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
 /// The answer to a gRPC call with that content type.
 pub(super) fn response(denial: &Denial, content_type: &HeaderValue) -> Response<Bytes> {
     let message = message(denial);
-    // Room for what the layer adds, so that the map grows once.
-    let mut headers = HeaderMap::with_capacity(8);
-    headers.insert(header::CONTENT_TYPE, content_type.clone());
+    let mut response = super::response(StatusCode::OK, content_type, Bytes::new(), 8);
+    let headers = response.headers_mut();
     headers.insert(GRPC_STATUS, number(code(denial.reason()).number));
-    add_pushback(denial, &mut headers);
+    add_pushback(denial, headers);
     if let Some(status) = details::status(denial, &message) {
         headers.insert(GRPC_STATUS_DETAILS, printable(status.base64().into()));
     }
     headers.insert(GRPC_MESSAGE, percent_encoded(&message));
-    let mut response = Response::new(Bytes::new());
-    *response.headers_mut() = headers;
     response
 }
 
@@ -75,7 +74,7 @@ fn percent_encoded(message: &str) -> HeaderValue {
 mod tests {
     use std::convert::Infallible;
 
-    use http::{Request, StatusCode};
+    use http::Request;
     use http_body::Body;
     use http_body_util::Full;
     use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a refused request is answered: a problem document, or the error of gRPC or Connect.
+//! The answer to a refused request: a problem document, or the error of gRPC or Connect.
 //!
 //! | file | holds |
 //! |---|---|
@@ -16,7 +16,7 @@ mod tonic;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
 
 use crate::denial::Denial;
 use crate::fields::number;
@@ -45,7 +45,7 @@ impl<'a> Protocol<'a> {
         }
     }
 
-    /// The answer by default to a call that was refused.
+    /// The default answer to a refused call.
     fn response(self, denial: &Denial) -> Response<Bytes> {
         match self {
             Protocol::Grpc(content_type) => grpc::response(denial, content_type),
@@ -55,26 +55,31 @@ impl<'a> Protocol<'a> {
     }
 }
 
+/// A response with room for so many headers, including those of the layer, so that its map grows
+/// once.
+fn response<B>(status: StatusCode, content_type: &HeaderValue, body: B, headers: usize) -> Response<B> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = HeaderMap::with_capacity(headers);
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type.clone());
+    response
+}
+
 impl Denial {
-    /// The answer by default outside of gRPC: a problem document (RFC 9457) of the types that the
-    /// RateLimit draft registers, and `Retry-After` if waiting helps.
+    /// Returns the default answer outside of gRPC: a problem document (RFC 9457) of the types that
+    /// the RateLimit draft registers, and `Retry-After` if waiting helps.
     pub fn response(&self) -> Response<Bytes> {
         self.response_of(|problem| problem)
     }
 
     fn response_of<B>(&self, body: impl FnOnce(Bytes) -> B) -> Response<B> {
-        let mut response = Response::new(body(self.problem()));
-        *response.status_mut() = self.status();
-        // Room for what the layer adds, so that the map grows once.
-        *response.headers_mut() = HeaderMap::with_capacity(6);
-        response
-            .headers_mut()
-            .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        let content_type = HeaderValue::from_static("application/problem+json");
+        let mut response = response(self.status(), &content_type, body(self.problem()), 6);
         self.add_retry_after(response.headers_mut());
         response
     }
 
-    /// The answer by default to this request: [`Denial::response`], or the error of gRPC or
+    /// Returns the default answer to this request: [`Denial::response`], or the error of gRPC or
     /// Connect, whose clients cannot read that.
     ///
     /// A gRPC call is a `POST` of the content type `application/grpc`, `application/grpc-web` or
@@ -84,8 +89,8 @@ impl Denial {
     /// |---|---|
     /// | `grpc-status` | 8 (`RESOURCE_EXHAUSTED`), 14 (`UNAVAILABLE`), without a key 3 (`INVALID_ARGUMENT`), without the peer's address 13 (`INTERNAL`) |
     /// | `grpc-message` | why, and which policies refused |
-    /// | `grpc-retry-pushback-ms` | [`Denial::retry_after`] in whole milliseconds, rounded up; 1000 where the store is unavailable; -1 where waiting does not help, or would have to be for longer than 2^31 ms, some 24 days |
-    /// | `grpc-status-details-bin` | `RetryInfo` where waiting helps, and a `QuotaFailure` with a violation for each policy that refused |
+    /// | `grpc-retry-pushback-ms` | [`Denial::retry_after`] in whole milliseconds, rounded up; 1000 if the store is unavailable; -1 if waiting does not help or takes longer than 2^31 ms (24 days) |
+    /// | `grpc-status-details-bin` | `RetryInfo` if waiting helps, and a `QuotaFailure` with a violation for each policy that refused |
     ///
     /// A call of the [Connect protocol](https://connectrpc.com/docs/protocol) has the header
     /// `Connect-Protocol-Version`, or is a `GET` with `connect=v1` in its query, or is a `POST` of
@@ -94,7 +99,7 @@ impl Denial {
     ///
     /// | call | HTTP status | body |
     /// |---|---|---|
-    /// | unary | 429 (`resource_exhausted`), 503 (`unavailable`), 400 (`invalid_argument`) or 500 (`internal`), with `Retry-After` where waiting helps | the error, as `application/json` |
+    /// | unary | 429 (`resource_exhausted`), 503 (`unavailable`), 400 (`invalid_argument`) or 500 (`internal`), with `Retry-After` if waiting helps | the error, as `application/json` |
     /// | stream, by its content type | 200 | one envelope that ends the stream and holds the error |
     ///
     /// [`RateLimitLayer::answer`](crate::RateLimitLayer::answer) has an example.
@@ -102,8 +107,8 @@ impl Denial {
         self.response_by(Protocol::of(&parts.method, &parts.uri, &parts.headers), |body| body)
     }
 
-    /// The answer by default to a request of that protocol, its body made into another: at once,
-    /// since a response is large to move.
+    /// The default answer to a request of that protocol, with its body converted. In place, because
+    /// a response is large.
     pub(crate) fn response_by<B>(
         &self,
         protocol: Option<Protocol<'_>>,
@@ -115,7 +120,7 @@ impl Denial {
         }
     }
 
-    /// Tells how long to wait in an answer to a request, unless the answer does.
+    /// Adds how long to wait to an answer, unless the answer says it.
     pub(crate) fn add_wait(&self, request: &Parts, answer: &mut HeaderMap) {
         let protocol = Protocol::of(&request.method, &request.uri, &request.headers);
         if let Some(Protocol::Grpc(_)) = protocol {
@@ -125,7 +130,7 @@ impl Denial {
         }
     }
 
-    /// Adds `Retry-After` where waiting helps.
+    /// Adds `Retry-After` if waiting helps.
     pub(crate) fn add_retry_after(&self, headers: &mut HeaderMap) {
         if let Some(seconds) = self.retry_after_seconds() {
             headers.insert(header::RETRY_AFTER, number(seconds));
@@ -135,7 +140,7 @@ impl Denial {
     fn problem(&self) -> Bytes {
         if self.reason() == Reason::QuotaExceeded {
             let mut violated = self.violated_at();
-            // Most denials are by one policy, and an attack gets many: their text is made in advance.
+            // Most denials are by one policy, so their text is made in advance.
             if let (Some(at), None) = (violated.next(), violated.next())
                 && let Some(problem) = self.report().quota_exceeded(at)
             {
@@ -146,7 +151,8 @@ impl Denial {
     }
 }
 
-/// Feature `axum`: [`Denial::response`], with the denial in its extensions. So a handler that asks a [`Limiter`] says no by `?`.
+/// Feature `axum`: [`Denial::response`], with the denial in its extensions. A handler that asks a
+/// [`Limiter`] refuses with `?`.
 ///
 /// ```
 /// use axum::extract::State;

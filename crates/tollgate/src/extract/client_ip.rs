@@ -9,7 +9,7 @@ use http::HeaderName;
 use http::request::Parts;
 use tollgate_core::Key;
 
-use super::extractor::{AddressExtractor, KeyExtractor};
+use super::extractor::{AddressExtractor, KeyExtractor, reads_heads};
 use super::head::Head;
 use super::networks::{Networks, TrustError};
 use super::peer_ip::{log_missing_client, peer, peer_if_known};
@@ -55,9 +55,9 @@ enum Trust {
     Hops(usize),
 }
 
-/// A header with addresses, before you say whom to trust: see [`ClientIp::from_header`].
+/// A header with addresses, before you name the trusted proxies: see [`ClientIp::from_header`].
 #[derive(Clone, Debug)]
-#[must_use = "say whom to trust: the client can write the header itself"]
+#[must_use = "name the trusted proxies: the client can write the header itself"]
 pub struct ClientIpHeader(HeaderName);
 
 impl ClientIp {
@@ -167,16 +167,10 @@ impl From<HeaderName> for ClientIpHeader {
 }
 
 impl KeyExtractor for ClientIp {
-    fn extract(&self, parts: &Parts) -> Option<Key> {
-        self.extract_from(&parts.into())
-    }
+    reads_heads!();
 
     fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
         self.address_from(head).map(|address| Key::network(address, self.v6_prefix))
-    }
-
-    fn needs_parts(&self) -> bool {
-        false
     }
 
     /// Without an address in the header, the peer's is missing too.

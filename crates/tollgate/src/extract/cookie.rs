@@ -8,7 +8,7 @@ use percent_encoding::percent_decode;
 use tollgate_core::Key;
 
 use super::client_ip::ClientIp;
-use super::extractor::KeyExtractor;
+use super::extractor::{KeyExtractor, reads_heads};
 use super::head::Head;
 use super::peer_ip::PeerIp;
 
@@ -86,9 +86,7 @@ impl Cookie {
 }
 
 impl KeyExtractor for Cookie {
-    fn extract(&self, parts: &Parts) -> Option<Key> {
-        self.extract_from(&parts.into())
-    }
+    reads_heads!();
 
     fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
         // HTTP/2 may split cookies over several lines (RFC 9113, section 8.2.3).
@@ -107,10 +105,6 @@ impl KeyExtractor for Cookie {
             Some(client_ip) => client_ip.extract_from(head),
             None => PeerIp::new().extract_from(head),
         }
-    }
-
-    fn needs_parts(&self) -> bool {
-        false
     }
 }
 

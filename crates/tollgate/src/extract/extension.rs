@@ -7,7 +7,7 @@ use std::sync::Once;
 use http::request::Parts;
 use tollgate_core::Key;
 
-use super::extractor::KeyExtractor;
+use super::extractor::{KeyExtractor, reads_heads};
 use super::head::Head;
 use crate::problem::Reason;
 
@@ -44,16 +44,10 @@ where
     T: Send + Sync + 'static,
     F: Fn(&T) -> Key + Send + Sync + 'static,
 {
-    fn extract(&self, parts: &Parts) -> Option<Key> {
-        self.extract_from(&parts.into())
-    }
+    reads_heads!();
 
     fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
         head.extensions.get::<T>().map(&self.key)
-    }
-
-    fn needs_parts(&self) -> bool {
-        false
     }
 
     fn why_missing(&self, head: &Head<'_>) -> Reason {

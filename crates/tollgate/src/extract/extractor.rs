@@ -77,6 +77,20 @@ where
     }
 }
 
+/// The methods of an extractor that reads whole requests and parts alike.
+macro_rules! reads_heads {
+    () => {
+        fn extract(&self, parts: &Parts) -> Option<Key> {
+            self.extract_from(&parts.into())
+        }
+
+        fn needs_parts(&self) -> bool {
+            false
+        }
+    };
+}
+pub(super) use reads_heads;
+
 /// See [`KeyExtractor::or`].
 #[derive(Clone, Debug)]
 pub struct Or<A, B>(A, B);
@@ -175,15 +189,9 @@ impl<F> KeyExtractor for ByHead<F>
 where
     F: Fn(&Head<'_>) -> Option<Key> + Send + Sync + 'static,
 {
-    fn extract(&self, parts: &Parts) -> Option<Key> {
-        self.0(&parts.into())
-    }
+    reads_heads!();
 
     fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
         self.0(head)
-    }
-
-    fn needs_parts(&self) -> bool {
-        false
     }
 }

@@ -4,7 +4,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 use tollgate_core::Key;
 
-use super::extractor::KeyExtractor;
+use super::extractor::{KeyExtractor, reads_heads};
 use super::head::Head;
 
 /// The value of a header: see [`header`].
@@ -50,18 +50,12 @@ impl From<HeaderName> for Header {
 }
 
 impl KeyExtractor for Header {
-    fn extract(&self, parts: &Parts) -> Option<Key> {
-        self.extract_from(&parts.into())
-    }
+    reads_heads!();
 
     fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
         let mut lines = head.headers.get_all(&self.0).iter().map(trimmed);
         let value = lines.next()?;
         Some(if lines.all(|other| other == value) { Key::from_bytes(value) } else { Key::global() })
-    }
-
-    fn needs_parts(&self) -> bool {
-        false
     }
 }
 

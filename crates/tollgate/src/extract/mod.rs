@@ -16,7 +16,7 @@
 //! | `(a, b)` | both together |
 //! | [`a.or(b)`](KeyExtractor::or) | the first that the request has |
 //!
-//! # Whom to believe
+//! # Which values to believe
 //! Count by the authenticated identity: [`extension`], inside the authentication layer. It has
 //! checked who the caller is, and it knows one name for each caller.
 //!

@@ -6,7 +6,7 @@ use http::Extensions;
 use http::request::Parts;
 use tollgate_core::Key;
 
-use super::extractor::{AddressExtractor, KeyExtractor};
+use super::extractor::{AddressExtractor, KeyExtractor, reads_heads};
 use super::head::Head;
 use crate::problem::Reason;
 
@@ -69,9 +69,7 @@ impl Default for PeerIp {
 }
 
 impl KeyExtractor for PeerIp {
-    fn extract(&self, parts: &Parts) -> Option<Key> {
-        self.extract_from(&parts.into())
-    }
+    reads_heads!();
 
     fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
         match peer_if_known(head.extensions) {
@@ -80,10 +78,6 @@ impl KeyExtractor for PeerIp {
             Some(IpAddr::V4(address)) => Some(Key::network(address.into(), 128)),
             other => self.key_of_other(other),
         }
-    }
-
-    fn needs_parts(&self) -> bool {
-        false
     }
 
     fn why_missing(&self, _: &Head<'_>) -> Reason {

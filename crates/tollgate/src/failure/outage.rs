@@ -1,7 +1,6 @@
 //! Watches whether a store answers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tollgate_core::{StoreError, Verdict};
 
@@ -75,5 +74,5 @@ impl Outage {
 /// The verdict of a failure policy, which does not know how the rules stand.
 #[cold]
 pub(super) fn undecided(times: u32) -> Verdict {
-    Verdict::new(times, Duration::ZERO, [])
+    Verdict::without_statuses(times)
 }

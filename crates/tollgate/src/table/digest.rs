@@ -47,7 +47,8 @@ impl Secret {
     }
 }
 
-/// A key of 4 to 7 bytes and its length, as a unique number.
+/// A key of 4 to 7 bytes and its length, as a unique number: a hash of 64 bits is enough then. With
+/// 128 bits, a request without fields costs 1.17 × (peers, allowed, hot).
 #[inline]
 fn short(key: &[u8]) -> Option<u64> {
     let (first, rest) = key.split_first_chunk()?;

@@ -44,7 +44,7 @@ impl<V> Sharded<V> {
         lock(&self.shards[shard].0)
     }
 
-    // Not inlined, this and `enter` cost 5 % of what the layer adds to a request (`layer` bench).
+    // Without this and `Extras::is_empty`, a request costs 1.2 × (peers, allowed, hot, no fields).
     #[inline(always)]
     pub(crate) fn digest(&self, policy: &Policy, key: &Key) -> Digest {
         self.secret.digest(policy.scope_hash(), key.as_encoded())
