@@ -31,6 +31,9 @@ pub(crate) struct Options {
     /// Also tollgate with pools of these sizes, in a separate table: 1,2,4,8,16.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     connections: Vec<u32>,
+    /// Decisions without Redis instead: leases, the cache of denials and trypema's hybrid.
+    #[arg(long)]
+    leased: bool,
     /// Seconds per round, after a warm-up.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
@@ -59,8 +62,10 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report::new(host.title()?, options.seconds, options.rounds);
     let scenarios = if options.scenario.is_empty() { &Scenario::ALL[..] } else { &options.scenario };
     for &scenario in scenarios {
-        let named = |contender: &Contender| options.filter.iter().any(|name| contender.name.contains(name));
-        let mut lineup = contenders::all();
+        let named = |contender: &Contender| {
+            options.filter.iter().any(|name| contender.name.contains(name) || contender.part.contains(name))
+        };
+        let mut lineup = if options.leased { contenders::leased() } else { contenders::all() };
         lineup.retain(|one| options.filter.is_empty() || one.name == scenario.yardstick() || named(one));
         if scenario.is_load() {
             lineup.extend(contenders::by_connections(&options.connections));

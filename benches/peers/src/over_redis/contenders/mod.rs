@@ -4,6 +4,7 @@ mod bare;
 mod barnacle;
 mod grouped;
 mod layered;
+mod leased;
 mod ours;
 #[cfg(feature = "rust-1-96")]
 mod tower_rate_limiter;
@@ -18,6 +19,7 @@ use super::Failure;
 use super::measure::Subject;
 
 pub(crate) use grouped::GROUPED;
+pub(crate) use leased::contenders as leased;
 pub(crate) use ours::{OURS, WHOLE_LAYER};
 
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Key, Policy, Stamp, Status, Timestamp, Wait};
+use tollgate_core::{Key, Policy, Quota, Stamp, Status, Timestamp, Wait};
 
 use super::demand::Demand;
 use super::settings::Lease;
@@ -25,8 +25,10 @@ pub(super) struct Account {
 
 #[derive(Debug)]
 struct Open {
-    policy: Policy,
-    key: Key,
+    /// What the leases were fetched for. Apart, because a spend only needs what follows: together
+    /// they would fill twice the cache lines.
+    of: Box<(Policy, Key)>,
+    quota: Quota,
     /// The leases, oldest first. Two, if one was fetched before the other ran dry.
     held: SmallVec<[Held; 2]>,
     /// When the fetch on its way was sent. A grant of any other fetch does not count.
@@ -94,7 +96,7 @@ impl Account {
     pub(super) fn spend(&mut self, policy: &Policy, units: u32, now: Timestamp) -> Option<Spent> {
         let open = self.open.as_mut()?;
         let held = open.live(now);
-        if held < units || open.policy.quota() != policy.quota() {
+        if held < units || open.quota != policy.quota() {
             return None;
         }
         let (mut wanted, mut taken) = (units, None);
@@ -152,7 +154,10 @@ impl Account {
         let held = self.open.as_ref().map_or(0, |open| open.live(now));
         let left = left.or(self.open.as_ref().map(|open| open.left)).unwrap_or(0);
         let most = lease.most_units.saturating_sub(held);
-        let units = self.demand.units().min(most).min(left / PART_OF_REMAINING);
+        // Twice the demand, so that a growing load is followed within a few leases. Powers of two,
+        // so that the store decides many fetches alike.
+        let wanted = 1 << (self.demand.units().max(1).ilog2() + 1).min(31);
+        let units = most.min(left / PART_OF_REMAINING).min(wanted);
         if units < FEWEST {
             if let Some(open) = &mut self.open {
                 open.refetch_not_before(now.saturating_add(lease.life / 4));
@@ -160,13 +165,14 @@ impl Account {
             return None;
         }
         let open = self.open.get_or_insert_with(|| Box::new(Open::new(policy, key, now)));
-        if open.policy.quota() != policy.quota() {
+        if open.quota != policy.quota() {
             return None;
         }
         open.fetching = Some(now);
         // After its life a grant is of no use, so the fetch counts as lost.
         open.refetch_not_before(now.saturating_add(lease.life));
-        Some(Fetch { policy: open.policy.clone(), key: open.key.clone(), units, sent: now })
+        let (policy, key) = (*open.of).clone();
+        Some(Fetch { policy, key, units, sent: now })
     }
 
     /// Adds the lease that was fetched at `sent`. Returns `false` if the key was reset meanwhile:
@@ -181,8 +187,8 @@ impl Account {
         open.held.retain(|lease| lease.units > 0);
         open.held.push(Held { units: granted.units, ends: granted.ends, stamp: granted.stamp });
         open.refetch_below = (granted.units / 2).max(1);
-        let quarter = Duration::from_micros(granted.ends.as_micros() - sent.as_micros()).min(life) / 4;
-        open.refetch_from = before(granted.ends, quarter);
+        let eighth = Duration::from_micros(granted.ends.as_micros() - sent.as_micros()).min(life) / 8;
+        open.refetch_from = before(granted.ends, eighth);
         true
     }
 
@@ -198,11 +204,11 @@ impl Account {
     /// Takes the units of leases that have ended, each once. Closes an account without leases.
     pub(super) fn end(&mut self, now: Timestamp, unspent: &mut Vec<Unspent>) {
         let Some(open) = &mut self.open else { return };
-        let Open { policy, key, held, .. } = &mut **open;
+        let Open { of, held, .. } = &mut **open;
         held.retain(|lease| {
             let ended = lease.ends <= now;
             if ended && lease.units > 0 {
-                let (policy, key) = (policy.clone(), key.clone());
+                let (policy, key) = (**of).clone();
                 unspent.push(Unspent { policy, key, units: lease.units, stamp: lease.stamp });
             }
             !ended
@@ -242,8 +248,8 @@ impl Account {
 impl Open {
     fn new(policy: &Policy, key: &Key, now: Timestamp) -> Open {
         Open {
-            policy: policy.clone(),
-            key: key.clone(),
+            of: Box::new((policy.clone(), key.clone())),
+            quota: policy.quota(),
             held: SmallVec::new(),
             fetching: None,
             refetch_below: 0,

@@ -125,7 +125,21 @@ impl<S: Store> Leased<S> {
     }
 
     /// Spends leases for a whole set, or for none of it.
+    #[inline]
     fn spend(&self, set: &[Check<'_>], wanted: &mut Wanted) -> Option<Verdict> {
+        if let [check] = set
+            && let Some(spent) = self.books.spend(check)
+        {
+            if spent.refetch {
+                self.fetch(check.policy, check.key, None);
+            }
+            return Some(Verdict::of_one(1, Duration::ZERO, spent.status));
+        }
+        self.spend_all(set, wanted)
+    }
+
+    #[inline(never)]
+    fn spend_all(&self, set: &[Check<'_>], wanted: &mut Wanted) -> Option<Verdict> {
         let mut statuses = SmallVec::<[Status; 4]>::new();
         let mut spends = SmallVec::<[_; 4]>::new();
         for check in set {
