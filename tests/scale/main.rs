@@ -3,12 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
 mod contract;
+mod denials;
 mod fleets;
+mod outages;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollgate_conformance::servers::{Kind, Server};
+use tollgate_redis::RedisStore;
 
 /// A server that all tests share that leave it unchanged.
 fn shared() -> &'static Server {
@@ -20,4 +23,9 @@ fn shared() -> &'static Server {
 fn prefix() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("test{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A store in which nothing is used.
+async fn connect(server: &Server) -> RedisStore {
+    RedisStore::builder(&server.url()).prefix(prefix()).connect().await.expect("a store")
 }

@@ -100,24 +100,24 @@ impl<S: Store> Leased<S> {
         let full_at = fetch.sent.saturating_add(status.reset_after());
         let granted = Granted { units, stamp: status.stamp(), ends, left: status.remaining(), full_at };
         self.books.granted(fetch, &granted);
-        if self.books.start_returning() {
-            runtime.spawn(self.clone().give_back());
+        if let Some(returning) = Returning::start(&self.books) {
+            runtime.spawn(self.clone().give_back(returning));
         }
     }
 
     /// Refunds what is unspent when leases end, for as long as there are any. One task does it for
     /// all keys.
-    async fn give_back(self) {
+    async fn give_back(self, mut returning: Returning) {
         loop {
-            let returning = Returning(&self.books);
             while let Some(wait) = self.books.next_end() {
                 tokio::time::sleep(wait).await;
                 self.refund_all(self.books.end()).await;
             }
             drop(returning);
             // A lease may have been added since the last look.
-            if self.books.next_end().is_none() || !self.books.start_returning() {
-                return;
+            match self.books.next_end().and_then(|_| Returning::start(&self.books)) {
+                Some(again) => returning = again,
+                None => return,
             }
         }
     }
@@ -296,10 +296,17 @@ impl<S: Store> fmt::Debug for Fetching<S> {
     }
 }
 
-/// Allows another task to return leases once this one ends, also if its runtime does.
-struct Returning<'a>(&'a Books);
+/// The right to return leases, of one task. It is free again once the task ends, also if the runtime
+/// ends before the task has begun.
+struct Returning(Arc<Books>);
 
-impl Drop for Returning<'_> {
+impl Returning {
+    fn start(books: &Arc<Books>) -> Option<Returning> {
+        books.start_returning().then(|| Returning(Arc::clone(books)))
+    }
+}
+
+impl Drop for Returning {
     fn drop(&mut self) {
         self.0.stop_returning();
     }
