@@ -1,26 +1,81 @@
-//! The conformance suite around stores with leases.
+//! The conformance suite around stores with leases and caches of denials.
 
-use tollgate::{Clock, Lease, MemoryStore, ScaleExt};
-use tollgate_tests::{Later, keeps_the_contract};
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tollgate::{Clock, Lease, MemoryStore, ScaleExt, Store};
+use tollgate_conformance::Suite;
+use tollgate_redis::RedisStore;
+use tollgate_tests::{Later, keeps_the_contract_of};
+
+use crate::{prefix, shared};
+
+const UNITS: u32 = 1_000;
+const LIFE: Duration = Duration::from_millis(250);
+
+/// Random steps of each algorithm over Redis.
+const STEPS: u32 = 500;
 
 fn memory(clock: Clock) -> MemoryStore {
     MemoryStore::builder().clock(clock).build()
 }
 
+fn later(clock: Clock) -> Later {
+    Later::deciding_last(memory(clock))
+}
+
+fn lease(clock: Clock) -> Lease {
+    Lease::at_most(UNITS).lasting(LIFE).clock(clock)
+}
+
+fn with_leases() -> Suite {
+    Suite::new().with_leases(UNITS, LIFE)
+}
+
+fn with_cache() -> Suite {
+    Suite::new().with_cached_denials()
+}
+
 #[test]
 fn leases_keep_the_contract() {
-    keeps_the_contract(|clock| memory(clock.clone()).leased(Lease::default().clock(clock)));
+    keeps_the_contract_of(with_leases(), |clock| memory(clock.clone()).leased(lease(clock)));
 }
 
 #[test]
 fn leases_of_an_awaited_store_keep_the_contract() {
-    keeps_the_contract(|clock| {
-        Later::deciding_last(memory(clock.clone())).leased(Lease::default().clock(clock))
-    });
+    keeps_the_contract_of(with_leases(), |clock| later(clock.clone()).leased(lease(clock)));
 }
 
 #[test]
 fn a_deny_cache_keeps_the_contract() {
-    keeps_the_contract(|clock| memory(clock.clone()).deny_cache(1_000).clock(clock));
-    keeps_the_contract(|clock| Later::deciding_last(memory(clock.clone())).deny_cache(1_000).clock(clock));
+    keeps_the_contract_of(with_cache(), |clock| memory(clock.clone()).deny_cache(1_000).clock(clock));
+    keeps_the_contract_of(with_cache(), |clock| later(clock.clone()).deny_cache(1_000).clock(clock));
+}
+
+#[test]
+fn a_deny_cache_of_leases_keeps_the_contract() {
+    keeps_the_contract_of(with_leases().with_cached_denials(), |clock| {
+        later(clock.clone()).leased(lease(clock.clone())).deny_cache(1_000).clock(clock)
+    });
+}
+
+#[test]
+fn leases_over_redis_keep_the_contract() {
+    over_redis(with_leases(), |store, clock| store.leased(lease(clock)));
+}
+
+#[test]
+fn a_deny_cache_over_redis_keeps_the_contract() {
+    over_redis(with_cache(), |store, clock| store.deny_cache(1_000).clock(clock));
+}
+
+fn over_redis<S: Store<Error = tollgate_redis::Error>>(suite: Suite, wrap: impl Fn(RedisStore, Clock) -> S) {
+    let url = shared().url();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(suite.steps(STEPS).run(async |clock| {
+        let builder = RedisStore::builder(&url).prefix(prefix()).clock(clock.clone());
+        // The suite takes 99,991 units at once, and other tests run at the same time.
+        let store = builder.response_timeout(Duration::from_secs(60)).connect().await.unwrap();
+        wrap(store, clock)
+    }));
 }

@@ -21,7 +21,7 @@ mod strict;
 mod watchdog;
 mod web;
 
-pub use contract::keeps_the_contract;
+pub use contract::{keeps_the_contract, keeps_the_contract_of};
 pub use failing::{Connection, Failing, Fault};
 pub use later::Later;
 pub use log::{Level, Log};

@@ -3,7 +3,7 @@
 //! A [`Store`] holds the state of every policy and key and decides atomically. The cases say what
 //! that means at the microsecond at which a window ends, for a cost of 0, for a set that one policy
 //! refuses, and for a late refund. [`run`] runs all of them. [`Suite`] has a complete store as a
-//! running example, and the one guarantee that a store may be excused from.
+//! running example, and the guarantees that a store may be excused from.
 //!
 //! Each case gets an unused store that follows a manual clock: the suite moves the clock instead of
 //! waiting. A store in a shared place, such as a database, uses another prefix for each case. If a

@@ -3,6 +3,7 @@
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use common::{Asynchronous, Mistake, OneLock, block_on};
 use tollgate_conformance::Suite;
@@ -41,6 +42,30 @@ fn only_sets_across_keys_can_be_excused() {
     assert!(found.starts_with("sets::a_denied_key_charges_none_of_the_others"), "{found}");
     let found = run(Mistake::OneByOne, cluster()).unwrap_err();
     assert!(found.starts_with("sets::a_denied_policy_charges_none_of_the_others"), "{found}");
+}
+
+#[test]
+fn each_mistake_is_found_whatever_is_excused() {
+    let cached = || Suite::new().with_cached_denials();
+    let leased = || Suite::new().with_leases(1_000, Duration::from_millis(250));
+    for suite in [cached, leased] as [fn() -> Suite; 2] {
+        run(Mistake::None, suite()).unwrap();
+        for (mistake, _) in MISTAKES {
+            run(*mistake, suite()).expect_err(&format!("{mistake:?} passes"));
+        }
+    }
+}
+
+#[test]
+fn random_sets_find_what_exceeds_the_bound_of_leases() {
+    for algorithm in Suite::ALGORITHMS {
+        let steps = || Suite::new().with_leases(100, Duration::from_millis(100)).only_steps_of(algorithm);
+        run(Mistake::None, steps()).unwrap();
+        for mistake in [Mistake::GrantsWithoutRoom, Mistake::ForgetsTheCost] {
+            let found = run(mistake, steps()).expect_err(&format!("{mistake:?} passes"));
+            assert!(found.starts_with("random_sets::match_the_oracle"), "{algorithm:?}: {found}");
+        }
+    }
 }
 
 #[test]

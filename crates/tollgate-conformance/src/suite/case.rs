@@ -8,11 +8,15 @@ use tollgate_core::{
     Verdict, Wait,
 };
 
+use super::excuses::{Denials, Excuses};
+
 pub(super) struct Case<S> {
     name: &'static str,
     start: u64,
     pub(super) store: S,
     pub(super) time: ManualClock,
+    pub(super) excuses: Excuses,
+    pub(super) denials: Denials,
 }
 
 impl<S> Case<S>
@@ -21,7 +25,11 @@ where
     S::Error: Debug,
 {
     pub(super) fn new(name: &'static str, start: u64, store: S, time: ManualClock) -> Case<S> {
-        Case { name, start, store, time }
+        Case { name, start, store, time, excuses: Excuses::default(), denials: Denials::default() }
+    }
+
+    pub(super) fn excused(self, excuses: Excuses) -> Case<S> {
+        Case { excuses, ..self }
     }
 
     pub(super) fn fail(&self, message: &str) -> ! {
@@ -43,6 +51,7 @@ where
         let verdict = self.answered("acquire", self.store.acquire(set, times).wait().await);
         self.same("the number of statuses", verdict.each().len(), set.len());
         self.same("is_granted", verdict.is_granted(), verdict.times() > 0);
+        self.denials.note(set, times, &verdict, self.time.now());
         verdict
     }
 
@@ -71,10 +80,16 @@ where
 
     /// Takes `cost`, which must be denied. Returns the wait.
     pub(super) async fn denied(&self, policy: &Policy, key: &Key, cost: u32) -> Duration {
+        let may_be_short =
+            self.excuses.cached_denials && self.denials.has_smaller(&Check::new(policy, key, cost));
         let verdict = self.take(policy, key, cost).await;
         self.same(&format!("times granted, {cost} of {}", policy.name()), verdict.times(), 0);
         self.same("the delay of a denial", verdict.delay(), Duration::ZERO);
         match verdict.wait() {
+            Wait::For(wait) if may_be_short => match self.look(policy, key, cost).await.wait() {
+                Wait::For(exact) if wait <= exact => exact,
+                exact => self.fail(&format!("a look reports the wait {exact:?}, and a denial {wait:?}")),
+            },
             Wait::For(wait) => wait,
             other => self.fail(&format!("{cost} of {} is denied with the wait {other:?}", policy.name())),
         }

@@ -3,10 +3,10 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Stamp, Store, Times, Wait};
+use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Stamp, Store, Times, Verdict, Wait};
 
 use super::case::{Case, micros};
-use crate::oracle::{Ledger, Mark};
+use crate::oracle::{Answer, Ledger, Mark};
 use crate::random::Random;
 
 pub(super) const EVERY: [Algorithm; 7] = [
@@ -38,10 +38,18 @@ pub(super) async fn match_the_oracle<S: Store<Error: Debug>>(
     // Policies change regularly, because many of them are too large or too slow for any denial.
     const STEPS_PER_SCENARIO: u32 = 100;
     for round in 0..steps.div_ceil(STEPS_PER_SCENARIO) {
+        let policies: Vec<Policy> =
+            (0..3).map(|n| random.policy(&format!("{round}.{n}"), algorithm)).collect();
+        // A leaky bucket delays each request by itself, so it is not leased.
+        let is_leaky = matches!(algorithm, Algorithm::LeakyBucket { .. });
+        let leases = case.excuses.leases.filter(|_| !is_leaky);
+        let bound = |policy: &Policy| leases.map_or(policy.clone(), |leases| leases.bound(policy));
         let mut scenario = Scenario {
             case,
             ledger: Ledger::default(),
-            policies: (0..3).map(|n| random.policy(&format!("{round}.{n}"), algorithm)).collect(),
+            is_bound: leases.is_some(),
+            bounds: policies.iter().map(bound).collect(),
+            policies,
             keys: (0..3).map(|n| Key::from(format!("{round}.{n}"))).collect(),
             across_keys,
             grants: Vec::new(),
@@ -56,6 +64,10 @@ pub(super) async fn match_the_oracle<S: Store<Error: Debug>>(
 struct Scenario<'a, S> {
     case: &'a Case<S>,
     ledger: Ledger,
+    /// The oracle knows a bound of what is granted, not the answers.
+    is_bound: bool,
+    /// What the oracle counts by: the policies, or their bounds.
+    bounds: Vec<Policy>,
     policies: Vec<Policy>,
     keys: Vec<Key>,
     across_keys: bool,
@@ -68,9 +80,9 @@ impl<S: Store<Error: Debug>> Scenario<'_, S> {
         match random.below(20) {
             0..=3 => self.advance(random),
             4 => {
-                let (policy, key) = (&self.policies[self.any(random)], &self.keys[self.any(random)]);
-                self.ledger.reset(policy, key);
-                self.case.reset(key, &[policy]).await;
+                let (policy, key) = (self.any(random), &self.keys[self.any(random)]);
+                self.ledger.reset(&self.bounds[policy], key);
+                self.case.reset(key, &[&self.policies[policy]]).await;
             }
             5..=7 => self.refund(random).await,
             _ => self.acquire(random).await,
@@ -96,7 +108,7 @@ impl<S: Store<Error: Debug>> Scenario<'_, S> {
         let Some(granted) = self.grants.pop() else { return };
         let (policy, key) = (&self.policies[granted.policy], &self.keys[granted.key]);
         let units = random.one_of(&[granted.units, granted.units / 2, granted.units.min(1)]);
-        self.ledger.refund(policy, key, units, granted.mark, self.case.time.now());
+        self.ledger.refund(&self.bounds[granted.policy], key, units, granted.mark, self.case.time.now());
         let grant = Grant { policy, key, units, stamp: granted.stamp, share: None };
         self.case.refund_all(&[grant]).await;
     }
@@ -117,11 +129,21 @@ impl<S: Store<Error: Debug>> Scenario<'_, S> {
             .collect();
         let times = if random.below(2) == 0 { Times::ONCE } else { random.times() };
         let now = self.case.time.now();
-        let due = self.ledger.acquire(&set, times, now);
-        let verdict = self.case.acquire(&set, times).await;
-        if let Some(difference) = due.difference(&verdict) {
-            self.case.fail(&format!("{difference}; {times:?} of {set:#?}"));
-        }
+        let (due, verdict) = if self.is_bound {
+            let verdict = self.case.acquire(&set, times).await;
+            let bounds: Vec<Policy> = pairs.iter().map(|(policy, _)| self.bounds[*policy].clone()).collect();
+            (within_the_bound(self.case, &mut self.ledger, &bounds, &set, times, &verdict), verdict)
+        } else {
+            let mut due = self.ledger.acquire(&set, times, now);
+            let verdict = self.case.acquire(&set, times).await;
+            if self.case.excuses.cached_denials {
+                self.case.denials.relax(&mut due, &set, &verdict, now);
+            }
+            if let Some(difference) = due.difference(&verdict) {
+                self.case.fail(&format!("{difference}; {times:?} of {set:#?}"));
+            }
+            (due, verdict)
+        };
         if let Wait::For(wait) = verdict.wait() {
             self.last_wait = micros(wait);
         }
@@ -134,4 +156,29 @@ impl<S: Store<Error: Debug>> Scenario<'_, S> {
             }
         }
     }
+}
+
+/// Charges what was granted to the bounds, which must have room for it.
+fn within_the_bound<S: Store<Error: Debug>>(
+    case: &Case<S>,
+    ledger: &mut Ledger,
+    bounds: &[Policy],
+    set: &[Check<'_>],
+    times: Times,
+    verdict: &Verdict,
+) -> Answer {
+    let granted = verdict.times();
+    let of_bounds = bounds.iter().zip(set);
+    let of_bounds: Vec<Check<'_>> =
+        of_bounds.map(|(policy, check)| Check::new(policy, check.key, check.cost)).collect();
+    let due = ledger.acquire(&of_bounds, Times::between(granted, granted), case.time.now());
+    let is_meant = granted == 0 || (times.min()..=times.max()).contains(&granted);
+    if !is_meant || due.times != granted {
+        case.fail(&format!("granted {granted} times, beyond the bound; {times:?} of {set:#?}"));
+    }
+    if granted == 0 && times.min() > 0 {
+        case.same("a denial has a wait", verdict.wait() != Wait::None, true);
+    }
+    case.same("the delay", verdict.delay(), Duration::ZERO);
+    due
 }

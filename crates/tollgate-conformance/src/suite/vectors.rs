@@ -18,13 +18,20 @@ pub(super) async fn recorded_answers_are_given<S: Store<Error: Debug>>(case: &Ca
                     let set = [Check::new(&step.policy, &key, cost)];
                     let verdict = case.acquire(&set, times).await;
                     let status = verdict.each()[0];
-                    let answer = Expected {
+                    let mut answer = Expected {
                         times: verdict.times(),
                         remaining: status.remaining(),
                         wait: if verdict.is_granted() { Wait::None } else { status.wait() },
                         reset_after: status.reset_after(),
                         delay: verdict.delay(),
                     };
+                    if let Some(due) = expected
+                        && case.excuses.cached_denials
+                        && !verdict.is_granted()
+                        && case.denials.excuse(&set[0], &status, due.remaining, due.wait, step.now)
+                    {
+                        (answer.remaining, answer.wait) = (due.remaining, due.wait);
+                    }
                     if Some(answer) != expected {
                         let due = expected.map_or_else(|| "(nothing yet)".to_owned(), |due| due.to_string());
                         let at = format!("{}.txt, line {} ({})", vector.file, step.line, vector.title);

@@ -37,7 +37,7 @@ pub struct DenyCache<S> {
 struct Denial {
     quota: Quota,
     /// The cost that was denied. Larger costs are denied too, for at least as long.
-    cost: u32,
+    cost: u64,
     /// `None` after a refund or a reset. Denials that were asked for before that do not count.
     said: Option<Said>,
     /// When the store was asked, and when it answered. Its decision was between the two.
@@ -59,7 +59,8 @@ struct Said {
 struct Asked {
     digest: Digest,
     quota: Quota,
-    cost: u32,
+    /// The sum, if a set names the policy and key more than once.
+    cost: u64,
 }
 
 type AskedSet = SmallVec<[Asked; 1]>;
@@ -83,15 +84,15 @@ impl<S: Store> DenyCache<S> {
 
     /// The denial of a set by what is remembered of each check. `None` if the store has to decide.
     #[inline]
-    fn denied(&self, set: &[Check<'_>]) -> Option<Verdict> {
+    fn denied(&self, set: &[Check<'_>], asked: &[Asked]) -> Option<Verdict> {
         let mut is_denied = false;
         let mut statuses = SmallVec::<[Status; 4]>::new();
-        for check in set {
-            let (mut table, digest, now) = self.denials.enter(check.policy, check.key);
+        for (check, Asked { digest, cost, .. }) in set.iter().zip(asked) {
+            let (mut table, now) = self.denials.enter_at(digest);
             table.sweep(now);
-            let at = table.find(&digest)?;
+            let at = table.find(digest)?;
             let denial = &mut table.slot(at).value;
-            let status = denial.status(check, now)?;
+            let status = denial.status(check.policy, *cost, now)?;
             if now >= denial.confirm {
                 // This request asks the store. Others are answered meanwhile.
                 denial.confirm = now.saturating_add(ASK_AGAIN_AFTER);
@@ -107,9 +108,17 @@ impl<S: Store> DenyCache<S> {
         let asked = |check: &Check<'_>| Asked {
             digest: self.denials.digest(check.policy, check.key),
             quota: check.policy.quota(),
-            cost: check.cost,
+            cost: check.cost.into(),
         };
-        set.iter().map(asked).collect()
+        let mut each: AskedSet = set.iter().map(asked).collect();
+        if each.len() > 1 {
+            let one_by_one = each.clone();
+            for asked in &mut each {
+                let same = one_by_one.iter().filter(|other| other.digest == asked.digest);
+                asked.cost = same.map(|other| other.cost).sum();
+            }
+        }
+        each
     }
 
     /// Forgets denials before a change, and again after it: denials between the two do not count.
@@ -140,12 +149,12 @@ fn forget(denials: &Sharded<Denial>, of: &[Asked]) {
     }
 }
 
-/// Remembers a denial, unless a newer one is known.
+/// Remembers a denial, unless a newer or better one is known.
 fn put(denials: &Sharded<Denial>, digest: Digest, denial: Denial) {
     let mut table = denials.lock(denials.shard_of(&digest));
     if let Some(at) = table.find(&digest) {
         let slot = table.slot(at);
-        if denial.asked >= slot.value.asked {
+        if denial.replaces(&slot.value) {
             slot.value = denial;
             slot.renew(denial.expires(), true);
         }
@@ -155,31 +164,42 @@ fn put(denials: &Sharded<Denial>, digest: Digest, denial: Denial) {
     }
 }
 
-/// Remembers a denial of the store, and forgets what its answer contradicts.
-fn answered<E>(denials: &Sharded<Denial>, set: &[Asked], answer: &Result<Verdict, E>, asked: Timestamp) {
+/// Remembers a denial of the store. A grant changes what is known, and a failure forgets it.
+fn answered<E>(
+    denials: &Sharded<Denial>,
+    set: &[Asked],
+    times: Times,
+    answer: &Result<Verdict, E>,
+    asked: Timestamp,
+) {
     // By the store itself, and not by a fallback behind it.
-    let denied = |verdict: &&Verdict| !verdict.is_granted() && verdict.share().is_none();
-    let denied = answer.as_ref().ok().filter(denied);
+    let verdict = answer.as_ref().ok().filter(|verdict| verdict.share().is_none());
     let now = denials.clock().now();
-    for (at, check) in set.iter().enumerate() {
-        if let Some(status) = denied.and_then(|verdict| verdict.each().get(at)) {
-            let said = Said {
-                wait: status.wait(),
-                remaining: status.remaining(),
-                reset_after: status.reset_after(),
-            };
-            let Asked { digest, quota, cost } = *check;
-            let confirm = now.saturating_add(CONFIRM_AFTER);
-            put(denials, digest, Denial { quota, cost, said: Some(said), asked, answered: now, confirm });
-            continue;
-        }
-        let mut table = denials.lock(denials.shard_of(&check.digest));
-        if let Some(found) = table.find(&check.digest) {
-            let denial = &mut table.slot(found).value;
-            // A smaller cost may pass where a larger one is denied.
-            if answer.is_err() || check.cost >= denial.cost {
-                denial.said = None;
+    for (at, Asked { digest, quota, cost }) in set.iter().enumerate() {
+        let known = verdict.and_then(|verdict| Some((verdict.is_granted(), *verdict.each().get(at)?)));
+        let Some((is_granted, status)) = known else {
+            let mut table = denials.lock(denials.shard_of(digest));
+            if let Some(found) = table.find(digest) {
+                table.slot(found).value.said = None;
             }
+            continue;
+        };
+        let said =
+            Said { wait: status.wait(), remaining: status.remaining(), reset_after: status.reset_after() };
+        let confirm = now.saturating_add(CONFIRM_AFTER);
+        let answer = Denial { quota: *quota, cost: *cost, said: Some(said), asked, answered: now, confirm };
+        if is_granted {
+            // A cost of 0 changes nothing, and nothing is remembered of keys that are not denied.
+            let mut table = denials.lock(denials.shard_of(digest));
+            if let Some(found) = table.find(digest).filter(|_| *cost > 0) {
+                let slot = table.slot(found);
+                if !slot.value.is_newer(&answer) {
+                    slot.value = answer;
+                    slot.renew(answer.expires(), true);
+                }
+            }
+        } else if times == Times::ONCE {
+            put(denials, *digest, answer);
         }
     }
 }
@@ -190,11 +210,41 @@ impl Denial {
         self.confirm.saturating_add(CONFIRM_AFTER)
     }
 
-    /// The status of a check. `None` if the store has to decide.
+    /// Whether it was asked for after `other`. A refund or a reset counts as later than a request
+    /// of the same microsecond.
+    fn is_newer(&self, other: &Denial) -> bool {
+        self.asked > other.asked || (self.asked == other.asked && self.said.is_none())
+    }
+
+    /// Whether to remember it instead of `known`. A fresh denial of a smaller cost is kept, since it
+    /// answers more requests.
+    fn replaces(&self, known: &Denial) -> bool {
+        if self.said.is_none() {
+            return self.asked >= known.asked;
+        }
+        let denies = |denial: &Denial| denial.said.is_some_and(|said| said.wait != Wait::None);
+        let keeps = known.is_fresh(self.answered)
+            && denies(known)
+            && known.quota == self.quota
+            && if denies(self) { known.cost < self.cost } else { known.cost > self.cost };
+        !known.is_newer(self) && !keeps
+    }
+
+    /// Whether its wait is not over, nor its confirmation due.
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        let is_over = self.said.is_none_or(|said| match said.wait {
+            Wait::For(wait) => now >= self.asked.saturating_add(wait),
+            _ => false,
+        });
+        !is_over && self.asked <= now && now < self.answered.saturating_add(CONFIRM_AFTER)
+    }
+
+    /// The status of a check that costs so much. `None` if the store has to decide.
     #[inline]
-    fn status(&self, check: &Check<'_>, now: Timestamp) -> Option<Status> {
+    fn status(&self, policy: &Policy, cost: u64, now: Timestamp) -> Option<Status> {
         let Said { wait, remaining, reset_after } = self.said?;
-        if self.quota != check.policy.quota() {
+        // A manual clock may step back.
+        if self.quota != policy.quota() || now < self.asked {
             return None;
         }
         // Waits count from the answer, so that none is too short.
@@ -202,8 +252,14 @@ impl Denial {
         let wait = match wait {
             // The store decided after it was asked, so it denies at least until then.
             Wait::For(wait) if now >= self.asked.saturating_add(wait) => return None,
-            _ if check.cost < self.cost => Wait::None,
-            Wait::For(_) if check.cost > check.policy.largest_cost() => Wait::Never,
+            _ if cost > policy.largest_cost().into() => Wait::Never,
+            // It is in the set of another check that is denied.
+            _ if cost < self.cost || wait == Wait::None => {
+                if cost > remaining.into() {
+                    return None;
+                }
+                Wait::None
+            }
             Wait::For(wait) => Wait::For(wait.saturating_sub(passed)),
             wait => wait,
         };
@@ -217,20 +273,22 @@ impl<S: Store> Store for DenyCache<S> {
     type Done = Forgetting<S::Done>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Self::Acquire> {
-        let once = times == Times::ONCE;
-        if once && let Some(verdict) = self.denied(set) {
+        // Looks change nothing, and show what the store knows.
+        let asked_set = if times == Times::LOOK { AskedSet::new() } else { self.asked(set) };
+        if times == Times::ONCE
+            && let Some(verdict) = self.denied(set, &asked_set)
+        {
             return Reply::Now(Ok(verdict));
         }
-        let set_asked = if once { self.asked(set) } else { AskedSet::new() };
         let asked = self.denials.clock().now();
         match self.store.acquire(set, times) {
             Reply::Now(answer) => {
-                answered(&self.denials, &set_asked, &answer, asked);
+                answered(&self.denials, &asked_set, times, &answer, asked);
                 Reply::Now(answer)
             }
             Reply::Later(answer) => {
                 let denials = Arc::clone(&self.denials);
-                Reply::Later(Asking { answer, asked, set: set_asked, denials })
+                Reply::Later(Asking { answer, asked, set: asked_set, times, denials })
             }
         }
     }
@@ -270,6 +328,7 @@ pub struct Asking<F> {
     answer: F,
     asked: Timestamp,
     set: AskedSet,
+    times: Times,
     denials: Arc<Sharded<Denial>>,
 }
 
@@ -282,7 +341,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let answer = ready!(this.answer.poll(cx));
-        answered(this.denials, this.set, &answer, *this.asked);
+        answered(this.denials, this.set, *this.times, &answer, *this.asked);
         Poll::Ready(answer)
     }
 }

@@ -52,7 +52,9 @@
 //! itself: the store decides.
 //!
 //! `remaining` in fields and reports is what the process knows: what it holds, and what the store
-//! had left at the last fetch.
+//! had left at the last fetch. A look shows what the store has left, and what this process holds.
+//! `reset_after` counts what is held as used. A request that costs more than what is held is
+//! decided by the store alone, as if what is held was used.
 //!
 //! Leases need a tokio runtime. Without one, the store decides each request.
 
@@ -80,8 +82,8 @@ pub trait ScaleExt: Store {
     /// or a raise by *another* process is therefore seen a second and a round trip later; by this
     /// process, at once.
     ///
-    /// `retry_after` is exact for the cost that the store denied. For a larger cost it is a lower
-    /// bound. `remaining` is up to a second old.
+    /// `retry_after` is exact for the smallest cost that was denied. For a larger cost it is a lower
+    /// bound. `remaining` is up to a second old. Looks are answered by the store.
     fn deny_cache(self, capacity: usize) -> DenyCache<Self> {
         DenyCache::new(self, capacity)
     }

@@ -67,10 +67,22 @@ impl<V> Sharded<V> {
         // Read before the lock, so that the table may have seen a later time.
         let early = self.clock.now();
         let digest = self.digest(policy, key);
-        let mut table = self.lock(self.shard_of(&digest));
+        let (table, now) = self.enter_from(&digest, early);
+        (table, digest, now)
+    }
+
+    /// [`Sharded::enter`] for a digest.
+    #[inline(always)]
+    pub(crate) fn enter_at(&self, digest: &Digest) -> (MutexGuard<'_, Table<V>>, Timestamp) {
+        self.enter_from(digest, self.clock.now())
+    }
+
+    #[inline(always)]
+    fn enter_from(&self, digest: &Digest, early: Timestamp) -> (MutexGuard<'_, Table<V>>, Timestamp) {
+        let mut table = self.lock(self.shard_of(digest));
         // A test may set a manual clock back.
         let now = if self.clock.only_moves_forward() { table.not_before(early) } else { self.clock.now() };
-        (table, digest, now)
+        (table, now)
     }
 }
 

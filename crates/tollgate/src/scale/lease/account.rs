@@ -223,6 +223,16 @@ impl Account {
         self.open = None;
     }
 
+    pub(super) fn is_leased(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Units held now that were fetched for this quota.
+    pub(super) fn spendable(&self, policy: &Policy, now: Timestamp) -> u32 {
+        let open = self.open.as_ref().filter(|open| open.policy.quota() == policy.quota());
+        open.map_or(0, |open| open.live(now))
+    }
+
     /// Units held now, and when the last of them ends.
     pub(super) fn held(&self, now: Timestamp) -> Option<(u32, Timestamp)> {
         let open = self.open.as_ref()?;

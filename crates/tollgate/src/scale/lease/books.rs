@@ -174,6 +174,18 @@ impl Books {
         Some(HeldLease { units, ends_in: Duration::from_micros(ends.as_micros() - now.as_micros()) })
     }
 
+    /// Whether units are held for a check, or on their way.
+    pub(super) fn is_leased(&self, check: &Check<'_>) -> bool {
+        let (mut table, digest, _) = self.accounts.enter(check.policy, check.key);
+        table.find(&digest).is_some_and(|at| table.slot(at).value.is_leased())
+    }
+
+    /// Units that a check of this policy and key could spend now.
+    pub(super) fn spendable(&self, policy: &Policy, key: &Key) -> u32 {
+        let (mut table, digest, now) = self.accounts.enter(policy, key);
+        table.find(&digest).map_or(0, |at| table.slot(at).value.spendable(policy, now))
+    }
+
     pub(super) fn stats(&self) -> LeaseStats {
         let held = |table: &Table<Account>| table.values().map(Account::units).sum::<u64>();
         LeaseStats {

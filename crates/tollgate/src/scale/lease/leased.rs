@@ -11,7 +11,7 @@ use pin_project::pin_project;
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tollgate_core::{
-    Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Status, Store, Times, Verdict,
+    Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Status, Store, Times, Verdict, Wait,
 };
 
 use super::account::{Fetch, Granted, Unspent};
@@ -29,6 +29,15 @@ pub struct Leased<S> {
 
 /// A check of a key in demand, which a lease is worth for: its place in the set, policy and key.
 type Wanted = SmallVec<[(usize, Policy, Key); 1]>;
+
+/// A check that is looked at, with the cost of all checks of its set with this policy and key.
+type Looked = (Policy, Key, u64);
+
+/// What follows the answer of the store.
+enum Then<S> {
+    Fetch(Leased<S>, Wanted),
+    AddHeld(Leased<S>, Vec<Looked>),
+}
 
 impl<S: Store> Leased<S> {
     pub(crate) fn new(store: S, lease: Lease) -> Leased<S> {
@@ -91,24 +100,24 @@ impl<S: Store> Leased<S> {
         let full_at = fetch.sent.saturating_add(status.reset_after());
         let granted = Granted { units, stamp: status.stamp(), ends, left: status.remaining(), full_at };
         self.books.granted(fetch, &granted);
-        if self.books.start_returning() {
-            runtime.spawn(self.clone().give_back());
+        if let Some(returning) = Returning::start(&self.books) {
+            runtime.spawn(self.clone().give_back(returning));
         }
     }
 
     /// Refunds what is unspent when leases end, for as long as there are any. One task does it for
     /// all keys.
-    async fn give_back(self) {
+    async fn give_back(self, mut returning: Returning) {
         loop {
-            let returning = Returning(&self.books);
             while let Some(wait) = self.books.next_end() {
                 tokio::time::sleep(wait).await;
                 self.refund_all(self.books.end()).await;
             }
             drop(returning);
             // A lease may have been added since the last look.
-            if self.books.next_end().is_none() || !self.books.start_returning() {
-                return;
+            match self.books.next_end().and_then(|_| Returning::start(&self.books)) {
+                Some(again) => returning = again,
+                None => return,
             }
         }
     }
@@ -166,15 +175,57 @@ impl<S: Store> Leased<S> {
         Some(Verdict::new(1, Duration::ZERO, statuses))
     }
 
-    /// Starts the fetches that a verdict of the store allows.
+    /// The checks of a look. Empty if none of their keys is leased.
+    fn looked(&self, set: &[Check<'_>]) -> Vec<Looked> {
+        if !set.iter().any(|check| self.books.is_leased(check)) {
+            return Vec::new();
+        }
+        let looked = |check: &Check<'_>| {
+            let same = |other: &&Check<'_>| {
+                other.policy.scope_hash() == check.policy.scope_hash() && other.key == check.key
+            };
+            let cost = set.iter().filter(same).map(|other| u64::from(other.cost)).sum();
+            (check.policy.clone(), check.key.clone(), cost)
+        };
+        set.iter().map(looked).collect()
+    }
+
+    /// Adds what is held of each key to a look of the store, which counts it as used.
+    fn with_held(&self, set: &[Looked], verdict: Verdict) -> Verdict {
+        if verdict.share().is_some() || verdict.each().len() != set.len() {
+            return verdict;
+        }
+        let held: Vec<u32> = set.iter().map(|(policy, key, _)| self.books.spendable(policy, key)).collect();
+        let is_held = set.iter().zip(&held).all(|((_, _, cost), held)| *cost <= u64::from(*held));
+        let each = set.iter().zip(&held).zip(verdict.each()).map(|(((policy, ..), held), status)| {
+            let remaining = status.remaining().saturating_add(*held).min(policy.capacity());
+            let wait = if is_held { Wait::None } else { status.wait() };
+            Status::new(remaining, wait, status.reset_after(), status.stamp())
+        });
+        Verdict::new(verdict.times(), verdict.delay(), each)
+    }
+
+    /// Starts the fetches that a verdict of the store allows. A key that is denied has no units to
+    /// fetch ahead.
     fn asked(&self, wanted: &Wanted, verdict: &Verdict) {
-        if verdict.share().is_some() {
+        if verdict.share().is_some() || !verdict.is_granted() {
             return;
         }
         for (at, policy, key) in wanted {
             if let Some(status) = verdict.each().get(*at) {
                 self.fetch(policy, key, Some(status.remaining()));
             }
+        }
+    }
+}
+
+fn followed_by<S: Store>(then: Option<Then<S>>, verdict: Verdict) -> Verdict {
+    match then {
+        None => verdict,
+        Some(Then::AddHeld(leased, looked)) => leased.with_held(&looked, verdict),
+        Some(Then::Fetch(leased, wanted)) => {
+            leased.asked(&wanted, &verdict);
+            verdict
         }
     }
 }
@@ -199,17 +250,17 @@ impl<S: Store> Store for Leased<S> {
         {
             return Reply::Now(Ok(verdict));
         }
+        let looked = if times == Times::LOOK { self.looked(set) } else { Vec::new() };
+        let then = if !looked.is_empty() {
+            Some(Then::AddHeld(self.clone(), looked))
+        } else if !wanted.is_empty() {
+            Some(Then::Fetch(self.clone(), wanted))
+        } else {
+            None
+        };
         match self.store.acquire(set, times) {
-            Reply::Now(answer) => {
-                if let Ok(verdict) = &answer {
-                    self.asked(&wanted, verdict);
-                }
-                Reply::Now(answer)
-            }
-            Reply::Later(answer) => {
-                let then = (!wanted.is_empty()).then(|| Box::new((self.clone(), wanted)));
-                Reply::Later(Fetching { answer, then })
-            }
+            Reply::Now(answer) => Reply::Now(answer.map(|verdict| followed_by(then, verdict))),
+            Reply::Later(answer) => Reply::Later(Fetching { answer, then: then.map(Box::new) }),
         }
     }
 
@@ -238,8 +289,8 @@ impl<S: Store> Store for Leased<S> {
 pub struct Fetching<S: Store> {
     #[pin]
     answer: S::Acquire,
-    /// Only for keys in demand.
-    then: Option<Box<(Leased<S>, Wanted)>>,
+    /// Only for keys in demand, and for looks at keys that are held.
+    then: Option<Box<Then<S>>>,
 }
 
 impl<S: Store> Future for Fetching<S> {
@@ -248,11 +299,8 @@ impl<S: Store> Future for Fetching<S> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let answer = ready!(this.answer.poll(cx));
-        if let (Ok(verdict), Some(then)) = (&answer, this.then.take()) {
-            let (leased, wanted) = *then;
-            leased.asked(&wanted, verdict);
-        }
-        Poll::Ready(answer)
+        let then = this.then.take().map(|then| *then);
+        Poll::Ready(answer.map(|verdict| followed_by(then, verdict)))
     }
 }
 
@@ -262,10 +310,17 @@ impl<S: Store> fmt::Debug for Fetching<S> {
     }
 }
 
-/// Allows another task to return leases once this one ends, also if its runtime does.
-struct Returning<'a>(&'a Books);
+/// The right to return leases, of one task. It is free again once the task ends, also if the runtime
+/// ends before the task has begun.
+struct Returning(Arc<Books>);
 
-impl Drop for Returning<'_> {
+impl Returning {
+    fn start(books: &Arc<Books>) -> Option<Returning> {
+        books.start_returning().then(|| Returning(Arc::clone(books)))
+    }
+}
+
+impl Drop for Returning {
     fn drop(&mut self) {
         self.0.stop_returning();
     }

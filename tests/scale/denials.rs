@@ -1,0 +1,186 @@
+//! The cache of denials over a real Redis: calls, changes by others, errors, and memory.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+use tollgate::scale::DenyCache;
+use tollgate::{Check, Grant, Key, Policy, Quota, ScaleExt, Store, Times, Verdict, Wait};
+use tollgate_conformance::servers::{Kind, Server};
+use tollgate_redis::RedisStore;
+
+use crate::{connect, shared};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Far longer than a confirmation and a round trip, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn policy(name: &str, limit: u32) -> Policy {
+    Policy::new(name, Quota::per_day(limit))
+}
+
+async fn ask<S: Store<Error = tollgate_redis::Error>>(store: &S, policy: &Policy, key: &Key) -> Verdict {
+    store.acquire(&[Check::new(policy, key, 1)], Times::ONCE).wait().await.unwrap()
+}
+
+/// A cache in front of a key that is denied.
+async fn denied(policy: &Policy, key: &Key) -> (DenyCache<RedisStore>, RedisStore) {
+    let store = connect(shared()).await;
+    let cache = store.clone().deny_cache(1_000);
+    while ask(&cache, policy, key).await.is_granted() {}
+    (cache, store)
+}
+
+/// The scripts that a server has run since the last `CONFIG RESETSTAT`.
+fn scripts(server: &Server) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]).unwrap();
+    let calls = |line: &str| {
+        let line = line.strip_prefix("cmdstat_eval")?;
+        line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok()
+    };
+    stats.lines().filter_map(calls).sum()
+}
+
+/// One key is limited by itself. The others are in sets with a rule that all callers share, and that
+/// grants other callers all the time.
+#[tokio::test]
+async fn a_denied_key_costs_at_most_one_call_a_second() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let cache = connect(&server).await.deny_cache(1_000);
+    let (each, all) = (policy("each", 1), policy("all", 1_000_000));
+    let [ada, bob, eve, everyone] = ["ada", "bob", "eve", "everyone"].map(Key::from);
+    let set_of = |key| [Check::new(&each, key, 1), Check::new(&all, &everyone, 1)];
+    for key in [&bob, &eve] {
+        assert!(cache.acquire(&set_of(key), Times::ONCE).wait().await.unwrap().is_granted());
+        assert!(!cache.acquire(&set_of(key), Times::ONCE).wait().await.unwrap().is_granted());
+    }
+    let slow = policy("slow", 1);
+    assert!(ask(&cache, &slow, &ada).await.is_granted());
+    server.command(&["CONFIG", "RESETSTAT"]).unwrap();
+    let (start, mut granted, mut denied, mut n) = (Instant::now(), 0, 0, 0_u64);
+    while start.elapsed() < 3 * SECOND {
+        for _ in 0..50 {
+            denied += u32::from(!ask(&cache, &slow, &ada).await.is_granted());
+            for key in [&bob, &eve] {
+                let verdict = cache.acquire(&set_of(key), Times::ONCE).wait().await.unwrap();
+                assert_eq!((verdict.is_granted(), verdict.each().len()), (false, 2));
+                denied += 1;
+            }
+        }
+        // Another caller of the shared rule is granted.
+        n += 1;
+        let other = Key::from(n);
+        let set = [Check::new(&each, &other, 1), Check::new(&all, &everyone, 1)];
+        granted += cache.acquire(&set, Times::ONCE).wait().await.unwrap().times();
+        sleep(Duration::from_millis(10)).await;
+    }
+    let seconds = start.elapsed().as_secs() + 1;
+    let calls = scripts(&server) - u64::from(granted);
+    // The first denial of each key, and a confirmation each second.
+    assert!(calls <= 3 * (seconds + 1), "{calls} calls in {seconds} s for {denied} denials of 3 keys");
+    assert!(calls >= 3, "denials are confirmed");
+}
+
+#[tokio::test]
+async fn a_refund_or_a_reset_by_this_process_is_seen_at_once() {
+    let (policy, key) = (policy("own changes", 3), Key::from("ada"));
+    let store = connect(shared()).await;
+    let cache = store.deny_cache(1_000);
+    for _ in 0..20 {
+        let stamp = ask(&cache, &policy, &key).await.each()[0].stamp();
+        while ask(&cache, &policy, &key).await.is_granted() {}
+        let grant = Grant { policy: &policy, key: &key, units: 1, stamp, share: None };
+        cache.refund(&[grant]).wait().await.unwrap();
+        assert!(ask(&cache, &policy, &key).await.is_granted(), "after a refund");
+        assert!(!ask(&cache, &policy, &key).await.is_granted());
+        cache.reset(&key, &[&policy]).wait().await.unwrap();
+        assert!(ask(&cache, &policy, &key).await.is_granted(), "after a reset");
+        cache.reset(&key, &[&policy]).wait().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_reset_by_another_process_is_seen_soon() {
+    let (policy, key) = (policy("changes by others", 3), Key::from("ada"));
+    let (cache, store) = denied(&policy, &key).await;
+    let start = Instant::now();
+    assert!(!ask(&cache, &policy, &key).await.is_granted());
+    store.reset(&key, &[&policy]).wait().await.unwrap();
+    let seen = async {
+        while !ask(&cache, &policy, &key).await.is_granted() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, seen).await.expect("the reset is seen");
+    println!("seen after {:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn an_error_forgets_the_denial() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let (policy, key) = (policy("errors", 1), Key::from("ada"));
+    let cache = connect(&server).await.deny_cache(1_000);
+    let check = || cache.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait();
+    assert!(check().await.unwrap().is_granted());
+    assert!(!check().await.unwrap().is_granted());
+    server.kill();
+    assert!(!check().await.unwrap().is_granted(), "denied by what is remembered");
+    // The confirmation fails.
+    let failed = async {
+        while check().await.is_ok() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, failed).await.expect("the store is asked again");
+    for _ in 0..10 {
+        assert!(check().await.is_err(), "a failure policy decides, not an old denial");
+    }
+    server.restart().unwrap();
+    let decided = async {
+        while check().await.is_err() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, decided).await.expect("the store decides again");
+}
+
+#[tokio::test]
+async fn invented_keys_do_not_exceed_the_capacity() {
+    let cache = connect(shared()).await.deny_cache(100);
+    let policy = policy("invented", 1);
+    for n in 0..1_000_u64 {
+        let key = Key::from(n);
+        assert!(ask(&cache, &policy, &key).await.is_granted());
+        assert!(!ask(&cache, &policy, &key).await.is_granted());
+        assert!(cache.denials() <= 100, "{} denials are remembered", cache.denials());
+    }
+    assert!(!ask(&cache, &policy, &Key::from(0_u64)).await.is_granted(), "the store still denies");
+    // Refunds leave a mark, so that a late denial does not count.
+    for n in 1_000..2_000_u64 {
+        let key = Key::from(n);
+        cache.reset(&key, &[&policy]).wait().await.unwrap();
+        assert!(cache.denials() <= 100, "{} denials are remembered", cache.denials());
+    }
+}
+
+fn longest(verdict: &Verdict) -> Duration {
+    match verdict.wait() {
+        Wait::For(wait) => wait,
+        other => panic!("denied with the wait {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_smaller_cost_passes_where_a_larger_one_is_denied() {
+    let cache = connect(shared()).await.deny_cache(1_000);
+    let (policy, key) = (policy("costs", 5), Key::from("ada"));
+    let costing = |cost| cache.acquire(&[Check::new(&policy, &key, cost)], Times::ONCE).wait();
+    assert!(costing(2).await.unwrap().is_granted());
+    let before = costing(4).await.unwrap();
+    assert!(!before.is_granted());
+    assert!(costing(3).await.unwrap().is_granted());
+    let after = costing(4).await.unwrap();
+    assert!(!after.is_granted());
+    assert_eq!(after.each()[0].remaining(), 0);
+    assert!(longest(&after) > longest(&before), "the grant between them makes the wait longer");
+}
