@@ -10,7 +10,7 @@ use tollgate_conformance::random::Random;
 mod sim;
 
 use sim::bounds::closest;
-use sim::{Faults, Mode, Plan};
+use sim::{Faults, Load, Mode, Plan};
 
 const FLEETS: u64 = 10_000;
 
@@ -26,7 +26,7 @@ const LEASED: [Algorithm; 6] = [
 /// A small fleet under load, with some faults.
 fn plan(seed: u64) -> Plan {
     let random = &mut Random::new(seed);
-    let mut now_and_then = |most: u32| if random.below(2) == 0 { 0 } else { random.units(0, most) };
+    let mut now_and_then = |most: u32| if random.below(2) == 0 { 0 } else { 1_000 * random.units(0, most) };
     let faults = Faults {
         lost_requests: now_and_then(100),
         lost_answers: now_and_then(100),
@@ -39,6 +39,7 @@ fn plan(seed: u64) -> Plan {
     Plan {
         mode: Mode::Leased,
         nodes: random.one_of(&[1, 2, 3, 5]),
+        joins: random.one_of(&[0, 0, 1, 3]),
         quota: Quota::new(limit, window),
         algorithm: random.one_of(&LEASED),
         lease_units: random.units(1, 300),
@@ -46,6 +47,7 @@ fn plan(seed: u64) -> Plan {
         rate: random.units(100, 2_000),
         length: Duration::from_millis(300),
         keys: random.units(1, 3),
+        load: random.one_of(&[Load::Skewed, Load::Skewed, Load::Even]),
         round_trip: Duration::from_micros(random.magnitude(100, 30_000)),
         faults,
         seed,

@@ -84,17 +84,18 @@ fn weighted(plan: &Plan, outcome: &Outcome, admitted: &[&Admission]) -> Closest 
         let covered = 1.0 - (at % window) as f64 / window as f64;
         most = most.max(previous * covered + current);
     }
-    Closest { admitted: most, bound: with_leases(plan, outcome) }
+    Closest { admitted: most, bound: with_leases(plan, outcome.nodes) }
 }
 
 /// A log or ring admits at most limit + N × C in any window.
 fn sliding(plan: &Plan, outcome: &Outcome, admitted: &[&Admission]) -> Closest {
-    at_most(most_within(admitted, micros(plan.quota.window())), with_leases(plan, outcome))
+    at_most(most_within(admitted, micros(plan.quota.window())), with_leases(plan, outcome.nodes))
 }
 
-fn with_leases(plan: &Plan, outcome: &Outcome) -> f64 {
+/// limit + N × C.
+pub fn with_leases(plan: &Plan, nodes: u32) -> f64 {
     let most_units = if plan.mode == Mode::Leased { plan.lease_units } else { 0 };
-    f64::from(plan.quota.limit()) + f64::from(outcome.nodes) * f64::from(most_units)
+    f64::from(plan.quota.limit()) + f64::from(nodes) * f64::from(most_units)
 }
 
 fn at_most(admitted: usize, bound: f64) -> Closest {

@@ -21,6 +21,9 @@ const TIMEOUT: Duration = Duration::from_millis(200);
 /// How long slowness and partitions last.
 const SPELL_US: u64 = 100_000;
 
+/// Probabilities are in parts of a million.
+const PARTS: u64 = 1_000_000;
+
 /// The store, and the way to it.
 pub(super) struct Network {
     store: MemoryStore,
@@ -59,8 +62,8 @@ impl Network {
         let mut state = lock(&self.state);
         if now >= state.spell_ends {
             state.spell_ends = now + SPELL_US;
-            state.slow = state.random.below(1_000) < self.faults.slow.into();
-            state.partitioned = state.random.below(1_000) < self.faults.partition.into();
+            state.slow = state.random.below(PARTS) < self.faults.slow.into();
+            state.partitioned = state.random.below(PARTS) < self.faults.partition.into();
         }
     }
 
@@ -70,7 +73,7 @@ impl Network {
             let state = &mut *lock(&self.state);
             let half = u64::try_from(self.round_trip.as_micros()).unwrap_or(u64::MAX) / 2;
             let half = half / 2 + state.random.below(half + 1);
-            let is_lost = state.partitioned || state.random.below(1_000) < lost.into();
+            let is_lost = state.partitioned || state.random.below(PARTS) < lost.into();
             (Duration::from_micros(half * if state.slow { 50 } else { 1 }), is_lost)
         };
         if is_lost || wait > TIMEOUT {
@@ -166,7 +169,7 @@ impl Store for Link {
 }
 
 /// The answer of a store in memory.
-pub(super) fn answer_of<T, F>(reply: Reply<Result<T, std::convert::Infallible>, F>) -> T {
+pub fn answer_of<T, F>(reply: Reply<Result<T, std::convert::Infallible>, F>) -> T {
     match reply {
         Reply::Now(Ok(answer)) => answer,
         Reply::Now(Err(never)) => match never {},

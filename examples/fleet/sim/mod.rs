@@ -6,8 +6,8 @@ mod link;
 mod plan;
 mod traffic;
 
-pub use link::Lost;
-pub use plan::{Faults, Mode, Plan};
+pub use link::{Lost, answer_of};
+pub use plan::{Faults, Load, Mode, Plan};
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tollgate::{
     Verdict,
 };
 
-use link::{Link, Network, answer_of};
+use link::{Link, Network};
 use traffic::Traffic;
 
 /// What came of a plan.
@@ -133,22 +133,24 @@ impl World {
             world.join();
         }
         let mut traffic = Traffic::new(&world.plan);
-        let mut sample = 0;
-        while let Some(event) = traffic.next() {
+        let (mut sample, mut joined) = (0, 0);
+        while let Some(event) = traffic.next(world.running()) {
             world.time.until(event.at).await;
             if event.at >= sample {
                 world.sample(event.at);
                 progress(event.at);
-                sample = event.at + world.plan.seconds_us() / 200;
+                sample = event.at + world.plan.length_us() / 200;
+            }
+            while event.at * u64::from(world.plan.joins) > joined * world.plan.length_us() {
+                world.join();
+                joined += 1;
             }
             world.network.weather(event.at);
             if event.crash {
                 world.crash(event.node);
             }
-            let node = lock(&world.nodes).get(event.node % usize::from(world.plan.nodes)).cloned();
-            if let Some(node) = node {
-                world.request(&node, event.key);
-            }
+            let node = Arc::clone(&lock(&world.nodes)[event.node]);
+            world.request(&node, event.key);
         }
         // Until all answers have come, and all leases have ended.
         for _ in 0..20 {
@@ -161,8 +163,18 @@ impl World {
         lock(&world.outcome).clone()
     }
 
-    /// Starts a process.
+    /// The number of processes that run now.
+    fn running(&self) -> usize {
+        lock(&self.nodes).len()
+    }
+
     fn join(&self) {
+        let node = self.start();
+        lock(&self.nodes).push(node);
+    }
+
+    /// Starts a process.
+    fn start(&self) -> Arc<Node> {
         let number = {
             let mut outcome = lock(&self.outcome);
             outcome.nodes += 1;
@@ -178,19 +190,18 @@ impl World {
             Mode::Leased => Way::Leased(link.leased(lease)),
             Mode::LocalShare => Way::Local(MemoryStore::builder().clock(Clock::from(&clock)).build()),
         };
-        lock(&self.nodes).push(Arc::new(Node { way, clock, offset }));
+        Arc::new(Node { way, clock, offset })
     }
 
     /// Kills a process, and starts another one in its place. What it held is lost.
     fn crash(&self, node: usize) {
-        let at = node % usize::from(self.plan.nodes);
-        let gone = lock(&self.nodes).remove(at);
+        let started = self.start();
+        let gone = std::mem::replace(&mut lock(&self.nodes)[node], started);
         match &gone.way {
             Way::Exact(link) => link.cut(),
             Way::Leased(leased) => leased.get_ref().cut(),
             Way::Local(_) => {}
         }
-        self.join();
     }
 
     /// Moves the clock of a process to the simulated time, which it returns.

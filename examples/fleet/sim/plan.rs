@@ -15,7 +15,17 @@ pub enum Mode {
     LocalShare,
 }
 
-/// What goes wrong, in parts of a thousand.
+/// Which keys callers ask for, and which process each of them reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// Every process gets the same number of requests, of all keys alike.
+    Even,
+    /// By Zipf's law: the n-th process gets 1/n of what the first one gets, and so do keys. Some
+    /// requests come as a flood at one process.
+    Skewed,
+}
+
+/// What goes wrong, in parts of a million.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// Requests to the store that are lost on their way.
@@ -34,7 +44,10 @@ pub struct Faults {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub mode: Mode,
+    /// The processes at the start.
     pub nodes: u16,
+    /// The processes that join later, at even intervals.
+    pub joins: u16,
     pub quota: Quota,
     pub algorithm: Algorithm,
     pub lease_units: u32,
@@ -43,6 +56,7 @@ pub struct Plan {
     pub rate: u32,
     pub length: Duration,
     pub keys: u32,
+    pub load: Load,
     /// The time from a process to the store and back, without faults.
     pub round_trip: Duration,
     pub faults: Faults,
@@ -58,7 +72,8 @@ impl Plan {
         Policy::new("fleet", self.quota).with_algorithm(self.algorithm)
     }
 
-    pub(super) fn seconds_us(&self) -> u64 {
+    /// The length in microseconds.
+    pub fn length_us(&self) -> u64 {
         u64::try_from(self.length.as_micros()).unwrap_or(u64::MAX)
     }
 
