@@ -229,7 +229,7 @@ impl Account {
 
     /// Units held now that were fetched for this quota.
     pub(super) fn spendable(&self, policy: &Policy, now: Timestamp) -> u32 {
-        let open = self.open.as_ref().filter(|open| open.policy.quota() == policy.quota());
+        let open = self.open.as_ref().filter(|open| open.quota == policy.quota());
         open.map_or(0, |open| open.live(now))
     }
 
