@@ -83,6 +83,13 @@
 //! | A denial in a log does not say which limit refused | `service/responses.rs`: `the_text_of_a_denial_names_the_policies_that_refused` |
 //! | A table full of denied keys goes unnoticed | `memory_store/cap.rs`: `a_full_table_of_denied_keys_is_logged_once_and_counted` |
 //! | The example to copy switches its limit off when Redis is down | `../examples/tests/playground/redis_example.rs`: `two_redis_examples_share_their_limit` |
+//! | A caller far above its limit asks Redis for each request | `scale/denials.rs`: `a_denied_key_costs_at_most_one_call_a_second` |
+//! | A denial from a cache outlives a refund or a reset, or denies a smaller cost that fits | `scale/denials.rs`: `a_refund_or_a_reset_by_this_process_is_seen_at_once`, `a_reset_by_another_process_is_seen_soon`, `a_smaller_cost_passes_where_a_larger_one_is_denied` |
+//! | Invented keys fill a cache of denials without a bound | `scale/denials.rs`: `invented_keys_do_not_exceed_the_capacity` |
+//! | Processes that count locally exceed the limit together | `scale/fleets.rs`: `ten_thousand_fleets_with_faults_keep_every_bound` |
+//! | Units that were fetched ahead are spent twice | `../crates/tollgate/src/scale/lease/account/schedules.rs`: `requests_refetches_and_ends_use_each_unit_once`, `refused_sets_take_back_no_unit_twice`; `scale/runtimes.rs`: `a_runtime_that_ends_with_fetches_on_their_way_grants_nothing_twice` |
+//! | Units that were fetched ahead outlive their lease while Redis is down | `scale/outages.rs`: `leases_are_spent_without_the_store_until_they_end`, `each_policy_keeps_deadline_and_bound_in_an_outage` |
+//! | A background task ends with its runtime, and unused units are never given back | `scale/runtimes.rs`: `a_second_runtime_returns_what_is_left_by_the_first` |
 
 use std::fs;
 use std::path::Path;

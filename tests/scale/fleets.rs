@@ -1,5 +1,7 @@
 //! Ten thousand simulated fleets with random faults keep the bounds of leases.
 
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use tollgate::{Algorithm, Quota};
@@ -54,11 +56,18 @@ fn plan(seed: u64) -> Plan {
     }
 }
 
-#[test]
-fn ten_thousand_fleets_with_faults_keep_every_bound() {
-    let mut worst: Vec<(Algorithm, f64, u64)> = LEASED.map(|algorithm| (algorithm, 0.0, 0)).into();
-    let (mut leased, mut trips) = (0, 0);
-    for seed in 0..FLEETS {
+/// What some of the fleets came to.
+struct Sum {
+    /// How close each algorithm came to its bound, and in which fleet.
+    closest: [(f64, u64); LEASED.len()],
+    admitted: usize,
+    round_trips: u64,
+}
+
+/// Runs every `step`-th fleet from `first`.
+fn run(first: u64, step: u64) -> Sum {
+    let mut sum = Sum { closest: [(0.0, 0); LEASED.len()], admitted: 0, round_trips: 0 };
+    for seed in (first..FLEETS).step_by(usize::try_from(step).expect("a few threads")) {
         let plan = plan(seed);
         let outcome = sim::run(&plan, |_| {});
         let closest = closest(&plan, &outcome);
@@ -66,16 +75,32 @@ fn ten_thousand_fleets_with_faults_keep_every_bound() {
         assert!(outcome.most_held <= plan.lease_units, "seed {seed}: {} held, {plan:#?}", outcome.most_held);
         let last = outcome.stranded.last().expect("a sample at the end");
         assert_eq!(last.1, 0, "seed {seed}: units are held after their life, {plan:#?}");
-        leased += outcome.admitted.len();
-        trips += outcome.round_trips;
-        let of_algorithm = worst.iter_mut().find(|(algorithm, ..)| *algorithm == plan.algorithm);
-        let of_algorithm = of_algorithm.expect("it is one of them");
-        if closest.ratio() > of_algorithm.1 {
-            (of_algorithm.1, of_algorithm.2) = (closest.ratio(), seed);
+        sum.admitted += outcome.admitted.len();
+        sum.round_trips += outcome.round_trips;
+        let at = LEASED.iter().position(|algorithm| *algorithm == plan.algorithm);
+        let known = &mut sum.closest[at.expect("it is one of them")];
+        if closest.ratio() > known.0 {
+            *known = (closest.ratio(), seed);
         }
     }
-    println!("{leased} admissions by {trips} round trips; the closest to each bound:");
-    for (algorithm, ratio, seed) in worst {
+    sum
+}
+
+#[test]
+fn ten_thousand_fleets_with_faults_keep_every_bound() {
+    let threads = thread::available_parallelism().map_or(2, |cores| cores.get() as u64);
+    let sums: Vec<Sum> = thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|first| scope.spawn(move || run(first, threads))).collect();
+        let sum =
+            |thread: ScopedJoinHandle<'_, Sum>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        running.into_iter().map(sum).collect()
+    });
+    let admitted: usize = sums.iter().map(|sum| sum.admitted).sum();
+    let trips: u64 = sums.iter().map(|sum| sum.round_trips).sum();
+    println!("{admitted} admissions by {trips} round trips; the closest to each bound:");
+    for (at, algorithm) in LEASED.iter().enumerate() {
+        let (ratio, seed) =
+            sums.iter().map(|sum| sum.closest[at]).fold((0.0, 0), |a, b| if b.0 > a.0 { b } else { a });
         println!("{:<22} {ratio:.3} of the bound (seed {seed})", algorithm.name());
         assert!(ratio > 0.5, "{} was never near its bound: the test shows nothing", algorithm.name());
     }

@@ -6,6 +6,7 @@ mod contract;
 mod denials;
 mod fleets;
 mod outages;
+mod runtimes;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -8,6 +8,9 @@ use tollgate_core::{Key, Policy, Quota, Stamp, Status, Timestamp, Wait};
 use super::demand::Demand;
 use super::settings::Lease;
 
+#[cfg(test)]
+mod schedules;
+
 /// A lease is at most this part of what remained at the store, so that it shrinks to exact checks
 /// near the limit.
 const PART_OF_REMAINING: u32 = 10;

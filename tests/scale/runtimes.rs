@@ -1,0 +1,185 @@
+//! Leases in runtimes that end, in none, and around resets, over a real Redis.
+
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{sleep, timeout};
+use tollgate::scale::Leased;
+use tollgate::{
+    Algorithm, Check, Key, Lease, ManualClock, MemoryStore, Policy, Quota, Reply, ScaleExt, Store, Times,
+    Verdict,
+};
+use tollgate_conformance::servers::{Kind, Server};
+use tollgate_redis::RedisStore;
+use tollgate_tests::{Later, clock, store};
+
+use crate::{connect, shared};
+
+const LIMIT: u32 = 1_000;
+const UNITS: u32 = 50;
+const LIFE: Duration = Duration::from_millis(250);
+
+/// Longer than anything takes, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+fn policy(name: &str) -> Policy {
+    Policy::new(name, Quota::per_day(LIMIT)).with_algorithm(Algorithm::FIXED_WINDOW)
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// What the store inside has granted of a quota that does not come back.
+async fn used<S: Store>(store: &S, policy: &Policy, key: &Key) -> u32 {
+    let look = store.acquire(&[Check::new(policy, key, 1)], Times::LOOK).wait().await;
+    let Ok(verdict) = look else { panic!("the store answers") };
+    LIMIT - verdict.each()[0].remaining()
+}
+
+fn in_memory(time: &ManualClock) -> Leased<Later> {
+    let lease = Lease::at_most(UNITS).lasting(LIFE).clock(time);
+    Later::deciding_first(store(time)).leased(lease)
+}
+
+async fn ask<S: Store>(store: &S, policy: &Policy, key: &Key) -> Verdict {
+    match store.acquire(&[Check::new(policy, key, 1)], Times::ONCE).wait().await {
+        Ok(verdict) => verdict,
+        Err(_) => panic!("the store answers"),
+    }
+}
+
+/// The task that returns leases ends with its runtime, begun or not. The next runtime needs another.
+#[test]
+fn a_second_runtime_returns_what_is_left_by_the_first() {
+    let time = clock();
+    let leased = in_memory(&time);
+    let (policy, key) = (policy("runtimes"), Key::from("ada"));
+    for n in 0..5 {
+        let runtime = runtime();
+        runtime.block_on(async {
+            for _ in 0..20 {
+                ask(&leased, &policy, &key).await;
+                // Different numbers of tasks have begun when the runtime ends.
+                for _ in 0..n {
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        drop(runtime);
+        time.advance(2 * LIFE);
+    }
+    runtime().block_on(async {
+        let returned = async {
+            while leased.stats().fetches < 100 && leased.stats().refunds == 0 {
+                ask(&leased, &policy, &key).await;
+                time.advance(LIFE / 20);
+                sleep(Duration::from_millis(1)).await;
+            }
+            time.advance(2 * LIFE);
+            while leased.stats().held_units > 0 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, returned).await.expect("unused units are refunded");
+    });
+}
+
+/// A fetch is lost with its runtime: its units are charged, and never spent.
+#[test]
+fn a_runtime_that_ends_with_fetches_on_their_way_grants_nothing_twice() {
+    let time = clock();
+    let leased = in_memory(&time);
+    let (policy, key) = (policy("ending"), Key::from("ada"));
+    let mut granted = 0;
+    for _ in 0..20 {
+        runtime().block_on(async {
+            for _ in 0..7 {
+                granted += ask(&leased, &policy, &key).await.times();
+            }
+        });
+        time.advance(LIFE);
+    }
+    let used = runtime().block_on(used(leased.get_ref(), &policy, &key));
+    assert!(leased.stats().fetches > 0);
+    assert!(granted <= used, "{granted} granted, {used} charged");
+}
+
+#[test]
+fn without_a_runtime_the_store_decides_each_request() {
+    let leased = MemoryStore::new().leased(Lease::default());
+    let (policy, key) = (policy("no runtime"), Key::from("ada"));
+    for n in 0..2 * LIMIT {
+        let check = [Check::new(&policy, &key, 1)];
+        let Reply::Now(Ok(verdict)) = leased.acquire(&check, Times::ONCE) else { unreachable!() };
+        assert_eq!(verdict.is_granted(), n < LIMIT, "request {n}");
+    }
+    assert_eq!(leased.stats().fetches, 0);
+}
+
+/// Asks until a lease is held.
+async fn lease<S: Store>(leased: &Leased<S>, policy: &Policy, key: &Key) {
+    let held = async {
+        while leased.held(policy, key).is_none() {
+            ask(leased, policy, key).await;
+        }
+    };
+    timeout(PATIENCE, held).await.expect("a key in demand is leased");
+}
+
+#[tokio::test]
+async fn a_reset_drops_what_is_held_and_what_is_on_its_way() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let leased = connect(&server).await.leased(Lease::at_most(UNITS).lasting(20 * LIFE));
+    let (policy, key) = (policy("reset"), Key::from("ada"));
+    lease(&leased, &policy, &key).await;
+    let before = leased.stats().fetches;
+    let fetching = async {
+        while leased.stats().fetches == before {
+            ask(&leased, &policy, &key).await;
+        }
+    };
+    timeout(PATIENCE, fetching).await.expect("it is fetched before it runs dry");
+    // The fetch is on its way: this runtime has one thread, which has not polled it.
+    leased.reset(&key, &[&policy]).wait().await.unwrap();
+    sleep(LIFE).await;
+    assert_eq!(leased.held(&policy, &key), None, "units of a state that is gone");
+    let mut granted = 0;
+    while ask(&leased, &policy, &key).await.is_granted() {
+        granted += 1;
+    }
+    assert!(granted <= LIMIT, "{granted} granted after a reset");
+    assert!(granted + UNITS >= LIMIT, "{granted} granted after a reset");
+}
+
+#[tokio::test]
+async fn a_set_of_several_rules_spends_a_lease_of_each_or_none() {
+    let store: RedisStore = connect(shared()).await;
+    let leased = store.clone().leased(Lease::at_most(UNITS).lasting(LIFE));
+    let (many, few) = (policy("many"), policy("few"));
+    let few = Policy::new(few.name(), Quota::per_day(LIMIT / 2)).with_algorithm(Algorithm::FIXED_WINDOW);
+    let (ada, all) = (Key::from("ada"), Key::from("all"));
+    let set = [Check::new(&many, &ada, 1), Check::new(&few, &all, 2)];
+    let mut granted = 0;
+    loop {
+        let verdict = leased.acquire(&set, Times::ONCE).wait().await.unwrap();
+        assert_eq!(verdict.each().len(), 2);
+        if !verdict.is_granted() {
+            break;
+        }
+        granted += verdict.times();
+    }
+    assert!(leased.stats().leased_units() > 100, "{:?}", leased.stats());
+    assert!(granted <= LIMIT / 4, "{granted} granted of {}", LIMIT / 4);
+    assert!(granted + UNITS >= LIMIT / 4, "{granted} granted of {}", LIMIT / 4);
+    let returned = async {
+        while leased.stats().held_units > 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        // Until the refunds have arrived.
+        while used(&store, &many, &ada).await != granted {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, returned).await.expect("exactly what was granted stays charged");
+}
