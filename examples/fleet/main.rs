@@ -50,7 +50,7 @@ fn run(fleet: &Fleet) -> ExitCode {
     let mut report = String::new();
     let _ = writeln!(report, "{}\n\n{}", fleet.in_words(), table::Table(&scores));
     print(&report);
-    // A local share promises nothing: a process that crashes starts again with a full share.
+    // A local share has no bound.
     let exceeded = scores.iter().find(|score| score.mode != Mode::LocalShare && !score.closest.holds());
     if let Some(score) = exceeded {
         return fail(

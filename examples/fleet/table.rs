@@ -36,9 +36,17 @@ fn cells(score: &Score, exact: usize) -> [String; 8] {
         exact.saturating_sub(score.admitted.len()).to_string(),
         score.stranded.to_string(),
         format!("{:.4}", score.round_trips_per_decision()),
-        format!("{:.3}", score.closest.ratio()),
+        bound(score),
         score.failed.to_string(),
     ]
+}
+
+/// A local share promises nothing: a process that crashes starts again with a full share.
+fn bound(score: &Score) -> String {
+    match score.mode {
+        Mode::LocalShare => "-".to_owned(),
+        Mode::Exact | Mode::Leased => format!("{:.3}", score.closest.ratio()),
+    }
 }
 
 fn row(f: &mut fmt::Formatter<'_>, cells: [String; 8]) -> fmt::Result {

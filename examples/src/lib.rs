@@ -11,6 +11,7 @@
 //! | `stack` | the limit among the layers of a production server |
 //! | `hyper` | a server without axum |
 //! | `client` | a client that stays within the limit of another API |
+//! | `fleet` | a simulated fleet: exact decisions, leases and local shares compared |
 //! | `playground` | a server with every option; `-- --help` lists them |
 //!
 //! The tests in `tests/` start the examples and talk to them over the network.

@@ -110,7 +110,8 @@ pub fn run(plan: &Plan, progress: impl FnMut(u64)) -> Outcome {
         .start_paused(true)
         .build()
         .expect("a runtime without I/O");
-    runtime.block_on(World::new(plan).run(progress))
+    // Within the runtime, so that simulated time starts at its paused clock.
+    runtime.block_on(async { World::new(plan).run(progress).await })
 }
 
 impl World {

@@ -2,18 +2,24 @@
 
 #![expect(clippy::unwrap_used, reason = "this is how a test fails")]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 /// Small, and above the limit.
 const SMALL: [&str; 10] =
     ["--nodes", "5", "--rate", "10000", "--seconds", "2", "--lease", "50/100ms", "--limit", "4000/s"];
 
+/// Cargo builds the example before it runs the tests of the package.
 fn fleet(options: &[&str]) -> Output {
-    // Cargo puts examples next to the directory of this binary.
-    let here = std::env::current_exe().unwrap();
-    let target = here.parent().and_then(Path::parent).unwrap();
-    Command::new(target.join("examples/fleet")).args(options).output().unwrap()
+    let test = std::env::current_exe().unwrap();
+    let name = format!("fleet{}", std::env::consts::EXE_SUFFIX);
+    let program = test.ancestors().nth(2).unwrap().join("examples").join(name);
+    assert!(
+        program.exists(),
+        "{} does not exist: first run `cargo build -p tollgate-examples --examples` in the same profile",
+        program.display()
+    );
+    Command::new(program).args(options).output().unwrap()
 }
 
 /// The cells of the table: a row for exact, leased and local share.

@@ -10,8 +10,8 @@ use http::request::Parts;
 use http::{Method, Response};
 use tollgate::extract::{ClientIp, PeerIp, TrustError, extension, matched_path};
 use tollgate::{
-    Algorithm, Denial, FailureExt, Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota,
-    RateLimitLayer, Report, Rule, Share,
+    Algorithm, Denial, FailureExt, Key, Lease, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota,
+    RateLimitLayer, Report, Rule, ScaleExt, Share,
 };
 use tollgate_examples::helloworld::greeter_server::{Greeter, GreeterServer};
 use tollgate_examples::helloworld::{HelloReply, HelloRequest};
@@ -51,6 +51,8 @@ fn rules(api: Policy, queue: Policy, max_wait: Duration) -> Result<Vec<Rule>, Tr
 fn layers(burst: Rule, daily: Rule, redis: RedisStore) -> Router {
     let limit = RateLimitLayer::per_ip(Quota::per_minute(100));
     let both = RateLimitLayer::new([burst, daily]).answer(own).expose_verdict();
+    let redis = redis.leased(Lease::default());
+    let redis = redis.deny_cache(100_000);
     let redis = redis.fall_back_to(MemoryStore::new(), Share::new(1, 3));
     let route: MethodRouter = get(async |report: Report| report.iter().count().to_string());
     Router::new().route("/", route).route_layer(limit).layer(both.store(redis))
@@ -104,7 +106,8 @@ fn without_blanks(text: &str) -> String {
 #[test]
 fn relative_links_in_the_documents_lead_to_files() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let documents = ["README.md", "CONTRIBUTING.md", "docs/guarantees.md", "docs/comparison.md"];
+    let documents =
+        ["README.md", "CONTRIBUTING.md", "docs/guarantees.md", "docs/comparison.md", "docs/scale.md"];
     let mut links = 0;
     for document in documents.map(|name| root.join(name)) {
         let text = std::fs::read_to_string(&document).unwrap();

@@ -6,6 +6,8 @@
 //! | [`keys`] | which caller a request is charged to, behind which proxies, and which headers to trust |
 //! | [`layers`] | where to put the limit among other layers |
 //! | [`outages`] | what happens to requests while the store fails |
+//! | [`scale`] | how to decide most requests without a round trip: leases and the cache of denials |
+//! | [`capacity`] | how many decisions a second one Redis, a Cluster and a leased fleet make |
 //! | [`tiers`] | how to give some callers another quota, and exempt some requests |
 //! | [`grpc`] | what gRPC and Connect clients see, and where to put the layer in a tonic server |
 //! | [`testing`] | how to test limits without waiting |
@@ -15,11 +17,13 @@
 //! The examples are tests of this crate: what they assert holds.
 
 pub mod algorithms;
+pub mod capacity;
 pub mod from_tower_governor;
 pub mod grpc;
 pub mod keys;
 pub mod layers;
 pub mod outages;
+pub mod scale;
 pub mod testing;
 pub mod tiers;
 pub mod writing_a_store;
