@@ -9,7 +9,7 @@ use crate::cli::{Cli, OnFailure};
 use crate::scale::Scale;
 use crate::span;
 
-/// `--timeout`, `--breaker`, `--on-failure` and `--share`; and what comes before the failure policy.
+/// `--timeout`, `--breaker`, `--lease`, `--deny-cache`, `--on-failure` and `--share`.
 #[derive(Clone, Debug)]
 pub(crate) struct Outage {
     pub(crate) timeout: Duration,

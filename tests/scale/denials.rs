@@ -41,8 +41,8 @@ fn scripts(server: &Server) -> u64 {
     stats.lines().filter_map(calls).sum()
 }
 
-/// One key is limited by itself. The others are in sets with a rule that all callers share, and that
-/// grants other callers all the time.
+/// One key is limited by itself. The others are in sets with a rule that all callers share, and
+/// that grants other callers all the time.
 #[tokio::test]
 async fn a_denied_key_costs_at_most_one_call_a_second() {
     let server = Server::start(Kind::Redis8_2).unwrap();

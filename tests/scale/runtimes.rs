@@ -49,7 +49,8 @@ async fn ask<S: Store>(store: &S, policy: &Policy, key: &Key) -> Verdict {
     }
 }
 
-/// The task that returns leases ends with its runtime, begun or not. The next runtime needs another.
+/// The task that returns leases ends with its runtime, begun or not. The next runtime needs
+/// another.
 #[test]
 fn a_second_runtime_returns_what_is_left_by_the_first() {
     let time = clock();

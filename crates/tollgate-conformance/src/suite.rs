@@ -173,9 +173,9 @@ impl Suite {
 
     /// Excuses a store that answers denials from a cache, without asking where the state is.
     ///
-    /// If a smaller cost of the same policy and key was denied before, `retry_after` of a denial may
-    /// be shorter than the exact wait. `remaining` of a denial may be from an earlier time. Looks,
-    /// and the waits of the smallest denied cost, must still be exact.
+    /// If a smaller cost of the same policy and key was denied before, `retry_after` of a denial
+    /// may be shorter than the exact wait. `remaining` of a denial may be from an earlier time.
+    /// Looks, and the waits of the smallest denied cost, must still be exact.
     pub fn with_cached_denials(mut self) -> Suite {
         self.excuses.cached_denials = true;
         self
@@ -183,11 +183,15 @@ impl Suite {
 
     /// Excuses a store that holds up to `units` of a key ahead of demand, each for at most `life`.
     ///
-    /// The answers to random sets need not be those of the oracle, and there are no recorded answers.
-    /// Instead, a token bucket must admit
-    /// at most its burst + rate × (*t* + `life`) in any time *t*, an aligned window never more than its
-    /// limit, two windows that the first request opens at most twice the limit, and a sliding
-    /// window or log at most its limit + `units`. All other cases must still be exact.
+    /// The answers to random sets need not be those of the oracle, and recorded answers are not
+    /// compared. Instead, no more is granted than these bounds:
+    ///
+    /// - a token bucket: its burst + rate × (*t* + `life`) in any time *t*;
+    /// - an aligned window: its limit;
+    /// - two windows that begin with a request: twice the limit;
+    /// - a sliding window or log: its limit + `units`.
+    ///
+    /// All other cases must be exact.
     pub fn with_leases(mut self, units: u32, life: Duration) -> Suite {
         self.excuses.leases = Some(Leases { units, life });
         self

@@ -53,8 +53,8 @@
 //! The **life** is the setting that matters. A longer life saves round trips. It strands more units
 //! on processes that do not use them, and raises the bound of a token bucket by rate × life.
 //!
-//! A simulated fleet of 20 processes has a limit of 20,000 a second and four fifths of that as load.
-//! The load is skewed by Zipf's law, and a round trip takes 1 ms:
+//! A simulated fleet of 20 processes has a limit of 20,000 a second and four fifths of that as
+//! load. The load is skewed by Zipf's law, and a round trip takes 1 ms:
 //!
 //! | life | round trips for each decision | most units stranded, of the limit of a second |
 //! |---|--:|--:|

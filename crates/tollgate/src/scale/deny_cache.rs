@@ -216,8 +216,8 @@ impl Denial {
         self.asked > other.asked || (self.asked == other.asked && self.said.is_none())
     }
 
-    /// Whether to remember it instead of `known`. A fresh denial of a smaller cost is kept, since it
-    /// answers more requests.
+    /// Whether to remember it instead of `known`. A fresh denial of a smaller cost is kept, since
+    /// it answers more requests.
     fn replaces(&self, known: &Denial) -> bool {
         if self.said.is_none() {
             return self.asked >= known.asked;

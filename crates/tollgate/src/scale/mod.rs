@@ -33,9 +33,9 @@
 //! - **A fixed window is never exceeded.** The store charges a lease to the window in which it is
 //!   fetched. The lease ends with that window, at the latest: its end is computed from the time
 //!   before the fetch was sent, so it is never later than the end at the store.
-//! - **A token bucket admits at most burst + rate × (*t* + *d*) in any time *t*.** Each unit that is
-//!   spent in a time *t* was fetched in that time, or up to *d* before it. In *t* + *d* the store
-//!   grants at most burst + rate × (*t* + *d*).
+//! - **A token bucket admits at most burst + rate × (*t* + *d*) in any time *t*.** Each unit that
+//!   is spent in a time *t* was fetched in that time, or up to *d* before it. In *t* + *d* the
+//!   store grants at most burst + rate × (*t* + *d*).
 //! - **A sliding window or log admits at most its limit + *N* × *C* in any window.** Each unit that
 //!   is spent in a window was fetched in it, or was held when it began. A process holds at most *C*
 //!   units of a key.
@@ -82,8 +82,8 @@ pub trait ScaleExt: Store {
     /// or a raise by *another* process is therefore seen a second and a round trip later; by this
     /// process, at once.
     ///
-    /// `retry_after` is exact for the smallest cost that was denied. For a larger cost it is a lower
-    /// bound. `remaining` is up to a second old. Looks are answered by the store.
+    /// `retry_after` is exact for the smallest cost that was denied. For a larger cost it is a
+    /// lower bound. `remaining` is up to a second old. Looks are answered by the store.
     fn deny_cache(self, capacity: usize) -> DenyCache<Self> {
         DenyCache::new(self, capacity)
     }

@@ -58,8 +58,8 @@ pub(crate) struct Slot<V> {
     pub(crate) value: V,
 }
 
-/// When a value expires, and whether it is pinned until then, in one word to save memory. A timestamp
-/// has 53 bits.
+/// When a value expires, and whether it is pinned until then, in one word to save memory. A
+/// timestamp has 53 bits.
 #[derive(Clone, Copy, Debug)]
 struct Expiry(u64);
 

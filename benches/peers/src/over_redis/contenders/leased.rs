@@ -1,4 +1,4 @@
-//! Most decisions without Redis: leases, the cache of denials, and trypema's hybrid, each beside
+//! Most decisions without Redis: leases, the cache of denials, and trypema's hybrid, each next to
 //! the exact layer and the layer over memory. No fields, and every task yields by tokio's budget.
 
 use std::sync::Arc;

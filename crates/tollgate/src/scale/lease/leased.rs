@@ -310,8 +310,8 @@ impl<S: Store> fmt::Debug for Fetching<S> {
     }
 }
 
-/// The right to return leases, of one task. It is free again once the task ends, also if the runtime
-/// ends before the task has begun.
+/// The right to return leases, of one task. It is free again once the task ends, also if the
+/// runtime ends before the task has begun.
 struct Returning(Arc<Books>);
 
 impl Returning {
