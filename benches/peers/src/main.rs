@@ -6,6 +6,7 @@
 mod contenders;
 mod measure;
 mod memory;
+mod over_cluster;
 mod over_redis;
 mod report;
 mod scenario;
@@ -32,12 +33,15 @@ enum Comparison {
     Memory(memory::Options),
     /// How many decisions each contender makes through Redis, and what they cost the server.
     Redis(over_redis::Options),
+    /// tollgate over one server and over a Cluster, with and without leases.
+    Cluster(over_cluster::Options),
 }
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let options = Options::parse();
     match options.comparison.unwrap_or(Comparison::Memory(options.memory)) {
         Comparison::Memory(options) => print!("{}", memory::run(&options)),
+        Comparison::Cluster(options) => print!("{}", over_cluster::run(&options)?),
         Comparison::Redis(options) => print!("{}", over_redis::run(&options)?),
     }
     Ok(())

@@ -60,7 +60,7 @@ impl Traffic {
     }
 
     /// A number below `n`.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to n + 1")]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a rank")]
     fn one_of(&mut self, n: usize) -> usize {
         match self.load {
             Load::Even => usize::try_from(self.random.below(n as u64)).unwrap_or(0),

@@ -2,9 +2,9 @@
 
 mod contenders;
 mod host;
-mod measure;
+pub(crate) mod measure;
 mod report;
-mod scenario;
+pub(crate) mod scenario;
 mod targets;
 
 use std::error::Error;
@@ -114,6 +114,6 @@ fn compare(
 }
 
 /// Two threads, as in a small service, in addition to the server.
-fn runtime() -> Result<Runtime, Failure> {
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
     Ok(Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
 }

@@ -41,7 +41,7 @@
 //!
 //! | lease | do not lease |
 //! |---|---|
-//! | few keys with many requests: a tenant, a route, all callers together | many keys with few requests: such keys are not leased anyway |
+//! | keys with many requests in one process: a tenant, a route, all callers together | many keys with a few requests in the life of a lease: it [saves nothing](super::capacity#a-cluster) |
 //! | load that is mostly below the limit | load that is always above it: near the limit Redis decides each request |
 //! | limits that protect a service | a limit of a few units that must be used up to the last one |
 //!
