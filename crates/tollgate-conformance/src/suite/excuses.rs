@@ -42,7 +42,7 @@ impl Denials {
             return;
         }
         let mut denials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for check in set {
+        for check in &summed(set) {
             let pair = (check.policy.scope().to_owned(), check.key.clone());
             let (cost, _) = denials.entry(pair).or_insert((check.cost, now));
             *cost = check.cost.min(*cost);
@@ -71,12 +71,23 @@ impl Denials {
         if !is_denied || verdict.each().len() != due.each.len() {
             return;
         }
-        for ((check, got), due) in set.iter().zip(verdict.each()).zip(&mut due.each) {
+        for ((check, got), due) in summed(set).iter().zip(verdict.each()).zip(&mut due.each) {
             if self.excuse(check, got, due.remaining, due.wait, now) {
                 (due.remaining, due.wait) = (got.remaining(), got.wait());
             }
         }
     }
+}
+
+/// The checks of a set with the sum of the costs of their policy and key.
+fn summed<'a>(set: &[Check<'a>]) -> Vec<Check<'a>> {
+    let sum = |check: &Check<'a>| {
+        let same =
+            |other: &&Check<'a>| other.key == check.key && other.policy.scope() == check.policy.scope();
+        let cost = set.iter().filter(same).fold(0_u32, |sum, other| sum.saturating_add(other.cost));
+        Check::new(check.policy, check.key, cost)
+    };
+    set.iter().map(sum).collect()
 }
 
 fn is_shorter(wait: Wait, than: Wait) -> bool {
