@@ -2,13 +2,8 @@
 //!
 //! All figures are from one virtual machine with **two cores**, with Redis 7.0 and the client on
 //! the same two cores. Use their ratios, and measure on your own machines before you plan capacity.
-<<<<<<< HEAD
-//! `benches/peers` in the repository measures one process and one Redis. The figures of leased
-//! fleets are simulated.
-=======
 //! `benches/peers` in the repository measures one process, one Redis and a Cluster. The figures of
 //! leased fleets are simulated.
->>>>>>> w-f
 //!
 //! # One process
 //!
@@ -34,18 +29,14 @@
 //!
 //! # A Cluster
 //!
-//! Keys are spread over the masters by their slot. **One key is on one master:** more masters do not
-//! help a hot key. Rules with different keys in one request may take a call for each slot, and a
-//! refund if one of them refuses.
+//! Keys are spread over the masters by their slot. **One key is on one master:** more masters do
+//! not help a hot key. Rules with different keys in one request may take a call for each slot, and
+//! a refund if one of them refuses.
 //!
-<<<<<<< HEAD
-//! How many decisions a Cluster of three masters makes was not measured: on two cores the masters
-//! and the client would share the processors. Measure yours.
-=======
-//! **Checks of different slots cannot share a call.** One Redis gets many keys in one call, a Cluster
-//! gets a call for each slot. With many keys it therefore takes more time of its servers. The store
-//! alone, 512 requests in flight, all servers and the client on two cores that other programs used
-//! too:
+//! **Checks of different slots cannot share a call.** One Redis gets many keys in one call, a
+//! Cluster gets a call for each slot. With many keys it therefore takes more time of its servers.
+//! The store alone, 512 requests in flight, all servers and the client on two cores that other
+//! programs used too:
 //!
 //! | keys | servers | | k decisions/s | calls for each decision | server µs, of all servers |
 //! |---|---|---|--:|--:|--:|
@@ -66,9 +57,8 @@
 //! masters decide less than one Redis. Choose a Cluster for its memory and its failover. How it
 //! grows with masters on machines of their own is not measured.
 //!
-//! Leases help keys with many requests. With 10,000 keys evenly a key has two to five requests in the
-//! life of a lease. Such a lease costs a fetch and often a refund, and saves nothing.
->>>>>>> w-f
+//! Leases help keys with many requests. With 10,000 keys evenly a key has two to five requests in
+//! the life of a lease. Such a lease costs a fetch and often a refund, and saves nothing.
 //!
 //! # A leased fleet
 //!
@@ -78,14 +68,8 @@
 //! 16,000 decisions. Above the limit most requests are denials, which leases do not save: with 150
 //! % load they are 0.62. Add [`deny_cache`](crate::ScaleExt::deny_cache) for those.
 //!
-<<<<<<< HEAD
-//! The rate of a fleet then grows with its processes, as if the state were in memory. This holds
-//! for keys with many requests in one process. Fewer than two in the life of a lease (250 ms) are
-//! not leased.
-=======
 //! In that fleet a process has 200 requests of the key in the life of a lease (250 ms), on average.
 //! Fewer requests in a life save fewer round trips. A key with fewer than two is not leased.
->>>>>>> w-f
 //!
 //! # Which to choose
 //!
