@@ -64,7 +64,7 @@
 //!
 //! A lease takes one round trip for many decisions, so Redis does less for each. What Redis sees is
 //! *decisions × round trips for each decision*. The simulator counts those: for a limit of 20,000 a
-//! second with 80 % load on 20 processes they are 0.017, so Redis sees 272 calls a second for
+//! second with 80 % load on 20 processes they are 0.015, so Redis sees 245 calls a second for
 //! 16,000 decisions. Above the limit most requests are denials, which leases do not save: with 150
 //! % load they are 0.62. Add [`deny_cache`](crate::ScaleExt::deny_cache) for those.
 //!

@@ -58,14 +58,14 @@
 //!
 //! | life | round trips for each decision | most units stranded, of the limit of a second |
 //! |---|--:|--:|
-//! | 100 ms | 0.040 | 10 % |
-//! | **250 ms, the default** | 0.017 | 23 % |
-//! | 1 s | 0.0075 | 55 % |
+//! | 100 ms | 0.036 | 15 % |
+//! | **250 ms, the default** | 0.015 | 31 % |
+//! | 1 s | 0.0069 | 66 % |
 //!
 //! The **most units** bound what a crash loses, and what a sliding window admits above its limit.
 //! They matter only if a process uses more of a key in a life. In the same fleet, 100 units need
 //! 0.023 round trips for each decision. With a round trip of 20 ms they need 0.163, and 1,000 units
-//! need 0.026: a lease that is too small runs dry before the next one arrives. 10,000 units gain
+//! need 0.024: a lease that is too small runs dry before the next one arrives. 10,000 units gain
 //! nothing there. Choose what one process uses of a key in a life, or a bit more.
 //!
 //! Stranded units are not lost. They go back when their lease ends. With load of one and a half

@@ -43,10 +43,10 @@
 //!   process that does not use them. Then they are refunded.
 //! - **A process that is killed loses at most *C* units of a key.** It never spends them twice.
 //!
-//! A lease is at most a tenth of what remains at the store, and at most what the process used in
-//! the time *d*. Near the limit leases shrink to nothing, and the store decides each request. Keys
-//! with less than two requests in *d* are not leased. A set of several rules is decided by leases
-//! only if there is one for each rule.
+//! A lease is at most a tenth of what remains at the store, and at most twice what the process used
+//! in the time *d*. Near the limit leases shrink to nothing, and the store decides each request.
+//! Keys with less than two requests in *d* are not leased. A set of several rules is decided by
+//! leases only if there is one for each rule.
 //!
 //! A [leaky bucket](crate::Algorithm::LeakyBucket) is not leased, since it delays each request by
 //! itself: the store decides.
