@@ -96,5 +96,8 @@ pub(crate) fn program(example: &str) -> Command {
         "{} does not exist: first run `cargo build -p tollgate-examples --examples` in the same profile",
         program.display()
     );
-    Command::new(program)
+    let mut command = Command::new(program);
+    // Logs without colors: some test dependencies switch these on.
+    command.env("NO_COLOR", "1");
+    command
 }
