@@ -20,7 +20,7 @@ impl Log {
     /// If the process has a log already.
     pub fn of_process(level: Level) -> Log {
         let log = Log::default();
-        let subscriber = tracing_subscriber::fmt().with_max_level(level).with_ansi(false);
+        let subscriber = tracing_subscriber::fmt().with_max_level(level);
         subscriber.with_writer(log.clone()).with_ansi(false).init();
         log
     }
