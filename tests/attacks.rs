@@ -30,9 +30,6 @@ const AWAY: Duration = Duration::from_millis(3);
 const TIMEOUT: Duration = Duration::from_millis(50);
 const ATTACK: Duration = Duration::from_secs(4);
 
-/// A server that is not attacked answers sooner than this while the machine keeps up.
-const STALL: Duration = Duration::from_millis(25);
-
 const ATTEMPTS: u32 = 5;
 
 /// Held by the test that runs: another attack would make its calls late.
@@ -78,7 +75,8 @@ impl Scene {
 
     /// Guesses a victim's password while `attackers` tasks attack. Exactly 3 guesses an hour pass.
     ///
-    /// If the machine stalled, an attempt proves nothing and is repeated.
+    /// A machine that is short of processor time makes Redis late too, so the limit must hold in one
+    /// of several attempts. Without the bound on the work in a call, it holds in none.
     async fn holds<F>(&self, attackers: u32, attack: impl Fn(Guarded, u32) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -92,18 +90,15 @@ impl Scene {
             let circuit = self.circuit.state();
             tasks.shutdown().await;
             println!("{undecided} undecided in calm; {calm:?}; under attack {attacked:?}");
-            if attacked.stall < STALL {
-                assert_eq!(attacked.passed, 3, "guesses that passed");
-                assert_eq!(circuit, CircuitState::Closed);
-                let undecided = self.undecided.load(Ordering::Relaxed);
-                assert_eq!(undecided, 0, "requests that no limit decided");
+            let undecided = self.undecided.load(Ordering::Relaxed);
+            if attacked.passed == 3 && circuit == CircuitState::Closed && undecided == 0 {
                 return;
             }
-            // If the stall has opened the circuit, a probe closes it.
+            // If Redis was late, the circuit is open: a probe closes it.
             sleep(Duration::from_secs(3)).await;
             acquire(&self.store, &log_ins(), &Key::from("probe"), 0).await;
         }
-        panic!("this machine stalled in each of {ATTEMPTS} attempts");
+        panic!("the attack lifted a limit or opened the circuit in each of {ATTEMPTS} attempts");
     }
 
     /// Guesses every two milliseconds, without waiting for the answers.
@@ -131,7 +126,7 @@ impl Scene {
 }
 
 #[derive(Debug)]
-#[expect(dead_code, reason = "the 99th percentile is printed")]
+#[expect(dead_code, reason = "some are only printed")]
 struct Guesses {
     passed: u32,
     p99: Duration,

@@ -48,6 +48,9 @@ impl Twemproxy {
             "pid",
             "-a",
             "127.0.0.1",
+            // The default of the package is a directory that only its installation makes.
+            "-o",
+            "log",
             "-s",
         ]);
         command.arg(stats.to_string()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
