@@ -75,8 +75,8 @@ impl Scene {
 
     /// Guesses a victim's password while `attackers` tasks attack. Exactly 3 guesses an hour pass.
     ///
-    /// A machine that is short of processor time makes Redis late too, so the limit must hold in one
-    /// of several attempts. Without the bound on the work in a call, it holds in none.
+    /// A machine that is short of processor time makes Redis late too, so the limit must hold in
+    /// one of several attempts. Without the bound on the work in a call, it holds in none.
     async fn holds<F>(&self, attackers: u32, attack: impl Fn(Guarded, u32) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
