@@ -1,4 +1,4 @@
-//! How much work one call may carry, learned from the calls before it.
+//! How much work one call may carry, controlled by how late the calls before it were.
 
 use std::time::Duration;
 
@@ -7,44 +7,44 @@ use std::time::Duration;
 const MOST_WORK: u32 = 4_096;
 
 /// The least that the limit shrinks to, so that a slow server is not slowed further by the price of
-/// many calls.
-const LEAST_WORK: u32 = 64;
+/// many calls. Smaller calls are not late because of their work.
+const LEAST_WORK: u32 = 256;
 
-/// How long the work of one call may occupy the server.
-const TARGET: Duration = Duration::from_millis(5);
+/// How much longer than the round trip a call may take. Calls of several lanes share the server.
+const TARGET: Duration = Duration::from_millis(10);
 
 /// Limits the work in a call, so that a slow server gets smaller calls and answers in time.
 ///
-/// The time of a call is that of the round trip, which is the least time seen lately, and that of
-/// its work.
+/// The limit shrinks if a call is late, and grows with each call in time. A rate of work learned
+/// from the times of calls would take the jitter of small calls for work.
 #[derive(Debug)]
 pub(super) struct Pace {
+    /// The least time of a call lately.
     round_trip_ns: u64,
-    work_ns: u64,
+    most_work: u32,
 }
 
 impl Pace {
     pub(super) fn new() -> Pace {
-        Pace { round_trip_ns: u64::MAX, work_ns: 0 }
+        Pace { round_trip_ns: u64::MAX, most_work: MOST_WORK }
     }
 
     /// Learns from a call that was answered.
     pub(super) fn learn(&mut self, work: u32, took: Duration) {
-        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX / 64);
+        let [took_ns, target_ns] =
+            [took, TARGET].map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         // Rises slowly, so that a route that has become longer is noticed.
         self.round_trip_ns = self.round_trip_ns.saturating_add(self.round_trip_ns / 1024).min(took_ns);
-        // The time of a small call says more about the network than about the work.
-        if work >= LEAST_WORK {
-            let work_ns = (took_ns - self.round_trip_ns) / u64::from(work);
-            self.work_ns = (self.work_ns * 7 + work_ns) / 8;
+        if took_ns - self.round_trip_ns <= target_ns {
+            self.most_work = (self.most_work + self.most_work / 8).min(MOST_WORK);
+        } else if work >= LEAST_WORK {
+            self.most_work = (self.most_work.min(work) / 4 * 3).max(LEAST_WORK);
         }
     }
 
     /// The most work that the next call may carry.
     pub(super) fn most_work(&self) -> u32 {
-        let target_ns = u64::try_from(TARGET.as_nanos()).unwrap_or(u64::MAX);
-        let work = target_ns.checked_div(self.work_ns).unwrap_or(u64::MAX);
-        u32::try_from(work).unwrap_or(u32::MAX).clamp(LEAST_WORK, MOST_WORK)
+        self.most_work
     }
 }
 
@@ -54,17 +54,34 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
+    /// A call of as much work as allowed to a server that is 1 ms away.
+    fn full_call(pace: &mut Pace, for_each: Duration) {
+        let work = pace.most_work();
+        pace.learn(work, MS + work * for_each);
+    }
+
     #[test]
     fn calls_shrink_while_the_server_is_slow_and_grow_again() {
         let mut pace = Pace::new();
-        assert_eq!(pace.most_work(), MOST_WORK);
         pace.learn(1, MS);
-        (0..50).for_each(|_| pace.learn(500, 26 * MS));
-        assert!((90..=120).contains(&pace.most_work()), "{pace:?}: 0.05 ms a check");
-        (0..50).for_each(|_| pace.learn(64, 500 * MS));
+        for _ in 0..50 {
+            full_call(&mut pace, MS / 50);
+        }
+        assert!((350..=600).contains(&pace.most_work()), "{pace:?}: 10 ms are 500 of work");
+        (0..50).for_each(|_| full_call(&mut pace, MS));
         assert_eq!(pace.most_work(), LEAST_WORK);
-        (0..100).for_each(|_| pace.learn(64, MS));
+        (0..50).for_each(|_| full_call(&mut pace, Duration::ZERO));
         assert_eq!(pace.most_work(), MOST_WORK);
+    }
+
+    #[test]
+    fn jitter_of_small_calls_is_not_taken_for_work() {
+        let mut pace = Pace::new();
+        for call in 0..1_000 {
+            pace.learn(300, MS + call % 10 * MS);
+            pace.learn(10, 100 * MS);
+        }
+        assert_eq!(pace.most_work(), MOST_WORK, "{pace:?}");
     }
 
     #[test]
@@ -75,7 +92,7 @@ mod tests {
             assert_eq!(pace.most_work(), MOST_WORK, "{pace:?}");
         }
         // The route becomes three times as long.
-        (0..2_000).for_each(|_| pace.learn(100, 241 * MS));
+        (0..2_000).for_each(|_| pace.learn(300, 241 * MS));
         assert_eq!(pace.most_work(), MOST_WORK, "{pace:?}");
     }
 
