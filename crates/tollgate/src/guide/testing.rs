@@ -83,8 +83,10 @@
 //!
 //! ```
 //! use std::convert::Infallible;
+//! use std::pin::pin;
 //! use std::time::Duration;
 //! use http::{Request, Response};
+//! use tokio::time::timeout;
 //! use tollgate::extract::global;
 //! use tollgate::{Algorithm, ManualClock, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Timestamp};
 //! use tower::{ServiceBuilder, ServiceExt};
@@ -98,11 +100,12 @@
 //!     .layer(layer)
 //!     .service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new("hello".to_owned())));
 //!
-//! let before = tokio::time::Instant::now();
-//! service.clone().oneshot(Request::default()).await.unwrap();
-//! assert_eq!(before.elapsed(), Duration::ZERO);
-//! service.oneshot(Request::default()).await.unwrap();
-//! assert!(before.elapsed() >= Duration::from_secs(60), "by the paused clock");
+//! // By the paused clock, the first passes at once, and the second after a minute.
+//! let first = service.clone().oneshot(Request::default());
+//! timeout(Duration::from_millis(1), first).await.expect("no wait").unwrap();
+//! let mut second = pin!(service.oneshot(Request::default()));
+//! timeout(Duration::from_secs(59), second.as_mut()).await.expect_err("it waits for its slot");
+//! timeout(Duration::from_secs(2), second).await.expect("its slot has come").unwrap();
 //! # }
 //! ```
 //!
