@@ -4,14 +4,15 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use clap::Args;
-use tollgate::{Check, Key, Lease, Policy, Quota, ScaleExt, Store, Times};
+use tollgate::{Lease, Policy, Quota, ScaleExt};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
 
 use crate::measure::Answers;
 use crate::over_redis::Failure;
-use crate::over_redis::measure::{Decide, Prepared, Subject, failed};
-use crate::over_redis::scenario::{Crowd, Draws, Scenario};
+use crate::over_redis::alone::Alone;
+use crate::over_redis::measure::{Budgeted, Prepared, Subject};
+use crate::over_redis::scenario::{Crowd, Scenario};
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
@@ -91,10 +92,10 @@ fn round(
     let subject: Box<dyn Subject> = runtime.block_on(async {
         let store = RedisStore::connect(url).await?;
         Ok::<_, Failure>(match is_leased {
-            false => Prepared::boxed(Alone { store, policy }, scenario.tasks()),
+            false => Prepared::boxed(Budgeted(Alone { store, policy }), scenario.tasks()),
             true => {
                 let store = store.leased(Lease::default());
-                Prepared::boxed(Alone { store, policy }, scenario.tasks())
+                Prepared::boxed(Budgeted(Alone { store, policy }), scenario.tasks())
             }
         })
     })?;
@@ -129,25 +130,4 @@ fn spent(servers: &[Server]) -> Result<(u64, f64), Failure> {
         }
     }
     Ok((calls, seconds))
-}
-
-/// A store without a layer.
-#[derive(Clone)]
-struct Alone<S> {
-    store: S,
-    policy: Policy,
-}
-
-impl<S: Store> Decide for Alone<S> {
-    async fn decide(&mut self, draws: &mut Draws, answers: &mut Answers) {
-        let key = Key::from(draws.draw().name.as_str());
-        let verdict = self.store.acquire(&[Check::new(&self.policy, &key, 1)], Times::ONCE);
-        match verdict.wait().await {
-            Ok(verdict) if verdict.is_granted() => answers.allowed += 1,
-            Ok(_) => answers.denied += 1,
-            Err(error) => failed(answers, &error),
-        }
-        // A lease answers at once, and a task has to let others run.
-        tokio::task::consume_budget().await;
-    }
 }

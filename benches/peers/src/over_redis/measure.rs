@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::task::coop::consume_budget;
+
 use super::scenario::{Crowd, Draws};
 use crate::measure::{Answers, now};
 
@@ -14,6 +16,18 @@ use crate::measure::{Answers, now};
 pub(crate) trait Decide: Clone + Send + Sync + 'static {
     /// Makes a call for one drawn user, or for as many as it takes, and counts the decisions.
     fn decide(&mut self, draws: &mut Draws, answers: &mut Answers) -> impl Future<Output = ()> + Send;
+}
+
+/// Yields to the runtime as often as a task that reads from sockets: a lease answers at once, and a
+/// task has to let others run.
+#[derive(Clone)]
+pub(crate) struct Budgeted<D>(pub(crate) D);
+
+impl<D: Decide> Decide for Budgeted<D> {
+    async fn decide(&mut self, draws: &mut Draws, answers: &mut Answers) {
+        consume_budget().await;
+        self.0.decide(draws, answers).await;
+    }
 }
 
 /// Counts a failed decision, and prints the first of a task.

@@ -1,5 +1,6 @@
 //! How many decisions a limiter makes through Redis, and what each costs the server.
 
+pub(crate) mod alone;
 mod contenders;
 mod host;
 pub(crate) mod measure;

@@ -7,11 +7,10 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use redis::Client;
-use tokio::task::coop::consume_budget;
 use tollgate::extract::header;
 use tollgate::{
-    Check, FailureExt, Fields, Key, Lease, MemoryStore, NeverFails, Policy, PolicyExt, Quota, RateLimitLayer,
-    ScaleExt, Store, Times,
+    FailureExt, Fields, Lease, MemoryStore, NeverFails, Policy, PolicyExt, Quota, RateLimitLayer, ScaleExt,
+    Store,
 };
 use tollgate_redis::RedisStore;
 use tower::Layer;
@@ -24,7 +23,8 @@ use super::{Contender, DAY, OURS, Setup, TIMEOUT, trypema as exact};
 use crate::contenders::service;
 use crate::measure::Answers;
 use crate::over_redis::Failure;
-use crate::over_redis::measure::{Decide, Prepared, Subject, failed};
+use crate::over_redis::alone::Alone;
+use crate::over_redis::measure::{Budgeted, Decide, Prepared, Subject, failed};
 use crate::over_redis::scenario::{Draws, KEY_FIELD};
 
 const LAYER: Contender = Contender {
@@ -115,35 +115,6 @@ fn layer<S: Store<Error: NeverFails>>(setup: &Setup, store: S) -> Box<dyn Subjec
     let rule = policy(setup).by(header(KEY_FIELD.as_str()));
     let service = RateLimitLayer::new([rule]).store(store).fields(Fields::None).layer(service());
     Prepared::boxed(Budgeted(Layered(service)), setup.tasks)
-}
-
-/// Yields to the runtime as often as a task that reads from sockets.
-#[derive(Clone)]
-struct Budgeted<D>(D);
-
-impl<D: Decide> Decide for Budgeted<D> {
-    async fn decide(&mut self, draws: &mut Draws, answers: &mut Answers) {
-        consume_budget().await;
-        self.0.decide(draws, answers).await;
-    }
-}
-
-#[derive(Clone)]
-struct Alone<S> {
-    store: S,
-    policy: Policy,
-}
-
-impl<S: Store<Error: std::fmt::Display>> Decide for Alone<S> {
-    async fn decide(&mut self, draws: &mut Draws, answers: &mut Answers) {
-        let key = Key::from(draws.draw().name.as_str());
-        let verdict = self.store.acquire(&[Check::new(&self.policy, &key, 1)], Times::ONCE);
-        match verdict.wait().await {
-            Ok(verdict) if verdict.is_granted() => answers.allowed += 1,
-            Ok(_) => answers.denied += 1,
-            Err(error) => failed(answers, &error),
-        }
-    }
 }
 
 async fn hybrid(setup: &Setup) -> Result<Hybrid, Failure> {

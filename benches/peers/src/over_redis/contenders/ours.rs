@@ -7,17 +7,17 @@ use axum::body::Body;
 use http::{Request, Response};
 use tokio::task::yield_now;
 use tollgate::extract::header;
-use tollgate::{Check, FailureExt, Key, Policy, PolicyExt, Quota, RateLimitLayer, Store, Times};
+use tollgate::{FailureExt, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_redis::RedisStore;
 use tower::{Layer, service_fn};
 
 use super::layered::Layered;
 use super::{Contender, Setup, TIMEOUT};
 use crate::contenders::service;
-use crate::measure::Answers;
 use crate::over_redis::Failure;
-use crate::over_redis::measure::{Decide, Prepared, Subject, failed};
-use crate::over_redis::scenario::{Draws, KEY_FIELD};
+use crate::over_redis::alone::Alone;
+use crate::over_redis::measure::{Prepared, Subject};
+use crate::over_redis::scenario::KEY_FIELD;
 
 pub(crate) const OURS: &str = "tollgate";
 pub(crate) const WHOLE_LAYER: &str = "whole layer";
@@ -81,22 +81,4 @@ async fn without_redis(setup: Setup) -> Result<Box<dyn Subject>, Failure> {
     let rule = policy(&setup).by(header(KEY_FIELD.as_str()));
     let service = RateLimitLayer::new([rule]).layer(after_a_turn);
     Ok(Prepared::boxed(Layered(service), setup.tasks))
-}
-
-#[derive(Clone)]
-struct Alone {
-    store: RedisStore,
-    policy: Policy,
-}
-
-impl Decide for Alone {
-    async fn decide(&mut self, draws: &mut Draws, answers: &mut Answers) {
-        let key = Key::from(draws.draw().name.as_str());
-        let verdict = self.store.acquire(&[Check::new(&self.policy, &key, 1)], Times::ONCE);
-        match verdict.wait().await {
-            Ok(verdict) if verdict.is_granted() => answers.allowed += 1,
-            Ok(_) => answers.denied += 1,
-            Err(error) => failed(answers, &error),
-        }
-    }
 }
