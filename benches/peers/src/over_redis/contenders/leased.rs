@@ -8,9 +8,9 @@ use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use redis::Client;
 use tollgate::extract::header;
+use tollgate::failure::Timeout;
 use tollgate::{
-    FailureExt, Fields, Lease, MemoryStore, NeverFails, Policy, PolicyExt, Quota, RateLimitLayer, ScaleExt,
-    Store,
+    FailureExt, Fields, Lease, MemoryStore, NeverFails, PolicyExt, RateLimitLayer, ScaleExt, Store,
 };
 use tollgate_redis::RedisStore;
 use tower::Layer;
@@ -19,6 +19,7 @@ use trypema::redis::RedisKey;
 use trypema::{RateLimit, RateLimitDecision, RateLimiterBuilder, WindowSize};
 
 use super::layered::Layered;
+use super::ours::policy;
 use super::{Contender, DAY, OURS, Setup, TIMEOUT, trypema as exact};
 use crate::contenders::service;
 use crate::measure::Answers;
@@ -48,26 +49,18 @@ pub(crate) fn contenders() -> Vec<Contender> {
         LAYER,
         Contender {
             part: "exact layer",
-            build: |setup| Box::pin(async move { Ok(layer(&setup, connect(&setup).await?.fail_closed())) }),
+            build: |setup| Box::pin(over_redis(setup, |store| store.fail_closed())),
             ..LAYER
         },
         Contender {
             part: "leased layer",
-            build: |setup| {
-                Box::pin(async move {
-                    let store = connect(&setup).await?.leased(lease());
-                    Ok(layer(&setup, store.fail_closed()))
-                })
-            },
+            build: |setup| Box::pin(over_redis(setup, |store| store.leased(lease()).fail_closed())),
             ..LAYER
         },
         Contender {
             part: "leased layer, deny cache",
             build: |setup| {
-                Box::pin(async move {
-                    let store = connect(&setup).await?.leased(lease()).deny_cache(100_000);
-                    Ok(layer(&setup, store.fail_closed()))
-                })
+                Box::pin(over_redis(setup, |store| store.leased(lease()).deny_cache(100_000).fail_closed()))
             },
             ..LAYER
         },
@@ -75,9 +68,8 @@ pub(crate) fn contenders() -> Vec<Contender> {
             part: "leased store alone",
             build: |setup| {
                 Box::pin(async move {
-                    let alone =
-                        Alone { store: connect(&setup).await?.leased(lease()), policy: policy(&setup) };
-                    Ok(Prepared::boxed(Budgeted(alone), setup.tasks))
+                    let store = connect(&setup).await?.leased(lease());
+                    Ok(Prepared::boxed(Budgeted(Alone { store, policy: policy(&setup) }), setup.tasks))
                 })
             },
             ..LAYER
@@ -103,12 +95,16 @@ fn lease() -> Lease {
     Lease::at_most(1_000_000).lasting(Duration::from_secs(1))
 }
 
-fn policy(setup: &Setup) -> Policy {
-    Policy::new("api", Quota::per_day(setup.per_day))
+async fn connect(setup: &Setup) -> Result<Timeout<RedisStore>, Failure> {
+    Ok(RedisStore::connect(&setup.url).await?.timeout(TIMEOUT))
 }
 
-async fn connect(setup: &Setup) -> Result<impl Store<Error: std::fmt::Display> + use<>, Failure> {
-    Ok(RedisStore::connect(&setup.url).await?.timeout(TIMEOUT))
+async fn over_redis<S, F>(setup: Setup, wrap: F) -> Result<Box<dyn Subject>, Failure>
+where
+    S: Store<Error: NeverFails>,
+    F: FnOnce(Timeout<RedisStore>) -> S,
+{
+    Ok(layer(&setup, wrap(connect(&setup).await?)))
 }
 
 fn layer<S: Store<Error: NeverFails>>(setup: &Setup, store: S) -> Box<dyn Subject> {

@@ -46,7 +46,7 @@ pub(super) fn with_connections(connections: u32) -> Contender {
     Contender { connections: Some(connections), ..LAYER }
 }
 
-fn policy(setup: &Setup) -> Policy {
+pub(super) fn policy(setup: &Setup) -> Policy {
     Policy::new("api", Quota::per_day(setup.per_day))
 }
 
