@@ -1,6 +1,5 @@
 //! The command line, and the plan that it describes.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ What goes wrong, as a list: crashes=10,slow=5%,lost=1%
     name = "fleet",
     after_help = "Try: fleet --nodes 1000 --rate 200000 --limit 100000/s --plot fleet.svg"
 )]
-struct Cli {
+pub(crate) struct Cli {
     /// Processes at the start
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     nodes: u16,
@@ -127,33 +126,7 @@ impl Fleet {
     }
 }
 
-/// The result of a command line without errors.
-pub(crate) enum Parsed {
-    Run(Box<Fleet>),
-    /// The help: nothing is simulated.
-    Print(String),
-}
-
-/// Reads the command line of the process. Errors are one line.
-pub(crate) fn parse() -> Result<Parsed, String> {
-    parse_from(std::env::args_os())
-}
-
-fn parse_from(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, String> {
-    match Cli::try_parse_from(arguments) {
-        Ok(cli) => fleet(cli).map(|fleet| Parsed::Run(Box::new(fleet))),
-        Err(error) if !error.use_stderr() => Ok(Parsed::Print(error.to_string())),
-        Err(error) => {
-            let message = error.to_string();
-            let first: Vec<&str> =
-                message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-            let line = first.join(" ").replace(char::is_control, "\u{fffd}");
-            Err(format!("{} (see --help)", line.strip_prefix("error: ").unwrap_or(&line)))
-        }
-    }
-}
-
-fn fleet(cli: Cli) -> Result<Fleet, String> {
+pub(crate) fn fleet(cli: Cli) -> Result<Fleet, String> {
     let (lease_units, life) = lease(&cli.lease)?;
     let round_trip = span::parse(&cli.round_trip).filter(|span| *span <= Duration::from_secs(1));
     let round_trip = round_trip

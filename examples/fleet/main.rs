@@ -20,28 +20,27 @@ mod sim;
 #[allow(dead_code, reason = "the playground uses the rest")]
 mod span;
 mod table;
+#[path = "../playground/terminal.rs"]
+mod terminal;
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use cli::{Fleet, Parsed};
+use cli::Fleet;
 use score::Score;
 use sim::{Mode, Plan};
+use terminal::{fail, parse, print};
 
 /// In the order of the table: the exact fleet is what the others are compared with.
 const MODES: [Mode; 3] = [Mode::Exact, Mode::Leased, Mode::LocalShare];
 
 fn main() -> ExitCode {
-    match cli::parse() {
-        Ok(Parsed::Run(fleet)) => run(&fleet),
-        Ok(Parsed::Print(text)) => {
-            print(&text);
-            ExitCode::SUCCESS
-        }
-        Err(error) => fail(&error, 2),
+    match parse().map(cli::fleet) {
+        Ok(Ok(fleet)) => run(&fleet),
+        Ok(Err(error)) => fail(&error, 2),
+        Err(code) => code,
     }
 }
 
@@ -74,14 +73,4 @@ fn simulate(plan: &Plan) -> Score {
     let outcome = sim::run(plan, |micros| bar.set_position(micros));
     bar.finish_and_clear();
     Score::new(plan, outcome)
-}
-
-/// Unlike `println!`, does not panic if standard output is closed.
-fn print(text: &str) {
-    let _ = io::stdout().write_all(text.as_bytes());
-}
-
-fn fail(error: &str, code: u8) -> ExitCode {
-    let _ = writeln!(io::stderr(), "error: {error}");
-    ExitCode::from(code)
 }

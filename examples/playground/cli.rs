@@ -1,7 +1,5 @@
 //! The command line for clap. `config.rs` interprets the values.
 
-use std::ffi::OsString;
-
 use clap::{Parser, ValueEnum};
 use tollgate::{Fields, MissingKey};
 
@@ -156,33 +154,4 @@ impl From<Action> for MissingKey {
             Action::Share => MissingKey::Share,
         }
     }
-}
-
-/// The result of a command line without errors.
-#[derive(Debug)]
-pub(crate) enum Parsed {
-    Run(Box<Cli>),
-    /// The help: no server runs.
-    Print(String),
-}
-
-/// Reads the command line of the process. Errors are one line.
-pub(crate) fn parse() -> Result<Parsed, String> {
-    parse_from(std::env::args_os())
-}
-
-fn parse_from(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, String> {
-    match Cli::try_parse_from(arguments) {
-        Ok(cli) => Ok(Parsed::Run(Box::new(cli))),
-        Err(error) if !error.use_stderr() => Ok(Parsed::Print(error.to_string())),
-        Err(error) => Err(one_line(&error.to_string())),
-    }
-}
-
-/// Returns the first paragraph of clap's message in one line, without advice and usage. It quotes
-/// the user's input, so this replaces control characters.
-fn one_line(message: &str) -> String {
-    let first: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-    let line = first.join(" ").replace(char::is_control, "\u{fffd}");
-    format!("{} (see --help)", line.strip_prefix("error: ").unwrap_or(&line))
 }

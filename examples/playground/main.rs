@@ -23,9 +23,10 @@ mod rule_spec;
 mod scale;
 mod span;
 mod store;
+mod terminal;
 mod transfer;
 
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -35,8 +36,10 @@ use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tollgate::RateLimitLayer;
 
+use crate::cli::Cli;
 use crate::config::Config;
 use crate::store::AnyStore;
+use crate::terminal::{fail, parse, print};
 
 /// How long in-flight requests, and those that a leaky bucket delays, may take after a signal to
 /// stop.
@@ -45,17 +48,10 @@ const GRACE: Duration = Duration::from_secs(5);
 #[tokio::main]
 async fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(io::stderr).init();
-    let config = match cli::parse() {
-        Ok(cli::Parsed::Run(cli)) => Config::try_from(*cli),
-        Ok(cli::Parsed::Print(text)) => {
-            print(&text);
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => Err(error),
-    };
-    let config = match config {
-        Ok(config) => config,
-        Err(error) => return fail(&error, 2),
+    let config = match parse::<Cli>().map(Config::try_from) {
+        Ok(Ok(config)) => config,
+        Ok(Err(error)) => return fail(&error, 2),
+        Err(code) => return code,
     };
     let layer =
         config.store.open().await.and_then(|store| {
@@ -113,14 +109,4 @@ async fn terminated() {
 #[cfg(not(unix))]
 async fn terminated() {
     std::future::pending().await
-}
-
-/// Unlike `println!`, does not panic if standard output is closed.
-fn print(text: &str) {
-    let _ = io::stdout().write_all(text.as_bytes());
-}
-
-fn fail(error: &str, code: u8) -> ExitCode {
-    let _ = writeln!(io::stderr(), "error: {error}");
-    ExitCode::from(code)
 }
