@@ -6,15 +6,14 @@ mod reclaim;
 mod sets;
 mod threads;
 
-use tollgate::{Check, Key, MemoryStore, Policy, Reply, Store, Times, Verdict};
+use tollgate::{Check, Key, MemoryStore, Policy, Store, Times, Verdict};
+use tollgate_tests::at_hand;
 
 /// Asks once, for a set of policies with a key and a cost each.
 fn acquire_set(store: &MemoryStore, set: &[(&Policy, &Key, u32)]) -> Verdict {
     let set: Vec<_> = set.iter().map(|(policy, key, cost)| Check::new(policy, key, *cost)).collect();
-    match store.acquire(&set, Times::ONCE) {
-        Reply::Now(Ok(verdict)) => verdict,
-        Reply::Later(_) => panic!("a store in memory answers on the spot"),
-    }
+    let Ok(verdict) = at_hand(store.acquire(&set, Times::ONCE));
+    verdict
 }
 
 fn acquire(store: &MemoryStore, policy: &Policy, key: &Key, cost: u32) -> Verdict {

@@ -13,6 +13,8 @@ use tokio::task::yield_now;
 use tokio::time::sleep;
 use tollgate::{Check, ErrorKind, Grant, Key, MemoryStore, Policy, Reply, Store, StoreError, Times, Verdict};
 
+use crate::later::at_hand;
+
 /// A [`MemoryStore`] behind a connection whose behaviour a test sets. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Failing {
@@ -75,18 +77,15 @@ impl Failing {
         T: Send + 'static,
     {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        let decided = || match decide(&self.store) {
-            Reply::Now(Ok(answer)) => answer,
-            Reply::Later(_) => unreachable!("a store in memory answers on the spot"),
-        };
+        let decided = || at_hand(decide(&self.store)).map_err(|never| match never {});
         let connection = *self.connection();
         match connection {
-            Connection::Works => Reply::Now(Ok(decided())),
+            Connection::Works => Reply::Now(decided()),
             Connection::IsSlow(delay) => {
                 let answer = decided();
                 Reply::Later(Box::pin(async move {
                     sleep(delay).await;
-                    Ok(answer)
+                    answer
                 }))
             }
             Connection::Fails(fault) => Reply::Now(Err(fault)),

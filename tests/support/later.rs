@@ -37,7 +37,7 @@ impl Later {
 }
 
 /// The answer of a store that answers at once.
-fn at_hand<T, F>(reply: Reply<T, F>) -> T {
+pub fn at_hand<T, F>(reply: Reply<T, F>) -> T {
     match reply {
         Reply::Now(answer) => answer,
         Reply::Later(_) => unreachable!("a store in memory answers on the spot"),

@@ -23,7 +23,7 @@ mod web;
 
 pub use contract::{keeps_the_contract, keeps_the_contract_of};
 pub use failing::{Connection, Failing, Fault};
-pub use later::Later;
+pub use later::{Later, at_hand};
 pub use log::{Level, Log};
 pub use proxy::{Proxy, Way};
 pub use strict::Strict;
