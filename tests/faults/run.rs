@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tollgate::failure::Source;
 use tollgate::{Algorithm, Check, ErrorKind, Key, Policy, PolicyExt, Quota, RateLimitLayer, Store, Times};
 use tollgate_redis::RedisStore;
-use tollgate_tests::{serve, user};
+use tollgate_tests::{lateness, serve, user};
 
 use crate::caller::{Caller, Seen, Way, name};
 use crate::fault::Fault;
@@ -81,7 +81,7 @@ struct Running {
 pub(crate) async fn run(fault: Fault, way: Way) -> Row {
     let mut scene = Scene::of(fault).await;
     let is_over = Arc::<AtomicBool>::default();
-    let sleepers: JoinSet<Vec<Duration>> = (0..CALLERS).map(|_| sleeps(Arc::clone(&is_over))).collect();
+    let sleepers = tokio::spawn(lateness(CALLERS, PAUSE, Arc::clone(&is_over)));
     let mut cells = Vec::new();
     for (n, guard) in Guard::EVERY.into_iter().enumerate() {
         cells.push(start(&scene.url, fault, guard, format!("cell{n}"), way).await);
@@ -118,9 +118,7 @@ pub(crate) async fn run(fault: Fault, way: Way) -> Row {
     assert!(scene.has_come_about(), "{} has not come about", fault.name());
 
     is_over.store(true, Ordering::Relaxed);
-    let mut late: Vec<Duration> = sleepers.join_all().await.into_iter().flatten().collect();
-    late.sort_unstable();
-    let lateness = late.get(late.len() * 95 / 100).copied().unwrap_or_default();
+    let lateness = sleepers.await.expect("the sleepers end");
     let mut row = Row { fault, way, begun, ending, lateness, cells: Vec::new() };
     for cell in cells {
         let back = cell.heard.back().expect("it is back");
@@ -174,17 +172,6 @@ async fn start(url: &str, fault: Fault, guard: Guard, prefix: String, way: Way) 
         });
     }
     Running { guard, heard, progress, prefix, callers }
-}
-
-/// The lateness of a task that only sleeps.
-async fn sleeps(is_over: Arc<AtomicBool>) -> Vec<Duration> {
-    let mut late = Vec::new();
-    while !is_over.load(Ordering::Relaxed) {
-        let start = Instant::now();
-        sleep(PAUSE).await;
-        late.push(start.elapsed().saturating_sub(PAUSE));
-    }
-    late
 }
 
 impl Progress {

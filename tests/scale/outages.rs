@@ -15,7 +15,7 @@ use tollgate::{
 };
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
-use tollgate_tests::clock;
+use tollgate_tests::{clock, lateness};
 
 use crate::prefix;
 
@@ -166,7 +166,7 @@ async fn outage(fault: Fault) {
     let server = start(true).await;
     let ada = Key::from("ada");
     let is_over = Arc::<AtomicBool>::default();
-    let sleepers: JoinSet<Vec<Duration>> = (0..CALLERS).map(|_| sleeps(Arc::clone(&is_over))).collect();
+    let sleepers = tokio::spawn(lateness(CALLERS, PAUSE, Arc::clone(&is_over)));
     let mut cells = Vec::new();
     for instead in EVERY_POLICY {
         let scene = Arc::new(Scene::new(&server, instead, Lease::at_most(UNITS).lasting(LIFE)).await);
@@ -205,9 +205,7 @@ async fn outage(fault: Fault) {
         timeout(PATIENCE, again).await.expect("leases are fetched again");
     }
     is_over.store(true, Ordering::Relaxed);
-    let mut late: Vec<Duration> = sleepers.join_all().await.into_iter().flatten().collect();
-    late.sort_unstable();
-    let lateness = late[late.len() * 95 / 100];
+    let lateness = sleepers.await.unwrap();
 
     for (instead, scene, callers) in cells {
         let seen: Vec<Seen> = callers.join_all().await.into_iter().flatten().collect();
@@ -244,17 +242,6 @@ async fn calls(scene: Arc<Scene>, is_over: Arc<AtomicBool>) -> Vec<Seen> {
         sleep(PAUSE).await;
     }
     seen
-}
-
-/// The lateness of a task that only sleeps.
-async fn sleeps(is_over: Arc<AtomicBool>) -> Vec<Duration> {
-    let mut late = Vec::new();
-    while !is_over.load(Ordering::Relaxed) {
-        let start = Instant::now();
-        sleep(PAUSE).await;
-        late.push(start.elapsed().saturating_sub(PAUSE));
-    }
-    late
 }
 
 /// Leases end by a clock that the test moves.

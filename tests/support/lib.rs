@@ -2,12 +2,15 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
 use http::{Request, Response};
-use tokio::time::Instant;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 use tollgate::extract::{KeyExtractor, header};
 use tollgate::{Algorithm, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Rule, Timestamp};
 use tower::{Service, ServiceExt};
@@ -100,6 +103,23 @@ pub async fn timed<F: Future>(future: F) -> (F::Output, Duration) {
     let start = Instant::now();
     let output = future.await;
     (output, start.elapsed())
+}
+
+/// The lateness of tasks that only sleep until `is_over`, at the 95th percentile.
+pub async fn lateness(tasks: u32, pause: Duration, is_over: Arc<AtomicBool>) -> Duration {
+    let sleeps = |is_over: Arc<AtomicBool>| async move {
+        let mut late = Vec::new();
+        while !is_over.load(Ordering::Relaxed) {
+            let start = Instant::now();
+            sleep(pause).await;
+            late.push(start.elapsed().saturating_sub(pause));
+        }
+        late
+    };
+    let sleepers: JoinSet<_> = (0..tasks).map(|_| sleeps(Arc::clone(&is_over))).collect();
+    let mut late: Vec<Duration> = sleepers.join_all().await.concat();
+    late.sort_unstable();
+    late.get(late.len() * 95 / 100).copied().unwrap_or_default()
 }
 
 /// Polls a future once.
