@@ -8,14 +8,12 @@ use tollgate::{Check, Key, Store, StoreError, Times};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
 
-use super::{a_day, elsewhere, home, store, url};
+use super::{a_day, elsewhere, home, start, url};
 use crate::{acquire, eventually, prefix, try_acquire, used};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_dies_is_replaced_without_a_restart() {
-    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
-    let prefix = prefix();
-    let store = store(&cluster, &prefix).await;
+    let (cluster, prefix, store) = start(Kind::Redis8_2).await;
     let policy = a_day("p", 1_000_000);
     let other = elsewhere(&cluster, &prefix, "ada");
     acquire(&store, &policy, "ada", 1).await;

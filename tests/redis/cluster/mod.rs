@@ -20,6 +20,13 @@ pub(crate) fn url(cluster: &Cluster) -> String {
     format!("redis-cluster://{}", nodes.join(","))
 }
 
+/// A new Cluster, a prefix, and a store with both.
+async fn start(kind: Kind) -> (Cluster, String, OnCluster) {
+    let (cluster, prefix) = (Cluster::start(kind).unwrap(), prefix());
+    let store = store(&cluster, &prefix).await;
+    (cluster, prefix, store)
+}
+
 pub(crate) async fn store(cluster: &Cluster, prefix: &str) -> OnCluster {
     let store = RedisStore::builder(&url(cluster)).prefix(prefix).connect().await.unwrap();
     OnCluster { store, _left: Left { urls: cluster.urls(), prefix: prefix.to_owned() } }
@@ -155,9 +162,7 @@ fn a_reset_from_a_runtime_that_ends_leaves_no_dead_connections() {
 /// One node decides all policies of a caller in one step.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_policies_of_a_key_share_a_slot() {
-    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
-    let prefix = prefix();
-    let store = store(&cluster, &prefix).await;
+    let (cluster, prefix, store) = start(Kind::Redis8_2).await;
     for key in ["ada", "}", "{", "{}", "}{x}", "{a}{b}", "a{b", "\0\r\n", "é"] {
         let policies = crate::every_policy(3, Duration::from_secs(600));
         let key = Key::from(key);

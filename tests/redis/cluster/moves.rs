@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use tollgate::{Check, FailureExt, Key, Store, StoreError, Times};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 
-use super::{a_day, another_master, home, store};
+use super::{a_day, another_master, home, start, store};
 use crate::{acquire, eventually, prefix, try_acquire, used};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,9 +94,7 @@ async fn a_slot_that_moves_under_load_fails_no_request_and_the_limit_stands() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_of_a_slot_that_moves_do_not_fail_each_other() {
     for kind in [Kind::Redis6_2, Kind::Redis8_2] {
-        let cluster = Cluster::start(kind).unwrap();
-        let prefix = prefix();
-        let store = store(&cluster, &prefix).await;
+        let (cluster, prefix, store) = start(kind).await;
         let policy = a_day("p", 1_000);
         let (slot, from) = home(&cluster, &prefix, "ada");
         let to = another_master(&cluster, from);
@@ -130,9 +128,7 @@ async fn callers_of_a_slot_that_moves_do_not_fail_each_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redirect_loop_between_nodes_is_waited_out() {
     for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
-        let cluster = Cluster::start(kind).unwrap();
-        let prefix = prefix();
-        let store = store(&cluster, &prefix).await;
+        let (cluster, prefix, store) = start(kind).await;
         let policy = a_day("p", 1_000);
         let (slot, from) = home(&cluster, &prefix, "ada");
         let to = another_master(&cluster, from);
@@ -158,9 +154,7 @@ async fn a_redirect_loop_between_nodes_is_waited_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_set_in_a_moving_slot_waits_and_charges_no_caller_that_left() {
     for kind in [Kind::Redis6_2, Kind::Redis8_2] {
-        let cluster = Cluster::start(kind).unwrap();
-        let prefix = prefix();
-        let store = store(&cluster, &prefix).await;
+        let (cluster, prefix, store) = start(kind).await;
         let policies = [a_day("p", 1_000), a_day("q", 1_000)];
         let (slot, from) = home(&cluster, &prefix, "ada");
         let to = another_master(&cluster, from);
@@ -188,9 +182,7 @@ async fn a_set_in_a_moving_slot_waits_and_charges_no_caller_that_left() {
 /// The first slot moves to a master that has none yet. Only the redirection names that master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_can_move_to_a_new_master() {
-    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
-    let prefix = prefix();
-    let store = store(&cluster, &prefix).await;
+    let (cluster, prefix, store) = start(Kind::Redis8_2).await;
     let policy = a_day("p", 1_000);
     let (slot, _) = home(&cluster, &prefix, "ada");
     let arguments = ["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1"];

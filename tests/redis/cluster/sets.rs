@@ -6,15 +6,13 @@ use tokio::task::JoinSet;
 use tollgate::{Algorithm, Check, Grant, Key, Policy, Quota, Store, StoreError, Times, Wait};
 use tollgate_conformance::servers::{Cluster, Kind};
 
-use super::{a_day, elsewhere, home, store};
+use super::{a_day, elsewhere, home, start, store};
 use crate::{acquire, eventually, prefix, used};
 
 /// One of the slots refuses, so the grants of the others are refunded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_set_over_several_slots_charges_no_key_when_one_refuses() {
-    let cluster = Cluster::start(Kind::Redis6_2).unwrap();
-    let prefix = prefix();
-    let store = store(&cluster, &prefix).await;
+    let (cluster, prefix, store) = start(Kind::Redis6_2).await;
     let other = elsewhere(&cluster, &prefix, "ada");
     for algorithm in [Algorithm::FIXED_WINDOW, Algorithm::Gcra, Algorithm::SLIDING_LOG] {
         let of = |limit| Policy::new("p", Quota::per_day(limit)).with_algorithm(algorithm);
@@ -42,9 +40,7 @@ async fn a_set_over_several_slots_charges_no_key_when_one_refuses() {
 /// With this order of rules the attacker used to reserve the shared quota first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_is_always_refused_holds_no_quota_of_others() {
-    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
-    let prefix = prefix();
-    let store = store(&cluster, &prefix).await;
+    let (cluster, prefix, store) = start(Kind::Redis8_2).await;
     let attacker = elsewhere(&cluster, &prefix, "all");
     let (shared, own) = (a_day("shared", 50), a_day("own", 1));
     acquire(&store, &own, &attacker, 1).await;
@@ -73,9 +69,7 @@ async fn a_caller_that_is_always_refused_holds_no_quota_of_others() {
 /// only looked at because another has refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_denied_set_reports_the_wait_for_the_least_number_asked_for() {
-    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
-    let prefix = prefix();
-    let store = store(&cluster, &prefix).await;
+    let (cluster, prefix, store) = start(Kind::Redis8_2).await;
     let other = elsewhere(&cluster, &prefix, "ada");
     let keys = [Key::from("ada"), Key::from(&*other)];
     for algorithm in [Algorithm::FIXED_WINDOW, Algorithm::Gcra, Algorithm::SLIDING_LOG] {
@@ -98,9 +92,7 @@ async fn a_denied_set_reports_the_wait_for_the_least_number_asked_for() {
 /// `fail_open` admit a request over the limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_denial_stays_one_while_another_node_is_down() {
-    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
-    let prefix = prefix();
-    let store = store(&cluster, &prefix).await;
+    let (cluster, prefix, store) = start(Kind::Redis8_2).await;
     let other = elsewhere(&cluster, &prefix, "ada");
     let (scarce, wide) = (a_day("scarce", 1), a_day("wide", 1_000));
     acquire(&store, &scarce, "ada", 1).await;
@@ -145,9 +137,7 @@ async fn a_grant_of_one_node_is_refunded_when_another_is_down() {
 /// each part comes back once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partial_grants_of_several_slots_are_refunded_once() {
-    let cluster = Cluster::start(Kind::Redis6_2).unwrap();
-    let prefix = prefix();
-    let store = store(&cluster, &prefix).await;
+    let (cluster, prefix, store) = start(Kind::Redis6_2).await;
     let other = elsewhere(&cluster, &prefix, "ada");
     let (ada, bob) = (Key::from("ada"), Key::from(&*other));
     for algorithm in [Algorithm::Gcra, Algorithm::FIXED_WINDOW, Algorithm::SLIDING_LOG] {
@@ -172,9 +162,7 @@ async fn partial_grants_of_several_slots_are_refunded_once() {
 /// A caller leaves between two nodes: the set is charged whole or not at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_leaves_between_two_slots_leaves_no_half_of_a_set() {
-    let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
-    let prefix = prefix();
-    let store = store(&cluster, &prefix).await;
+    let (cluster, prefix, store) = start(Kind::Valkey9_1).await;
     let (policy, other) = (a_day("p", 1_000), elsewhere(&cluster, &prefix, "ada"));
     acquire(&store, &policy, "ada", 1).await;
     acquire(&store, &policy, &other, 1).await;
