@@ -120,12 +120,8 @@ local function gcra_whole(first, sets, runs)
             call('PSETEX', key, life, until_text)
           end
         end
-        appended = appended + 1
-        answer[appended] = us
-        if parts > 1 then
-          appended = appended + 1
-          answer[appended] = 0
-        end
+        answer[appended + 1], answer[appended + 2] = us, 0
+        appended = appended + (parts > 1 and 2 or 1)
         if i == first and us >= now then
           optimism = 4
         end
