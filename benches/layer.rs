@@ -11,7 +11,10 @@ use divan::{AllocProfiler, Bencher};
 use http::request::Parts;
 use tollgate::exempt::from_networks;
 use tollgate::extract::PeerIp;
-use tollgate::{Algorithm, Fields, Key, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate::{
+    Algorithm, Fields, Key, MemoryStore, NeverFails, Policy, PolicyExt, Quota, RateLimitLayer, ScaleExt,
+    Store,
+};
 use tollgate_benches::{COLD, HOT, callers, ready_service, request, send};
 use tower::Layer;
 
@@ -33,7 +36,7 @@ fn layer(quota: Quota, fields: Fields) -> RateLimitLayer {
     RateLimitLayer::new([Policy::new("api", quota).by(PeerIp::new())]).fields(fields).store(store)
 }
 
-fn run(bencher: Bencher<'_, '_>, layer: &RateLimitLayer, keys: u32) {
+fn run<S: Store<Error: NeverFails>>(bencher: Bencher<'_, '_>, layer: &RateLimitLayer<S>, keys: u32) {
     let service = layer.layer(ready_service());
     for n in 0..keys {
         send(&mut service.clone(), request(n));
@@ -76,6 +79,16 @@ fn denied_with_fields(bencher: Bencher<'_, '_>, keys: u32) {
 #[divan::bench(threads = [1, 2], args = [HOT, COLD])]
 fn denied_without_fields(bencher: Bencher<'_, '_>, keys: u32) {
     run(bencher, &layer(SCANT, Fields::None), keys);
+}
+
+/// By the cache of denials, which has seen each key denied once.
+#[divan::bench(threads = [1, 2], args = [HOT, COLD])]
+fn denied_by_the_cache(bencher: Bencher<'_, '_>, keys: u32) {
+    let store = MemoryStore::builder().max_keys(2_000_000).build().deny_cache(2_000_000);
+    let layer = layer(SCANT, Fields::Ietf).store(store);
+    let service = layer.layer(ready_service());
+    (0..keys).for_each(|n| drop(send(&mut service.clone(), request(n))));
+    run(bencher, &layer, keys);
 }
 
 #[divan::bench(threads = [1, 2])]
