@@ -101,7 +101,10 @@ impl<S: Store> DenyCache<S> {
             is_denied |= status.wait() != Wait::None;
             statuses.push(status);
         }
-        is_denied.then(|| Verdict::new(0, Duration::ZERO, statuses))
+        is_denied.then(|| match statuses[..] {
+            [status] => Verdict::of_one(0, Duration::ZERO, status),
+            _ => Verdict::new(0, Duration::ZERO, statuses),
+        })
     }
 
     fn asked(&self, set: &[Check<'_>]) -> AskedSet {
