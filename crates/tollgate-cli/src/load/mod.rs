@@ -2,6 +2,7 @@
 
 mod grpc;
 mod http;
+mod interrupt;
 mod keys;
 mod plot;
 mod store;
@@ -11,6 +12,7 @@ mod target;
 mod windows;
 mod worker;
 
+use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use tokio::time::sleep;
 use tollgate_core::Clock;
 
 use crate::cli::{LoadArgs, Windows};
+use crate::load::interrupt::Interrupts;
 use crate::load::keys::Keys;
 use crate::load::plot::Plot;
 use crate::load::tally::Tally;
@@ -41,21 +44,20 @@ pub(crate) async fn run(args: LoadArgs) -> Result<ExitCode, String> {
         let file = args.plot.as_deref().unwrap_or(Path::new("")).display();
         format!("--plot: cannot write {file}: {error}")
     };
-    // A file that cannot be written is found before the load.
-    args.plot.as_ref().map(std::fs::File::create).transpose().map_err(cannot_write)?;
+    // A file that cannot be written is found before the load. An old plot stays until then.
+    let writable = |file| File::options().create(true).append(true).open(file);
+    args.plot.as_ref().map(writable).transpose().map_err(cannot_write)?;
     let target = Target::open(&args).await?;
+    let interrupts = Interrupts::new().map_err(|error| format!("cannot wait for Ctrl-C: {error}"))?;
 
     let clock = Clock::system();
     let started = clock.now().as_micros();
-    let tally = load(&args, target, clock.clone()).await;
+    let tally = load(&args, target, clock.clone(), interrupts).await;
     let ended = clock.now().as_micros();
 
     print(&summary::requests(&tally, ended - started));
     let length = span::micros(args.window);
-    let Some((busiest, over)) = windows::busiest(tally.admitted, args.windows, length, args.threshold) else {
-        print("\nnothing was admitted in a window\n");
-        return Ok(ExitCode::SUCCESS);
-    };
+    let (busiest, over) = windows::busiest(tally.admitted, args.windows, length, args.threshold);
     let from = match args.windows {
         Windows::Sliding => started,
         Windows::Aligned => started / length * length,
@@ -76,7 +78,7 @@ pub(crate) async fn run(args: LoadArgs) -> Result<ExitCode, String> {
 }
 
 /// Sends the requests, until all are answered, the time is over, or Ctrl-C.
-async fn load(args: &LoadArgs, target: Target, clock: Clock) -> Tally {
+async fn load(args: &LoadArgs, target: Target, clock: Clock, interrupts: Interrupts) -> Tally {
     let iterations = match (args.iterations, args.duration) {
         (Some(iterations), _) => iterations,
         (None, None) => ITERATIONS,
@@ -89,7 +91,7 @@ async fn load(args: &LoadArgs, target: Target, clock: Clock) -> Tally {
     for _ in 0..args.concurrency {
         workers.spawn(work(Arc::clone(&run), Arc::clone(&target), keys));
     }
-    let ending = tokio::spawn(end(Arc::clone(&run), args.duration));
+    let ending = tokio::spawn(end(Arc::clone(&run), args.duration, interrupts));
     let mut tally = Tally::new();
     while let Some(joined) = workers.join_next().await {
         tally.merge(joined.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
@@ -100,7 +102,7 @@ async fn load(args: &LoadArgs, target: Target, clock: Clock) -> Tally {
 }
 
 /// Ends the load after `duration` or Ctrl-C. A second Ctrl-C ends it at once.
-async fn end(run: Arc<Run>, duration: Option<Duration>) {
+async fn end(run: Arc<Run>, duration: Option<Duration>, mut interrupts: Interrupts) {
     let over = async {
         match duration {
             Some(duration) => sleep(duration).await,
@@ -109,20 +111,14 @@ async fn end(run: Arc<Run>, duration: Option<Duration>) {
     };
     tokio::select! {
         () = over => {}
-        () = interrupted() => {}
+        () = interrupts.next() => {}
     }
     run.stop();
     tokio::select! {
         () = sleep(GRACE) => {}
-        () = interrupted() => {}
+        () = interrupts.next() => {}
     }
     run.give_up();
-}
-
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
-    }
 }
 
 /// On standard error, if that is a terminal.

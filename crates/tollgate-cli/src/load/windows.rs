@@ -25,17 +25,18 @@ pub(crate) struct Busiest {
     pub(crate) windows: Vec<Window>,
 }
 
-/// Finds the busiest key, and the number of keys with more than `threshold` in a window. `None` if
-/// nothing was admitted.
+/// Finds the busiest key, and the number of keys with more than `threshold` in a window.
 pub(crate) fn busiest(
     mut admitted: Vec<Admitted>,
     kind: Windows,
     length: u64,
     threshold: Option<u64>,
-) -> Option<(Busiest, usize)> {
+) -> (Busiest, usize) {
     admitted.sort_unstable_by_key(|one| one.key);
     let mut over = 0;
-    let mut busiest: Option<Busiest> = None;
+    // The first key, if nothing was admitted.
+    let mut busiest =
+        Busiest { key: 1, worst: Window { start: 0, end: 0, admitted: 0 }, windows: Vec::new() };
     for of_key in admitted.chunk_by(|a, b| a.key == b.key) {
         let windows = match kind {
             Windows::Sliding => sliding(of_key, length),
@@ -46,11 +47,11 @@ pub(crate) fn busiest(
             continue;
         };
         over += usize::from(threshold.is_some_and(|threshold| worst.admitted > threshold));
-        if busiest.as_ref().is_none_or(|busiest| worst.admitted > busiest.worst.admitted) {
-            busiest = Some(Busiest { key: of_key[0].key, worst, windows });
+        if worst.admitted > busiest.worst.admitted {
+            busiest = Busiest { key: of_key[0].key, worst, windows };
         }
     }
-    busiest.map(|busiest| (busiest, over))
+    (busiest, over)
 }
 
 /// A window that ends at each answer.
@@ -160,9 +161,9 @@ mod tests {
             request(3, 10, 12),
             request(3, 11, 12),
         ];
-        let (busiest, over) = super::busiest(admitted, Windows::Sliding, 100, Some(1)).unwrap();
+        let (busiest, over) = super::busiest(admitted, Windows::Sliding, 100, Some(1));
         assert_eq!((busiest.key, busiest.worst.admitted, over), (2, 2, 2));
-        assert!(super::busiest(Vec::new(), Windows::Sliding, 100, None).is_none());
+        assert_eq!(super::busiest(Vec::new(), Windows::Aligned, 100, Some(0)).1, 0);
     }
 
     #[test]
