@@ -22,6 +22,8 @@ const LOAD_AFTER_HELP: &str = "\
 A response with status 429, or grpc-status 8, is denied.
 One with a status below 400, or with grpc-status 0, is allowed.
 
+A request to a Redis is charged to all policies or to none. The prefix of key names is tollgate-load.
+
 Exit codes: 0 if the load has run, 1 if a window exceeded the threshold, 2 for bad arguments and
 for servers that cannot be reached
 
@@ -34,7 +36,28 @@ const LOAD_USAGE: &str = "\
 tollgate load [OPTIONS] <URL>
        tollgate load [OPTIONS] --redis <REDIS> --policy <POLICY>...";
 
-/// Loads rate limiters, and shows what they admit.
+const LOOK_AFTER_HELP: &str = "\
+Without --policy, this finds the policies that hold a state of the key. It scans all key names of
+the Redis, in small steps. A Redis stores no limits, so it cannot show what is left.
+Nothing is charged.
+
+The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.
+
+Examples:
+  tollgate look '@192.0.2.1' --redis redis://10.0.0.5/
+  tollgate look alice --policy 'api=100/m' --policy 'daily=5000/d,algorithm=sliding-log'";
+
+const RESET_AFTER_HELP: &str = "\
+Without --policy, this resets all policies that hold a state of the key. It scans all key names of
+the Redis, in small steps. The limit of a --policy has no effect.
+
+The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.
+
+Examples:
+  tollgate reset '@192.0.2.1' --redis redis://10.0.0.5/
+  tollgate reset alice --policy 'api=100/m'";
+
+/// Loads rate limiters, and shows how keys stand in them.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, arg_required_else_help = false)]
 struct Cli {
@@ -47,6 +70,27 @@ pub(crate) enum Command {
     /// Loads a server, or a Redis, and counts what is admitted
     #[command(after_help = LOAD_AFTER_HELP, override_usage = LOAD_USAGE)]
     Load(LoadArgs),
+
+    /// Shows how a key stands in the policies of a Redis
+    #[command(next_line_help = true, after_help = LOOK_AFTER_HELP)]
+    Look(KeyArgs),
+
+    /// Forgets what a key has used in the policies of a Redis
+    #[command(next_line_help = true, after_help = RESET_AFTER_HELP)]
+    Reset(KeyArgs),
+}
+
+/// `tollgate look` and `tollgate reset`.
+#[derive(Debug, Args)]
+pub(crate) struct KeyArgs {
+    #[arg(value_name = "KEY", help = crate::key_spec::HELP)]
+    pub(crate) key: String,
+
+    #[command(flatten)]
+    pub(crate) redis: RedisArgs,
+
+    #[arg(long = "policy", value_name = "POLICY", help = crate::policy_spec::HELP)]
+    pub(crate) policies: Vec<String>,
 }
 
 /// `tollgate load`.

@@ -3,6 +3,9 @@
 #![allow(clippy::float_arithmetic, clippy::cast_precision_loss, reason = "figures of a report")]
 
 mod cli;
+mod found;
+mod key_spec;
+mod keys;
 mod load;
 mod policy_spec;
 mod redis_args;
@@ -32,6 +35,8 @@ async fn main() -> ExitCode {
 async fn run(command: Command) -> Result<ExitCode, String> {
     match command {
         Command::Load(args) => load::run(args).await,
+        Command::Look(args) => keys::look(&args).await,
+        Command::Reset(args) => keys::reset(&args).await,
     }
 }
 

@@ -9,7 +9,7 @@ use tollgate_core::{Algorithm, Policy, PolicyError, Quota};
 use crate::span;
 
 pub(crate) const HELP: &str = "\
-A policy in the Redis; repeatable: a request is charged to all of them or to none
+A policy in the Redis; repeatable
 
 NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,max-wait=D]
 

@@ -14,6 +14,9 @@ redis://[USER:PW@]HOST[:PORT][/DB]    rediss with TLS
 redis-sentinel://HOST,.../MASTER      the master that these Sentinels name
 redis-cluster://HOST,...              a Cluster";
 
+/// How long a Redis may take to connect, and to answer a step of a scan.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The largest `--concurrency`.
 const MOST_WAITING: usize = 100_000;
 
@@ -24,7 +27,7 @@ pub(crate) struct RedisArgs {
     pub(crate) redis: Option<String>,
 
     /// The user of the Redis
-    #[arg(long, value_name = "NAME", requires = "redis")]
+    #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
     /// The password of the Redis
@@ -32,12 +35,12 @@ pub(crate) struct RedisArgs {
     password: Option<String>,
 
     /// The prefix of key names in the Redis
-    #[arg(long, value_name = "PREFIX", requires = "redis")]
-    prefix: Option<String>,
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) prefix: Option<String>,
 
     /// The secret under which the store hides keys: see RedisStore::builder
     #[arg(long, value_name = "SECRET", env = "TOLLGATE_SECRET", hide_env_values = true)]
-    secret: Option<String>,
+    pub(crate) secret: Option<String>,
 }
 
 impl RedisArgs {
@@ -55,8 +58,8 @@ impl RedisArgs {
     }
 
     /// Returns the URL with user and password.
-    fn url(&self) -> Result<String, String> {
-        let redis = self.redis.as_deref().unwrap_or_default();
+    pub(crate) fn url(&self) -> Result<String, String> {
+        let redis = self.redis.as_deref().unwrap_or("127.0.0.1");
         let (scheme, rest) = redis.split_once("://").unwrap_or(("redis", redis));
         if self.user.is_none() && self.password.is_none() {
             return Ok(format!("{scheme}://{rest}"));

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod http;
+mod keys;
 mod playground;
 mod redis;
 mod run;

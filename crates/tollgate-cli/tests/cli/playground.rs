@@ -12,8 +12,12 @@ pub(crate) struct Playground {
 }
 
 impl Playground {
-    /// Starts it with a rule. Cargo builds the examples before it runs the tests of the workspace.
     pub(crate) fn start(rule: &str) -> Playground {
+        Playground::start_with(&["--rule", rule])
+    }
+
+    /// Starts it. Cargo builds the examples before it runs the tests of the workspace.
+    pub(crate) fn start_with(options: &[&str]) -> Playground {
         let test = std::env::current_exe().unwrap();
         let name = format!("playground{}", std::env::consts::EXE_SUFFIX);
         let program = test.ancestors().nth(2).unwrap().join("examples").join(name);
@@ -24,12 +28,12 @@ impl Playground {
         );
         let mut command = Command::new(program);
         let mut child =
-            command.args(["--listen", "127.0.0.1:0", "--rule", rule]).stdout(Stdio::piped()).spawn().unwrap();
+            command.args(["--listen", "127.0.0.1:0"]).args(options).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
         let address = line.split_once("http://").and_then(|(_, rest)| rest.split(',').next());
-        let address = address.unwrap_or_else(|| panic!("{rule}: it does not listen: {line:?}"));
+        let address = address.unwrap_or_else(|| panic!("{options:?}: it does not listen: {line:?}"));
         Playground { child, address: address.trim().parse().unwrap(), _stdout: stdout }
     }
 
