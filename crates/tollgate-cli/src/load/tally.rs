@@ -34,7 +34,7 @@ pub(crate) struct Admitted {
     pub(crate) answered: u64,
 }
 
-/// The longest latency that is told apart: an hour, in microseconds.
+/// An hour, in microseconds. Longer latencies count as this one.
 const LONGEST: u64 = 3_600_000_000;
 
 /// Times from sending to the end of the response, in microseconds, to three digits.

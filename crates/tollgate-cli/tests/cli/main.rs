@@ -10,4 +10,5 @@ mod keys;
 mod playground;
 mod redis;
 mod run;
+mod tls;
 mod windows;
