@@ -68,7 +68,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Loads a server, or a Redis, and counts what is admitted
-    #[command(after_help = LOAD_AFTER_HELP, override_usage = LOAD_USAGE)]
+    #[command(next_line_help = true, after_help = LOAD_AFTER_HELP, override_usage = LOAD_USAGE)]
     Load(LoadArgs),
 
     /// Shows how a key stands in the policies of a Redis
