@@ -1,0 +1,155 @@
+//! `tollgate look` and `tollgate reset`: the state of one key.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use humantime::format_duration;
+use indicatif::HumanCount;
+use tollgate_core::{Algorithm, Check, Key, Policy, Status, Store, Times, Wait};
+use tollgate_redis::RedisStore;
+
+use crate::cli::KeyArgs;
+use crate::redis_args::TIMEOUT;
+use crate::{found, key_spec, policy_spec, print};
+
+const PREFIX: &str = "tollgate";
+
+const HEAD: [&str; 8] =
+    ["policy", "algorithm", "window", "limit", "used", "left", "next request in", "full again in"];
+
+/// What is known of a key.
+struct Subject {
+    store: RedisStore,
+    key: Key,
+    policies: Vec<Policy>,
+    /// Whether the policies were found by their names, which do not show the limits.
+    found: bool,
+    /// Names of states of another form.
+    others: Vec<String>,
+}
+
+/// Prints how the key stands in each policy.
+pub(crate) async fn look(args: &KeyArgs) -> Result<ExitCode, String> {
+    let subject = Subject::open(args).await?;
+    let checks: Vec<_> = subject.policies.iter().map(|policy| Check::new(policy, &subject.key, 1)).collect();
+    let looked = subject.store.acquire(&checks, Times::LOOK).wait().await;
+    let verdict = looked.map_err(|error| format!("--redis: {error}"))?;
+    let row =
+        |(policy, status)| if subject.found { found_row(policy, status) } else { given_row(policy, status) };
+    let rows: Vec<_> = subject.policies.iter().zip(verdict.each()).map(row).collect();
+    let table = if rows.is_empty() { "no policy holds a state of it\n".to_owned() } else { table(&rows) };
+    print(&format!("key {}\n{table}{}", text(&subject.key), subject.not_read()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Forgets what the key has used of each policy.
+pub(crate) async fn reset(args: &KeyArgs) -> Result<ExitCode, String> {
+    let subject = Subject::open(args).await?;
+    let policies: Vec<_> = subject.policies.iter().collect();
+    let reset = subject.store.reset(&subject.key, &policies).wait().await;
+    reset.map_err(|error| format!("--redis: {error}"))?;
+    let mut report = format!("key {}\n", text(&subject.key));
+    if policies.is_empty() {
+        report.push_str("no policy holds a state of it\n");
+    }
+    for policy in policies {
+        report.push_str(&format!("reset {} ({})\n", policy.name(), policy.algorithm().name()));
+    }
+    print(&(report + &subject.not_read()));
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Subject {
+    async fn open(args: &KeyArgs) -> Result<Subject, String> {
+        let key = key_spec::parse(&args.key)?;
+        let given = policy_spec::parse_all(&args.policies)?;
+        let store = args.redis.connect(PREFIX, TIMEOUT).await?;
+        if !given.is_empty() {
+            return Ok(Subject { store, key, policies: given, found: false, others: Vec::new() });
+        }
+        let prefix = args.redis.prefix.as_deref().unwrap_or(PREFIX);
+        let (mut policies, mut others) = (Vec::new(), Vec::new());
+        for scope in found::scopes(&args.redis, prefix, &key).await? {
+            match found::policy(&scope) {
+                Some(policy) => policies.push(policy),
+                None => others.push(scope),
+            }
+        }
+        Ok(Subject { store, key, policies, found: true, others })
+    }
+
+    fn not_read(&self) -> String {
+        let line = |name: &String| format!("not read, since it has another form: {name}\n");
+        self.others.iter().map(line).collect()
+    }
+}
+
+fn given_row(policy: &Policy, status: &Status) -> [String; 8] {
+    let used = policy.capacity().saturating_sub(status.remaining());
+    let limit = match policy.quota() {
+        quota if quota.limit() == policy.capacity() => count(quota.limit()),
+        quota => format!("{} burst {}", count(quota.limit()), count(policy.capacity())),
+    };
+    let next = match status.wait() {
+        Wait::None => "now".to_owned(),
+        Wait::For(wait) => span(wait),
+        Wait::Never => "never".to_owned(),
+    };
+    row(policy, limit, count(used), count(status.remaining()), next, status)
+}
+
+/// A bucket stores only when it is full again. The other algorithms store what is used.
+fn found_row(policy: &Policy, status: &Status) -> [String; 8] {
+    let unknown = || "?".to_owned();
+    let used = match policy.algorithm() {
+        Algorithm::Gcra | Algorithm::LeakyBucket { .. } => unknown(),
+        _ => count(policy.capacity().saturating_sub(status.remaining())),
+    };
+    row(policy, unknown(), used, unknown(), unknown(), status)
+}
+
+fn row(
+    policy: &Policy,
+    limit: String,
+    used: String,
+    left: String,
+    next: String,
+    status: &Status,
+) -> [String; 8] {
+    let window = format_duration(policy.quota().window()).to_string();
+    let algorithm = policy.algorithm().name().to_owned();
+    [policy.name().to_owned(), algorithm, window, limit, used, left, next, span(status.reset_after())]
+}
+
+fn count(units: u32) -> String {
+    HumanCount(units.into()).to_string()
+}
+
+/// Rounds up to milliseconds, and from ten seconds on to seconds.
+fn span(span: Duration) -> String {
+    let unit = if span < Duration::from_secs(10) { 1 } else { 1_000 };
+    let millis = span.as_micros().div_ceil(1_000 * unit) * unit;
+    match u64::try_from(millis).unwrap_or(u64::MAX) {
+        0 => "now".to_owned(),
+        millis => format_duration(Duration::from_millis(millis)).to_string(),
+    }
+}
+
+fn table(rows: &[[String; 8]]) -> String {
+    let head = HEAD.map(str::to_owned);
+    let lines = || std::iter::once(&head).chain(rows);
+    let widths: [usize; 8] =
+        std::array::from_fn(|n| lines().map(|cells| cells[n].chars().count()).max().unwrap_or(0));
+    let line = |cells: &[String; 8]| {
+        let cells: Vec<_> = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    lines().map(line).collect()
+}
+
+fn text(key: &Key) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = key.write_text(&mut text);
+    text
+}

@@ -1,0 +1,49 @@
+//! A store in Redis, without a server of HTTP.
+
+use tokio::time::sleep;
+use tollgate_core::{Check, Key, Policy, Store, Times, Verdict};
+use tollgate_redis::{Error, RedisStore};
+
+use super::target::Outcome;
+use crate::cli::LoadArgs;
+use crate::policy_spec;
+
+/// Not the prefix of services, so that a load does not use up the limits of their users.
+const PREFIX: &str = "tollgate-load";
+
+pub(crate) struct StoreTarget {
+    store: RedisStore,
+    policies: Vec<Policy>,
+}
+
+impl StoreTarget {
+    /// Connects, and looks at the first key.
+    pub(crate) async fn open(args: &LoadArgs) -> Result<StoreTarget, String> {
+        let policies = policy_spec::parse_all(&args.policies)?;
+        if policies.is_empty() {
+            return Err("--redis needs a --policy, such as api=100/10s".to_owned());
+        }
+        let store = args.redis.connect(PREFIX, args.timeout).await?;
+        let target = StoreTarget { store, policies };
+        target.acquire(1, Times::LOOK).await.map_err(|error| format!("--redis: {error}"))?;
+        Ok(target)
+    }
+
+    /// Waits as a layer does if a leaky bucket delays the request.
+    pub(crate) async fn send(&self, key: u32) -> Outcome {
+        match self.acquire(key, Times::ONCE).await {
+            Ok(verdict) if verdict.is_granted() => {
+                sleep(verdict.delay()).await;
+                Outcome::Allowed
+            }
+            Ok(_) => Outcome::Denied,
+            Err(error) => Outcome::Failed(error.to_string()),
+        }
+    }
+
+    async fn acquire(&self, key: u32, times: Times) -> Result<Verdict, Error> {
+        let key = Key::from(key.to_string());
+        let set: Vec<_> = self.policies.iter().map(|policy| Check::new(policy, &key, 1)).collect();
+        self.store.acquire(&set, times).wait().await
+    }
+}

@@ -1,0 +1,14 @@
+//! Uses the command `tollgate` as its users do: against a playground, and against a Redis.
+//!
+//! Tests assert counts and exit codes, never that something was fast.
+
+#![expect(clippy::unwrap_used, reason = "this is how a test fails")]
+
+mod arguments;
+mod http;
+mod keys;
+mod playground;
+mod redis;
+mod run;
+mod tls;
+mod windows;
