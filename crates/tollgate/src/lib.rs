@@ -245,6 +245,6 @@ pub use scale::{Lease, ScaleExt};
 pub use service::RateLimit;
 pub use tollgate_core::{
     Algorithm, BoxStore, Check, Clock, ErrorKind, Grant, Key, ManualClock, Policy, PolicyError, Quota,
-    QuotaError, Reply, Share, ShareError, Stamp, Status, Store, StoreError, StoreExt, Times, Timestamp,
+    QuotaError, Reply, Share, ShareError, Source, Stamp, Status, Store, StoreError, StoreExt, Times, Timestamp,
     Verdict, Wait, algorithm,
 };

@@ -115,8 +115,8 @@
 //! ```
 //! use std::sync::Arc;
 //! use std::sync::atomic::{AtomicU64, Ordering};
-//! use tollgate::failure::{Event, Source};
-//! use tollgate::{FailureExt, MemoryStore};
+//! use tollgate::failure::Event;
+//! use tollgate::{FailureExt, MemoryStore, Source};
 //!
 //! let undecided = Arc::new(AtomicU64::new(0));
 //! let count = undecided.clone();
@@ -158,10 +158,11 @@ use tollgate_core::{Share, Store};
 pub use breaker::{BreakerError, Breaking, CircuitView, Watched};
 pub use circuit::{CircuitBreaker, CircuitBreakerError, CircuitState};
 pub use done::Done;
-pub use event::{Event, Source};
+pub use event::Event;
 pub use fall_back::{FallBack, FallingBack};
 pub use on_failure::{Decided, OnFailure};
 pub use timeout::{Timed, Timeout, TimeoutError, ZeroTimeout};
+pub use tollgate_core::Source;
 
 /// Wrappers for a [`Store`] that can fail: see the [module docs](self).
 ///
