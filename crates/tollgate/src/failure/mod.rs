@@ -110,7 +110,7 @@
 //! # Events
 //! [`OnFailure::observe`] and [`FallBack::observe`] report what decided each request and how the
 //! store failed. [`Breaking::observe`] reports changes of the circuit, and [`Breaking::circuit`]
-//! shows its state at any time.
+//! shows its state at any time. The chapter [watching](crate::guide::watching) has metrics of both.
 //!
 //! ```
 //! use std::sync::Arc;
