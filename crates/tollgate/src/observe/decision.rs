@@ -66,8 +66,8 @@ impl<'a> Decision<'a> {
     }
 }
 
-/// What a policy decided about a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// What a policy decided about a request. Of the outcomes of all rules, the greatest decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
     /// The rule did not apply: the request is exempt or has no key ([`MissingKey::Skip`]), or the
@@ -93,7 +93,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// All outcomes. Of the outcomes of a request's rules, the last one in this order decides.
+    /// All outcomes.
     pub const ALL: [Outcome; 7] = [
         Outcome::Skipped,
         Outcome::Allowed,

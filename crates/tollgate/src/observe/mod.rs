@@ -68,17 +68,15 @@ impl Observers {
     #[inline(never)]
     fn show_verdict(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
         let mut latency = since.and_then(|since| Some(span_of(since, self.now()?)));
-        let mut asks = asks.iter();
-        let mut next = asks.next();
-        let mut statuses = verdict.each().iter();
+        let mut at = 0;
         let decision = |rule: usize| {
             // Asks are in the order of the rules.
-            let Some(ask) = next.filter(|ask| rules.rule_of(ask.policy) == rule) else {
+            let Some(ask) = asks.get(at).filter(|ask| rules.rule_of(ask.policy) == rule) else {
                 return Decision::of_rule(rules.policy(rule), rule, Outcome::Skipped);
             };
-            next = asks.next();
             let policy = rules.policy(ask.policy);
-            let (outcome, wait) = outcome(verdict, statuses.next(), policy);
+            let (outcome, wait) = outcome(verdict, at, policy);
+            at += 1;
             let (source, latency) = (verdict.source(), latency.take());
             Decision { policy, rule, outcome, units: ask.cost, source, wait, latency }
         };
@@ -96,15 +94,19 @@ impl Observers {
 
     #[inline]
     fn show<'a>(&self, decisions: impl Iterator<Item = Decision<'a>>) {
-        let notify = |decision: &Decision<'a>| {
+        let is_traced = is_traced();
+        let mut decided: Option<Decision<'a>> = None;
+        for decision in decisions {
             if let Some(watch) = &self.0 {
-                (watch.observe)(decision);
+                (watch.observe)(&decision);
             }
-        };
-        if is_traced() {
-            record(decisions.inspect(notify));
-        } else {
-            decisions.for_each(|decision| notify(&decision));
+            if is_traced && decided.is_none_or(|earlier| earlier.outcome < decision.outcome) {
+                decided = Some(decision);
+            }
+        }
+        #[cfg(feature = "tracing")]
+        if let Some(decided) = decided {
+            span::record(&decided);
         }
     }
 }
@@ -118,28 +120,18 @@ fn is_traced() -> bool {
     false
 }
 
-/// Records the decision that decided the request.
-#[cold]
-fn record<'a>(decisions: impl Iterator<Item = Decision<'a>>) {
-    let graver = |one: Decision<'a>, other: Decision<'a>| {
-        if (one.outcome as u8) < other.outcome as u8 { other } else { one }
-    };
-    let _decision = decisions.reduce(graver);
-    #[cfg(feature = "tracing")]
-    if let Some(decision) = _decision {
-        span::record(&decision);
-    }
-}
-
-/// The outcome for a check with this status, and its wait.
+/// The outcome for the check at this place of the set, and its wait.
 #[inline]
-fn outcome(verdict: &Verdict, status: Option<&Status>, policy: &Policy) -> (Outcome, Option<Duration>) {
+fn outcome(verdict: &Verdict, at: usize, policy: &Policy) -> (Outcome, Option<Duration>) {
     if verdict.is_granted() {
-        let delay = verdict.delay();
-        let is_delayed = !delay.is_zero() && matches!(policy.algorithm(), Algorithm::LeakyBucket { .. });
-        return if is_delayed { (Outcome::Delayed, Some(delay)) } else { (Outcome::Allowed, None) };
+        return match policy.algorithm() {
+            Algorithm::LeakyBucket { .. } if !verdict.delay().is_zero() => {
+                (Outcome::Delayed, Some(verdict.delay()))
+            }
+            _ => (Outcome::Allowed, None),
+        };
     }
-    match status.map(Status::wait) {
+    match verdict.each().get(at).map(Status::wait) {
         Some(Wait::For(wait)) => (Outcome::Denied, Some(wait)),
         Some(Wait::Never) => (Outcome::NeverPossible, None),
         Some(Wait::None) if verdict.wait() != Wait::None => (Outcome::NotCharged, None),
