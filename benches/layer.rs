@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use divan::{AllocProfiler, Bencher};
 use http::request::Parts;
+use metrics_exporter_prometheus::PrometheusBuilder;
 use tollgate::exempt::from_networks;
 use tollgate::extract::PeerIp;
 use tollgate::{
@@ -95,6 +96,26 @@ fn denied_by_the_cache(bencher: Bencher<'_, '_>, keys: u32) {
 fn three_rules_allowed(bencher: Bencher<'_, '_>) {
     let rule = |name| Policy::new(name, AMPLE).by(PeerIp::new());
     run(bencher, &RateLimitLayer::new([rule("a"), rule("b"), rule("c")]), HOT);
+}
+
+/// One thread, since all threads add to the same counters. Compare with `off`.
+#[divan::bench(args = ["off", "observer", "metrics"], sample_count = 1_000, sample_size = 64)]
+fn watched_with_fields(bencher: Bencher<'_, '_>, by: &str) {
+    run(bencher, &watched(layer(AMPLE, Fields::Ietf), by), HOT);
+}
+
+#[divan::bench(args = ["off", "observer", "metrics"], sample_count = 1_000, sample_size = 64)]
+fn watched_without_fields(bencher: Bencher<'_, '_>, by: &str) {
+    run(bencher, &watched(layer(AMPLE, Fields::None), by), HOT);
+}
+
+fn watched(layer: RateLimitLayer, by: &str) -> RateLimitLayer {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    match by {
+        "observer" => layer.observe(|_| {}),
+        "metrics" => metrics::with_local_recorder(&recorder, || layer.metrics()),
+        _ => layer,
+    }
 }
 
 /// A constant cost from a closure: the overhead of any cost function.

@@ -8,7 +8,7 @@ use tollgate::MissingKey;
 use crate::config::Config;
 
 /// Returns the address, the limits, and commands to try.
-pub(crate) fn banner(config: &Config, address: SocketAddr) -> String {
+pub(crate) fn banner(config: &Config, address: SocketAddr, metrics: Option<SocketAddr>) -> String {
     let store = config.store.place();
     let mut text = format!("Listening on http://{address}, with its limits in {store}. Ctrl-C stops.\n");
     if let Some(outage) = config.store.outage() {
@@ -37,15 +37,19 @@ pub(crate) fn banner(config: &Config, address: SocketAddr) -> String {
     }
 
     let headers = headers(config);
-    let reachable = reachable(address);
+    let (reachable, metrics) = (reachable(address), metrics.map(reachable));
     let url = format!("http://{reachable}");
     let amount = config.rules.iter().map(|rule| rule.policy.largest_cost()).min().unwrap_or(1).min(3);
     let _ = write!(
         text,
         "\nTry, several times:\n  curl -i{headers} {url}/\n  curl -i{headers} -X POST {url}/transfer/{amount}\n  \
          grpcurl -plaintext{headers} {reachable} helloworld.Greeter/SayHello\n\
-         {url}/me shows what is left. {url}/health is never limited.\n\n",
+         {url}/me shows what is left. {url}/health is never limited.\n",
     );
+    if let Some(metrics) = metrics {
+        let _ = writeln!(text, "http://{metrics}/metrics shows metrics to Prometheus.");
+    }
+    text.push('\n');
     text
 }
 

@@ -14,6 +14,8 @@ use crate::transfer;
 pub(crate) struct Config {
     /// The address to listen on.
     pub(crate) listen: String,
+    /// The address on which metrics are served, if any.
+    pub(crate) metrics: Option<String>,
     /// The rules from the command line, for the banner.
     pub(crate) rules: Vec<RuleSpec>,
     /// The header in which trusted proxies write the client's address.
@@ -41,7 +43,8 @@ impl TryFrom<Cli> for Config {
             rule.policy.clone().by(extractor).cost(transfer::cost).on_missing_key(missing_key)
         }));
         let layer = layer.map_err(|error| format!("--rule: {error}"))?.fields(cli.headers.into());
-        Ok(Config { listen: cli.listen, rules, client_ip_header, missing_key, store, layer })
+        let (listen, metrics) = (cli.listen, cli.metrics);
+        Ok(Config { listen, metrics, rules, client_ip_header, missing_key, store, layer })
     }
 }
 

@@ -10,6 +10,7 @@
 //! - `config.rs` makes a layer from the command line.
 //! - `store.rs` and `outage.rs` make a store from it.
 //! - `routes.rs` puts the layer around routes.
+//! - `metrics.rs` serves metrics for Prometheus.
 
 mod banner;
 mod cli;
@@ -17,6 +18,7 @@ mod config;
 mod greeter;
 mod key_spec;
 mod me;
+mod metrics;
 mod outage;
 mod routes;
 mod rule_spec;
@@ -35,9 +37,11 @@ use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tollgate::RateLimitLayer;
+use tollgate::metrics::StoreMetrics;
 
 use crate::cli::Cli;
 use crate::config::Config;
+use crate::metrics::Exporter;
 use crate::store::AnyStore;
 use crate::terminal::{fail, parse, print};
 
@@ -53,23 +57,37 @@ async fn main() -> ExitCode {
         Ok(Err(error)) => return fail(&error, 2),
         Err(code) => return code,
     };
-    let layer =
-        config.store.open().await.and_then(|store| {
-            config.layer.clone().try_store(store).map_err(|error| format!("--rule: {error}"))
-        });
-    match layer {
-        Err(error) => fail(&error, 2),
-        Ok(layer) => serve(config, layer).await.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS),
-    }
+    // Before layer and store, which register their metrics.
+    let exporter = match &config.metrics {
+        None => None,
+        Some(address) => match Exporter::install(address).await {
+            Ok(exporter) => Some(exporter),
+            Err(error) => return fail(&error, 1),
+        },
+    };
+    let layer = config.store.open().await.and_then(|(store, stores)| {
+        let layer = config.layer.clone().try_store(store).map_err(|error| format!("--rule: {error}"))?;
+        Ok((if exporter.is_some() { layer.metrics() } else { layer }, stores))
+    });
+    let served = match layer {
+        Err(error) => return fail(&error, 2),
+        Ok((layer, stores)) => serve(config, layer, exporter, stores).await,
+    };
+    served.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS)
 }
 
 /// Serves until a signal to stop.
-async fn serve(config: Config, layer: RateLimitLayer<AnyStore>) -> Result<(), String> {
+async fn serve(
+    config: Config,
+    layer: RateLimitLayer<AnyStore>,
+    exporter: Option<Exporter>,
+    stores: StoreMetrics,
+) -> Result<(), String> {
     let listen = &config.listen;
     let listener = TcpListener::bind(listen).await;
     let listener = listener.map_err(|error| format!("cannot listen on {listen:?}: {error}"))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
-    print(&banner::banner(&config, address));
+    print(&banner::banner(&config, address, exporter.as_ref().map(Exporter::address)));
 
     // Answers are small: Nagle's algorithm would only delay them.
     let listener = listener.tap_io(|connection| {
@@ -78,8 +96,15 @@ async fn serve(config: Config, layer: RateLimitLayer<AnyStore>) -> Result<(), St
     let app = routes::router(layer).map_err(|error| error.to_string())?;
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, app).with_graceful_shutdown(stopped());
+    let metrics = async {
+        match exporter {
+            Some(exporter) => exporter.serve(stores).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         served = server => served.map_err(|error| error.to_string()),
+        served = metrics => served,
         () = async { stopped().await; sleep(GRACE).await } => Ok(()),
     }
 }

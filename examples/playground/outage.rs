@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use tollgate::metrics::{StoreMetrics, count_errors};
 use tollgate::{BoxStore, CircuitBreaker, FailureExt, MemoryStore, Share, Store, StoreExt};
 
 use crate::cli::{Cli, OnFailure};
@@ -74,20 +75,28 @@ impl Outage {
     }
 
     /// Wraps a store that can fail in the failure policy.
-    pub(crate) fn wrap(&self, store: impl Store) -> BoxStore<Infallible> {
-        let store = store.timeout(self.timeout);
+    pub(crate) fn wrap(&self, store: impl Store) -> (BoxStore<Infallible>, StoreMetrics) {
+        let (store, metrics) = (store.timeout(self.timeout), StoreMetrics::new());
         match &self.breaker {
-            Some(breaker) => self.decide(store.circuit_breaker(breaker.settings)),
-            None => self.decide(store),
+            Some(breaker) => {
+                let store = store.circuit_breaker(breaker.settings);
+                let metrics = metrics.circuit(store.circuit());
+                self.decide(store, metrics)
+            }
+            None => self.decide(store, metrics),
         }
     }
 
-    fn decide(&self, store: impl Store) -> BoxStore<Infallible> {
-        let store = self.scale.wrap(store);
+    fn decide(&self, store: impl Store, metrics: StoreMetrics) -> (BoxStore<Infallible>, StoreMetrics) {
+        let (store, metrics) = self.scale.wrap(store, metrics);
         match self.then {
-            Then::Pass => store.fail_open().boxed(),
-            Then::Refuse => store.fail_closed().boxed(),
-            Then::Grant(share) => store.fall_back_to(MemoryStore::new(), share).boxed(),
+            Then::Pass => (store.fail_open().observe(count_errors()).boxed(), metrics),
+            Then::Refuse => (store.fail_closed().observe(count_errors()).boxed(), metrics),
+            Then::Grant(share) => {
+                let memory = MemoryStore::new();
+                let metrics = metrics.memory(&memory);
+                (store.fall_back_to(memory, share).observe(count_errors()).boxed(), metrics)
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! Fewer round trips to Redis, from the command line.
 
+use tollgate::metrics::StoreMetrics;
 use tollgate::{BoxStore, Lease, ScaleExt, Store, StoreExt};
 
 use crate::cli::Cli;
@@ -22,14 +23,22 @@ impl Scale {
     }
 
     /// Wraps a store that may fail. A failure policy follows.
-    pub(crate) fn wrap<S: Store>(&self, store: S) -> BoxStore<S::Error> {
-        let store = match &self.lease {
-            Some(lease) => store.leased(lease.clone()).boxed(),
-            None => store.boxed(),
+    pub(crate) fn wrap<S: Store>(
+        &self,
+        store: S,
+        metrics: StoreMetrics,
+    ) -> (BoxStore<S::Error>, StoreMetrics) {
+        let (store, metrics) = match &self.lease {
+            Some(lease) => {
+                let store = store.leased(lease.clone());
+                let metrics = metrics.leased(&store);
+                (store.boxed(), metrics)
+            }
+            None => (store.boxed(), metrics),
         };
         match self.deny_cache {
-            Some(capacity) => store.deny_cache(capacity).boxed(),
-            None => store,
+            Some(capacity) => (store.deny_cache(capacity).boxed(), metrics),
+            None => (store, metrics),
         }
     }
 }

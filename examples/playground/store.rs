@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use tollgate::metrics::StoreMetrics;
 use tollgate::{BoxStore, MemoryStore, StoreExt};
 use tollgate_redis::RedisStore;
 
@@ -33,9 +34,13 @@ impl StoreSpec {
     }
 
     /// Opens the store. If Redis is down, this succeeds, and the store connects later.
-    pub(crate) async fn open(&self) -> Result<AnyStore, String> {
+    ///
+    /// The second value shows what the store and its wrappers know.
+    pub(crate) async fn open(&self) -> Result<(AnyStore, StoreMetrics), String> {
         let StoreSpec::Redis { url, prefix, secret, outage } = self else {
-            return Ok(MemoryStore::new().boxed());
+            let store = MemoryStore::new();
+            let metrics = StoreMetrics::new().memory(&store);
+            return Ok((store.boxed(), metrics));
         };
         let mut builder = RedisStore::builder(url).response_timeout(MIN_RESPONSE_TIMEOUT.max(outage.timeout));
         let mut options = "--store".to_owned();

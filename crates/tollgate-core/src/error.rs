@@ -45,6 +45,15 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// All kinds.
+    pub const ALL: [ErrorKind; 5] = [
+        ErrorKind::Timeout,
+        ErrorKind::Unavailable,
+        ErrorKind::Overloaded,
+        ErrorKind::CircuitOpen,
+        ErrorKind::Misconfigured,
+    ];
+
     /// The name in logs and metrics, such as `circuit-open`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -9,7 +9,7 @@
 //! its wait passes.
 
 // From top to bottom; imports run down this list only: boxed, store, error, check, algorithm,
-// verdict, key, shared_state, share, policy, exact, quota, time.
+// verdict, source, key, shared_state, share, policy, exact, quota, time.
 pub mod algorithm;
 mod boxed;
 mod check;
@@ -20,6 +20,7 @@ mod policy;
 mod quota;
 mod share;
 mod shared_state;
+mod source;
 mod store;
 mod time;
 mod verdict;
@@ -31,6 +32,7 @@ pub use key::{Key, counted_address};
 pub use policy::{Algorithm, Policy, PolicyError};
 pub use quota::{Quota, QuotaError};
 pub use share::{Share, ShareError};
+pub use source::Source;
 pub use store::{Reply, Store};
 pub use time::{Clock, ManualClock, Timestamp};
 pub use verdict::{Stamp, Status, Verdict, Wait};

@@ -52,6 +52,16 @@ impl Share {
         }
     }
 
+    /// The part, and what it is a part of.
+    pub(crate) fn parts(self) -> (NonZeroU16, NonZeroU16) {
+        (self.part, self.of)
+    }
+
+    /// The share with these [`Share::parts`]. `None` if it is more than the whole.
+    pub(crate) fn of_parts(part: NonZeroU16, of: NonZeroU16) -> Option<Share> {
+        (part <= of).then_some(Share { part, of })
+    }
+
     fn of_units(self, units: u32) -> u32 {
         let part = u64::from(units) * u64::from(self.part.get()) / u64::from(self.of.get());
         u32::try_from(part).unwrap_or(units)

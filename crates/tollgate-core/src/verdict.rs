@@ -5,6 +5,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::Share;
+use crate::source::{Decider, Source};
 
 /// The time until a cost would pass, if no other request is granted meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,7 +115,8 @@ fn micros_up(span: Duration) -> u64 {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Verdict {
     times: u32,
-    share: Option<Share>,
+    // With the source in one word: the size of a verdict is a test below.
+    decider: Decider,
     delay_us: u64,
     each: SmallVec<[Status; 4]>,
 }
@@ -125,7 +127,7 @@ impl Clone for Verdict {
     fn clone(&self) -> Verdict {
         Verdict {
             times: self.times,
-            share: self.share,
+            decider: self.decider,
             delay_us: self.delay_us,
             each: SmallVec::from_slice(&self.each),
         }
@@ -136,7 +138,12 @@ impl Verdict {
     /// A verdict that granted the whole set `times` times. With `times` 0, nothing was charged.
     /// `delay` is rounded up to a microsecond, and zero unless a leaky bucket asks for it.
     pub fn new(times: u32, delay: Duration, each: impl IntoIterator<Item = Status>) -> Verdict {
-        Verdict { times, share: None, delay_us: micros_up(delay), each: each.into_iter().collect() }
+        Verdict {
+            times,
+            decider: Decider::default(),
+            delay_us: micros_up(delay),
+            each: each.into_iter().collect(),
+        }
     }
 
     /// [`Verdict::new`] for a set of one check, the most common size.
@@ -144,25 +151,38 @@ impl Verdict {
     pub fn of_one(times: u32, delay: Duration, status: Status) -> Verdict {
         let mut each = SmallVec::new();
         each.push(status);
-        Verdict { times, share: None, delay_us: micros_up(delay), each }
+        Verdict { times, decider: Decider::default(), delay_us: micros_up(delay), each }
     }
 
     /// A verdict without statuses: of an empty set, or of a failure policy, which has no state.
     pub fn without_statuses(times: u32) -> Verdict {
-        Verdict { times, share: None, delay_us: 0, each: SmallVec::new() }
+        Verdict { times, decider: Decider::default(), delay_us: 0, each: SmallVec::new() }
     }
 
-    /// The same verdict, decided by that share of each policy's quota.
+    /// The same verdict, decided by a [fallback](Source::Fallback) with that share of each policy's
+    /// quota.
     #[must_use]
     pub fn of_share(self, share: Share) -> Verdict {
-        Verdict { share: Some(share), ..self }
+        Verdict { decider: Decider::of_share(share), ..self }
+    }
+
+    /// The same verdict, decided by `source` and by the whole of each policy's quota.
+    #[must_use]
+    pub fn from_source(self, source: Source) -> Verdict {
+        Verdict { decider: Decider::of_source(source), ..self }
+    }
+
+    /// What decided: [`Source::Store`] unless a wrapper of the store did.
+    #[inline]
+    pub fn source(&self) -> Source {
+        self.decider.source()
     }
 
     /// The share of each quota that this verdict was decided by, if a fallback decided. `None` if
     /// the store itself decided by the whole quota.
     #[inline]
     pub fn share(&self) -> Option<Share> {
-        self.share
+        self.decider.share()
     }
 
     /// The number of grants of the set. 0 if it was denied or only looked at.
@@ -197,5 +217,16 @@ impl Verdict {
             Some(NEVER) => Wait::Never,
             Some(us) => Wait::For(Duration::from_micros(us)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every request moves a verdict several times.
+    #[test]
+    fn a_verdict_of_up_to_four_checks_takes_152_bytes() {
+        assert_eq!((size_of::<Status>(), size_of::<Verdict>()), (32, 152));
     }
 }

@@ -11,7 +11,7 @@ use http::{Request, Response};
 use http_body::Body;
 use pin_project::pin_project;
 use tokio::time::{Sleep, sleep};
-use tollgate_core::Store;
+use tollgate_core::{Store, Timestamp};
 use tower_service::Service;
 
 use crate::body::ResponseBody;
@@ -60,6 +60,7 @@ struct Asking<Svc, S: Store, ReqBody> {
     #[pin]
     verdict: S::Acquire,
     asks: Asks,
+    since: Option<Timestamp>,
     call: Call<Svc, ReqBody>,
     shared: Arc<Shared<S>>,
 }
@@ -135,9 +136,9 @@ where
             Next::Refuse(denial, fields) => {
                 State::Refused { response: Some(shared.refuse(request, denial, fields)) }
             }
-            Next::Wait(verdict, asks) => {
+            Next::Wait(verdict, asks, since) => {
                 let (call, shared) = (Call::new(service, request), Arc::clone(shared));
-                State::Asking(Box::pin(Asking { verdict, asks, call, shared }))
+                State::Asking(Box::pin(Asking { verdict, asks, since, call, shared }))
             }
         }
     }
@@ -192,7 +193,7 @@ where
                 let asking = asking.as_mut().project();
                 let verdict = ready!(asking.verdict.poll(cx)).unwrap_or_else(NeverFails::never);
                 let (mut service, mut request) = asking.call.take();
-                let next = asking.shared.after(&mut request, asking.asks, &verdict);
+                let next = asking.shared.after(&mut request, asking.asks, &verdict, *asking.since);
                 State::new(next, &mut service, request, asking.shared)
             }
             StateProj::Delayed(delayed) => {

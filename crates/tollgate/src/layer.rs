@@ -16,6 +16,7 @@ use crate::extract::PeerIp;
 use crate::fields::{FieldWriter, Fields};
 use crate::limiter::{Limiter, NeverFails};
 use crate::memory::MemoryStore;
+use crate::observe::Decision;
 use crate::rule::{PolicyExt, Rule};
 use crate::rules::RulesError;
 use crate::service::RateLimit;
@@ -239,6 +240,53 @@ impl<S: Clone> RateLimitLayer<S> {
     /// outermost.
     pub fn expose_verdict(mut self) -> RateLimitLayer<S> {
         Arc::make_mut(&mut self.shared).expose_verdict = true;
+        self
+    }
+
+    /// Calls `observe` for each decision: once for each rule of a request. Several observers may be
+    /// added.
+    ///
+    /// It runs within the request, so it must not block. Without an observer, a request costs
+    /// nothing more. Looks, refunds and resets decide nothing.
+    ///
+    /// If one rule refuses a request, the others did not charge it:
+    /// [`Outcome::NotCharged`](crate::Outcome::NotCharged). So each rule counts each request once.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use tollgate::{Outcome, Quota, RateLimitLayer};
+    ///
+    /// let refused = Arc::new(AtomicU64::new(0));
+    /// let count = Arc::clone(&refused);
+    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).observe(move |decision| {
+    ///     if decision.outcome() == Outcome::Denied {
+    ///         count.fetch_add(decision.units(), Ordering::Relaxed);
+    ///     }
+    /// });
+    /// ```
+    pub fn observe(mut self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> RateLimitLayer<S> {
+        let shared = Arc::make_mut(&mut self.shared);
+        shared.limiter = shared.limiter.clone().observe(observe);
+        self
+    }
+
+    /// Counts decisions and units as metrics, and measures how long requests wait for the store:
+    /// see [the names](crate::guide::watching#metrics).
+    ///
+    /// Registers its handles now, so install an exporter first. Call this once: a second call
+    /// counts each decision twice. The module [`metrics`](crate::metrics) adds those of stores.
+    ///
+    /// ```
+    /// use tollgate::{Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).metrics();
+    /// ```
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn metrics(mut self) -> RateLimitLayer<S> {
+        let shared = Arc::make_mut(&mut self.shared);
+        shared.limiter = shared.limiter.clone().metrics();
         self
     }
 

@@ -150,6 +150,11 @@
 //! [`failure`] lists the other failure policies. A program that chooses its store at run time calls
 //! [`StoreExt::boxed`] after one of them.
 //!
+//! # What happened
+//!
+//! [`RateLimitLayer::observe`] shows each [`Decision`] to a closure. [`guide::watching`] lists the
+//! metrics and the fields of spans.
+//!
 //! # Without a layer
 //!
 //! A [`Limiter`] asks the same rules and store directly: for WebSocket messages, jobs, and keys
@@ -190,20 +195,24 @@
 //! |---|---|---|
 //! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, [`Report`] as an extractor, and [`Denial`] as a response |
 //! | `tsc` | yes | reads the processor's time-stamp counter instead of the system's clock, if it is steady: about 15 ns less for each request. It is calibrated once, when the first layer or store is made, for up to 200 ms. On a busy machine the result may be wrong by some hundred parts in a million: aligned windows and resets told as a time drift by that. After a hibernation the system's clock is used |
+//! | `metrics` | no | `RateLimitLayer::metrics` and the module `metrics`: decisions and stores as metrics, see [`guide::watching`] |
 //! | `tonic` | no | peer addresses from tonic's server, `tonic::Status` from a [`Denial`], `NamedService`. Answers to gRPC need no feature |
-//! | `tracing` | yes | logs a missing peer address or extension, a memory store full of denied keys, and the begin and end of a store's failures |
+//! | `tracing` | yes | records decisions in [fields of the current span](guide::watching#spans); logs a missing peer address or extension, a memory store full of denied keys, and the begin and end of a store's failures |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // From top to bottom; imports run down this list only: named, layer, service, future, shared,
-// place, limiter, answer, fields, denial, report, rules, rule, exempt, extract, problem. Below
-// them, without imports from each other: failure, scale, memory (table is below both), body,
-// deadline, drain, interned.
+// place, limiter, answer, fields, denial, observe, metrics, report, rules, rule, exempt, extract,
+// problem. Below them, without imports from each other: failure, scale, memory (table is below
+// both), body, deadline, drain, interned.
 pub mod exempt;
 pub mod extract;
 pub mod failure;
 pub mod guide;
 pub mod memory;
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub mod metrics;
 #[cfg(feature = "tonic")]
 mod named;
 pub mod scale;
@@ -218,6 +227,7 @@ mod future;
 mod interned;
 mod layer;
 mod limiter;
+mod observe;
 mod place;
 mod problem;
 mod report;
@@ -235,6 +245,7 @@ pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;
 pub use limiter::{Limiter, NeverFails, Permit};
 pub use memory::MemoryStore;
+pub use observe::{Decision, Outcome};
 pub use problem::Reason;
 #[cfg(feature = "axum")]
 pub use report::MissingReport;
@@ -245,6 +256,6 @@ pub use scale::{Lease, ScaleExt};
 pub use service::RateLimit;
 pub use tollgate_core::{
     Algorithm, BoxStore, Check, Clock, ErrorKind, Grant, Key, ManualClock, Policy, PolicyError, Quota,
-    QuotaError, Reply, Share, ShareError, Stamp, Status, Store, StoreError, StoreExt, Times, Timestamp,
-    Verdict, Wait, algorithm,
+    QuotaError, Reply, Share, ShareError, Source, Stamp, Status, Store, StoreError, StoreExt, Times,
+    Timestamp, Verdict, Wait, algorithm,
 };

@@ -6,11 +6,16 @@ use std::time::Duration;
 
 use http::request::Parts;
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Reply, Stamp, Status, Store, Times, Verdict};
+use tollgate_core::{
+    Algorithm, Check, Grant, Key, Policy, Reply, Source, Stamp, Status, Store, Times, Timestamp, Verdict,
+};
 
 use crate::denial::Denial;
 use crate::extract::Head;
 use crate::memory::MemoryStore;
+#[cfg(feature = "metrics")]
+use crate::observe::metrics::Metrics;
+use crate::observe::{Decision, Observers};
 use crate::problem::Reason;
 use crate::report::Report;
 use crate::rule::{MissingKey, Rule};
@@ -44,6 +49,7 @@ use crate::rules::{Ask, Asks, Rules, RulesError};
 pub struct Limiter<S = MemoryStore> {
     rules: Arc<Rules>,
     store: S,
+    observers: Observers,
 }
 
 /// An error that cannot happen: the error of a store that a layer or a limiter accepts.
@@ -91,7 +97,8 @@ impl Limiter {
     /// # Errors
     /// [`RulesError`] if there are none, or if two have one name.
     pub fn try_new(rules: impl IntoIterator<Item = Rule>) -> Result<Limiter, RulesError> {
-        Ok(Limiter { rules: Arc::new(Rules::try_new(rules)?), store: MemoryStore::new() })
+        let rules = Arc::new(Rules::try_new(rules)?);
+        Ok(Limiter { rules, store: MemoryStore::new(), observers: Observers::default() })
     }
 }
 
@@ -119,7 +126,45 @@ impl<S> Limiter<S> {
         T::Error: NeverFails,
     {
         self.rules.supported_by(&store)?;
-        Ok(Limiter { rules: self.rules, store })
+        Ok(Limiter { rules: self.rules, store, observers: self.observers })
+    }
+
+    /// Calls `observe` for each decision: [`RateLimitLayer::observe`] says more.
+    ///
+    /// [`RateLimitLayer::observe`]: crate::RateLimitLayer::observe
+    #[must_use]
+    pub fn observe(mut self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> Limiter<S> {
+        self.observers.add(observe);
+        self
+    }
+
+    /// Counts decisions and units as metrics: [`RateLimitLayer::metrics`] says more.
+    ///
+    /// [`RateLimitLayer::metrics`]: crate::RateLimitLayer::metrics
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    #[must_use]
+    pub fn metrics(self) -> Limiter<S> {
+        let metrics = Metrics::new(&self.rules);
+        self.observe(move |decision| metrics.record(decision))
+    }
+
+    /// Shows observers what was decided about a request that waited `since` then.
+    #[inline]
+    pub(crate) fn show(&self, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
+        self.observers.verdict(&self.rules, asks, verdict, since);
+    }
+
+    /// Shows observers that a rule found no key.
+    pub(crate) fn show_no_key(&self, denial: &Denial) {
+        if let Some(rule) = denial.report().first() {
+            self.observers.no_key(&self.rules, rule);
+        }
+    }
+
+    /// The time now, if there are observers, for a request that begins to wait.
+    pub(crate) fn waits_since(&self) -> Option<Timestamp> {
+        self.observers.now()
     }
 
     pub(crate) fn rules(&self) -> &Arc<Rules> {
@@ -137,7 +182,7 @@ where
     /// # Errors
     /// A [`Denial`] with the rules that refused, and how long they do.
     pub async fn check(&self, parts: &Parts) -> Result<Permit, Denial> {
-        self.charge(self.ask(&parts.into())?).await
+        self.charge(self.ask(&parts.into())).await
     }
 
     /// Charges `cost` units of each rule to `key`, all or none, and ignores the extractors, costs
@@ -150,7 +195,7 @@ where
     /// # Errors
     /// A [`Denial`] with the rules that refused, and how long they do.
     pub async fn check_key(&self, key: &Key, cost: u32) -> Result<Permit, Denial> {
-        self.charge(self.asks_for(key, cost)?).await
+        self.charge(self.asks_for(key, cost)).await
     }
 
     /// Returns the state of the rules that apply to a request. Charges nothing.
@@ -224,7 +269,7 @@ where
             Check::new(policy, &ask.key, ask.cost)
         };
         match asks {
-            [] => Reply::Now(Ok(Verdict::without_statuses(times.max()))),
+            [] => Reply::Now(Ok(Verdict::without_statuses(times.max()).from_source(Source::Rule))),
             [ask] => self.store.acquire(&[check((0, ask))], times),
             _ => {
                 let set: SmallVec<[Check<'_>; 4]> = asks.iter().enumerate().map(check).collect();
@@ -237,8 +282,12 @@ where
         Report::new(&self.rules, asks.iter().map(|ask| ask.policy), verdict.clone())
     }
 
-    async fn charge(&self, asks: Asks) -> Result<Permit, Denial> {
-        let verdict = self.acquire(&asks, Times::ONCE, None).wait().await.unwrap_or_else(NeverFails::never);
+    async fn charge(&self, asks: Result<Asks, Denial>) -> Result<Permit, Denial> {
+        let asks = asks.inspect_err(|denial| self.show_no_key(denial))?;
+        let reply = self.acquire(&asks, Times::ONCE, None);
+        let since = if let Reply::Later(_) = reply { self.waits_since() } else { None };
+        let verdict = reply.wait().await.unwrap_or_else(NeverFails::never);
+        self.show(&asks, &verdict, since);
         let report = self.report(&asks, &verdict);
         if verdict.is_granted() { Ok(Permit::new(report, asks)) } else { Err(Denial::of(report)) }
     }

@@ -78,6 +78,11 @@ impl Report {
         self.0.asked.get(at).map(|policy| self.0.rules.quota_exceeded(*policy))
     }
 
+    /// The number of the first policy that applied.
+    pub(crate) fn first(&self) -> Option<usize> {
+        self.0.asked.first().copied()
+    }
+
     pub(crate) fn verdict(&self) -> &Verdict {
         &self.0.verdict
     }

@@ -19,6 +19,8 @@ pub(crate) struct Rules {
     rules: Box<[Rule]>,
     /// The policy of each rule, by the rule's number, followed by the policies of all tiers.
     policies: Box<[Policy]>,
+    /// For each policy, the number of its rule.
+    rule_of: Box<[usize]>,
     /// For each rule, the number of its first tier's policy.
     first_tiers: Box<[usize]>,
     /// Whether a rule needs the parts of a request, for which the request has to be split.
@@ -58,10 +60,12 @@ impl Rules {
         }
         let mut policies: Vec<Policy> = rules.iter().map(|rule| rule.policy().clone()).collect();
         let mut quota_exceeded: Vec<Bytes> = rules.iter().map(|rule| document(rule.policy())).collect();
+        let mut rule_of: Vec<usize> = (0..rules.len()).collect();
         let mut first_tiers = Vec::with_capacity(rules.len());
         for (number, rule) in rules.iter().enumerate() {
             first_tiers.push(policies.len());
             policies.extend_from_slice(rule.tiers_policies());
+            rule_of.resize(policies.len(), number);
             // It contains the policy's name, which is also that of the tiers.
             quota_exceeded.resize(policies.len(), quota_exceeded[number].clone());
         }
@@ -76,6 +80,7 @@ impl Rules {
             is_lone_key: matches!(&*rules, [rule] if rule.is_only_a_key()),
             may_delay,
             rules,
+            rule_of: rule_of.into(),
             first_tiers: first_tiers.into(),
             need_parts,
             quota_exceeded: quota_exceeded.into(),
@@ -94,6 +99,15 @@ impl Rules {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Rule> {
         self.rules.iter()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// The number of the rule that has this policy, itself or as a tier.
+    pub(crate) fn rule_of(&self, policy: usize) -> usize {
+        self.rule_of[policy]
     }
 
     /// The policies by their numbers: one for each rule, followed by those of all tiers.

@@ -10,7 +10,7 @@ use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{HeaderName, Method, Request, Response};
 use http_body::Body;
-use tollgate_core::{Reply, Store, Times, Verdict};
+use tollgate_core::{Reply, Store, Times, Timestamp, Verdict};
 
 use crate::answer::Protocol;
 use crate::body::ResponseBody;
@@ -48,8 +48,8 @@ pub(crate) enum Next<S: Store> {
     Delay(Duration, Place<S>, Extras),
     /// It is refused. `None` if no store was asked.
     Refuse(Denial, Option<Written>),
-    /// The store has not answered yet.
-    Wait(S::Acquire, Asks),
+    /// The store has not answered yet. If there are observers, with the time from which it waits.
+    Wait(S::Acquire, Asks, Option<Timestamp>),
 }
 
 /// What is added to the response of the inner service.
@@ -95,21 +95,31 @@ impl<S: Store<Error: NeverFails>> Shared<S> {
             };
             several = match asks {
                 Ok(asks) => asks,
-                Err(denial) => return Next::Refuse(denial, None),
+                Err(denial) => {
+                    self.limiter.show_no_key(&denial);
+                    return Next::Refuse(denial, None);
+                }
             };
             &several
         };
         let deadline =
             if rules.may_delay() { deadline(request.headers(), self.deadline.as_ref()) } else { None };
         match self.limiter.acquire(asks, Times::ONCE, deadline) {
-            Reply::Now(Ok(ref verdict)) => self.after(request, asks, verdict),
+            Reply::Now(Ok(ref verdict)) => self.after(request, asks, verdict, None),
             Reply::Now(Err(error)) => error.never(),
-            Reply::Later(verdict) => Next::Wait(verdict, asks.into()),
+            Reply::Later(verdict) => Next::Wait(verdict, asks.into(), self.limiter.waits_since()),
         }
     }
 
     /// Decides what happens to a request after the store has answered.
-    pub(crate) fn after<B>(&self, request: &mut Request<B>, asks: &[Ask], verdict: &Verdict) -> Next<S> {
+    pub(crate) fn after<B>(
+        &self,
+        request: &mut Request<B>,
+        asks: &[Ask],
+        verdict: &Verdict,
+        since: Option<Timestamp>,
+    ) -> Next<S> {
+        self.limiter.show(asks, verdict, since);
         if !verdict.is_granted() {
             let report = self.limiter.report(asks, verdict);
             return Next::Refuse(Denial::of(report), self.fields.write(self.limiter.rules(), asks, verdict));

@@ -244,6 +244,7 @@ fn help_lists_all_options_and_succeeds() {
     let help = String::from_utf8(output.stdout).unwrap();
     for option in [
         "--listen",
+        "--metrics",
         "--store",
         "--prefix",
         "--secret",

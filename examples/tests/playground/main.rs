@@ -17,6 +17,7 @@ mod fleet;
 mod grpc;
 mod hyper_example;
 mod keys;
+mod metrics;
 mod outage;
 mod readme;
 mod redis_example;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tollgate_core::ErrorKind;
+use tollgate_core::{ErrorKind, Source};
 
 use super::circuit::CircuitState;
 
@@ -14,36 +14,13 @@ use super::circuit::CircuitState;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Event {
-    /// A set of checks was decided, by this source.
+    /// A set of checks was decided, by this source. Looks are included.
     Decided(Source),
     /// The store failed in this way. If it failed to decide, an [`Event::Decided`] follows for what
     /// decided instead. If it failed to refund or to reset, no event follows.
     Failed(ErrorKind),
     /// A circuit breaker changed to this state.
     Circuit(CircuitState),
-}
-
-/// What decided a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Source {
-    /// The store.
-    Store,
-    /// The store given to [`fall_back_to`](super::FailureExt::fall_back_to).
-    Fallback,
-    /// The failure policy, which let the request pass or refused it.
-    Policy,
-}
-
-impl Source {
-    /// The name in logs and metrics, such as `fallback`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Source::Store => "store",
-            Source::Fallback => "fallback",
-            Source::Policy => "policy",
-        }
-    }
 }
 
 /// A callback for events, if there is one.

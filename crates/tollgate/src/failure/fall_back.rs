@@ -9,11 +9,11 @@ use std::task::{Context, Poll, ready};
 use pin_project::pin_project;
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Grant, Key, Policy, PolicyError, Reply, Share, Store, StoreError, Times, Verdict, Wait,
+    Check, Grant, Key, Policy, PolicyError, Reply, Share, Source, Store, StoreError, Times, Verdict, Wait,
 };
 
 use super::done::Done;
-use super::event::{Event, Source};
+use super::event::Event;
 use super::outage::{Outage, undecided};
 
 /// A [`Store`] whose fallback decides, by a share of each quota, while the inner store fails: see
@@ -111,7 +111,7 @@ impl<F: Store<Error = Infallible>> Fallback<F> {
         let shares: Result<SmallVec<[Policy; 1]>, PolicyError> =
             set.iter().map(|check| check.policy.share(self.share)).collect();
         // A layer refuses such a policy when it is made.
-        let Ok(shares) = shares else { return Reply::Now(undecided(0)) };
+        let Ok(shares) = shares else { return Reply::Now(undecided(0, Source::Fallback)) };
         let checks: Checks<'_> =
             set.iter().zip(&shares).map(|(check, policy)| Check { policy, ..*check }).collect();
         match self.store.acquire(&checks, times) {
@@ -125,7 +125,7 @@ impl<F: Store<Error = Infallible>> Fallback<F> {
         let fits_whole = set.iter().all(|check| check.cost <= check.policy.largest_cost());
         // The outage refuses a cost that only exceeds the share. A look still reports the share.
         if times.max() > 0 && fits_whole && verdict.wait() == Wait::Never {
-            return undecided(0);
+            return undecided(0, Source::Fallback);
         }
         verdict.of_share(self.share)
     }

@@ -110,13 +110,13 @@
 //! # Events
 //! [`OnFailure::observe`] and [`FallBack::observe`] report what decided each request and how the
 //! store failed. [`Breaking::observe`] reports changes of the circuit, and [`Breaking::circuit`]
-//! shows its state at any time.
+//! shows its state at any time. The chapter [watching](crate::guide::watching) has metrics of both.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use std::sync::atomic::{AtomicU64, Ordering};
-//! use tollgate::failure::{Event, Source};
-//! use tollgate::{FailureExt, MemoryStore};
+//! use tollgate::failure::Event;
+//! use tollgate::{FailureExt, MemoryStore, Source};
 //!
 //! let undecided = Arc::new(AtomicU64::new(0));
 //! let count = undecided.clone();
@@ -158,10 +158,11 @@ use tollgate_core::{Share, Store};
 pub use breaker::{BreakerError, Breaking, CircuitView, Watched};
 pub use circuit::{CircuitBreaker, CircuitBreakerError, CircuitState};
 pub use done::Done;
-pub use event::{Event, Source};
+pub use event::Event;
 pub use fall_back::{FallBack, FallingBack};
 pub use on_failure::{Decided, OnFailure};
 pub use timeout::{Timed, Timeout, TimeoutError, ZeroTimeout};
+pub use tollgate_core::Source;
 
 /// Wrappers for a [`Store`] that can fail: see the [module docs](self).
 ///

@@ -6,10 +6,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
-use tollgate_core::{Check, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Times, Verdict};
+use tollgate_core::{
+    Check, Grant, Key, Policy, PolicyError, Reply, Source, Store, StoreError, Times, Verdict,
+};
 
 use super::done::Done;
-use super::event::{Event, Source};
+use super::event::Event;
 use super::outage::{Outage, undecided};
 
 /// A [`Store`] that lets requests pass, or refuses them, while the inner store fails: see
@@ -54,7 +56,7 @@ impl<S: Store> Store for OnFailure<S> {
         match self.store.acquire(set, times) {
             Reply::Now(answer) => {
                 self.outage.record_decision(&answer);
-                Reply::Now(Ok(answer.unwrap_or_else(|_| undecided(on_failure))))
+                Reply::Now(Ok(answer.unwrap_or_else(|_| undecided(on_failure, Source::Policy))))
             }
             Reply::Later(future) => Reply::Later(Decided { future, on_failure, outage: self.outage.clone() }),
         }
@@ -96,6 +98,6 @@ where
         let this = self.project();
         let answer = ready!(this.future.poll(cx));
         this.outage.record_decision(&answer);
-        Poll::Ready(Ok(answer.unwrap_or_else(|_| undecided(*this.on_failure))))
+        Poll::Ready(Ok(answer.unwrap_or_else(|_| undecided(*this.on_failure, Source::Policy))))
     }
 }

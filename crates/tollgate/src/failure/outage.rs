@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{StoreError, Verdict};
+use tollgate_core::{Source, StoreError, Verdict};
 
-use super::event::{Event, Observer, Source};
+use super::event::{Event, Observer};
 #[cfg(feature = "tracing")]
 use super::log::Log;
 
@@ -47,7 +47,7 @@ impl Outage {
     #[inline]
     pub(super) fn record_decision<E: StoreError>(&self, answer: &Result<Verdict, E>) {
         self.record(answer);
-        let source = if answer.is_ok() { Source::Store } else { self.0.substitute };
+        let source = answer.as_ref().map_or(self.0.substitute, Verdict::source);
         self.0.observer.notify(Event::Decided(source));
     }
 
@@ -71,8 +71,8 @@ impl Outage {
     }
 }
 
-/// The verdict of a failure policy, which does not know how the rules stand.
+/// The verdict of a failure policy or of a fallback that does not know how the rules stand.
 #[cold]
-pub(super) fn undecided(times: u32) -> Verdict {
-    Verdict::without_statuses(times)
+pub(super) fn undecided(times: u32, source: Source) -> Verdict {
+    Verdict::without_statuses(times).from_source(source)
 }

@@ -8,6 +8,7 @@
 //! | [`outages`] | what happens to requests while the store fails |
 //! | [`scale`] | how to decide most requests without a round trip: leases and the cache of denials |
 //! | [`capacity`] | how many decisions a second one Redis, a Cluster and a leased fleet make |
+//! | [`watching`] | how to see what the limiter does: metrics, span fields, closures |
 //! | [`tiers`] | how to give some callers another quota, and exempt some requests |
 //! | [`grpc`] | what gRPC and Connect clients see, and where to put the layer in a tonic server |
 //! | [`testing`] | how to test limits without waiting |
@@ -26,4 +27,5 @@ pub mod outages;
 pub mod scale;
 pub mod testing;
 pub mod tiers;
+pub mod watching;
 pub mod writing_a_store;

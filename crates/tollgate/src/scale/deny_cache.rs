@@ -10,8 +10,8 @@ use std::time::Duration;
 use pin_project::pin_project;
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Clock, Grant, Key, Policy, PolicyError, Quota, Reply, Stamp, Status, Store, Times, Timestamp,
-    Verdict, Wait,
+    Check, Clock, Grant, Key, Policy, PolicyError, Quota, Reply, Source, Stamp, Status, Store, Times,
+    Timestamp, Verdict, Wait,
 };
 
 use crate::table::digest::Digest;
@@ -101,10 +101,12 @@ impl<S: Store> DenyCache<S> {
             is_denied |= status.wait() != Wait::None;
             statuses.push(status);
         }
-        is_denied.then(|| match statuses[..] {
+        let verdict = match statuses[..] {
+            _ if !is_denied => return None,
             [status] => Verdict::of_one(0, Duration::ZERO, status),
             _ => Verdict::new(0, Duration::ZERO, statuses),
-        })
+        };
+        Some(verdict.from_source(Source::DenyCache))
     }
 
     fn asked(&self, set: &[Check<'_>]) -> AskedSet {

@@ -11,7 +11,7 @@ use pin_project::pin_project;
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tollgate_core::{
-    Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Status, Store, Times, Verdict, Wait,
+    Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Source, Status, Store, Times, Verdict, Wait,
 };
 
 use super::account::{Fetch, Granted, Unspent};
@@ -142,7 +142,7 @@ impl<S: Store> Leased<S> {
             if spent.refetch {
                 self.fetch(check.policy, check.key, None);
             }
-            return Some(Verdict::of_one(1, Duration::ZERO, spent.status));
+            return Some(Verdict::of_one(1, Duration::ZERO, spent.status).from_source(Source::Lease));
         }
         self.spend_all(set, wanted)
     }
@@ -172,7 +172,7 @@ impl<S: Store> Leased<S> {
                 self.fetch(check.policy, check.key, None);
             }
         }
-        Some(Verdict::new(1, Duration::ZERO, statuses))
+        Some(Verdict::new(1, Duration::ZERO, statuses).from_source(Source::Lease))
     }
 
     /// The checks of a look. Empty if none of their keys is leased.
@@ -202,7 +202,7 @@ impl<S: Store> Leased<S> {
             let wait = if is_held { Wait::None } else { status.wait() };
             Status::new(remaining, wait, status.reset_after(), status.stamp())
         });
-        Verdict::new(verdict.times(), verdict.delay(), each)
+        Verdict::new(verdict.times(), verdict.delay(), each).from_source(verdict.source())
     }
 
     /// Starts the fetches that a verdict of the store allows. A key that is denied has no units to

@@ -1,0 +1,119 @@
+//! A decision as observers see it.
+
+use std::time::Duration;
+
+use tollgate_core::{Policy, Source};
+
+/// What one rule of a request decided: see
+/// [`RateLimitLayer::observe`](crate::RateLimitLayer::observe).
+///
+/// Each request brings one decision for each rule. It contains no key and nothing else of the
+/// request.
+#[derive(Clone, Copy, Debug)]
+pub struct Decision<'a> {
+    pub(super) policy: &'a Policy,
+    /// The number of the rule.
+    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "finds the handles of a policy"))]
+    pub(super) rule: usize,
+    pub(super) outcome: Outcome,
+    pub(super) units: u32,
+    pub(super) source: Source,
+    pub(super) wait: Option<Duration>,
+    pub(super) latency: Option<Duration>,
+}
+
+impl<'a> Decision<'a> {
+    /// A decision for which no store was asked.
+    pub(super) fn of_rule(policy: &'a Policy, rule: usize, outcome: Outcome) -> Decision<'a> {
+        Decision { policy, rule, outcome, units: 0, source: Source::Rule, wait: None, latency: None }
+    }
+
+    /// Returns the policy. For a rule with [tiers](crate::Rule::tiers), it is the policy of the
+    /// request's tier.
+    pub fn policy(&self) -> &'a Policy {
+        self.policy
+    }
+
+    /// Returns what the policy decided.
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Returns the units that the request costs. 0 if the rule did not apply or found no key.
+    pub fn units(&self) -> u64 {
+        self.units.into()
+    }
+
+    /// Returns what decided. It is the same for all rules that applied to a request.
+    pub fn source(&self) -> Source {
+        self.source
+    }
+
+    /// Returns how long a [delayed](Outcome::Delayed) request waits for its slot, or when a
+    /// [denied](Outcome::Denied) one would pass. `None` for other outcomes, and if a failure policy
+    /// decided.
+    pub fn wait(&self) -> Option<Duration> {
+        self.wait
+    }
+
+    /// Returns the time from the call of the store to its answer, if the request waited for that.
+    ///
+    /// All rules of a request share one call, and only its first decision has the latency: a
+    /// histogram counts each call once. `None` for an answer that was available at once, such as
+    /// that of a store in memory.
+    pub fn latency(&self) -> Option<Duration> {
+        self.latency
+    }
+}
+
+/// What a policy decided about a request. Of the outcomes of all rules, the greatest decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The rule did not apply: the request is exempt or has no key ([`MissingKey::Skip`]), or the
+    /// layer is switched off.
+    ///
+    /// [`MissingKey::Skip`]: crate::MissingKey::Skip
+    Skipped,
+    /// The units were charged, and the request passes.
+    Allowed,
+    /// The units were charged, and the request passes after a wait for its slot in a
+    /// [leaky bucket](crate::Algorithm::LeakyBucket).
+    Delayed,
+    /// Another rule refused the request. This policy had room, or was not asked.
+    NotCharged,
+    /// The policy refused the request. Or the store failed, and the failure policy refused it: the
+    /// [source](Decision::source) is [`Source::Policy`] then.
+    Denied,
+    /// The request costs more than the policy can ever grant.
+    NeverPossible,
+    /// The rule found no key, or the server does not provide the peer's address. The request is
+    /// refused.
+    NoKey,
+}
+
+impl Outcome {
+    /// All outcomes.
+    pub const ALL: [Outcome; 7] = [
+        Outcome::Skipped,
+        Outcome::Allowed,
+        Outcome::Delayed,
+        Outcome::NotCharged,
+        Outcome::Denied,
+        Outcome::NeverPossible,
+        Outcome::NoKey,
+    ];
+
+    /// The name in logs and metrics, such as `never-possible`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Outcome::Skipped => "skipped",
+            Outcome::Allowed => "allowed",
+            Outcome::Delayed => "delayed",
+            Outcome::NotCharged => "not-charged",
+            Outcome::Denied => "denied",
+            Outcome::NeverPossible => "never-possible",
+            Outcome::NoKey => "no-key",
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Decisions as metrics.
+
+use ::metrics::{Counter, Histogram, counter, gauge, histogram};
+use tollgate_core::{Policy, Source};
+
+use super::decision::{Decision, Outcome};
+use crate::metrics::describe;
+use crate::rules::Rules;
+
+/// The handles of a limiter, registered once: a request then costs two additions for each rule.
+pub(crate) struct Metrics {
+    policies: Box<[Handles]>,
+    store_seconds: Histogram,
+}
+
+struct Handles {
+    decisions: [[Counter; Source::ALL.len()]; Outcome::ALL.len()],
+    units: [Counter; Outcome::ALL.len()],
+}
+
+impl Metrics {
+    /// Registers the handles of all rules.
+    pub(crate) fn new(rules: &Rules) -> Metrics {
+        describe();
+        let policies = (0..rules.count()).map(|rule| Handles::new(rules.policy(rule))).collect();
+        Metrics { policies, store_seconds: histogram!("tollgate_store_seconds") }
+    }
+
+    #[inline]
+    pub(crate) fn record(&self, decision: &Decision<'_>) {
+        let handles = &self.policies[decision.rule];
+        let outcome = decision.outcome as usize;
+        handles.decisions[outcome][decision.source as usize].increment(1);
+        if decision.units > 0 {
+            handles.units[outcome].increment(decision.units());
+        }
+        if let Some(latency) = decision.latency {
+            self.store_seconds.record(latency);
+        }
+    }
+}
+
+impl Handles {
+    fn new(policy: &Policy) -> Handles {
+        let name = policy.name().to_owned();
+        gauge!("tollgate_policy_limit", "policy" => name.clone()).set(policy.quota().limit());
+        let decisions = |outcome: Outcome, source: Source| {
+            let (outcome_name, source_name) = (outcome.name(), source.name());
+            if !is_possible(outcome, source) {
+                return Counter::noop();
+            }
+            counter!("tollgate_decisions_total", "policy" => name.clone(), "outcome" => outcome_name, "source" => source_name)
+        };
+        let units = |outcome: Outcome| {
+            if !is_possible(outcome, Source::Store) {
+                return Counter::noop();
+            }
+            counter!("tollgate_units_total", "policy" => name.clone(), "outcome" => outcome.name())
+        };
+        Handles {
+            decisions: Outcome::ALL.map(|outcome| Source::ALL.map(|source| decisions(outcome, source))),
+            units: Outcome::ALL.map(units),
+        }
+    }
+}
+
+/// Without a store there is no charge, and a rule that applies asks one.
+fn is_possible(outcome: Outcome, source: Source) -> bool {
+    match outcome {
+        Outcome::Skipped | Outcome::NoKey => source == Source::Rule,
+        Outcome::NotCharged => true,
+        _ => source != Source::Rule,
+    }
+}

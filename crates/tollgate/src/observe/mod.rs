@@ -1,0 +1,151 @@
+//! The step in which a decision becomes visible: to observers, and in the current span.
+
+// From top to bottom; imports run down this list only: this module, metrics and span, decision.
+mod decision;
+#[cfg(feature = "metrics")]
+pub(crate) mod metrics;
+#[cfg(feature = "tracing")]
+mod span;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{Algorithm, Clock, Policy, Status, Timestamp, Verdict, Wait};
+
+pub use decision::{Decision, Outcome};
+
+use crate::rules::{Ask, Rules};
+
+type Observe = dyn Fn(&Decision<'_>) + Send + Sync;
+
+/// The observers of a limiter.
+#[derive(Clone, Default)]
+pub(crate) struct Observers(Option<Arc<Watch>>);
+
+struct Watch {
+    /// Calls all observers.
+    observe: Arc<Observe>,
+    clock: Clock,
+}
+
+impl Observers {
+    pub(crate) fn add(&mut self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) {
+        let watch = match self.0.take() {
+            None => Watch { observe: Arc::new(observe), clock: Clock::system() },
+            Some(watch) => {
+                let earlier = Arc::clone(&watch.observe);
+                let both = move |decision: &Decision<'_>| {
+                    earlier(decision);
+                    observe(decision);
+                };
+                Watch { observe: Arc::new(both), clock: watch.clock.clone() }
+            }
+        };
+        self.0 = Some(Arc::new(watch));
+    }
+
+    /// The time at which a store began to let a request wait, if there is an observer.
+    pub(crate) fn now(&self) -> Option<Timestamp> {
+        self.0.as_ref().map(|watch| watch.clock.now())
+    }
+
+    /// Whether an observer or a span may see decisions.
+    #[inline]
+    fn is_on(&self) -> bool {
+        self.0.is_some() || is_traced()
+    }
+
+    /// Shows the verdict on what a request asked, with the time [from which](Observers::now) it
+    /// waited.
+    #[inline]
+    pub(crate) fn verdict(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
+        if self.is_on() {
+            self.show_verdict(rules, asks, verdict, since);
+        }
+    }
+
+    #[inline(never)]
+    fn show_verdict(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
+        let mut latency = since.and_then(|since| Some(span_of(since, self.now()?)));
+        let mut at = 0;
+        let decision = |rule: usize| {
+            // Asks are in the order of the rules.
+            let Some(ask) = asks.get(at).filter(|ask| rules.rule_of(ask.policy) == rule) else {
+                return Decision::of_rule(rules.policy(rule), rule, Outcome::Skipped);
+            };
+            let policy = rules.policy(ask.policy);
+            let (outcome, wait) = outcome(verdict, at, policy);
+            at += 1;
+            let (source, latency) = (verdict.source(), latency.take());
+            Decision { policy, rule, outcome, units: ask.cost, source, wait, latency }
+        };
+        self.show((0..rules.count()).map(decision));
+    }
+
+    /// Shows that the rule with this number found no key.
+    pub(crate) fn no_key(&self, rules: &Rules, rule: usize) {
+        let decision = |number: usize| {
+            let outcome = if number == rule { Outcome::NoKey } else { Outcome::NotCharged };
+            Decision::of_rule(rules.policy(number), number, outcome)
+        };
+        self.show((0..rules.count()).map(decision));
+    }
+
+    #[inline]
+    fn show<'a>(&self, decisions: impl Iterator<Item = Decision<'a>>) {
+        let is_traced = is_traced();
+        let mut decided: Option<Decision<'a>> = None;
+        for decision in decisions {
+            if let Some(watch) = &self.0 {
+                (watch.observe)(&decision);
+            }
+            if is_traced && decided.is_none_or(|earlier| earlier.outcome < decision.outcome) {
+                decided = Some(decision);
+            }
+        }
+        #[cfg(feature = "tracing")]
+        if let Some(decided) = decided {
+            span::record(&decided);
+        }
+    }
+}
+
+/// Whether there may be a span: some subscriber listens.
+#[inline]
+fn is_traced() -> bool {
+    #[cfg(feature = "tracing")]
+    return span::is_on();
+    #[cfg(not(feature = "tracing"))]
+    false
+}
+
+/// The outcome for the check at this place of the set, and its wait.
+#[inline]
+fn outcome(verdict: &Verdict, at: usize, policy: &Policy) -> (Outcome, Option<Duration>) {
+    if verdict.is_granted() {
+        return match policy.algorithm() {
+            Algorithm::LeakyBucket { .. } if !verdict.delay().is_zero() => {
+                (Outcome::Delayed, Some(verdict.delay()))
+            }
+            _ => (Outcome::Allowed, None),
+        };
+    }
+    match verdict.each().get(at).map(Status::wait) {
+        Some(Wait::For(wait)) => (Outcome::Denied, Some(wait)),
+        Some(Wait::Never) => (Outcome::NeverPossible, None),
+        Some(Wait::None) if verdict.wait() != Wait::None => (Outcome::NotCharged, None),
+        // A failure policy refused.
+        Some(Wait::None) | None => (Outcome::Denied, None),
+    }
+}
+
+fn span_of(since: Timestamp, now: Timestamp) -> Duration {
+    Duration::from_micros(now.as_micros().saturating_sub(since.as_micros()))
+}
+
+impl fmt::Debug for Observers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Observers(..)" } else { "Observers(none)" })
+    }
+}

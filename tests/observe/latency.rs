@@ -1,0 +1,44 @@
+//! The latency of a store.
+
+use std::time::Duration;
+
+use tollgate::{Key, Limiter, RateLimitLayer};
+use tollgate_tests::{Later, Strict, call, clock, per_user, request, store};
+use tower::Layer;
+
+use crate::Eye;
+
+#[tokio::test]
+async fn an_awaited_answer_shows_its_latency_once_for_all_rules() {
+    let eye = Eye::default();
+    let rules = || [per_user("p", 1), per_user("q", 1)];
+    let later = Later::deciding_last(store(&clock()));
+    let limiter = Limiter::new(rules()).store(later.clone()).observe(eye.watch());
+    let layer = RateLimitLayer::new(rules()).store(later).observe(eye.watch());
+    let mut service = layer.layer(Strict::default());
+    // Allowed, and denied.
+    for _ in 0..2 {
+        let _ = limiter.check_key(&Key::from("ada"), 1).await;
+        let latencies: Vec<_> = eye.take().iter().map(|seen| seen.latency.is_some()).collect();
+        assert_eq!(latencies, [true, false]);
+        call(&mut service, request("bob")).await;
+        let latencies: Vec<_> = eye.take().iter().map(|seen| seen.latency.is_some()).collect();
+        assert_eq!(latencies, [true, false]);
+    }
+}
+
+#[tokio::test]
+async fn a_latency_is_as_long_as_the_store_made_the_request_wait() {
+    let eye = Eye::default();
+    let later = Later::deciding_last(store(&clock()));
+    let limiter = Limiter::new([per_user("p", 1)]).store(later).observe(eye.watch());
+    let ada = Key::from("ada");
+    let mut check = Box::pin(limiter.check_key(&ada, 1));
+    // It is pending at its first poll, and ready at the second.
+    tollgate_tests::poll_once(check.as_mut()).await;
+    std::thread::sleep(Duration::from_millis(30));
+    let _ = check.await;
+    let latency = eye.take()[0].latency.unwrap();
+    // The observer's clock is calibrated to some hundred parts in a million.
+    assert!(latency >= Duration::from_millis(29), "{latency:?}");
+}

@@ -1,0 +1,155 @@
+//! Decisions as metrics, read as Prometheus reads them.
+
+use std::collections::BTreeMap;
+
+use metrics_exporter_prometheus::PrometheusBuilder;
+use tollgate::metrics::count_errors;
+use tollgate::{Decision, FailureExt, Key, Limiter, Outcome, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate_tests::{Connection, Failing, Fault, Later, Strict, call, clock, per_user, request, store};
+use tower::Layer;
+
+/// The series with their values.
+type Series = BTreeMap<String, f64>;
+
+/// What a limiter exports after some work with it.
+pub(crate) async fn exported<T>(
+    make: impl FnOnce() -> T,
+    work: impl AsyncFnOnce(&T),
+    update: impl FnOnce(&T),
+) -> Series {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let made = metrics::with_local_recorder(&recorder, make);
+    work(&made).await;
+    metrics::with_local_recorder(&recorder, || update(&made));
+    series(&recorder.handle().render())
+}
+
+fn series(text: &str) -> Series {
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let parts = lines.map(|line| line.rsplit_once(' ').expect("a name and a value"));
+    parts.map(|(name, value)| (name.to_owned(), value.parse().expect("a number"))).collect()
+}
+
+/// The series that are not 0, without those of latencies.
+fn counted(series: &Series) -> Vec<(&str, f64)> {
+    let counted = series.iter().filter(|(name, value)| **value != 0.0 && !name.contains("seconds"));
+    counted.map(|(name, value)| (name.as_str(), *value)).collect()
+}
+
+#[tokio::test]
+async fn decisions_and_units_are_counted_by_policy_and_outcome() {
+    let rules = || [per_user("few", 5), per_user("many", 100)];
+    let limiter = || Limiter::new(rules()).store(store(&clock())).metrics();
+    let work = async |limiter: &Limiter| {
+        for cost in [3, 3, 200] {
+            let _ = limiter.check_key(&Key::from("ada"), cost).await;
+        }
+        let _ = limiter.check(&http::Request::new(()).into_parts().0).await;
+    };
+    let series = exported(limiter, work, |_| {}).await;
+    let decisions = |policy, outcome, source| {
+        format!("tollgate_decisions_total{{policy=\"{policy}\",outcome=\"{outcome}\",source=\"{source}\"}}")
+    };
+    let units =
+        |policy, outcome| format!("tollgate_units_total{{policy=\"{policy}\",outcome=\"{outcome}\"}}");
+    let limit = |policy| format!("tollgate_policy_limit{{policy=\"{policy}\"}}");
+    let mut expected = vec![
+        (decisions("few", "allowed", "store"), 1.0),
+        (decisions("few", "denied", "store"), 1.0),
+        (decisions("few", "never-possible", "store"), 1.0),
+        (decisions("few", "no-key", "rule"), 1.0),
+        (decisions("many", "allowed", "store"), 1.0),
+        (decisions("many", "not-charged", "store"), 1.0),
+        (decisions("many", "never-possible", "store"), 1.0),
+        (decisions("many", "not-charged", "rule"), 1.0),
+        (units("few", "allowed"), 3.0),
+        (units("few", "denied"), 3.0),
+        (units("few", "never-possible"), 200.0),
+        (units("many", "allowed"), 3.0),
+        (units("many", "not-charged"), 3.0),
+        (units("many", "never-possible"), 200.0),
+        (limit("few"), 5.0),
+        (limit("many"), 100.0),
+    ];
+    expected.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let expected: Vec<_> = expected.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    assert_eq!(counted(&series), expected);
+}
+
+/// An alert on a rate needs the 0 before the first 1.
+#[tokio::test]
+async fn all_series_exist_before_the_first_request_and_none_is_added() {
+    let layer = || {
+        let wide = Policy::new("p", Quota::per_minute(1_000_000)).by(tollgate_tests::user());
+        let store = Later::deciding_last(store(&clock()));
+        RateLimitLayer::new([wide, per_user("q", 1)]).store(store).metrics()
+    };
+    let before = exported(layer, async |_| {}, |_| {}).await;
+    let work = async |layer: &RateLimitLayer<Later>| {
+        let mut service = layer.layer(Strict::default());
+        for n in 0..10_000 {
+            let key = format!("invented-{}", n / 2);
+            call(&mut service, request(&key)).await;
+        }
+        call(&mut service, http::Request::new(axum::body::Body::empty())).await;
+    };
+    let after = exported(layer, work, |_| {}).await;
+    assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
+    assert!(after.keys().all(|name| !name.contains("invented")));
+    assert_eq!(after["tollgate_store_seconds_count"], 10_000.0, "each call once");
+    let decisions = after.iter().filter(|(name, _)| name.starts_with("tollgate_decisions"));
+    let decisions: f64 = decisions.map(|(_, value)| value).sum();
+    assert_eq!(decisions, 20_002.0, "each rule counts each request once");
+}
+
+#[tokio::test]
+async fn every_outcome_and_source_has_a_name_of_its_own() {
+    let outcomes: Vec<_> = Outcome::ALL.iter().map(|outcome| outcome.name()).collect();
+    let sources: Vec<_> = tollgate::Source::ALL.iter().map(|source| source.name()).collect();
+    for names in [outcomes, sources] {
+        let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len(), "{names:?}");
+    }
+}
+
+#[tokio::test]
+async fn failures_of_the_store_are_counted_by_kind() {
+    let inner = Failing::new(store(&clock()), Connection::Works);
+    let make = || {
+        let store = inner.clone().fail_open().observe(count_errors());
+        Limiter::new([per_user("p", 1)]).store(store).metrics()
+    };
+    let work = async |limiter: &Limiter<_>| {
+        for fault in [Fault::Unreachable, Fault::Unreachable, Fault::TooSlow, Fault::WrongPassword] {
+            inner.set(Connection::Fails(fault));
+            let _ = limiter.check_key(&Key::from("ada"), 1).await;
+        }
+    };
+    let series = exported(make, work, |_| {}).await;
+    for (kind, count) in [
+        ("unavailable", 2.0),
+        ("timeout", 1.0),
+        ("misconfigured", 1.0),
+        ("overloaded", 0.0),
+        ("circuit-open", 0.0),
+    ] {
+        assert_eq!(series[&format!("tollgate_store_errors_total{{kind=\"{kind}\"}}")], count);
+    }
+    let by_policy = r#"tollgate_decisions_total{policy="p",outcome="allowed",source="policy"}"#;
+    assert_eq!(series[by_policy], 4.0);
+}
+
+#[tokio::test]
+async fn metrics_and_other_observers_are_added_up() {
+    let make = || {
+        let own = metrics::counter!("own_total");
+        let observe = move |_: &Decision<'_>| own.increment(1);
+        Limiter::new([per_user("p", 9)]).observe(observe).metrics()
+    };
+    let work = async |limiter: &Limiter| {
+        let _ = limiter.check_key(&Key::from("ada"), 1).await;
+    };
+    let series = exported(make, work, |_| {}).await;
+    let allowed = r#"tollgate_decisions_total{policy="p",outcome="allowed",source="store"}"#;
+    assert_eq!((series["own_total"], series[allowed]), (1.0, 1.0));
+}
