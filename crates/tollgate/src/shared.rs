@@ -79,6 +79,8 @@ impl Extras {
 
 impl<S: Store<Error: NeverFails>> Shared<S> {
     /// Asks the rules and the store about a request.
+    // Without this and that of `after`, a request with fields costs 1.06 × (peers, allowed, hot).
+    #[inline]
     pub(crate) fn decide<B>(&self, request: &mut Request<B>) -> Next<S> {
         let (lone, several);
         let rules = self.limiter.rules();
@@ -112,6 +114,7 @@ impl<S: Store<Error: NeverFails>> Shared<S> {
     }
 
     /// Decides what happens to a request after the store has answered.
+    #[inline]
     pub(crate) fn after<B>(
         &self,
         request: &mut Request<B>,
