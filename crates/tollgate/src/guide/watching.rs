@@ -101,7 +101,7 @@
 //!
 //! # Closures
 //!
-//! [`RateLimitLayer::observe`](crate::RateLimitLayer::observe) calls a closure for each decision. It gets a
+//! [`observe`](crate::RateLimitLayer::observe) calls a closure for each decision. It gets a
 //! [`Decision`](crate::Decision) with policy, outcome, units, source, wait and latency:
 //!
 //! ```
