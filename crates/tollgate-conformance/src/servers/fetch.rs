@@ -136,7 +136,7 @@ fn check(kind: Kind, program: Program) -> Result<Program, Error> {
 }
 
 /// Runs a command and returns its output, or an error with the command line and the output.
-fn run(command: &mut Command) -> Result<String, Error> {
+pub(super) fn run(command: &mut Command) -> Result<String, Error> {
     let words: Vec<_> = [command.get_program()].into_iter().chain(command.get_args()).collect();
     let tried = format!("Tried: {}", words.join(OsStr::new(" ")).display());
     let output = command.stdin(Stdio::null()).output();

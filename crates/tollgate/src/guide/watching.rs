@@ -101,7 +101,7 @@
 //!
 //! # Closures
 //!
-//! [`RateLimitLayer::observe`](crate::RateLimitLayer::observe) calls a closure for each decision. It gets a
+//! [`observe`](crate::RateLimitLayer::observe) calls a closure for each decision. It gets a
 //! [`Decision`](crate::Decision) with policy, outcome, units, source, wait and latency:
 //!
 //! ```
@@ -119,5 +119,11 @@
 //!
 //! # What it costs
 //!
-//! `benches/layer.rs` compares a request in memory with itself. A closure that does nothing costs
-//! less than 3 %, metrics less than 15 %. A clock is read only for requests that wait for a store.
+//! `benches/layer.rs` compares an allowed request in memory with itself, on one thread:
+//!
+//! | header fields | a closure that does nothing | metrics |
+//! |---|--:|--:|
+//! | [`Fields::Ietf`](crate::Fields::Ietf), the default | 1.02 × | 1.05 × |
+//! | [`Fields::None`](crate::Fields::None) | 1.05 × | 1.14 × |
+//!
+//! All threads add to the same counters. A clock is read only for requests that wait for a store.

@@ -65,7 +65,7 @@ impl Observers {
         }
     }
 
-    #[inline(never)]
+    #[inline]
     fn show_verdict(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
         let mut latency = since.and_then(|since| Some(span_of(since, self.now()?)));
         let mut at = 0;
