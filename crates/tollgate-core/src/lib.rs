@@ -8,7 +8,7 @@
 //! rounding is toward *not* exceeding the limit. Waits round up: a request that is repeated after
 //! its wait passes.
 
-// From top to bottom; imports run down this list only: boxed, store, error, check, algorithm,
+// From top to bottom; imports run down this list only: boxed, store, check, algorithm, usage, error,
 // verdict, key, shared_state, share, policy, exact, quota, time.
 pub mod algorithm;
 mod boxed;
@@ -22,6 +22,7 @@ mod share;
 mod shared_state;
 mod store;
 mod time;
+mod usage;
 mod verdict;
 
 pub use boxed::{BoxStore, StoreExt};
@@ -33,4 +34,5 @@ pub use quota::{Quota, QuotaError};
 pub use share::{Share, ShareError};
 pub use store::{Reply, Store};
 pub use time::{Clock, ManualClock, Timestamp};
+pub use usage::UsageError;
 pub use verdict::{Stamp, Status, Verdict, Wait};

@@ -264,7 +264,7 @@
 //!
 //! # Modules
 //!
-//! From top to bottom, each imports only those below it: `builder`, `trial`, `store`, `set`,
+//! From top to bottom, each imports only those below it: `builder`, `trial`, `store`, `usage`, `set`,
 //! `commit`, `link`, `wire`, `error`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -276,6 +276,7 @@ mod link;
 mod set;
 mod store;
 mod trial;
+mod usage;
 mod wire;
 
 pub use builder::RedisStoreBuilder;

@@ -246,5 +246,5 @@ pub use service::RateLimit;
 pub use tollgate_core::{
     Algorithm, BoxStore, Check, Clock, ErrorKind, Grant, Key, ManualClock, Policy, PolicyError, Quota,
     QuotaError, Reply, Share, ShareError, Stamp, Status, Store, StoreError, StoreExt, Times, Timestamp,
-    Verdict, Wait, algorithm,
+    UsageError, Verdict, Wait, algorithm,
 };
