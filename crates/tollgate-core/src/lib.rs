@@ -8,8 +8,8 @@
 //! rounding is toward *not* exceeding the limit. Waits round up: a request that is repeated after
 //! its wait passes.
 
-// From top to bottom; imports run down this list only: boxed, store, check, algorithm, usage, error,
-// verdict, key, shared_state, share, policy, exact, quota, time.
+// From top to bottom; imports run down this list only: boxed, store, check, algorithm, usage,
+// error, verdict, key, shared_state, share, policy, exact, quota, time.
 pub mod algorithm;
 mod boxed;
 mod check;

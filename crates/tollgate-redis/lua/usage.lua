@@ -1,5 +1,5 @@
--- Returns the units of an interval. A clock, number.lua and `algorithms` come before it. It calls the
--- function `usage` of a policy, which logs and rings have.
+-- Returns the units of an interval. A clock, number.lua and `algorithms` come before it. It calls
+-- the function `usage` of a policy, which logs and rings have.
 --
 -- KEYS[1]  the key of a log or a ring
 -- ARGV[1]  numbers of 8 bytes (little-endian doubles)

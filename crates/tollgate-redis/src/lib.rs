@@ -264,8 +264,8 @@
 //!
 //! # Modules
 //!
-//! From top to bottom, each imports only those below it: `builder`, `trial`, `store`, `usage`, `set`,
-//! `commit`, `link`, `wire`, `error`.
+//! From top to bottom, each imports only those below it: `builder`, `trial`, `store`, `usage`,
+//! `set`, `commit`, `link`, `wire`, `error`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -275,17 +275,17 @@ impl<S: Store> Limiter<S> {
     /// ```
     /// use std::time::Duration;
     /// use tollgate::extract::header;
-    /// use tollgate::{Algorithm, Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota};
+    /// use tollgate::{Algorithm, Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Timestamp};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let time = ManualClock::default();
+    /// let time = ManualClock::new(Timestamp::from_micros(1_767_225_600_000_000));
     /// let logins = Policy::new("logins", Quota::per_hour(10)).with_algorithm(Algorithm::SLIDING_LOG);
     /// let mails = Policy::new("mails", Quota::per_day(100));
     /// let limiter = Limiter::new([logins.by(header("x-user")), mails.by(header("x-user"))])
     ///     .store(MemoryStore::builder().clock(&time).build());
     /// let user = Key::from("ada");
     /// for _ in 0..3 {
-    ///     limiter.check_key(&user, 1).await?;
+    ///     let _ = limiter.check_key(&user, 1).await?;
     ///     time.advance(Duration::from_secs(10));
     /// }
     /// assert_eq!(limiter.usage("logins", &user, Duration::from_secs(25)).await?, 2);
