@@ -197,7 +197,7 @@
 
 // From top to bottom; imports run down this list only: named, layer, service, future, shared,
 // place, limiter, answer, fields, denial, report, rules, rule, exempt, extract, problem. Below
-// them, without imports from each other: failure, scale, memory (table is below both), body,
+// them, without imports from each other: failure, scale, usage, memory (table is below both), body,
 // deadline, drain, interned.
 pub mod exempt;
 pub mod extract;
@@ -207,6 +207,7 @@ pub mod memory;
 #[cfg(feature = "tonic")]
 mod named;
 pub mod scale;
+pub mod usage;
 
 mod answer;
 mod body;

@@ -143,6 +143,7 @@ pub(crate) struct Scripts {
     acquire: ScriptCache,
     refund: ScriptCache,
     usage: ScriptCache,
+    usage_page: Script,
 }
 
 impl Scripts {
@@ -151,7 +152,8 @@ impl Scripts {
     pub(crate) fn new(has_manual_clock: bool) -> Scripts {
         let clock = if has_manual_clock { lua!("clock_manual.lua") } else { lua!("clock.lua") };
         let [acquire, refund, usage] = std::array::from_fn(|_| ScriptCache::new());
-        Scripts { clock, acquire, refund, usage }
+        let usage_page = Script::new(lua!("usage_page.lua").to_owned());
+        Scripts { clock, acquire, refund, usage, usage_page }
     }
 
     pub(crate) fn acquire(&self, parts: Parts) -> &Script {
@@ -169,6 +171,11 @@ impl Scripts {
         let mut parts = Parts::default();
         parts.add(part);
         self.cached(&self.usage, parts, "local refunds, counts = false, true\n", &[lua!("usage.lua")])
+    }
+
+    /// The script that stores a page of usage.
+    pub(crate) fn usage_page(&self) -> &Script {
+        &self.usage_page
     }
 
     fn cached<'a>(&self, cache: &'a ScriptCache, parts: Parts, flags: &str, main: &[&str]) -> &'a Script {
