@@ -9,6 +9,7 @@ mod log;
 mod policies;
 mod server;
 mod timeout;
+mod usage;
 
 use std::convert::Infallible;
 use std::time::Duration;

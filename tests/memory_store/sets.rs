@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, Key, MemoryStore, Policy, Quota, Wait};
+use tollgate::{Algorithm, Key, MemoryStore, Policy, Quota, UsageError, Wait};
 use tollgate_tests::{clock, store};
 
 use crate::{acquire, acquire_set};
@@ -64,25 +64,26 @@ fn the_usage_of_shorter_intervals_can_be_read_back() {
     let store = store(&time);
     let policy = Policy::new("p", Quota::per_minute(100)).with_algorithm(Algorithm::SLIDING_BUCKETS);
     let (key, second) = (Key::from("k"), Duration::from_secs(1));
-    assert_eq!(store.usage(&policy, &key, 60 * second), Some(0), "a key that has used nothing");
+    assert_eq!(store.usage(&policy, &key, 60 * second), Ok(0), "a key that has used nothing");
     for units in [5, 7, 11] {
         assert!(acquire(&store, &policy, &key, units).is_granted());
         // A sub-window is 6 s.
         time.advance(6 * second);
     }
-    assert_eq!(store.usage(&policy, &key, 6 * second), Some(11));
-    assert_eq!(store.usage(&policy, &key, 12 * second), Some(18));
-    assert_eq!(store.usage(&policy, &key, 60 * second), Some(23));
-    assert_eq!(store.usage(&policy, &Key::from("another"), 60 * second), Some(0));
+    assert_eq!(store.usage(&policy, &key, 6 * second), Ok(11));
+    assert_eq!(store.usage(&policy, &key, 12 * second), Ok(18));
+    assert_eq!(store.usage(&policy, &key, 60 * second), Ok(23));
+    assert_eq!(store.usage(&policy, &Key::from("another"), 60 * second), Ok(0));
     time.advance(48 * second);
-    assert_eq!(store.usage(&policy, &key, 60 * second), Some(18), "the first has left the window");
+    assert_eq!(store.usage(&policy, &key, 60 * second), Ok(18), "the first has left the window");
     assert_eq!(store.keys(), 1, "to read is not to add");
 }
 
 #[test]
-fn only_sub_windows_can_be_read_back() {
+fn an_algorithm_without_times_has_no_usage_to_read() {
     let store = store(&clock());
     let (policy, key) = (Policy::new("p", Quota::per_minute(100)), Key::from("k"));
     assert!(acquire(&store, &policy, &key, 1).is_granted());
-    assert_eq!(store.usage(&policy, &key, Duration::from_secs(60)), None);
+    let usage = store.usage(&policy, &key, Duration::from_secs(60));
+    assert_eq!(usage, Err(UsageError::Algorithm(Algorithm::Gcra)));
 }

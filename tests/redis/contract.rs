@@ -27,7 +27,7 @@ pub(crate) fn holds(suite: Suite, url: &str, layout: SlidingLogLayout) {
 }
 
 fn holds_on(kind: Kind) {
-    holds(Suite::new().steps(STEPS), &shared(kind).url(), SlidingLogLayout::List);
+    holds(Suite::new().with_usage().steps(STEPS), &shared(kind).url(), SlidingLogLayout::List);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn the_installed_server_keeps_the_contract() {
 
 #[test]
 fn logs_in_sorted_sets_keep_the_contract() {
-    holds(Suite::new().steps(STEPS), &shared(Kind::Redis8_2).url(), SlidingLogLayout::SortedSet);
+    holds(Suite::new().with_usage().steps(STEPS), &shared(Kind::Redis8_2).url(), SlidingLogLayout::SortedSet);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_cluster_keeps_the_contract() {
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
     let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.address().to_string()).collect();
     let url = format!("redis-cluster://{}", nodes.join(","));
-    let suite = Suite::new().steps(STEPS).without_atomic_sets_across_keys();
+    let suite = Suite::new().with_usage().steps(STEPS).without_atomic_sets_across_keys();
     holds(suite, &url, SlidingLogLayout::List);
 }
 
@@ -69,7 +69,7 @@ fn a_master_under_sentinels_keeps_the_contract() {
     let sentinel = Sentinel::start(Kind::Installed).unwrap();
     let sentinels: Vec<String> = sentinel.sentinels().iter().map(|one| one.address().to_string()).collect();
     let url = format!("redis-sentinel://{}/{}", sentinels.join(","), sentinel.master_name());
-    holds(Suite::new().steps(STEPS), &url, SlidingLogLayout::List);
+    holds(Suite::new().with_usage().steps(STEPS), &url, SlidingLogLayout::List);
 }
 
 /// Redis up to 7.2.4 and Valkey up to 7.2.5 write a multiple of 1e+8 as `1e+8` if a script passes
@@ -110,7 +110,7 @@ fn large_numbers_reach_commands_as_digits() {
         }
     });
     for layout in [SlidingLogLayout::List, SlidingLogLayout::SortedSet] {
-        holds(Suite::new().steps(100), &url, layout);
+        holds(Suite::new().with_usage().steps(100), &url, layout);
     }
 }
 

@@ -25,6 +25,7 @@ mod sentinel;
 mod tiers;
 mod timeouts;
 mod tls;
+mod usage;
 mod windows;
 
 use std::sync::OnceLock;

@@ -15,7 +15,7 @@ use crate::{prefix, shared, try_acquire};
 #[test]
 fn a_proxy_that_speaks_resp2_only_keeps_the_contract() {
     let proxy = Twemproxy::start(&[shared(Kind::Redis8_2).address()]).unwrap();
-    holds(Suite::new().steps(STEPS), &proxy.url(), SlidingLogLayout::List);
+    holds(Suite::new().with_usage().steps(STEPS), &proxy.url(), SlidingLogLayout::List);
 }
 
 /// Each server would admit the whole limit, so twice as much in all.

@@ -44,7 +44,7 @@ async fn keeps_the_contract(server: &Server, layout: SlidingLogLayout) -> BTreeS
         let store = store(&server.url()).prefix(prefix).sliding_log(layout).clock(clock);
         store.connect().await.expect("a store")
     };
-    Suite::new().steps(100).run(make).await;
+    Suite::new().with_usage().steps(100).run(make).await;
     // With the server's clock, in both protocols.
     for query in ["", "?protocol=resp2"] {
         store(&format!("{}{query}", server.url())).connect().await.expect("a store");

@@ -33,7 +33,7 @@ fn with_leases() -> Suite {
 }
 
 fn with_cache() -> Suite {
-    Suite::new().with_cached_denials()
+    Suite::new().with_usage().with_cached_denials()
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub fn keeps_the_contract<S>(make: impl Fn(Clock) -> S + Send + 'static)
 where
     S: Store<Error: Debug>,
 {
-    keeps_the_contract_of(Suite::new(), make);
+    keeps_the_contract_of(Suite::new().with_usage(), make);
 }
 
 /// [`keeps_the_contract`] with a suite that excuses the stores from something.

@@ -11,6 +11,7 @@ mod queue;
 mod random_sets;
 mod refunds;
 mod sets;
+mod usage;
 mod vectors;
 mod waits;
 
@@ -132,6 +133,7 @@ use excuses::{Excuses, Leases};
 #[must_use]
 pub struct Suite {
     atomic_across_keys: bool,
+    usage: bool,
     excuses: Excuses,
     steps: u32,
     only_steps_of: Option<Algorithm>,
@@ -161,7 +163,13 @@ impl Suite {
 
     /// The whole contract.
     pub fn new() -> Suite {
-        Suite { atomic_across_keys: true, excuses: Excuses::default(), steps: 2_000, only_steps_of: None }
+        Suite {
+            atomic_across_keys: true,
+            usage: false,
+            excuses: Excuses::default(),
+            steps: 2_000,
+            only_steps_of: None,
+        }
     }
 
     /// Excuses a store that cannot decide the keys of a set in one step, such as a Redis Cluster.
@@ -194,6 +202,13 @@ impl Suite {
     /// All other cases must be exact.
     pub fn with_leases(mut self, units: u32, life: Duration) -> Suite {
         self.excuses.leases = Some(Leases { units, life });
+        self
+    }
+
+    /// Also compares [`Store::usage`] with the oracle, for stores that implement it. Not with
+    /// [leases](Suite::with_leases), which take units before they are used.
+    pub fn with_usage(mut self) -> Suite {
+        self.usage = true;
         self
     }
 
@@ -288,6 +303,14 @@ impl Suite {
                 concurrency:
                     a_burst_of_concurrent_requests_gets_the_limit,
                     concurrent_refunds_and_requests_are_counted_once;
+            }
+            if self.usage {
+                cases! { self, make, start;
+                    usage:
+                        an_unused_key_has_no_usage_and_stays_unused,
+                        an_algorithm_without_times_is_an_error,
+                        counts_match_the_oracle;
+                }
             }
             if self.atomic_across_keys {
                 cases! { self, make, start;

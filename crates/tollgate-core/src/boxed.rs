@@ -4,10 +4,12 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::{Check, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Times, Verdict};
+use crate::{Check, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Times, UsageError, Verdict};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type BoxUsage<'a> = Pin<Box<dyn Future<Output = Result<u64, UsageError>> + Send + 'a>>;
 type BoxReply<T> = Reply<T, BoxFuture<T>>;
 
 /// Methods of every [`Store`].
@@ -42,6 +44,7 @@ trait ErasedStore<E>: Send + Sync {
     fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), E>>;
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>>;
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError>;
+    fn usage<'a>(&'a self, policy: &'a Policy, key: &'a Key, interval: Duration) -> BoxUsage<'a>;
 }
 
 impl<S: Store> ErasedStore<S::Error> for S {
@@ -59,6 +62,10 @@ impl<S: Store> ErasedStore<S::Error> for S {
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         Store::supports(self, policy)
+    }
+
+    fn usage<'a>(&'a self, policy: &'a Policy, key: &'a Key, interval: Duration) -> BoxUsage<'a> {
+        Box::pin(Store::usage(self, policy, key, interval))
     }
 }
 
@@ -88,5 +95,9 @@ impl<E: StoreError> Store for BoxStore<E> {
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.0.supports(policy)
+    }
+
+    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
+        self.0.usage(policy, key, interval).await
     }
 }

@@ -8,8 +8,8 @@
 //! rounding is toward *not* exceeding the limit. Waits round up: a request that is repeated after
 //! its wait passes.
 
-// From top to bottom; imports run down this list only: boxed, store, error, check, algorithm,
-// verdict, source, key, shared_state, share, policy, exact, quota, time.
+// From top to bottom; imports run down this list only: boxed, store, usage_log, check, algorithm,
+// usage, error, verdict, source, key, shared_state, share, policy, exact, quota, time.
 pub mod algorithm;
 mod boxed;
 mod check;
@@ -23,6 +23,8 @@ mod shared_state;
 mod source;
 mod store;
 mod time;
+mod usage;
+mod usage_log;
 mod verdict;
 
 pub use boxed::{BoxStore, StoreExt};
@@ -35,4 +37,6 @@ pub use share::{Share, ShareError};
 pub use source::Source;
 pub use store::{Reply, Store};
 pub use time::{Clock, ManualClock, Timestamp};
+pub use usage::UsageError;
+pub use usage_log::UsageLog;
 pub use verdict::{Stamp, Status, Verdict, Wait};

@@ -11,7 +11,8 @@
 -- The whole script runs again on each call, so unused parts should cost little. Creating a function
 -- costs time, and more for each outer local that it uses. Hence two rules. Algorithms are created
 -- when first needed: gcra_whole.lua decides most checks without them. An algorithm's `refund` is
--- created only if `refunds`, which stands before all files, is true.
+-- created only if `refunds` is true, and its `usage` only if `counts` is. Both stand before all
+-- files.
 
 -- A number as text, in two parts, since %d is limited to 31 bits on some machines. Commands get
 -- large numbers as text: Redis accepts that faster, and some versions misread multiples of

@@ -360,5 +360,20 @@ local function sliding_log(layout, limit, window, cost, span)
     call('PEXPIRE', key, life(ends(log)))
   end
 
-  return { returns = 4, ends = ends, look = look, fits = fits, charge = charge, report = report, refund = refund }
+  -- The units of the runs whose last microsecond is within an interval.
+  local usage = counts and function(key, interval)
+    local log = look(key)
+    local before = math.max(-1, math.floor((now - interval + 1) / span) - 1)
+    local at = log.used > 0 and layout.count_until(key, log.length, before, 0) or 0
+    if log.used == 0 or at <= log.over then
+      return log.used
+    end
+    local _, gone = numbers_of(layout.entries(key, at - 1, at - 1), 1)
+    local used = at < log.length and log.count - (gone or 0) - refunded(key, log, at) or 0
+    return math.max(0, math.min(used, log.used))
+  end
+
+  return {
+    returns = 4, ends = ends, look = look, fits = fits, charge = charge, report = report, refund = refund, usage = usage
+  }
 end

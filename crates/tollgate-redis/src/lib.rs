@@ -264,8 +264,8 @@
 //!
 //! # Modules
 //!
-//! From top to bottom, each imports only those below it: `builder`, `trial`, `store`, `set`,
-//! `commit`, `link`, `wire`, `error`.
+//! From top to bottom, each imports only those below it: `builder`, `trial`, `usage_log`,
+//! `store`, `usage`, `set`, `commit`, `link`, `wire`, `error`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -276,6 +276,8 @@ mod link;
 mod set;
 mod store;
 mod trial;
+mod usage;
+mod usage_log;
 mod wire;
 
 pub use builder::RedisStoreBuilder;

@@ -10,11 +10,14 @@ use std::time::Duration;
 use smallvec::{SmallVec, smallvec};
 use tokio::runtime::Handle;
 use tokio::time::{Sleep, sleep};
-use tollgate_core::{Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Store, Times, Verdict};
+use tollgate_core::{
+    Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Store, Times, UsageError, Verdict,
+};
 
 use crate::commit::{Answer, Ask, Caller, Commit, Deadline, Pair, Refund, Return};
 use crate::error::{Cause, Error};
 use crate::set::{self, Order, spread};
+use crate::usage;
 use crate::wire::terms::Terms;
 
 /// A store in Redis or Valkey, shared by all processes that connect to it. See the [crate's
@@ -163,6 +166,10 @@ impl Store for RedisStore {
         let names = &self.commit.target.names;
         let entry = |policy: &&Policy| Return { name: names.of(key, policy), refund: None };
         self.give_back(vec![(self.commit.slot(key), policies.iter().map(entry).collect())])
+    }
+
+    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
+        usage::of_interval(&self.commit.target, self.commit.slot(key), (policy, key), interval).await
     }
 }
 

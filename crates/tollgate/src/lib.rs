@@ -203,8 +203,8 @@
 
 // From top to bottom; imports run down this list only: named, layer, service, future, shared,
 // place, limiter, answer, fields, denial, observe, metrics, report, rules, rule, exempt, extract,
-// problem. Below them, without imports from each other: failure, scale, memory (table is below
-// both), body, deadline, drain, interned.
+// problem. Below them, without imports from each other: failure, scale, usage, memory (table is
+// below both), body, deadline, drain, interned.
 pub mod exempt;
 pub mod extract;
 pub mod failure;
@@ -216,6 +216,7 @@ pub mod metrics;
 #[cfg(feature = "tonic")]
 mod named;
 pub mod scale;
+pub mod usage;
 
 mod answer;
 mod body;
@@ -257,5 +258,5 @@ pub use service::RateLimit;
 pub use tollgate_core::{
     Algorithm, BoxStore, Check, Clock, ErrorKind, Grant, Key, ManualClock, Policy, PolicyError, Quota,
     QuotaError, Reply, Share, ShareError, Source, Stamp, Status, Store, StoreError, StoreExt, Times,
-    Timestamp, Verdict, Wait, algorithm,
+    Timestamp, UsageError, Verdict, Wait, algorithm,
 };

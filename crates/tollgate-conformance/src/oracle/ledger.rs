@@ -97,6 +97,14 @@ impl Ledger {
         self.of(policy, key).refund(policy, now, units, mark);
     }
 
+    /// Returns the expected answer of [`Store::usage`](tollgate_core::Store::usage) at `now`.
+    /// `None` if the algorithm stores no times.
+    pub fn usage(&mut self, policy: &Policy, key: &Key, now: Timestamp, interval: Duration) -> Option<u64> {
+        let oracle = self.of(policy, key);
+        oracle.look(policy, now);
+        oracle.usage(policy, now, interval)
+    }
+
     /// Forgets the usage of `policy` by `key`.
     pub fn reset(&mut self, policy: &Policy, key: &Key) {
         self.0.remove(&(policy.scope().to_owned(), key.clone()));

@@ -100,6 +100,13 @@ impl Oracle {
         span(first(micros(now), |t| self.0.is_unused(&terms, t)))
     }
 
+    /// The units used in the last `interval`. `None` if the algorithm stores no times.
+    pub fn usage(&self, policy: &Policy, now: Timestamp, interval: Duration) -> Option<u64> {
+        let terms = Terms::of(policy);
+        let used = self.0.usage(&terms, micros(now), whole_micros(interval))?;
+        Some(u64::try_from(used).expect("a sum of positive numbers"))
+    }
+
     /// Refunds `units` of a grant.
     pub fn refund(&mut self, policy: &Policy, now: Timestamp, units: u32, mark: Mark) {
         let (terms, now) = (Terms::of(policy), micros(now));
@@ -128,6 +135,9 @@ trait Model: fmt::Debug + Send {
     fn charge(&mut self, terms: &Terms, now: i128, units: i128) -> Mark;
     fn delay(&self, _terms: &Terms, _now: i128) -> i128 {
         0
+    }
+    fn usage(&self, _terms: &Terms, _now: i128, _interval: i128) -> Option<i128> {
+        None
     }
     fn refund(&mut self, terms: &Terms, now: i128, units: i128, mark: Mark);
 }

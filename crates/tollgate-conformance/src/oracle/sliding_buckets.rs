@@ -37,6 +37,12 @@ impl Model for SlidingBuckets {
         Mark { at: number, scale: 1 }
     }
 
+    fn usage(&self, terms: &Terms, now: i128, interval: i128) -> Option<i128> {
+        let span = ceil_div(terms.window, terms.buckets);
+        let last = |label: i128| (label + 1) * span - 1;
+        Some(self.0.entries.sum(|label| now - last(label) < interval))
+    }
+
     fn refund(&mut self, _terms: &Terms, _now: i128, units: i128, mark: Mark) {
         self.0.entries.take_back(mark.at, units);
     }

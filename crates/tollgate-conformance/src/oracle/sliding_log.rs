@@ -32,6 +32,10 @@ impl Model for SlidingLog {
         Mark { at: now, scale: 1 }
     }
 
+    fn usage(&self, _terms: &Terms, now: i128, interval: i128) -> Option<i128> {
+        Some(self.0.sum(|at| now - at < interval))
+    }
+
     fn refund(&mut self, _terms: &Terms, _now: i128, units: i128, mark: Mark) {
         self.0.take_back(mark.at, units);
     }

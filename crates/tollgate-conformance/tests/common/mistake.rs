@@ -57,4 +57,6 @@ pub(crate) enum Mistake {
     ClockBackIsIgnored,
     RemainingBeforeTheCharge,
     ResetTooEarly,
+    UsageIgnoresTheInterval,
+    UsageCharges,
 }

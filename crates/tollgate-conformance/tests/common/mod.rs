@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use tollgate_core::algorithm::State;
 use tollgate_core::{
-    Algorithm, Check, Clock, Grant, Key, Policy, Reply, Stamp, Status, Store, Times, Timestamp, Verdict, Wait,
+    Algorithm, Check, Clock, Grant, Key, Policy, Reply, Stamp, Status, Store, Times, Timestamp, UsageError,
+    Verdict, Wait,
 };
 
 pub(crate) use asynchronous::Asynchronous;
@@ -313,6 +314,21 @@ impl Store for OneLock {
             }
         }
         Reply::Now(Ok(()))
+    }
+
+    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
+        let mut states = self.lock();
+        let unused = || (State::new(policy), Timestamp::EPOCH);
+        let (state, _) = states.entry(self.name(policy, key)).or_insert_with(unused);
+        match self.mistake {
+            Mistake::UsageIgnoresTheInterval => state.usage(policy, self.now(), Duration::MAX),
+            Mistake::UsageCharges => {
+                let look = state.look(policy, self.now());
+                state.charge(policy, self.now(), look, 1);
+                state.usage(policy, self.now(), interval)
+            }
+            _ => state.usage(policy, self.now(), interval),
+        }
     }
 }
 

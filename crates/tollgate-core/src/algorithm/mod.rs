@@ -54,7 +54,7 @@ mod sliding_window;
 
 use std::time::Duration;
 
-use crate::{Algorithm, Policy, Stamp, Status, Timestamp, Wait};
+use crate::{Algorithm, Policy, Stamp, Status, Timestamp, UsageError, Wait};
 
 use fixed_window::FixedWindow;
 use gcra::Tat;
@@ -237,16 +237,19 @@ impl State {
         }
     }
 
-    /// The units used in the last `interval`, for [`Algorithm::SlidingBuckets`]; `None` for the
-    /// others. Sums the sub-windows that overlap the interval, at most those of one window.
-    pub fn usage(&mut self, policy: &Policy, now: Timestamp, interval: Duration) -> Option<u64> {
+    /// The units used in the last `interval`: see [`Store::usage`](crate::Store::usage).
+    ///
+    /// # Errors
+    /// [`UsageError::Algorithm`] unless the algorithm is [`Algorithm::SlidingBuckets`] or
+    /// [`Algorithm::SlidingLog`].
+    pub fn usage(&mut self, policy: &Policy, now: Timestamp, interval: Duration) -> Result<u64, UsageError> {
         self.look(policy, now);
+        let now = now.as_micros();
+        let interval = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
         match &self.0 {
-            Form::Ring(ring) => {
-                let interval = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
-                Some(ring.usage(policy, now.as_micros(), interval))
-            }
-            _ => None,
+            Form::Ring(ring) => Ok(ring.usage(policy, now, interval)),
+            Form::Log(log) => Ok(log.usage(now, interval)),
+            _ => Err(UsageError::Algorithm(policy.algorithm())),
         }
     }
 

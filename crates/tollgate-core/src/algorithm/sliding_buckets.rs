@@ -106,10 +106,13 @@ impl Ring {
         self.sum -= u64::from(back);
     }
 
-    /// The sum over the sub-windows that touch the last `interval` microseconds.
+    /// The sum over the sub-windows that overlap the last `interval` microseconds.
     pub(super) fn usage(&self, policy: &Policy, now: u64, interval: u64) -> u64 {
-        let oldest = now.saturating_sub(interval) / sub_window_us(policy);
-        let ages = (self.newest - oldest.min(self.newest)).min(self.counts.len() as u64 - 1);
+        let oldest = (now + 1).saturating_sub(interval) / sub_window_us(policy);
+        if oldest > self.newest {
+            return 0;
+        }
+        let ages = (self.newest - oldest).min(self.counts.len() as u64 - 1);
         (0..self.counts.len())
             .take_while(|age| *age as u64 <= ages)
             .map(|age| u64::from(self.count(age)))

@@ -112,6 +112,13 @@ impl Log {
         }
     }
 
+    /// The units that were taken in the last `interval` microseconds.
+    pub(super) fn usage(&self, now: u64, interval: u64) -> u64 {
+        let newest_first = self.entries.iter().rev();
+        let recent = newest_first.take_while(|entry| now - entry.at < interval);
+        recent.map(|entry| u64::from(entry.units)).sum()
+    }
+
     fn free(&self, policy: &Policy) -> u32 {
         saturated(u64::from(policy.quota().limit()).saturating_sub(self.sum))
     }

@@ -22,7 +22,7 @@ pub(crate) struct Target {
 
 impl Target {
     /// A call of a script on this number of keys. `write` adds the keys and the arguments.
-    pub(super) fn command(
+    pub(crate) fn command(
         &self,
         script: &Script,
         text: Text,

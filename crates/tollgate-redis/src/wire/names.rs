@@ -63,6 +63,21 @@ impl Names {
         self.of_key(key).slot()
     }
 
+    /// The text of a key between the braces of its names.
+    pub(crate) fn text(&self, key: &Key) -> String {
+        let name = self.of_key(key);
+        let text = &name[self.head.len()..name.len() - "}:".len()];
+        String::from_utf8_lossy(text).into_owned()
+    }
+
+    /// The name of the pages of usage of a minute, and its slot. No key has this text.
+    pub(crate) fn of_usage(&self, minute: u64) -> (Name, u16) {
+        let mut name = Name::default();
+        let _ = write!(name, "{}usage}}:{minute}", self.head);
+        let slot = name.slot();
+        (name, slot)
+    }
+
     /// The name of a key's state under a policy.
     pub(crate) fn of(&self, key: &Key, policy: &Policy) -> Name {
         let mut name = self.of_key(key);

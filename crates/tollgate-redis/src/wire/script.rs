@@ -142,6 +142,8 @@ pub(crate) struct Scripts {
     clock: &'static str,
     acquire: ScriptCache,
     refund: ScriptCache,
+    usage: ScriptCache,
+    usage_page: Script,
 }
 
 impl Scripts {
@@ -149,28 +151,42 @@ impl Scripts {
     /// decides.
     pub(crate) fn new(has_manual_clock: bool) -> Scripts {
         let clock = if has_manual_clock { lua!("clock_manual.lua") } else { lua!("clock.lua") };
-        Scripts { clock, acquire: ScriptCache::new(), refund: ScriptCache::new() }
+        let [acquire, refund, usage] = std::array::from_fn(|_| ScriptCache::new());
+        let usage_page = Script::new(lua!("usage_page.lua").to_owned());
+        Scripts { clock, acquire, refund, usage, usage_page }
     }
 
     pub(crate) fn acquire(&self, parts: Parts) -> &Script {
         let whole = if parts.have_gcra() { lua!("gcra_whole.lua") } else { "" };
         let main = [lua!("decide.lua"), whole, lua!("acquire.lua")];
-        self.cached(&self.acquire, parts, "local refunds = false\n", &main)
+        self.cached(&self.acquire, parts, "local refunds, counts = false, false\n", &main)
     }
 
     pub(crate) fn refund(&self, parts: Parts) -> &Script {
-        self.cached(&self.refund, parts, "local refunds = true\n", &[lua!("refund.lua")])
+        self.cached(&self.refund, parts, "local refunds, counts = true, false\n", &[lua!("refund.lua")])
     }
 
-    fn cached<'a>(&self, cache: &'a ScriptCache, parts: Parts, refunds: &str, main: &[&str]) -> &'a Script {
-        cache.0[usize::from(parts.0)].get_or_init(|| Script::new(self.text(parts, refunds, main)))
+    /// The script that counts the units of an interval in a log of this part.
+    pub(crate) fn usage(&self, part: Part) -> &Script {
+        let mut parts = Parts::default();
+        parts.add(part);
+        self.cached(&self.usage, parts, "local refunds, counts = false, true\n", &[lua!("usage.lua")])
     }
 
-    /// `refunds` says whether the call contains refunds. The algorithms are inside a function, so
-    /// that they are created only if a key needs them. gcra_whole.lua in the main part decides most
-    /// keys.
-    fn text(&self, parts: Parts, refunds: &str, main: &[&str]) -> String {
-        let mut text = [refunds, self.clock, lua!("number.lua")].concat();
+    /// The script that stores a page of usage.
+    pub(crate) fn usage_page(&self) -> &Script {
+        &self.usage_page
+    }
+
+    fn cached<'a>(&self, cache: &'a ScriptCache, parts: Parts, flags: &str, main: &[&str]) -> &'a Script {
+        cache.0[usize::from(parts.0)].get_or_init(|| Script::new(self.text(parts, flags, main)))
+    }
+
+    /// `flags` say which functions of the algorithms the main part calls. The algorithms are inside
+    /// a function, so that they are created only if a key needs them. gcra_whole.lua in the main
+    /// part decides most keys.
+    fn text(&self, parts: Parts, flags: &str, main: &[&str]) -> String {
+        let mut text = [flags, self.clock, lua!("number.lua")].concat();
         text.push_str("local function algorithms()\n");
         text.push_str(lua!("stored.lua"));
         if parts.have_gcra() && !parts.has(Part::Gcra) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use pin_project::{pin_project, pinned_drop};
 use tollgate_core::{
     Check, Clock, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Times, Timestamp,
-    Verdict,
+    UsageError, Verdict,
 };
 
 use super::circuit::{Admission, Circuit, CircuitBreaker, CircuitState, Probed};
@@ -108,6 +108,13 @@ impl<S: Store> Store for Breaking<S> {
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
+    }
+
+    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
+        if let Err(retry_in) = self.breaker.admit_uncounted(!key.is_empty()) {
+            return Err(UsageError::of_store(&BreakerError::<S::Error>::Open { retry_in }));
+        }
+        self.store.usage(policy, key, interval).await
     }
 }
 

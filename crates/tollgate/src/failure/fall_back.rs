@@ -5,11 +5,13 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use pin_project::pin_project;
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Grant, Key, Policy, PolicyError, Reply, Share, Source, Store, StoreError, Times, Verdict, Wait,
+    Check, Grant, Key, Policy, PolicyError, Reply, Share, Source, Store, StoreError, Times, UsageError,
+    Verdict, Wait,
 };
 
 use super::done::Done;
@@ -101,6 +103,10 @@ impl<S: Store, F: Store<Error = Infallible>> Store for FallBack<S, F> {
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)?;
         self.fallback.store.supports(&policy.share(self.fallback.share)?)
+    }
+
+    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
+        self.store.usage(policy, key, interval).await
     }
 }
 

@@ -4,10 +4,11 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use pin_project::pin_project;
 use tollgate_core::{
-    Check, Grant, Key, Policy, PolicyError, Reply, Source, Store, StoreError, Times, Verdict,
+    Check, Grant, Key, Policy, PolicyError, Reply, Source, Store, StoreError, Times, UsageError, Verdict,
 };
 
 use super::done::Done;
@@ -72,6 +73,10 @@ impl<S: Store> Store for OnFailure<S> {
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
+    }
+
+    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
+        self.store.usage(policy, key, interval).await
     }
 }
 

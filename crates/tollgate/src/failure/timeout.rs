@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pin_project::pin_project;
 use tollgate_core::{
-    Check, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Times, Verdict,
+    Check, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Times, UsageError, Verdict,
 };
 
 /// A [`Store`] with a limit on the wait for its answers: see
@@ -75,6 +75,13 @@ impl<S: Store> Store for Timeout<S> {
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
+    }
+
+    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
+        let answer = tokio::time::timeout(self.limit, self.store.usage(policy, key, interval));
+        answer
+            .await
+            .unwrap_or_else(|_| Err(UsageError::of_store(&TimeoutError::<S::Error>::Elapsed(self.limit))))
     }
 }
 

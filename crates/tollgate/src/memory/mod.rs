@@ -75,7 +75,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::algorithm::State;
-use tollgate_core::{Check, Clock, Grant, Key, Policy, Reply, Store, Times, Timestamp, Verdict, Wait};
+use tollgate_core::{
+    Check, Clock, Grant, Key, Policy, Reply, Store, Times, Timestamp, UsageError, Verdict, Wait,
+};
 
 use shards::Shards;
 
@@ -169,10 +171,13 @@ impl MemoryStore {
         self.0.overflows()
     }
 
-    /// Returns the units that `key` used in the last `interval` of a
-    /// [`SlidingBuckets`](crate::Algorithm::SlidingBuckets) policy, to the precision of its
-    /// sub-windows, and at most those of one window. `None` for other algorithms.
-    pub fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Option<u64> {
+    /// Returns how many units `key` used in the last `interval`: [`Store::usage`] without a future.
+    ///
+    /// # Errors
+    /// [`UsageError::Algorithm`] unless the algorithm is
+    /// [`SlidingLog`](crate::Algorithm::SlidingLog) or
+    /// [`SlidingBuckets`](crate::Algorithm::SlidingBuckets).
+    pub fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
         let (mut table, digest, now) = self.0.tables.enter(policy, key);
         match table.find(&digest) {
             Some(at) => table.slot(at).value.usage(policy, now, interval),
@@ -245,6 +250,10 @@ impl Store for MemoryStore {
             }
         }
         Reply::Now(Ok(()))
+    }
+
+    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
+        MemoryStore::usage(self, policy, key, interval)
     }
 }
 

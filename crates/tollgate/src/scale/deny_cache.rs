@@ -11,7 +11,7 @@ use pin_project::pin_project;
 use smallvec::SmallVec;
 use tollgate_core::{
     Check, Clock, Grant, Key, Policy, PolicyError, Quota, Reply, Source, Stamp, Status, Store, Times,
-    Timestamp, Verdict, Wait,
+    Timestamp, UsageError, Verdict, Wait,
 };
 
 use crate::table::digest::Digest;
@@ -310,6 +310,10 @@ impl<S: Store> Store for DenyCache<S> {
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
+    }
+
+    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
+        self.store.usage(policy, key, interval).await
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, Self::Done> {

@@ -11,7 +11,8 @@ use pin_project::pin_project;
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tollgate_core::{
-    Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Source, Status, Store, Times, Verdict, Wait,
+    Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Source, Status, Store, Times, UsageError,
+    Verdict, Wait,
 };
 
 use super::account::{Fetch, Granted, Unspent};
@@ -274,6 +275,10 @@ impl<S: Store> Store for Leased<S> {
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
+    }
+
+    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
+        self.store.usage(policy, key, interval).await
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, S::Done> {

@@ -1,0 +1,36 @@
+//! Where processes keep what they counted of the usage of each minute.
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::{Key, UsageError};
+
+/// Keeps pages of text. Each is what one process counted in one minute.
+///
+/// `tollgate` writes and reads the pages. A log only stores them, so it needs no knowledge of their
+/// form. Logs are handles: clones share their pages.
+pub trait UsageLog: Clone + Send + Sync + 'static {
+    /// Returns the text that names a key in pages: as this store names it, readable or as a digest.
+    /// It has no line break and no tab.
+    fn name(&self, key: &Key) -> String;
+
+    /// Stores the page of a process about a minute (counted since the epoch), and forgets its
+    /// earlier page about that minute. All pages of the minute are forgotten `keep_for` after the
+    /// last was stored.
+    ///
+    /// # Errors
+    /// [`UsageError::Store`] if the store does not answer. It may have stored the page.
+    fn write(
+        &self,
+        minute: u64,
+        process: u64,
+        page: &str,
+        keep_for: Duration,
+    ) -> impl Future<Output = Result<(), UsageError>> + Send;
+
+    /// Returns the pages of all processes about a minute, in any order.
+    ///
+    /// # Errors
+    /// [`UsageError::Store`] if the store does not answer.
+    fn read(&self, minute: u64) -> impl Future<Output = Result<Vec<String>, UsageError>> + Send;
+}

@@ -1,0 +1,62 @@
+//! The usage of an interval: one call for each question, because questions are rare.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bb8_redis::redis::Value;
+use tollgate_core::{Clock, Key, Policy, UsageError};
+
+use crate::commit::Target;
+use crate::error::{Cause, Error};
+use crate::link::Text;
+use crate::wire::names::Name;
+use crate::wire::numbers::Numbers;
+use crate::wire::terms::Terms;
+
+/// A question about the log under a key.
+struct Question {
+    slot: u16,
+    name: Name,
+    terms: Terms,
+    /// In microseconds.
+    interval: u64,
+}
+
+/// The units that `key` used in the last `interval`. `slot` is that of the key.
+pub(crate) async fn of_interval(
+    target: &Arc<Target>,
+    slot: u16,
+    (policy, key): (&Policy, &Key),
+    interval: Duration,
+) -> Result<u64, UsageError> {
+    let terms = Terms::new(policy, 0, target.names.log);
+    if !terms.part.is_log() {
+        return Err(UsageError::Algorithm(policy.algorithm()));
+    }
+    // A longer interval counts no more, and doubles are exact up to here.
+    let interval = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX).min(1 << 53);
+    let question = Question { slot, name: target.names.of(key, policy), terms, interval };
+    // In the store's runtime, which owns the connections.
+    let answer = target.runtime.spawn(ask(Arc::clone(target), question)).await;
+    answer.unwrap_or_else(|_| Err(Cause::Stopped.into())).map_err(|error| UsageError::of_store(&error))
+}
+
+async fn ask(target: Arc<Target>, question: Question) -> Result<u64, Error> {
+    let build = |text: Text| {
+        let script = target.scripts.usage(question.terms.part);
+        Some(target.command(script, text, 1, |cmd| {
+            cmd.arg(&*question.name);
+            if let Some(now) = target.clock.as_ref().map(Clock::now) {
+                cmd.arg(now.as_micros());
+            }
+            let mut numbers = Numbers::new();
+            numbers.push(question.interval);
+            question.terms.write(&mut numbers);
+            cmd.arg(numbers.as_bytes());
+        }))
+    };
+    match target.link.call(question.slot, &build).await? {
+        Value::Int(units) => Ok(units.max(0).cast_unsigned()),
+        _ => Err(Cause::Garbled.into()),
+    }
+}

@@ -1,0 +1,90 @@
+//! Pages of usage: a hash for each minute, with a field for each process.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bb8_redis::redis::{Cmd, Value};
+use tollgate_core::{Key, UsageError, UsageLog};
+
+use crate::commit::Target;
+use crate::error::{Cause, Error};
+use crate::link::Text;
+use crate::store::RedisStore;
+use crate::wire::names::Name;
+
+/// Keeps the pages of [`tollgate::usage`](https://docs.rs/tollgate/latest/tollgate/usage/). Keys have
+/// the names that they have in the names of states: readable, or as a digest with a
+/// [secret](crate::RedisStoreBuilder::secret).
+///
+/// The pages of a minute are a hash `prefix:1:{usage}:minute`. A user with restricted permissions
+/// needs `+hset +hvals` for it.
+impl UsageLog for RedisStore {
+    fn name(&self, key: &Key) -> String {
+        self.commit().target.names.text(key)
+    }
+
+    async fn write(
+        &self,
+        minute: u64,
+        process: u64,
+        page: &str,
+        keep_for: Duration,
+    ) -> Result<(), UsageError> {
+        let page = page.to_owned();
+        let millis = u64::try_from(keep_for.as_millis()).unwrap_or(u64::MAX).clamp(1, MOST_MILLIS);
+        let write = async move |target: Arc<Target>, name: Name, slot| {
+            let build = |text: Text| {
+                Some(target.command(target.scripts.usage_page(), text, 1, |cmd| {
+                    cmd.arg(&*name).arg(process).arg(&page).arg(millis);
+                }))
+            };
+            target.link.call(slot, &build).await.map(drop)
+        };
+        self.with_pages(minute, write).await
+    }
+
+    async fn read(&self, minute: u64) -> Result<Vec<String>, UsageError> {
+        let read = async move |target: Arc<Target>, name: Name, slot| {
+            let build = |_: Text| {
+                let mut cmd = Cmd::new();
+                cmd.arg("HVALS").arg(&*name);
+                Some(cmd)
+            };
+            match target.link.call(slot, &build).await? {
+                Value::Array(pages) => Ok(pages.into_iter().filter_map(text).collect()),
+                _ => Err(Cause::Garbled.into()),
+            }
+        };
+        self.with_pages(minute, read).await
+    }
+}
+
+/// A hundred years, which every server accepts.
+const MOST_MILLIS: u64 = 100 * 366 * 86_400_000;
+
+impl RedisStore {
+    /// Runs a call on the pages of a minute, in the store's runtime, which owns the connections.
+    async fn with_pages<T, F>(
+        &self,
+        minute: u64,
+        call: impl FnOnce(Arc<Target>, Name, u16) -> F,
+    ) -> Result<T, UsageError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let target = &self.commit().target;
+        let (name, slot) = target.names.of_usage(minute);
+        let slot = if target.link.has_slots() { slot } else { 0 };
+        let answer = target.runtime.spawn(call(Arc::clone(target), name, slot)).await;
+        answer.unwrap_or_else(|_| Err(Cause::Stopped.into())).map_err(|error| UsageError::of_store(&error))
+    }
+}
+
+fn text(page: Value) -> Option<String> {
+    match page {
+        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+        _ => None,
+    }
+}

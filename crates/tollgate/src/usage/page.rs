@@ -1,0 +1,117 @@
+//! What one process stores about one minute, as lines of text that `redis-cli` can show.
+//!
+//! ```text
+//! one-in   DECISIONS
+//! floor    ALLOWED  DENIED
+//! policy   ALLOWED  DENIED  NAME
+//! allowed  COUNT    ERROR   POLICY  KEY
+//! denied   COUNT    ERROR   POLICY  KEY
+//! ```
+//!
+//! Fields are separated by tabs. POLICY is the number of a policy line, from 0. A line of another
+//! form is skipped, so that later versions can add some.
+
+use std::fmt::Write;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Page {
+    /// The most decisions that one counted decision stands for.
+    pub(super) one_in: u32,
+    pub(super) policies: Vec<PolicyCount>,
+    pub(super) allowed: Vec<Listed>,
+    pub(super) denied: Vec<Listed>,
+    /// The most that a key has that is not listed.
+    pub(super) allowed_floor: u64,
+    pub(super) denied_floor: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PolicyCount {
+    pub(super) name: String,
+    pub(super) allowed: u64,
+    pub(super) denied: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    /// The number of its policy in this page.
+    pub(super) policy: usize,
+    pub(super) key: String,
+    pub(super) count: u64,
+    /// By how much the count may be too high.
+    pub(super) error: u64,
+}
+
+impl Page {
+    pub(super) fn write(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ =
+            writeln!(text, "one-in\t{}\nfloor\t{}\t{}", self.one_in, self.allowed_floor, self.denied_floor);
+        for PolicyCount { name, allowed, denied } in &self.policies {
+            let _ = writeln!(text, "policy\t{allowed}\t{denied}\t{name}");
+        }
+        for (outcome, keys) in [("allowed", &self.allowed), ("denied", &self.denied)] {
+            for Listed { policy, key, count, error } in keys {
+                let _ = writeln!(text, "{outcome}\t{count}\t{error}\t{policy}\t{key}");
+            }
+        }
+        text
+    }
+
+    pub(super) fn read(text: &str) -> Page {
+        let mut page = Page { one_in: 1, ..Page::default() };
+        for line in text.lines() {
+            let _ = page.read_line(line);
+        }
+        page
+    }
+
+    /// `None` if the line has another form.
+    fn read_line(&mut self, line: &str) -> Option<()> {
+        let mut fields = line.split('\t');
+        let kind = fields.next()?;
+        let mut number = || fields.next()?.parse::<u64>().ok();
+        match kind {
+            "one-in" => self.one_in = u32::try_from(number()?).ok()?,
+            "floor" => (self.allowed_floor, self.denied_floor) = (number()?, number()?),
+            "policy" => {
+                let (allowed, denied) = (number()?, number()?);
+                self.policies.push(PolicyCount { name: fields.next()?.to_owned(), allowed, denied });
+            }
+            "allowed" | "denied" => {
+                let (count, error, policy) = (number()?, number()?, usize::try_from(number()?).ok()?);
+                let keys = if kind == "allowed" { &mut self.allowed } else { &mut self.denied };
+                keys.push(Listed { policy, key: fields.next()?.to_owned(), count, error });
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_read_as_it_was_written() {
+        let listed = |key: &str, count| Listed { policy: 0, key: key.to_owned(), count, error: 1 };
+        let page = Page {
+            one_in: 16,
+            policies: vec![PolicyCount { name: "per user".to_owned(), allowed: 7, denied: 2 }],
+            allowed: vec![listed("=ada", 5), listed("@192.0.2.1", 2)],
+            denied: vec![listed("=eve", u64::MAX)],
+            allowed_floor: 1,
+            denied_floor: 0,
+        };
+        assert_eq!(Page::read(&page.write()), page);
+    }
+
+    #[test]
+    fn foreign_lines_are_skipped() {
+        let text = "later\t1\npolicy\t1\tx\tapi\nallowed\t3\npolicy\t1\t2\tapi\n\nfloor";
+        let policies = vec![PolicyCount { name: "api".to_owned(), allowed: 1, denied: 2 }];
+        assert_eq!(Page::read(text), Page { one_in: 1, policies, ..Page::default() });
+    }
+}

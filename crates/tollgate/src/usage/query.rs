@@ -1,0 +1,203 @@
+//! Questions about what all processes counted.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use tollgate_core::{Clock, Key, Timestamp, UsageError, UsageLog};
+
+use super::book;
+use super::page::Page;
+use super::recorder::Recorder;
+use super::settings::Recording;
+
+/// The usage that the processes of a fleet counted: see the [module](super).
+#[derive(Clone, Debug)]
+pub struct Usage<L> {
+    log: L,
+    clock: Clock,
+}
+
+/// How often a key was allowed or denied under a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyUsage {
+    /// The name of the policy.
+    pub policy: String,
+    /// The key as the log names it: readable, or a digest.
+    pub key: String,
+    /// The decisions that were counted.
+    pub count: u64,
+    /// The true count is at least this.
+    pub at_least: u64,
+    /// The true count is at most this.
+    pub at_most: u64,
+}
+
+/// The decisions of one minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MinuteUsage {
+    /// When the minute began.
+    pub start: Timestamp,
+    /// Decisions that allowed a request.
+    pub allowed: u64,
+    /// Decisions that denied one.
+    pub denied: u64,
+}
+
+/// What a [series](Usage::series) is about.
+#[derive(Clone, Copy, Debug)]
+pub enum UsageOf<'a> {
+    /// All keys of the policy with this name.
+    Policy(&'a str),
+    /// A key, under all policies. It counts in minutes in which it was among the top keys.
+    Key(&'a Key),
+}
+
+/// The longest time that a question covers: a week.
+const MOST_MINUTES: u64 = 7 * 24 * 60;
+
+impl<L: UsageLog> Usage<L> {
+    /// Asks this log: a store in Redis, or a [`MemoryLog`](super::MemoryLog). Starts nothing.
+    pub fn new(log: L) -> Usage<L> {
+        Usage { log, clock: Clock::system() }
+    }
+
+    /// Sets the clock by which questions end now. A [`ManualClock`](crate::ManualClock) is for
+    /// tests.
+    #[must_use]
+    pub fn clock(self, clock: impl Into<Clock>) -> Usage<L> {
+        Usage { clock: clock.into(), ..self }
+    }
+
+    /// Starts to count in this process. A task stores the counts in the log.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn record(&self, recording: Recording) -> Recorder<L> {
+        Recorder::start(self.log.clone(), recording)
+    }
+
+    /// Returns the `n` keys that were allowed most often in the last minutes that `last` touches,
+    /// with the most frequent first. At most a week is read, minute by minute.
+    ///
+    /// # Errors
+    /// [`UsageError::Store`] if the log does not answer.
+    pub async fn top_allowed(&self, n: usize, last: Duration) -> Result<Vec<KeyUsage>, UsageError> {
+        self.top(n, last, true).await
+    }
+
+    /// [`Usage::top_allowed`] for the keys that were denied most often.
+    ///
+    /// # Errors
+    /// [`UsageError::Store`] if the log does not answer.
+    pub async fn top_denied(&self, n: usize, last: Duration) -> Result<Vec<KeyUsage>, UsageError> {
+        self.top(n, last, false).await
+    }
+
+    /// Returns the decisions about a policy or a key in each of the last minutes that `last`
+    /// touches, with the oldest first. At most a week is read, minute by minute.
+    ///
+    /// # Errors
+    /// [`UsageError::Store`] if the log does not answer.
+    pub async fn series(&self, of: UsageOf<'_>, last: Duration) -> Result<Vec<MinuteUsage>, UsageError> {
+        let key = match of {
+            UsageOf::Policy(_) => String::new(),
+            UsageOf::Key(key) => self.log.name(key),
+        };
+        let mut series = Vec::new();
+        for minute in self.minutes(last) {
+            let start = Timestamp::from_micros(minute * 60_000_000);
+            let mut of_minute = MinuteUsage { start, allowed: 0, denied: 0 };
+            for page in self.pages(minute).await? {
+                let (allowed, denied) = match of {
+                    UsageOf::Policy(name) => page.of_policy(name),
+                    UsageOf::Key(_) => page.of_key(&key),
+                };
+                of_minute.allowed += allowed;
+                of_minute.denied += denied;
+            }
+            series.push(of_minute);
+        }
+        Ok(series)
+    }
+
+    async fn top(&self, n: usize, last: Duration, is_allowed: bool) -> Result<Vec<KeyUsage>, UsageError> {
+        let mut merged: HashMap<(String, String), Merged> = HashMap::new();
+        let mut floors = 0;
+        for minute in self.minutes(last) {
+            for page in self.pages(minute).await? {
+                let Page { one_in, policies, .. } = page;
+                let (keys, floor) = if is_allowed {
+                    (page.allowed, page.allowed_floor)
+                } else {
+                    (page.denied, page.denied_floor)
+                };
+                floors += floor;
+                for listed in keys {
+                    let Some(policy) = policies.get(listed.policy) else { continue };
+                    let of = merged.entry((policy.name.clone(), listed.key)).or_default();
+                    of.count += listed.count;
+                    of.error += listed.error;
+                    of.floors += floor;
+                    of.variance += listed.count * u64::from(one_in.saturating_sub(1));
+                }
+            }
+        }
+        let mut top: Vec<KeyUsage> = merged
+            .into_iter()
+            .map(|((policy, key), of)| {
+                let noise = 5 * of.variance.isqrt();
+                KeyUsage {
+                    policy,
+                    key,
+                    count: of.count,
+                    at_least: of.count.saturating_sub(of.error + noise),
+                    // What pages that do not list it may have of it.
+                    at_most: of.count + noise + (floors - of.floors),
+                }
+            })
+            .collect();
+        top.sort_unstable_by(|a, b| {
+            (Reverse(a.count), &a.policy, &a.key).cmp(&(Reverse(b.count), &b.policy, &b.key))
+        });
+        top.truncate(n);
+        Ok(top)
+    }
+
+    fn minutes(&self, last: Duration) -> RangeInclusive<u64> {
+        let now = book::minute(&self.clock);
+        let minutes = last.as_secs().div_ceil(60).clamp(1, MOST_MINUTES);
+        now.saturating_sub(minutes - 1)..=now
+    }
+
+    async fn pages(&self, minute: u64) -> Result<impl Iterator<Item = Page> + use<L>, UsageError> {
+        Ok(self.log.read(minute).await?.into_iter().map(|text| Page::read(&text)))
+    }
+}
+
+/// A key in several pages.
+#[derive(Default)]
+struct Merged {
+    count: u64,
+    error: u64,
+    /// The floors of the pages that list it.
+    floors: u64,
+    /// Of the count, if not each decision was counted.
+    variance: u64,
+}
+
+impl Page {
+    fn of_policy(&self, name: &str) -> (u64, u64) {
+        let known = self.policies.iter().find(|known| known.name == name);
+        known.map_or((0, 0), |known| (known.allowed, known.denied))
+    }
+
+    fn of_key(&self, key: &str) -> (u64, u64) {
+        let [allowed, denied] = [&self.allowed, &self.denied]
+            .map(|keys| keys.iter().filter(|listed| listed.key == key).map(|listed| listed.count).sum());
+        (allowed, denied)
+    }
+}

@@ -1,0 +1,96 @@
+//! Counts decisions in this process, and stores the counts from time to time.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Weak};
+
+use tokio::time::sleep;
+use tollgate_core::{UsageError, UsageLog};
+
+use super::book::{Book, Minute};
+use super::settings::Recording;
+
+/// Counts the decisions of this process: see [`Usage::record`](super::Usage::record).
+///
+/// It is a handle: clones share their counts. When the last clone and all stores that it counts are
+/// dropped, its task ends.
+#[derive(Clone)]
+pub struct Recorder<L> {
+    log: L,
+    book: Arc<Book>,
+    /// The number of this process in the log, so that its pages replace no other's.
+    process: u64,
+}
+
+impl<L: UsageLog> Recorder<L> {
+    pub(super) fn start(log: L, settings: Recording) -> Recorder<L> {
+        let process = RandomState::new().hash_one(std::process::id());
+        let recorder = Recorder { log, book: Arc::new(Book::new(settings)), process };
+        let (log, book) = (recorder.log.clone(), Arc::downgrade(&recorder.book));
+        tokio::spawn(flush_from_time_to_time(log, book, process));
+        recorder
+    }
+
+    pub(super) fn book(&self) -> &Arc<Book> {
+        &self.book
+    }
+
+    /// Stores what was counted since the last flush. Call it when the process ends, so that nothing
+    /// is lost.
+    ///
+    /// A flush writes a whole page and replaces the earlier one, so it can be repeated.
+    ///
+    /// # Errors
+    /// [`UsageError::Store`] if the log does not answer. The counts stay, and go with the next
+    /// flush.
+    pub async fn flush(&self) -> Result<(), UsageError> {
+        flush(&self.log, &self.book, self.process).await
+    }
+}
+
+async fn flush_from_time_to_time<L: UsageLog>(log: L, book: Weak<Book>, process: u64) {
+    while let Some(interval) = book.upgrade().map(|book| book.settings().flush_every) {
+        sleep(interval).await;
+        if let Some(book) = book.upgrade() {
+            let _result = flush(&log, &book, process).await;
+            #[cfg(feature = "tracing")]
+            if let Err(error) = _result {
+                tracing::debug!(%error, "counts of usage were not stored; they go with the next flush");
+            }
+        }
+    }
+}
+
+/// Writes the closed minutes, then the open one. Minutes that fail are kept.
+async fn flush<L: UsageLog>(log: &L, book: &Book, process: u64) -> Result<(), UsageError> {
+    let settings = book.settings();
+    let (closed, (number, open)) = book.pages(log);
+    let mut unwritten = Unwritten { book, minutes: closed };
+    while let Some(minute) = unwritten.minutes.first() {
+        let page = minute.page(log, settings).write();
+        log.write(minute.number, process, &page, settings.keep_for).await?;
+        unwritten.minutes.remove(0);
+    }
+    if open.policies.is_empty() {
+        return Ok(());
+    }
+    log.write(number, process, &open.write(), settings.keep_for).await
+}
+
+/// Closed minutes that are not written yet. They go back, also if the flush is dropped.
+struct Unwritten<'a> {
+    book: &'a Book,
+    minutes: Vec<Minute>,
+}
+
+impl Drop for Unwritten<'_> {
+    fn drop(&mut self) {
+        self.book.keep(std::mem::take(&mut self.minutes));
+    }
+}
+
+impl<L> fmt::Debug for Recorder<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").field("settings", self.book.settings()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,72 @@
+//! The usage of an interval, by the server's clock. The contract compares it with the oracle.
+
+use std::time::Duration;
+
+use redis::cmd;
+use tollgate::extract::header;
+use tollgate::{
+    Algorithm, Check, FailureExt, Key, Limiter, Policy, PolicyExt, Quota, Store, Times, UsageError,
+};
+use tollgate_conformance::servers::Kind;
+use tollgate_redis::SlidingLogLayout;
+
+use crate::{BothLayouts, Fresh, connect_to, shared};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+#[tokio::test]
+async fn a_limiter_counts_an_interval_in_every_layout() {
+    for &kind in Kind::EVERY {
+        let stores = BothLayouts::on(shared(kind)).await;
+        for (algorithm, layout) in [
+            (Algorithm::SLIDING_BUCKETS, SlidingLogLayout::List),
+            (Algorithm::SLIDING_LOG, SlidingLogLayout::List),
+            (Algorithm::SLIDING_LOG, SlidingLogLayout::SortedSet),
+        ] {
+            let policy = Policy::new("logins", Quota::per_day(50_000)).with_algorithm(algorithm);
+            let store = stores.of(layout).store.clone().fail_closed();
+            let limiter = Limiter::new([policy.by(header("x-user"))]).store(store);
+            let key = Key::from("ada");
+            for _ in 0..5 {
+                let _ = limiter.check_key(&key, 7).await.unwrap();
+            }
+            assert!(limiter.check_key(&key, 50_000).await.is_err());
+            let usage = limiter.usage("logins", &key, HOUR).await;
+            assert_eq!(usage, Ok(35), "{algorithm:?} in {layout:?} on {kind}");
+            assert_eq!(limiter.usage("logins", &Key::from("bob"), HOUR).await, Ok(0));
+            limiter.reset(&key).await;
+            assert_eq!(limiter.usage("logins", &key, HOUR).await, Ok(0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_value_has_no_usage() {
+    let server = shared(Kind::Redis8_2);
+    for layout in [SlidingLogLayout::List, SlidingLogLayout::SortedSet] {
+        let fresh = Fresh::with(server, layout, |builder| builder).await;
+        let policy = Policy::new("p", Quota::per_day(10)).with_algorithm(Algorithm::SLIDING_LOG);
+        let mut redis = connect_to(&server.url()).unwrap();
+        let name = fresh.name(&policy, "ada");
+        let _: () = cmd("SET").arg(&name).arg("foreign").arg("EX").arg(60).query(&mut redis).unwrap();
+        assert_eq!(fresh.store.usage(&policy, &Key::from("ada"), HOUR).await, Ok(0), "{layout:?}");
+    }
+}
+
+#[tokio::test]
+async fn usage_is_counted_again_after_scripts_are_flushed() {
+    let server = tollgate_conformance::servers::Server::start(Kind::Installed).unwrap();
+    let fresh = Fresh::on(&server).await;
+    let policy = Policy::new("p", Quota::per_day(10)).with_algorithm(Algorithm::SLIDING_BUCKETS);
+    let key = Key::from("ada");
+    for used in 1..=3 {
+        let verdict = fresh.store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait().await.unwrap();
+        assert!(verdict.is_granted());
+        let mut redis = connect_to(&server.url()).unwrap();
+        let _: () = cmd("SCRIPT").arg("FLUSH").query(&mut redis).unwrap();
+        assert_eq!(fresh.store.usage(&policy, &key, HOUR).await, Ok(used));
+    }
+    drop(server);
+    let usage = fresh.store.usage(&policy, &key, HOUR).await;
+    assert!(matches!(usage, Err(UsageError::Store { .. })), "{usage:?}");
+}

@@ -1,0 +1,125 @@
+//! When counts are stored, and what is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tollgate::usage::{MemoryLog, Recording, Usage, UsageExt, UsageLog, UsageOf};
+use tollgate::{ErrorKind, Key, MemoryStore, UsageError};
+use tollgate_tests::clock;
+
+use crate::{HOUR, MINUTE, ample, ask, counts, in_memory};
+
+#[tokio::test(start_paused = true)]
+async fn a_task_stores_the_counts_every_ten_seconds() {
+    let (usage, recorder, _) = in_memory(Recording::default());
+    let store = MemoryStore::new().count_usage(&recorder);
+    for flushed in [1, 2] {
+        ask(&store, &ample("api"), "ada").await;
+        sleep(Duration::from_millis(10_001)).await;
+        assert_eq!(counts(&usage.top_allowed(5, HOUR).await.unwrap()), [("=ada", flushed)]);
+    }
+    // The task ends with the recorder and its stores.
+    drop((recorder, store));
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+}
+
+#[tokio::test]
+async fn a_flush_replaces_what_the_process_stored_before() {
+    let (usage, recorder, time) = in_memory(Recording::default());
+    let store = MemoryStore::new().count_usage(&recorder);
+    for _ in 0..3 {
+        ask(&store, &ample("api"), "ada").await;
+        recorder.flush().await.unwrap();
+        recorder.flush().await.unwrap();
+    }
+    assert_eq!(counts(&usage.top_allowed(5, HOUR).await.unwrap()), [("=ada", 3)]);
+    time.advance(MINUTE);
+    ask(&store, &ample("api"), "ada").await;
+    recorder.flush().await.unwrap();
+    let minutes = usage.series(UsageOf::Key(&Key::from("ada")), 2 * MINUTE).await.unwrap();
+    assert_eq!(minutes.iter().map(|minute| minute.allowed).collect::<Vec<_>>(), [3, 1]);
+    assert_eq!(counts(&usage.top_allowed(5, MINUTE).await.unwrap()), [("=ada", 1)], "the last minute only");
+}
+
+#[tokio::test]
+async fn the_counts_of_processes_add_up() {
+    let time = clock();
+    let usage = Usage::new(MemoryLog::new()).clock(&time);
+    for times in [3, 4] {
+        let recorder = usage.record(Recording::default().clock(&time));
+        let store = MemoryStore::new().count_usage(&recorder);
+        for _ in 0..times {
+            ask(&store, &ample("api"), "ada").await;
+        }
+        recorder.flush().await.unwrap();
+    }
+    assert_eq!(counts(&usage.top_allowed(5, HOUR).await.unwrap()), [("=ada", 7)]);
+}
+
+#[tokio::test]
+async fn old_minutes_are_forgotten() {
+    let (usage, recorder, time) = in_memory(Recording::default().keep_for(2 * MINUTE));
+    let store = MemoryStore::new().count_usage(&recorder);
+    for _ in 0..5 {
+        ask(&store, &ample("api"), "ada").await;
+        recorder.flush().await.unwrap();
+        time.advance(MINUTE);
+    }
+    assert_eq!(counts(&usage.top_allowed(5, HOUR).await.unwrap()), [("=ada", 3)]);
+}
+
+/// A log that can fail.
+#[derive(Clone)]
+struct Broken {
+    log: MemoryLog,
+    fails: Arc<AtomicBool>,
+}
+
+impl UsageLog for Broken {
+    fn name(&self, key: &Key) -> String {
+        self.log.name(key)
+    }
+
+    async fn write(
+        &self,
+        minute: u64,
+        process: u64,
+        page: &str,
+        keep_for: Duration,
+    ) -> Result<(), UsageError> {
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(UsageError::Store {
+                kind: ErrorKind::Unavailable,
+                message: "unreachable".to_owned(),
+            });
+        }
+        self.log.write(minute, process, page, keep_for).await
+    }
+
+    async fn read(&self, minute: u64) -> Result<Vec<String>, UsageError> {
+        self.log.read(minute).await
+    }
+}
+
+#[tokio::test]
+async fn counts_of_up_to_ten_minutes_wait_for_a_log_that_fails() {
+    let (time, log) = (clock(), Broken { log: MemoryLog::new(), fails: Arc::new(AtomicBool::new(true)) });
+    let usage = Usage::new(log.clone()).clock(&time);
+    let recorder = usage.record(Recording::default().clock(&time));
+    let store = MemoryStore::new().count_usage(&recorder);
+    for minute in 0..13 {
+        for _ in 0..=minute {
+            ask(&store, &ample("api"), "ada").await;
+        }
+        assert!(recorder.flush().await.is_err());
+        time.advance(MINUTE);
+    }
+    log.fails.store(false, Ordering::Relaxed);
+    recorder.flush().await.unwrap();
+    let minutes = usage.series(UsageOf::Policy("api"), 14 * MINUTE).await.unwrap();
+    let allowed: Vec<u64> = minutes.iter().map(|minute| minute.allowed).collect();
+    assert_eq!(allowed, [0, 0, 0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0], "the oldest are lost");
+}

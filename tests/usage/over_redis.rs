@@ -1,0 +1,135 @@
+//! Usage in Redis, which all processes share.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use redis::cmd;
+use tokio::runtime::Builder;
+use tollgate::usage::{Recording, Usage, UsageExt, UsageLog, UsageOf};
+use tollgate::{Check, FailureExt, Key, MemoryStore, Reply, Store, Times};
+use tollgate_conformance::servers::{Cluster, Kind, Server};
+use tollgate_redis::{RedisStore, RedisStoreBuilder};
+use tollgate_tests::clock;
+
+use crate::{HOUR, MINUTE, ample, ask, counts};
+
+fn shared() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Server::start(Kind::Redis8_2).expect("a server"))
+}
+
+fn builder(prefix: &str) -> RedisStoreBuilder {
+    RedisStore::builder(&shared().url()).prefix(prefix).response_timeout(Duration::from_secs(30))
+}
+
+fn pages(prefix: &str) -> Vec<String> {
+    let mut server = redis::Client::open(shared().url()).unwrap().get_connection().unwrap();
+    let names: Vec<String> = cmd("KEYS").arg(format!("{prefix}:1:{{usage}}:*")).query(&mut server).unwrap();
+    let mut pages = Vec::new();
+    for name in names {
+        let life: i64 = cmd("PTTL").arg(&name).query(&mut server).unwrap();
+        assert!((1..=3_600_000).contains(&life), "{name} lives for {life} ms");
+        pages.extend(cmd("HVALS").arg(&name).query::<Vec<String>>(&mut server).unwrap());
+    }
+    pages
+}
+
+async fn counts_over(store: RedisStore) {
+    let usage = Usage::new(store.clone());
+    let recorder = usage.record(Recording::default());
+    let counted = store.fail_closed().count_usage(&recorder);
+    for key in ["ada", "bob", "ada"] {
+        assert!(ask(&counted, &ample("api"), key).await);
+    }
+    recorder.flush().await.unwrap();
+    assert_eq!(counts(&usage.top_allowed(5, 2 * MINUTE).await.unwrap()), [("=ada", 2), ("=bob", 1)]);
+    let minutes = usage.series(UsageOf::Key(&Key::from("ada")), 2 * MINUTE).await.unwrap();
+    assert_eq!(minutes.iter().map(|minute| minute.allowed).sum::<u64>(), 2);
+}
+
+#[tokio::test]
+async fn usage_is_counted_on_a_server() {
+    for &kind in Kind::EVERY {
+        let server = Server::start(kind).unwrap();
+        counts_over(RedisStore::connect(&server.url()).await.unwrap()).await;
+    }
+}
+
+#[tokio::test]
+async fn usage_is_counted_in_a_cluster() {
+    let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
+    let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.address().to_string()).collect();
+    counts_over(RedisStore::connect(&format!("redis-cluster://{}", nodes.join(","))).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn with_a_secret_pages_hold_no_key() {
+    let store = builder("secret").secret("hidden").connect().await.unwrap();
+    let usage = Usage::new(store.clone());
+    let recorder = usage.record(Recording::default());
+    let counted = MemoryStore::new().count_usage(&recorder);
+    ask(&counted, &ample("api"), "ada@example.com").await;
+    recorder.flush().await.unwrap();
+    let pages = pages("secret");
+    assert!(pages.len() == 1 && !pages[0].contains("ada"), "{pages:?}");
+    let top = usage.top_allowed(1, 2 * MINUTE).await.unwrap();
+    let key = Key::from("ada@example.com");
+    assert_eq!(counts(&top), [(&*store.name(&key), 1)]);
+    let minutes = usage.series(UsageOf::Key(&key), 2 * MINUTE).await.unwrap();
+    assert_eq!(minutes.iter().map(|minute| minute.allowed).sum::<u64>(), 1);
+}
+
+/// Ten million keys that are used once each, over five minutes.
+#[tokio::test]
+async fn invented_keys_do_not_add_entries_beyond_the_stated_number() {
+    const MINUTES: usize = 5;
+    const KEYS: u64 = 10_000_000;
+    let time = clock();
+    let usage = Usage::new(builder("invented").connect().await.unwrap()).clock(&time);
+    let recorder = usage.record(Recording::default().clock(&time));
+    let store = MemoryStore::builder().max_keys(1_000).build().count_usage(&recorder);
+    let policy = ample("api");
+    for n in 0..KEYS {
+        let key = Key::from(n);
+        let reply = store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE);
+        assert!(matches!(reply, Reply::Now(Ok(verdict)) if verdict.is_granted()));
+        if n % (KEYS / 20) == 0 {
+            recorder.flush().await.unwrap();
+        }
+        if n % (KEYS / 5) == KEYS / 5 - 1 {
+            recorder.flush().await.unwrap();
+            time.advance(MINUTE);
+        }
+    }
+    let pages = pages("invented");
+    assert_eq!(pages.len(), MINUTES);
+    for page in &pages {
+        let entries = page.lines().filter(|line| line.starts_with("allowed") || line.starts_with("denied"));
+        assert_eq!(entries.count(), 100, "{page}");
+        assert!(page.len() <= 10_000, "{} bytes", page.len());
+    }
+}
+
+/// The runtime of the process stops without a last flush, as if it was killed.
+#[test]
+fn a_process_that_stops_loses_what_it_counted_since_its_last_flush() {
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let time = clock();
+    let process = runtime();
+    process.block_on(async {
+        let usage = Usage::new(builder("stopped").connect().await.unwrap()).clock(&time);
+        let recorder = usage.record(Recording::default().clock(&time));
+        let store = MemoryStore::new().count_usage(&recorder);
+        for n in 1..=57 {
+            ask(&store, &ample("api"), "ada").await;
+            if n % 10 == 0 {
+                recorder.flush().await.unwrap();
+            }
+        }
+    });
+    process.shutdown_background();
+    runtime().block_on(async {
+        let usage = Usage::new(builder("stopped").connect().await.unwrap()).clock(&time);
+        assert_eq!(counts(&usage.top_allowed(5, HOUR).await.unwrap()), [("=ada", 50)]);
+    });
+}
