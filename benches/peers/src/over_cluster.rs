@@ -9,8 +9,8 @@ use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
 
 use crate::measure::Answers;
-use crate::over_redis::Failure;
 use crate::over_redis::alone::Alone;
+use crate::over_redis::host::Failure;
 use crate::over_redis::measure::{Budgeted, Prepared, Subject};
 use crate::over_redis::scenario::{Crowd, Scenario};
 

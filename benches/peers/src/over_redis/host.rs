@@ -1,12 +1,13 @@
 //! The server of all measurements.
 
+use std::error::Error;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use redis::{Client, Connection, cmd};
 use tollgate_conformance::servers::{self, Server};
 
-use super::Failure;
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {

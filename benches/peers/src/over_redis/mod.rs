@@ -2,24 +2,21 @@
 
 pub(crate) mod alone;
 mod contenders;
-mod host;
+pub(crate) mod host;
 pub(crate) mod measure;
 mod report;
 pub(crate) mod scenario;
 mod targets;
 
-use std::error::Error;
 use std::time::Duration;
 
 use clap::Args;
 use tokio::runtime::{Builder, Runtime};
 
 use contenders::{Contender, Setup};
-use host::{Host, Kind};
+use host::{Failure, Host, Kind};
 use report::{Line, Report};
 use scenario::{Crowd, Scenario};
-
-pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {

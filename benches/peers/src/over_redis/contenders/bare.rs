@@ -6,7 +6,7 @@ use redis::{Client, Cmd, FromRedisValue, IntoConnectionInfo, RedisError, cmd};
 
 use super::{Contender, DAY, Setup};
 use crate::measure::Answers;
-use crate::over_redis::Failure;
+use crate::over_redis::host::Failure;
 use crate::over_redis::measure::{Decide, Prepared, Subject, failed};
 use crate::over_redis::scenario::{Draws, EMPTY_SCRIPT, INCR, User};
 

@@ -7,7 +7,7 @@ use redis::{RedisError, cmd};
 use super::bare::{connect, gcra_terms, load};
 use super::{Contender, Setup};
 use crate::measure::Answers;
-use crate::over_redis::Failure;
+use crate::over_redis::host::Failure;
 use crate::over_redis::measure::{Decide, Prepared, Subject, failed};
 use crate::over_redis::scenario::Draws;
 

@@ -23,8 +23,8 @@ use super::ours::policy;
 use super::{Contender, DAY, OURS, Setup, TIMEOUT, trypema as exact};
 use crate::contenders::service;
 use crate::measure::Answers;
-use crate::over_redis::Failure;
 use crate::over_redis::alone::Alone;
+use crate::over_redis::host::Failure;
 use crate::over_redis::measure::{Budgeted, Decide, Prepared, Subject, failed};
 use crate::over_redis::scenario::{Draws, KEY_FIELD};
 

@@ -15,7 +15,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::Failure;
+use super::host::Failure;
 use super::measure::Subject;
 
 pub(crate) use grouped::GROUPED;

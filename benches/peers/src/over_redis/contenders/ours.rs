@@ -14,8 +14,8 @@ use tower::{Layer, service_fn};
 use super::layered::Layered;
 use super::{Contender, Setup, TIMEOUT};
 use crate::contenders::service;
-use crate::over_redis::Failure;
 use crate::over_redis::alone::Alone;
+use crate::over_redis::host::Failure;
 use crate::over_redis::measure::{Prepared, Subject};
 use crate::over_redis::scenario::KEY_FIELD;
 

@@ -9,7 +9,7 @@ use tower_rate_limiter::{KeyExtractor, RateLimitError, RateLimitFields, RateLimi
 use super::layered::Layered;
 use super::{Contender, DAY, Setup};
 use crate::contenders::service;
-use crate::over_redis::Failure;
+use crate::over_redis::host::Failure;
 use crate::over_redis::measure::{Prepared, Subject};
 use crate::over_redis::scenario::KEY_FIELD;
 

@@ -10,7 +10,7 @@ use tower_rate_tier::{OnStorageError, Quota, RateTier, RedisStorage, TierIdentit
 use super::layered::Layered;
 use super::{Contender, Setup, TIMEOUT};
 use crate::contenders::service;
-use crate::over_redis::Failure;
+use crate::over_redis::host::Failure;
 use crate::over_redis::measure::{Prepared, Subject};
 use crate::over_redis::scenario::KEY_FIELD;
 

@@ -9,7 +9,7 @@ use trypema::{RateLimit, RateLimitDecision, RateLimiterBuilder, WindowSize};
 
 use super::{Contender, DAY, Setup};
 use crate::measure::Answers;
-use crate::over_redis::Failure;
+use crate::over_redis::host::Failure;
 use crate::over_redis::measure::{Decide, Prepared, Subject, failed};
 use crate::over_redis::scenario::Draws;
 
