@@ -89,7 +89,7 @@ fn ear(heard: &Arc<Heard>) -> impl Fn(Event) + Send + Sync + 'static {
 /// Counts of events.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
-    by: [AtomicU32; 3],
+    by: [AtomicU32; Source::ALL.len()],
     failed: [AtomicU32; 5],
     opened: AtomicU32,
     watch: Mutex<Watch>,
