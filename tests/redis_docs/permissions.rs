@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use tollgate::usage::UsageLog;
 use tollgate::{Check, Key, Policy, Quota, Store, Times};
 use tollgate_conformance::Suite;
 use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
@@ -47,7 +48,9 @@ async fn keeps_the_contract(server: &Server, layout: SlidingLogLayout) -> BTreeS
     Suite::new().with_usage().steps(100).run(make).await;
     // With the server's clock, in both protocols.
     for query in ["", "?protocol=resp2"] {
-        store(&format!("{}{query}", server.url())).connect().await.expect("a store");
+        let store = store(&format!("{}{query}", server.url())).connect().await.expect("a store");
+        store.write(7, 1, "a page", Duration::from_secs(60)).await.expect("OK");
+        assert_eq!(store.read(7).await.expect("an answer"), ["a page"]);
     }
 
     let stats = server.command(&["INFO", "commandstats"]).expect("a text");

@@ -247,10 +247,12 @@
 //!     +mget +psetex +incrby +del +pttl +pexpire
 //!     +lindex +llen +lpush +lrange +lset +ltrim +rpush
 //!     +zadd +zcard +zcount +zrange +zrem +zremrangebyrank
+//!     +hset +hvals
 //! ```
 //!
-//! - `cluster|slots` and `asking` are for a Cluster only, `role` for Sentinels only, and the last
-//!   line for sorted sets only.
+//! - `cluster|slots` and `asking` are for a Cluster only, and `role` for Sentinels only. The last
+//!   line but one is for sorted sets only, and the last for
+//!   [usage](https://docs.rs/tollgate/latest/tollgate/usage/) only.
 //! - `client|setname` names connections. Without it they have no name.
 //! - `ping` is for RESP2 only.
 //! - If the URL names a database, add `+select`.

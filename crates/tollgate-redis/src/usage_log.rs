@@ -17,8 +17,7 @@ use crate::wire::names::Name;
 /// the names that they have in the names of states: readable, or as a digest with a
 /// [secret](crate::RedisStoreBuilder::secret).
 ///
-/// The pages of a minute are a hash `prefix:1:{usage}:minute`. A user with restricted permissions
-/// needs `+hset +hvals` for it.
+/// The pages of a minute are a hash `prefix:1:{usage}:minute`, with a field for each process.
 impl UsageLog for RedisStore {
     fn name(&self, key: &Key) -> String {
         self.commit().target.names.text(key)

@@ -1,8 +1,8 @@
-//! Who uses how much, and who is denied: the top keys and a time series, over all processes.
+//! The keys that use most and that are denied most, and a time series, over all processes.
 //!
 //! [`count_usage`](UsageExt::count_usage) wraps a store and counts its decisions by key and policy,
-//! in bounded memory. A task writes the counts to a log every 10 seconds: to a store in Redis, which
-//! all processes share, or to a [`MemoryLog`]. [`Usage`] asks that log. Nothing of this changes a
+//! in bounded memory. A task writes the counts to a log every 10 seconds: to a store in Redis,
+//! which all processes share, or to a [`MemoryLog`]. [`Usage`] asks that log. Nothing of this changes a
 //! decision.
 //!
 //! ```
@@ -41,8 +41,8 @@
 //! # What is counted
 //!
 //! A decision counts as one, whatever it costs. A request that is allowed counts for each of its
-//! rules. A request that is denied counts for the rules that refused it. Looks and costs of 0 do not
-//! count, and neither do requests that a failure policy refuses.
+//! rules. A request that is denied counts for the rules that refused it. Looks and costs of 0 do
+//! not count, and neither do requests that a failure policy refuses.
 //!
 //! A process that counted more than 10,000 decisions in a minute goes on with one in 16 of them, at
 //! random, and each stands for 16: see [`Recording::one_in`].
@@ -68,8 +68,8 @@
 //! - **Memory**: 1,000 keys of each outcome, for each of the up to 11 minutes that wait for a log.
 //! - **In the log**: a process has at most 200 keys for each minute and each policy one line, about
 //!   10 kB in all, for an hour. **Invented keys cannot add to that.**
-//! - **Calls**: one every 10 seconds for each process. If the log fails, the counts go with the next
-//!   call, for up to 10 minutes. A process that is killed loses what it counted since the last one.
+//! - **Calls**: one every 10 seconds for each process. If the log fails, the counts go with the
+//!   next call, for up to 10 minutes. A process that is killed loses what it counted since the last one.
 //!
 //! # What is stored
 //!

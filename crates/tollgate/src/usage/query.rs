@@ -29,9 +29,9 @@ pub struct KeyUsage {
     pub key: String,
     /// The decisions that were counted.
     pub count: u64,
-    /// The true count is at least this.
+    /// The least that the true count can be, with five standard deviations if it was sampled.
     pub at_least: u64,
-    /// The true count is at most this.
+    /// The most that the true count can be, with five standard deviations if it was sampled.
     pub at_most: u64,
 }
 

@@ -33,6 +33,31 @@ pub struct Recorded<S> {
     book: Arc<Book>,
 }
 
+impl<S: Store> Recorded<S> {
+    /// Counts the decision as `weight` decisions. Apart from `acquire`, which then need not keep
+    /// the verdict in a place of its own: 1.18 × instead of 1.35 × without fields (layer, hot).
+    #[inline(never)]
+    fn acquire_and_count(
+        &self,
+        set: &[Check<'_>],
+        times: Times,
+        weight: u32,
+    ) -> Reply<Result<Verdict, S::Error>, Counting<S::Acquire>> {
+        match self.store.acquire(set, times) {
+            Reply::Now(answer) => {
+                if let Ok(verdict) = &answer {
+                    self.book.record(set.iter().copied(), verdict, weight);
+                }
+                Reply::Now(answer)
+            }
+            Reply::Later(answer) => {
+                let asked = Some(Box::new(Asked::new(&self.book, set, weight)));
+                Reply::Later(Counting { answer, asked })
+            }
+        }
+    }
+}
+
 impl<S: Store> Store for Recorded<S> {
     type Error = S::Error;
     type Acquire = Counting<S::Acquire>;
@@ -40,18 +65,14 @@ impl<S: Store> Store for Recorded<S> {
 
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Self::Acquire> {
-        let weight = if times.max() == 0 { None } else { self.book.sample() };
+        if let Some(weight) = self.book.sample()
+            && times.max() > 0
+        {
+            return self.acquire_and_count(set, times, weight);
+        }
         match self.store.acquire(set, times) {
-            Reply::Now(answer) => {
-                if let (Some(weight), Ok(verdict)) = (weight, &answer) {
-                    self.book.record(set.iter().copied(), verdict, weight);
-                }
-                Reply::Now(answer)
-            }
-            Reply::Later(answer) => {
-                let asked = weight.map(|weight| Box::new(Asked::new(&self.book, set, weight)));
-                Reply::Later(Counting { answer, asked })
-            }
+            Reply::Now(answer) => Reply::Now(answer),
+            Reply::Later(answer) => Reply::Later(Counting { answer, asked: None }),
         }
     }
 

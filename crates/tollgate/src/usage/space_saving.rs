@@ -11,8 +11,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use tollgate_core::Key;
 
-/// Counts the keys of policies. With K places and a total of N, no count is more than N / K too
-/// high, none is too low, and every key that came more often than N / K has a place.
+/// Counts the keys of policies, with K places and a total of N. No count is too low, and none is
+/// more than N / K too high. Every key that came more often than N / K has a place.
 #[derive(Debug)]
 pub(super) struct SpaceSaving {
     places: usize,
