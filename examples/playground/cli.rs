@@ -36,7 +36,8 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3000")]
     pub(crate) listen: String,
 
-    /// Address on which to serve /metrics for Prometheus; port 0 selects a free port [default: none]
+    /// Address on which to serve /metrics for Prometheus; port 0 selects a free port [default:
+    /// none]
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
 

@@ -317,7 +317,8 @@ impl<S: Store> Limiter<S> {
     /// all of its tiers. Denied requests do not count. Charges nothing.
     ///
     /// The policy has to store when requests came. A [`SlidingLog`](Algorithm::SlidingLog) counts
-    /// exactly, and [`SlidingBuckets`](Algorithm::SlidingBuckets) to the precision of a sub-window. Neither stores more than one window: see [`Store::usage`].
+    /// exactly, and [`SlidingBuckets`](Algorithm::SlidingBuckets) to the precision of a sub-window.
+    /// Neither stores more than one window: see [`Store::usage`].
     ///
     /// ```
     /// use std::time::Duration;

@@ -2,8 +2,8 @@
 //!
 //! [`count_usage`](UsageExt::count_usage) wraps a store and counts its decisions by key and policy,
 //! in bounded memory. A task writes the counts to a log every 10 seconds: to a store in Redis,
-//! which all processes share, or to a [`MemoryLog`]. [`Usage`] asks that log. Nothing of this changes a
-//! decision.
+//! which all processes share, or to a [`MemoryLog`]. [`Usage`] asks that log. Nothing of this
+//! changes a decision.
 //!
 //! ```
 //! use std::time::Duration;
@@ -69,7 +69,8 @@
 //! - **In the log**: a process has at most 200 keys for each minute and each policy one line, about
 //!   10 kB in all, for an hour. **Invented keys cannot add to that.**
 //! - **Calls**: one every 10 seconds for each process. If the log fails, the counts go with the
-//!   next call, for up to 10 minutes. A process that is killed loses what it counted since the last one.
+//!   next call, for up to 10 minutes. A process that is killed loses what it counted since the last
+//!   one.
 //!
 //! # What is stored
 //!
