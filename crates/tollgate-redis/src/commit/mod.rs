@@ -8,7 +8,8 @@
 //! check: they have one lane of their own, and a connection that checks do not use.
 //!
 //! From top to bottom, each module imports only those below it: this one, `lane`, `checks` and
-//! `returns`, `group`, `target`, `ask`, `caller`, `pace`.
+//! `returns`, `group` (queues, and how many requests a call carries), `target`, `ask`, `caller`,
+//! `pace` (how much work a call carries).
 
 mod ask;
 mod caller;

@@ -1,4 +1,4 @@
-//! What one process holds of a key: the state machine of its leases.
+//! What one process holds of a key: the state machine of its leases, and how much each fetches.
 
 use std::time::Duration;
 
