@@ -2,6 +2,7 @@
 
 #![allow(clippy::float_arithmetic, clippy::cast_precision_loss, reason = "figures of a report")]
 
+mod chart;
 mod cli;
 mod found;
 mod key_spec;
@@ -10,6 +11,7 @@ mod load;
 mod policy_spec;
 mod redis_args;
 mod span;
+mod table;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
