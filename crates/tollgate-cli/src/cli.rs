@@ -8,6 +8,7 @@ use http::{HeaderName, Method};
 
 use crate::redis_args::RedisArgs;
 use crate::span;
+use crate::usage::UsageArgs;
 
 const LOAD_URL_HELP: &str = "\
 The server to load
@@ -57,7 +58,7 @@ Examples:
   tollgate reset '@192.0.2.1' --redis redis://10.0.0.5/
   tollgate reset alice --policy 'api=100/m'";
 
-/// Loads rate limiters, and shows how keys stand in them.
+/// Loads rate limiters, shows how keys stand in them, and which keys use how much.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, arg_required_else_help = false)]
 struct Cli {
@@ -78,6 +79,10 @@ pub(crate) enum Command {
     /// Forgets what a key has used in the policies of a Redis
     #[command(next_line_help = true, after_help = RESET_AFTER_HELP)]
     Reset(KeyArgs),
+
+    /// Shows which keys are allowed and denied most often, and when
+    #[command(arg_required_else_help = false)]
+    Usage(UsageArgs),
 }
 
 /// `tollgate look` and `tollgate reset`.
@@ -184,7 +189,8 @@ pub(crate) enum Windows {
     Aligned,
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+/// Parses a time that is not zero.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let time = span::parse(text).filter(|time| !time.is_zero());
     time.ok_or_else(|| "expected a time such as 10s, 500ms or 5m".to_owned())
 }

@@ -12,6 +12,7 @@ mod policy_spec;
 mod redis_args;
 mod span;
 mod table;
+mod usage;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ async fn run(command: Command) -> Result<ExitCode, String> {
         Command::Load(args) => load::run(args).await,
         Command::Look(args) => keys::look(&args).await,
         Command::Reset(args) => keys::reset(&args).await,
+        Command::Usage(args) => usage::run(args).await,
     }
 }
 
