@@ -8,6 +8,7 @@ use http::{HeaderName, Method};
 
 use crate::redis_args::RedisArgs;
 use crate::span;
+use crate::usage::UsageArgs;
 
 const LOAD_URL_HELP: &str = "\
 The server to load
@@ -57,7 +58,7 @@ Examples:
   tollgate reset '@192.0.2.1' --redis redis://10.0.0.5/
   tollgate reset alice --policy 'api=100/m'";
 
-/// Loads rate limiters, and shows how keys stand in them.
+/// Loads rate limiters, shows how keys stand in them, and which keys use how much.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, arg_required_else_help = false)]
 struct Cli {
@@ -78,6 +79,10 @@ pub(crate) enum Command {
     /// Forgets what a key has used in the policies of a Redis
     #[command(next_line_help = true, after_help = RESET_AFTER_HELP)]
     Reset(KeyArgs),
+
+    /// Shows which keys are allowed and denied most often, and when
+    #[command(arg_required_else_help = false)]
+    Usage(UsageArgs),
 }
 
 /// `tollgate look` and `tollgate reset`.
@@ -108,7 +113,7 @@ pub(crate) struct LoadArgs {
     pub(crate) iterations: Option<u64>,
 
     /// Ends the load after this time, such as 10s or 5m
-    #[arg(long, value_name = "D", value_parser = time)]
+    #[arg(long, value_name = "D", value_parser = span::time)]
     pub(crate) duration: Option<Duration>,
 
     /// The number of keys
@@ -136,7 +141,7 @@ pub(crate) struct LoadArgs {
     pub(crate) http2: bool,
 
     /// How long a response may take; after that the request has failed
-    #[arg(long, value_name = "D", default_value = "10s", value_parser = time)]
+    #[arg(long, value_name = "D", default_value = "10s", value_parser = span::time)]
     pub(crate) timeout: Duration,
 
     /// The most requests of one key that may be admitted in a window; more end with exit code 1
@@ -144,7 +149,7 @@ pub(crate) struct LoadArgs {
     pub(crate) threshold: Option<u64>,
 
     /// The length of a window
-    #[arg(long, value_name = "D", default_value = "1s", value_parser = time)]
+    #[arg(long, value_name = "D", default_value = "1s", value_parser = span::time)]
     pub(crate) window: Duration,
 
     /// Which windows are counted
@@ -182,11 +187,6 @@ pub(crate) enum Windows {
     Sliding,
     /// Windows that begin at multiples of their length since 1970 (UTC)
     Aligned,
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    let time = span::parse(text).filter(|time| !time.is_zero());
-    time.ok_or_else(|| "expected a time such as 10s, 500ms or 5m".to_owned())
 }
 
 fn header(text: &str) -> Result<(HeaderName, String), String> {

@@ -8,25 +8,23 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client};
-use tollgate_core::{Algorithm, Key, Policy, Quota};
+use tollgate_core::{Algorithm, Key, Policy, Quota, UsageLog};
+use tollgate_redis::RedisStore;
 
-use crate::redis_args::{RedisArgs, TIMEOUT};
+use crate::redis_args::{PREFIX, RedisArgs, TIMEOUT};
 use crate::span;
-
-/// Longer texts are stored as digests.
-const LONGEST: usize = 128;
 
 /// How many names Redis looks at in one step of a scan.
 const STEP: u32 = 1_000;
 
 /// Returns what follows the key in the names of its states, in order.
-pub(crate) async fn scopes(args: &RedisArgs, prefix: &str, key: &Key) -> Result<Vec<String>, String> {
-    let mut text = String::new();
-    // Writing to a string does not fail.
-    let _ = key.write_text(&mut text);
-    if args.secret.is_some() || text.len() > LONGEST {
+pub(crate) async fn scopes(args: &RedisArgs, store: &RedisStore, key: &Key) -> Result<Vec<String>, String> {
+    let text = store.name(key);
+    // No text of a key begins with this sign.
+    if text.starts_with('~') {
         return Err("the name of this key in the Redis is a digest: give each --policy".to_owned());
     }
+    let prefix = args.prefix.as_deref().unwrap_or(PREFIX);
     let head = format!("{prefix}:1:{{{text}}}:");
     let failed = |error: redis::RedisError| format!("--redis: redis: {error}");
     let mut scopes = Vec::new();

@@ -33,6 +33,14 @@ pub(crate) fn parse(text: &str) -> Result<Key, String> {
     key.filter(|key| !key.is_empty()).ok_or_else(|| format!("{text:?} is not a key (see --help)"))
 }
 
+/// Returns the text of a key, as names in Redis show it.
+pub(crate) fn text(key: &Key) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = key.write_text(&mut text);
+    text
+}
+
 /// Parses a key that begins with the sign of its kind. `None` without a sign, and `Some(None)` if
 /// what follows the sign is not a key.
 fn signed(text: &str) -> Option<Option<Key>> {
@@ -103,8 +111,7 @@ mod tests {
             Key::join([inner.clone(), Key::from(1_u64).of_branch(1)]),
             inner.of_branch(0),
         ] {
-            let mut text = String::new();
-            key.write_text(&mut text).unwrap();
+            let text = text(&key);
             assert_eq!(parse(&text), Ok(key), "{text}");
         }
     }

@@ -4,15 +4,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use humantime::format_duration;
-use indicatif::HumanCount;
 use tollgate_core::{Algorithm, Check, Key, Policy, Status, Store, Times, Wait};
 use tollgate_redis::RedisStore;
 
+use crate::chart::human;
 use crate::cli::KeyArgs;
-use crate::redis_args::TIMEOUT;
+use crate::redis_args::{PREFIX, TIMEOUT};
+use crate::table::table;
 use crate::{found, key_spec, policy_spec, print};
-
-const PREFIX: &str = "tollgate";
 
 const HEAD: [&str; 8] =
     ["policy", "algorithm", "window", "limit", "used", "left", "next request in", "full again in"];
@@ -37,8 +36,9 @@ pub(crate) async fn look(args: &KeyArgs) -> Result<ExitCode, String> {
     let row =
         |(policy, status)| if subject.found { found_row(policy, status) } else { given_row(policy, status) };
     let rows: Vec<_> = subject.policies.iter().zip(verdict.each()).map(row).collect();
-    let table = if rows.is_empty() { "no policy holds a state of it\n".to_owned() } else { table(&rows) };
-    print(&format!("key {}\n{table}{}", text(&subject.key), subject.not_read()));
+    let table =
+        if rows.is_empty() { "no policy holds a state of it\n".to_owned() } else { table(&HEAD, &rows) };
+    print(&format!("key {}\n{table}{}", key_spec::text(&subject.key), subject.not_read()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -48,7 +48,7 @@ pub(crate) async fn reset(args: &KeyArgs) -> Result<ExitCode, String> {
     let policies: Vec<_> = subject.policies.iter().collect();
     let reset = subject.store.reset(&subject.key, &policies).wait().await;
     reset.map_err(|error| format!("--redis: {error}"))?;
-    let mut report = format!("key {}\n", text(&subject.key));
+    let mut report = format!("key {}\n", key_spec::text(&subject.key));
     if policies.is_empty() {
         report.push_str("no policy holds a state of it\n");
     }
@@ -67,9 +67,8 @@ impl Subject {
         if !given.is_empty() {
             return Ok(Subject { store, key, policies: given, found: false, others: Vec::new() });
         }
-        let prefix = args.redis.prefix.as_deref().unwrap_or(PREFIX);
         let (mut policies, mut others) = (Vec::new(), Vec::new());
-        for scope in found::scopes(&args.redis, prefix, &key).await? {
+        for scope in found::scopes(&args.redis, &store, &key).await? {
             match found::policy(&scope) {
                 Some(policy) => policies.push(policy),
                 None => others.push(scope),
@@ -122,7 +121,7 @@ fn row(
 }
 
 fn count(units: u32) -> String {
-    HumanCount(units.into()).to_string()
+    human(units.into())
 }
 
 /// Rounds up to milliseconds, and from ten seconds on to seconds.
@@ -133,23 +132,4 @@ fn span(span: Duration) -> String {
         0 => "now".to_owned(),
         millis => format_duration(Duration::from_millis(millis)).to_string(),
     }
-}
-
-fn table(rows: &[[String; 8]]) -> String {
-    let head = HEAD.map(str::to_owned);
-    let lines = || std::iter::once(&head).chain(rows);
-    let widths: [usize; 8] =
-        std::array::from_fn(|n| lines().map(|cells| cells[n].chars().count()).max().unwrap_or(0));
-    let line = |cells: &[String; 8]| {
-        let cells: Vec<_> = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        format!("{}\n", cells.join("  ").trim_end())
-    };
-    lines().map(line).collect()
-}
-
-fn text(key: &Key) -> String {
-    let mut text = String::new();
-    // Writing to a string does not fail.
-    let _ = key.write_text(&mut text);
-    text
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::float_arithmetic, clippy::cast_precision_loss, reason = "figures of a report")]
 
+mod chart;
 mod cli;
 mod found;
 mod key_spec;
@@ -10,6 +11,8 @@ mod load;
 mod policy_spec;
 mod redis_args;
 mod span;
+mod table;
+mod usage;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -37,6 +40,7 @@ async fn run(command: Command) -> Result<ExitCode, String> {
         Command::Load(args) => load::run(args).await,
         Command::Look(args) => keys::look(&args).await,
         Command::Reset(args) => keys::reset(&args).await,
+        Command::Usage(args) => usage::run(args).await,
     }
 }
 

@@ -14,6 +14,9 @@ redis://[USER:PW@]HOST[:PORT][/DB]    rediss with TLS
 redis-sentinel://HOST,.../MASTER      the master that these Sentinels name
 redis-cluster://HOST,...              a Cluster";
 
+/// The prefix of key names that services have by default.
+pub(crate) const PREFIX: &str = "tollgate";
+
 /// How long a Redis may take to connect, and to answer a step of a scan.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -40,7 +43,7 @@ pub(crate) struct RedisArgs {
 
     /// The secret under which the store hides keys: see RedisStore::builder
     #[arg(long, value_name = "SECRET", env = "TOLLGATE_SECRET", hide_env_values = true)]
-    pub(crate) secret: Option<String>,
+    secret: Option<String>,
 }
 
 impl RedisArgs {

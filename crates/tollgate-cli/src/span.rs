@@ -12,6 +12,12 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     number.checked_mul(millis).map(Duration::from_millis)
 }
 
+/// Parses a span that is not zero.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let time = parse(text).filter(|time| !time.is_zero());
+    time.ok_or_else(|| "expected a time such as 10s, 500ms or 5m".to_owned())
+}
+
 /// Returns microseconds, at most `u64::MAX`.
 pub(crate) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)

@@ -9,6 +9,7 @@ use axum::routing::{MethodRouter, get};
 use http::request::Parts;
 use http::{Method, Response};
 use tollgate::extract::{ClientIp, PeerIp, TrustError, extension, matched_path};
+use tollgate::usage::{Recording, Usage, UsageExt};
 use tollgate::{
     Algorithm, Denial, FailureExt, Key, Lease, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota,
     RateLimitLayer, Report, Rule, ScaleExt, Share,
@@ -48,14 +49,15 @@ fn rules(api: Policy, queue: Policy, max_wait: Duration) -> Result<Vec<Rule>, Tr
     ])
 }
 
-fn layers(burst: Rule, daily: Rule, redis: RedisStore) -> Router {
+fn layers(burst: Rule, daily: Rule, redis: RedisStore, usage: &Usage<RedisStore>) -> Router {
     let limit = RateLimitLayer::per_ip(Quota::per_minute(100));
     let both = RateLimitLayer::new([burst, daily]).answer(own).expose_verdict();
     let redis = redis.leased(Lease::default());
     let redis = redis.deny_cache(100_000);
-    let redis = redis.fall_back_to(MemoryStore::new(), Share::new(1, 3));
+    let store = redis.fall_back_to(MemoryStore::new(), Share::new(1, 3));
+    let store = store.count_usage(&usage.record(Recording::default()));
     let route: MethodRouter = get(async |report: Report| report.iter().count().to_string());
-    Router::new().route("/", route).route_layer(limit).layer(both.store(redis))
+    Router::new().route("/", route).route_layer(limit).layer(both.store(store).metrics())
 }
 
 struct Hello;

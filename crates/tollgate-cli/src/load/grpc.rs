@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 
-use super::target::Outcome;
+use super::outcome::Outcome;
 
 const OK: &[u8] = b"0";
 const RESOURCE_EXHAUSTED: &[u8] = b"8";

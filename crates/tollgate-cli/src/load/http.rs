@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tower_service::Service;
 
 use super::grpc;
-use super::target::{Outcome, reason};
+use super::outcome::{Outcome, reason};
 use crate::cli::LoadArgs;
 
 /// What the number of the key replaces.

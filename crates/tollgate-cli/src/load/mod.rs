@@ -4,6 +4,7 @@ mod grpc;
 mod http;
 mod interrupt;
 mod keys;
+mod outcome;
 mod plot;
 mod store;
 mod summary;

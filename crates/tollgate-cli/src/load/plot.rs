@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::fmt::Write as _;
 
-use indicatif::HumanCount;
 use plotters::prelude::*;
 
 use super::windows::{Busiest, peaks};
+use crate::chart::{bar, human};
 
 /// What is drawn.
 #[derive(Debug)]
@@ -21,9 +21,8 @@ pub(crate) struct Plot<'a> {
     pub(crate) threshold: Option<u64>,
 }
 
-/// The most rows, and the length of the longest bar.
+/// The most rows of text.
 const ROWS: u64 = 24;
-const BAR: u64 = 50;
 
 /// Enough for the width of the picture, and few enough for a small file.
 const POINTS: u64 = 800;
@@ -38,16 +37,14 @@ impl Plot<'_> {
         let rows = windows.div_ceil(windows.div_ceil(ROWS));
         let peaks = peaks(&self.busiest.windows, self.from, span);
         let most = self.busiest.worst.admitted.max(self.threshold.unwrap_or(0)).max(1);
-        let bar = |admitted: u64| admitted * BAR / most;
         let mut text = String::new();
         for row in 0..rows {
             let admitted = peaks.get(&row).copied().unwrap_or(0);
             let kept = admitted.min(self.threshold.unwrap_or(u64::MAX));
-            let blocks = "█".repeat(length(bar(kept)));
-            let over = "░".repeat(length(bar(admitted) - bar(kept)));
+            let bar = bar(kept, admitted - kept, most);
             let mark = if kept < admitted { "  over" } else { "" };
             let (start, count) = (seconds(row * span), human(admitted));
-            let _ = writeln!(text, "{start:>11.3} s {count:>11}{mark:6} │{blocks}{over}");
+            let _ = writeln!(text, "{start:>11.3} s {count:>11}{mark:6} │{bar}");
         }
         text
     }
@@ -106,13 +103,4 @@ impl Plot<'_> {
 
 pub(crate) fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
-}
-
-/// Returns the number with commas between thousands.
-pub(crate) fn human(count: u64) -> String {
-    HumanCount(count).to_string()
-}
-
-fn length(of_bar: u64) -> usize {
-    usize::try_from(of_bar).unwrap_or(0)
 }

@@ -4,7 +4,7 @@ use tokio::time::sleep;
 use tollgate_core::{Check, Key, Policy, Store, Times, Verdict};
 use tollgate_redis::{Error, RedisStore};
 
-use super::target::Outcome;
+use super::outcome::Outcome;
 use crate::cli::LoadArgs;
 use crate::policy_spec;
 

@@ -3,8 +3,9 @@
 use std::fmt::{self, Write as _};
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::plot::{Plot, human, seconds};
+use super::plot::{Plot, seconds};
 use super::tally::{Counts, Latency, Tally};
+use crate::chart::human;
 use humantime::format_rfc3339_millis;
 
 /// How many keys, and how many reasons of failures, are listed.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use hdrhistogram::Histogram;
 
-use super::target::Outcome;
+use super::outcome::Outcome;
 
 /// The counts of one worker, or of all.
 #[derive(Debug)]

@@ -1,19 +1,9 @@
 //! What is loaded.
 
-use std::error::Error;
-
 use super::http::HttpTarget;
+use super::outcome::Outcome;
 use super::store::StoreTarget;
 use crate::cli::LoadArgs;
-
-/// The answer to a request.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Allowed,
-    Denied,
-    /// Neither, with the reason.
-    Failed(String),
-}
 
 pub(crate) enum Target {
     Http(Box<HttpTarget>),
@@ -35,19 +25,4 @@ impl Target {
             Target::Store(store) => store.send(key).await,
         }
     }
-}
-
-/// Returns the text of an error with those of its sources.
-pub(crate) fn reason(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let next = error.to_string();
-        // Some errors repeat their source.
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
-        }
-        source = error.source();
-    }
-    text
 }

@@ -10,8 +10,9 @@ use tokio::time::timeout;
 use tollgate_core::Clock;
 
 use super::keys::Keys;
+use super::outcome::Outcome;
 use super::tally::{Admitted, Tally};
-use super::target::{Outcome, Target};
+use super::target::Target;
 
 /// What the workers of a load share.
 pub(crate) struct Run {

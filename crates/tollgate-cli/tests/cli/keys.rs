@@ -3,7 +3,7 @@
 use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
 
 use crate::playground::Playground;
-use crate::run::{load, tollgate};
+use crate::run::{load, row, shown, tollgate};
 
 const ALGORITHMS: [&str; 7] = [
     "gcra",
@@ -14,22 +14,6 @@ const ALGORITHMS: [&str; 7] = [
     "sliding-buckets",
     "sliding-log",
 ];
-
-/// Returns the output of a command that succeeds.
-#[track_caller]
-fn shown(arguments: &[&str]) -> String {
-    let ran = tollgate(arguments);
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{arguments:?}: {}", ran.stdout);
-    ran.stdout
-}
-
-/// Returns the cells of the row that begins with this name. Two spaces or more separate them.
-#[track_caller]
-fn row<'a>(table: &'a str, name: &str) -> Vec<&'a str> {
-    let cells = |line: &'a str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
-    let mut rows = table.lines().map(cells);
-    rows.find(|row: &Vec<_>| row[0] == name).unwrap_or_else(|| panic!("no row of {name}: {table}"))
-}
 
 /// Charges 30 units to the key `=1`, with the prefix of services.
 fn charge(redis: &str, policies: &[&str]) {

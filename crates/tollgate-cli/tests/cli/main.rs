@@ -11,4 +11,5 @@ mod playground;
 mod redis;
 mod run;
 mod tls;
+mod usage;
 mod windows;

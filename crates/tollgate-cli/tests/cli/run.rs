@@ -29,6 +29,22 @@ pub(crate) fn load(arguments: &[&str]) -> Ran {
     ran
 }
 
+/// Returns the output of a command that succeeds.
+#[track_caller]
+pub(crate) fn shown(arguments: &[&str]) -> String {
+    let ran = tollgate(arguments);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{arguments:?}: {}", ran.stdout);
+    ran.stdout
+}
+
+/// Returns the cells of the row that begins with this name. Two spaces or more separate them.
+#[track_caller]
+pub(crate) fn row<'a>(table: &'a str, name: &str) -> Vec<&'a str> {
+    let cells = |line: &'a str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    let mut rows = table.lines().map(cells);
+    rows.find(|row: &Vec<_>| row[0] == name).unwrap_or_else(|| panic!("no row of {name}: {table}"))
+}
+
 impl From<Output> for Ran {
     fn from(Output { status, stdout, stderr }: Output) -> Ran {
         let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -13,6 +13,8 @@
 
 use std::fmt::Write;
 
+use super::settings::MOST_ONE_IN;
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     /// The most decisions that one counted decision stands for.
@@ -41,6 +43,10 @@ pub(super) struct Listed {
     /// By how much the count may be too high.
     pub(super) error: u64,
 }
+
+/// Larger numbers are foreign: a process counts less in a minute. With these, no sum over pages
+/// overflows.
+const MOST: u64 = u32::MAX as u64;
 
 impl Page {
     pub(super) fn write(&self) -> String {
@@ -71,9 +77,9 @@ impl Page {
     fn read_line(&mut self, line: &str) -> Option<()> {
         let mut fields = line.split('\t');
         let kind = fields.next()?;
-        let mut number = || fields.next()?.parse::<u64>().ok();
+        let mut number = || fields.next()?.parse::<u64>().ok().map(|number| number.min(MOST));
         match kind {
-            "one-in" => self.one_in = u32::try_from(number()?).ok()?,
+            "one-in" => self.one_in = u32::try_from(number()?).ok()?.min(MOST_ONE_IN),
             "floor" => (self.allowed_floor, self.denied_floor) = (number()?, number()?),
             "policy" => {
                 let (allowed, denied) = (number()?, number()?);
@@ -93,6 +99,16 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_a_foreign_page_are_bounded() {
+        let huge = u64::MAX;
+        let page = Page::read(&format!(
+            "one-in\t4000000000\npolicy\t{huge}\t1\tapi\nallowed\t{huge}\t{huge}\t0\tada"
+        ));
+        assert_eq!((page.one_in, page.policies[0].allowed), (MOST_ONE_IN, MOST));
+        assert_eq!((page.allowed[0].count, page.allowed[0].error), (MOST, MOST));
+    }
 
     #[test]
     fn a_page_is_read_as_it_was_written() {

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use tollgate_core::Clock;
 
+/// The most for [`Recording::one_in`].
+pub(super) const MOST_ONE_IN: u32 = 1 << 16;
+
 /// How a process counts usage: see [`Usage::record`](super::Usage::record).
 ///
 /// ```
@@ -48,12 +51,12 @@ impl Recording {
         self
     }
 
-    /// Sets that a busy process counts one in `n` decisions, at least 1. The default is 16. A
+    /// Sets that a busy process counts one in `n` decisions, from 1 to 65,536. The default is 16. A
     /// process counts the first 10,000 decisions of a minute one by one.
     ///
     /// 1 counts every decision, which costs about a tenth of a microsecond for each.
     pub fn one_in(mut self, n: u32) -> Recording {
-        self.one_in = n.max(1);
+        self.one_in = n.clamp(1, MOST_ONE_IN);
         self
     }
 

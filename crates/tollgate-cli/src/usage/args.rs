@@ -1,0 +1,101 @@
+//! The command line of `tollgate usage`.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use crate::redis_args::RedisArgs;
+use crate::span::time;
+
+const TOP_AFTER_HELP: &str = "\
+A decision counts as one, whatever it costs. The true count lies between \"at least\" and \"at most\".
+
+Only services that count usage are seen: see UsageExt::count_usage of the crate tollgate. They store
+their counts every 10 seconds, and Redis keeps them for an hour, by default.
+
+The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.";
+
+const SERIES_AFTER_HELP: &str = "\
+A decision counts as one, whatever it costs. A key counts in the minutes in which it was among the
+top keys of a process. Up to 60 rows are drawn: for longer times a row covers several minutes.
+
+Only services that count usage are seen: see UsageExt::count_usage of the crate tollgate. They store
+their counts every 10 seconds, and Redis keeps them for an hour, by default.
+
+The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.
+
+Examples:
+  tollgate usage series --policy api --last 15m
+  tollgate usage series --key '@192.0.2.1' --redis redis://10.0.0.5/";
+
+/// The longest time that is read.
+const MOST: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+/// `tollgate usage`.
+#[derive(Debug, Args)]
+pub(crate) struct UsageArgs {
+    #[command(subcommand)]
+    pub(super) question: Question,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Question {
+    /// Lists the keys that were allowed most often
+    #[command(next_line_help = true, after_help = TOP_AFTER_HELP)]
+    Top(TopArgs),
+
+    /// Lists the keys that were denied most often
+    #[command(next_line_help = true, after_help = TOP_AFTER_HELP)]
+    Denied(TopArgs),
+
+    /// Draws how often a policy or a key was allowed and denied, minute by minute
+    #[command(next_line_help = true, after_help = SERIES_AFTER_HELP)]
+    Series(SeriesArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct TopArgs {
+    /// The most keys to list
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) keys: u32,
+
+    #[command(flatten)]
+    pub(super) source: Source,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SeriesArgs {
+    #[command(flatten)]
+    pub(super) subject: Subject,
+
+    #[command(flatten)]
+    pub(super) source: Source,
+}
+
+/// One of the two.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct Subject {
+    /// All keys of the policy with this name
+    #[arg(long, value_name = "NAME")]
+    pub(super) policy: Option<String>,
+
+    #[arg(long, value_name = "KEY", help = crate::key_spec::HELP)]
+    pub(super) key: Option<String>,
+}
+
+/// Which counts are read.
+#[derive(Debug, Args)]
+pub(super) struct Source {
+    /// The time until now, such as 15m or 24h; at most 7d
+    #[arg(long, value_name = "D", default_value = "1h", value_parser = at_most_a_week)]
+    pub(super) last: Duration,
+
+    #[command(flatten)]
+    pub(super) redis: RedisArgs,
+}
+
+fn at_most_a_week(text: &str) -> Result<Duration, String> {
+    let last = time(text)?;
+    if last > MOST { Err("at most 7d can be read".to_owned()) } else { Ok(last) }
+}
