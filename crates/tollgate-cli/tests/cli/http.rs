@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::playground::Playground;
+use crate::playground::{Playground, get};
 use crate::run::{Ran, command, load};
 
 #[test]
@@ -15,6 +15,21 @@ fn the_allowed_count_is_what_the_server_admitted() {
     assert_eq!(playground.remaining(), 700);
     assert_eq!(load(&[&url, "-n", "1500", "-c", "20", "--http2"]).counts(), (700, 800, 0));
     assert_eq!(playground.remaining(), 0);
+}
+
+#[test]
+fn allowed_and_denied_are_what_the_metrics_of_the_server_count() {
+    let options = ["--rule", "api=100/s,burst=50", "--metrics", "127.0.0.1:0"];
+    let mut playground = Playground::start_with(&options);
+    let (allowed, denied, failed) = load(&[&playground.url("/"), "-n", "3000", "-c", "20"]).counts();
+    assert_eq!((allowed + denied, failed), (3_000, 0));
+    let metrics = get(playground.metrics(), "/metrics");
+    for (outcome, count) in [("allowed", allowed), ("denied", denied)] {
+        let line = format!(
+            "tollgate_decisions_total{{policy=\"api\",outcome=\"{outcome}\",source=\"store\"}} {count}\n"
+        );
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
 }
 
 #[test]

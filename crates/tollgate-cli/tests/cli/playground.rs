@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 pub(crate) struct Playground {
     child: Child,
     /// Kept open, so that the server can continue to write.
-    _stdout: BufReader<ChildStdout>,
+    stdout: BufReader<ChildStdout>,
     pub(crate) address: SocketAddr,
 }
 
@@ -34,7 +34,7 @@ impl Playground {
         stdout.read_line(&mut line).unwrap();
         let address = line.split_once("http://").and_then(|(_, rest)| rest.split(',').next());
         let address = address.unwrap_or_else(|| panic!("{options:?}: it does not listen: {line:?}"));
-        Playground { child, address: address.trim().parse().unwrap(), _stdout: stdout }
+        Playground { child, address: address.trim().parse().unwrap(), stdout }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -43,16 +43,34 @@ impl Playground {
 
     /// What the only policy has left for this address.
     pub(crate) fn remaining(&self) -> u64 {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.write_all(b"GET /me HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let answer = get(self.address, "/me");
         let digits = answer
             .split("\"remaining\":")
             .nth(1)
             .map(|rest| rest.trim_start().chars().take_while(char::is_ascii_digit).collect::<String>());
         digits.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
     }
+
+    /// The address of its metrics, which it prints after the others. It needs `--metrics`.
+    pub(crate) fn metrics(&mut self) -> SocketAddr {
+        loop {
+            let mut line = String::new();
+            assert!(self.stdout.read_line(&mut line).unwrap() > 0, "no address of metrics");
+            if let Some(address) = line.strip_prefix("http://").and_then(|line| line.split_once("/metrics "))
+            {
+                return address.0.parse().unwrap();
+            }
+        }
+    }
+}
+
+/// Returns the whole response to a GET.
+pub(crate) fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 impl Drop for Playground {
