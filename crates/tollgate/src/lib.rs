@@ -202,9 +202,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // From top to bottom; imports run down this list only: named, layer, service, future, shared,
-// place, limiter, answer, fields, denial, observe, metrics, report, rules, rule, exempt, extract,
-// problem. Below them, without imports from each other: failure, scale, usage, memory (table is
-// below both), body, deadline, drain, interned.
+// place, limiter, permit, answer, fields, denial, observe, metrics, report, rules, rule, exempt,
+// extract, problem. Below them, without imports from each other: failure, scale, usage, memory
+// (table is below both), body, deadline, drain, interned.
 pub mod exempt;
 pub mod extract;
 pub mod failure;
@@ -229,6 +229,7 @@ mod interned;
 mod layer;
 mod limiter;
 mod observe;
+mod permit;
 mod place;
 mod problem;
 mod report;
@@ -244,9 +245,10 @@ pub use failure::{CircuitBreaker, CircuitBreakerError, CircuitState, FailureExt}
 pub use fields::Fields;
 pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;
-pub use limiter::{Limiter, NeverFails, Permit};
+pub use limiter::{Limiter, NeverFails};
 pub use memory::MemoryStore;
 pub use observe::{Decision, Outcome};
+pub use permit::Permit;
 pub use problem::Reason;
 #[cfg(feature = "axum")]
 pub use report::MissingReport;

@@ -1,14 +1,12 @@
 //! The same rules and store without a Tower service around them.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
 use smallvec::SmallVec;
 use tollgate_core::{
-    Algorithm, Check, Grant, Key, Policy, Reply, Source, Stamp, Status, Store, Times, Timestamp, UsageError,
-    Verdict,
+    Algorithm, Check, Grant, Key, Policy, Reply, Source, Store, Times, Timestamp, UsageError, Verdict,
 };
 
 use crate::denial::Denial;
@@ -17,6 +15,7 @@ use crate::memory::MemoryStore;
 #[cfg(feature = "metrics")]
 use crate::observe::metrics::Metrics;
 use crate::observe::{Decision, Observers};
+use crate::permit::Permit;
 use crate::problem::Reason;
 use crate::report::Report;
 use crate::rule::{MissingKey, Rule};
@@ -399,40 +398,5 @@ fn waiting_until(policy: &Policy, deadline: Duration) -> Policy {
             shorter.map_or_else(|_| policy.clone(), |shorter| shorter.sharing_state_with(policy))
         }
         _ => policy.clone(),
-    }
-}
-
-/// A request that was charged and may pass.
-#[must_use = "a leaky bucket asks for a delay before the request passes: see `delay`"]
-pub struct Permit {
-    report: Report,
-    asks: Asks,
-    /// Identify the units that have not been refunded yet.
-    stamps: SmallVec<[Stamp; 4]>,
-}
-
-impl Permit {
-    /// The permit of a set that was granted.
-    pub(crate) fn new(report: Report, asks: Asks) -> Permit {
-        let stamps = report.statuses().iter().map(Status::stamp).collect();
-        Permit { report, asks, stamps }
-    }
-
-    /// Returns how long to wait before the work: zero unless a
-    /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) has reserved a slot that far ahead.
-    pub fn delay(&self) -> Duration {
-        self.report.verdict().delay()
-    }
-
-    /// Returns the state of the rules after the charge.
-    pub fn report(&self) -> &Report {
-        &self.report
-    }
-}
-
-impl fmt::Debug for Permit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the keys, which may be secrets.
-        f.debug_struct("Permit").field("report", &self.report).finish_non_exhaustive()
     }
 }
