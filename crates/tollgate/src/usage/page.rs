@@ -117,7 +117,7 @@ mod tests {
             one_in: 16,
             policies: vec![PolicyCount { name: "per user".to_owned(), allowed: 7, denied: 2 }],
             allowed: vec![listed("=ada", 5), listed("@192.0.2.1", 2)],
-            denied: vec![listed("=eve", u64::MAX)],
+            denied: vec![listed("=eve", MOST)],
             allowed_floor: 1,
             denied_floor: 0,
         };
