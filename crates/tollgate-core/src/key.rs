@@ -2,8 +2,10 @@
 
 mod text;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -212,21 +214,35 @@ fn pop_length(encoded: &[u8]) -> Option<(usize, &[u8])> {
     }
 }
 
-impl From<&str> for Key {
-    fn from(text: &str) -> Key {
-        Key::from_bytes(text.as_bytes())
+/// Makes types of text keys. Equal text is one key, whatever type holds it.
+macro_rules! from_text {
+    ($($text:ty),+ $(,)?) => {
+        $(impl From<$text> for Key {
+            fn from(text: $text) -> Key {
+                Key::from_bytes(text.as_bytes())
+            }
+        })+
+    };
+}
+
+from_text!(&str, String, &String, Box<str>, Arc<str>, &Arc<str>, Cow<'_, str>);
+
+impl From<&[u8]> for Key {
+    fn from(bytes: &[u8]) -> Key {
+        Key::from_bytes(bytes)
     }
 }
 
-impl From<String> for Key {
-    fn from(text: String) -> Key {
-        Key::from_bytes(text.as_bytes())
+/// Such as a digest. Equals the key of the same bytes as text.
+impl<const N: usize> From<[u8; N]> for Key {
+    fn from(bytes: [u8; N]) -> Key {
+        Key::from_bytes(&bytes)
     }
 }
 
-impl From<&String> for Key {
-    fn from(text: &String) -> Key {
-        Key::from_bytes(text.as_bytes())
+impl<const N: usize> From<&[u8; N]> for Key {
+    fn from(bytes: &[u8; N]) -> Key {
+        Key::from_bytes(bytes)
     }
 }
 
@@ -238,36 +254,56 @@ impl From<u128> for Key {
     }
 }
 
-impl From<u64> for Key {
-    fn from(number: u64) -> Key {
-        Key::from(u128::from(number))
-    }
-}
-
-impl From<u32> for Key {
-    fn from(number: u32) -> Key {
-        Key::from(u128::from(number))
-    }
-}
-
-impl From<i64> for Key {
-    fn from(number: i64) -> Key {
-        match u64::try_from(number) {
-            Ok(number) => Key::from(number),
-            Err(_) => Key::tagged(NEGATIVE, &number.unsigned_abs().to_be_bytes()),
+impl From<i128> for Key {
+    fn from(number: i128) -> Key {
+        let size = number.unsigned_abs();
+        match u64::try_from(size) {
+            _ if number >= 0 => Key::from(size),
+            Ok(short) => Key::tagged(NEGATIVE, &short.to_be_bytes()),
+            Err(_) => Key::tagged(NEGATIVE, &size.to_be_bytes()),
         }
-    }
-}
-
-impl From<i32> for Key {
-    fn from(number: i32) -> Key {
-        Key::from(i64::from(number))
     }
 }
 
 impl From<usize> for Key {
     fn from(number: usize) -> Key {
         Key::from(number as u128)
+    }
+}
+
+impl From<isize> for Key {
+    fn from(number: isize) -> Key {
+        Key::from(number as i128)
+    }
+}
+
+/// Makes numbers keys. Equal numbers are one key, whatever type holds them.
+macro_rules! from_number {
+    ($wide:ty: $($number:ty),+) => {
+        $(impl From<$number> for Key {
+            fn from(number: $number) -> Key {
+                Key::from(<$wide>::from(number))
+            }
+        })+
+    };
+}
+
+from_number!(u128: u8, u16, u32, u64);
+from_number!(i128: i8, i16, i32, i64);
+
+/// Feature `uuid`. Equals the key of its text in lower case with hyphens.
+#[cfg(feature = "uuid")]
+impl From<uuid::Uuid> for Key {
+    fn from(uuid: uuid::Uuid) -> Key {
+        Key::from(&*uuid.hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer()))
+    }
+}
+
+/// Feature `uuid`. Equals the key of its text in lower case with hyphens.
+#[cfg(feature = "uuid")]
+impl From<&uuid::Uuid> for Key {
+    fn from(uuid: &uuid::Uuid) -> Key {
+        Key::from(*uuid)
     }
 }
 
@@ -372,6 +408,40 @@ mod tests {
                 assert_eq!(a == b, i == j, "{a:?} and {b:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_value_is_one_key_in_whatever_type_it_is_held() {
+        let text = Key::from("abc");
+        let shared: Arc<str> = "abc".into();
+        for key in [
+            Key::from("abc".to_owned()),
+            Key::from(Box::<str>::from("abc")),
+            Key::from(&shared),
+            Key::from(shared),
+            Key::from(Cow::Borrowed("abc")),
+            Key::from(b"abc"),
+            Key::from(*b"abc"),
+            Key::from(&b"abc"[..]),
+        ] {
+            assert_eq!(key, text);
+        }
+        let seven = Key::from(7_u64);
+        for key in [Key::from(7_u8), Key::from(7_u16), Key::from(7_i8), Key::from(7_isize), Key::from(7_i128)] {
+            assert_eq!(key, seven);
+        }
+        assert_eq!(Key::from(-7_i8), Key::from(-7_i128));
+        assert_eq!(Key::from(i64::MIN), Key::from(i128::from(i64::MIN)));
+        assert_eq!(Key::from(i128::MIN).to_string(), i128::MIN.to_string());
+        assert!(Key::from([]).is_empty());
+    }
+
+    #[cfg(feature = "uuid")]
+    #[test]
+    fn a_uuid_is_the_key_of_its_text_without_an_allocation() {
+        let uuid = uuid::Uuid::from_u128(0x67e5_5044_10b1_426f_9247_bb68_0e5f_e0c8);
+        assert_eq!(Key::from(&uuid), Key::from("67e55044-10b1-426f-9247-bb680e5fe0c8"));
+        assert!(matches!(Key::from(uuid).0, Encoded::Inline { .. }));
     }
 
     #[test]
