@@ -124,6 +124,18 @@ pub(crate) enum Style {
     XEpoch,
     /// X-RateLimit-*, the reset in seconds from now
     XDelta,
+    /// Those of ietf and x-epoch
+    #[value(name = "ietf+x-epoch")]
+    IetfAndXEpoch,
+    /// Those of ietf and x-delta
+    #[value(name = "ietf+x-delta")]
+    IetfAndXDelta,
+    /// RateLimit-Limit, -Remaining and -Reset, of the draft's versions up to 06
+    #[value(name = "draft-06")]
+    Draft06,
+    /// RateLimit: limit=, remaining=, reset=, of the draft's version 07
+    #[value(name = "draft-07")]
+    Draft07,
     /// Only Retry-After, on refusals
     None,
 }
@@ -134,6 +146,10 @@ impl From<Style> for Fields {
             Style::Ietf => Fields::Ietf,
             Style::XEpoch => Fields::XEpoch,
             Style::XDelta => Fields::XDelta,
+            Style::IetfAndXEpoch => Fields::IetfAndXEpoch,
+            Style::IetfAndXDelta => Fields::IetfAndXDelta,
+            Style::Draft06 => Fields::Draft06,
+            Style::Draft07 => Fields::Draft07,
             Style::None => Fields::None,
         }
     }

@@ -143,7 +143,10 @@ fn a_malformed_option_is_one_error_line() {
         (&["--trust", "", "--client-ip-header", "x-forwarded-for"], "--trust"),
         (&["--trust", "10.0.0.0/8", "--client-ip-header", "x forwarded for"], "x forwarded for"),
         (&["--trust", "10.0.0.0/8", "--client-ip-header", ""], "--client-ip-header"),
-        (&["--headers", "all"], "possible values: ietf, x-epoch, x-delta, none"),
+        (
+            &["--headers", "all"],
+            "possible values: ietf, x-epoch, x-delta, ietf+x-epoch, ietf+x-delta, draft-06, draft-07, none",
+        ),
         (&["--headers", "a\n\nb"], "invalid value"),
         (&["--headers", "ietf", "--headers", "none"], "--headers"),
         (&["--missing-key", "ignore"], "possible values: refuse, skip, share"),

@@ -1,0 +1,135 @@
+//! The fields of the IETF draft: lists with one item for each rule.
+
+use std::mem;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tollgate_core::{Policy, Status, Verdict, Wait};
+
+use crate::interned::printable;
+use crate::problem::{escaped, seconds_up};
+
+// The parameter names of the draft, which may still change.
+const QUOTA: &str = ";q=";
+const WINDOW: &str = ";w=";
+const REMAINING: &str = ";r=";
+const RESET: &str = ";t=";
+
+const SEPARATOR: &str = ", ";
+
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// A policy's item in `RateLimit-Policy`.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    /// `"name";q=20;w=2`
+    policy: HeaderValue,
+    /// The length of `"name"`.
+    name: u16,
+}
+
+impl Item {
+    pub(super) fn new(policy: &Policy, bytes: impl Fn(String) -> Bytes) -> Item {
+        let name = escaped(policy.name());
+        let quota = policy.quota();
+        let seconds = (u128::from(policy.capacity()) * quota.window().as_micros())
+            .div_ceil(u128::from(quota.limit()) * 1_000_000)
+            .max(1);
+        let text = format!("\"{name}\"{QUOTA}{}{WINDOW}{seconds}", policy.capacity());
+        // At most 128 characters, each of which may be escaped.
+        let name = u16::try_from(name.len() + 2).expect("a policy's name is short");
+        Item { policy: printable(bytes(text)), name }
+    }
+
+    /// `"name";q=20;w=2`
+    pub(super) fn policy(&self) -> &HeaderValue {
+        &self.policy
+    }
+
+    /// `"name"`
+    #[inline]
+    fn name(&self) -> &[u8] {
+        &self.policy.as_bytes()[..usize::from(self.name)]
+    }
+}
+
+/// The value of `RateLimit-Policy`.
+pub(super) fn join<'a>(items: impl Iterator<Item = &'a Item>) -> String {
+    let policies: Vec<_> = items.map(|item| item.policy.to_str().unwrap_or_default()).collect();
+    policies.join(SEPARATOR)
+}
+
+/// The values of both fields.
+#[derive(Debug)]
+pub(crate) struct Lists {
+    policy: HeaderValue,
+    limit: Box<[u8]>,
+}
+
+impl Lists {
+    /// The items are those of the verdict's statuses.
+    pub(super) fn new<'a>(
+        policy: HeaderValue,
+        items: impl Iterator<Item = &'a Item> + Clone,
+        verdict: &Verdict,
+    ) -> Lists {
+        let (longest, delay) = (longest_wait_seconds(verdict.each()), verdict.delay());
+        let values = items
+            .zip(verdict.each())
+            .map(|(item, status)| (item.name(), status.remaining(), reset_seconds(status, longest, delay)));
+        Lists { policy, limit: limit_of(values) }
+    }
+
+    pub(super) fn add_to(&mut self, headers: &mut HeaderMap) {
+        // Grows once, and appends to the items of an inner layer.
+        headers.reserve(2);
+        headers.append(RATELIMIT_POLICY, self.policy.clone());
+        headers.append(RATELIMIT, printable(mem::take(&mut self.limit).into()));
+    }
+}
+
+/// The value of `RateLimit`, from the quoted name, the remaining units and the reset of each rule.
+fn limit_of<'a>(values: impl Iterator<Item = (&'a [u8], u32, u64)> + Clone) -> Box<[u8]> {
+    // Of the exact length: spare capacity would cost `Bytes` a second allocation.
+    let length = |(name, remaining, reset): (&[u8], u32, u64)| {
+        let digits = decimal_digits(u64::from(remaining)) + decimal_digits(reset);
+        SEPARATOR.len() + name.len() + REMAINING.len() + RESET.len() + digits
+    };
+    let length = values.clone().map(length).sum::<usize>().saturating_sub(SEPARATOR.len());
+    let mut text = Vec::with_capacity(length);
+    let mut digits = itoa::Buffer::new();
+    for (name, remaining, reset) in values {
+        if !text.is_empty() {
+            text.extend_from_slice(SEPARATOR.as_bytes());
+        }
+        text.extend_from_slice(name);
+        text.extend_from_slice(REMAINING.as_bytes());
+        text.extend_from_slice(digits.format(remaining).as_bytes());
+        text.extend_from_slice(RESET.as_bytes());
+        text.extend_from_slice(digits.format(reset).as_bytes());
+    }
+    text.into_boxed_slice()
+}
+
+/// The reset of a rule that allows, counted from the end of the delay. For a rule that refuses, the
+/// longest wait, as in `Retry-After`: a client that waits for either passes.
+fn reset_seconds(status: &Status, longest: u64, delay: Duration) -> u64 {
+    match status.wait() {
+        Wait::For(_) => longest,
+        Wait::None | Wait::Never => seconds_up(status.reset_after().saturating_sub(delay)),
+    }
+}
+
+fn longest_wait_seconds(statuses: &[Status]) -> u64 {
+    let waits = statuses.iter().map(|status| match status.wait() {
+        Wait::For(wait) => seconds_up(wait).max(1),
+        Wait::None | Wait::Never => 0,
+    });
+    waits.max().unwrap_or(0)
+}
+
+fn decimal_digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}

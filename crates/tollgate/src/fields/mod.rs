@@ -1,0 +1,279 @@
+//! The rate limit fields of responses.
+
+// From top to bottom; imports run down this list only: this module, ietf, numbers.
+mod ietf;
+mod numbers;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+use tollgate_core::{Clock, Verdict};
+
+use crate::interned::{interned, printable};
+use crate::rules::{Ask, Rules};
+
+use ietf::{Item, Lists, join};
+use numbers::{Form, Numbers};
+
+pub(crate) use numbers::number;
+
+/// The rate limit fields of responses, both to allowed and to refused requests.
+///
+/// [`Fields::Ietf`] writes the two of draft-ietf-httpapi-ratelimit-headers-08 to -11. Both are
+/// lists of structured-field strings (RFC 9651) with one item for each rule, so stacked layers
+/// append to them:
+///
+/// ```text
+/// RateLimit-Policy: "burst";q=20;w=2, "daily";q=5000;w=86400
+/// RateLimit: "burst";r=19;t=1, "daily";r=4999;t=18
+/// ```
+///
+/// | value | is |
+/// |---|---|
+/// | `q` | the capacity: the burst of the bucket algorithms, the limit of the others |
+/// | `w` | the time to refill the capacity: ceil(q × window / limit) in whole seconds, at least 1 |
+/// | `r` | units that would pass without delay, after this request |
+/// | `t` | seconds until the whole quota is back, rounded up. On a rule that refuses, the same as `Retry-After`. If a leaky bucket delays the request, counted from when it passes |
+///
+/// `t` is that of -08 and -09. In later drafts it is the time until some of the quota is back,
+/// which is no later: a client that waits for `t` passes, but may wait longer than needed.
+/// `Retry-After`, on a refusal, is exact.
+///
+/// All other fields describe one rule: of those that refuse, the one with the longest wait;
+/// otherwise the one with the least left.
+#[doc(alias("headers", "use_headers"))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fields {
+    /// `RateLimit` and `RateLimit-Policy` of the IETF draft. The default.
+    #[default]
+    Ietf,
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`. The reset is in
+    /// seconds since the Unix epoch, by the clock of this process even if the store uses another.
+    XEpoch,
+    /// [`Fields::XEpoch`], but with the reset in seconds from now.
+    XDelta,
+    /// [`Fields::Ietf`] and [`Fields::XEpoch`], for clients of both kinds.
+    IetfAndXEpoch,
+    /// [`Fields::Ietf`] and [`Fields::XDelta`], for clients of both kinds.
+    IetfAndXDelta,
+    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` of the IETF draft up to -06,
+    /// for clients that were written then. The reset is in seconds from now.
+    Draft06,
+    /// `RateLimit: limit=20, remaining=19, reset=1` of the IETF draft -07, for clients that were
+    /// written then. The reset is in seconds from now.
+    Draft07,
+    /// No fields. Refusals still carry `Retry-After`.
+    None,
+}
+
+/// The texts that are the same in all responses.
+#[derive(Clone, Debug)]
+pub(crate) struct FieldWriter {
+    fields: Fields,
+    /// One for each policy, by its number.
+    items: Box<[Item]>,
+    /// `RateLimit-Policy` if all rules apply, each with its own policy.
+    own_policies: HeaderValue,
+    rules: usize,
+    clock: Clock,
+}
+
+/// The fields of one response, until the response is there. Small, because it moves with the
+/// future.
+#[derive(Debug)]
+pub(crate) enum Written {
+    Lists(Lists),
+    Numbers(Numbers),
+    Both(Box<(Lists, Numbers)>),
+}
+
+impl FieldWriter {
+    pub(crate) fn new(rules: &Rules, fields: Fields) -> FieldWriter {
+        let items: Box<[Item]> = rules.policies().iter().map(|policy| Item::new(policy, interned)).collect();
+        let count = rules.iter().count();
+        let own_policies = printable(interned(join(items[..count].iter())));
+        FieldWriter { fields, own_policies, rules: count, items, clock: Clock::system() }
+    }
+
+    /// Whether responses carry no fields.
+    #[inline]
+    pub(crate) fn is_off(&self) -> bool {
+        self.fields == Fields::None
+    }
+
+    /// The fields for a verdict on what was asked; `None` if no store was asked.
+    pub(crate) fn write(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict) -> Option<Written> {
+        if verdict.each().is_empty() {
+            return None;
+        }
+        let ietf = || self.ietf(rules, asks, verdict);
+        let numbers = |form| self.numbers(form, rules, asks, verdict);
+        Some(match self.fields {
+            Fields::None => return None,
+            Fields::Ietf => Written::Lists(ietf()),
+            Fields::XEpoch => Written::Numbers(numbers(Form::XEpoch)),
+            Fields::XDelta => Written::Numbers(numbers(Form::XDelta)),
+            Fields::IetfAndXEpoch => Written::Both(Box::new((ietf(), numbers(Form::XEpoch)))),
+            Fields::IetfAndXDelta => Written::Both(Box::new((ietf(), numbers(Form::XDelta)))),
+            Fields::Draft06 => Written::Numbers(numbers(Form::Draft06)),
+            Fields::Draft07 => Written::Numbers(numbers(Form::Draft07)),
+        })
+    }
+
+    fn ietf(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict) -> Lists {
+        match verdict.share() {
+            Some(share) => {
+                // Not cached, since an outage is short.
+                let shares = asks.iter().filter_map(|ask| rules.policy(ask.policy).share(share).ok());
+                let items: Vec<Item> = shares.map(|policy| Item::new(&policy, Bytes::from)).collect();
+                Lists::new(printable(join(items.iter()).into()), items.iter(), verdict)
+            }
+            None => {
+                let items = asks.iter().map(|ask| &self.items[ask.policy]);
+                // The numbers are ascending and distinct, so these are the policies of all rules.
+                let all_own = asks.len() == self.rules && asks.iter().all(|ask| ask.policy < self.rules);
+                let policy = match asks {
+                    _ if all_own => self.own_policies.clone(),
+                    [only] => self.items[only.policy].policy().clone(),
+                    _ => printable(join(items.clone()).into()),
+                };
+                Lists::new(policy, items, verdict)
+            }
+        }
+    }
+
+    fn numbers(&self, form: Form, rules: &Rules, asks: &[Ask], verdict: &Verdict) -> Numbers {
+        Numbers::new(form, asks.iter().map(|ask| rules.policy(ask.policy)), verdict, &self.clock)
+    }
+}
+
+impl Written {
+    /// Adds the fields to a response.
+    pub(crate) fn add_to(&mut self, headers: &mut HeaderMap) {
+        match self {
+            Written::Lists(lists) => lists.add_to(headers),
+            Written::Numbers(numbers) => numbers.add_to(headers),
+            Written::Both(both) => {
+                both.0.add_to(headers);
+                both.1.add_to(headers);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extract::global;
+    use crate::rule::PolicyExt;
+    use std::time::Duration;
+
+    use tollgate_core::{Algorithm, Key, Policy, Quota, Stamp, Status, Wait};
+
+    fn status(remaining: u32, wait: Wait, reset_us: u64) -> Status {
+        Status::new(remaining, wait, Duration::from_micros(reset_us), Stamp::default())
+    }
+
+    fn headers(fields: Fields, policies: &[Policy], statuses: &[Status]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        add_to(&mut headers, fields, policies, statuses);
+        headers
+    }
+
+    fn add_to(headers: &mut HeaderMap, fields: Fields, policies: &[Policy], statuses: &[Status]) {
+        let rules = Rules::try_new(policies.iter().map(|policy| policy.clone().by(global()))).unwrap();
+        let ask = |policy| Ask { policy, key: Key::global(), cost: 1 };
+        let asks: Vec<Ask> = (0..statuses.len()).map(ask).collect();
+        let verdict = Verdict::new(1, Duration::ZERO, statuses.iter().copied());
+        if let Some(mut written) = FieldWriter::new(&rules, fields).write(&rules, &asks, &verdict) {
+            written.add_to(headers);
+        }
+    }
+
+    #[test]
+    fn all_rules_in_one_field() {
+        let policies = [
+            Policy::new("burst", Quota::per_second(10).burst(20)),
+            Policy::new("daily", Quota::per_day(5_000)),
+        ];
+        let statuses = [status(19, Wait::None, 100_000), status(4_999, Wait::None, 17_280_000)];
+        let headers = headers(Fields::Ietf, &policies, &statuses);
+        assert_eq!(headers["ratelimit-policy"], "\"burst\";q=20;w=2, \"daily\";q=5000;w=86400");
+        assert_eq!(headers["ratelimit"], "\"burst\";r=19;t=1, \"daily\";r=4999;t=18");
+    }
+
+    #[test]
+    fn a_rule_that_did_not_apply_has_no_item() {
+        let policies = [Policy::new("a", Quota::per_second(1)), Policy::new("b", Quota::per_second(1))];
+        let headers = headers(Fields::Ietf, &policies, &[status(0, Wait::None, 1)]);
+        assert_eq!(headers["ratelimit-policy"], "\"a\";q=1;w=1");
+        assert_eq!(headers["ratelimit"], "\"a\";r=0;t=1");
+    }
+
+    #[test]
+    fn a_quote_in_a_name_does_not_break_the_field() {
+        let policies = [Policy::new(r#"a"b\c"#, Quota::per_second(1))];
+        let headers = headers(Fields::Ietf, &policies, &[status(0, Wait::None, 0)]);
+        assert_eq!(headers["ratelimit"], r#""a\"b\\c";r=0;t=0"#);
+    }
+
+    #[test]
+    fn the_window_is_the_time_to_refill_the_capacity() {
+        let w = |quota: Quota, algorithm| {
+            let policy = Policy::new("p", quota).with_algorithm(algorithm);
+            headers(Fields::Ietf, &[policy], &[status(0, Wait::None, 0)])["ratelimit-policy"].clone()
+        };
+        let leaky = Algorithm::LeakyBucket { max_wait: Duration::from_secs(5) };
+        assert_eq!(w(Quota::per_minute(100), Algorithm::Gcra), "\"p\";q=100;w=60");
+        assert_eq!(w(Quota::per_minute(100).burst(1), Algorithm::Gcra), "\"p\";q=1;w=1");
+        assert_eq!(w(Quota::per_second(3).burst(10), Algorithm::Gcra), "\"p\";q=10;w=4");
+        assert_eq!(w(Quota::per_minute(7), leaky), "\"p\";q=1;w=9");
+        assert_eq!(w(Quota::new(1, Duration::from_millis(1)), Algorithm::SlidingWindow), "\"p\";q=1;w=1");
+    }
+
+    #[test]
+    fn the_reset_of_a_refusing_rule_is_its_wait() {
+        let policies = [Policy::new("a", Quota::per_minute(60)), Policy::new("b", Quota::per_minute(60))];
+        let micro = Wait::For(Duration::from_micros(1));
+        let statuses = [status(0, micro, 60_000_000), status(3, Wait::None, 1_000_001)];
+        assert_eq!(headers(Fields::Ietf, &policies, &statuses)["ratelimit"], "\"a\";r=0;t=1, \"b\";r=3;t=2");
+    }
+
+    #[test]
+    fn x_fields_describe_the_strictest_rule() {
+        let policies = [Policy::new("a", Quota::per_minute(60)), Policy::new("b", Quota::per_minute(30))];
+        let least = [status(5, Wait::None, 10), status(4, Wait::None, 2_500_000)];
+        let fields = headers(Fields::XDelta, &policies, &least);
+        assert_eq!((&fields["x-ratelimit-limit"], &fields["x-ratelimit-reset"]), (&30.into(), &3.into()));
+        let longest =
+            [status(9, Wait::For(Duration::from_secs(7)), 60_000_000), status(0, Wait::None, 2_500_000)];
+        let fields = headers(Fields::XDelta, &policies, &longest);
+        assert_eq!((&fields["x-ratelimit-limit"], &fields["x-ratelimit-reset"]), (&60.into(), &7.into()));
+        let fields = headers(Fields::XEpoch, &policies, &longest);
+        let reset: u64 = fields["x-ratelimit-reset"].to_str().unwrap().parse().unwrap();
+        assert!(reset > 1_600_000_000, "{reset} is not a time since the epoch");
+    }
+
+    #[test]
+    fn x_fields_of_an_inner_layer_stay_and_ietf_items_are_appended() {
+        let policy = |name, limit| [Policy::new(name, Quota::per_minute(limit))];
+        let mut added = HeaderMap::new();
+        for policy in [policy("a", 1), policy("b", 2)] {
+            add_to(&mut added, Fields::IetfAndXDelta, &policy, &[status(0, Wait::None, 1)]);
+        }
+        let all = |name| added.get_all(name).iter().collect::<Vec<_>>();
+        assert_eq!(all("x-ratelimit-limit"), ["1"]);
+        assert_eq!(all("ratelimit"), ["\"a\";r=0;t=1", "\"b\";r=0;t=1"]);
+        assert_eq!(all("ratelimit-policy"), ["\"a\";q=1;w=60", "\"b\";q=2;w=60"]);
+    }
+
+    #[test]
+    fn earlier_drafts_describe_the_strictest_rule() {
+        let policies = [Policy::new("a", Quota::per_minute(60)), Policy::new("b", Quota::per_minute(30))];
+        let statuses = [status(5, Wait::None, 10), status(4, Wait::None, 2_500_000)];
+        let fields = headers(Fields::Draft07, &policies, &statuses);
+        assert_eq!(fields["ratelimit"], "limit=30, remaining=4, reset=3");
+        let fields = headers(Fields::Draft06, &policies, &statuses);
+        assert_eq!((&fields["ratelimit-limit"], fields.len()), (&30.into(), 3));
+    }
+}
