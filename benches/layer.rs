@@ -160,7 +160,7 @@ fn tiers_allowed(bencher: Bencher<'_, '_>, tiers: usize) {
 /// No address is on the list.
 #[divan::bench]
 fn exemption_by_address_allowed(bencher: Bencher<'_, '_>) {
-    let listed = from_networks(PeerIp::new(), ["192.0.2.0/24", "2001:db8::/32", "::1"]).expect("networks");
+    let listed = from_networks(PeerIp::new(), ["192.0.2.0/24", "2001:db8::/32", "::1"]);
     let rule = Policy::new("api", AMPLE).by(PeerIp::new()).exempt(listed);
     run(bencher, &RateLimitLayer::new([rule]).fields(Fields::None), HOT);
 }

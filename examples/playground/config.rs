@@ -68,7 +68,7 @@ fn client_ip(header: Option<&str>, trust: &[String]) -> Result<Option<(HeaderNam
     };
     let name = HeaderName::try_from(header)
         .map_err(|_| format!("--client-ip-header: {header:?} is not the name of a header"))?;
-    let client_ip = ClientIpHeader::from(name.clone()).trusting(trust);
+    let client_ip = ClientIpHeader::from(name.clone()).try_trusting(trust);
     let client_ip = client_ip.map_err(|error| format!("--trust: {error}"))?;
     Ok(Some((name, client_ip)))
 }

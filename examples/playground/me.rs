@@ -1,6 +1,5 @@
 //! `GET /me`: what the caller has left, without a charge.
 
-use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
@@ -39,7 +38,7 @@ struct Standing<'a> {
 pub(crate) async fn me(State(limiter): State<Limiter<AnyStore>>, parts: Parts) -> Response {
     let report = match limiter.look(&parts).await {
         Ok(report) => report,
-        Err(denial) => return denial.response().map(Body::from),
+        Err(denial) => return denial.into_response(),
     };
     let policies = report.iter().map(|(policy, status)| standing(policy, status)).collect();
     match serde_json::to_string_pretty(&Me { policies }) {

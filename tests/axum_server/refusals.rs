@@ -58,7 +58,7 @@ async fn a_refused_body_within_the_bound_keeps_the_connection() {
 async fn each_kind_of_refusal_drains_the_body() {
     let full = two_a_day(global());
     let costly = RateLimitLayer::new([two().by(global()).cost(|_| 3)]);
-    let custom = refuse_all().answer(|_, _| http::Response::new("no"));
+    let custom = refuse_all().answer(|_, _| "no");
     let failing = Failing::new(MemoryStore::new(), Connection::Fails(Fault::Unreachable));
     let closed = RateLimitLayer::new([two().by(global())]).store(failing.fail_closed());
     let mut servers = vec![

@@ -2,7 +2,13 @@
 //!
 //! `TRYBUILD=overwrite cargo test -p tollgate-compile-fail` rewrites the `.stderr` files.
 
+use trybuild::TestCases;
+
+/// One run, because each makes a project of its own.
 #[test]
-fn a_fallible_store_without_a_failure_policy_does_not_compile() {
-    trybuild::TestCases::new().compile_fail("no_failure_policy.rs");
+fn each_mistake_is_a_compile_error_that_says_what_to_write() {
+    let cases = TestCases::new();
+    cases.compile_fail("no_failure_policy.rs");
+    cases.compile_fail("no_extractor.rs");
+    cases.compile_fail("no_key.rs");
 }

@@ -1,9 +1,11 @@
 //! Answers that the user wrote, and the head of an answer as it is sent.
 
 use axum::Router;
+use axum::body::Body;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
+use http_body_util::Full;
 use tollgate::extract::global;
 use tollgate::{Denial, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::{Client, clock, per_user, store};
@@ -60,7 +62,7 @@ async fn other_content_types_get_a_problem_document() {
     }
 }
 
-fn changed_for_http(parts: &Parts, denial: &Denial) -> Response<Bytes> {
+fn changed_for_http(parts: &Parts, denial: &Denial) -> Response<Full<Bytes>> {
     let mut response = denial.response_to(parts);
     if !response.headers().contains_key("grpc-status") {
         *response.body_mut() = "slow down, please".into();
@@ -85,7 +87,7 @@ async fn a_closure_that_changes_http_answers_leaves_grpc_answers_alone() {
 
 #[tokio::test]
 async fn a_closure_can_answer_grpc_and_the_wait_is_added() {
-    let answer = |_: &Parts, _: &Denial| Status::aborted("not now").into_http::<Bytes>();
+    let answer = |_: &Parts, _: &Denial| Status::aborted("not now").into_http::<Body>();
     let layer = RateLimitLayer::new([per_user("p", 1)]).store(store(&clock())).answer(answer);
     let mut client = client(layer).await;
     assert_eq!(code(&mut client, "ada").await, Code::Ok);

@@ -135,7 +135,7 @@ async fn the_size_of_a_body_is_known_where_the_inner_one_is() {
 /// A response without a body must not become one with an empty frame.
 #[tokio::test]
 async fn an_empty_answer_has_no_frame() {
-    let layer = layer(&clock(), [per_user("p", 1)]).answer(|_, _| Response::new(""));
+    let layer = layer(&clock(), [per_user("p", 1)]).answer(|_, _| "");
     let inner = service_fn(|_: Request<Body>| ready(Ok::<_, Infallible>(Response::new(Body::empty()))));
     let mut service = layer.layer(inner);
     call(&mut service, request("ada")).await;

@@ -71,7 +71,7 @@ async fn a_refusal_carries_no_extension_of_the_request() {
     #[derive(Clone)]
     struct Session;
 
-    let own = |_: &Parts, _: &Denial| Response::new("no\n");
+    let own = |_: &Parts, _: &Denial| "no\n";
     let kept = layer(&clock(), [per_user("p", 1)]);
     for layer in [kept.clone(), kept.answer(own)] {
         let mut service = layer.layer(service_fn(what_is_left));

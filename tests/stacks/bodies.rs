@@ -48,7 +48,7 @@ async fn a_server_by_hyper_around_axum_answers_with_axums_bodies() {
 #[tokio::test]
 async fn a_refused_head_request_has_no_body_over_http_2() {
     let layer = two_each().answer(|_, denial| match denial.retry_after_seconds() {
-        Some(30) => Response::builder().status(429).body(Bytes::from("later")).unwrap(),
+        Some(30) => Response::builder().status(429).body(Full::from("later")).unwrap(),
         _ => denial.response(),
     });
     for (layer, length) in [(two_each(), None), (layer, Some("5"))] {

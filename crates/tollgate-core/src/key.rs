@@ -427,7 +427,8 @@ mod tests {
             assert_eq!(key, text);
         }
         let seven = Key::from(7_u64);
-        for key in [Key::from(7_u8), Key::from(7_u16), Key::from(7_i8), Key::from(7_isize), Key::from(7_i128)] {
+        for key in [Key::from(7_u8), Key::from(7_u16), Key::from(7_i8), Key::from(7_isize), Key::from(7_i128)]
+        {
             assert_eq!(key, seven);
         }
         assert_eq!(Key::from(-7_i8), Key::from(-7_i128));

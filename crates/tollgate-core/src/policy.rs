@@ -114,9 +114,13 @@ impl Policy {
     ///
     /// # Panics
     /// If [`Policy::try_new`] would return an error.
+    #[track_caller]
     pub fn new(name: &str, quota: Quota) -> Policy {
-        Policy::try_new(name, quota, Algorithm::Gcra)
-            .unwrap_or_else(|error| panic!("policy {name:?}: {error}"))
+        // Not in a closure, so that the panic names the caller's line.
+        match Policy::try_new(name, quota, Algorithm::Gcra) {
+            Ok(policy) => policy,
+            Err(error) => panic!("policy {name:?}: {error}"),
+        }
     }
 
     /// The same policy under another algorithm.
@@ -124,9 +128,12 @@ impl Policy {
     /// # Panics
     /// If [`Policy::try_new`] would return an error.
     #[must_use]
+    #[track_caller]
     pub fn with_algorithm(self, algorithm: Algorithm) -> Policy {
-        Policy::try_new(self.name(), self.quota, algorithm)
-            .unwrap_or_else(|error| panic!("policy {:?}: {error}", self.name()))
+        match Policy::try_new(self.name(), self.quota, algorithm) {
+            Ok(policy) => policy,
+            Err(error) => panic!("policy {:?}: {error}", self.name()),
+        }
     }
 
     /// [`Policy::new`] and [`Policy::with_algorithm`] for values that are known only at run time.

@@ -44,6 +44,7 @@ impl Quota {
     ///
     /// # Panics
     /// If `limit` is 0; in a constant, at compile time.
+    #[track_caller]
     pub const fn per_second(limit: u32) -> Quota {
         Quota::new(limit, Duration::from_secs(1))
     }
@@ -52,6 +53,7 @@ impl Quota {
     ///
     /// # Panics
     /// If `limit` is 0; in a constant, at compile time.
+    #[track_caller]
     pub const fn per_minute(limit: u32) -> Quota {
         Quota::new(limit, Duration::from_secs(60))
     }
@@ -60,6 +62,7 @@ impl Quota {
     ///
     /// # Panics
     /// If `limit` is 0; in a constant, at compile time.
+    #[track_caller]
     pub const fn per_hour(limit: u32) -> Quota {
         Quota::new(limit, Duration::from_secs(3_600))
     }
@@ -68,6 +71,7 @@ impl Quota {
     ///
     /// # Panics
     /// If `limit` is 0; in a constant, at compile time.
+    #[track_caller]
     pub const fn per_day(limit: u32) -> Quota {
         Quota::new(limit, Duration::from_secs(86_400))
     }
@@ -76,6 +80,7 @@ impl Quota {
     ///
     /// # Panics
     /// If [`Quota::try_new`] would return an error; in a constant, at compile time.
+    #[track_caller]
     pub const fn new(limit: u32, window: Duration) -> Quota {
         match Quota::try_new(limit, window) {
             Ok(quota) => quota,
@@ -136,7 +141,9 @@ impl Quota {
     ///
     /// # Panics
     /// If [`Quota::try_burst`] would return an error; in a constant, at compile time.
+    #[doc(alias = "burst_size")]
     #[must_use]
+    #[track_caller]
     pub const fn burst(self, burst: u32) -> Quota {
         match self.try_burst(burst) {
             Ok(quota) => quota,

@@ -33,6 +33,7 @@ impl Share {
     ///
     /// # Panics
     /// If [`Share::try_new`] would return an error; in a constant, at compile time.
+    #[track_caller]
     pub const fn new(part: u16, of: u16) -> Share {
         match Share::try_new(part, of) {
             Ok(share) => share,

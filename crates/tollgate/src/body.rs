@@ -1,11 +1,15 @@
 //! The body of a response that may be the service's or the layer's own.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::combinators::UnsyncBoxBody;
 use pin_project::pin_project;
+
+/// The body of an answer that a user of the layer made.
+pub(crate) type OwnBody = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The response body of a rate-limited service: that of the inner service, frame by frame, or the
 /// answer to a refused request.
@@ -22,7 +26,13 @@ enum Kind<B> {
     Inner(#[pin] B),
     /// `None` once it was read. Boxed, so that a response is no larger than the inner service's:
     /// every response is moved several times, and few are answers.
-    Answer(Option<Box<Bytes>>),
+    Answer(Option<Box<Answer>>),
+}
+
+#[derive(Debug)]
+enum Answer {
+    Default(Bytes),
+    Own(OwnBody),
 }
 
 impl<B> ResponseBody<B> {
@@ -32,7 +42,27 @@ impl<B> ResponseBody<B> {
 
     pub(crate) fn answer(bytes: Bytes) -> ResponseBody<B> {
         // An empty body ends at once, or a client would be sent an empty frame.
-        ResponseBody(Kind::Answer((!bytes.is_empty()).then(|| Box::new(bytes))))
+        ResponseBody(Kind::Answer((!bytes.is_empty()).then(|| Box::new(Answer::Default(bytes)))))
+    }
+
+    /// The length of an answer in bytes, if it is known.
+    pub(crate) fn answer_length(&self) -> Option<u64> {
+        match &self.0 {
+            Kind::Inner(_) => None,
+            Kind::Answer(answer) => size_of_answer(answer.as_deref()).exact(),
+        }
+    }
+
+    pub(crate) fn own(body: OwnBody) -> ResponseBody<B> {
+        ResponseBody(Kind::Answer((!body.is_end_stream()).then(|| Box::new(Answer::Own(body)))))
+    }
+}
+
+fn size_of_answer(answer: Option<&Answer>) -> SizeHint {
+    match answer {
+        Some(Answer::Own(body)) => body.size_hint(),
+        Some(Answer::Default(bytes)) => SizeHint::with_exact(bytes.len() as u64),
+        None => SizeHint::with_exact(0),
     }
 }
 
@@ -58,7 +88,15 @@ where
         match self.project().0.project() {
             KindProj::Inner(body) => body.poll_frame(cx),
             KindProj::Answer(answer) => {
-                Poll::Ready(answer.take().map(|bytes| Ok(Frame::data((*bytes).into()))))
+                if let Some(Answer::Own(body)) = answer.as_deref_mut() {
+                    // The inner body's type of error has no place for its error: it ends there.
+                    let frame = ready!(Pin::new(body).poll_frame(cx)).and_then(Result::ok);
+                    return Poll::Ready(frame.map(|frame| Ok(frame.map_data(Into::into))));
+                }
+                Poll::Ready(match answer.take().as_deref() {
+                    Some(Answer::Default(bytes)) => Some(Ok(Frame::data(bytes.clone().into()))),
+                    _ => None,
+                })
             }
         }
     }
@@ -66,16 +104,17 @@ where
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Inner(body) => body.is_end_stream(),
-            Kind::Answer(answer) => answer.is_none(),
+            Kind::Answer(answer) => match answer.as_deref() {
+                Some(Answer::Own(body)) => body.is_end_stream(),
+                answer => answer.is_none(),
+            },
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Inner(body) => body.size_hint(),
-            Kind::Answer(answer) => {
-                SizeHint::with_exact(answer.as_ref().map_or(0, |bytes| bytes.len() as u64))
-            }
+            Kind::Answer(answer) => size_of_answer(answer.as_deref()),
         }
     }
 }

@@ -15,6 +15,7 @@ use http::request::Parts;
 use http::{Method, header};
 
 use crate::extract::{AddressExtractor, ByHead, Head, Networks, TrustError};
+use crate::or_panic::or_panic;
 
 /// Says which requests a rule ignores. Closures `Fn(&Parts) -> bool` are exemptions.
 pub trait Exemption: Send + Sync + 'static {
@@ -94,22 +95,31 @@ pub fn cors_preflight() -> impl Exemption {
 /// that they call from: with `PeerIp` that exempts every request, and with `ClientIp` every request
 /// whose client they do not name. Use `ClientIp` behind a proxy.
 ///
-/// # Errors
-/// [`TrustError`] for the first text that is neither a network nor an address.
+/// # Panics
+/// If [`try_from_networks`] would return an error.
 ///
 /// ```
 /// use tollgate::exempt::from_networks;
 /// use tollgate::extract::{ClientIp, PeerIp};
 ///
-/// # fn main() -> Result<(), tollgate::extract::TrustError> {
-/// let of_the_office = from_networks(PeerIp::new(), ["203.0.113.0/24", "2001:db8:1::/48"])?;
+/// let of_the_office = from_networks(PeerIp::new(), ["203.0.113.0/24", "2001:db8:1::/48"]);
 ///
-/// let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])?;
-/// let of_the_office = from_networks(client, ["203.0.113.0/24", "2001:db8:1::/48"])?;
-/// # Ok(())
-/// # }
+/// let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]);
+/// let of_the_office = from_networks(client, ["203.0.113.0/24", "2001:db8:1::/48"]);
 /// ```
+#[track_caller]
 pub fn from_networks<A: AddressExtractor, N: AsRef<str>>(
+    addresses: A,
+    networks: impl IntoIterator<Item = N>,
+) -> impl Exemption {
+    or_panic(try_from_networks(addresses, networks))
+}
+
+/// [`from_networks`] for a list that is known only at run time. An empty list exempts no request.
+///
+/// # Errors
+/// [`TrustError`] for the first text that is neither a network nor an address.
+pub fn try_from_networks<A: AddressExtractor, N: AsRef<str>>(
     addresses: A,
     networks: impl IntoIterator<Item = N>,
 ) -> Result<impl Exemption, TrustError> {
@@ -154,7 +164,7 @@ mod tests {
 
     #[test]
     fn exempt_addresses_are_compared_whole() {
-        let list = from_networks(PeerIp::new(), ["10.0.0.0/8", "2001:db8::1", "192.0.2.7"]).unwrap();
+        let list = from_networks(PeerIp::new(), ["10.0.0.0/8", "2001:db8::1", "192.0.2.7"]);
         for (peer, listed) in [
             ("10.255.0.1", true),
             ("11.0.0.1", false),
@@ -167,14 +177,13 @@ mod tests {
             assert_eq!(exempts(&list, from(peer, "10.0.0.1")), listed, "{peer}");
         }
         assert!(!exempts(&list, Request::new(())), "without an address no request is exempt");
-        let mapped = from_networks(PeerIp::new(), ["::ffff:192.0.2.0/120"]).unwrap();
+        let mapped = from_networks(PeerIp::new(), ["::ffff:192.0.2.0/120"]);
         assert!(exempts(&mapped, from("192.0.2.9", "")));
     }
 
     #[test]
     fn an_exempt_ipv4_address_is_exempt_behind_nat64_and_6to4_too() {
-        let list =
-            from_networks(PeerIp::new(), ["192.0.2.0/24", "64:ff9b::203.0.113.0/120", "2002::/16"]).unwrap();
+        let list = from_networks(PeerIp::new(), ["192.0.2.0/24", "64:ff9b::203.0.113.0/120", "2002::/16"]);
         for (peer, listed) in [
             ("64:ff9b::192.0.2.7", true),
             ("2002:c000:207::1", true),
@@ -191,8 +200,8 @@ mod tests {
 
     #[test]
     fn a_forged_client_address_is_not_exempt() {
-        let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).unwrap();
-        let list = from_networks(client, ["192.0.2.0/24"]).unwrap();
+        let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]);
+        let list = from_networks(client, ["192.0.2.0/24"]);
         assert!(exempts(&list, from("10.0.0.1", "192.0.2.1")));
         assert!(exempts(&list, from("192.0.2.1", "203.0.113.1")));
         assert!(!exempts(&list, from("10.0.0.1", "192.0.2.1, 203.0.113.1")), "forged on the left");
@@ -202,9 +211,9 @@ mod tests {
     #[test]
     fn a_list_of_networks_is_checked_at_construction() {
         assert_eq!(
-            from_networks(PeerIp::new(), ["10.0.0.0/8", "10.0.0.0/33"]).err().unwrap().to_string(),
+            try_from_networks(PeerIp::new(), ["10.0.0.0/8", "10.0.0.0/33"]).err().unwrap().to_string(),
             "\"10.0.0.0/33\" is neither a network such as 10.0.0.0/8 nor an address"
         );
-        assert!(from_networks(ClientIp::from_header("x").trusting_hops(1), ["everyone"]).is_err());
+        assert!(try_from_networks(ClientIp::from_header("x").trusting_hops(1), ["everyone"]).is_err());
     }
 }

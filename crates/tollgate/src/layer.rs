@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use http::HeaderName;
 use http::request::Parts;
-use http::{HeaderName, Response};
 use tollgate_core::{Policy, Quota, Store};
 use tower_layer::Layer;
 
+use crate::answer::IntoAnswer;
 use crate::denial::Denial;
 use crate::drain::Bound;
 use crate::extract::PeerIp;
@@ -17,7 +17,8 @@ use crate::fields::{FieldWriter, Fields};
 use crate::limiter::{Limiter, NeverFails};
 use crate::memory::MemoryStore;
 use crate::observe::Decision;
-use crate::rule::{PolicyExt, Rule};
+use crate::or_panic::or_panic;
+use crate::rule::{IntoRules, PolicyExt};
 use crate::rules::RulesError;
 use crate::service::RateLimit;
 use crate::shared::Shared;
@@ -49,6 +50,7 @@ use crate::shared::Shared;
 ///     Policy::new("daily", Quota::per_day(5_000)).by(header("x-api-key")),
 /// ]);
 /// ```
+#[doc(alias("GovernorLayer", "throttle"))]
 #[must_use]
 pub struct RateLimitLayer<S = MemoryStore> {
     shared: Arc<Shared<S>>,
@@ -64,14 +66,15 @@ impl RateLimitLayer {
     /// The server has to provide the peer's address: see [`PeerIp`], also for servers behind a
     /// proxy.
     pub fn per_ip(quota: Quota) -> RateLimitLayer {
-        RateLimitLayer::new([Policy::new("default", quota).by(PeerIp::new())])
+        RateLimitLayer::new(Policy::new("default", quota).by(PeerIp::new()))
     }
 
-    /// Decides these rules together, on a [`MemoryStore`] of their own.
+    /// Enforces one rule, or decides several together, on a [`MemoryStore`] of their own.
     ///
     /// # Panics
     /// If [`RateLimitLayer::try_new`] would return an error.
-    pub fn new(rules: impl IntoIterator<Item = Rule>) -> RateLimitLayer {
+    #[track_caller]
+    pub fn new(rules: impl IntoRules) -> RateLimitLayer {
         RateLimitLayer::from(Limiter::new(rules))
     }
 
@@ -79,7 +82,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     /// [`RulesError`] if there are none, or if two have one name.
-    pub fn try_new(rules: impl IntoIterator<Item = Rule>) -> Result<RateLimitLayer, RulesError> {
+    pub fn try_new(rules: impl IntoRules) -> Result<RateLimitLayer, RulesError> {
         Limiter::try_new(rules).map(RateLimitLayer::from)
     }
 }
@@ -97,12 +100,13 @@ impl<S: Clone> RateLimitLayer<S> {
     ///
     /// # Panics
     /// If [`RateLimitLayer::try_store`] would return an error.
+    #[track_caller]
     pub fn store<T>(self, store: T) -> RateLimitLayer<T>
     where
         T: Store,
         T::Error: NeverFails,
     {
-        self.try_store(store).unwrap_or_else(|error| panic!("{error}"))
+        or_panic(self.try_store(store))
     }
 
     /// [`RateLimitLayer::store`] for rules or stores that are known only at run time.
@@ -133,17 +137,44 @@ impl<S: Clone> RateLimitLayer<S> {
     /// well.
     ///
     /// The layer adds to its answer the fields, the [`Denial`] in the extensions, and how long to
-    /// wait unless the answer says it: `Retry-After`, or `grpc-retry-pushback-ms` for gRPC.
+    /// wait unless the answer says it: `Retry-After`, or `grpc-retry-pushback-ms` for gRPC. The
+    /// status is that of the answer, so set it: [`Denial::status`] is that of the default answer.
+    ///
+    /// The closure returns any [`Response`](http::Response) with a body of `Bytes`:
     ///
     /// ```
     /// use http::{Response, request::Parts};
     /// use tollgate::{Denial, Quota, RateLimitLayer};
     ///
     /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).answer(|_: &Parts, denial: &Denial| {
-    ///     let mut response = Response::new("slow down, please\n");
+    ///     let mut response = Response::new("slow down, please\n".to_owned());
     ///     *response.status_mut() = denial.status();
     ///     response
     /// });
+    /// ```
+    ///
+    /// With the feature `axum` it may return whatever a handler may, such as the error type of the
+    /// application:
+    ///
+    /// ```
+    /// # #[cfg(feature = "axum")] {
+    /// use axum::response::{IntoResponse, Response};
+    /// use http::StatusCode;
+    /// use tollgate::{Quota, RateLimitLayer};
+    ///
+    /// enum AppError { RateLimited { retry_after: u64 } }
+    ///
+    /// impl IntoResponse for AppError {
+    ///     fn into_response(self) -> Response {
+    ///         let AppError::RateLimited { retry_after } = self;
+    ///         (StatusCode::TOO_MANY_REQUESTS, format!("{{\"retry_in\":{retry_after}}}")).into_response()
+    ///     }
+    /// }
+    ///
+    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).answer(|_, denial| AppError::RateLimited {
+    ///     retry_after: denial.retry_after_seconds().unwrap_or(0),
+    /// });
+    /// # }
     /// ```
     ///
     /// gRPC clients cannot read such an answer. If there are gRPC services behind the layer, start
@@ -160,11 +191,12 @@ impl<S: Clone> RateLimitLayer<S> {
     ///     response
     /// });
     /// ```
-    pub fn answer<B: Into<Bytes>>(
+    #[doc(alias("error_handler", "on_denied"))]
+    pub fn answer<A: IntoAnswer>(
         mut self,
-        answer: impl Fn(&Parts, &Denial) -> Response<B> + Send + Sync + 'static,
+        answer: impl Fn(&Parts, &Denial) -> A + Send + Sync + 'static,
     ) -> RateLimitLayer<S> {
-        let answer = move |parts: &Parts, denial: &Denial| answer(parts, denial).map(Into::into);
+        let answer = move |parts: &Parts, denial: &Denial| answer(parts, denial).into_answer();
         Arc::make_mut(&mut self.shared).answer = Some(Arc::new(answer));
         self
     }
@@ -225,6 +257,7 @@ impl<S: Clone> RateLimitLayer<S> {
     ///     .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(10) });
     /// let layer = RateLimitLayer::new([queue.by(PeerIp::new())]).deadline_header("x-request-timeout");
     /// ```
+    #[track_caller]
     pub fn deadline_header(mut self, name: &str) -> RateLimitLayer<S> {
         let Ok(name) = HeaderName::try_from(name) else { panic!("{name:?} is not a header name") };
         Arc::make_mut(&mut self.shared).deadline = Some(name);

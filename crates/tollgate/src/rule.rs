@@ -10,6 +10,7 @@ use tollgate_core::{Key, Policy, Quota};
 
 use crate::exempt::Exemption;
 use crate::extract::{Head, KeyExtractor};
+use crate::or_panic::or_panic;
 use crate::problem::Reason;
 
 use tiers::Tiers;
@@ -60,6 +61,33 @@ pub struct Rule {
     missing_key: MissingKey,
     tiers: Option<Tiers>,
     exemptions: Vec<Arc<dyn Exemption>>,
+}
+
+/// One [`Rule`] or several: an array, a `Vec`, any iterator.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a rule nor a list of rules",
+    label = "no rule",
+    note = "a policy becomes a rule by the key that divides its quota among callers: `.by(PeerIp::new())`, \
+            `.by(header(\"x-api-key\"))`, or `.by(global())` for one quota that all share",
+    note = "`by` is a method of the trait `tollgate::PolicyExt`; the module `tollgate::extract` lists the extractors"
+)]
+pub trait IntoRules {
+    /// Returns the rules, in their order.
+    fn into_rules(self) -> impl Iterator<Item = Rule>;
+}
+
+impl IntoRules for Rule {
+    fn into_rules(self) -> impl Iterator<Item = Rule> {
+        std::iter::once(self)
+    }
+}
+
+// Otherwise the compiler asks for an iterator where a policy has no key.
+#[diagnostic::do_not_recommend]
+impl<I: IntoIterator<Item = Rule>> IntoRules for I {
+    fn into_rules(self) -> impl Iterator<Item = Rule> {
+        self.into_iter()
+    }
 }
 
 /// What happens to a request in which a rule finds no key.
@@ -138,13 +166,14 @@ impl Rule {
     ///
     /// # Panics
     /// If [`Rule::try_tiers`] would return an error.
+    #[track_caller]
     pub fn tiers<N: AsRef<str>, T: AsRef<str>>(
         self,
         quotas: impl IntoIterator<Item = (N, Quota)>,
         tier: impl Fn(&Parts, &Key) -> Option<T> + Send + Sync + 'static,
     ) -> Rule {
         let name = self.policy.name().to_owned();
-        self.try_tiers(quotas, tier).unwrap_or_else(|error| panic!("policy {name:?}: {error}"))
+        or_panic(self.try_tiers(quotas, tier).map_err(|error| format!("policy {name:?}: {error}")))
     }
 
     /// [`Rule::tiers`] for quotas that are known only at run time.
@@ -192,13 +221,10 @@ impl Rule {
     /// use tollgate::extract::PeerIp;
     /// use tollgate::{Policy, PolicyExt, Quota};
     ///
-    /// # fn main() -> Result<(), tollgate::extract::TrustError> {
     /// let rule = Policy::new("api", Quota::per_minute(60))
     ///     .by(PeerIp::new())
     ///     .exempt(cors_preflight())
-    ///     .exempt(from_networks(PeerIp::new(), ["203.0.113.0/24", "2001:db8:1::/48"])?);
-    /// # Ok(())
-    /// # }
+    ///     .exempt(from_networks(PeerIp::new(), ["203.0.113.0/24", "2001:db8:1::/48"]));
     /// ```
     pub fn exempt(mut self, exemption: impl Exemption) -> Rule {
         self.exemptions.push(Arc::new(exemption));

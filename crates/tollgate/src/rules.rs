@@ -11,7 +11,7 @@ use tollgate_core::{Algorithm, Key, Policy, PolicyError, Store};
 use crate::extract::Head;
 use crate::interned::interned;
 use crate::problem::{Reason, problem};
-use crate::rule::{MissingKey, Rule};
+use crate::rule::{IntoRules, MissingKey, Rule};
 
 /// Rules whose policies have different names, decided together.
 #[derive(Debug)]
@@ -48,8 +48,8 @@ pub(crate) struct Ask {
 pub(crate) type Asks = SmallVec<[Ask; 4]>;
 
 impl Rules {
-    pub(crate) fn try_new(rules: impl IntoIterator<Item = Rule>) -> Result<Rules, RulesError> {
-        let rules: Box<[Rule]> = rules.into_iter().collect();
+    pub(crate) fn try_new(rules: impl IntoRules) -> Result<Rules, RulesError> {
+        let rules: Box<[Rule]> = rules.into_rules().collect();
         if rules.is_empty() {
             return Err(RulesError::NoRules);
         }
@@ -201,7 +201,7 @@ pub enum RulesError {
 impl fmt::Display for RulesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RulesError::NoRules => f.write_str("no rules: nothing would be limited"),
+            RulesError::NoRules => f.write_str("no rules: nothing would be limited; to switch a layer off, give it rules and call `.enabled(false)`"),
             RulesError::NameTwice(name) => write!(f, "two rules have the name {name:?}"),
             RulesError::Unsupported(policy, error) => {
                 let (name, quota) = (policy.name(), policy.quota());

@@ -13,7 +13,7 @@ use http_body::Body;
 use tollgate_core::{Reply, Store, Times, Timestamp, Verdict};
 
 use crate::answer::Protocol;
-use crate::body::ResponseBody;
+use crate::body::{OwnBody, ResponseBody};
 use crate::deadline::deadline;
 use crate::denial::Denial;
 use crate::drain::Bound;
@@ -26,7 +26,7 @@ use crate::report::Report;
 use crate::rules::{Ask, Asks};
 
 /// Makes the answer to a refused request.
-pub(crate) type Answer = dyn Fn(&Parts, &Denial) -> Response<Bytes> + Send + Sync;
+pub(crate) type Answer = dyn Fn(&Parts, &Denial) -> Response<OwnBody> + Send + Sync;
 
 /// The limiter and the options of a layer.
 #[derive(Clone)]
@@ -163,19 +163,10 @@ impl<S> Shared<S> {
     ) -> Response<ResponseBody<B>> {
         let drain = self.drain.plan(&request);
         let is_head = request.method() == Method::HEAD;
-        let mut left_out = 0;
-        let body = |bytes: Bytes| {
-            if is_head {
-                // Not every server removes the body of such an answer (RFC 9110, section 9.3.2).
-                left_out = bytes.len();
-                return ResponseBody::answer(Bytes::new());
-            }
-            ResponseBody::answer(bytes)
-        };
         let mut response = match &self.answer {
             None => {
                 let protocol = Protocol::of(request.method(), request.uri(), request.headers());
-                let mut response = denial.response_by(protocol, body);
+                let mut response = denial.response_by(protocol, ResponseBody::answer);
                 // Reuses the allocation of the request's extensions for the denial.
                 *response.extensions_mut() = mem::take(request.extensions_mut());
                 response.extensions_mut().clear();
@@ -184,11 +175,15 @@ impl<S> Shared<S> {
             Some(answer) => with_parts(&mut request, |parts| {
                 let mut response = answer(parts, &denial);
                 denial.add_wait(parts, response.headers_mut());
-                response.map(body)
+                response.map(ResponseBody::own)
             }),
         };
-        if left_out > 0 {
-            response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| number(left_out));
+        if is_head {
+            // Not every server removes the body of such an answer (RFC 9110, section 9.3.2).
+            let left_out = mem::replace(response.body_mut(), ResponseBody::answer(Bytes::new()));
+            if let Some(length) = left_out.answer_length().filter(|length| *length > 0) {
+                response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| number(length));
+            }
         }
         if let Some(mut fields) = fields {
             fields.add_to(response.headers_mut());

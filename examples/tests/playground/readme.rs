@@ -39,7 +39,7 @@ fn own(_: &Parts, denial: &Denial) -> Response<String> {
 
 fn rules(api: Policy, queue: Policy, max_wait: Duration) -> Result<Vec<Rule>, TrustError> {
     Ok(vec![
-        api.clone().by(ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])?),
+        api.clone().by(ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])),
         api.clone().by(extension(|user: &User| user.id)).tiers([("pro", Quota::per_minute(600))], plan),
         api.clone()
             .by((PeerIp::new(), matched_path()))

@@ -5,22 +5,27 @@
 //! | `mod.rs` | which of them a request gets |
 //! | `grpc.rs`, `connect.rs` | the formats of these two |
 //! | `code.rs`, `details.rs` | what both say: code, text, wait; messages of `google.rpc` |
+//! | `own.rs` | which answers a user may return instead |
 //! | `tonic.rs` | a denial as a `tonic::Status`, with the feature `tonic` |
 
 mod code;
 mod connect;
 mod details;
 mod grpc;
+mod own;
 #[cfg(feature = "tonic")]
 mod tonic;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
+use http_body_util::Full;
 
 use crate::denial::Denial;
 use crate::fields::number;
 use crate::problem::{Reason, problem};
+
+pub use own::IntoAnswer;
 
 /// Which protocol a call is of, with the content type that its answer repeats.
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +73,8 @@ fn response<B>(status: StatusCode, content_type: &HeaderValue, body: B, headers:
 impl Denial {
     /// Returns the default answer outside of gRPC: a problem document (RFC 9457) of the types that
     /// the RateLimit draft registers, and `Retry-After` if waiting helps.
-    pub fn response(&self) -> Response<Bytes> {
-        self.response_of(|problem| problem)
+    pub fn response(&self) -> Response<Full<Bytes>> {
+        self.response_of(Full::new)
     }
 
     fn response_of<B>(&self, body: impl FnOnce(Bytes) -> B) -> Response<B> {
@@ -103,8 +108,8 @@ impl Denial {
     /// | stream, by its content type | 200 | one envelope that ends the stream and holds the error |
     ///
     /// [`RateLimitLayer::answer`](crate::RateLimitLayer::answer) has an example.
-    pub fn response_to(&self, parts: &Parts) -> Response<Bytes> {
-        self.response_by(Protocol::of(&parts.method, &parts.uri, &parts.headers), |body| body)
+    pub fn response_to(&self, parts: &Parts) -> Response<Full<Bytes>> {
+        self.response_by(Protocol::of(&parts.method, &parts.uri, &parts.headers), Full::new)
     }
 
     /// The default answer to a request of that protocol, with its body converted. In place, because
@@ -169,7 +174,7 @@ impl Denial {
 #[cfg(feature = "axum")]
 impl axum::response::IntoResponse for Denial {
     fn into_response(self) -> axum::response::Response {
-        let mut response = self.response().map(axum::body::Body::from);
+        let mut response = self.response().map(axum::body::Body::new);
         response.extensions_mut().insert(self);
         response
     }

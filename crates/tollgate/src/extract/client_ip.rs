@@ -13,6 +13,7 @@ use super::extractor::{AddressExtractor, KeyExtractor, reads_heads};
 use super::head::Head;
 use super::networks::{Networks, TrustError};
 use super::peer_ip::{log_missing_client, peer, peer_if_known};
+use crate::or_panic::or_panic;
 use crate::problem::Reason;
 
 /// The client's address from one header, as far as trusted proxies wrote it.
@@ -33,15 +34,13 @@ use crate::problem::Reason;
 /// ```
 /// use tollgate::extract::ClientIp;
 ///
-/// # fn main() -> Result<(), tollgate::extract::TrustError> {
 /// // The load balancers in this network append to `x-forwarded-for`.
-/// let by_client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8", "fd00::/8"])?;
+/// let by_client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8", "fd00::/8"]);
 ///
 /// // Their addresses change, but there are always two of them.
 /// let by_client = ClientIp::from_header("x-forwarded-for").trusting_hops(2);
-/// # Ok(())
-/// # }
 /// ```
+#[doc(alias("SmartIp", "real_ip", "x-forwarded-for"))]
 #[derive(Clone, Debug)]
 pub struct ClientIp {
     header: HeaderName,
@@ -67,6 +66,7 @@ impl ClientIp {
     /// # Panics
     /// If `name` is not a header name. [`ClientIpHeader::from`] takes a [`HeaderName`] parsed at
     /// run time.
+    #[track_caller]
     pub fn from_header(name: &str) -> ClientIpHeader {
         match HeaderName::try_from(name) {
             Ok(name) => ClientIpHeader(name),
@@ -136,10 +136,19 @@ impl ClientIpHeader {
     /// proxies reach the server through NAT64, list them as the server sees them, such as
     /// `64:ff9b::192.0.2.0/120`.
     ///
+    /// # Panics
+    /// If [`ClientIpHeader::try_trusting`] would return an error.
+    #[track_caller]
+    pub fn trusting<N: AsRef<str>>(self, networks: impl IntoIterator<Item = N>) -> ClientIp {
+        or_panic(self.try_trusting(networks))
+    }
+
+    /// [`ClientIpHeader::trusting`] for networks that are known only at run time.
+    ///
     /// # Errors
     /// [`TrustError`] for the first text that is neither a network nor an address, or if there are
     /// none.
-    pub fn trusting<N: AsRef<str>>(
+    pub fn try_trusting<N: AsRef<str>>(
         self,
         networks: impl IntoIterator<Item = N>,
     ) -> Result<ClientIp, TrustError> {
@@ -256,7 +265,7 @@ fn parse_node(node: &[u8]) -> Option<IpAddr> {
 mod tests {
     use super::super::PeerAddr;
     use super::*;
-    use crate::exempt::from_networks;
+    use crate::exempt::try_from_networks;
 
     fn address_by(extractor: &ClientIp, peer: &str, header: &str, lines: &[&str]) -> String {
         let mut request = http::Request::new(());
@@ -270,7 +279,7 @@ mod tests {
 
     /// For the peer 10.0.0.1 in the trusted network.
     fn client(lines: &[&str]) -> String {
-        let extractor = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).unwrap();
+        let extractor = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]);
         address_by(&extractor, "10.0.0.1", "x-forwarded-for", lines)
     }
 
@@ -289,7 +298,7 @@ mod tests {
 
     #[test]
     fn an_untrusted_peer_is_the_client_whatever_its_header() {
-        let extractor = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).unwrap();
+        let extractor = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]);
         assert_eq!(address_by(&extractor, "192.0.2.9", "x-forwarded-for", &["1.1.1.1"]), "192.0.2.9");
     }
 
@@ -297,11 +306,11 @@ mod tests {
     #[test]
     fn an_address_with_a_proxys_ipv4_address_in_it_is_not_trusted() {
         for stranger in ["2002:a00:1::5", "64:ff9b::a00:1", "2001:0:1:2:0:1:f5ff:fffe"] {
-            let extractor = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).unwrap();
+            let extractor = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]);
             assert_eq!(address_by(&extractor, stranger, "x-forwarded-for", &["1.1.1.1"]), stranger);
             assert_eq!(client(&[&format!("1.1.1.1, {stranger}")]), stranger);
         }
-        let as_seen = ClientIp::from_header("x-forwarded-for").trusting(["64:ff9b::10.0.0.0/104"]).unwrap();
+        let as_seen = ClientIp::from_header("x-forwarded-for").trusting(["64:ff9b::10.0.0.0/104"]);
         assert_eq!(address_by(&as_seen, "64:ff9b::10.0.0.1", "x-forwarded-for", &["1.1.1.1"]), "1.1.1.1");
     }
 
@@ -322,11 +331,11 @@ mod tests {
     #[test]
     fn an_empty_list_of_proxies_is_refused_at_construction() {
         let trusted: [&str; 0] = [];
-        let error = ClientIp::from_header("x-forwarded-for").trusting(trusted).unwrap_err();
+        let error = ClientIp::from_header("x-forwarded-for").try_trusting(trusted).unwrap_err();
         assert_eq!(error, TrustError::NoNetworks);
         // A list of exemptions may be empty.
         let client = ClientIp::from_header("x-forwarded-for").trusting_hops(1);
-        assert!(from_networks(client, trusted).is_ok());
+        assert!(try_from_networks(client, trusted).is_ok());
     }
 
     #[test]
@@ -366,8 +375,7 @@ mod tests {
 
     #[test]
     fn forwarded_is_read_by_its_for_parameters() {
-        let extractor =
-            ClientIp::from_header("forwarded").trusting(["10.0.0.0/8", "2001:db8:a::/48"]).unwrap();
+        let extractor = ClientIp::from_header("forwarded").trusting(["10.0.0.0/8", "2001:db8:a::/48"]);
         let by = |lines: &[&str]| address_by(&extractor, "10.0.0.1", "forwarded", lines);
         assert_eq!(by(&["for=198.51.100.7"]), "198.51.100.7");
         assert_eq!(by(&["for=1.1.1.1, by=10.0.0.1;For=\"198.51.100.7:8080\";proto=https"]), "198.51.100.7");
@@ -393,7 +401,7 @@ mod tests {
 
     #[test]
     fn networks_are_checked_at_construction() {
-        let trusting = |text| ClientIp::from_header("x-forwarded-for").trusting([text]);
+        let trusting = |text| ClientIp::from_header("x-forwarded-for").try_trusting([text]);
         for good in ["10.0.0.0/8", "10.0.0.1", "fd00::/8", "::1", " 10.0.0.0/8 ", "0.0.0.0/0"] {
             assert!(trusting(good).is_ok(), "{good}");
         }

@@ -25,12 +25,36 @@ use crate::problem::Reason;
 ///
 /// let by_user = extension(|user: &User| user.id);
 /// ```
+///
+/// A closure that borrows from the value is for [`extension_ref`]. A key that takes a query, such
+/// as the account of a token, is the work of that outer layer: an extractor does not wait.
+#[doc(alias("async", "user"))]
 pub fn extension<T, K>(key: impl Fn(&T) -> K + Send + Sync + 'static) -> impl KeyExtractor
 where
     T: Send + Sync + 'static,
     K: Into<Key>,
 {
     Extension { key: move |value: &T| key(value).into(), logged: Once::new(), of: PhantomData }
+}
+
+/// [`extension`] for a closure that borrows the key from the value: a name, or any `&Q` of which a
+/// [`Key`] can be made.
+///
+/// ```
+/// use tollgate::extract::extension_ref;
+///
+/// #[derive(Clone)]
+/// struct User { name: String }
+///
+/// let by_user = extension_ref(|user: &User| user.name.as_str());
+/// ```
+pub fn extension_ref<T, Q>(key: impl Fn(&T) -> &Q + Send + Sync + 'static) -> impl KeyExtractor
+where
+    T: Send + Sync + 'static,
+    Q: ?Sized + 'static,
+    for<'a> &'a Q: Into<Key>,
+{
+    extension(move |value: &T| -> Key { key(value).into() })
 }
 
 struct Extension<T, F> {

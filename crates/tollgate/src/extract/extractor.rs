@@ -30,6 +30,14 @@ use crate::problem::Reason;
 /// # check(tenant_and_device);
 /// # check(tenant_or_address);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a key extractor",
+    label = "finds no key in a request",
+    note = "an extractor is one of `tollgate::extract`, or a closure `|parts: &http::request::Parts| -> Option<Key>`; its \
+            captured values must be `Send + Sync + 'static`",
+    note = "`ClientIp::from_header(..)` is not complete: name the proxies to trust by `.trusting([\"10.0.0.0/8\"])`, \
+            with their networks, or by `.trusting_hops(1)`"
+)]
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Returns the key of this request, if it has one.
     fn extract(&self, parts: &Parts) -> Option<Key>;

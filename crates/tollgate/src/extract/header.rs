@@ -36,6 +36,7 @@ pub struct Header(HeaderName);
 ///
 /// let by_api_key = header("x-api-key");
 /// ```
+#[track_caller]
 pub fn header(name: &str) -> Header {
     match HeaderName::try_from(name) {
         Ok(name) => Header(name),

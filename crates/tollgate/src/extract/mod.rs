@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`PeerIp`] | the address of the connection |
 //! | [`ClientIp`] | the address of the client, behind proxies that you name |
-//! | [`extension`] | a value from an outer layer, such as the authenticated user |
+//! | [`extension`], [`extension_ref`] | a value from an outer layer, such as the authenticated user |
 //! | [`bearer`] | the token of `Authorization: Bearer` |
 //! | [`basic_user`] | the user id of `Authorization: Basic` |
 //! | [`header`] | the value of a header, such as an API key |
@@ -71,7 +71,7 @@ use tollgate_core::Key;
 pub use authorization::{basic_user, bearer};
 pub use client_ip::{ClientIp, ClientIpHeader};
 pub use cookie::{Cookie, cookie};
-pub use extension::extension;
+pub use extension::{extension, extension_ref};
 pub use extractor::{AddressExtractor, KeyExtractor, Or};
 #[doc(hidden)]
 pub use head::Head;
@@ -103,6 +103,7 @@ pub fn method() -> impl KeyExtractor {
 }
 
 /// One key for all requests.
+#[doc(alias = "GlobalKeyExtractor")]
 pub fn global() -> impl KeyExtractor {
     ByHead(|_: &Head<'_>| Some(Key::global()))
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tollgate_core::Timestamp;
 
+use crate::or_panic::or_panic;
+
 /// Settings of a circuit breaker: when it opens, and when it probes whether the store is back.
 ///
 /// It opens by the last answers of the store; either of the two triggers is enough. If requests
@@ -66,8 +68,9 @@ impl CircuitBreaker {
     /// # Panics
     /// If [`CircuitBreaker::try_failures_in_a_row`] would return an error.
     #[must_use]
+    #[track_caller]
     pub fn failures_in_a_row(self, failures: u32) -> CircuitBreaker {
-        self.try_failures_in_a_row(failures).unwrap_or_else(|error| panic!("{error}"))
+        or_panic(self.try_failures_in_a_row(failures))
     }
 
     /// [`CircuitBreaker::failures_in_a_row`] for a number that is known only at run time.
@@ -91,8 +94,9 @@ impl CircuitBreaker {
     /// # Panics
     /// If [`CircuitBreaker::try_failures_of`] would return an error.
     #[must_use]
+    #[track_caller]
     pub fn failures_of(self, failures: u32, answers: u32) -> CircuitBreaker {
-        self.try_failures_of(failures, answers).unwrap_or_else(|error| panic!("{error}"))
+        or_panic(self.try_failures_of(failures, answers))
     }
 
     /// [`CircuitBreaker::failures_of`] for numbers that are known only at run time.
@@ -114,8 +118,9 @@ impl CircuitBreaker {
     /// # Panics
     /// If [`CircuitBreaker::try_probe_after`] would return an error.
     #[must_use]
+    #[track_caller]
     pub fn probe_after(self, first: Duration, longest: Duration) -> CircuitBreaker {
-        self.try_probe_after(first, longest).unwrap_or_else(|error| panic!("{error}"))
+        or_panic(self.try_probe_after(first, longest))
     }
 
     /// [`CircuitBreaker::probe_after`] for times that are known only at run time.

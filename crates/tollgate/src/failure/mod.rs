@@ -155,6 +155,8 @@ use std::time::Duration;
 
 use tollgate_core::{Share, Store};
 
+use crate::or_panic::or_panic;
+
 pub use breaker::{BreakerError, Breaking, CircuitView, Watched};
 pub use circuit::{CircuitBreaker, CircuitBreakerError, CircuitState};
 pub use done::Done;
@@ -190,8 +192,9 @@ pub trait FailureExt: Store {
     /// # Panics
     /// If `limit` is zero. Also outside of a tokio runtime with a timer, where the store is asked
     /// or its answer awaited, if the answer is not available at once.
+    #[track_caller]
     fn timeout(self, limit: Duration) -> Timeout<Self> {
-        self.try_timeout(limit).unwrap_or_else(|error| panic!("{error}"))
+        or_panic(self.try_timeout(limit))
     }
 
     /// [`FailureExt::timeout`] for a limit that is known only at run time.

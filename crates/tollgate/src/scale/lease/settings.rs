@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tollgate_core::Clock;
 
+use crate::or_panic::or_panic;
+
 /// Settings of leases: how many units a process fetches ahead of demand, and for how long.
 ///
 /// | setting | default |
@@ -48,8 +50,9 @@ impl Lease {
     ///
     /// # Panics
     /// If `units` is 0.
+    #[track_caller]
     pub fn at_most(units: u32) -> Lease {
-        Lease::try_at_most(units).unwrap_or_else(|error| panic!("{error}"))
+        or_panic(Lease::try_at_most(units))
     }
 
     /// [`Lease::at_most`] for a number that is known only at run time.
@@ -67,8 +70,9 @@ impl Lease {
     ///
     /// # Panics
     /// If `life` is outside of that range.
+    #[track_caller]
     pub fn lasting(self, life: Duration) -> Lease {
-        self.try_lasting(life).unwrap_or_else(|error| panic!("{error}"))
+        or_panic(self.try_lasting(life))
     }
 
     /// [`Lease::lasting`] for a life that is known only at run time.
