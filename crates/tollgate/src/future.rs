@@ -19,6 +19,7 @@ use crate::limiter::NeverFails;
 use crate::place::Place;
 use crate::rules::Asks;
 use crate::shared::{Extras, Next, Shared};
+use crate::waiting_call::WaitingCall;
 
 /// The response of a [`RateLimit`](crate::RateLimit) service.
 ///
@@ -61,7 +62,7 @@ struct Asking<Svc, S: Store, ReqBody> {
     verdict: S::Acquire,
     asks: Asks,
     since: Option<Timestamp>,
-    call: Call<Svc, ReqBody>,
+    call: WaitingCall<Svc, Request<ReqBody>>,
     shared: Arc<Shared<S>>,
 }
 
@@ -70,26 +71,8 @@ struct Delayed<Svc, S: Store, ReqBody> {
     #[pin]
     sleep: Sleep,
     place: Place<S>,
-    call: Call<Svc, ReqBody>,
+    call: WaitingCall<Svc, Request<ReqBody>>,
     extras: Extras,
-}
-
-/// A request that waits, and the service that was polled ready for it. `None` once it is called.
-struct Call<Svc, ReqBody>(Option<(Svc, Request<ReqBody>)>);
-
-impl<Svc: Clone, ReqBody> Call<Svc, ReqBody> {
-    /// Takes the service that was polled ready, and leaves a clone in its place. The clone must be
-    /// polled ready before it is called.
-    fn new(service: &mut Svc, request: Request<ReqBody>) -> Call<Svc, ReqBody> {
-        let clone = service.clone();
-        Call(Some((mem::replace(service, clone), request)))
-    }
-}
-
-impl<Svc, ReqBody> Call<Svc, ReqBody> {
-    fn take(&mut self) -> (Svc, Request<ReqBody>) {
-        self.0.take().expect("a request is called twice only if the inner service panicked")
-    }
 }
 
 impl<Svc, S, ReqBody, ResBody> ResponseFuture<Svc, S, ReqBody, ResBody>
@@ -130,14 +113,14 @@ where
         match next {
             Next::Pass(extras) => State::Passed { future: service.call(request), extras },
             Next::Delay(delay, place, extras) => {
-                let (sleep, call) = (sleep(delay), Call::new(service, request));
+                let (sleep, call) = (sleep(delay), WaitingCall::new(service, request));
                 State::Delayed(Box::pin(Delayed { sleep, place, call, extras }))
             }
             Next::Refuse(denial, fields) => {
                 State::Refused { response: Some(shared.refuse(request, denial, fields)) }
             }
             Next::Wait(verdict, asks, since) => {
-                let (call, shared) = (Call::new(service, request), Arc::clone(shared));
+                let (call, shared) = (WaitingCall::new(service, request), Arc::clone(shared));
                 State::Asking(Box::pin(Asking { verdict, asks, since, call, shared }))
             }
         }

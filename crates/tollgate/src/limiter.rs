@@ -15,10 +15,11 @@ use crate::memory::MemoryStore;
 #[cfg(feature = "metrics")]
 use crate::observe::metrics::Metrics;
 use crate::observe::{Decision, Observers};
+use crate::or_panic::or_panic;
 use crate::permit::Permit;
 use crate::problem::Reason;
 use crate::report::Report;
-use crate::rule::{MissingKey, Rule};
+use crate::rule::{IntoRules, MissingKey, PolicyExt};
 use crate::rules::{Ask, Asks, Rules, RulesError};
 
 /// Asks rules and a store directly: for handlers, WebSocket messages, jobs, and keys from a body.
@@ -26,7 +27,8 @@ use crate::rules::{Ask, Asks, Rules, RulesError};
 /// A layer and a limiter made from each other
 /// ([`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter)) share their rules and their state.
 ///
-/// Methods count a [`Key`] as it is. To count with an extractor, pass the key that the extractor
+/// For keys that are not in a request there is [`Limiter::by_key`]. Methods count a [`Key`] as it
+/// is. To count with an extractor, pass the key that the extractor
 /// makes: [`Key::network`] for an address (with 64 for IPv6), [`Key::of_branch`] 0 or 1 for
 /// `a.or(b)`, [`Key::join`] for `(a, b)`.
 ///
@@ -84,19 +86,49 @@ impl NeverFails for std::convert::Infallible {
 }
 
 impl Limiter {
-    /// Decides these rules together, on a [`MemoryStore`] of their own.
+    /// Decides these policies together, for keys that the caller passes: to
+    /// [`check_key`](Limiter::check_key) and the other methods with a key, or to a
+    /// [`CallLimitLayer`](crate::CallLimitLayer). In a request these rules find no key.
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let mails = Limiter::by_key([Policy::new("mails", Quota::per_day(2))]);
+    /// assert!(mails.check_key(&Key::from("ada"), 2).await.is_ok());
+    /// assert!(mails.check_key(&Key::from("ada"), 1).await.is_err());
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If [`Limiter::try_by_key`] would return an error.
+    #[track_caller]
+    pub fn by_key(policies: impl IntoIterator<Item = Policy>) -> Limiter {
+        or_panic(Limiter::try_by_key(policies))
+    }
+
+    /// [`Limiter::by_key`] for policies that are known only at run time.
+    ///
+    /// # Errors
+    /// [`RulesError`] if there are none, or if two have one name.
+    pub fn try_by_key(policies: impl IntoIterator<Item = Policy>) -> Result<Limiter, RulesError> {
+        Limiter::try_new(policies.into_iter().map(|policy| policy.by(|_: &Parts| None)))
+    }
+
+    /// Enforces one rule, or decides several together, on a [`MemoryStore`] of their own.
     ///
     /// # Panics
     /// If [`Limiter::try_new`] would return an error.
-    pub fn new(rules: impl IntoIterator<Item = Rule>) -> Limiter {
-        Limiter::try_new(rules).unwrap_or_else(|error| panic!("{error}"))
+    #[track_caller]
+    pub fn new(rules: impl IntoRules) -> Limiter {
+        or_panic(Limiter::try_new(rules))
     }
 
     /// [`Limiter::new`] for rules that are known only at run time.
     ///
     /// # Errors
     /// [`RulesError`] if there are none, or if two have one name.
-    pub fn try_new(rules: impl IntoIterator<Item = Rule>) -> Result<Limiter, RulesError> {
+    pub fn try_new(rules: impl IntoRules) -> Result<Limiter, RulesError> {
         let rules = Arc::new(Rules::try_new(rules)?);
         Ok(Limiter { rules, store: MemoryStore::new(), observers: Observers::default() })
     }
@@ -107,12 +139,13 @@ impl<S> Limiter<S> {
     ///
     /// # Panics
     /// If [`Limiter::try_store`] would return an error.
+    #[track_caller]
     pub fn store<T>(self, store: T) -> Limiter<T>
     where
         T: Store,
         T::Error: NeverFails,
     {
-        self.try_store(store).unwrap_or_else(|error| panic!("{error}"))
+        or_panic(self.try_store(store))
     }
 
     /// [`Limiter::store`] for rules or stores that are known only at run time.
@@ -155,6 +188,11 @@ impl<S> Limiter<S> {
         self.observers.verdict(&self.rules, asks, verdict, since);
     }
 
+    /// Shows observers that a rule found no key, if it did not.
+    pub(crate) fn shown(&self, asks: Result<Asks, Denial>) -> Result<Asks, Denial> {
+        asks.inspect_err(|denial| self.show_no_key(denial))
+    }
+
     /// Shows observers that a rule found no key.
     pub(crate) fn show_no_key(&self, denial: &Denial) {
         if let Some(rule) = denial.report().first() {
@@ -182,7 +220,7 @@ where
     /// # Errors
     /// A [`Denial`] with the rules that refused, and how long they do.
     pub async fn check(&self, parts: &Parts) -> Result<Permit, Denial> {
-        self.charge(self.ask(&parts.into())).await
+        self.charge(self.shown(self.ask(&parts.into()))?, None).await
     }
 
     /// Charges `cost` units of each rule to `key`, all or none, and ignores the extractors, costs
@@ -195,13 +233,14 @@ where
     /// # Errors
     /// A [`Denial`] with the rules that refused, and how long they do.
     pub async fn check_key(&self, key: &Key, cost: u32) -> Result<Permit, Denial> {
-        self.charge(self.asks_for(key, cost)).await
+        self.charge(self.shown(self.asks_for(key, cost))?, None).await
     }
 
     /// Returns the state of the rules that apply to a request. Charges nothing.
     ///
     /// # Errors
     /// A [`Denial`] if a rule finds no key and refuses such requests.
+    #[doc(alias("peek", "dry_run"))]
     pub async fn look(&self, parts: &Parts) -> Result<Report, Denial> {
         Ok(self.look_at(&self.ask(&parts.into())?).await)
     }
@@ -282,9 +321,9 @@ where
         Report::new(&self.rules, asks.iter().map(|ask| ask.policy), verdict.clone())
     }
 
-    async fn charge(&self, asks: Result<Asks, Denial>) -> Result<Permit, Denial> {
-        let asks = asks.inspect_err(|denial| self.show_no_key(denial))?;
-        let reply = self.acquire(&asks, Times::ONCE, None);
+    /// Charges what is asked, for a caller that waits until `deadline` at the longest.
+    pub(crate) async fn charge(&self, asks: Asks, deadline: Option<Duration>) -> Result<Permit, Denial> {
+        let reply = self.acquire(&asks, Times::ONCE, deadline);
         let since = if let Reply::Later(_) = reply { self.waits_since() } else { None };
         let verdict = reply.wait().await.unwrap_or_else(NeverFails::never);
         self.show(&asks, &verdict, since);
@@ -298,7 +337,7 @@ where
     }
 
     /// Each rule treats the empty key as it does a request without a key.
-    fn asks_for(&self, key: &Key, cost: u32) -> Result<Asks, Denial> {
+    pub(crate) fn asks_for(&self, key: &Key, cost: u32) -> Result<Asks, Denial> {
         let mut asks = Asks::new();
         for (number, rule) in self.rules.iter().enumerate() {
             match rule.key_or_else(Some(key.clone())) {
@@ -364,7 +403,7 @@ impl<S: Store> Limiter<S> {
         permit: &mut Permit,
         units: u32,
     ) -> Reply<Result<(), S::Error>, S::Done> {
-        let Permit { report, asks, stamps } = permit;
+        let Permit { report, asks, stamps, .. } = permit;
         let share = report.share();
         let grants: SmallVec<[Grant<'_>; 4]> = asks
             .iter_mut()

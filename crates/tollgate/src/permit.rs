@@ -16,19 +16,27 @@ pub struct Permit {
     pub(crate) asks: Asks,
     /// Identify the units that have not been refunded yet.
     pub(crate) stamps: SmallVec<[Stamp; 4]>,
+    delay: Duration,
 }
 
 impl Permit {
     /// The permit of a set that was granted.
     pub(crate) fn new(report: Report, asks: Asks) -> Permit {
         let stamps = report.statuses().iter().map(Status::stamp).collect();
-        Permit { report, asks, stamps }
+        let delay = report.verdict().delay();
+        Permit { report, asks, stamps, delay }
+    }
+
+    /// The permit after its delay.
+    pub(crate) fn delayed(self) -> Permit {
+        Permit { delay: Duration::ZERO, ..self }
     }
 
     /// Returns how long to wait before the work: zero unless a
-    /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) has reserved a slot that far ahead.
+    /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) has reserved a slot that far ahead. Zero for
+    /// a permit of [`Limiter::until_ready`](crate::Limiter::until_ready), which has waited.
     pub fn delay(&self) -> Duration {
-        self.report.verdict().delay()
+        self.delay
     }
 
     /// Returns the state of the rules after the charge.

@@ -20,8 +20,8 @@ impl<S: Store> Place<S> {
     }
 
     /// Keeps the charge, because the request passes.
-    pub(crate) fn keep(&mut self) {
-        self.permit = None;
+    pub(crate) fn keep(&mut self) -> Option<Permit> {
+        self.permit.take()
     }
 }
 

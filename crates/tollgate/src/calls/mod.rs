@@ -1,0 +1,34 @@
+//! Limits for any Tower service, not only over `http::Request`: a `reqwest::Client`, a database
+//! pool, a queue of jobs.
+//!
+//! A [`CallLimitLayer`] asks a [`Limiter`](crate::Limiter) before each call: the same policies,
+//! stores and failure policies. Its refusal is an error, [`CallLimitError`], because it cannot know
+//! what a response is.
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use std::time::Duration;
+//! use tollgate::{CallLimitError, CallLimitLayer, Key, Limiter, Policy, Quota};
+//! use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+//!
+//! struct Job { tenant: u64, rows: u32 }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let limiter = Limiter::by_key([Policy::new("rows", Quota::per_minute(1_000))]);
+//! let mut jobs = ServiceBuilder::new()
+//!     .layer(CallLimitLayer::new(limiter, |job: &Job| Some(Key::from(job.tenant))).cost(|job| job.rows))
+//!     .service(service_fn(async |job: Job| Ok::<_, Infallible>(job.rows)));
+//!
+//! let done = jobs.ready().await.unwrap().call(Job { tenant: 7, rows: 900 }).await;
+//! assert_eq!(done.unwrap(), 900);
+//! let refused = jobs.ready().await.unwrap().call(Job { tenant: 7, rows: 200 }).await;
+//! let Err(CallLimitError::Denied(denial)) = refused else { panic!("the quota is 1,000 rows") };
+//! assert_eq!(denial.retry_after(), Some(Duration::from_secs(6)));
+//! # }
+//! ```
+
+mod layer;
+mod service;
+
+pub use layer::CallLimitLayer;
+pub use service::{CallFuture, CallLimit, CallLimitError};

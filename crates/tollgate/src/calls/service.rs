@@ -1,0 +1,163 @@
+//! The service whose calls are limited, its future and its error.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use pin_project::pin_project;
+use tollgate_core::{Key, Store};
+use tower_service::Service;
+
+use super::layer::CallLimitLayer;
+use crate::denial::Denial;
+use crate::limiter::NeverFails;
+use crate::memory::MemoryStore;
+use crate::permit::Permit;
+use crate::waiting_call::WaitingCall;
+
+/// A service limited by a [`CallLimitLayer`]. It is ready when the inner service is.
+pub struct CallLimit<Svc, R, S = MemoryStore> {
+    inner: Svc,
+    layer: CallLimitLayer<R, S>,
+}
+
+impl<Svc, R, S> CallLimit<Svc, R, S> {
+    pub(super) fn new(inner: Svc, layer: CallLimitLayer<R, S>) -> CallLimit<Svc, R, S> {
+        CallLimit { inner, layer }
+    }
+
+    /// Returns the inner service.
+    pub fn get_ref(&self) -> &Svc {
+        &self.inner
+    }
+
+    /// Returns the inner service.
+    pub fn into_inner(self) -> Svc {
+        self.inner
+    }
+}
+
+impl<Svc, R, S> Service<R> for CallLimit<Svc, R, S>
+where
+    Svc: Service<R> + Clone,
+    S: Store<Error: NeverFails>,
+{
+    type Response = Svc::Response;
+    type Error = CallLimitError<Svc::Error>;
+    type Future = CallFuture<Svc, R>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx).map_err(CallLimitError::Inner)
+    }
+
+    fn call(&mut self, request: R) -> CallFuture<Svc, R> {
+        let CallLimitLayer { limiter, key, cost, at_most } = &self.layer;
+        // The rules treat the empty key as they do a request without one.
+        let key = key(&request).unwrap_or_else(|| Key::from(""));
+        let cost = cost.as_ref().map_or(1, |cost| cost(&request));
+        let (limiter, at_most) = (limiter.clone(), *at_most);
+        let permit = Box::pin(async move { limiter.admit(limiter.asks_for(&key, cost), at_most).await });
+        CallFuture(State::Waiting { permit, call: WaitingCall::new(&mut self.inner, request) })
+    }
+}
+
+impl<Svc: Clone, R, S: Clone> Clone for CallLimit<Svc, R, S> {
+    fn clone(&self) -> CallLimit<Svc, R, S> {
+        CallLimit { inner: self.inner.clone(), layer: self.layer.clone() }
+    }
+}
+
+impl<Svc: fmt::Debug, R, S: fmt::Debug> fmt::Debug for CallLimit<Svc, R, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallLimit").field("inner", &self.inner).field("layer", &self.layer).finish()
+    }
+}
+
+/// The response of a [`CallLimit`]. It may be dropped at any time: see [`Limiter::until_ready`].
+///
+/// [`Limiter::until_ready`]: crate::Limiter::until_ready
+#[pin_project]
+pub struct CallFuture<Svc: Service<R>, R>(#[pin] State<Svc, R>);
+
+#[pin_project(project = StateProj)]
+enum State<Svc: Service<R>, R> {
+    Waiting {
+        permit: Pin<Box<dyn Future<Output = Result<Permit, Denial>> + Send>>,
+        call: WaitingCall<Svc, R>,
+    },
+    Called {
+        #[pin]
+        future: Svc::Future,
+    },
+}
+
+impl<Svc: Service<R>, R> Future for CallFuture<Svc, R> {
+    type Output = Result<Svc::Response, CallLimitError<Svc::Error>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().0;
+        loop {
+            let future = match state.as_mut().project() {
+                StateProj::Called { future } => return future.poll(cx).map_err(CallLimitError::Inner),
+                StateProj::Waiting { permit, call } => match ready!(permit.as_mut().poll(cx)) {
+                    Err(denial) => return Poll::Ready(Err(CallLimitError::Denied(denial))),
+                    Ok(_permit) => {
+                        let (mut service, request) = call.take();
+                        service.call(request)
+                    }
+                },
+            };
+            state.set(State::Called { future });
+        }
+    }
+}
+
+impl<Svc: Service<R>, R> fmt::Debug for CallFuture<Svc, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            State::Waiting { .. } => "CallFuture(waiting)",
+            State::Called { .. } => "CallFuture(called)",
+        })
+    }
+}
+
+/// The error of a [`CallLimit`].
+#[derive(Clone, Debug)]
+pub enum CallLimitError<E> {
+    /// The limit refused the call. The inner service has not seen it.
+    Denied(Denial),
+    /// The inner service failed.
+    Inner(E),
+}
+
+impl<E> CallLimitError<E> {
+    /// Returns the error in a box, also that of a service whose error is a box.
+    pub fn into_box(self) -> Box<dyn std::error::Error + Send + Sync>
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        match self {
+            CallLimitError::Denied(denial) => denial.into(),
+            CallLimitError::Inner(error) => error.into(),
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for CallLimitError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallLimitError::Denied(denial) => denial.fmt(f),
+            CallLimitError::Inner(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: std::error::Error + 'static> std::error::Error for CallLimitError<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            CallLimitError::Denied(_) => None,
+            CallLimitError::Inner(error) => error.source(),
+        }
+    }
+}

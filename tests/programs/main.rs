@@ -1,0 +1,13 @@
+//! Programs as users write them: what other limiters were used for, with tollgate.
+
+#![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
+
+mod basic_auth;
+mod grpc_methods;
+mod jobs;
+mod jwt;
+mod modes;
+mod own_error;
+mod panics;
+mod reqwest_client;
+mod until_ready;
