@@ -46,7 +46,7 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// use std::time::Duration;
     /// use tollgate::{Key, Limiter, Policy, Quota};
     ///
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Denial> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Denial> {
     /// let calls = Limiter::by_key([Policy::new("calls", Quota::per_second(100).burst(1))]);
     /// let api = Key::from("api.example.com");
     /// for _ in 0..3 {

@@ -7,7 +7,6 @@
 //!
 //! ```
 //! use std::convert::Infallible;
-//! use std::time::Duration;
 //! use tollgate::{CallLimitError, CallLimitLayer, Key, Limiter, Policy, Quota};
 //! use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 //!
@@ -23,7 +22,7 @@
 //! assert_eq!(done.unwrap(), 900);
 //! let refused = jobs.ready().await.unwrap().call(Job { tenant: 7, rows: 200 }).await;
 //! let Err(CallLimitError::Denied(denial)) = refused else { panic!("the quota is 1,000 rows") };
-//! assert_eq!(denial.retry_after(), Some(Duration::from_secs(6)));
+//! assert_eq!(denial.retry_after_seconds(), Some(6));
 //! # }
 //! ```
 
