@@ -9,5 +9,6 @@ mod jwt;
 mod modes;
 mod own_error;
 mod panics;
+mod pauses;
 mod reqwest_client;
 mod until_ready;

@@ -45,7 +45,7 @@ type Refused = Box<dyn FnOnce() + UnwindSafe>;
 #[test]
 fn a_refused_argument_is_reported_at_the_line_of_the_caller() {
     let per_second = || Quota::per_second(1);
-    let rule = |name| Policy::new(name, per_second()).by(global());
+    let rule = move |name| Policy::new(name, per_second()).by(global());
     let refused: [(&str, Refused); 22] = [
         ("per_second", Box::new(|| make(Quota::per_second(0)))),
         ("per_minute", Box::new(|| make(Quota::per_minute(0)))),

@@ -175,6 +175,8 @@
 //! let layer = RateLimitLayer::new([ours]).fields(Fields::None).drain_body(0, Duration::ZERO);
 //! ```
 //!
+//! With the feature `client`, `pause::PauseLayer` obeys the limits that a server reports.
+//!
 //! # In tests
 //!
 //! A [`ManualClock`] stands still until the test moves it: see
@@ -189,6 +191,7 @@
 //! | feature | default | for |
 //! |---|---|---|
 //! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, [`Report`] as an extractor, and [`Denial`] as a response |
+//! | `client` | no | the module `pause`, for clients that obey `Retry-After` and `RateLimit` |
 //! | `tsc` | yes | reads the processor's time-stamp counter instead of the system's clock, if it is steady: about 15 ns less for each request. It is calibrated once, when the first layer or store is made, for up to 200 ms. On a busy machine the result may be wrong by some hundred parts in a million: aligned windows and resets told as a time drift by that. After a hibernation the system's clock is used |
 //! | `metrics` | no | `RateLimitLayer::metrics` and the module `metrics`: decisions and stores as metrics, see [`guide::watching`] |
 //! | `tonic` | no | peer addresses from tonic's server, `tonic::Status` from a [`Denial`], `NamedService`. Answers to gRPC need no feature |
@@ -198,7 +201,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // From top to bottom; imports run down this list only: named, layer, service, future, shared,
-// calls, until_ready, place, waiting_call, limiter, permit, answer, fields, denial, observe,
+// calls, until_ready, pause, place, waiting_call, limiter, permit, answer, fields, denial, observe,
 // metrics, report, rules, rule, exempt, extract, problem. Below them, without imports from each
 // other: failure, scale, usage, memory (table is below both), body, deadline, drain, interned,
 // or_panic.
@@ -213,6 +216,9 @@ pub mod memory;
 pub mod metrics;
 #[cfg(feature = "tonic")]
 mod named;
+#[cfg(feature = "client")]
+#[cfg_attr(docsrs, doc(cfg(feature = "client")))]
+pub mod pause;
 pub mod scale;
 pub mod usage;
 

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::Key;
-use tower_layer::Layer;
 
-use super::service::CallLimit;
 use crate::limiter::Limiter;
 use crate::memory::MemoryStore;
 
@@ -55,14 +53,6 @@ impl<R, S> CallLimitLayer<R, S> {
     pub fn wait_at_most(mut self, time: Duration) -> CallLimitLayer<R, S> {
         self.at_most = Some(time);
         self
-    }
-}
-
-impl<R, S: Clone, Svc> Layer<Svc> for CallLimitLayer<R, S> {
-    type Service = CallLimit<Svc, R, S>;
-
-    fn layer(&self, inner: Svc) -> CallLimit<Svc, R, S> {
-        CallLimit::new(inner, self.clone())
     }
 }
 

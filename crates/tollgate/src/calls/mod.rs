@@ -26,6 +26,7 @@
 //! # }
 //! ```
 
+// From top to bottom; imports run down this list only: service, layer.
 mod layer;
 mod service;
 

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
 use tollgate_core::{Key, Store};
+use tower_layer::Layer;
 use tower_service::Service;
 
 use super::layer::CallLimitLayer;
@@ -23,10 +24,6 @@ pub struct CallLimit<Svc, R, S = MemoryStore> {
 }
 
 impl<Svc, R, S> CallLimit<Svc, R, S> {
-    pub(super) fn new(inner: Svc, layer: CallLimitLayer<R, S>) -> CallLimit<Svc, R, S> {
-        CallLimit { inner, layer }
-    }
-
     /// Returns the inner service.
     pub fn get_ref(&self) -> &Svc {
         &self.inner
@@ -35,6 +32,14 @@ impl<Svc, R, S> CallLimit<Svc, R, S> {
     /// Returns the inner service.
     pub fn into_inner(self) -> Svc {
         self.inner
+    }
+}
+
+impl<R, S: Clone, Svc> Layer<Svc> for CallLimitLayer<R, S> {
+    type Service = CallLimit<Svc, R, S>;
+
+    fn layer(&self, inner: Svc) -> CallLimit<Svc, R, S> {
+        CallLimit { inner, layer: self.clone() }
     }
 }
 

@@ -1,0 +1,115 @@
+//! How long a response asks clients to wait.
+
+use std::time::{Duration, SystemTime};
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use sfv::{BareItem, Dictionary, List, ListEntry, Parameters, Parser};
+use tollgate_core::Timestamp;
+
+/// The pause that a response asks for, at this time.
+pub(super) fn pause(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let refused = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status);
+    let retry_after = refused.then(|| retry_after(headers, now)).flatten();
+    retry_after.or_else(|| used_up(headers)).filter(|pause| !pause.is_zero())
+}
+
+fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Some(pause) = seconds(text) {
+        return Some(pause);
+    }
+    let date = httpdate::parse_http_date(text).ok()?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    Some(date.saturating_sub(Duration::from_micros(now.as_micros())))
+}
+
+/// The time until a quota is back of which nothing remains.
+fn used_up(headers: &HeaderMap) -> Option<Duration> {
+    let number = |name| headers.get(name).and_then(|value| value.to_str().ok()).and_then(seconds);
+    if number("ratelimit-remaining") == Some(Duration::ZERO) {
+        return number("ratelimit-reset");
+    }
+    let lines = || headers.get_all("ratelimit").iter().map(HeaderValue::as_bytes);
+    lines().filter_map(of_list).max().or_else(|| of_dictionary(lines().next()?))
+}
+
+fn of_list(line: &[u8]) -> Option<Duration> {
+    let list: List = Parser::new(line).parse().ok()?;
+    let item = |entry: &ListEntry| match entry {
+        ListEntry::Item(item) => when_used_up(&item.params),
+        ListEntry::InnerList(_) => None,
+    };
+    list.iter().filter_map(item).max()
+}
+
+fn when_used_up(parameters: &Parameters) -> Option<Duration> {
+    let number = |name| parameters.get(name).and_then(integer);
+    (number("r")? == 0).then(|| number("t").map(Duration::from_secs)).flatten()
+}
+
+fn of_dictionary(line: &[u8]) -> Option<Duration> {
+    let fields: Dictionary = Parser::new(line).parse().ok()?;
+    let number = |name| match fields.get(name) {
+        Some(ListEntry::Item(item)) => integer(&item.bare_item),
+        _ => None,
+    };
+    (number("remaining")? == 0).then(|| number("reset").map(Duration::from_secs)).flatten()
+}
+
+fn integer(item: &BareItem) -> Option<u64> {
+    item.as_integer().and_then(|number| u64::try_from(i64::from(number)).ok())
+}
+
+/// A whole number of seconds without a sign, which `str::parse` would accept.
+fn seconds(text: &str) -> Option<Duration> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    // A number too large is a long pause.
+    is_number.then(|| Duration::from_secs(text.parse().unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(status: u16, fields: &[(&'static str, &str)]) -> Option<u64> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, value.parse().unwrap());
+        }
+        // 2026-01-01 00:00:00.
+        let now = Timestamp::from_micros(1_767_225_600_000_000);
+        pause(StatusCode::from_u16(status).unwrap(), &headers, now).map(|pause| pause.as_secs())
+    }
+
+    #[test]
+    fn retry_after_counts_on_a_refusal_in_seconds_or_as_a_date() {
+        assert_eq!(asked(429, &[("retry-after", "7")]), Some(7));
+        assert_eq!(asked(503, &[("retry-after", " 7 ")]), Some(7));
+        assert_eq!(asked(429, &[("retry-after", "Thu, 01 Jan 2026 00:01:00 GMT")]), Some(60));
+        assert_eq!(asked(429, &[("retry-after", "99999999999999999999")]), Some(u64::MAX));
+        for late in ["Thu, 01 Jan 1970 00:00:00 GMT", "0"] {
+            assert_eq!(asked(429, &[("retry-after", late)]), None, "{late}");
+        }
+        for bad in ["", "-1", "+1", "1.5", "soon", "Thu, 32 Jan 2026 00:01:00 GMT"] {
+            assert_eq!(asked(429, &[("retry-after", bad)]), None, "{bad}");
+        }
+        assert_eq!(asked(301, &[("retry-after", "7")]), None);
+    }
+
+    #[test]
+    fn the_longest_reset_of_a_used_up_quota_counts() {
+        let list = r#""burst";r=0;t=2, "daily";r=0;t=60, "hourly";r=1;t=600"#;
+        assert_eq!(asked(200, &[("ratelimit", list)]), Some(60));
+        assert_eq!(asked(200, &[("ratelimit", r#""a";r=1;t=2"#), ("ratelimit", r#""b";r=0;t=3"#)]), Some(3));
+        assert_eq!(asked(200, &[("ratelimit", "limit=5, remaining=0, reset=9")]), Some(9));
+        assert_eq!(asked(200, &[("ratelimit", "limit=5, remaining=1, reset=9")]), None);
+        assert_eq!(asked(200, &[("ratelimit-remaining", "0"), ("ratelimit-reset", "4")]), Some(4));
+        assert_eq!(asked(200, &[("ratelimit-remaining", "3"), ("ratelimit-reset", "4")]), None);
+        for bad in ["", "r=0", r#""a";r=0"#, r#""a";r=0;t=-1"#, r#""a";r=0;t="1""#, r#"("a");r=0;t=1"#, "\"a"]
+        {
+            assert_eq!(asked(200, &[("ratelimit", bad)]), None, "{bad}");
+        }
+        // What a refusal says by itself is exact.
+        assert_eq!(asked(429, &[("ratelimit", list), ("retry-after", "5")]), Some(5));
+    }
+}

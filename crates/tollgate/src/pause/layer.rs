@@ -1,0 +1,130 @@
+//! The layer of a client.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::HOST;
+use http::{HeaderMap, Request, Response, StatusCode};
+use tokio::time::Instant;
+use tollgate_core::{Clock, Key};
+
+use super::fields::pause;
+use super::pauses::Pauses;
+
+type OriginOf<R> = dyn Fn(&R) -> Option<Key> + Send + Sync;
+type HeadOf<T> = dyn Fn(&T) -> (StatusCode, &HeaderMap) + Send + Sync;
+
+/// Pauses the requests of a client to an origin for as long as its responses ask: see the
+/// [module](crate::pause). `R` is a request, and `T` a response.
+#[must_use]
+pub struct PauseLayer<R, T> {
+    origin: Arc<OriginOf<R>>,
+    head: Arc<HeadOf<T>>,
+    pauses: Arc<Pauses>,
+    clock: Clock,
+    pub(super) at_most: Duration,
+    longest: Duration,
+}
+
+impl<B: 'static, C: 'static> PauseLayer<Request<B>, Response<C>> {
+    /// For clients over `http::Request`. An origin is the scheme and authority of the URI, or the
+    /// header `Host`.
+    pub fn new() -> PauseLayer<Request<B>, Response<C>> {
+        PauseLayer::of(origin, |response: &Response<C>| (response.status(), response.headers()))
+    }
+}
+
+impl<B: 'static, C: 'static> Default for PauseLayer<Request<B>, Response<C>> {
+    fn default() -> PauseLayer<Request<B>, Response<C>> {
+        PauseLayer::new()
+    }
+}
+
+fn origin<B>(request: &Request<B>) -> Option<Key> {
+    match request.uri().authority() {
+        Some(authority) => {
+            let scheme = request.uri().scheme_str().unwrap_or("http");
+            Some(Key::join([Key::from(scheme), Key::from(authority.as_str())]))
+        }
+        None => request.headers().get(HOST).map(|host| Key::from(host.as_bytes())),
+    }
+}
+
+impl<R, T> PauseLayer<R, T> {
+    /// For any client. `origin` says what a request is paused with, and `head` returns the status
+    /// and the headers of a response. A request without an origin is never paused.
+    ///
+    /// ```text
+    /// PauseLayer::of(
+    ///     |request: &reqwest::Request| request.url().host_str().map(Key::from),
+    ///     |response: &reqwest::Response| (response.status(), response.headers()),
+    /// )
+    /// ```
+    pub fn of(
+        origin: impl Fn(&R) -> Option<Key> + Send + Sync + 'static,
+        head: impl Fn(&T) -> (StatusCode, &HeaderMap) + Send + Sync + 'static,
+    ) -> PauseLayer<R, T> {
+        PauseLayer {
+            origin: Arc::new(origin),
+            head: Arc::new(head),
+            pauses: Arc::default(),
+            clock: Clock::system(),
+            at_most: Duration::from_secs(30),
+            longest: Duration::from_secs(3_600),
+        }
+    }
+
+    /// Sets for how long a request may wait for the end of a pause; 30 s by default. A request that
+    /// would wait longer fails at once.
+    pub fn wait_at_most(mut self, time: Duration) -> PauseLayer<R, T> {
+        self.at_most = time;
+        self
+    }
+
+    /// Sets the longest pause that an origin may ask for; an hour by default. Of a longer one,
+    /// that much counts.
+    pub fn longest_pause(mut self, time: Duration) -> PauseLayer<R, T> {
+        self.longest = time;
+        self
+    }
+
+    pub(super) fn origin(&self, request: &R) -> Option<Key> {
+        (self.origin)(request).filter(|origin| !origin.is_empty())
+    }
+
+    /// How long requests to an origin have to wait.
+    pub(super) fn left(&self, origin: Option<&Key>) -> Option<Duration> {
+        self.pauses.left(origin?, Instant::now())
+    }
+
+    /// Learns from a response.
+    pub(super) fn hear(&self, origin: Option<Key>, response: &T) {
+        let (status, headers) = (self.head)(response);
+        if let (Some(origin), Some(pause)) = (origin, pause(status, headers, self.clock.now())) {
+            self.pauses.pause(origin, pause.min(self.longest), Instant::now());
+        }
+    }
+}
+
+impl<R, T> Clone for PauseLayer<R, T> {
+    fn clone(&self) -> PauseLayer<R, T> {
+        PauseLayer {
+            origin: Arc::clone(&self.origin),
+            head: Arc::clone(&self.head),
+            pauses: Arc::clone(&self.pauses),
+            clock: self.clock.clone(),
+            at_most: self.at_most,
+            longest: self.longest,
+        }
+    }
+}
+
+impl<R, T> fmt::Debug for PauseLayer<R, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PauseLayer")
+            .field("at_most", &self.at_most)
+            .field("longest", &self.longest)
+            .finish_non_exhaustive()
+    }
+}

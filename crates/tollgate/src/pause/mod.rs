@@ -1,0 +1,47 @@
+//! A client that obeys the limits of others: while an origin asks for a pause, no request goes
+//! there.
+//!
+//! A [`PauseLayer`] reads the responses of a client. All its clones share what they learned: a
+//! refusal of one request pauses all requests to that origin.
+//!
+//! | response | pause |
+//! |---|---|
+//! | 429 or 503 with `Retry-After` (RFC 9110, section 10.2.3), in seconds or as a date | until then |
+//! | any with `RateLimit: "name";r=0;t=5` of the IETF draft | the longest `t` of items without rest |
+//! | any with `RateLimit: limit=9, remaining=0, reset=5` of the draft's version 07 | the `reset` |
+//! | any with `RateLimit-Remaining: 0` and `RateLimit-Reset: 5` of versions up to 06 | the reset |
+//!
+//! `X-RateLimit-*` is not read: its reset is a time, a date or a number of seconds.
+//!
+//! ```
+//! use std::time::Duration;
+//! use http::{Request, Response};
+//! use tollgate::pause::{PauseError, PauseLayer};
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! // Stands for a client of HTTP.
+//! let busy = service_fn(async |_: Request<String>| {
+//!     Response::builder().status(429).header("retry-after", "60").body(String::new())
+//! });
+//! let client = ServiceBuilder::new().layer(PauseLayer::new().wait_at_most(Duration::from_secs(5))).service(busy);
+//!
+//! let request = || Request::get("https://api.example.com/").body(String::new()).unwrap();
+//! assert_eq!(client.clone().oneshot(request()).await.unwrap().status(), 429);
+//! // This one is not sent.
+//! let error = client.clone().oneshot(request()).await.unwrap_err();
+//! assert!(matches!(error, PauseError::Paused(left) if left > Duration::from_secs(59)));
+//! # }
+//! ```
+//!
+//! A pause ends for all requests at once. Put a [`CallLimitLayer`](crate::CallLimitLayer) or a
+//! [`RateLimitLayer`](crate::RateLimitLayer) inside of this layer to space them.
+
+// From top to bottom; imports run down this list only: service, layer, pauses, fields.
+mod fields;
+mod layer;
+mod pauses;
+mod service;
+
+pub use layer::PauseLayer;
+pub use service::{Pause, PauseError, PauseFuture};

@@ -1,0 +1,86 @@
+//! A client that obeys the pauses of a server: one of this workspace, over sockets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use http::HeaderMap;
+use reqwest::{Client, Method, Request, Response, Url};
+use tokio::time::Instant;
+use tollgate::extract::global;
+use tollgate::pause::{PauseError, PauseLayer};
+use tollgate::{Key, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate_tests::serve;
+use tower::{ServiceBuilder, ServiceExt};
+
+fn pauses() -> PauseLayer<Request, Response> {
+    let origin = |request: &Request| request.url().port_or_known_default().map(Key::from);
+    PauseLayer::of(origin, |response: &Response| (response.status(), response.headers()))
+}
+
+fn get_of(url: &Url) -> Request {
+    Request::new(Method::GET, url.clone())
+}
+
+/// A server, and how many requests reached it.
+async fn counting(app: impl FnOnce(Router) -> Router) -> (Url, Arc<AtomicU32>) {
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&asked);
+    let routes = Router::new().route("/", get(|| async { "hello" }));
+    let app = app(routes).layer(axum::middleware::from_fn(move |request, next: axum::middleware::Next| {
+        count.fetch_add(1, Ordering::Relaxed);
+        next.run(request)
+    }));
+    (Url::parse(&format!("http://{}/", serve(app).await)).unwrap(), asked)
+}
+
+#[tokio::test]
+async fn a_refusal_pauses_all_requests_to_its_origin_only() {
+    let limit = RateLimitLayer::new(Policy::new("hourly", Quota::per_hour(1)).by(global()));
+    let (limited, asked) = counting(|app| app.layer(limit)).await;
+    let (free, _) = counting(|app| app).await;
+    let client = ServiceBuilder::new().layer(pauses()).service(Client::new());
+    // The second is refused by the server, which then is not asked again.
+    assert_eq!(client.clone().oneshot(get_of(&limited)).await.unwrap().status(), 200);
+    for _ in 0..3 {
+        match client.clone().oneshot(get_of(&limited)).await {
+            Ok(response) => assert_eq!(response.status(), 429),
+            Err(PauseError::Paused(left)) => assert!(left > Duration::from_secs(3_500), "{left:?}"),
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(client.clone().oneshot(get_of(&free)).await.unwrap().status(), 200);
+    }
+    // After the first allowed request nothing remained, so the second was not sent.
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_request_waits_for_the_end_of_a_short_pause() {
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&asked);
+    let busy_at_first = move || {
+        let first = count.fetch_add(1, Ordering::Relaxed) == 0;
+        let mut headers = HeaderMap::new();
+        headers.insert("retry-after", 1.into());
+        async move {
+            if first {
+                (http::StatusCode::SERVICE_UNAVAILABLE, headers)
+            } else {
+                (http::StatusCode::OK, HeaderMap::new())
+            }
+        }
+    };
+    let address = serve(Router::new().route("/", get(busy_at_first))).await;
+    let url = Url::parse(&format!("http://{address}/")).unwrap();
+    let client = ServiceBuilder::new().layer(pauses()).service(Client::new());
+    let start = Instant::now();
+    assert_eq!(client.clone().oneshot(get_of(&url)).await.unwrap().status(), 503);
+    let both = [client.clone().oneshot(get_of(&url)), client.clone().oneshot(get_of(&url))].map(tokio::spawn);
+    for response in both {
+        assert_eq!(response.await.unwrap().unwrap().status(), 200);
+    }
+    assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
+    assert_eq!(asked.load(Ordering::Relaxed), 3);
+}
