@@ -52,7 +52,16 @@ async fn a_refusal_pauses_all_requests_to_its_origin_only() {
         }
         assert_eq!(client.clone().oneshot(get_of(&free)).await.unwrap().status(), 200);
     }
-    // After the first allowed request nothing remained, so the second was not sent.
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_client_may_pause_before_it_is_refused() {
+    let limit = RateLimitLayer::new(Policy::new("hourly", Quota::per_hour(1)).by(global()));
+    let (limited, asked) = counting(|app| app.layer(limit)).await;
+    let client = ServiceBuilder::new().layer(pauses().before_refusals()).service(Client::new());
+    assert_eq!(client.clone().oneshot(get_of(&limited)).await.unwrap().status(), 200);
+    assert!(matches!(client.oneshot(get_of(&limited)).await, Err(PauseError::Paused(_))));
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 

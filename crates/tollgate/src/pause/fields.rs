@@ -7,10 +7,14 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use sfv::{BareItem, Dictionary, List, ListEntry, Parameters, Parser};
 use tollgate_core::Timestamp;
 
+/// Whether a response with this status is a refusal for a time.
+pub(super) fn is_refusal(status: StatusCode) -> bool {
+    [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status)
+}
+
 /// The pause that a response asks for, at this time.
 pub(super) fn pause(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let refused = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status);
-    let retry_after = refused.then(|| retry_after(headers, now)).flatten();
+    let retry_after = is_refusal(status).then(|| retry_after(headers, now)).flatten();
     retry_after.or_else(|| used_up(headers)).filter(|pause| !pause.is_zero())
 }
 

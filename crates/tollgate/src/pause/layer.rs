@@ -9,7 +9,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use tokio::time::Instant;
 use tollgate_core::{Clock, Key};
 
-use super::fields::pause;
+use super::fields::{is_refusal, pause};
 use super::pauses::Pauses;
 
 type OriginOf<R> = dyn Fn(&R) -> Option<Key> + Send + Sync;
@@ -25,6 +25,7 @@ pub struct PauseLayer<R, T> {
     clock: Clock,
     pub(super) at_most: Duration,
     longest: Duration,
+    before_refusals: bool,
 }
 
 impl<B: 'static, C: 'static> PauseLayer<Request<B>, Response<C>> {
@@ -72,6 +73,7 @@ impl<R, T> PauseLayer<R, T> {
             clock: Clock::system(),
             at_most: Duration::from_secs(30),
             longest: Duration::from_secs(3_600),
+            before_refusals: false,
         }
     }
 
@@ -89,6 +91,16 @@ impl<R, T> PauseLayer<R, T> {
         self
     }
 
+    /// Pauses also after a request that passed, if its response says that nothing remains. That
+    /// spares the refusal.
+    ///
+    /// Of a window, the reset is when requests pass again. Of a bucket, it is when the bucket is
+    /// full again, so the client waits for longer than needed.
+    pub fn before_refusals(mut self) -> PauseLayer<R, T> {
+        self.before_refusals = true;
+        self
+    }
+
     pub(super) fn origin(&self, request: &R) -> Option<Key> {
         (self.origin)(request).filter(|origin| !origin.is_empty())
     }
@@ -101,6 +113,9 @@ impl<R, T> PauseLayer<R, T> {
     /// Learns from a response.
     pub(super) fn hear(&self, origin: Option<Key>, response: &T) {
         let (status, headers) = (self.head)(response);
+        if !is_refusal(status) && !self.before_refusals {
+            return;
+        }
         if let (Some(origin), Some(pause)) = (origin, pause(status, headers, self.clock.now())) {
             self.pauses.pause(origin, pause.min(self.longest), Instant::now());
         }
@@ -116,6 +131,7 @@ impl<R, T> Clone for PauseLayer<R, T> {
             clock: self.clock.clone(),
             at_most: self.at_most,
             longest: self.longest,
+            before_refusals: self.before_refusals,
         }
     }
 }

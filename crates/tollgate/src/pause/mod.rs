@@ -4,13 +4,14 @@
 //! A [`PauseLayer`] reads the responses of a client. All its clones share what they learned: a
 //! refusal of one request pauses all requests to that origin.
 //!
-//! | response | pause |
+//! | a refusal, 429 or 503, with | pauses for |
 //! |---|---|
-//! | 429 or 503 with `Retry-After` (RFC 9110, section 10.2.3), in seconds or as a date | until then |
-//! | any with `RateLimit: "name";r=0;t=5` of the IETF draft | the longest `t` of items without rest |
-//! | any with `RateLimit: limit=9, remaining=0, reset=5` of the draft's version 07 | the `reset` |
-//! | any with `RateLimit-Remaining: 0` and `RateLimit-Reset: 5` of versions up to 06 | the reset |
+//! | `Retry-After` (RFC 9110, section 10.2.3), in seconds or as a date | that time |
+//! | `RateLimit: "name";r=0;t=5` of the IETF draft | the longest `t` of items without rest |
+//! | `RateLimit: limit=9, remaining=0, reset=5` of the draft's version 07 | the `reset` |
+//! | `RateLimit-Remaining: 0` and `RateLimit-Reset: 5` of versions up to 06 | the reset |
 //!
+//! With [`PauseLayer::before_refusals`] any response that says that nothing remains is a pause.
 //! `X-RateLimit-*` is not read: its reset is a time, a date or a number of seconds.
 //!
 //! ```
