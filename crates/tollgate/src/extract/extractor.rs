@@ -14,6 +14,10 @@ use crate::problem::Reason;
 /// `None` or an empty key means that the request has no key. The rule's
 /// [`MissingKey`](crate::MissingKey) says what happens then.
 ///
+/// An extractor does not wait. Let an outer layer look up what takes a query, such as the account
+/// of an API key, and leave it in the extensions: axum's `middleware::from_fn` is such a layer.
+/// [`extension`](super::extension()) then reads it.
+///
 /// ```
 /// use http::request::Parts;
 /// use tollgate::extract::{KeyExtractor, PeerIp, header};
@@ -30,6 +34,7 @@ use crate::problem::Reason;
 /// # check(tenant_and_device);
 /// # check(tenant_or_address);
 /// ```
+#[doc(alias("async", "lookup"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key extractor",
     label = "finds no key in a request",
