@@ -3,8 +3,6 @@
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use tollgate::MissingKey;
-
 use crate::config::Config;
 
 /// Returns the address, the limits, and commands to try.
@@ -42,7 +40,7 @@ pub(crate) fn banner(config: &Config, address: SocketAddr, metrics: Option<Socke
     let amount = config.rules.iter().map(|rule| rule.policy.largest_cost()).min().unwrap_or(1).min(3);
     let _ = write!(
         text,
-        "\nTry, several times:\n  curl -i{headers} {url}/\n  curl -i{headers} -X POST {url}/transfer/{amount}\n  \
+        "\nWatch the limits live, and send requests: {url}/dashboard\n\nTry, several times:\n  curl -i{headers} {url}/\n  curl -i{headers} -X POST {url}/transfer/{amount}\n  \
          grpcurl -plaintext{headers} {reachable} helloworld.Greeter/SayHello\n\
          {url}/me shows what is left. {url}/health is never limited.\n",
     );
@@ -55,16 +53,8 @@ pub(crate) fn banner(config: &Config, address: SocketAddr, metrics: Option<Socke
 
 /// Returns the curl options that give a request the keys of all rules.
 fn headers(config: &Config) -> String {
-    let mut needed: Vec<String> = Vec::new();
-    if config.missing_key == MissingKey::Refuse {
-        for header in config.rules.iter().flat_map(|rule| rule.key.needed_headers()) {
-            if !needed.contains(&header) {
-                needed.push(header);
-            }
-        }
-    }
     // A quote inside single quotes, for the shell.
-    needed.iter().map(|header| format!(" -H '{}'", header.replace('\'', r"'\''"))).collect()
+    config.needed_headers().iter().map(|header| format!(" -H '{}'", header.replace('\'', r"'\''"))).collect()
 }
 
 /// Replaces an unspecified address by one that a client on this machine can use.

@@ -28,11 +28,13 @@ redis://[USER:PW@]HOST[:PORT][/DB]    a Redis or Valkey: all servers that use it
 redis-sentinel://HOST,.../MASTER      the master that these Sentinels name
 redis-cluster://HOST,...              a Cluster";
 
-/// A server to try tollgate with.
+/// A server to try tollgate with. Its page /dashboard shows live what is limited, and sends
+/// requests.
 #[derive(Debug, Parser)]
 #[command(name = "playground", after_help = "Try: playground --rule burst=3/s --rule daily=100/d")]
 pub(crate) struct Cli {
-    /// Address to listen on; port 0 selects a free port
+    /// Address to listen on; port 0 selects a free port. Everyone who reaches it can open
+    /// /dashboard, which shows keys
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3000")]
     pub(crate) listen: String,
 

@@ -48,6 +48,21 @@ impl TryFrom<Cli> for Config {
     }
 }
 
+impl Config {
+    /// Returns the headers that give a request the keys of all rules, as `name: value`.
+    pub(crate) fn needed_headers(&self) -> Vec<String> {
+        let mut needed: Vec<String> = Vec::new();
+        if self.missing_key == MissingKey::Refuse {
+            for header in self.rules.iter().flat_map(|rule| rule.key.needed_headers()) {
+                if !needed.contains(&header) {
+                    needed.push(header);
+                }
+            }
+        }
+        needed
+    }
+}
+
 /// The extractor of the client's address behind trusted proxies; `None` to use the peer's address.
 fn client_ip(header: Option<&str>, trust: &[String]) -> Result<Option<(HeaderName, ClientIp)>, String> {
     let header = match (header, trust) {

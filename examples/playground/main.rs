@@ -11,10 +11,12 @@
 //! - `store.rs` and `outage.rs` make a store from it.
 //! - `routes.rs` puts the layer around routes.
 //! - `metrics.rs` serves metrics for Prometheus.
+//! - `dashboard` serves a page that shows live what is limited.
 
 mod banner;
 mod cli;
 mod config;
+mod dashboard;
 mod greeter;
 mod key_spec;
 mod me;
@@ -37,11 +39,12 @@ use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tollgate::RateLimitLayer;
-use tollgate::metrics::StoreMetrics;
 
 use crate::cli::Cli;
 use crate::config::Config;
+use crate::dashboard::Dashboard;
 use crate::metrics::Exporter;
+use crate::outage::Views;
 use crate::store::AnyStore;
 use crate::terminal::{fail, parse, print};
 
@@ -65,13 +68,15 @@ async fn main() -> ExitCode {
             Err(error) => return fail(&error, 1),
         },
     };
-    let layer = config.store.open().await.and_then(|(store, stores)| {
-        let layer = config.layer.clone().try_store(store).map_err(|error| format!("--rule: {error}"))?;
-        Ok((if exporter.is_some() { layer.metrics() } else { layer }, stores))
+    let dashboard = Dashboard::new(&config);
+    let layer = config.store.open().await.and_then(|(store, views)| {
+        let layer = config.layer.clone().try_store(dashboard.count_keys(store));
+        let layer = layer.map_err(|error| format!("--rule: {error}"))?.observe(dashboard.observer());
+        Ok((if exporter.is_some() { layer.metrics() } else { layer }, views))
     });
     let served = match layer {
         Err(error) => return fail(&error, 2),
-        Ok((layer, stores)) => serve(config, layer, exporter, stores).await,
+        Ok((layer, views)) => serve(config, layer, dashboard, exporter, views).await,
     };
     served.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS)
 }
@@ -80,8 +85,9 @@ async fn main() -> ExitCode {
 async fn serve(
     config: Config,
     layer: RateLimitLayer<AnyStore>,
+    dashboard: Dashboard,
     exporter: Option<Exporter>,
-    stores: StoreMetrics,
+    views: Views,
 ) -> Result<(), String> {
     let listen = &config.listen;
     let listener = TcpListener::bind(listen).await;
@@ -93,12 +99,13 @@ async fn serve(
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);
     });
-    let app = routes::router(layer).map_err(|error| error.to_string())?;
+    let limited = routes::router(layer).map_err(|error| error.to_string())?;
+    let app = limited.merge(dashboard.router(views.circuit, stopped()));
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, app).with_graceful_shutdown(stopped());
     let metrics = async {
         match exporter {
-            Some(exporter) => exporter.serve(stores).await,
+            Some(exporter) => exporter.serve(views.metrics).await,
             None => std::future::pending().await,
         }
     };

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use tollgate::failure::CircuitView;
 use tollgate::metrics::{StoreMetrics, count_errors};
 use tollgate::{BoxStore, CircuitBreaker, FailureExt, MemoryStore, Share, Store, StoreExt};
 
@@ -17,6 +18,14 @@ pub(crate) struct Outage {
     breaker: Option<Breaker>,
     scale: Scale,
     then: Then,
+}
+
+/// What shows how a store and its wrappers do.
+#[derive(Debug)]
+pub(crate) struct Views {
+    pub(crate) metrics: StoreMetrics,
+    /// `None` without a circuit breaker.
+    pub(crate) circuit: Option<CircuitView>,
 }
 
 /// `--breaker`.
@@ -75,16 +84,21 @@ impl Outage {
     }
 
     /// Wraps a store that can fail in the failure policy.
-    pub(crate) fn wrap(&self, store: impl Store) -> (BoxStore<Infallible>, StoreMetrics) {
+    pub(crate) fn wrap(&self, store: impl Store) -> (BoxStore<Infallible>, Views) {
         let (store, metrics) = (store.timeout(self.timeout), StoreMetrics::new());
-        match &self.breaker {
+        let (store, metrics, circuit) = match &self.breaker {
             Some(breaker) => {
                 let store = store.circuit_breaker(breaker.settings);
-                let metrics = metrics.circuit(store.circuit());
-                self.decide(store, metrics)
+                let circuit = store.circuit();
+                let (store, metrics) = self.decide(store, metrics.circuit(circuit.clone()));
+                (store, metrics, Some(circuit))
             }
-            None => self.decide(store, metrics),
-        }
+            None => {
+                let (store, metrics) = self.decide(store, metrics);
+                (store, metrics, None)
+            }
+        };
+        (store, Views { metrics, circuit })
     }
 
     fn decide(&self, store: impl Store, metrics: StoreMetrics) -> (BoxStore<Infallible>, StoreMetrics) {

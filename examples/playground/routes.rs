@@ -14,7 +14,8 @@ use crate::me::me;
 use crate::store::AnyStore;
 use crate::transfer::transfer;
 
-const NOT_FOUND: &str = "try /, /me, /health, POST /transfer/3, or gRPC helloworld.Greeter/SayHello\n";
+const NOT_FOUND: &str =
+    "try /, /dashboard, /me, /health, POST /transfer/3, or gRPC helloworld.Greeter/SayHello\n";
 
 /// Returns all routes. The layer limits those that are added before it.
 pub(crate) fn router(layer: RateLimitLayer<AnyStore>) -> Result<Router, Error> {

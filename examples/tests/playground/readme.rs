@@ -11,8 +11,8 @@ use http::{Method, Response};
 use tollgate::extract::{ClientIp, PeerIp, TrustError, extension, matched_path};
 use tollgate::usage::{Recording, Usage, UsageExt};
 use tollgate::{
-    Algorithm, Denial, FailureExt, Key, Lease, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota,
-    RateLimitLayer, Report, Rule, ScaleExt, Share,
+    Algorithm, Decision, Denial, FailureExt, Key, Lease, Limiter, ManualClock, MemoryStore, Policy,
+    PolicyExt, Quota, RateLimitLayer, Report, Rule, ScaleExt, Share,
 };
 use tollgate_examples::helloworld::greeter_server::{Greeter, GreeterServer};
 use tollgate_examples::helloworld::{HelloReply, HelloRequest};
@@ -49,6 +49,12 @@ fn rules(api: Policy, queue: Policy, max_wait: Duration) -> Result<Vec<Rule>, Tr
     ])
 }
 
+struct Counts;
+
+impl Counts {
+    fn add(&self, _: &Decision<'_>) {}
+}
+
 fn layers(burst: Rule, daily: Rule, redis: RedisStore, usage: &Usage<RedisStore>) -> Router {
     let limit = RateLimitLayer::per_ip(Quota::per_minute(100));
     let both = RateLimitLayer::new([burst, daily]).answer(own).expose_verdict();
@@ -57,7 +63,9 @@ fn layers(burst: Rule, daily: Rule, redis: RedisStore, usage: &Usage<RedisStore>
     let store = redis.fall_back_to(MemoryStore::new(), Share::new(1, 3));
     let store = store.count_usage(&usage.record(Recording::default()));
     let route: MethodRouter = get(async |report: Report| report.iter().count().to_string());
-    Router::new().route("/", route).route_layer(limit).layer(both.store(store).metrics())
+    let counts = Counts;
+    let both = both.store(store).metrics().observe(move |decision| counts.add(decision));
+    Router::new().route("/", route).route_layer(limit).layer(both)
 }
 
 struct Hello;

@@ -117,6 +117,9 @@
 //! It runs within the request and must not block. It gets no key: to report keys, use the
 //! [`Denial`](crate::Denial) in the response's extensions, in a layer that knows the caller.
 //!
+//! The example `playground` counts decisions in this way and shows them live, with the keys that
+//! are denied most, at `/dashboard`. Its folder `dashboard` is made for copying.
+//!
 //! # What it costs
 //!
 //! `benches/layer.rs` compares an allowed request in memory with itself, on one thread:

@@ -30,7 +30,12 @@ fn in_directory(directory: &Path, path: &str) -> Result<Program, Error> {
     let mut libraries = Vec::new();
     for parent in ["usr/lib", "lib"].map(|parent| directory.join(parent)).iter().filter(|path| path.is_dir())
     {
-        libraries.extend(entries(parent)?.into_iter().filter(|path| path.is_dir()));
+        for outer in directories(parent)? {
+            // Some packages have a directory for libraries of their own.
+            let inner = directories(&outer)?;
+            libraries.push(outer);
+            libraries.extend(inner);
+        }
     }
     let mut program = Program::new(directory.join(path));
     if let (false, Ok(libraries)) = (libraries.is_empty(), env::join_paths(&libraries)) {
@@ -97,6 +102,10 @@ APT::Sandbox::User "root";
 #clear APT::Update::Post-Invoke-Success;
 "#
     )
+}
+
+fn directories(parent: &Path) -> Result<Vec<PathBuf>, Error> {
+    Ok(entries(parent)?.into_iter().filter(|path| path.is_dir()).collect())
 }
 
 fn entries(directory: &Path) -> Result<Vec<PathBuf>, Error> {

@@ -1,0 +1,198 @@
+//! `/dashboard`: a page that shows live what the limiter decides, and sends requests to it.
+//!
+//! The limiter adds to counters ([`Counts`]), which a task reads four times a second. While a page
+//! is open, it makes a [`Snapshot`] of them, and all pages share that as a server-sent event. So
+//! more pages do not make a decision slower. A slow page misses snapshots instead of queueing them.
+//!
+//! The page shows keys to everyone who can reach it. In a service of your own, put it behind
+//! authentication.
+
+// From top to bottom; imports run down this list only: this module, snapshot, minute, counts.
+mod counts;
+mod minute;
+mod snapshot;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use axum::response::sse::{Event, Sse};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::WatchStream;
+use tollgate::failure::CircuitView;
+use tollgate::usage::{MemoryLog, Recorder, Recording, Usage, UsageExt};
+use tollgate::{Decision, StoreExt};
+
+use self::counts::Counts;
+use self::minute::Minute;
+use self::snapshot::{DeniedKey, OfPolicy, Snapshot};
+use crate::config::Config;
+use crate::store::AnyStore;
+
+const PAGE: &str = include_str!("page.html");
+
+/// The time between two snapshots.
+const TICK: Duration = Duration::from_millis(250);
+/// Every second.
+const TICKS_OF_KEYS: u64 = 4;
+/// Every 5 seconds, so the page shows the latencies of the last 5 to 10.
+const TICKS_OF_LATENCIES: u64 = 20;
+/// The keys that the page shows.
+const MOST_KEYS: usize = 8;
+/// The time over which keys are counted: the current minute and the one before.
+const TIME_OF_KEYS: Duration = Duration::from_secs(120);
+/// The rules that the page shows.
+const MOST_RULES: usize = 20;
+
+/// What the page needs to know. It counts from its construction.
+#[derive(Debug)]
+pub(crate) struct Dashboard {
+    counts: Arc<Counts>,
+    usage: Usage<MemoryLog>,
+    recorder: Recorder<MemoryLog>,
+    /// The names of the shown policies, and their rules in words.
+    rules: Vec<(String, String)>,
+    /// Rules that are not shown.
+    more: usize,
+    headers: Vec<String>,
+    place: String,
+}
+
+impl Dashboard {
+    pub(crate) fn new(config: &Config) -> Dashboard {
+        let shown = config.rules.iter().take(MOST_RULES);
+        let rules: Vec<_> = shown.map(|rule| (rule.policy.name().to_owned(), rule.in_words())).collect();
+        let usage = Usage::new(MemoryLog::new());
+        Dashboard {
+            counts: Arc::new(Counts::new(rules.iter().map(|(name, _)| name.as_str()))),
+            recorder: usage.record(Recording::default().keep_for(TIME_OF_KEYS)),
+            usage,
+            more: config.rules.len() - rules.len(),
+            rules,
+            headers: config.needed_headers(),
+            place: config.store.place(),
+        }
+    }
+
+    /// Returns an observer for the limiter.
+    pub(crate) fn observer(&self) -> impl Fn(&Decision<'_>) + Send + Sync + 'static {
+        let counts = Arc::clone(&self.counts);
+        move |decision| counts.add(decision)
+    }
+
+    /// Counts the keys that this store denies.
+    pub(crate) fn count_keys(&self, store: AnyStore) -> AnyStore {
+        store.count_usage(&self.recorder).boxed()
+    }
+
+    /// Returns the routes of the page. Its events end when `stopped` does.
+    pub(crate) fn router(
+        self,
+        circuit: Option<CircuitView>,
+        stopped: impl Future<Output = ()> + Send + 'static,
+    ) -> Router {
+        let snapshots = Arc::new(watch::Sender::new(Arc::default()));
+        // The task has the only strong reference: when it ends, the events of all pages end.
+        let pages = Arc::downgrade(&snapshots);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = self.feed(circuit, &snapshots) => {}
+                () = stopped => {}
+            }
+        });
+        let policy = content_security_policy();
+        Router::new()
+            .route("/dashboard", get(async move || page(&policy)))
+            .route("/dashboard/events", get(async move || events(pages.upgrade().as_deref())))
+    }
+
+    /// Reads the counters, and makes snapshots while a page is open.
+    async fn feed(self, circuit: Option<CircuitView>, snapshots: &watch::Sender<Arc<str>>) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let start = ticks.tick().await;
+        let mut minute = Minute::new(&self.counts);
+        let mut denied = Vec::new();
+        for number in 0_u64.. {
+            let now = ticks.tick().await;
+            minute.read(&self.counts, now.duration_since(start).as_secs());
+            if number.is_multiple_of(TICKS_OF_LATENCIES) {
+                self.counts.turn();
+            }
+            if snapshots.receiver_count() == 0 {
+                continue;
+            }
+            if number.is_multiple_of(TICKS_OF_KEYS) {
+                denied = self.denied().await;
+            }
+            let outcomes = self.rules.iter().zip(minute.outcomes());
+            let snapshot = Snapshot {
+                headers: &self.headers,
+                policies: outcomes
+                    .map(|((name, rule), outcomes)| OfPolicy { name, rule, outcomes })
+                    .collect(),
+                more: self.more,
+                sources: minute.sources(),
+                place: &self.place,
+                latency: self.counts.percentiles(),
+                circuit: circuit.as_ref().map(|circuit| circuit.state().name()),
+                denied: &denied,
+            };
+            if let Ok(json) = serde_json::to_string(&snapshot) {
+                snapshots.send_replace(json.into());
+            }
+        }
+    }
+
+    async fn denied(&self) -> Vec<DeniedKey> {
+        // A log in memory does not fail.
+        let _ = self.recorder.flush().await;
+        let keys = self.usage.top_denied(MOST_KEYS, TIME_OF_KEYS).await.unwrap_or_default();
+        keys.into_iter().map(DeniedKey::from).collect()
+    }
+}
+
+fn page(policy: &str) -> Response {
+    let headers = [
+        (CACHE_CONTROL, "no-store"),
+        (CONTENT_SECURITY_POLICY, policy),
+        (REFERRER_POLICY, "no-referrer"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, Html(PAGE)).into_response()
+}
+
+/// Returns the events of a page; an error while the server stops.
+fn events(snapshots: Option<&watch::Sender<Arc<str>>>) -> Response {
+    let Some(snapshots) = snapshots else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
+    // The current snapshot may be from the last time that a page was open.
+    let snapshots = WatchStream::from_changes(snapshots.subscribe());
+    let events = snapshots.map(|snapshot| Ok::<_, Infallible>(Event::default().data(&*snapshot)));
+    let headers = [(CACHE_CONTROL, "no-store"), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    (headers, Sse::new(events)).into_response()
+}
+
+/// Allows the page's own style and script and requests to this server, and nothing else.
+fn content_security_policy() -> String {
+    let hash = |tag: &str| {
+        let (_, rest) = PAGE.split_once(&format!("<{tag}>")).expect("the page has this tag");
+        let (text, _) = rest.split_once(&format!("</{tag}>")).expect("the tag ends");
+        BASE64_STANDARD.encode(Sha256::digest(text))
+    };
+    format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; connect-src 'self'; img-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        hash("style"),
+        hash("script"),
+    )
+}

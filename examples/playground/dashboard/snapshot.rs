@@ -1,0 +1,56 @@
+//! What the page shows at one moment, as JSON.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tollgate::usage::KeyUsage;
+
+use super::counts::Percentiles;
+use super::minute::Series;
+
+/// A snapshot. It contains the whole minute: a page that misses some snapshots loses nothing.
+#[derive(Debug, Serialize)]
+pub(crate) struct Snapshot<'a> {
+    /// Headers that requests need, as `name: value`.
+    pub(crate) headers: &'a [String],
+    pub(crate) policies: Vec<OfPolicy<'a>>,
+    /// Rules that are not shown.
+    pub(crate) more: usize,
+    pub(crate) sources: BTreeMap<&'static str, &'a Series>,
+    /// Where the limits are.
+    pub(crate) place: &'a str,
+    pub(crate) latency: Option<Percentiles>,
+    /// The state of the circuit; `None` without a circuit breaker.
+    pub(crate) circuit: Option<&'static str>,
+    /// The keys that were denied most.
+    pub(crate) denied: &'a [DeniedKey],
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct OfPolicy<'a> {
+    pub(crate) name: &'a str,
+    /// The rule in words.
+    pub(crate) rule: &'a str,
+    pub(crate) outcomes: BTreeMap<&'static str, &'a Series>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct DeniedKey {
+    policy: String,
+    key: String,
+    count: u64,
+}
+
+/// Callers choose their keys, so they can be long. The page shows this many characters.
+const LONGEST_KEY: usize = 60;
+
+impl From<KeyUsage> for DeniedKey {
+    fn from(usage: KeyUsage) -> DeniedKey {
+        let KeyUsage { policy, mut key, count, .. } = usage;
+        if let Some((end, _)) = key.char_indices().nth(LONGEST_KEY) {
+            key.truncate(end);
+            key.push('…');
+        }
+        DeniedKey { policy, key, count }
+    }
+}
