@@ -5,14 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use http::request::Parts;
-use http::{Method, Response};
-use tollgate::extract::{ClientIp, PeerIp, TrustError, extension, matched_path};
+use http::{Method, StatusCode};
+use tollgate::extract::{ClientIp, PeerIp, extension, matched_path};
 use tollgate::usage::{Recording, Usage, UsageExt};
 use tollgate::{
-    Algorithm, Decision, Denial, FailureExt, Key, Lease, Limiter, ManualClock, MemoryStore, Policy,
-    PolicyExt, Quota, RateLimitLayer, Report, Rule, ScaleExt, Share,
+    Algorithm, CallLimitLayer, Decision, Denial, FailureExt, Key, Lease, Limiter, ManualClock, MemoryStore,
+    Policy, PolicyExt, Quota, RateLimitLayer, Report, Rule, ScaleExt, Share,
 };
 use tollgate_examples::helloworld::greeter_server::{Greeter, GreeterServer};
 use tollgate_examples::helloworld::{HelloReply, HelloRequest};
@@ -33,12 +34,31 @@ fn plan(parts: &Parts, _: &Key) -> Option<&'static str> {
     parts.extensions.get::<User>().map(|user| user.plan)
 }
 
-fn own(_: &Parts, denial: &Denial) -> Response<String> {
-    Response::new(denial.to_string())
+enum AppError {
+    RateLimited(Option<Duration>),
 }
 
-fn rules(api: Policy, queue: Policy, max_wait: Duration) -> Result<Vec<Rule>, TrustError> {
-    Ok(vec![
+impl IntoResponse for AppError {
+    fn into_response(self) -> Response {
+        let AppError::RateLimited(wait) = self;
+        (StatusCode::TOO_MANY_REQUESTS, format!("{wait:?}")).into_response()
+    }
+}
+
+struct Job {
+    tenant: u64,
+}
+
+fn jobs(policy: Policy) -> CallLimitLayer<Job> {
+    CallLimitLayer::new(Limiter::by_key([policy]), |job: &Job| Some(Key::from(job.tenant)))
+}
+
+async fn client(limiter: Limiter, api: Key, patience: Duration) -> Result<(), Denial> {
+    limiter.until_key_ready(&api, 1, patience).await.map(drop)
+}
+
+fn rules(api: Policy, queue: Policy, max_wait: Duration) -> Vec<Rule> {
+    vec![
         api.clone().by(ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])),
         api.clone().by(extension(|user: &User| user.id)).tiers([("pro", Quota::per_minute(600))], plan),
         api.clone()
@@ -46,7 +66,7 @@ fn rules(api: Policy, queue: Policy, max_wait: Duration) -> Result<Vec<Rule>, Tr
             .cost(|parts: &Parts| if parts.method == Method::POST { 5 } else { 1 }),
         api.by(PeerIp::new()).exempt(|parts: &Parts| parts.uri.path() == "/health"),
         queue.with_algorithm(Algorithm::LeakyBucket { max_wait }).by(PeerIp::new()),
-    ])
+    ]
 }
 
 struct Counts;
@@ -57,7 +77,8 @@ impl Counts {
 
 fn layers(burst: Rule, daily: Rule, redis: RedisStore, usage: &Usage<RedisStore>) -> Router {
     let limit = RateLimitLayer::per_ip(Quota::per_minute(100));
-    let both = RateLimitLayer::new([burst, daily]).answer(own).expose_verdict();
+    let both = RateLimitLayer::new([burst, daily]);
+    let both = both.answer(|_, denial| AppError::RateLimited(denial.retry_after())).expose_verdict();
     let redis = redis.leased(Lease::default());
     let redis = redis.deny_cache(100_000);
     let store = redis.fall_back_to(MemoryStore::new(), Share::new(1, 3));
@@ -93,7 +114,7 @@ fn store(time: ManualClock) -> MemoryStore {
 
 #[test]
 fn the_code_in_the_table_compiles() {
-    let _ = (rules, layers, grpc, log_in, store);
+    let _ = (rules, layers, jobs, client, grpc, log_in, store);
     let this_file = without_blanks(THIS_FILE);
     let table = README.lines().skip_while(|line| !line.contains("| write … |")).skip(2);
     let rows: Vec<_> = table.take_while(|line| line.starts_with('|')).collect();
