@@ -2,6 +2,7 @@
 //!
 //! | chapter | it answers |
 //! |---|---|
+//! | [`recipes`] | what to copy: log-ins, JWT, WebSockets, GraphQL, well-known proxies, JSON errors, tests |
 //! | [`algorithms`] | which algorithm fits your limit |
 //! | [`keys`] | which caller a request is charged to, behind which proxies, and which headers to trust |
 //! | [`layers`] | where to put the limit among other layers |
@@ -24,6 +25,7 @@ pub mod grpc;
 pub mod keys;
 pub mod layers;
 pub mod outages;
+pub mod recipes;
 pub mod scale;
 pub mod testing;
 pub mod tiers;
