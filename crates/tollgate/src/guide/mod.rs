@@ -15,11 +15,19 @@
 //! | [`testing`] | how to test limits without waiting |
 //! | [`writing_a_store`] | how to keep the state in a store of your own |
 //! | [`from_tower_governor`] | how to move a service from tower_governor |
+//! | [`from_axum_governor`] | how to move a service from axum-governor |
+//! | [`from_governor`] | how to move a program from governor, used without a layer |
+//! | [`from_tower`] | how to move a service from tower's own rate limit |
+//! | [`from_redis_script`] | how to move a service from a hand-written Redis script, and which bugs such scripts have |
 //!
 //! The examples are tests of this crate: what they assert holds.
 
 pub mod algorithms;
 pub mod capacity;
+pub mod from_axum_governor;
+pub mod from_governor;
+pub mod from_redis_script;
+pub mod from_tower;
 pub mod from_tower_governor;
 pub mod grpc;
 pub mod keys;
