@@ -25,14 +25,23 @@ impl Connection {
     }
 
     pub(crate) fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Response {
+        self.send(method, path, headers, "")
+    }
+
+    pub(crate) fn post(&mut self, path: &str, body: &str) -> Response {
+        self.send("POST", path, &[], body)
+    }
+
+    fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
         let mut request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n");
         for (name, value) in headers {
             request.push_str(&format!("{name}: {value}\r\n"));
         }
         if method == "POST" {
-            request.push_str("content-length: 0\r\n");
+            request.push_str(&format!("content-length: {}\r\n", body.len()));
         }
         request.push_str("\r\n");
+        request.push_str(body);
         self.0.get_mut().write_all(request.as_bytes()).unwrap();
         self.response()
     }

@@ -1,0 +1,42 @@
+//! A reqwest client that stays within the limit of another API: its requests wait for their turn.
+//! Copy it.
+//!
+//! `cargo run --release --example reqwest -- http://127.0.0.1:3000/`, with a server there, such as
+//! the example `axum`. It sends eight requests at once, prints when each was answered, and ends.
+
+use std::error::Error;
+use std::time::Duration;
+
+use reqwest::{Client, Method, Request, Url};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tollgate::{Algorithm, CallLimitError, CallLimitLayer, Key, Limiter, Policy, Quota};
+use tower::{ServiceBuilder, ServiceExt};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:3000/".to_owned());
+    let url: Url = url.parse()?;
+
+    // Ten requests a second to each host, evenly spaced. No request waits longer than half a second.
+    let spaced = Policy::new("spaced", Quota::per_second(10))
+        .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_millis(500) });
+    let limit = CallLimitLayer::new(Limiter::by_key([spaced]), |request: &Request| {
+        request.url().host_str().map(Key::from)
+    });
+    let client = ServiceBuilder::new().layer(limit).service(Client::new());
+
+    let start = Instant::now();
+    let mut calls = JoinSet::new();
+    for _ in 0..8 {
+        calls.spawn(client.clone().oneshot(Request::new(Method::GET, url.clone())));
+    }
+    while let Some(response) = calls.join_next().await {
+        match response? {
+            Ok(response) => println!("{} after {} ms", response.status(), start.elapsed().as_millis()),
+            Err(CallLimitError::Denied(denial)) => println!("not sent: {denial}"),
+            Err(CallLimitError::Inner(error)) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
