@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:3000/".to_owned());
     let url: Url = url.parse()?;
 
-    // Ten requests a second to each host, evenly spaced. No request waits longer than half a second.
+    // Ten requests a second to each host, evenly spaced. None waits longer than half a second.
     let spaced = Policy::new("spaced", Quota::per_second(10))
         .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_millis(500) });
     let limit = CallLimitLayer::new(Limiter::by_key([spaced]), |request: &Request| {

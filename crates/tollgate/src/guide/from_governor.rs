@@ -2,8 +2,8 @@
 //!
 //! # The same program
 //!
-//! A job calls another API ten times a second and waits for its turn. Each user may send 60 mails an
-//! hour, and ten at once. Before:
+//! A job calls another API ten times a second and waits for its turn. Each user may send 60 mails
+//! an hour, and ten at once. Before:
 //!
 //! ```text
 //! let calls = RateLimiter::direct(Quota::per_second(nonzero!(10u32)));

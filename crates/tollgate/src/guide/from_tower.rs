@@ -1,5 +1,6 @@
-//! How to move a service from the rate limit of [tower](https://docs.rs/tower/0.5/tower/limit/rate)
-//! 0.5: `ServiceBuilder::rate_limit` and `tower::limit::RateLimitLayer`.
+//! How to move a service from the rate limit of
+//! [tower](https://docs.rs/tower/0.5/tower/limit/rate) 0.5: `ServiceBuilder::rate_limit` and
+//! `tower::limit::RateLimitLayer`.
 //!
 //! # The same service
 //!
@@ -93,5 +94,5 @@
 //! | the inner service | need not be `Clone` | must be `Clone`; if it is not, put a buffer around it |
 //! | the state | is in the process | is in the process, or [in Redis](super::outages) |
 //!
-//! A wait in a response counts as a request in flight, for a timeout or a concurrency limit outside:
-//! see [layers](super::layers#load-shed-buffer-and-concurrency-limit).
+//! A wait in a response counts as a request in flight, for a timeout or a concurrency limit
+//! outside: see [layers](super::layers#load-shed-buffer-and-concurrency-limit).

@@ -91,8 +91,8 @@
 //!
 //! # Health checks
 //!
-//! Add the route below the layer. Then it needs no key, and no decision is made for it. If the layer
-//! stands outside of the router, exempt the path instead.
+//! Add the route below the layer. Then it needs no key, and no decision is made for it. If the
+//! layer stands outside of the router, exempt the path instead.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -120,9 +120,9 @@
 //! # reqwest
 //!
 //! A `reqwest::Client` is a Tower service over `reqwest::Request`, so a
-//! [`CallLimitLayer`](crate::CallLimitLayer) keeps it within the limit of another API. A leaky bucket
-//! spaces the requests to each host. A request that would wait too long is not sent. The repository
-//! has this as a program, `examples/reqwest.rs`.
+//! [`CallLimitLayer`](crate::CallLimitLayer) keeps it within the limit of another API. A leaky
+//! bucket spaces the requests to each host. A request that would wait too long is not sent. The
+//! repository has this as a program, `examples/reqwest.rs`.
 //!
 //! ```
 //! # mod reqwest {
@@ -221,8 +221,9 @@
 //! # A limit in the shadow
 //!
 //! Before a new limit refuses requests, count what it would refuse. A middleware asks a second
-//! limiter and ignores the answer, and an observer counts it. [`metrics`](crate::guide::watching) of
-//! that limiter show it by its policy's name. A store in Redis is asked once more for each request.
+//! limiter and ignores the answer, and an observer counts it. [`metrics`](crate::guide::watching)
+//! of that limiter show it by its policy's name. A store in Redis is asked once more for each
+//! request.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {

@@ -6,17 +6,18 @@
 //! - [fly.io](#flyio)
 //! - [AWS Lambda](#aws-lambda)
 //!
-//! [Behind a proxy](super::super::keys#behind-a-proxy) explains how the header is read, and has the
-//! rule for other proxies. Each extractor here goes into `.by(..)`. Its method `address` returns the
-//! address for logs. Networks change: read lists when the program starts, as below.
+//! [Behind a proxy](super::super::keys#behind-a-proxy) explains how the header is read, and has
+//! the rule for other proxies. Each extractor here goes into `.by(..)`. Its method `address`
+//! returns the address for logs. Networks change: read lists when the program starts, as below.
 //!
 //! # Cloudflare
 //!
 //! Cloudflare writes the client into
-//! [`CF-Connecting-IP`](https://developers.cloudflare.com/fundamentals/reference/http-headers/). The
-//! peers are its servers: [ips-v4](https://www.cloudflare.com/ips-v4) and
+//! [`CF-Connecting-IP`](https://developers.cloudflare.com/fundamentals/reference/http-headers/).
+//! The peers are its servers: [ips-v4](https://www.cloudflare.com/ips-v4) and
 //! [ips-v6](https://www.cloudflare.com/ips-v6) list their networks, one a line. Callers that find
-//! your server's own address count by theirs. Better still, let the firewall accept Cloudflare only.
+//! your server's own address count by theirs. Better still, let the firewall accept Cloudflare
+//! only.
 //!
 //! ```
 //! # use {http::Request, tollgate::extract::PeerAddr};
@@ -40,8 +41,8 @@
 //! # Ok::<(), TrustError>(())
 //! ```
 //!
-//! With a load balancer between Cloudflare and the server, the peer is the load balancer. Then read
-//! `X-Forwarded-For`, to which both append, and trust the networks of both.
+//! With a load balancer between Cloudflare and the server, the peer is the load balancer. Then
+//! read `X-Forwarded-For`, to which both append, and trust the networks of both.
 //!
 //! # AWS Application Load Balancer
 //!
@@ -90,17 +91,18 @@
 //! # assert_eq!(client.address(&request.into_parts().0).unwrap().to_string(), "203.0.113.7");
 //! ```
 //!
-//! If the origin cannot be closed to others, trust networks instead: the load balancer's subnets, and
-//! the ranges of the service `CLOUDFRONT` in
+//! If the origin cannot be closed to others, trust networks instead: the load balancer's subnets,
+//! and the ranges of the service `CLOUDFRONT` in
 //! [ip-ranges.json](https://ip-ranges.amazonaws.com/ip-ranges.json). Do not read
 //! `CloudFront-Viewer-Address` this way. It ends with a port, and its IPv6 addresses have no
 //! brackets.
 //!
 //! # fly.io
 //!
-//! Fly Proxy writes the client into [`Fly-Client-IP`](https://fly.io/docs/networking/request-headers/).
-//! Its documentation lists no networks of the proxy, so count the hop. The last entry of its
-//! `X-Forwarded-For` is your app's address, not the client's.
+//! Fly Proxy writes the client into
+//! [`Fly-Client-IP`](https://fly.io/docs/networking/request-headers/). Its documentation lists no
+//! networks of the proxy, so count the hop. The last entry of its `X-Forwarded-For` is your app's
+//! address, not the client's.
 //!
 //! ```
 //! # use {http::Request, tollgate::extract::PeerAddr};
@@ -112,8 +114,8 @@
 //! # assert_eq!(client.address(&request.into_parts().0).unwrap().to_string(), "203.0.113.7");
 //! ```
 //!
-//! Apps that reach yours over the private network bypass the proxy, and can write the header. With a
-//! CDN in front of fly.io, the header has the CDN's address instead.
+//! Apps that reach yours over the private network bypass the proxy, and can write the header. With
+//! a CDN in front of fly.io, the header has the CDN's address instead.
 //!
 //! # AWS Lambda
 //!
