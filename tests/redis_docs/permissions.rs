@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tollgate::usage::UsageLog;
+use tollgate::usage::{UsageLog, UsageTotals};
 use tollgate::{Check, Key, Policy, Quota, Store, Times};
 use tollgate_conformance::Suite;
 use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
@@ -45,12 +45,14 @@ async fn keeps_the_contract(server: &Server, layout: SlidingLogLayout) -> BTreeS
         let store = store(&server.url()).prefix(prefix).sliding_log(layout).clock(clock);
         store.connect().await.expect("a store")
     };
-    Suite::new().with_usage().steps(100).run(make).await;
+    Suite::new().with_usage().steps(100).run(&make).await;
+    Suite::new().run_totals(&make).await;
     // With the server's clock, in both protocols.
     for query in ["", "?protocol=resp2"] {
         let store = store(&format!("{}{query}", server.url())).connect().await.expect("a store");
         store.write(7, 1, "a page", Duration::from_secs(60)).await.expect("OK");
         assert_eq!(store.read(7).await.expect("an answer"), ["a page"]);
+        store.scan_totals("api", |_| {}).await.expect("an answer");
     }
 
     let stats = server.command(&["INFO", "commandstats"]).expect("a text");

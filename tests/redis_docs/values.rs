@@ -63,6 +63,10 @@ async fn prepare(server: &Server) {
     assert_eq!(bucket.used(0).await, 3);
     Caller::new(server, "seven", 7, Algorithm::Gcra).await.charge(0, 1).await;
 
+    let mut tracked = Caller::new(server, "tracked", 100, Algorithm::Gcra).await;
+    tracked.policy = tracked.policy.track_usage();
+    tracked.charge(0, 3).await;
+
     let fixed = Caller::new(server, "api", 100, Algorithm::FIXED_WINDOW).await;
     fixed.charge(0, 3).await;
     assert_eq!((fixed.used(59).await, fixed.used(60).await), (3, 0));
@@ -110,7 +114,7 @@ fn printed(command: &str, answer: &str) -> String {
 async fn stored_values_are_as_documented() {
     let blocks: Vec<&str> =
         DOCS.split("```text\n> ").skip(1).map(|rest| rest.split_once("\n```").expect("its end").0).collect();
-    assert_eq!(blocks.len(), 9);
+    assert_eq!(blocks.len(), 10);
     for kind in Kind::EVERY {
         let server = Server::start(*kind).expect("a server");
         prepare(&server).await;

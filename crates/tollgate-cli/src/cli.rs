@@ -80,7 +80,7 @@ pub(crate) enum Command {
     #[command(next_line_help = true, after_help = RESET_AFTER_HELP)]
     Reset(KeyArgs),
 
-    /// Shows which keys are allowed and denied most often, and when
+    /// Shows which keys are allowed and denied most often, or use most, and when
     #[command(arg_required_else_help = false)]
     Usage(UsageArgs),
 }

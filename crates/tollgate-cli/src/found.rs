@@ -34,7 +34,9 @@ pub(crate) async fn scopes(args: &RedisArgs, store: &RedisStore, key: &Key) -> R
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(pattern(&head)).arg("COUNT").arg(STEP);
             let (next, names): (u64, Vec<String>) = scan.query_async(&mut server).await.map_err(failed)?;
-            scopes.extend(names.iter().filter_map(|name| name.strip_prefix(&head)).map(str::to_owned));
+            let of_key = names.iter().filter_map(|name| name.strip_prefix(&head));
+            // The usage of a policy that tracks it is no state.
+            scopes.extend(of_key.filter(|scope| !scope.ends_with("~usage")).map(str::to_owned));
             if next == 0 {
                 break;
             }

@@ -11,6 +11,7 @@ mod queue;
 mod random_sets;
 mod refunds;
 mod sets;
+mod totals;
 mod usage;
 mod vectors;
 mod waits;
@@ -18,7 +19,7 @@ mod waits;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Clock, ManualClock, Store, Timestamp};
+use tollgate_core::{Algorithm, Clock, ManualClock, Store, Timestamp, UsageTotals};
 
 use case::Case;
 use excuses::{Excuses, Leases};
@@ -329,6 +330,28 @@ impl Suite {
         let store = make(Clock::from(&time)).await;
         let case = Case::new("vectors::recorded_answers_are_given", 0, store, time).excused(self.excuses);
         vectors::recorded_answers_are_given(&case).await;
+    }
+
+    /// Runs only the cases of [`UsageTotals`], for stores that keep the usage of policies that
+    /// track it. `make` is that of [`Suite::run`].
+    ///
+    /// # Panics
+    /// If a store breaks the contract, with the name of the case, the answer and the expected
+    /// answer.
+    pub async fn run_totals<S>(self, make: impl AsyncFn(Clock) -> S)
+    where
+        S: Store + UsageTotals,
+        S::Error: Debug,
+    {
+        for start in STARTS {
+            cases! { self, make, start;
+                totals:
+                    grants_are_recorded_and_looks_and_denials_are_not,
+                    a_refund_lowers_the_total_and_a_reset_does_not,
+                    policies_of_one_name_share_a_total,
+                    totals_are_the_sums_of_what_random_sets_were_granted;
+            }
+        }
     }
 
     async fn steps_of<S>(&self, algorithm: Algorithm, make: &impl AsyncFn(Clock) -> S)

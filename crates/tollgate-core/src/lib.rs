@@ -8,8 +8,9 @@
 //! rounding is toward *not* exceeding the limit. Waits round up: a request that is repeated after
 //! its wait passes.
 
-// From top to bottom; imports run down this list only: boxed, store, usage_log, check, algorithm,
-// usage, error, verdict, source, key, shared_state, share, policy, exact, quota, time.
+// From top to bottom; imports run down this list only: boxed, store, usage_log, usage_totals,
+// check, algorithm, usage, error, verdict, source, key, shared_state, share, policy, exact, quota,
+// time.
 pub mod algorithm;
 mod boxed;
 mod check;
@@ -25,6 +26,7 @@ mod store;
 mod time;
 mod usage;
 mod usage_log;
+mod usage_totals;
 mod verdict;
 
 pub use boxed::{BoxStore, StoreExt};
@@ -39,4 +41,5 @@ pub use store::{Reply, Store};
 pub use time::{Clock, ManualClock, Timestamp};
 pub use usage::UsageError;
 pub use usage_log::UsageLog;
+pub use usage_totals::{KeyTotal, UsageTotals};
 pub use verdict::{Stamp, Status, Verdict, Wait};

@@ -105,6 +105,7 @@ pub struct Policy {
     pub(crate) furthest: Exact,
     capacity: u32,
     largest_cost: u32,
+    tracks_usage: bool,
 }
 
 const MAX_NAME: usize = 128;
@@ -131,9 +132,38 @@ impl Policy {
     #[track_caller]
     pub fn with_algorithm(self, algorithm: Algorithm) -> Policy {
         match Policy::try_new(self.name(), self.quota, algorithm) {
-            Ok(policy) => policy,
+            Ok(policy) => policy.tracking_usage_as(&self),
             Err(error) => panic!("policy {:?}: {error}", self.name()),
         }
+    }
+
+    /// The same policy, for which stores keep the last use and the total of every key: see
+    /// [`UsageTotals`](crate::UsageTotals).
+    ///
+    /// They are counted by the [name](Policy::name) of the policy, in the step that decides. They
+    /// survive a change of the quota, of the algorithm and of the window.
+    ///
+    /// ```
+    /// use tollgate_core::{Policy, Quota};
+    ///
+    /// let api = Policy::new("api", Quota::per_day(5_000)).track_usage();
+    /// assert!(api.tracks_usage());
+    /// ```
+    #[must_use]
+    pub fn track_usage(self) -> Policy {
+        Policy { tracks_usage: true, ..self }
+    }
+
+    /// Whether stores keep the last use and the total of every key: [`Policy::track_usage`].
+    #[inline]
+    pub fn tracks_usage(&self) -> bool {
+        self.tracks_usage
+    }
+
+    /// The same policy, which tracks usage if `other` does: for variants of one policy.
+    #[must_use]
+    pub fn tracking_usage_as(self, other: &Policy) -> Policy {
+        Policy { tracks_usage: other.tracks_usage, ..self }
     }
 
     /// [`Policy::new`] and [`Policy::with_algorithm`] for values that are known only at run time.
@@ -158,7 +188,8 @@ impl Policy {
     pub(crate) fn with_quota(&self, quota: Quota) -> Result<Policy, PolicyError> {
         debug_assert_eq!(quota.window(), self.quota.window());
         let scope = Arc::clone(&self.scope);
-        let policy = Policy::of_scope(self.scope_hash, scope, self.name_length, quota, self.algorithm)?;
+        let policy = Policy::of_scope(self.scope_hash, scope, self.name_length, quota, self.algorithm)?
+            .tracking_usage_as(self);
         // The policies that share its state get the same share. Their limits round down, by half at
         // the most, so their horizons at most double.
         Ok(policy.with_shared_horizon((2 * self.shared_horizon_us).min(MAX_SPAN_US)))
@@ -210,6 +241,7 @@ impl Policy {
             furthest: horizon,
             capacity,
             largest_cost,
+            tracks_usage: false,
         })
     }
 

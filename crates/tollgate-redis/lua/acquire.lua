@@ -2,7 +2,8 @@
 -- across its checks. Sets are decided in order, each after those before it.
 --
 -- In a loaded script, these come before this file: a clock, number.lua, the function `algorithms`,
--- decide.lua, and gcra_whole.lua if a check needs GCRA. The result of `algorithms` has `ensure_end`
+-- decide.lua, and gcra_whole.lua if a check needs GCRA. Behind it come track.lua, if a policy
+-- tracks usage, and reply.lua. The result of `algorithms` has `ensure_end`
 -- of stored.lua, and for each algorithm a function that makes a policy of its arguments. A policy
 -- is a table of functions:
 --   look(key, text):                the state under a key, in up to three values. `text` is the
@@ -107,12 +108,3 @@ while at <= #sent do
     end
   end
 end
-
--- In chunks, since unpack returns at most 8,000 values.
-local packed = ''
-for first = 1, answers, 4000 do
-  local last = math.min(answers, first + 3999)
-  local chunk = struct.pack('<' .. string.rep('d', last - first + 1), unpack(answer, first, last))
-  packed = first == 1 and chunk or packed .. chunk
-end
-return packed

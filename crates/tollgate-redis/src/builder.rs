@@ -15,6 +15,7 @@ use crate::store::RedisStore;
 use crate::trial;
 use crate::wire::layout::SlidingLogLayout;
 use crate::wire::names::Names;
+use crate::wire::numbers::life_in_millis;
 use crate::wire::script::Scripts;
 
 /// Builds a [`RedisStore`]. See [`RedisStore::builder`].
@@ -28,6 +29,7 @@ pub struct RedisStoreBuilder {
     response_timeout: Duration,
     most_waiting: usize,
     log: SlidingLogLayout,
+    usage_life: Duration,
     clock: Option<Clock>,
     certificates: Certificates,
     sentinel_credentials: Option<(String, String)>,
@@ -76,6 +78,7 @@ impl RedisStoreBuilder {
             response_timeout: Duration::from_secs(1),
             most_waiting: 16_384,
             log: SlidingLogLayout::default(),
+            usage_life: Duration::from_secs(30 * 24 * 3_600),
             clock: None,
             certificates: Certificates::default(),
             sentinel_credentials: None,
@@ -140,6 +143,16 @@ impl RedisStoreBuilder {
     /// All processes that share limits need the same layout. A change starts each log empty.
     pub fn sliding_log(mut self, layout: SlidingLogLayout) -> RedisStoreBuilder {
         self.log = layout;
+        self
+    }
+
+    /// Sets how long the usage of a key is kept after its last use, for policies that [track
+    /// usage](tollgate_core::Policy::track_usage). Default: 30 days.
+    ///
+    /// This bounds the memory: Redis holds the keys that were granted something in this time, at
+    /// about 200 bytes each. At most a hundred years.
+    pub fn keep_usage_for(mut self, time: Duration) -> RedisStoreBuilder {
+        self.usage_life = time;
         self
     }
 
@@ -218,6 +231,7 @@ impl RedisStoreBuilder {
             link: Link::new(topology, &self.prefix, self.connections, timeouts),
             names: Names::new(&self.prefix, self.secret.as_deref(), self.log),
             scripts: Scripts::new(self.clock.is_some()),
+            usage_life_ms: life_in_millis(self.usage_life),
             clock: self.clock,
             waits: Clock::system(),
             runtime: Handle::current(),
@@ -244,6 +258,9 @@ impl RedisStoreBuilder {
         }
         if self.connect_timeout.is_zero() || self.response_timeout.is_zero() {
             return Err(Error::config("timeouts must be longer than zero"));
+        }
+        if self.usage_life.is_zero() {
+            return Err(Error::config("keep_usage_for must be longer than zero"));
         }
         self.certificates.validate()
     }

@@ -77,8 +77,9 @@
 //! place in a leaky bucket's queue if later places were taken meanwhile.
 //!
 //! While a slot moves, its callers are decided as before, with one exception. If several rules of
-//! one key are charged together and some are new, no node decides them until the slot has moved.
-//! After a quarter of a second of retries they fail with an error.
+//! one key are charged together and some are new, no node decides them until the slot has moved. A
+//! rule that tracks usage counts as two. After a quarter of a second of retries they fail with an
+//! error.
 //!
 //! With TLS, a node's certificate must be for the name that `CLUSTER SLOTS` reports. That is its
 //! address, or its host name with `cluster-preferred-endpoint-type hostname`.
@@ -218,6 +219,32 @@
 //! - A charge drops all runs whose window has ended with one command. That takes linear time, but
 //!   each run is dropped once, so a charge pays for one run on average.
 //!
+//! # What tracked usage costs
+//!
+//! For a policy with [`Policy::track_usage`](tollgate_core::Policy::track_usage) the script that
+//! decides also writes the last use and the total of the key. A call adds one `MGET` for all keys
+//! of a rule, and a `PSETEX` for each key that was granted something. A set of several rules adds
+//! an `MGET` for each key. Calls without such a policy have a script without this. The
+//! server's time for a check, as a multiple of the same check untracked, on Redis 7.0 and 8.2:
+//!
+//! | server's time, tracked / untracked | alone in its call | in calls of 127 |
+//! |---|--:|--:|
+//! | `Gcra` | 1.5 to 1.7 × | 2.2 to 2.4 × |
+//! | `FixedWindow` | 1.3 × | 1.6 to 1.8 × |
+//! | `SlidingLog` | 1.3 × | 1.3 × |
+//!
+//! That is about 2 to 4 µs for a check. `Gcra` in large calls takes a single `INCRBY`, so a second
+//! write doubles it. `cargo bench -p tollgate-benches --bench usage` prints the table.
+//!
+//! **Memory**: 165 to 200 bytes for each key with a name of 50 bytes, until it was not used for [30
+//! days](RedisStoreBuilder::keep_usage_for). Requests that are refused store nothing, so a rule by
+//! address in the same layer bounds what one address can invent.
+//!
+//! **Questions** scan all key names, in steps of 1,000, which other calls pass between. A page over
+//! 1,000,000 tracked keys among 2,000,000 names takes 6 s, of which the server works 3 s. There is
+//! no index. In a Cluster the script of a key cannot write to an index that other keys share. On a
+//! server an index would add two sorted sets to each decision, without an end for its entries.
+//!
 //! # Advice for operators
 //!
 //! **Servers.** Redis 6.2 or later, or Valkey. The tests run on Redis 6.2, 7.0 and 8.2 and on
@@ -248,11 +275,13 @@
 //!     +lindex +llen +lpush +lrange +lset +ltrim +rpush
 //!     +zadd +zcard +zcount +zrange +zrem +zremrangebyrank
 //!     +hset +hvals
+//!     +scan
 //! ```
 //!
 //! - `cluster|slots` and `asking` are for a Cluster only, and `role` for Sentinels only. The last
-//!   line but one is for sorted sets only, and the last for
-//!   [usage](https://docs.rs/tollgate/latest/tollgate/usage/) only.
+//!   line but two is for sorted sets only, and the last two are for
+//!   [usage](https://docs.rs/tollgate/latest/tollgate/usage/) only: `scan` for questions about
+//!   tracked usage.
 //! - `client|setname` names connections. Without it they have no name.
 //! - `ping` is for RESP2 only.
 //! - If the URL names a database, add `+select`.
@@ -266,8 +295,8 @@
 //!
 //! # Modules
 //!
-//! From top to bottom, each imports only those below it: `builder`, `trial`, `usage_log`,
-//! `store`, `usage`, `set`, `commit`, `link`, `wire`, `error`.
+//! From top to bottom, each imports only those below it: `builder`, `trial`,
+//! `usage_log`, `usage_totals`, `store`, `usage`, `set`, `commit`, `link`, `wire`, `error`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -280,6 +309,7 @@ mod store;
 mod trial;
 mod usage;
 mod usage_log;
+mod usage_totals;
 mod wire;
 
 pub use builder::RedisStoreBuilder;

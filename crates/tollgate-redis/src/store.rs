@@ -14,7 +14,7 @@ use tollgate_core::{
     Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Store, Times, UsageError, Verdict,
 };
 
-use crate::commit::{Answer, Ask, Caller, Commit, Deadline, Pair, Refund, Return};
+use crate::commit::{Answer, Ask, Caller, Commit, Deadline, Pair, Return};
 use crate::error::{Cause, Error};
 use crate::set::{self, Order, spread};
 use crate::usage;
@@ -149,8 +149,7 @@ impl Store for RedisStore {
         for grant in grants.iter().filter(|grant| grant.units > 0 && !grant.key.is_empty()) {
             let slot = self.commit.slot(grant.key);
             let terms = Terms::new(grant.policy, u64::from(grant.units), names.log);
-            let refund = Some(Refund { terms, stamp: grant.stamp });
-            let entry = Return { name: names.of(grant.key, grant.policy), refund };
+            let entry = Return::refund(names, grant.key, terms, grant.stamp);
             match of_slot.iter_mut().find(|(of, _)| *of == slot) {
                 Some((_, entries)) => entries.push(entry),
                 None => of_slot.push((slot, vec![entry])),
@@ -164,7 +163,7 @@ impl Store for RedisStore {
             return Reply::Now(Ok(()));
         }
         let names = &self.commit.target.names;
-        let entry = |policy: &&Policy| Return { name: names.of(key, policy), refund: None };
+        let entry = |policy: &&Policy| Return::reset(names, key, policy);
         self.give_back(vec![(self.commit.slot(key), policies.iter().map(entry).collect())])
     }
 

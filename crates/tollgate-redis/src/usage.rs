@@ -1,5 +1,6 @@
 //! The usage of an interval: one call for each question, because questions are rare.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,8 +37,15 @@ pub(crate) async fn of_interval(
     // A longer interval counts no more, and doubles are exact up to here.
     let interval = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX).min(1 << 53);
     let question = Question { slot, name: target.names.of(key, policy), terms, interval };
-    // In the store's runtime, which owns the connections.
-    let answer = target.runtime.spawn(ask(Arc::clone(target), question)).await;
+    in_runtime(target, ask(Arc::clone(target), question)).await
+}
+
+/// Runs a call in the store's runtime, which owns the connections.
+pub(crate) async fn in_runtime<T: Send + 'static>(
+    target: &Target,
+    call: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, UsageError> {
+    let answer = target.runtime.spawn(call).await;
     answer.unwrap_or_else(|_| Err(Cause::Stopped.into())).map_err(|error| UsageError::of_store(&error))
 }
 

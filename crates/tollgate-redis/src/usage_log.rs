@@ -11,7 +11,9 @@ use crate::commit::Target;
 use crate::error::{Cause, Error};
 use crate::link::Text;
 use crate::store::RedisStore;
+use crate::usage::in_runtime;
 use crate::wire::names::Name;
+use crate::wire::numbers::life_in_millis;
 
 /// Keeps the pages of [`tollgate::usage`](https://docs.rs/tollgate/latest/tollgate/usage/). Keys have
 /// the names that they have in the names of states: readable, or as a digest with a
@@ -31,7 +33,7 @@ impl UsageLog for RedisStore {
         keep_for: Duration,
     ) -> Result<(), UsageError> {
         let page = page.to_owned();
-        let millis = u64::try_from(keep_for.as_millis()).unwrap_or(u64::MAX).clamp(1, MOST_MILLIS);
+        let millis = life_in_millis(keep_for);
         let write = async move |target: Arc<Target>, name: Name, slot| {
             let build = |text: Text| {
                 Some(target.command(target.scripts.usage_page(), text, 1, |cmd| {
@@ -59,11 +61,8 @@ impl UsageLog for RedisStore {
     }
 }
 
-/// A hundred years, which every server accepts.
-const MOST_MILLIS: u64 = 100 * 366 * 86_400_000;
-
 impl RedisStore {
-    /// Runs a call on the pages of a minute, in the store's runtime, which owns the connections.
+    /// Runs a call on the pages of a minute.
     async fn with_pages<T, F>(
         &self,
         minute: u64,
@@ -76,8 +75,7 @@ impl RedisStore {
         let target = &self.commit().target;
         let (name, slot) = target.names.of_usage(minute);
         let slot = if target.link.has_slots() { slot } else { 0 };
-        let answer = target.runtime.spawn(call(Arc::clone(target), name, slot)).await;
-        answer.unwrap_or_else(|_| Err(Cause::Stopped.into())).map_err(|error| UsageError::of_store(&error))
+        in_runtime(target, call(Arc::clone(target), name, slot)).await
     }
 }
 

@@ -434,7 +434,8 @@ fn waiting_until(policy: &Policy, deadline: Duration) -> Policy {
             let algorithm = Algorithm::LeakyBucket { max_wait: deadline };
             let shorter = Policy::try_new(policy.name(), policy.quota(), algorithm);
             // Valid, since a longer wait is. Its debt may be that of callers that wait for longer.
-            shorter.map_or_else(|_| policy.clone(), |shorter| shorter.sharing_state_with(policy))
+            let of_policy = |shorter: Policy| shorter.tracking_usage_as(policy).sharing_state_with(policy);
+            shorter.map_or_else(|_| policy.clone(), of_policy)
         }
         _ => policy.clone(),
     }

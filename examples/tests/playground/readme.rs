@@ -45,6 +45,10 @@ impl IntoResponse for AppError {
     }
 }
 
+fn tracked(policy: Policy) -> Policy {
+    policy.track_usage()
+}
+
 struct Job {
     tenant: u64,
 }
@@ -82,7 +86,8 @@ fn layers(burst: Rule, daily: Rule, redis: RedisStore, usage: &Usage<RedisStore>
     let redis = redis.leased(Lease::default());
     let redis = redis.deny_cache(100_000);
     let store = redis.fall_back_to(MemoryStore::new(), Share::new(1, 3));
-    let store = store.count_usage(&usage.record(Recording::default()));
+    let recorder = usage.record(Recording::default());
+    let store = store.count_usage(&recorder);
     let route: MethodRouter = get(async |report: Report| report.iter().count().to_string());
     let counts = Counts;
     let both = both.store(store).metrics().observe(move |decision| counts.add(decision));
@@ -114,7 +119,7 @@ fn store(time: ManualClock) -> MemoryStore {
 
 #[test]
 fn the_code_in_the_table_compiles() {
-    let _ = (rules, layers, jobs, client, grpc, log_in, store);
+    let _ = (rules, layers, tracked, jobs, client, grpc, log_in, store);
     let this_file = without_blanks(THIS_FILE);
     let table = README.lines().skip_while(|line| !line.contains("| write … |")).skip(2);
     let rows: Vec<_> = table.take_while(|line| line.starts_with('|')).collect();

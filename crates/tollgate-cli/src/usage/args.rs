@@ -28,6 +28,20 @@ Examples:
   tollgate usage series --policy api --last 15m
   tollgate usage series --key '@192.0.2.1' --redis redis://10.0.0.5/";
 
+const TOTALS_AFTER_HELP: &str = "\
+The last use of a key, and the total of the units that it was granted and did not give back. Both
+are exact.
+
+Only policies that track usage are seen: see Policy::track_usage of the crate tollgate. Redis keeps
+a key for 30 days after its last use, by default. This scans all key names of the Redis, in small
+steps.
+
+The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.
+
+Examples:
+  tollgate usage oldest --policy api --redis redis://10.0.0.5/
+  tollgate usage total --policy api -n 100";
+
 /// The longest time that is read.
 const MOST: Duration = Duration::from_secs(7 * 24 * 3_600);
 
@@ -48,6 +62,18 @@ pub(super) enum Question {
     #[command(next_line_help = true, after_help = TOP_AFTER_HELP)]
     Denied(TopArgs),
 
+    /// Lists the keys of a policy that were not used for the longest time
+    #[command(next_line_help = true, after_help = TOTALS_AFTER_HELP)]
+    Oldest(TotalsArgs),
+
+    /// Lists the keys of a policy that were used last
+    #[command(next_line_help = true, after_help = TOTALS_AFTER_HELP)]
+    Newest(TotalsArgs),
+
+    /// Lists the keys of a policy that used most in all
+    #[command(next_line_help = true, after_help = TOTALS_AFTER_HELP)]
+    Total(TotalsArgs),
+
     /// Draws how often a policy or a key was allowed and denied, minute by minute
     #[command(next_line_help = true, after_help = SERIES_AFTER_HELP)]
     Series(SeriesArgs),
@@ -61,6 +87,20 @@ pub(super) struct TopArgs {
 
     #[command(flatten)]
     pub(super) source: Source,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct TotalsArgs {
+    /// The name of the policy, which has to track usage
+    #[arg(long, value_name = "NAME")]
+    pub(super) policy: String,
+
+    /// The most keys to list
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) keys: u32,
+
+    #[command(flatten)]
+    pub(super) redis: RedisArgs,
 }
 
 #[derive(Debug, Args)]

@@ -1,7 +1,8 @@
-//! `tollgate usage`: what the processes of a fleet counted.
+//! `tollgate usage`: what the processes of a fleet counted, and what policies tracked.
 
 mod args;
 mod series;
+mod totals;
 
 use std::process::ExitCode;
 
@@ -12,6 +13,7 @@ use tollgate_redis::RedisStore;
 
 pub(crate) use self::args::UsageArgs;
 use self::args::{Question, SeriesArgs, Source, TopArgs};
+use self::totals::Order;
 use crate::chart::human;
 use crate::redis_args::{PREFIX, TIMEOUT};
 use crate::table::table;
@@ -22,6 +24,9 @@ pub(crate) async fn run(args: UsageArgs) -> Result<ExitCode, String> {
     let text = match &args.question {
         Question::Top(args) => top(args, "allowed").await?,
         Question::Denied(args) => top(args, "denied").await?,
+        Question::Oldest(args) => totals::table(args, Order::Oldest).await?,
+        Question::Newest(args) => totals::table(args, Order::Newest).await?,
+        Question::Total(args) => totals::table(args, Order::Total).await?,
         Question::Series(args) => series(args).await?,
     };
     print(&text);

@@ -5,7 +5,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use humantime::format_rfc3339_seconds;
 use tollgate::extract::header;
 use tollgate::usage::{Recording, Usage, UsageExt};
-use tollgate::{Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Timestamp};
+use tollgate::{
+    Check, Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Store, Times, Timestamp,
+};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_core::Clock;
 use tollgate_redis::RedisStore;
@@ -137,6 +139,38 @@ async fn control_characters_of_stored_pages_are_not_printed() {
     assert_eq!(table.lines().nth(1).unwrap(), "=ada\u{fffd}  api\u{fffd}[31m        1         1        1");
 }
 
+#[tokio::test]
+async fn tracked_keys_are_listed_by_last_use_and_by_total() {
+    let redis = Server::start(Kind::Redis8_2).unwrap();
+    let url = redis.url();
+    let store = RedisStore::connect(&url).await.unwrap();
+    let policy = Policy::new("api", Quota::per_day(5_000)).track_usage();
+    let key = Key::from("eve");
+    let verdict = store.acquire(&[Check::new(&policy, &key, 70)], Times::ONCE).wait().await.unwrap();
+    assert!(verdict.is_granted());
+    for (key, total, time) in [("a%20b", 5, "1767225661999999"), ("ada", 1_234, "1767225600000000")] {
+        let value = format!("{total}{time}");
+        redis.command(&["SET", &format!("tollgate:1:{{={key}}}:api~usage"), &value, "EX", "600"]).unwrap();
+    }
+    let ask = |order: &str, n: &str| shown(&["usage", order, "--policy", "api", "-n", n, "--redis", &url]);
+    let keys = |table: &str| -> Vec<String> {
+        table.lines().skip(1).map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    };
+    let table = ask("oldest", "10");
+    let first = "key     total  last use (UTC)\n\
+                 =ada    1,234  2026-01-01 00:00:00\n\
+                 =a%20b      5  2026-01-01 00:01:01\n\
+                 =eve       70  20";
+    assert!(table.starts_with(first), "{table}");
+    assert_eq!(keys(&ask("newest", "2")), ["=eve", "=a%20b"]);
+    assert_eq!(keys(&ask("total", "10")), ["=ada", "=eve", "=a%20b"]);
+    // They are no states that it cannot read.
+    let look = shown(&["look", "ada", "--redis", &url]);
+    assert!(!look.contains("not read") && !look.contains("~usage"), "{look}");
+    let none = shown(&["usage", "oldest", "--policy", "other", "--redis", &url]);
+    assert_eq!(none, "no usage of policy other was tracked, under the prefix tollgate\n");
+}
+
 #[test]
 fn an_empty_redis_has_no_usage() {
     let redis = Server::start(Kind::Redis8_2).unwrap();
@@ -152,7 +186,10 @@ fn an_empty_redis_has_no_usage() {
 fn a_question_that_cannot_be_answered_is_one_error_line() {
     for (arguments, hint) in [
         (&[][..], "requires a subcommand"),
-        (&["oldest"], "oldest"),
+        (&["oldest"], "--policy <NAME>"),
+        (&["total", "--policy", "api", "-n", "0"], "--keys"),
+        (&["newest", "--policy", "api", "--redis", "127.0.0.1:1"], "--redis: "),
+        (&["total", "--policy", "api", "--redis", "redis-cluster://127.0.0.1:1"], "--redis: "),
         (&["top", "-n", "0"], "--keys"),
         (&["top", "--last", "1"], "expected a time such as 10s"),
         (&["denied", "--last", "8d"], "at most 7d can be read"),

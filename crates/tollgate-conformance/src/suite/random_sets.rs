@@ -38,8 +38,10 @@ pub(super) async fn match_the_oracle<S: Store<Error: Debug>>(
     // Policies change regularly, because many of them are too large or too slow for any denial.
     const STEPS_PER_SCENARIO: u32 = 100;
     for round in 0..steps.div_ceil(STEPS_PER_SCENARIO) {
+        // Tracking changes no decision.
+        let some = |policy: Policy| if round % 3 == 1 { policy.track_usage() } else { policy };
         let policies: Vec<Policy> =
-            (0..3).map(|n| random.policy(&format!("{round}.{n}"), algorithm)).collect();
+            (0..3).map(|n| some(random.policy(&format!("{round}.{n}"), algorithm))).collect();
         // A leaky bucket delays each request by itself, so it is not leased.
         let is_leaky = matches!(algorithm, Algorithm::LeakyBucket { .. });
         let leases = case.excuses.leases.filter(|_| !is_leaky);

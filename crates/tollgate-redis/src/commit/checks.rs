@@ -107,7 +107,8 @@ impl Load for Checks {
     }
 
     fn command(&self, target: &Target, text: Text) -> Option<Cmd> {
-        let keys = self.groups.iter().map(|group| group.sets.len() * group.terms.len()).sum();
+        let of_group = |group: &Alike| group.sets.len() * (group.terms.len() + group.tracked().count());
+        let keys = self.groups.iter().map(of_group).sum();
         let script = target.scripts.acquire(self.parts);
         (keys > 0).then(|| target.command(script, text, keys, |cmd| self.write(cmd, target)))
     }
@@ -186,16 +187,26 @@ impl Checks {
         let terms: SmallVec<[Terms; 1]> =
             ask.pairs.iter().map(|pair| Terms::new(pair.policy, pair.cost, log)).collect();
         terms.iter().for_each(|terms| self.parts.add(terms.part));
+        if terms.iter().any(Terms::tracks_usage) {
+            self.parts.add_tracking();
+        }
         self.groups.push(Alike { terms, times: ask.times, sets: Vec::new() });
         self.groups.len() - 1
     }
 
-    /// The keys and arguments of acquire.lua.
+    /// The keys and arguments of acquire.lua and of track.lua.
     fn write(&self, cmd: &mut Cmd, target: &Target) {
         for group in &self.groups {
             for set in &group.sets {
                 for (key, terms) in set.keys.iter().zip(&group.terms) {
                     cmd.arg(&*target.names.of(key, &terms.policy));
+                }
+            }
+        }
+        for group in &self.groups {
+            for set in &group.sets {
+                for (at, terms) in group.tracked() {
+                    cmd.arg(&*target.names.of_total(&set.keys[at], terms.policy.name()));
                 }
             }
         }
@@ -218,6 +229,13 @@ impl Checks {
             }
         }
         cmd.arg(numbers.as_bytes());
+        if self.parts.have_tracking() {
+            let mut numbers = Numbers::new();
+            numbers.push(target.usage_life_ms);
+            let terms = self.groups.iter().flat_map(|group| &group.terms);
+            terms.for_each(|terms| terms.write_tracking(&mut numbers));
+            cmd.arg(numbers.as_bytes());
+        }
     }
 
     /// Hands out what acquire.lua returned.
@@ -245,6 +263,11 @@ impl Checks {
 }
 
 impl Alike {
+    /// The terms that record usage, and their places in each set.
+    fn tracked(&self) -> impl Iterator<Item = (usize, &Terms)> {
+        self.terms.iter().enumerate().filter(|(_, terms)| terms.tracks_usage())
+    }
+
     fn work_of_set(&self) -> u32 {
         self.terms.iter().map(Terms::work).fold(0, u32::saturating_add)
     }

@@ -33,7 +33,7 @@ use returns::Returns;
 
 pub(crate) use ask::{Ask, Pair, SetKeys};
 pub(crate) use caller::{Answer, Caller, Deadline};
-pub(crate) use returns::{Refund, Return};
+pub(crate) use returns::Return;
 pub(crate) use target::Target;
 
 /// How many calls with returns are in flight at once, for each slot.

@@ -1,29 +1,51 @@
 //! The refunds and resets that one call carries.
 
 use bb8_redis::redis::{Cmd, Value};
-use tollgate_core::{Clock, Stamp, Timestamp, Verdict};
+use tollgate_core::{Clock, Key, Policy, Stamp, Timestamp, Verdict};
 
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::group::Load;
 use super::target::Target;
 use crate::error::Error;
 use crate::link::Text;
-use crate::wire::names::Name;
+use crate::wire::names::{Name, Names};
 use crate::wire::numbers::Numbers;
 use crate::wire::script::Parts;
 use crate::wire::terms::Terms;
 
 /// One key of a refund or a reset.
 pub(crate) struct Return {
-    pub(crate) name: Name,
+    name: Name,
     /// Without it, the key is reset.
-    pub(crate) refund: Option<Refund>,
+    refund: Option<Refund>,
 }
 
 /// Units of a grant, which are the cost of the terms.
-pub(crate) struct Refund {
-    pub(crate) terms: Terms,
-    pub(crate) stamp: Stamp,
+struct Refund {
+    terms: Terms,
+    stamp: Stamp,
+    /// The name of the key's usage, if the policy tracks it.
+    total: Option<Name>,
+}
+
+impl Return {
+    /// Gives back units of a grant, which are the cost of the terms.
+    pub(crate) fn refund(names: &Names, key: &Key, terms: Terms, stamp: Stamp) -> Return {
+        let total = terms.tracks_usage().then(|| names.of_total(key, terms.policy.name()));
+        let name = names.of(key, &terms.policy);
+        Return { name, refund: Some(Refund { terms, stamp, total }) }
+    }
+
+    /// Forgets what a key has used of a policy.
+    pub(crate) fn reset(names: &Names, key: &Key, policy: &Policy) -> Return {
+        Return { name: names.of(key, policy), refund: None }
+    }
+
+    /// The units to take from a total, and its name.
+    fn tracked(&self) -> Option<(u64, &Name)> {
+        let refund = self.refund.as_ref()?;
+        refund.total.as_ref().map(|name| (refund.terms.cost, name))
+    }
 }
 
 /// Refunds and resets of many callers, on their way to refund.lua.
@@ -64,7 +86,8 @@ impl Load for Returns {
     fn drop_abandoned(&mut self) {}
 
     fn command(&self, target: &Target, text: Text) -> Option<Cmd> {
-        let keys = self.requests.iter().map(|request| request.entries.len()).sum();
+        let of_entry = |entry: &Return| 1 + usize::from(entry.tracked().is_some());
+        let keys = self.entries().map(of_entry).sum();
         let script = target.scripts.refund(self.parts);
         (keys > 0).then(|| target.command(script, text, keys, |cmd| self.write(cmd, target)))
     }
@@ -95,23 +118,33 @@ impl Returns {
             if let Some(refund) = &entry.refund {
                 self.parts.add(refund.terms.part);
             }
+            if entry.tracked().is_some() {
+                self.parts.add_tracking();
+            }
         }
         self.requests.push(Request { entries, caller });
     }
 
-    /// The keys and arguments of refund.lua.
+    fn entries(&self) -> impl Iterator<Item = &Return> {
+        self.requests.iter().flat_map(|request| &request.entries)
+    }
+
+    /// The keys and arguments of refund.lua and of untrack.lua.
     fn write(&self, cmd: &mut Cmd, target: &Target) {
-        let entries = || self.requests.iter().flat_map(|request| &request.entries);
-        for entry in entries() {
+        let tracked = || self.entries().filter_map(Return::tracked);
+        for entry in self.entries() {
             cmd.arg(&*entry.name);
+        }
+        for (_, name) in tracked() {
+            cmd.arg(&**name);
         }
         if let Some(now) = target.clock.as_ref().map(Clock::now) {
             cmd.arg(now.as_micros());
         }
         let mut numbers = Numbers::new();
-        for entry in entries() {
+        for entry in self.entries() {
             match &entry.refund {
-                Some(Refund { terms, stamp }) => {
+                Some(Refund { terms, stamp, .. }) => {
                     numbers.push(terms.cost);
                     numbers.push(stamp.micros());
                     numbers.push(stamp.fraction().into());
@@ -121,5 +154,10 @@ impl Returns {
             }
         }
         cmd.arg(numbers.as_bytes());
+        if self.parts.have_tracking() {
+            let mut numbers = Numbers::new();
+            tracked().for_each(|(units, _)| numbers.push(units));
+            cmd.arg(numbers.as_bytes());
+        }
     }
 }

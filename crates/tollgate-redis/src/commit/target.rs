@@ -12,6 +12,8 @@ pub(crate) struct Target {
     pub(crate) link: Link,
     pub(crate) names: Names,
     pub(crate) scripts: Scripts,
+    /// How long the usage of a key is kept after its last use, in milliseconds.
+    pub(crate) usage_life_ms: u64,
     /// The clock of a test. Without one, Redis's clock decides.
     pub(crate) clock: Option<Clock>,
     /// Measures how long callers wait: always the system's clock.

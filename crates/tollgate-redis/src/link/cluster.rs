@@ -103,6 +103,13 @@ impl Cluster {
         }
     }
 
+    /// The owners of all slots, as a node knows them now.
+    pub(super) async fn masters(&self) -> Result<Vec<Arc<Node>>, Error> {
+        self.0.refresh().await?;
+        let masters = self.0.map().slots.as_ref().and_then(Slots::owners);
+        masters.ok_or_else(no_owner)
+    }
+
     async fn owner(&self, slot: u16) -> Result<Arc<Node>, Error> {
         if self.0.map().slots.is_none() {
             self.0.first_refresh().await?;
@@ -110,8 +117,7 @@ impl Cluster {
         let owner = self.0.map().slots.as_ref().and_then(|slots| slots.owner(slot).cloned());
         owner.ok_or_else(|| {
             self.refresh_in_background();
-            let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
-            RedisError::from((kind, "no node owns the slot")).into()
+            no_owner()
         })
     }
 
@@ -253,6 +259,11 @@ impl Inner {
         map.ranges = ranges;
         Ok(true)
     }
+}
+
+fn no_owner() -> Error {
+    let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
+    RedisError::from((kind, "no node owns the slot")).into()
 }
 
 async fn slots_of(node: &Node) -> Result<Vec<Range>, Error> {

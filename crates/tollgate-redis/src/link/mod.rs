@@ -19,10 +19,13 @@ mod slots;
 pub(crate) mod tls;
 pub(crate) mod topology;
 
+use std::sync::Arc;
+
 use bb8_redis::redis::{Cmd, Value};
 
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use cluster::Cluster;
+use node::Node;
 use pool::{Pool, Source};
 use topology::Topology;
 
@@ -34,6 +37,15 @@ pub(crate) enum Link {
     /// A server, or the master that Sentinels name.
     Pool(Pool),
     Cluster(Cluster),
+}
+
+/// A server that holds keys.
+#[derive(Clone)]
+pub(crate) enum Master {
+    /// The server of the pool.
+    Pooled,
+    /// A master of a Cluster.
+    Node(Arc<Node>),
 }
 
 /// A connection for one call.
@@ -69,6 +81,25 @@ impl Link {
     /// [`Link::connection`] and [`Connection::run`].
     pub(crate) async fn call(&self, slot: u16, build: Build<'_>) -> Result<Value, Error> {
         self.connection(slot).await?.run(slot, build, true).await
+    }
+
+    /// All servers that hold keys.
+    pub(crate) async fn masters(&self) -> Result<Vec<Master>, Error> {
+        match self {
+            Link::Pool(_) => Ok(vec![Master::Pooled]),
+            Link::Cluster(cluster) => Ok(cluster.masters().await?.into_iter().map(Master::Node).collect()),
+        }
+    }
+
+    /// Runs a command that names no key on one of [`Link::masters`].
+    pub(crate) async fn call_on(&self, master: &Master, build: Build<'_>) -> Result<Value, Error> {
+        match master {
+            Master::Pooled => self.call(0, build).await,
+            Master::Node(node) => {
+                let cmd = build(Text::Hash).ok_or(Cause::Late)?;
+                Ok(node.connection().await?.run_without_key(cmd).await?)
+            }
+        }
     }
 
     /// Checks that the server is what the URL says.

@@ -16,7 +16,7 @@ use crate::error::{Cause, Error};
 /// The connection is replaced after this many timeouts in a row.
 const MAX_TIMEOUTS: u32 = 3;
 
-pub(super) struct Node {
+pub(crate) struct Node {
     pub(super) address: Address,
     info: ConnectionInfo,
     timeouts: Timeouts,
@@ -144,7 +144,14 @@ impl Conn {
 
     /// Asks for the owners of all slots.
     pub(super) async fn slots(&mut self) -> Result<Value, RedisError> {
-        let result = cmd("CLUSTER").arg("SLOTS").query_async(&mut self.inner).await;
+        let mut slots = cmd("CLUSTER");
+        slots.arg("SLOTS");
+        self.run_without_key(slots).await
+    }
+
+    /// Runs a command that names no key, so that its answer does not show whether the node serves.
+    pub(super) async fn run_without_key(&mut self, cmd: Cmd) -> Result<Value, RedisError> {
+        let result = cmd.query_async(&mut self.inner).await;
         self.record(&result);
         result
     }

@@ -37,6 +37,18 @@ impl Slots {
         self.0.get(usize::from(slot))?.as_ref()
     }
 
+    /// Each owner once. `None` if a slot has none.
+    pub(super) fn owners(&self) -> Option<Vec<Arc<Node>>> {
+        let mut owners: Vec<Arc<Node>> = Vec::new();
+        for owner in &self.0 {
+            let owner = owner.as_ref()?;
+            if !owners.iter().any(|known| Arc::ptr_eq(known, owner)) {
+                owners.push(Arc::clone(owner));
+            }
+        }
+        Some(owners)
+    }
+
     pub(super) fn set_owner(&mut self, slot: u16, node: Arc<Node>) {
         if let Some(owner) = self.0.get_mut(usize::from(slot)) {
             *owner = Some(node);

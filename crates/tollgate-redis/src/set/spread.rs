@@ -14,7 +14,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Algorithm, Stamp, Status, Times, Verdict, Wait};
 
-use crate::commit::{Answer, Ask, Commit, Pair, Refund, Return, SetKeys};
+use crate::commit::{Answer, Ask, Commit, Pair, Return, SetKeys};
 use crate::error::Cause;
 use crate::error::Error;
 use crate::wire::layout::SlidingLogLayout;
@@ -112,8 +112,8 @@ async fn return_surplus(commit: &Commit, legs: &[Leg], verdicts: &mut [Result<Ve
             .filter(|((terms, _), _)| surplus > 0 && terms.cost > 0)
             .map(|((terms, status), key)| {
                 let cost = terms.cost.saturating_mul(u64::from(surplus));
-                let refund = Refund { terms: Terms { cost, ..terms.clone() }, stamp: status.stamp() };
-                Return { name: commit.target.names.of(key, &terms.policy), refund: Some(refund) }
+                let terms = Terms { cost, ..terms.clone() };
+                Return::refund(&commit.target.names, key, terms, status.stamp())
             })
             .collect();
         if !entries.is_empty() {

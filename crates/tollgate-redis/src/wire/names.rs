@@ -23,6 +23,9 @@ const LAYOUT: &str = "1";
 /// A new `LAYOUT` would have reset the states of all other algorithms.
 const LOG_FORM: &str = "~runs";
 
+/// The suffix of names whose value is the usage of a key. No scope of a policy ends with it.
+const USAGE_FORM: &str = "~usage";
+
 /// A longer key is hashed. In bytes.
 const MAX_KEY_LENGTH: usize = 128;
 
@@ -78,6 +81,19 @@ impl Names {
         (name, slot)
     }
 
+    /// The name of a key's usage under the policy with this name.
+    pub(crate) fn of_total(&self, key: &Key, policy: &str) -> Name {
+        let mut name = self.of_key(key);
+        name.push(policy);
+        name.push(USAGE_FORM);
+        name
+    }
+
+    /// The texts before and behind a key in the names of its usage.
+    pub(crate) fn around_totals(&self, policy: &str) -> (&str, String) {
+        (&self.head, format!("}}:{policy}{USAGE_FORM}"))
+    }
+
     /// The name of a key's state under a policy.
     pub(crate) fn of(&self, key: &Key, policy: &Policy) -> Name {
         let mut name = self.of_key(key);
@@ -113,8 +129,13 @@ impl Name {
         }
     }
 
+    /// A name that Redis has listed.
+    pub(crate) fn listed(bytes: &[u8]) -> Name {
+        Name(SmallVec::from_slice(bytes))
+    }
+
     /// The slot in a Cluster, by the text in the first braces.
-    fn slot(&self) -> u16 {
+    pub(crate) fn slot(&self) -> u16 {
         let find = |sign: u8, from: usize| self[from..].iter().position(|byte| *byte == sign);
         let tag =
             find(b'{', 0).and_then(|open| find(b'}', open + 1).map(|length| &self[open + 1..][..length]));

@@ -1,6 +1,8 @@
 //! Numbers sent to a script and returned by it, as Lua's doubles in one binary string. Many strings
 //! would cost both sides more.
 
+use std::time::Duration;
+
 /// Integers up to 2^53, as doubles.
 pub(crate) struct Numbers(Vec<u8>);
 
@@ -32,6 +34,14 @@ pub(crate) fn read(answer: &[u8]) -> impl Iterator<Item = i64> {
         let number = double as i64;
         number
     })
+}
+
+/// A hundred years, which every server accepts.
+const MOST_MILLIS: u64 = 100 * 366 * 86_400_000;
+
+/// How long a key lives, in milliseconds, as every server accepts it.
+pub(crate) fn life_in_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).clamp(1, MOST_MILLIS)
 }
 
 #[cfg(test)]

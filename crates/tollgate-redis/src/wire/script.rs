@@ -95,12 +95,22 @@ impl Part {
     }
 }
 
-/// A set of parts.
+/// A set of parts, and whether a policy tracks usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parts(u8);
 
 impl Parts {
-    const COUNT: usize = 1 << Part::ALL.len();
+    const TRACKING: u8 = 1 << Part::ALL.len();
+    const COUNT: usize = 2 * Parts::TRACKING as usize;
+
+    /// Adds what records the usage of a policy that tracks it.
+    pub(crate) fn add_tracking(&mut self) {
+        self.0 |= Parts::TRACKING;
+    }
+
+    pub(crate) fn have_tracking(self) -> bool {
+        self.0 & Parts::TRACKING != 0
+    }
 
     pub(crate) fn add(&mut self, part: Part) {
         self.0 |= 1 << part as u8;
@@ -158,12 +168,15 @@ impl Scripts {
 
     pub(crate) fn acquire(&self, parts: Parts) -> &Script {
         let whole = if parts.have_gcra() { lua!("gcra_whole.lua") } else { "" };
-        let main = [lua!("decide.lua"), whole, lua!("acquire.lua")];
+        let track = if parts.have_tracking() { lua!("track.lua") } else { "" };
+        let main = [lua!("decide.lua"), whole, lua!("acquire.lua"), track, lua!("reply.lua")];
         self.cached(&self.acquire, parts, "local refunds, counts = false, false\n", &main)
     }
 
     pub(crate) fn refund(&self, parts: Parts) -> &Script {
-        self.cached(&self.refund, parts, "local refunds, counts = true, false\n", &[lua!("refund.lua")])
+        let untrack = if parts.have_tracking() { lua!("untrack.lua") } else { "" };
+        let main = [untrack, lua!("refund.lua")];
+        self.cached(&self.refund, parts, "local refunds, counts = true, false\n", &main)
     }
 
     /// The script that counts the units of an interval in a log of this part.

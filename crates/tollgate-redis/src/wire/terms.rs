@@ -55,13 +55,25 @@ impl Terms {
     /// searches for the run that it waits for, by halves: 18 to 41 µs with 1,000 runs.
     pub(crate) fn work(&self) -> u32 {
         let limit = self.policy.quota().limit();
+        let tracking = u32::from(self.tracks_usage());
         let runs = match (self.part, self.policy.algorithm()) {
-            (Part::Gcra | Part::LeakyBucket, _) => return 1,
-            (Part::FixedWindow | Part::SlidingWindow, _) => return 2,
+            (Part::Gcra | Part::LeakyBucket, _) => return 1 + tracking,
+            (Part::FixedWindow | Part::SlidingWindow, _) => return 2 + tracking,
             (_, Algorithm::SlidingBuckets { buckets }) => limit.min(buckets + 1),
             _ => limit,
         };
-        if self.cost <= 1 { 5 } else { 5 + 2 * runs.ilog2() }
+        tracking + if self.cost <= 1 { 5 } else { 5 + 2 * runs.ilog2() }
+    }
+
+    /// Whether a charge records the usage of the key.
+    pub(crate) fn tracks_usage(&self) -> bool {
+        self.policy.tracks_usage() && self.cost > 0
+    }
+
+    /// Appends what track.lua needs to know of a check.
+    pub(crate) fn write_tracking(&self, numbers: &mut Numbers) {
+        numbers.push(self.width() as u64);
+        numbers.push(if self.tracks_usage() { self.cost.min(NEVER_US) } else { 0 });
     }
 
     /// Appends the algorithm and its arguments.
@@ -114,15 +126,20 @@ impl Terms {
         }
     }
 
-    /// Takes a state from a script's answer.
-    pub(crate) fn read(&self, answer: &mut impl Iterator<Item = i64>) -> Option<State> {
-        let mut numbers = [0; 4];
-        let width = match self.part {
+    /// How many numbers a state has in a script's answer.
+    fn width(&self) -> usize {
+        match self.part {
             Part::Gcra | Part::LeakyBucket if self.policy.parts() == 1 => 1,
             Part::Gcra | Part::LeakyBucket | Part::FixedWindow => 2,
             Part::SlidingWindow => 3,
             Part::SlidingBuckets | Part::SlidingLogList | Part::SlidingLogSortedSet => 4,
-        };
+        }
+    }
+
+    /// Takes a state from a script's answer.
+    pub(crate) fn read(&self, answer: &mut impl Iterator<Item = i64>) -> Option<State> {
+        let mut numbers = [0; 4];
+        let width = self.width();
         for number in &mut numbers[..width] {
             *number = answer.next()?.max(0).cast_unsigned();
         }

@@ -6,6 +6,9 @@
 //! bytes for each bucket, and 16 to 32 for each request in a log. Memory grows with the keys in
 //! use. Requests free idle keys, a few at a time: there is no thread and no task to spawn.
 //!
+//! The usage of policies that [track it](Policy::track_usage) is in a table with a [cap of its
+//! own](MemoryStoreBuilder::max_tracked_keys).
+//!
 //! # What happens at the cap
 //! A new key takes the place of another one, in this order:
 //!
@@ -64,9 +67,10 @@
 //! Everything: a quota of a day starts again with each deployment. If that matters, keep it in
 //! [Redis](https://docs.rs/tollgate-redis).
 
-// From top to bottom; imports run down this list only: set, shards.
+// From top to bottom; imports run down this list only: set, shards, totals.
 mod set;
 mod shards;
+mod totals;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -76,10 +80,12 @@ use std::time::Duration;
 
 use tollgate_core::algorithm::State;
 use tollgate_core::{
-    Check, Clock, Grant, Key, Policy, Reply, Store, Times, Timestamp, UsageError, Verdict, Wait,
+    Check, Clock, Grant, Key, KeyTotal, Policy, Reply, Store, Times, Timestamp, UsageError, UsageTotals,
+    Verdict, Wait,
 };
 
 use shards::Shards;
+use totals::Totals;
 
 use crate::table::Slot;
 
@@ -102,6 +108,8 @@ pub struct MemoryStore(Arc<Shards>);
 #[must_use]
 pub struct MemoryStoreBuilder {
     max_keys: usize,
+    max_tracked_keys: usize,
+    usage_life: Duration,
     clock: Clock,
 }
 
@@ -115,6 +123,24 @@ impl MemoryStoreBuilder {
         self
     }
 
+    /// Sets of how many keys the usage is held at a time, for policies that [track
+    /// usage](Policy::track_usage), at least 1. The default is 100,000. Of eight neighbours, a new
+    /// key takes the place of the one that was not used for the longest time.
+    ///
+    /// Each takes about 100 bytes, and the texts of the policy's name and the key, of at most 128
+    /// bytes each.
+    pub fn max_tracked_keys(mut self, max_keys: usize) -> MemoryStoreBuilder {
+        self.max_tracked_keys = max_keys.max(1);
+        self
+    }
+
+    /// Sets how long the usage of a key is kept after its last use, for policies that [track
+    /// usage](Policy::track_usage). The default is 30 days.
+    pub fn keep_usage_for(mut self, time: Duration) -> MemoryStoreBuilder {
+        self.usage_life = time;
+        self
+    }
+
     /// Sets the clock. A [`ManualClock`](crate::ManualClock) makes tests of limits instant and
     /// exact.
     pub fn clock(mut self, clock: impl Into<Clock>) -> MemoryStoreBuilder {
@@ -124,7 +150,8 @@ impl MemoryStoreBuilder {
 
     /// Builds the store.
     pub fn build(self) -> MemoryStore {
-        MemoryStore(Arc::new(Shards::new(self.max_keys, self.clock)))
+        let totals = Totals::new(self.max_tracked_keys, self.usage_life, self.clock.clone());
+        MemoryStore(Arc::new(Shards::new(self.max_keys, self.clock, totals)))
     }
 }
 
@@ -136,7 +163,12 @@ impl MemoryStore {
 
     /// Builds a store with another cap or another clock.
     pub fn builder() -> MemoryStoreBuilder {
-        MemoryStoreBuilder { max_keys: 1_000_000, clock: Clock::system() }
+        MemoryStoreBuilder {
+            max_keys: 1_000_000,
+            max_tracked_keys: 100_000,
+            usage_life: Duration::from_secs(30 * 24 * 3_600),
+            clock: Clock::system(),
+        }
     }
 
     /// Returns how many keys are held now, including idle ones that were not swept yet.
@@ -221,14 +253,20 @@ impl Store for MemoryStore {
     // Inlined, so that a wrapper need not move the verdict: see the number at `Recorded`.
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
-        if let [check] = set {
+        if let [check] = set
+            && !check.policy.tracks_usage()
+        {
             let (mut table, digest, now) = self.0.tables.enter(check.policy, check.key);
             table.sweep(now);
             if let Some(at) = table.find(&digest) {
                 return Reply::Now(Ok(MemoryStore::decide_one(table.slot(at), check, times, now)));
             }
         }
-        Reply::Now(Ok(set::decide(&self.0, set, times)))
+        let verdict = set::decide(&self.0, set, times);
+        if verdict.is_granted() {
+            self.0.totals.record(set, verdict.times());
+        }
+        Reply::Now(Ok(verdict))
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
@@ -240,6 +278,7 @@ impl Store for MemoryStore {
                 slot.renew(now.saturating_add(slot.value.reset_after(grant.policy, now)), false);
             }
         }
+        self.0.totals.refund(grants);
         Reply::Now(Ok(()))
     }
 
@@ -256,6 +295,17 @@ impl Store for MemoryStore {
 
     async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
         MemoryStore::usage(self, policy, key, interval)
+    }
+}
+
+impl UsageTotals for MemoryStore {
+    async fn total_of(&self, policy: &str, key: &Key) -> Result<Option<KeyTotal>, UsageError> {
+        Ok(self.0.totals.of(policy, key))
+    }
+
+    async fn scan_totals(&self, policy: &str, each: impl FnMut(KeyTotal) + Send) -> Result<(), UsageError> {
+        self.0.totals.scan(policy, each);
+        Ok(())
     }
 }
 

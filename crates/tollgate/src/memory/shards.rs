@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use tollgate_core::Clock;
 use tollgate_core::algorithm::State;
 
+use super::totals::Totals;
 use crate::table::Table;
 use crate::table::sharded::{Sharded, lock};
 
@@ -15,14 +16,16 @@ pub(super) struct Shards {
     overflow: Mutex<Table<State>>,
     /// Decisions by an overflow entry.
     overflows: AtomicU64,
+    pub(super) totals: Totals,
 }
 
 impl Shards {
-    pub(super) fn new(max_keys: usize, clock: Clock) -> Shards {
+    pub(super) fn new(max_keys: usize, clock: Clock, totals: Totals) -> Shards {
         Shards {
             tables: Sharded::new(max_keys, clock),
             overflow: Mutex::new(Table::new(usize::MAX)),
             overflows: AtomicU64::new(0),
+            totals,
         }
     }
 

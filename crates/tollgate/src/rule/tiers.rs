@@ -32,7 +32,8 @@ impl Tiers {
             if name.is_empty() {
                 return Err(TiersError::EmptyName);
             }
-            let policy = Policy::try_new(policy.name(), quota, policy.algorithm());
+            let policy = Policy::try_new(policy.name(), quota, policy.algorithm())
+                .map(|tier| tier.tracking_usage_as(policy));
             let policy = policy.map_err(|error| TiersError::Quota(name.to_owned(), error))?;
             tiers.push((Box::<str>::from(name), policy));
         }

@@ -49,7 +49,8 @@
 //! leases only if there is one for each rule.
 //!
 //! A [leaky bucket](crate::Algorithm::LeakyBucket) is not leased, since it delays each request by
-//! itself: the store decides.
+//! itself: the store decides. Neither is a policy that [tracks
+//! usage](tollgate_core::Policy::track_usage), whose uses the store has to see.
 //!
 //! `remaining` in fields and reports is what the process knows: what it holds, and what the store
 //! had left at the last fetch. A look shows what the store has left, and what this process holds.

@@ -1,5 +1,6 @@
 //! Keys as 128 bits, hashed with a secret: attackers cannot choose keys that collide.
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
 use siphasher::{sip, sip128};
@@ -21,6 +22,13 @@ impl Digest {
     #[inline]
     pub(crate) fn home(&self) -> u64 {
         self.0
+    }
+}
+
+/// In hexadecimal digits, for names of keys.
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}{:016x}", self.0, self.1)
     }
 }
 

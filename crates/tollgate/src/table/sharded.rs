@@ -50,6 +50,11 @@ impl<V> Sharded<V> {
         self.secret.digest(policy.scope_hash(), key.as_encoded())
     }
 
+    /// The digest of a key under anything with this hash.
+    pub(crate) fn digest_under(&self, hash: u64, key: &Key) -> Digest {
+        self.secret.digest(hash, key.as_encoded())
+    }
+
     /// The digest of what all keys of a policy share.
     pub(crate) fn digest_of_all(&self, policy: &Policy) -> Digest {
         self.secret.digest(policy.scope_hash(), b"")

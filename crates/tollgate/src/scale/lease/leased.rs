@@ -231,10 +231,12 @@ fn followed_by<S: Store>(then: Option<Then<S>>, verdict: Verdict) -> Verdict {
     }
 }
 
-/// Whether leases are for this set: a leaky bucket has to delay each request.
+/// Whether leases are for this set: a leaky bucket has to delay each request, and the store has to
+/// see each use that it tracks.
 fn is_leasable(set: &[Check<'_>], times: Times) -> bool {
-    let fits = |check: &Check<'_>| {
-        check.cost > 0 && !matches!(check.policy.algorithm(), Algorithm::LeakyBucket { .. })
+    let fits = |Check { policy, cost, .. }: &Check<'_>| {
+        let is_leaky = matches!(policy.algorithm(), Algorithm::LeakyBucket { .. });
+        *cost > 0 && !is_leaky && !policy.tracks_usage()
     };
     times == Times::ONCE && !set.is_empty() && set.iter().all(fits)
 }

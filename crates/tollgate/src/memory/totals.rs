@@ -1,0 +1,111 @@
+//! The last use and the total of each key, for policies that track usage.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use tollgate_core::{Check, Clock, Grant, Key, KeyTotal, Timestamp};
+
+use crate::table::digest::Digest;
+use crate::table::sharded::Sharded;
+
+/// A longer key is named by a digest, as in Redis. In bytes.
+const MAX_KEY_LENGTH: usize = 128;
+
+/// Where a total stops, as in Redis, whose scripts compute with doubles.
+const MOST: u64 = 1 << 53;
+
+pub(super) struct Totals {
+    tables: Sharded<Total>,
+    life: Duration,
+    hasher: RandomState,
+}
+
+struct Total {
+    policy: Box<str>,
+    key: Box<str>,
+    units: u64,
+    last_use: Timestamp,
+}
+
+impl Totals {
+    pub(super) fn new(max_keys: usize, life: Duration, clock: Clock) -> Totals {
+        Totals { tables: Sharded::new(max_keys, clock), life, hasher: RandomState::new() }
+    }
+
+    /// Records a set that was granted so many times.
+    pub(super) fn record(&self, set: &[Check<'_>], times: u32) {
+        for check in set.iter().filter(|check| check.cost > 0 && check.policy.tracks_usage()) {
+            let units = u64::from(check.cost) * u64::from(times);
+            let digest = self.digest(check.policy.name(), check.key);
+            let (mut table, now) = self.tables.enter_at(&digest);
+            table.sweep(now);
+            let expires = now.saturating_add(self.life);
+            if let Some(at) = table.find(&digest) {
+                let slot = table.slot(at);
+                let before = if self.is_forgotten(&slot.value, now) { 0 } else { slot.value.units };
+                slot.value.units = before.saturating_add(units).min(MOST);
+                slot.value.last_use = now;
+                slot.renew(expires, true);
+            } else if table.make_room(1, now, |_| false) {
+                let (policy, key) = (check.policy.name().into(), text(check.key, &digest).into());
+                let total = Total { policy, key, units: units.min(MOST), last_use: now };
+                table.reserve(1);
+                table.insert(digest, total, expires);
+            }
+        }
+    }
+
+    /// Takes refunded units from the totals.
+    pub(super) fn refund(&self, grants: &[Grant<'_>]) {
+        for grant in grants.iter().filter(|grant| grant.policy.tracks_usage()) {
+            let digest = self.digest(grant.policy.name(), grant.key);
+            let (mut table, _) = self.tables.enter_at(&digest);
+            if let Some(at) = table.find(&digest) {
+                let total = &mut table.slot(at).value;
+                total.units = total.units.saturating_sub(grant.units.into());
+            }
+        }
+    }
+
+    pub(super) fn of(&self, policy: &str, key: &Key) -> Option<KeyTotal> {
+        let digest = self.digest(policy, key);
+        let (mut table, now) = self.tables.enter_at(&digest);
+        let at = table.find(&digest)?;
+        let total = &table.slot(at).value;
+        (!self.is_forgotten(total, now)).then(|| total.shown())
+    }
+
+    /// Locks one shard after the other, and none while `each` runs.
+    pub(super) fn scan(&self, policy: &str, mut each: impl FnMut(KeyTotal)) {
+        for table in self.tables.iter() {
+            let now = self.tables.clock().now();
+            let is_wanted = |total: &&Total| *total.policy == *policy && !self.is_forgotten(total, now);
+            let totals: Vec<KeyTotal> = table.values().filter(is_wanted).map(Total::shown).collect();
+            drop(table);
+            totals.into_iter().for_each(&mut each);
+        }
+    }
+
+    /// By the name of the policy, so that a change of its quota or algorithm starts no new total.
+    fn digest(&self, policy: &str, key: &Key) -> Digest {
+        self.tables.digest_under(self.hasher.hash_one(policy), key)
+    }
+
+    /// Whether it is too old. The table removes it some time later.
+    fn is_forgotten(&self, total: &Total, now: Timestamp) -> bool {
+        total.last_use.saturating_add(self.life) <= now
+    }
+}
+
+impl Total {
+    fn shown(&self) -> KeyTotal {
+        KeyTotal { key: self.key.to_string(), total: self.units, last_use: self.last_use }
+    }
+}
+
+fn text(key: &Key, digest: &Digest) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = key.write_text(&mut text);
+    if text.len() > MAX_KEY_LENGTH { format!("~{digest}") } else { text }
+}
