@@ -1,6 +1,6 @@
-//! What tracking the usage of a policy costs: a check of `Policy::track_usage`, as a multiple of the
-//! same check without it. In Redis by the server's own time and by its processor time, in rounds
-//! that alternate. Then a question over a million tracked keys.
+//! What tracking the usage of a policy costs: a check of `Policy::track_usage`, as a multiple of
+//! the same check without it. In Redis by the server's own time and by its processor time, in
+//! rounds that alternate. Then a question over a million tracked keys.
 //!
 //! `cargo bench -p tollgate-benches --bench usage`
 

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use tollgate::{Algorithm, Policy};
 use tollgate_conformance::servers::Kind;
 
-use crate::{BothLayouts, Fresh, acquire, every_policy, shared};
+use crate::{BothLayouts, Fresh, acquire, at_once, every_policy, shared};
 
 const LIMIT: u32 = 5;
 const WINDOW: Duration = Duration::from_millis(20);
@@ -42,50 +42,51 @@ fn by_stamp(answers: &Answers) -> BTreeMap<u64, u32> {
 /// If hits prolonged the key's life, the window would never end.
 #[tokio::test]
 async fn an_ending_window_is_neither_forgotten_early_nor_inherited() {
+    at_once(Kind::EVERY, windows_end_on).await;
+}
+
+async fn windows_end_on(kind: Kind) {
     let window = u64::try_from(WINDOW.as_micros()).unwrap();
-    for &kind in Kind::EVERY {
-        let stores = BothLayouts::on(shared(kind)).await;
-        for (policy, layout) in every_policy(LIMIT, WINDOW) {
-            let fresh = stores.of(layout);
-            let what = format!("{policy:?} on {kind}");
-            let asked = timeout(Duration::from_secs(60), ask_over_ten_windows(fresh, &policy)).await;
-            let answers = asked.unwrap_or_else(|_| panic!("no end of the window: {what}"));
-            let counts = by_stamp(&answers);
-            let stamps: Vec<u64> = answers.iter().copied().flatten().collect();
-            match policy.algorithm() {
-                Algorithm::FixedWindow { .. } => {
-                    assert!(counts.values().all(|count| *count <= LIMIT), "{what}: {counts:?}");
-                    let starts: Vec<u64> = counts.into_keys().collect();
-                    assert!(starts.windows(2).all(|two| two[1] >= two[0] + window), "{what}: {starts:?}");
-                    let mut used = (0, 0);
-                    for answer in answers {
-                        match answer {
-                            Some(start) if start == used.0 => used.1 += 1,
-                            Some(start) => used = (start, 1),
-                            None => assert_eq!(used.1, LIMIT, "{what}: denied with units left"),
-                        }
+    let stores = BothLayouts::on(shared(kind)).await;
+    for (policy, layout) in every_policy(LIMIT, WINDOW) {
+        let fresh = stores.of(layout);
+        let what = format!("{policy:?} on {kind}");
+        let asked = timeout(Duration::from_secs(60), ask_over_ten_windows(fresh, &policy)).await;
+        let answers = asked.unwrap_or_else(|_| panic!("no end of the window: {what}"));
+        let counts = by_stamp(&answers);
+        let stamps: Vec<u64> = answers.iter().copied().flatten().collect();
+        match policy.algorithm() {
+            Algorithm::FixedWindow { .. } => {
+                assert!(counts.values().all(|count| *count <= LIMIT), "{what}: {counts:?}");
+                let starts: Vec<u64> = counts.into_keys().collect();
+                assert!(starts.windows(2).all(|two| two[1] >= two[0] + window), "{what}: {starts:?}");
+                let mut used = (0, 0);
+                for answer in answers {
+                    match answer {
+                        Some(start) if start == used.0 => used.1 += 1,
+                        Some(start) => used = (start, 1),
+                        None => assert_eq!(used.1, LIMIT, "{what}: denied with units left"),
                     }
                 }
-                Algorithm::SlidingWindow => {
-                    assert!(counts.values().all(|count| *count <= LIMIT), "{what}: {counts:?}");
+            }
+            Algorithm::SlidingWindow => {
+                assert!(counts.values().all(|count| *count <= LIMIT), "{what}: {counts:?}");
+            }
+            Algorithm::SlidingBuckets { buckets } => {
+                let ring = u64::from(buckets) + 1;
+                for first in counts.keys() {
+                    let sum: u32 = counts.range(first..&(first + ring)).map(|(_, count)| count).sum();
+                    assert!(sum <= LIMIT, "{what}: {sum} from {first}: {counts:?}");
                 }
-                Algorithm::SlidingBuckets { buckets } => {
-                    let ring = u64::from(buckets) + 1;
-                    for first in counts.keys() {
-                        let sum: u32 = counts.range(first..&(first + ring)).map(|(_, count)| count).sum();
-                        assert!(sum <= LIMIT, "{what}: {sum} from {first}: {counts:?}");
-                    }
-                }
-                Algorithm::SlidingLog { .. } => {
-                    let too_near = stamps
-                        .windows(LIMIT as usize + 1)
-                        .find(|some| some[some.len() - 1] < some[0] + window);
-                    assert_eq!(too_near, None, "{what}");
-                }
-                _ => {
-                    let interval = window / u64::from(LIMIT);
-                    assert!(stamps.windows(2).all(|two| two[1] >= two[0] + interval), "{what}: {stamps:?}");
-                }
+            }
+            Algorithm::SlidingLog { .. } => {
+                let too_near =
+                    stamps.windows(LIMIT as usize + 1).find(|some| some[some.len() - 1] < some[0] + window);
+                assert_eq!(too_near, None, "{what}");
+            }
+            _ => {
+                let interval = window / u64::from(LIMIT);
+                assert!(stamps.windows(2).all(|two| two[1] >= two[0] + interval), "{what}: {stamps:?}");
             }
         }
     }

@@ -11,18 +11,22 @@ mod queue;
 mod random_sets;
 mod refunds;
 mod sets;
+mod tested;
 mod totals;
 mod usage;
 mod vectors;
 mod waits;
 
 use std::fmt::Debug;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tollgate_core::{Algorithm, Clock, ManualClock, Store, Timestamp, UsageTotals};
 
 use case::Case;
 use excuses::{Excuses, Leases};
+use tested::Tested;
+use totals::Totals;
 
 /// The contract of [`Store`] as a test suite, and the guarantees that a store is excused from.
 ///
@@ -149,6 +153,9 @@ impl Default for Suite {
 /// Start times: an odd time in 2026, the epoch, and three years before [`Timestamp::MAX`].
 const STARTS: [u64; 3] = [1_767_225_600_123_457, 0, (1 << 52) - 100_000_000_000_001];
 
+/// Makes the store of a case.
+type Make<'a> = dyn Fn(Clock) -> Pin<Box<dyn Future<Output = Box<dyn Tested>> + 'a>> + 'a;
+
 macro_rules! cases {
     ($suite:ident, $make:ident, $start:expr; $($module:ident: $($case:ident),+;)+) => {$($(
         let time = ManualClock::new(Timestamp::from_micros($start));
@@ -240,8 +247,18 @@ impl Suite {
         S: Store,
         S::Error: Debug,
     {
+        self.run_on(&|clock| {
+            Box::pin(async {
+                let store: Box<dyn Tested> = Box::new(make(clock).await);
+                store
+            })
+        })
+        .await;
+    }
+
+    async fn run_on(self, make: &Make<'_>) {
         if let Some(algorithm) = self.only_steps_of {
-            return self.steps_of(algorithm, &make).await;
+            return self.steps_of(algorithm, make).await;
         }
         for start in STARTS {
             cases! { self, make, start;
@@ -321,7 +338,7 @@ impl Suite {
             }
         }
         for algorithm in Suite::ALGORITHMS {
-            self.steps_of(algorithm, &make).await;
+            self.steps_of(algorithm, make).await;
         }
         if self.excuses.leases.is_some() {
             return;
@@ -344,21 +361,20 @@ impl Suite {
         S::Error: Debug,
     {
         for start in STARTS {
-            cases! { self, make, start;
-                totals:
-                    grants_are_recorded_and_looks_and_denials_are_not,
-                    a_refund_lowers_the_total_and_a_reset_does_not,
-                    policies_of_one_name_share_a_total,
-                    totals_are_the_sums_of_what_random_sets_were_granted;
-            }
+            let case = async |name| {
+                let time = ManualClock::new(Timestamp::from_micros(start));
+                let store = make(Clock::from(&time)).await;
+                let case = Case::new(name, start, Box::new(store.clone()), time);
+                Totals::new(case.excused(self.excuses), store)
+            };
+            totals::grants_are_recorded_and_looks_and_denials_are_not(&case("totals of grants").await).await;
+            totals::a_refund_lowers_the_total_and_a_reset_does_not(&case("totals after refunds").await).await;
+            totals::policies_of_one_name_share_a_total(&case("totals of one name").await).await;
+            totals::they_are_the_sums_of_what_random_sets_were_granted(&case("totals of sets").await).await;
         }
     }
 
-    async fn steps_of<S>(&self, algorithm: Algorithm, make: &impl AsyncFn(Clock) -> S)
-    where
-        S: Store,
-        S::Error: Debug,
-    {
+    async fn steps_of(&self, algorithm: Algorithm, make: &Make<'_>) {
         let time = ManualClock::new(Timestamp::from_micros(STARTS[0]));
         let store = make(Clock::from(&time)).await;
         let case = Case::new("random_sets::match_the_oracle", STARTS[0], store, time).excused(self.excuses);

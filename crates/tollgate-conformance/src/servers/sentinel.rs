@@ -8,6 +8,9 @@ const NAME: &str = "tollgate";
 const QUORUM: &str = "2";
 /// How long a master must be silent to count as failed, and how long a failover may take.
 const TIMES: [&str; 4] = ["down-after-milliseconds", "1000", "failover-timeout", "3000"];
+/// How often sentinels tell each other of themselves, in milliseconds. By default they do every two
+/// seconds, which would be most of the start.
+const INTRODUCTIONS: [&str; 4] = ["SENTINEL", "DEBUG", "PUBLISH-PERIOD", "100"];
 
 /// A master, a replica, and three sentinels with a quorum of two.
 ///
@@ -33,6 +36,8 @@ impl Sentinel {
         // Before the sentinels: they look for replicas at the start and then every ten seconds.
         retry("the replica follows its master", || server::follows(&servers[1]))?;
         for sentinel in &sentinels {
+            // Version 6.2 does not have it.
+            let _ = sentinel.command(&INTRODUCTIONS);
             sentinel.command(&["SENTINEL", "MONITOR", NAME, "127.0.0.1", &port, QUORUM])?;
             for setting in TIMES.chunks(2) {
                 sentinel.command(&["SENTINEL", "SET", NAME, setting[0], setting[1]])?;

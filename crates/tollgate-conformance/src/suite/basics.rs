@@ -1,13 +1,12 @@
 //! Cases of one policy, one key and one time.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Store, Times, Wait};
+use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Times, Wait};
 
 use super::case::{Case, SECOND, WINDOW, plain};
 
-pub(super) async fn the_limit_is_granted_and_not_one_more<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn the_limit_is_granted_and_not_one_more(case: &Case) {
     let key = Key::from("caller");
     for policy in plain() {
         for left in (0..5).rev() {
@@ -26,7 +25,7 @@ pub(super) async fn the_limit_is_granted_and_not_one_more<S: Store<Error: Debug>
     }
 }
 
-pub(super) async fn the_first_request_on_a_fresh_key_passes<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn the_first_request_on_a_fresh_key_passes(case: &Case) {
     for limit in [1, 3, 7, 9, 11, 997, 65_537, 99_991] {
         for algorithm in plain().iter().map(Policy::algorithm) {
             let policy = Policy::new("fresh", Quota::per_second(limit)).with_algorithm(algorithm);
@@ -36,7 +35,7 @@ pub(super) async fn the_first_request_on_a_fresh_key_passes<S: Store<Error: Debu
     }
 }
 
-pub(super) async fn a_cost_equal_to_the_capacity_passes<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_cost_equal_to_the_capacity_passes(case: &Case) {
     for limit in [1, 3, 7, 997, 99_991] {
         for algorithm in plain().iter().map(Policy::algorithm) {
             let quota = Quota::per_second(limit);
@@ -50,9 +49,7 @@ pub(super) async fn a_cost_equal_to_the_capacity_passes<S: Store<Error: Debug>>(
     }
 }
 
-pub(super) async fn a_cost_above_the_capacity_never_passes_and_is_not_recorded<S: Store<Error: Debug>>(
-    case: &Case<S>,
-) {
+pub(super) async fn a_cost_above_the_capacity_never_passes_and_is_not_recorded(case: &Case) {
     let key = Key::from("caller");
     for policy in plain() {
         for cost in [6, 7, 1_000, u32::MAX] {
@@ -69,7 +66,7 @@ pub(super) async fn a_cost_above_the_capacity_never_passes_and_is_not_recorded<S
     }
 }
 
-pub(super) async fn a_cost_of_zero_passes_and_charges_nothing<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_cost_of_zero_passes_and_charges_nothing(case: &Case) {
     let key = Key::from("caller");
     for policy in plain() {
         for left in [5, 0] {
@@ -84,7 +81,7 @@ pub(super) async fn a_cost_of_zero_passes_and_charges_nothing<S: Store<Error: De
     }
 }
 
-pub(super) async fn a_look_charges_nothing_and_reports_the_wait<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_look_charges_nothing_and_reports_the_wait(case: &Case) {
     let key = Key::from("caller");
     for policy in plain() {
         for cost in [0, 1, 5] {
@@ -110,7 +107,7 @@ pub(super) async fn a_look_charges_nothing_and_reports_the_wait<S: Store<Error: 
     }
 }
 
-pub(super) async fn denied_requests_are_not_recorded<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn denied_requests_are_not_recorded(case: &Case) {
     let key = Key::from("caller");
     for policy in plain() {
         case.must_take(&policy, &key, 5).await;
@@ -130,7 +127,7 @@ pub(super) async fn denied_requests_are_not_recorded<S: Store<Error: Debug>>(cas
     }
 }
 
-pub(super) async fn a_denied_large_cost_does_not_change_the_wait<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_denied_large_cost_does_not_change_the_wait(case: &Case) {
     let key = Key::from("caller");
     let quota = Quota::new(1_000_000, Duration::from_micros(SECOND)).burst(1_000_000);
     let large = Policy::new("large", quota);

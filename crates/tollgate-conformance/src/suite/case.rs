@@ -4,31 +4,27 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Check, Grant, Key, ManualClock, Policy, Quota, Stamp, Status, Store, Times, Timestamp,
-    Verdict, Wait,
+    Algorithm, Check, Grant, Key, ManualClock, Policy, Quota, Stamp, Status, Times, Timestamp, Verdict, Wait,
 };
 
 use super::excuses::{Denials, Excuses};
+use super::tested::Tested;
 
-pub(super) struct Case<S> {
+pub(super) struct Case {
     name: &'static str,
     start: u64,
-    pub(super) store: S,
+    pub(super) store: Box<dyn Tested>,
     pub(super) time: ManualClock,
     pub(super) excuses: Excuses,
     pub(super) denials: Denials,
 }
 
-impl<S> Case<S>
-where
-    S: Store,
-    S::Error: Debug,
-{
-    pub(super) fn new(name: &'static str, start: u64, store: S, time: ManualClock) -> Case<S> {
+impl Case {
+    pub(super) fn new(name: &'static str, start: u64, store: Box<dyn Tested>, time: ManualClock) -> Case {
         Case { name, start, store, time, excuses: Excuses::default(), denials: Denials::default() }
     }
 
-    pub(super) fn excused(self, excuses: Excuses) -> Case<S> {
+    pub(super) fn excused(self, excuses: Excuses) -> Case {
         Case { excuses, ..self }
     }
 
@@ -43,8 +39,8 @@ where
         }
     }
 
-    pub(super) fn answered<T>(&self, what: &str, reply: Result<T, S::Error>) -> T {
-        reply.unwrap_or_else(|error| self.fail(&format!("{what} failed: {error:?}")))
+    pub(super) fn answered<T>(&self, what: &str, reply: Result<T, String>) -> T {
+        reply.unwrap_or_else(|error| self.fail(&format!("{what} failed: {error}")))
     }
 
     pub(super) async fn acquire(&self, set: &[Check<'_>], times: Times) -> Verdict {

@@ -1,14 +1,13 @@
 //! Cases of a changed limit or a changed clock.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Key, Policy, Quota, Store, Timestamp};
+use tollgate_core::{Algorithm, Key, Policy, Quota, Timestamp};
 
 use super::case::{Case, SECOND, WINDOW, micros, plain, plain_with_limit};
 use crate::history::longest_wait;
 
-pub(super) async fn a_lowered_limit_reports_a_wait<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_lowered_limit_reports_a_wait(case: &Case) {
     let key = Key::from("caller");
     for (before, after) in plain_with_limit(20).iter().zip(plain_with_limit(4)) {
         for _ in 0..10 {
@@ -27,7 +26,7 @@ pub(super) async fn a_lowered_limit_reports_a_wait<S: Store<Error: Debug>>(case:
     }
 }
 
-pub(super) async fn a_raised_limit_applies_at_once<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_raised_limit_applies_at_once(case: &Case) {
     let key = Key::from("caller");
     for (before, after) in plain().iter().zip(plain_with_limit(50)) {
         case.must_take(before, &key, 4).await;
@@ -44,9 +43,7 @@ pub(super) async fn a_raised_limit_applies_at_once<S: Store<Error: Debug>>(case:
 
 /// A leaky bucket refunds only its latest grant. If the limits have different fractions, no stamp
 /// of one identifies the latest grant under the other.
-pub(super) async fn a_stamp_of_another_limit_is_not_the_latest_of_a_queue<S: Store<Error: Debug>>(
-    case: &Case<S>,
-) {
+pub(super) async fn a_stamp_of_another_limit_is_not_the_latest_of_a_queue(case: &Case) {
     let key = Key::from("caller");
     let of = |limit| {
         let queue = Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) };
@@ -62,9 +59,7 @@ pub(super) async fn a_stamp_of_another_limit_is_not_the_latest_of_a_queue<S: Sto
 
 /// A debt that no policy can make comes from a clock that ran ahead, and is forgiven. A debt of
 /// another policy that shares the state is not.
-pub(super) async fn a_debt_of_a_policy_that_shares_state_is_not_forgiven<S: Store<Error: Debug>>(
-    case: &Case<S>,
-) {
+pub(super) async fn a_debt_of_a_policy_that_shares_state_is_not_forgiven(case: &Case) {
     let key = Key::from("caller");
     let leaky = Algorithm::LeakyBucket { max_wait: Duration::ZERO };
     for (name, algorithm) in [("bucket", Algorithm::Gcra), ("leaky", leaky)] {
@@ -87,9 +82,7 @@ pub(super) async fn a_debt_of_a_policy_that_shares_state_is_not_forgiven<S: Stor
     }
 }
 
-pub(super) async fn a_clock_that_steps_back_refills_nothing_and_blocks_no_caller<S: Store<Error: Debug>>(
-    case: &Case<S>,
-) {
+pub(super) async fn a_clock_that_steps_back_refills_nothing_and_blocks_no_caller(case: &Case) {
     let key = Key::from("caller");
     case.advance(1_000 * SECOND);
     for back in [1, SECOND / 3, SECOND, WINDOW - 1, WINDOW, WINDOW + 1, 7 * WINDOW, 100 * WINDOW] {
@@ -111,9 +104,7 @@ pub(super) async fn a_clock_that_steps_back_refills_nothing_and_blocks_no_caller
 }
 
 /// The old debt was forgiven when the clock stepped back. The current debt belongs to later grants.
-pub(super) async fn a_refund_from_before_the_clock_stepped_back_is_void<S: Store<Error: Debug>>(
-    case: &Case<S>,
-) {
+pub(super) async fn a_refund_from_before_the_clock_stepped_back_is_void(case: &Case) {
     let key = Key::from("caller");
     case.advance(1_000 * SECOND);
     for back in [7 * WINDOW, 100 * WINDOW] {

@@ -1,24 +1,21 @@
 //! Cases of concurrent requests.
 
-use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 
-use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Reply, Stamp, Store, Times, Verdict};
+use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Reply, Stamp, Times, Verdict};
 
 use super::case::{Case, plain_with_limit};
+use super::tested::ReplyOf;
 
 const CALLERS: usize = 8;
 const EACH: usize = 25;
 
-type Answer<S> = Result<Verdict, <S as Store>::Error>;
-
 /// Starts `CALLERS` × `EACH` requests by number. If the store answers immediately, several threads
 /// call it. Otherwise all calls are in flight before the first answer is awaited.
-fn begin<S, T>(case: &Case<S>, is_immediate: bool, request: impl Fn(usize) -> T + Sync) -> Vec<T>
+fn begin<T>(case: &Case, is_immediate: bool, request: impl Fn(usize) -> T + Sync) -> Vec<T>
 where
-    S: Store<Error: Debug>,
     T: Send,
 {
     if !is_immediate {
@@ -39,16 +36,9 @@ where
 }
 
 /// Sends `EACH` requests from every caller. `set` returns the checks of the n-th request.
-async fn ask<'a, S>(
-    case: &Case<S>,
-    set: impl Fn(usize) -> Vec<Check<'a>> + Sync,
-    times: Times,
-) -> Vec<Verdict>
-where
-    S: Store<Error: Debug>,
-{
+async fn ask<'a>(case: &Case, set: impl Fn(usize) -> Vec<Check<'a>> + Sync, times: Times) -> Vec<Verdict> {
     let first = case.store.acquire(&set(0), times);
-    let replies: Vec<Reply<Answer<S>, S::Acquire>> =
+    let replies: Vec<ReplyOf<Verdict>> =
         begin(case, matches!(first, Reply::Now(_)), |n| case.store.acquire(&set(n), times));
     let replies = std::iter::once(first).chain(replies).map(|reply| Box::pin(reply.wait())).collect();
     let answers = join(replies).await;
@@ -74,7 +64,7 @@ async fn join<F: Future>(futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
 }
 
 /// Half of the requests refund an earlier unit, and the other half take one.
-pub(super) async fn concurrent_refunds_and_requests_are_counted_once<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn concurrent_refunds_and_requests_are_counted_once(case: &Case) {
     const HALF: u32 = 100;
     let key = Key::from("all callers");
     let mut policies = plain_with_limit(2 * HALF);
@@ -115,8 +105,8 @@ pub(super) async fn concurrent_refunds_and_requests_are_counted_once<S: Store<Er
 
 /// Fails unless all `expected` requests were granted, of `room` units. A store with leases may have
 /// some of those units on their way to it: then fewer are granted, and never more.
-async fn granted_and_left<S: Store<Error: Debug>>(
-    case: &Case<S>,
+async fn granted_and_left(
+    case: &Case,
     policy: &Policy,
     key: &Key,
     (granted, expected): (u32, u32),
@@ -135,7 +125,7 @@ fn granted(verdicts: &[Verdict]) -> u32 {
     verdicts.iter().map(Verdict::times).sum()
 }
 
-pub(super) async fn a_burst_of_concurrent_requests_gets_the_limit<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_burst_of_concurrent_requests_gets_the_limit(case: &Case) {
     for policy in plain_with_limit(100) {
         let key = Key::from("all callers");
         let verdicts = ask(case, |_| vec![Check::new(&policy, &key, 1)], Times::ONCE).await;
@@ -148,7 +138,7 @@ pub(super) async fn a_burst_of_concurrent_requests_gets_the_limit<S: Store<Error
     }
 }
 
-pub(super) async fn concurrent_sets_in_any_order_are_all_or_nothing<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn concurrent_sets_in_any_order_are_all_or_nothing(case: &Case) {
     let policies = plain_with_limit(100);
     let keys = [Key::from("ours"), Key::from("theirs"), Key::from("scarce")];
     for policy in &policies {

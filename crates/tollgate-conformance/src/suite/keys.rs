@@ -1,14 +1,13 @@
 //! Cases of keys, scopes and resets.
 
-use std::fmt::Debug;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Key, Policy, Quota, Store};
+use tollgate_core::{Algorithm, Key, Policy, Quota};
 
 use super::case::{Case, WINDOW, plain};
 
-pub(super) async fn keys_do_not_share_a_quota<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn keys_do_not_share_a_quota(case: &Case) {
     let keys = [
         Key::global(),
         Key::from("1"),
@@ -29,11 +28,7 @@ pub(super) async fn keys_do_not_share_a_quota<S: Store<Error: Debug>>(case: &Cas
     }
 }
 
-pub(super) async fn policies_of_another_name_window_or_algorithm_do_not_share_a_quota<
-    S: Store<Error: Debug>,
->(
-    case: &Case<S>,
-) {
+pub(super) async fn policies_of_another_name_window_or_algorithm_do_not_share_a_quota(case: &Case) {
     let key = Key::from("caller");
     let mut policies = Vec::new();
     for name in ["a", "b", "A", "a:b", "a~gcra~10s"] {
@@ -56,7 +51,7 @@ pub(super) async fn policies_of_another_name_window_or_algorithm_do_not_share_a_
     }
 }
 
-pub(super) async fn long_and_binary_keys_stay_distinct<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn long_and_binary_keys_stay_distinct(case: &Case) {
     let mut long = vec![b'x'; 10_000];
     let mut values = vec![long.clone()];
     // Differs in the last byte, the first byte, or the length.
@@ -90,9 +85,7 @@ pub(super) async fn long_and_binary_keys_stay_distinct<S: Store<Error: Debug>>(c
 }
 
 /// A caller that chooses its own key must not reach another caller's state.
-pub(super) async fn a_separator_in_a_key_does_not_reach_another_policy<S: Store<Error: Debug>>(
-    case: &Case<S>,
-) {
+pub(super) async fn a_separator_in_a_key_does_not_reach_another_policy(case: &Case) {
     let named = |name: &str| Policy::new(name, Quota::new(5, Duration::from_micros(WINDOW)));
     for between in [":", "~", "/", "|", "-", ".", "}:", "%"] {
         let pairs = [
@@ -110,9 +103,9 @@ pub(super) async fn a_separator_in_a_key_does_not_reach_another_policy<S: Store<
     }
 }
 
-pub(super) async fn clones_share_their_state<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn clones_share_their_state(case: &Case) {
     let key = Key::from("caller");
-    let clone = Case::new("keys::clones_share_their_state", 0, case.store.clone(), case.time.clone());
+    let clone = Case::new("keys::clones_share_their_state", 0, case.store.cloned(), case.time.clone());
     for policy in plain() {
         case.must_take(&policy, &key, 3).await;
         clone.left("by the clone", &policy, &key, 2).await;
@@ -125,9 +118,7 @@ pub(super) async fn clones_share_their_state<S: Store<Error: Debug>>(case: &Case
     }
 }
 
-pub(super) async fn a_reset_forgets_the_key_under_these_policies_only<S: Store<Error: Debug>>(
-    case: &Case<S>,
-) {
+pub(super) async fn a_reset_forgets_the_key_under_these_policies_only(case: &Case) {
     let (key, other) = (Key::from("caller"), Key::from("other caller"));
     let policies = plain();
     case.reset(&key, &[&policies[0]]).await;

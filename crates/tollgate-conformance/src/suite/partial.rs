@@ -1,12 +1,10 @@
 //! Cases of partial grants.
 
-use std::fmt::Debug;
-
-use tollgate_core::{Check, Key, Store, Times, Wait};
+use tollgate_core::{Check, Key, Times, Wait};
 
 use super::case::{Case, plain};
 
-pub(super) async fn partial_grants_use_all_the_room_there_is<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn partial_grants_use_all_the_room_there_is(case: &Case) {
     for policy in plain() {
         for (cost, times, granted) in [
             (1, Times::up_to(3), 3),
@@ -27,9 +25,7 @@ pub(super) async fn partial_grants_use_all_the_room_there_is<S: Store<Error: Deb
     }
 }
 
-pub(super) async fn fewer_grants_than_min_are_denied_and_charge_nothing<S: Store<Error: Debug>>(
-    case: &Case<S>,
-) {
+pub(super) async fn fewer_grants_than_min_are_denied_and_charge_nothing(case: &Case) {
     let key = Key::from("caller");
     for policy in plain() {
         case.must_take(&policy, &key, 2).await;
@@ -47,7 +43,7 @@ pub(super) async fn fewer_grants_than_min_are_denied_and_charge_nothing<S: Store
     }
 }
 
-pub(super) async fn min_zero_without_room_answers_like_a_look<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn min_zero_without_room_answers_like_a_look(case: &Case) {
     let key = Key::from("caller");
     for policy in plain() {
         case.must_take(&policy, &key, 5).await;

@@ -1,9 +1,8 @@
 //! Cases of the leaky bucket, which delays.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Store, Times, Wait};
+use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Times, Wait};
 
 use super::case::Case;
 
@@ -14,7 +13,7 @@ fn queue(burst: u32, max_wait_ms: u64) -> Policy {
         .with_algorithm(Algorithm::LeakyBucket { max_wait })
 }
 
-pub(super) async fn early_requests_are_delayed_one_behind_the_other<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn early_requests_are_delayed_one_behind_the_other(case: &Case) {
     let policy = queue(2, 1_000);
     let key = Key::from("caller");
     for (cost, remaining, delay_ms) in [(1, 1, 0), (1, 0, 0), (1, 0, 100), (1, 0, 200), (3, 0, 500)] {
@@ -33,7 +32,7 @@ pub(super) async fn early_requests_are_delayed_one_behind_the_other<S: Store<Err
     }
 }
 
-pub(super) async fn a_delay_beyond_max_wait_is_denied<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_delay_beyond_max_wait_is_denied(case: &Case) {
     let policy = queue(1, 300);
     let key = Key::from("caller");
     case.same("never", case.take(&policy, &key, 5).await.wait(), Wait::Never);
@@ -49,7 +48,7 @@ pub(super) async fn a_delay_beyond_max_wait_is_denied<S: Store<Error: Debug>>(ca
     case.same("never, with a full queue", case.take(&policy, &key, 5).await.wait(), Wait::Never);
 }
 
-pub(super) async fn a_look_and_a_cost_of_zero_are_not_queued<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_look_and_a_cost_of_zero_are_not_queued(case: &Case) {
     let policy = queue(1, 1_000);
     let key = Key::from("caller");
     case.must_take(&policy, &key, 5).await;
@@ -62,7 +61,7 @@ pub(super) async fn a_look_and_a_cost_of_zero_are_not_queued<S: Store<Error: Deb
     case.same("the delay after both", case.take(&policy, &key, 1).await.delay(), Duration::from_millis(500));
 }
 
-pub(super) async fn only_the_latest_grant_is_refunded<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn only_the_latest_grant_is_refunded(case: &Case) {
     let policy = queue(1, 1_000);
     let key = Key::from("caller");
     let first = case.must_take(&policy, &key, 2).await;

@@ -1,9 +1,8 @@
 //! Random sets over a few keys and policies, compared with the oracle.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Stamp, Store, Times, Verdict, Wait};
+use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Stamp, Times, Verdict, Wait};
 
 use super::case::{Case, micros};
 use crate::oracle::{Answer, Ledger, Mark};
@@ -28,12 +27,7 @@ struct Granted {
     mark: Mark,
 }
 
-pub(super) async fn match_the_oracle<S: Store<Error: Debug>>(
-    case: &Case<S>,
-    algorithm: Algorithm,
-    steps: u32,
-    across_keys: bool,
-) {
+pub(super) async fn match_the_oracle(case: &Case, algorithm: Algorithm, steps: u32, across_keys: bool) {
     let mut random = Random::new(0x7011_6a7e);
     // Policies change regularly, because many of them are too large or too slow for any denial.
     const STEPS_PER_SCENARIO: u32 = 100;
@@ -63,8 +57,8 @@ pub(super) async fn match_the_oracle<S: Store<Error: Debug>>(
     }
 }
 
-struct Scenario<'a, S> {
-    case: &'a Case<S>,
+struct Scenario<'a> {
+    case: &'a Case,
     ledger: Ledger,
     /// The oracle knows a bound of what is granted, not the answers.
     is_bound: bool,
@@ -77,7 +71,7 @@ struct Scenario<'a, S> {
     last_wait: u64,
 }
 
-impl<S: Store<Error: Debug>> Scenario<'_, S> {
+impl Scenario<'_> {
     async fn step(&mut self, random: &mut Random) {
         match random.below(20) {
             0..=3 => self.advance(random),
@@ -161,8 +155,8 @@ impl<S: Store<Error: Debug>> Scenario<'_, S> {
 }
 
 /// Charges what was granted to the bounds, which must have room for it.
-fn within_the_bound<S: Store<Error: Debug>>(
-    case: &Case<S>,
+fn within_the_bound(
+    case: &Case,
     ledger: &mut Ledger,
     bounds: &[Policy],
     set: &[Check<'_>],

@@ -1,13 +1,12 @@
 //! Cases of refunds.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Quota, Store, Times};
+use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Quota, Times};
 
 use super::case::{Case, WINDOW, micros, plain, windows};
 
-pub(super) async fn a_refund_restores_the_quota<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_refund_restores_the_quota(case: &Case) {
     let key = Key::from("caller");
     for policy in plain() {
         case.must_take(&policy, &key, 1).await;
@@ -23,7 +22,7 @@ pub(super) async fn a_refund_restores_the_quota<S: Store<Error: Debug>>(case: &C
     }
 }
 
-pub(super) async fn a_refund_does_not_land_in_the_next_window<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_refund_does_not_land_in_the_next_window(case: &Case) {
     let key = Key::from("caller");
     for policy in windows() {
         case.advance_to_multiple(2 * WINDOW);
@@ -39,7 +38,7 @@ pub(super) async fn a_refund_does_not_land_in_the_next_window<S: Store<Error: De
     }
 }
 
-pub(super) async fn a_refund_never_exceeds_the_capacity<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_refund_never_exceeds_the_capacity(case: &Case) {
     let key = Key::from("caller");
     for policy in plain() {
         let stamp = case.must_take(&policy, &key, 3).await;
@@ -54,7 +53,7 @@ pub(super) async fn a_refund_never_exceeds_the_capacity<S: Store<Error: Debug>>(
     }
 }
 
-pub(super) async fn a_refund_creates_no_quota_on_a_fresh_key<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_refund_creates_no_quota_on_a_fresh_key(case: &Case) {
     let (key, fresh) = (Key::from("caller"), Key::from("other caller"));
     for policy in plain() {
         let stamp = case.must_take(&policy, &key, 5).await;
@@ -68,7 +67,7 @@ pub(super) async fn a_refund_creates_no_quota_on_a_fresh_key<S: Store<Error: Deb
     }
 }
 
-pub(super) async fn a_refund_returns_no_more_than_the_remaining_debt<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_refund_returns_no_more_than_the_remaining_debt(case: &Case) {
     let key = Key::from("caller");
     let policy = Policy::new("slow", Quota::per_second(1).burst(10));
     let early = case.must_take(&policy, &key, 4).await;
@@ -86,7 +85,7 @@ pub(super) async fn a_refund_returns_no_more_than_the_remaining_debt<S: Store<Er
     case.left("after a refund of refilled units", &policy, &key, 0).await;
 }
 
-pub(super) async fn every_policy_of_a_set_is_refunded<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn every_policy_of_a_set_is_refunded(case: &Case) {
     let key = Key::from("caller");
     let policies = plain();
     let set: Vec<Check<'_>> = policies.iter().map(|policy| Check::new(policy, &key, 2)).collect();
@@ -113,7 +112,7 @@ pub(super) async fn every_policy_of_a_set_is_refunded<S: Store<Error: Debug>>(ca
     }
 }
 
-pub(super) async fn several_grants_are_refunded_to_their_own_keys<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn several_grants_are_refunded_to_their_own_keys(case: &Case) {
     let keys = ["long ago", "one", "another"].map(Key::from);
     // A leaky bucket refunds only its latest grant, and a store may reorder refunds.
     let is_queue = |policy: &Policy| matches!(policy.algorithm(), Algorithm::LeakyBucket { .. });

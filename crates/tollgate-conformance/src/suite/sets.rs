@@ -1,9 +1,8 @@
 //! Cases of several checks: all or nothing.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Store, Times, Wait};
+use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Times, Wait};
 
 use super::case::{Case, SECOND, plain};
 
@@ -15,7 +14,7 @@ fn many() -> Vec<Policy> {
     policies
 }
 
-pub(super) async fn a_denied_policy_charges_none_of_the_others<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_denied_policy_charges_none_of_the_others(case: &Case) {
     let policies = many();
     for refusing in 0..policies.len() {
         let key = Key::from(format!("refused by {refusing}"));
@@ -31,7 +30,7 @@ pub(super) async fn a_denied_policy_charges_none_of_the_others<S: Store<Error: D
     }
 }
 
-pub(super) async fn a_denied_key_charges_none_of_the_others<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_denied_key_charges_none_of_the_others(case: &Case) {
     for policy in plain() {
         for refusing in 0..6 {
             let keys: Vec<Key> = (0..6).map(|n| Key::from(format!("{refusing}/{n}"))).collect();
@@ -47,7 +46,7 @@ pub(super) async fn a_denied_key_charges_none_of_the_others<S: Store<Error: Debu
     }
 }
 
-pub(super) async fn only_policies_that_refuse_report_a_wait<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn only_policies_that_refuse_report_a_wait(case: &Case) {
     let key = Key::from("caller");
     let second = Duration::from_micros(SECOND);
     let slow = Policy::new("slow", Quota::new(5, 10 * second).burst(4));
@@ -70,7 +69,7 @@ pub(super) async fn only_policies_that_refuse_report_a_wait<S: Store<Error: Debu
     case.same("the other reports its own wait", verdict.each()[0].wait(), Wait::For(2 * second));
 }
 
-pub(super) async fn a_pair_named_twice_is_charged_the_sum<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_pair_named_twice_is_charged_the_sum(case: &Case) {
     for policy in plain() {
         let (key, other) = (Key::from("caller"), Key::from("other caller"));
         let once = |cost| Check::new(&policy, &key, cost);
@@ -93,7 +92,7 @@ pub(super) async fn a_pair_named_twice_is_charged_the_sum<S: Store<Error: Debug>
     }
 }
 
-pub(super) async fn an_empty_set_is_granted<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn an_empty_set_is_granted(case: &Case) {
     for times in [Times::ONCE, Times::up_to(7), Times::between(2, 3), Times::LOOK] {
         let verdict = case.acquire(&[], times).await;
         case.same("granted", verdict.times(), times.max());
@@ -102,9 +101,7 @@ pub(super) async fn an_empty_set_is_granted<S: Store<Error: Debug>>(case: &Case<
     }
 }
 
-pub(super) async fn sets_are_granted_as_often_as_the_scarcest_policy_allows<S: Store<Error: Debug>>(
-    case: &Case<S>,
-) {
+pub(super) async fn sets_are_granted_as_often_as_the_scarcest_policy_allows(case: &Case) {
     let policies = many();
     let key = Key::from("caller");
     let set: Vec<Check<'_>> = policies.iter().map(|policy| Check::new(policy, &key, 1)).collect();
@@ -118,7 +115,7 @@ pub(super) async fn sets_are_granted_as_often_as_the_scarcest_policy_allows<S: S
     case.same("granted", case.acquire(&free, Times::between(2, 9)).await.times(), 2);
 }
 
-pub(super) async fn the_delay_of_a_set_is_the_longest_delay<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn the_delay_of_a_set_is_the_longest_delay(case: &Case) {
     let key = Key::from("caller");
     let queue = |name, limit| {
         let max_wait = Duration::from_secs(1);

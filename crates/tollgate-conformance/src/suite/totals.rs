@@ -1,11 +1,11 @@
 //! Cases of the last use and the total of each key.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::ops::Deref;
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Check, Grant, Key, KeyTotal, Policy, Quota, Stamp, Store, Times, Timestamp, UsageTotals,
+    Algorithm, Check, Grant, Key, KeyTotal, Policy, Quota, Stamp, Times, Timestamp, UsageTotals,
 };
 
 use super::case::{Case, SECOND, WINDOW, plain};
@@ -14,7 +14,25 @@ use crate::random::Random;
 /// Random steps of the comparison.
 const STEPS: u32 = 300;
 
-impl<S: Store<Error: Debug> + UsageTotals> Case<S> {
+/// A case, and the store that it is of.
+pub(super) struct Totals<S> {
+    case: Case,
+    store: S,
+}
+
+impl<S> Deref for Totals<S> {
+    type Target = Case;
+
+    fn deref(&self) -> &Case {
+        &self.case
+    }
+}
+
+impl<S: UsageTotals> Totals<S> {
+    pub(super) fn new(case: Case, store: S) -> Totals<S> {
+        Totals { case, store }
+    }
+
     /// Fails unless the store knows this of a key.
     async fn known(&self, policy: &Policy, key: &Key, due: Option<(u64, Timestamp)>) {
         let known = self.store.total_of(policy.name(), key).await;
@@ -31,10 +49,7 @@ impl<S: Store<Error: Debug> + UsageTotals> Case<S> {
     }
 }
 
-pub(super) async fn grants_are_recorded_and_looks_and_denials_are_not<S>(case: &Case<S>)
-where
-    S: Store<Error: Debug> + UsageTotals,
-{
+pub(super) async fn grants_are_recorded_and_looks_and_denials_are_not<S: UsageTotals>(case: &Totals<S>) {
     let (key, other) = (Key::from("caller"), Key::from("other"));
     for policy in plain() {
         let tracked = policy.clone().track_usage();
@@ -65,10 +80,7 @@ where
     }
 }
 
-pub(super) async fn a_refund_lowers_the_total_and_a_reset_does_not<S>(case: &Case<S>)
-where
-    S: Store<Error: Debug> + UsageTotals,
-{
+pub(super) async fn a_refund_lowers_the_total_and_a_reset_does_not<S: UsageTotals>(case: &Totals<S>) {
     let key = Key::from("caller");
     for policy in plain() {
         let tracked = policy.track_usage();
@@ -90,10 +102,7 @@ where
     }
 }
 
-pub(super) async fn policies_of_one_name_share_a_total<S>(case: &Case<S>)
-where
-    S: Store<Error: Debug> + UsageTotals,
-{
+pub(super) async fn policies_of_one_name_share_a_total<S: UsageTotals>(case: &Totals<S>) {
     let key = Key::from("caller");
     let policy = |limit, window, algorithm| {
         let quota = Quota::new(limit, Duration::from_micros(window));
@@ -117,10 +126,7 @@ where
     case.known(&hour, &key, Some((3, case.time.now()))).await;
 }
 
-pub(super) async fn totals_are_the_sums_of_what_random_sets_were_granted<S>(case: &Case<S>)
-where
-    S: Store<Error: Debug> + UsageTotals,
-{
+pub(super) async fn they_are_the_sums_of_what_random_sets_were_granted<S: UsageTotals>(case: &Totals<S>) {
     let mut random = Random::new(0x0d0e_5ab1);
     // Every other one is tracked.
     let track = |(n, policy): (usize, Policy)| if n % 2 == 0 { policy.track_usage() } else { policy };

@@ -1,9 +1,8 @@
 //! Cases of the usage of an interval.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Stamp, Store, Times, Timestamp, UsageError};
+use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Stamp, Times, Timestamp, UsageError};
 
 use super::case::{Case, SECOND, WINDOW, micros, plain};
 use crate::oracle::{Ledger, Mark};
@@ -16,7 +15,7 @@ fn stores_times(policy: &Policy) -> bool {
     matches!(policy.algorithm(), Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog { .. })
 }
 
-pub(super) async fn an_unused_key_has_no_usage_and_stays_unused<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn an_unused_key_has_no_usage_and_stays_unused(case: &Case) {
     let key = Key::from("caller");
     for policy in plain().iter().filter(|policy| stores_times(policy)) {
         for interval in [0, 1, WINDOW, u64::MAX].map(Duration::from_micros) {
@@ -26,7 +25,7 @@ pub(super) async fn an_unused_key_has_no_usage_and_stays_unused<S: Store<Error: 
     }
 }
 
-pub(super) async fn an_algorithm_without_times_is_an_error<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn an_algorithm_without_times_is_an_error(case: &Case) {
     let key = Key::from("caller");
     for policy in plain().iter().filter(|policy| !stores_times(policy)) {
         case.must_take(policy, &key, 1).await;
@@ -35,7 +34,7 @@ pub(super) async fn an_algorithm_without_times_is_an_error<S: Store<Error: Debug
     }
 }
 
-pub(super) async fn counts_match_the_oracle<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn counts_match_the_oracle(case: &Case) {
     let mut random = Random::new(0x05a6_e0f2);
     let quota = |limit, micros| Quota::new(limit, Duration::from_micros(micros));
     let policies = [
@@ -59,8 +58,8 @@ pub(super) async fn counts_match_the_oracle<S: Store<Error: Debug>>(case: &Case<
 }
 
 /// A store and the oracle of one policy and key.
-struct Compared<'a, S> {
-    case: &'a Case<S>,
+struct Compared<'a> {
+    case: &'a Case,
     policy: &'a Policy,
     key: Key,
     ledger: Ledger,
@@ -68,7 +67,7 @@ struct Compared<'a, S> {
     grant: Option<(u32, Stamp, Mark)>,
 }
 
-impl<S: Store<Error: Debug>> Compared<'_, S> {
+impl Compared<'_> {
     async fn step(&mut self, random: &mut Random) {
         let (case, now) = (self.case, self.case.time.now());
         match random.below(10) {

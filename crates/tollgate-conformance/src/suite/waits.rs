@@ -1,13 +1,12 @@
 //! Cases of waits and resets.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Key, Policy, Quota, Store, Wait};
+use tollgate_core::{Algorithm, Key, Policy, Quota, Wait};
 
 use super::case::{Case, SECOND, WINDOW, micros, plain, windows};
 
-pub(super) async fn a_retry_passes_exactly_at_its_wait<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_retry_passes_exactly_at_its_wait(case: &Case) {
     let key = Key::from("caller");
     for policy in plain() {
         // Staggered, so that units return at different times.
@@ -28,7 +27,7 @@ pub(super) async fn a_retry_passes_exactly_at_its_wait<S: Store<Error: Debug>>(c
     }
 }
 
-pub(super) async fn a_large_cost_waits_until_all_of_it_fits<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_large_cost_waits_until_all_of_it_fits(case: &Case) {
     let key = Key::from("caller");
     for policy in plain() {
         for _ in 0..5 {
@@ -46,9 +45,7 @@ pub(super) async fn a_large_cost_waits_until_all_of_it_fits<S: Store<Error: Debu
     }
 }
 
-pub(super) async fn the_full_quota_returns_at_its_reset_and_not_before<S: Store<Error: Debug>>(
-    case: &Case<S>,
-) {
+pub(super) async fn the_full_quota_returns_at_its_reset_and_not_before(case: &Case) {
     let key = Key::from("caller");
     for policy in plain() {
         for cost in [1, 3, 5] {
@@ -66,7 +63,7 @@ pub(super) async fn the_full_quota_returns_at_its_reset_and_not_before<S: Store<
     }
 }
 
-pub(super) async fn a_new_window_does_not_inherit_the_old_count<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn a_new_window_does_not_inherit_the_old_count(case: &Case) {
     let key = Key::from("caller");
     case.advance_to_multiple(WINDOW);
     for policy in windows() {
@@ -85,7 +82,7 @@ pub(super) async fn a_new_window_does_not_inherit_the_old_count<S: Store<Error: 
     }
 }
 
-pub(super) async fn requests_do_not_prolong_the_window<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn requests_do_not_prolong_the_window(case: &Case) {
     let key = Key::from("caller");
     case.advance_to_multiple(WINDOW);
     for policy in windows().drain(..2) {
@@ -106,9 +103,7 @@ pub(super) async fn requests_do_not_prolong_the_window<S: Store<Error: Debug>>(c
     }
 }
 
-pub(super) async fn limits_above_a_thousand_a_second_are_not_truncated<S: Store<Error: Debug>>(
-    case: &Case<S>,
-) {
+pub(super) async fn limits_above_a_thousand_a_second_are_not_truncated(case: &Case) {
     let key = Key::from("caller");
     for (limit, in_10_ms, wait) in [(1_500, 15, 667), (1_000_000, 10_000, 1), (4_000_000, 40_000, 1)] {
         let policy = Policy::new(&format!("{limit}"), Quota::per_second(limit));
@@ -121,7 +116,7 @@ pub(super) async fn limits_above_a_thousand_a_second_are_not_truncated<S: Store<
     }
 }
 
-pub(super) async fn three_or_seven_a_second_have_no_rounding_error<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn three_or_seven_a_second_have_no_rounding_error(case: &Case) {
     let key = Key::from("caller");
     for limit in [3, 7] {
         // Not 1: a full bucket would lose a fraction of a microsecond before each request.
@@ -139,7 +134,7 @@ pub(super) async fn three_or_seven_a_second_have_no_rounding_error<S: Store<Erro
     }
 }
 
-pub(super) async fn microseconds_of_a_16_digit_time_are_kept<S: Store<Error: Debug>>(case: &Case<S>) {
+pub(super) async fn microseconds_of_a_16_digit_time_are_kept(case: &Case) {
     let key = Key::from("caller");
     // If the last digits of the time were lost, the wait would be wrong by as much.
     for policy in plain() {
