@@ -10,9 +10,9 @@ impl<S: Store> Limiter<S> {
     /// Returns how many units `key` used of the policy with this name in the last `interval`, in
     /// all of its tiers. Denied requests do not count. Charges nothing.
     ///
-    /// The policy has to store when requests came. A [`SlidingLog`](Algorithm::SlidingLog) counts
-    /// exactly, and [`SlidingBuckets`](Algorithm::SlidingBuckets) to the precision of a sub-window.
-    /// Neither stores more than one window: see [`Store::usage`].
+    /// The policy has to store when requests came. A [`SlidingLog`](crate::Algorithm::SlidingLog)
+    /// counts exactly, and [`SlidingBuckets`](crate::Algorithm::SlidingBuckets) to the precision of
+    /// a sub-window. Neither stores more than one window: see [`Store::usage`].
     ///
     /// ```
     /// use std::time::Duration;
