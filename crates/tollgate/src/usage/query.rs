@@ -1,11 +1,12 @@
 //! Questions about what all processes counted.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use tollgate_core::{Clock, Key, Timestamp, UsageError, UsageLog};
+use tokio::task::{JoinError, JoinHandle};
+use tollgate_core::{Clock, ErrorKind, Key, Timestamp, UsageError, UsageLog};
 
 use super::book;
 use super::page::Page;
@@ -81,10 +82,13 @@ impl<L: UsageLog> Usage<L> {
     }
 
     /// Returns the `n` keys that were allowed most often in the last minutes that `last` touches,
-    /// with the most frequent first. At most a week is read, minute by minute.
+    /// with the most frequent first. At most a week is read, hour by hour.
     ///
     /// # Errors
     /// [`UsageError::Store`] if the log does not answer.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub async fn top_allowed(&self, n: usize, last: Duration) -> Result<Vec<KeyUsage>, UsageError> {
         self.top(n, last, true).await
     }
@@ -93,25 +97,32 @@ impl<L: UsageLog> Usage<L> {
     ///
     /// # Errors
     /// [`UsageError::Store`] if the log does not answer.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub async fn top_denied(&self, n: usize, last: Duration) -> Result<Vec<KeyUsage>, UsageError> {
         self.top(n, last, false).await
     }
 
     /// Returns the decisions about a policy or a key in each of the last minutes that `last`
-    /// touches, with the oldest first. At most a week is read, minute by minute.
+    /// touches, with the oldest first. At most a week is read, hour by hour.
     ///
     /// # Errors
     /// [`UsageError::Store`] if the log does not answer.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub async fn series(&self, of: UsageOf<'_>, last: Duration) -> Result<Vec<MinuteUsage>, UsageError> {
         let key = match of {
             UsageOf::Policy(_) => String::new(),
             UsageOf::Key(key) => self.log.name(key),
         };
         let mut series = Vec::new();
-        for minute in self.minutes(last) {
+        let mut minutes = self.read(last);
+        while let Some((minute, pages)) = minutes.next().await? {
             let start = Timestamp::from_micros(minute * 60_000_000);
             let mut of_minute = MinuteUsage { start, allowed: 0, denied: 0 };
-            for page in self.pages(minute).await? {
+            for page in pages {
                 let (allowed, denied) = match of {
                     UsageOf::Policy(name) => page.of_policy(name),
                     UsageOf::Key(_) => page.of_key(&key),
@@ -127,8 +138,9 @@ impl<L: UsageLog> Usage<L> {
     async fn top(&self, n: usize, last: Duration, is_allowed: bool) -> Result<Vec<KeyUsage>, UsageError> {
         let mut merged: HashMap<(String, String), Merged> = HashMap::new();
         let mut floors = 0;
-        for minute in self.minutes(last) {
-            for page in self.pages(minute).await? {
+        let mut minutes = self.read(last);
+        while let Some((_, pages)) = minutes.next().await? {
+            for page in pages {
                 let Page { one_in, policies, .. } = page;
                 let (keys, floor) = if is_allowed {
                     (page.allowed, page.allowed_floor)
@@ -167,14 +179,38 @@ impl<L: UsageLog> Usage<L> {
         Ok(top)
     }
 
-    fn minutes(&self, last: Duration) -> RangeInclusive<u64> {
+    fn read(&self, last: Duration) -> Reading<'_, L> {
         let now = book::minute(&self.clock);
         let minutes = last.as_secs().div_ceil(60).clamp(1, MOST_MINUTES);
-        now.saturating_sub(minutes - 1)..=now
+        Reading { log: &self.log, minutes: now.saturating_sub(minutes - 1)..=now, asked: VecDeque::new() }
     }
+}
 
-    async fn pages(&self, minute: u64) -> Result<impl Iterator<Item = Page> + use<L>, UsageError> {
-        Ok(self.log.read(minute).await?.into_iter().map(|text| Page::read(&text)))
+/// The pages of some minutes, in their order.
+struct Reading<'a, L> {
+    log: &'a L,
+    /// Minutes that were not asked for yet.
+    minutes: RangeInclusive<u64>,
+    asked: VecDeque<(u64, JoinHandle<Result<Vec<String>, UsageError>>)>,
+}
+
+impl<L: UsageLog> Reading<'_, L> {
+    /// The next minute and its pages. Asks for the minutes of an hour at once, so that a question
+    /// about a week takes 168 round trips.
+    async fn next(&mut self) -> Result<Option<(u64, impl Iterator<Item = Page> + use<L>)>, UsageError> {
+        if self.asked.is_empty() {
+            self.asked.extend(self.minutes.by_ref().take(60).map(|minute| {
+                let log = self.log.clone();
+                (minute, tokio::spawn(async move { log.read(minute).await }))
+            }));
+        }
+        let Some((minute, pages)) = self.asked.pop_front() else { return Ok(None) };
+        let stopped = |error: JoinError| UsageError::Store {
+            kind: ErrorKind::Unavailable,
+            message: error.to_string(),
+        };
+        let pages = pages.await.map_err(stopped)??;
+        Ok(Some((minute, pages.into_iter().map(|text| Page::read(&text)))))
     }
 }
 
