@@ -162,17 +162,18 @@ impl<S: Clone> RateLimitLayer<S> {
     /// use http::StatusCode;
     /// use tollgate::{Quota, RateLimitLayer};
     ///
-    /// enum AppError { RateLimited { retry_after: u64 } }
+    /// struct AppError { status: StatusCode, message: String }
     ///
     /// impl IntoResponse for AppError {
     ///     fn into_response(self) -> Response {
-    ///         let AppError::RateLimited { retry_after } = self;
-    ///         (StatusCode::TOO_MANY_REQUESTS, format!("{{\"retry_in\":{retry_after}}}")).into_response()
+    ///         (self.status, self.message).into_response()
     ///     }
     /// }
     ///
-    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).answer(|_, denial| AppError::RateLimited {
-    ///     retry_after: denial.retry_after_seconds().unwrap_or(0),
+    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).answer(|_, denial| AppError {
+    ///     // Not each refusal is a 429: a request without a key is a 400.
+    ///     status: denial.status(),
+    ///     message: denial.to_string(),
     /// });
     /// # }
     /// ```

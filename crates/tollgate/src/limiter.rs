@@ -231,7 +231,9 @@ where
     /// request. If tiers matter, keep the request's parts and call [`Limiter::check`].
     ///
     /// # Errors
-    /// A [`Denial`] with the rules that refused, and how long they do.
+    /// A [`Denial`] with the rules that refused, and how long they do. An empty key is refused with
+    /// [`Reason::NoKey`](crate::Reason::NoKey), status 400, unless
+    /// [`MissingKey`](crate::MissingKey) says otherwise.
     pub async fn check_key(&self, key: &Key, cost: u32) -> Result<Permit, Denial> {
         self.charge(self.shown(self.asks_for(key, cost))?, None).await
     }

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use http::request::Parts;
 use http::{Method, StatusCode};
-use tollgate::extract::{ClientIp, PeerIp, extension, matched_path};
+use tollgate::extract::{ClientIp, KeyExtractor, PeerIp, extension, extension_ref, matched_path};
 use tollgate::usage::{Recording, Usage, UsageExt};
 use tollgate::{
     Algorithm, CallLimitLayer, Decision, Denial, FailureExt, Key, Lease, Limiter, ManualClock, MemoryStore,
@@ -27,6 +27,7 @@ const THIS_FILE: &str = include_str!("readme.rs");
 #[derive(Clone)]
 struct User {
     id: u64,
+    name: String,
     plan: &'static str,
 }
 
@@ -34,14 +35,17 @@ fn plan(parts: &Parts, _: &Key) -> Option<&'static str> {
     parts.extensions.get::<User>().map(|user| user.plan)
 }
 
-enum AppError {
-    RateLimited(Option<Duration>),
+struct AppError(StatusCode);
+
+impl From<Denial> for AppError {
+    fn from(denial: Denial) -> AppError {
+        AppError(denial.status())
+    }
 }
 
 impl IntoResponse for AppError {
     fn into_response(self) -> Response {
-        let AppError::RateLimited(wait) = self;
-        (StatusCode::TOO_MANY_REQUESTS, format!("{wait:?}")).into_response()
+        self.0.into_response()
     }
 }
 
@@ -64,7 +68,9 @@ async fn client(limiter: Limiter, api: Key, patience: Duration) -> Result<(), De
 fn rules(api: Policy, queue: Policy, max_wait: Duration) -> Vec<Rule> {
     vec![
         api.clone().by(ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])),
-        api.clone().by(extension(|user: &User| user.id)).tiers([("pro", Quota::per_minute(600))], plan),
+        api.clone()
+            .by(extension_ref(|user: &User| user.name.as_str()).or(PeerIp::new()))
+            .tiers([("pro", Quota::per_minute(600))], plan),
         api.clone()
             .by((PeerIp::new(), matched_path()))
             .cost(|parts: &Parts| if parts.method == Method::POST { 5 } else { 1 }),
@@ -79,10 +85,14 @@ impl Counts {
     fn add(&self, _: &Decision<'_>) {}
 }
 
+fn by_user(policy: Policy) -> RateLimitLayer {
+    RateLimitLayer::new(policy.by(extension(|user: &User| user.id)))
+}
+
 fn layers(burst: Rule, daily: Rule, redis: RedisStore, usage: &Usage<RedisStore>) -> Router {
     let limit = RateLimitLayer::per_ip(Quota::per_minute(100));
     let both = RateLimitLayer::new([burst, daily]);
-    let both = both.answer(|_, denial| AppError::RateLimited(denial.retry_after())).expose_verdict();
+    let both = both.answer(|_, denial| AppError::from(denial.clone())).expose_verdict();
     let redis = redis.leased(Lease::default());
     let redis = redis.deny_cache(100_000);
     let store = redis.fall_back_to(MemoryStore::new(), Share::new(1, 3));
@@ -107,7 +117,8 @@ fn grpc(limit: RateLimitLayer, greeter: GreeterServer<Hello>) {
     let _ = Server::builder().layer(limit).add_service(greeter);
 }
 
-async fn log_in(failures: &Limiter, user: Key) {
+async fn log_in(policy: Policy, user: Key) {
+    let failures = Limiter::by_key([policy.with_algorithm(Algorithm::SLIDING_LOG)]);
     if let Ok(permit) = failures.check_key(&user, 1).await {
         failures.refund(permit).await;
     }
@@ -119,7 +130,7 @@ fn store(time: ManualClock) -> MemoryStore {
 
 #[test]
 fn the_code_in_the_table_compiles() {
-    let _ = (rules, layers, tracked, jobs, client, grpc, log_in, store);
+    let _ = (rules, by_user, layers, tracked, jobs, client, grpc, log_in, store);
     let this_file = without_blanks(THIS_FILE);
     let table = README.lines().skip_while(|line| !line.contains("| write … |")).skip(2);
     let rows: Vec<_> = table.take_while(|line| line.starts_with('|')).collect();

@@ -16,6 +16,7 @@ use crate::problem::Reason;
 ///
 /// If a request is refused because the type is missing, the log names the type once. The likely
 /// cause is the order of the layers: the one that inserts the type has to be outside of the limit.
+/// With [`or`](super::KeyExtractor::or) such a request has the other key, and nothing is logged.
 ///
 /// ```
 /// use tollgate::extract::extension;

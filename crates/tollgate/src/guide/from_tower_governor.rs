@@ -55,9 +55,9 @@
 //! | `PeerIpKeyExtractor` | [`PeerIp`](crate::extract::PeerIp) |
 //! | `SmartIpKeyExtractor` | [`ClientIp`](crate::extract::ClientIp), and [a choice of proxies](super::keys#behind-a-proxy): see below |
 //! | `GlobalKeyExtractor` | [`global`](crate::extract::global) |
-//! | `impl KeyExtractor`, generic over the body | a closure `Fn(&Parts) -> Option<Key>` |
-//! | `.use_headers()` | [`.fields(Fields::XDelta)`](crate::RateLimitLayer::fields). By default the layer sends those of the IETF draft, [`Fields::Ietf`](crate::Fields::Ietf) |
-//! | `.error_handler(..)` of the layer | [`.answer(..)`](crate::RateLimitLayer::answer), whose closure also gets the request |
+//! | `impl KeyExtractor`, generic over the body | a closure `Fn(&Parts) -> Option<Key>`; after authentication, [`extension`](crate::extract::extension). For the user, or the address of others: `extension_ref(\|user: &User\| user.name.as_str()).or(PeerIp::new())` |
+//! | `.use_headers()` | [`.fields(Fields::XDelta)`](crate::RateLimitLayer::fields). Without `.use_headers()`, write `.fields(Fields::None)`: by default the layer sends those of the IETF draft, [`Fields::Ietf`](crate::Fields::Ietf) |
+//! | `.error_handler(..)` of the layer | [`.answer(..)`](crate::RateLimitLayer::answer), whose closure also gets the request. Take the status from [`Denial::status`](crate::Denial::status); there is [a recipe](super::recipes::applications#the-applications-json-error) with an error of your own |
 //! | `GovernorError::TooManyRequests { wait_time, .. }` | [`Denial::retry_after`](crate::Denial::retry_after); [`Denial::reason`](crate::Denial::reason) for other causes |
 //! | `.methods(vec![Method::POST])` | an [exemption](crate::Rule::exempt) of the other methods: `.exempt(\|parts: &Parts\| parts.method != Method::POST)` |
 //! | `retain_recent` in a thread | not needed: remove the thread |
@@ -73,9 +73,10 @@
 //! | a refusal's body | text | a problem document (RFC 9457) |
 //! | `Retry-After` | rounded down, so it can be 0 and too early | rounded up, at least 1: a caller that waits that long passes |
 //! | `x-ratelimit-after`, `x-ratelimit-whitelisted` | sent | not sent: `Retry-After` replaces the first |
+//! | `x-ratelimit-reset` | not sent | sent: the seconds until the quota is full again, or in a refusal until the request would pass |
 //! | gRPC | with its feature `tonic`, around tonic services: a status | around any service, by the content type of the request: [a status](super::grpc) and the time to wait |
 //! | idle keys | stay until `retain_recent` | are removed as requests arrive, and memory has [a bound](crate::memory) |
-//! | two limits | two layers: the outer one also charges requests that the inner one refuses | several [rules](crate::RateLimitLayer::new) in one layer: all are charged, or none |
+//! | two limits | two layers: the outer one also charges requests that the inner one refuses | several [rules](crate::RateLimitLayer::new) in one layer: all are charged, or none. With [authentication in between](super::layers#before-and-after-authentication), still two layers |
 //!
 //! The algorithm is the same, GCRA. Callers that stay within the limit see no difference:
 //!

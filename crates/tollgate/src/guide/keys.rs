@@ -155,8 +155,7 @@
 //! ```
 //! use axum::body::Body;
 //! use http::Response;
-//! use tollgate::extract::header;
-//! use tollgate::{Algorithm, Key, Limiter, Policy, PolicyExt, Quota};
+//! use tollgate::{Algorithm, Key, Limiter, Policy, Quota};
 //!
 //! # fn is_right(_: &str, password: &str) -> bool { password == "secret" }
 //! async fn log_in(failures: &Limiter, user: &str, password: &str) -> Response<Body> {
@@ -174,9 +173,9 @@
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! // `check_key` does not use the rule's extractor.
-//! let rule = Policy::new("failures", Quota::per_hour(2)).with_algorithm(Algorithm::SLIDING_LOG).by(header("x-user"));
-//! let failures = Limiter::new([rule]);
+//! // A log admits at most two failures in any hour. A bucket would let more guesses pass as it refills.
+//! let policy = Policy::new("failures", Quota::per_hour(2)).with_algorithm(Algorithm::SLIDING_LOG);
+//! let failures = Limiter::by_key([policy]);
 //! for password in ["secret", "1234", "secret", "qwerty"] {
 //!     assert_ne!(log_in(&failures, "Ada", password).await.status(), 429);
 //! }

@@ -141,6 +141,8 @@
 //! Limit twice: by address outside authentication, so that guessing passwords costs quota, and by
 //! user inside it. Two layers make two decisions: if the inner one refuses, the charge of the outer
 //! one stays. Rules of one layer are all or nothing, but they all stand in one place.
+//! `ServiceBuilder` is from the crate `tower`. Without it, three calls of `.layer` do the same in
+//! the other order: the last one is the outermost.
 //!
 //! ```
 //! use axum::middleware::{Next, from_fn};

@@ -12,26 +12,32 @@
 //!
 //! Convert a [`Denial`](crate::Denial) into your error type. Layers then
 //! [answer](crate::RateLimitLayer::answer) with it, and handlers that ask a limiter use `?`. Take
-//! the status from the denial, because not each refusal is a 429. A layer adds `Retry-After` and
-//! the fields. In a handler, [`retry_after_seconds`](crate::Denial::retry_after_seconds) has the
-//! wait.
+//! the status from the denial, because not each refusal is a 429. A layer adds `Retry-After` to the
+//! answer unless it is there, and the fields. The answer of a handler has only what the error type
+//! writes, so the type carries the wait.
 //!
 //! ```
 //! # #[cfg(not(feature = "axum"))] fn main() {}
 //! # #[cfg(feature = "axum")] #[tokio::main(flavor = "current_thread")] async fn main() {
 //! # use {axum::body::{Body, to_bytes}, http::Request, tower::ServiceExt};
+//! // In an axum program, `http` is also `axum::http`.
 //! use axum::response::{IntoResponse, Response};
 //! use axum::{Router, routing::get};
-//! use http::{StatusCode, header::CONTENT_TYPE};
+//! use http::StatusCode;
+//! use http::header::{CONTENT_TYPE, RETRY_AFTER};
 //! use tollgate::extract::header;
 //! use tollgate::{Denial, Policy, PolicyExt, Quota, RateLimitLayer};
 //!
-//! struct AppError { status: StatusCode, message: String }
+//! struct AppError { status: StatusCode, message: String, retry_after: Option<u64> }
 //!
 //! impl From<Denial> for AppError {
 //!     fn from(denial: Denial) -> AppError {
-//!         // For example "quota exceeded: api".
-//!         AppError { status: denial.status(), message: denial.to_string() }
+//!         AppError {
+//!             status: denial.status(),
+//!             // For example "quota exceeded: api".
+//!             message: denial.to_string(),
+//!             retry_after: denial.retry_after_seconds(),
+//!         }
 //!     }
 //! }
 //!
@@ -39,7 +45,11 @@
 //!     fn into_response(self) -> Response {
 //!         // Or `axum::Json`.
 //!         let json = format!("{{\"error\":{:?}}}", self.message);
-//!         (self.status, [(CONTENT_TYPE, "application/json")], json).into_response()
+//!         let mut response = (self.status, [(CONTENT_TYPE, "application/json")], json).into_response();
+//!         if let Some(seconds) = self.retry_after {
+//!             response.headers_mut().insert(RETRY_AFTER, seconds.into());
+//!         }
+//!         response
 //!     }
 //! }
 //!
@@ -55,10 +65,14 @@
 //! # assert_eq!(get("x-api-key").await, (200, false, "hello".into()));
 //! # assert_eq!(get("x-api-key").await, (429, true, "{\"error\":\"quota exceeded: api\"}".into()));
 //! # assert_eq!(get("x-other").await.0, 400);
-//! # let _ = async |limiter: tollgate::Limiter| -> Result<(), AppError> {
+//! # let limiter = tollgate::Limiter::by_key([Policy::new("mails", Quota::per_hour(1))]);
+//! # let mail = async || -> Result<(), AppError> {
 //! #     let _permit = limiter.check_key(&tollgate::Key::from("a"), 1).await?;
 //! #     Ok(())
 //! # };
+//! # assert!(mail().await.is_ok());
+//! # let refused = mail().await.into_response();
+//! # assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &"3600".parse().unwrap()));
 //! # }
 //! ```
 //!

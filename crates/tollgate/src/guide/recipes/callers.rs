@@ -10,7 +10,8 @@
 //! The name is in the body, so the handler asks a [`Limiter`](crate::Limiter). It puts the name
 //! into the extensions, and both rules decide together. Only failed log-ins count: each attempt is
 //! charged before the password is checked, and a right password gets a refund. Anyone can use up
-//! the quota of a name, so leave it room.
+//! the quota of a name, so leave it room. A log admits at most that many failures in any hour. A
+//! bucket would let more guesses pass as it refills.
 //!
 //! ```
 //! # #[cfg(not(feature = "axum"))] fn main() {}
@@ -20,7 +21,7 @@
 //! use axum::{Router, extract::State, routing::post};
 //! use http::{StatusCode, request::Parts};
 //! use tollgate::extract::{PeerIp, extension_ref};
-//! use tollgate::{Limiter, Policy, PolicyExt, Quota};
+//! use tollgate::{Algorithm, Limiter, Policy, PolicyExt, Quota};
 //!
 //! # async fn is_right(_: &str, password: &str) -> bool { password == "secret" }
 //! #[derive(Clone)]
@@ -41,9 +42,10 @@
 //!     "welcome".into_response()
 //! }
 //!
+//! let failures = |name, quota| Policy::new(name, quota).with_algorithm(Algorithm::SLIDING_LOG);
 //! let failures = Limiter::new([
-//!     Policy::new("address", Quota::per_hour(4)).by(PeerIp::new()),
-//!     Policy::new("name", Quota::per_hour(2)).by(extension_ref(|Name(name): &Name| name.as_str())),
+//!     failures("address", Quota::per_hour(4)).by(PeerIp::new()),
+//!     failures("name", Quota::per_hour(2)).by(extension_ref(|Name(name): &Name| name.as_str())),
 //! ]);
 //! let app = Router::new().route("/log-in", post(log_in)).with_state(failures);
 //! # let log_in = async |last: u8, body: &str| {
