@@ -6,7 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Check, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Times, UsageError, Verdict};
+use crate::check::{Check, Grant, Times};
+use crate::error::StoreError;
+use crate::key::Key;
+use crate::policy::{Policy, PolicyError};
+use crate::store::{Reply, Store};
+use crate::usage::UsageError;
+use crate::verdict::Verdict;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type BoxUsage<'a> = Pin<Box<dyn Future<Output = Result<u64, UsageError>> + Send + 'a>>;

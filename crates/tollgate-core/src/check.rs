@@ -1,6 +1,9 @@
 //! The input of a store: checks, how often to acquire them, and grants to refund.
 
-use crate::{Key, Policy, Share, Stamp};
+use crate::key::Key;
+use crate::policy::Policy;
+use crate::share::Share;
+use crate::verdict::Stamp;
 
 /// A policy, a key and the cost of a request. A set of checks is decided together: all or nothing.
 ///

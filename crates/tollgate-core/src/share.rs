@@ -4,7 +4,8 @@ use std::fmt;
 use std::num::NonZeroU16;
 use std::str::FromStr;
 
-use crate::{Algorithm, Policy, PolicyError, Quota};
+use crate::policy::{Algorithm, Policy, PolicyError};
+use crate::quota::Quota;
 
 /// A fraction of each quota, for a store that decides alone although a fleet shares the quota.
 ///

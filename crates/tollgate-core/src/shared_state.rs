@@ -1,7 +1,7 @@
 //! Policies that share the state of a key.
 
-use crate::Policy;
 use crate::exact::Exact;
+use crate::policy::Policy;
 
 impl Policy {
     /// The same policy for keys whose usage `other` counts too. They share state if their
@@ -53,7 +53,8 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Quota, Share};
+    use crate::quota::Quota;
+    use crate::share::Share;
 
     #[test]
     fn policies_that_share_state_have_the_same_furthest_debt() {

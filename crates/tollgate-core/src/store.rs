@@ -3,7 +3,12 @@
 use std::future::{Future, ready};
 use std::time::Duration;
 
-use crate::{Check, Grant, Key, Policy, PolicyError, StoreError, Times, UsageError, Verdict};
+use crate::check::{Check, Grant, Times};
+use crate::error::StoreError;
+use crate::key::Key;
+use crate::policy::{Policy, PolicyError};
+use crate::usage::UsageError;
+use crate::verdict::Verdict;
 
 /// Holds the state of every (policy, key) pair and decides atomically.
 ///

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::{Algorithm, ErrorKind, StoreError};
+use crate::error::{ErrorKind, StoreError};
+use crate::policy::Algorithm;
 
 /// Why the usage of an interval is unknown: the error of [`Store::usage`](crate::Store::usage).
 ///
@@ -55,7 +56,9 @@ mod tests {
 
     use super::*;
     use crate::algorithm::State;
-    use crate::{Policy, Quota, Timestamp};
+    use crate::policy::Policy;
+    use crate::quota::Quota;
+    use crate::time::Timestamp;
 
     #[test]
     fn algorithms_without_times_name_those_that_have_them() {

@@ -3,7 +3,8 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::{Key, UsageError};
+use crate::key::Key;
+use crate::usage::UsageError;
 
 /// Keeps pages of text. Each is what one process counted in one minute.
 ///

@@ -2,7 +2,9 @@
 
 use std::future::Future;
 
-use crate::{Key, Timestamp, UsageError};
+use crate::key::Key;
+use crate::time::Timestamp;
+use crate::usage::UsageError;
 
 /// The usage of one key under a policy that [tracks usage](crate::Policy::track_usage).
 #[derive(Clone, Debug, PartialEq, Eq)]

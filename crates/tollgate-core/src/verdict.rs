@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::Share;
+use crate::share::Share;
 use crate::source::{Decider, Source};
 
 /// The time until a cost would pass, if no other request is granted meanwhile.

@@ -1,7 +1,8 @@
 //! A count that restarts with each window.
 
 use crate::exact::saturated;
-use crate::{Algorithm, Policy, Stamp};
+use crate::policy::{Algorithm, Policy};
+use crate::verdict::Stamp;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FixedWindow {

@@ -5,7 +5,8 @@
 //! the time to refill an empty bucket, burst × T.
 
 use crate::exact::Exact;
-use crate::{Policy, Stamp};
+use crate::policy::Policy;
+use crate::verdict::Stamp;
 
 /// TAT, in rational microseconds since the epoch. The epoch itself if the key has used nothing.
 ///

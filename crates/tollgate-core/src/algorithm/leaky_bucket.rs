@@ -5,7 +5,8 @@
 
 use super::gcra::{self, Tat};
 use crate::exact::Exact;
-use crate::{Policy, Stamp};
+use crate::policy::Policy;
+use crate::verdict::Stamp;
 
 /// The units that can be granted now, including those that would be delayed.
 pub(super) fn room(tat: &Tat, policy: &Policy, now: u64) -> u32 {

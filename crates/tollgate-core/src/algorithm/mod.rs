@@ -54,7 +54,10 @@ mod sliding_window;
 
 use std::time::Duration;
 
-use crate::{Algorithm, Policy, Stamp, Status, Timestamp, UsageError, Wait};
+use crate::policy::{Algorithm, Policy};
+use crate::time::Timestamp;
+use crate::usage::UsageError;
+use crate::verdict::{Stamp, Status, Wait};
 
 use fixed_window::FixedWindow;
 use gcra::Tat;

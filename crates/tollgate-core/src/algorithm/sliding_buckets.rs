@@ -4,7 +4,8 @@
 //! over the N + 1 sub-windows that touch the last window is never less than what that window saw.
 
 use crate::exact::saturated;
-use crate::{Algorithm, Policy, Stamp};
+use crate::policy::{Algorithm, Policy};
+use crate::verdict::Stamp;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ring {

@@ -5,7 +5,8 @@
 use std::collections::VecDeque;
 
 use crate::exact::saturated;
-use crate::{Policy, Stamp};
+use crate::policy::Policy;
+use crate::verdict::Stamp;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Log {

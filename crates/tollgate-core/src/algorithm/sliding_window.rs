@@ -5,7 +5,8 @@
 //! The estimate previous × (1 − elapsed / window) + current is rounded up.
 
 use crate::exact::saturated;
-use crate::{Policy, Stamp};
+use crate::policy::Policy;
+use crate::verdict::Stamp;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TwoWindows {
