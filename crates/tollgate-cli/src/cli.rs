@@ -1,62 +1,10 @@
-//! The command line for clap.
+//! The command line for clap. The arguments of a command stand with it.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use clap::{Parser, Subcommand};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use http::{HeaderName, Method};
-
-use crate::redis_args::RedisArgs;
-use crate::span;
+use crate::keys::{self, KeyArgs};
+use crate::load::{self, LoadArgs};
 use crate::usage::UsageArgs;
-
-const LOAD_URL_HELP: &str = "\
-The server to load
-
-http://HOST[:PORT]/PATH      HTTP; https with TLS
-grpc://HOST[:PORT]/PACKAGE.SERVICE/METHOD
-                             a unary method of gRPC; grpcs with TLS
-
-{key} in the URL is the number of the key";
-
-const LOAD_AFTER_HELP: &str = "\
-A response with status 429, or grpc-status 8, is denied.
-One with a status below 400, or with grpc-status 0, is allowed.
-
-A request to a Redis is charged to all policies or to none. The prefix of key names is tollgate-load.
-
-Exit codes: 0 if the load has run, 1 if a window exceeded the threshold, 2 for bad arguments and
-for servers that cannot be reached
-
-Examples:
-  tollgate load http://127.0.0.1:3000/ -c 50 -n 10000 --keys 100 -H 'x-user: {key}'
-  tollgate load grpc://127.0.0.1:3000/helloworld.Greeter/SayHello --duration 10s --threshold 20
-  tollgate load --redis 127.0.0.1:6379 --policy 'api=100/10s,algorithm=sliding-log' -n 10000";
-
-const LOAD_USAGE: &str = "\
-tollgate load [OPTIONS] <URL>
-       tollgate load [OPTIONS] --redis <REDIS> --policy <POLICY>...";
-
-const LOOK_AFTER_HELP: &str = "\
-Without --policy, this finds the policies that hold a state of the key. It scans all key names of
-the Redis, in small steps. A Redis stores no limits, so it cannot show what is left.
-Nothing is charged.
-
-The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.
-
-Examples:
-  tollgate look '@192.0.2.1' --redis redis://10.0.0.5/
-  tollgate look alice --policy 'api=100/m' --policy 'daily=5000/d,algorithm=sliding-log'";
-
-const RESET_AFTER_HELP: &str = "\
-Without --policy, this resets all policies that hold a state of the key. It scans all key names of
-the Redis, in small steps. The limit of a --policy has no effect.
-
-The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.
-
-Examples:
-  tollgate reset '@192.0.2.1' --redis redis://10.0.0.5/
-  tollgate reset alice --policy 'api=100/m'";
 
 /// Loads rate limiters, shows how keys stand in them, and which keys use how much.
 #[derive(Debug, Parser)]
@@ -69,130 +17,20 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Loads a server, or a Redis, and counts what is admitted
-    #[command(next_line_help = true, after_help = LOAD_AFTER_HELP, override_usage = LOAD_USAGE)]
+    #[command(next_line_help = true, after_help = load::AFTER_HELP, override_usage = load::USAGE)]
     Load(LoadArgs),
 
     /// Shows how a key stands in the policies of a Redis
-    #[command(next_line_help = true, after_help = LOOK_AFTER_HELP)]
+    #[command(next_line_help = true, after_help = keys::LOOK_AFTER_HELP)]
     Look(KeyArgs),
 
     /// Forgets what a key has used in the policies of a Redis
-    #[command(next_line_help = true, after_help = RESET_AFTER_HELP)]
+    #[command(next_line_help = true, after_help = keys::RESET_AFTER_HELP)]
     Reset(KeyArgs),
 
     /// Shows which keys are allowed and denied most often, or use most, and when
     #[command(arg_required_else_help = false)]
     Usage(UsageArgs),
-}
-
-/// `tollgate look` and `tollgate reset`.
-#[derive(Debug, Args)]
-pub(crate) struct KeyArgs {
-    #[arg(value_name = "KEY", help = crate::key_spec::HELP)]
-    pub(crate) key: String,
-
-    #[command(flatten)]
-    pub(crate) redis: RedisArgs,
-
-    #[arg(long = "policy", value_name = "POLICY", help = crate::policy_spec::HELP)]
-    pub(crate) policies: Vec<String>,
-}
-
-/// `tollgate load`.
-#[derive(Debug, Args)]
-pub(crate) struct LoadArgs {
-    #[arg(value_name = "URL", required_unless_present = "redis", conflicts_with_all = ["redis", "policies", "user", "prefix"], help = LOAD_URL_HELP)]
-    pub(crate) url: Option<String>,
-
-    /// Requests in flight at once
-    #[arg(short, long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) concurrency: u32,
-
-    /// Requests in all [default: 1000, or no limit with --duration]
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) iterations: Option<u64>,
-
-    /// Ends the load after this time, such as 10s or 5m
-    #[arg(long, value_name = "D", value_parser = span::time)]
-    pub(crate) duration: Option<Duration>,
-
-    /// The number of keys
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) keys: u32,
-
-    /// How the requests are divided among the keys
-    #[arg(long, value_name = "NAME", value_enum, default_value_t)]
-    pub(crate) distribution: Distribution,
-
-    /// A header of each request; {key} in its value is the number of the key, from 1; repeatable
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header)]
-    pub(crate) headers: Vec<(HeaderName, String)>,
-
-    /// The method of requests [default: GET, or POST with --body]
-    #[arg(long, value_name = "METHOD")]
-    pub(crate) method: Option<Method>,
-
-    /// The body of each request, or the message of a gRPC call; @FILE reads it from a file
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) body: Option<String>,
-
-    /// Speak HTTP/2 from the first byte; with TLS the server chooses the version
-    #[arg(long)]
-    pub(crate) http2: bool,
-
-    /// How long a response may take; after that the request has failed
-    #[arg(long, value_name = "D", default_value = "10s", value_parser = span::time)]
-    pub(crate) timeout: Duration,
-
-    /// The most requests of one key that may be admitted in a window; more end with exit code 1
-    #[arg(long, value_name = "N")]
-    pub(crate) threshold: Option<u64>,
-
-    /// The length of a window
-    #[arg(long, value_name = "D", default_value = "1s", value_parser = span::time)]
-    pub(crate) window: Duration,
-
-    /// Which windows are counted
-    #[arg(long, value_name = "KIND", value_enum, default_value_t)]
-    pub(crate) windows: Windows,
-
-    /// Draw what was admitted in each window
-    #[arg(long, value_name = "FILE.svg")]
-    pub(crate) plot: Option<PathBuf>,
-
-    #[command(flatten)]
-    pub(crate) redis: RedisArgs,
-
-    #[arg(long = "policy", value_name = "POLICY", requires = "redis", help = crate::policy_spec::HELP)]
-    pub(crate) policies: Vec<String>,
-}
-
-/// `--distribution`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Distribution {
-    /// All keys get the same
-    #[default]
-    Uniform,
-    /// By Zipf's law: the n-th key gets 1/n of what the first one gets
-    Zipf,
-    /// The first key gets nine of ten requests
-    Hot,
-}
-
-/// `--windows`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Windows {
-    /// Every window, wherever it begins
-    #[default]
-    Sliding,
-    /// Windows that begin at multiples of their length since 1970 (UTC)
-    Aligned,
-}
-
-fn header(text: &str) -> Result<(HeaderName, String), String> {
-    let (name, value) = text.split_once(':').ok_or("expected NAME: VALUE")?;
-    let name = HeaderName::try_from(name).map_err(|_| format!("{name:?} is not the name of a header"))?;
-    Ok((name, value.trim().to_owned()))
 }
 
 /// The result of a command line without errors.

@@ -3,18 +3,53 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Args;
 use humantime::format_duration;
 use tollgate_core::{Algorithm, Check, Key, Policy, Status, Store, Times, Wait};
 use tollgate_redis::RedisStore;
 
 use crate::chart::human;
-use crate::cli::KeyArgs;
-use crate::redis_args::{PREFIX, TIMEOUT};
+use crate::output::print;
+use crate::redis_args::{PREFIX, RedisArgs, TIMEOUT};
 use crate::table::table;
-use crate::{found, key_spec, policy_spec, print};
+use crate::{found, key_spec, policy_spec};
+
+pub(crate) const LOOK_AFTER_HELP: &str = "\
+Without --policy, this finds the policies that hold a state of the key. It scans all key names of
+the Redis, in small steps. A Redis stores no limits, so it cannot show what is left.
+Nothing is charged.
+
+The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.
+
+Examples:
+  tollgate look '@192.0.2.1' --redis redis://10.0.0.5/
+  tollgate look alice --policy 'api=100/m' --policy 'daily=5000/d,algorithm=sliding-log'";
+
+pub(crate) const RESET_AFTER_HELP: &str = "\
+Without --policy, this resets all policies that hold a state of the key. It scans all key names of
+the Redis, in small steps. The limit of a --policy has no effect.
+
+The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.
+
+Examples:
+  tollgate reset '@192.0.2.1' --redis redis://10.0.0.5/
+  tollgate reset alice --policy 'api=100/m'";
 
 const HEAD: [&str; 8] =
     ["policy", "algorithm", "window", "limit", "used", "left", "next request in", "full again in"];
+
+/// `tollgate look` and `tollgate reset`.
+#[derive(Debug, Args)]
+pub(crate) struct KeyArgs {
+    #[arg(value_name = "KEY", help = crate::key_spec::HELP)]
+    pub(crate) key: String,
+
+    #[command(flatten)]
+    pub(crate) redis: RedisArgs,
+
+    #[arg(long = "policy", value_name = "POLICY", help = crate::policy_spec::HELP)]
+    pub(crate) policies: Vec<String>,
+}
 
 /// What is known of a key.
 struct Subject {

@@ -2,22 +2,25 @@
 
 #![allow(clippy::float_arithmetic, clippy::cast_precision_loss, reason = "figures of a report")]
 
+// From top to bottom; imports run down this list only: this module, cli, load, keys, usage, found,
+// policy_spec, and then the others.
 mod chart;
 mod cli;
 mod found;
 mod key_spec;
 mod keys;
 mod load;
+mod output;
 mod policy_spec;
 mod redis_args;
 mod span;
 mod table;
 mod usage;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use crate::cli::{Command, Parsed};
+use crate::output::{complain, print};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -42,14 +45,4 @@ async fn run(command: Command) -> Result<ExitCode, String> {
         Command::Reset(args) => keys::reset(&args).await,
         Command::Usage(args) => usage::run(args).await,
     }
-}
-
-/// Unlike `println!`, does not panic if standard output is closed.
-fn print(text: &str) {
-    let _ = io::stdout().write_all(text.as_bytes());
-}
-
-/// Prints one error line. The text may quote the user's input, so this replaces control characters.
-fn complain(error: &str) {
-    let _ = writeln!(io::stderr(), "error: {}", error.replace(char::is_control, "\u{fffd}"));
 }

@@ -11,9 +11,9 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tower_service::Service;
 
+use super::args::LoadArgs;
 use super::grpc;
 use super::outcome::{Outcome, reason};
-use crate::cli::LoadArgs;
 
 /// What the number of the key replaces.
 const KEY: &str = "{key}";

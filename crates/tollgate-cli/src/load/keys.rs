@@ -4,7 +4,7 @@ use rand::RngExt;
 use rand::distr::Distribution as _;
 use rand_distr::Zipf;
 
-use crate::cli::Distribution;
+use super::args::Distribution;
 
 /// Chooses keys at random, from 1 to `count`.
 #[derive(Clone, Copy, Debug)]

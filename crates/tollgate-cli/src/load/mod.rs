@@ -1,5 +1,6 @@
 //! `tollgate load`: sends requests, and counts what is admitted.
 
+mod args;
 mod grpc;
 mod http;
 mod interrupt;
@@ -24,14 +25,16 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate_core::Clock;
 
-use crate::cli::{LoadArgs, Windows};
-use crate::load::interrupt::Interrupts;
-use crate::load::keys::Keys;
-use crate::load::plot::Plot;
-use crate::load::tally::Tally;
-use crate::load::target::Target;
-use crate::load::worker::{Run, work};
-use crate::{complain, print, span};
+use self::args::Windows;
+pub(crate) use self::args::{AFTER_HELP, LoadArgs, USAGE};
+use self::interrupt::Interrupts;
+use self::keys::Keys;
+use self::plot::Plot;
+use self::tally::Tally;
+use self::target::Target;
+use self::worker::{Run, work};
+use crate::output::{complain, print};
+use crate::span;
 
 /// Requests of a load without `--iterations` and `--duration`.
 const ITERATIONS: u64 = 1_000;

@@ -4,8 +4,8 @@ use tokio::time::sleep;
 use tollgate_core::{Check, Key, Policy, Store, Times, Verdict};
 use tollgate_redis::{Error, RedisStore};
 
+use super::args::LoadArgs;
 use super::outcome::Outcome;
-use crate::cli::LoadArgs;
 use crate::policy_spec;
 
 /// Not the prefix of services, so that a load does not use up the limits of their users.

@@ -1,9 +1,9 @@
 //! What is loaded.
 
+use super::args::LoadArgs;
 use super::http::HttpTarget;
 use super::outcome::Outcome;
 use super::store::StoreTarget;
-use crate::cli::LoadArgs;
 
 pub(crate) enum Target {
     Http(Box<HttpTarget>),

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use super::args::Windows;
 use super::tally::Admitted;
-use crate::cli::Windows;
 
 /// A window and what was admitted in it. Times are in microseconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use humantime::format_duration;
+use tollgate::usage::Usage;
+use tollgate_core::UsageError;
+use tollgate_redis::RedisStore;
 
-use crate::redis_args::RedisArgs;
+use crate::redis_args::{PREFIX, RedisArgs, TIMEOUT};
 use crate::span::time;
 
 const TOP_AFTER_HELP: &str = "\
@@ -138,4 +142,20 @@ pub(super) struct Source {
 fn at_most_a_week(text: &str) -> Result<Duration, String> {
     let last = time(text)?;
     if last > MOST { Err("at most 7d can be read".to_owned()) } else { Ok(last) }
+}
+
+impl Source {
+    pub(super) async fn usage(&self) -> Result<Usage<RedisStore>, String> {
+        self.redis.connect(PREFIX, TIMEOUT).await.map(Usage::new)
+    }
+
+    pub(super) fn nothing(&self, what: &str) -> String {
+        let prefix = self.redis.prefix.as_deref().unwrap_or(PREFIX);
+        let last = format_duration(self.last);
+        format!("nothing was {what} in the last {last}, under the prefix {prefix}\n")
+    }
+}
+
+pub(super) fn failed(error: UsageError) -> String {
+    format!("--redis: {error}")
 }

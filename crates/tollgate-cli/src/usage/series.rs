@@ -1,12 +1,16 @@
-//! The chart of a time series.
+//! `tollgate usage series`: the chart of a time series.
 
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use humantime::format_rfc3339_seconds;
-use tollgate::usage::MinuteUsage;
+use tollgate::usage::{MinuteUsage, UsageOf};
+use tollgate_core::Key;
 
+use super::args::{SeriesArgs, failed};
 use crate::chart::{bar, human};
+use crate::key_spec;
+use crate::output::printable;
 
 /// The most rows, but for the first and the last one, which may cover less time.
 const ROWS: u64 = 60;
@@ -23,8 +27,33 @@ struct Row {
     denied: u64,
 }
 
+/// The chart of a policy or a key.
+pub(super) async fn chart_of(args: &SeriesArgs) -> Result<String, String> {
+    let key = args.subject.key.as_deref().map(key).transpose()?;
+    let policy = args.subject.policy.as_deref().unwrap_or_default();
+    let (of, name) = match &key {
+        Some((key, text)) => (UsageOf::Key(key), format!("key {text}")),
+        None => (UsageOf::Policy(policy), format!("policy {policy}")),
+    };
+    let minutes = args.source.usage().await?.series(of, args.source.last).await.map_err(failed)?;
+    if minutes.iter().all(|minute| minute.allowed == 0 && minute.denied == 0) {
+        return Ok(args.source.nothing(&format!("counted of {}", printable(&name))));
+    }
+    Ok(format!("{}{}", printable(&name), chart(&minutes)))
+}
+
+/// Parses a key, and returns it with its text.
+fn key(text: &str) -> Result<(Key, String), String> {
+    if text.starts_with('~') {
+        return Err(format!("{text} is a digest: give the key itself, and the --secret if there is one"));
+    }
+    let key = key_spec::parse(text)?;
+    let text = key_spec::text(&key);
+    Ok((key, text))
+}
+
 /// Returns the rest of the first line, and a line for each row.
-pub(super) fn chart(minutes: &[MinuteUsage]) -> String {
+fn chart(minutes: &[MinuteUsage]) -> String {
     let count = u64::try_from(minutes.len()).unwrap_or(u64::MAX);
     let span = SPANS.into_iter().find(|span| span * ROWS >= count).unwrap_or(SPANS[SPANS.len() - 1]);
     let rows = rows(minutes, span);

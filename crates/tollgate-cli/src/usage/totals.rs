@@ -1,4 +1,4 @@
-//! The last use and the total of keys, for policies that track usage.
+//! `tollgate usage oldest`, `newest` and `total`, for policies that track usage.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -6,10 +6,11 @@ use humantime::format_rfc3339_seconds;
 use tollgate::usage::{KeyTotal, Totals};
 use tollgate_core::Timestamp;
 
-use super::args::TotalsArgs;
-use super::{failed, printable};
+use super::args::{TotalsArgs, failed};
 use crate::chart::human;
+use crate::output::printable;
 use crate::redis_args::{PREFIX, TIMEOUT};
+use crate::table::table;
 
 /// Which keys come first.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +21,7 @@ pub(super) enum Order {
 }
 
 /// Returns a line for each key, or one that says that there is none.
-pub(super) async fn table(args: &TotalsArgs, order: Order) -> Result<String, String> {
+pub(super) async fn table_of(args: &TotalsArgs, order: Order) -> Result<String, String> {
     let totals = Totals::new(args.redis.connect(PREFIX, TIMEOUT).await?);
     let (policy, keys) = (&args.policy, usize::try_from(args.keys).unwrap_or(usize::MAX));
     let rows = match order {
@@ -35,7 +36,7 @@ pub(super) async fn table(args: &TotalsArgs, order: Order) -> Result<String, Str
     }
     let row = |of: &KeyTotal| [printable(&of.key), human(of.total), utc(of.last_use)];
     let rows: Vec<_> = rows.iter().map(row).collect();
-    Ok(crate::table::table(&["key", "total", "last use (UTC)"], &rows))
+    Ok(table(&["key", "total", "last use (UTC)"], &rows))
 }
 
 /// Date and time, to the second.
