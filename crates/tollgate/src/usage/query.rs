@@ -205,10 +205,8 @@ impl<L: UsageLog> Reading<'_, L> {
             }));
         }
         let Some((minute, pages)) = self.asked.pop_front() else { return Ok(None) };
-        let stopped = |error: JoinError| UsageError::Store {
-            kind: ErrorKind::Unavailable,
-            message: error.to_string(),
-        };
+        let stopped =
+            |error: JoinError| UsageError::Store { kind: ErrorKind::Unavailable, message: error.to_string() };
         let pages = pages.await.map_err(stopped)??;
         Ok(Some((minute, pages.into_iter().map(|text| Page::read(&text)))))
     }
