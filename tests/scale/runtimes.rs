@@ -153,6 +153,79 @@ async fn a_reset_drops_what_is_held_and_what_is_on_its_way() {
     assert!(granted + UNITS >= LIMIT, "{granted} granted after a reset");
 }
 
+/// Asks until a fetch is sent.
+async fn fetch<S: Store>(leased: &Leased<S>, policy: &Policy, key: &Key) {
+    let before = leased.stats().fetches;
+    while leased.stats().fetches == before {
+        ask(leased, policy, key).await;
+    }
+}
+
+/// The answers of a slow store: each fetch is answered after the life of its lease. The demand goes
+/// on, and every late lease is refunded.
+#[tokio::test]
+async fn a_lease_that_arrives_after_its_life_is_refunded() {
+    let time = clock();
+    let leased = in_memory(&time);
+    let (policy, key) = (policy("late"), Key::from("ada"));
+    let mut granted = 0;
+    for _ in 0..30 {
+        granted += ask(&leased, &policy, &key).await.times();
+        granted += ask(&leased, &policy, &key).await.times();
+        time.advance(LIFE + LIFE / 4);
+    }
+    assert!(leased.stats().fetches > 3, "{:?}", leased.stats());
+    time.advance(LIFE);
+    let refunded = async {
+        while used(leased.get_ref(), &policy, &key).await != granted {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, refunded).await.expect("exactly what was granted stays charged");
+}
+
+/// As after a change of a tier.
+#[tokio::test]
+async fn a_new_quota_is_leased_after_a_fetch_of_the_old_one_brought_nothing() {
+    let time = clock();
+    let inside = store(&time);
+    let lease = Lease::at_most(UNITS).lasting(LIFE).clock(&time);
+    let leased = Later::deciding_last(inside.clone()).leased(lease);
+    let (policy, key) = (policy("tiers"), Key::from("ada"));
+    fetch(&leased, &policy, &key).await;
+    // Others use up the quota before the fetch arrives.
+    let rest = LIMIT - used(&inside, &policy, &key).await;
+    assert!(matches!(inside.acquire(&[Check::new(&policy, &key, rest)], Times::ONCE), Reply::Now(Ok(_))));
+    tokio::task::yield_now().await;
+    tokio::task::yield_now().await;
+    assert_eq!(leased.stats().fetched_units, 0);
+    let raised = Policy::new("tiers", Quota::per_day(10 * LIMIT)).with_algorithm(Algorithm::FIXED_WINDOW);
+    for _ in 0..100 {
+        time.advance(LIFE / 10);
+        ask(&leased, &raised, &key).await;
+    }
+    assert!(leased.stats().fetched_units > 0, "{:?}", leased.stats());
+}
+
+/// The request is decided before the reset, and answered after it was sent.
+#[tokio::test]
+async fn a_lease_fetched_while_a_reset_is_on_its_way_is_dropped() {
+    let time = clock();
+    let leased = in_memory(&time);
+    let (policy, key) = (policy("resetting"), Key::from("ada"));
+    let check = [Check::new(&policy, &key, 1)];
+    ask(&leased, &policy, &key).await;
+    let asked = leased.acquire(&check, Times::ONCE);
+    let reset = leased.reset(&key, &[&policy]);
+    assert!(asked.wait().await.unwrap().is_granted());
+    assert_eq!(leased.stats().fetches, 1, "the lease is fetched after the answer");
+    while leased.held(&policy, &key).is_none() {
+        tokio::task::yield_now().await;
+    }
+    reset.wait().await.unwrap();
+    assert_eq!(leased.held(&policy, &key), None, "units of a state that is gone");
+}
+
 #[tokio::test]
 async fn a_set_of_several_rules_spends_a_lease_of_each_or_none() {
     let store: RedisStore = connect(shared()).await;

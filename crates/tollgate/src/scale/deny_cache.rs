@@ -14,6 +14,7 @@ use tollgate_core::{
     Timestamp, UsageError, Verdict, Wait,
 };
 
+use super::forgetting::{Forgetting, forgetting};
 use crate::table::digest::Digest;
 use crate::table::sharded::Sharded;
 
@@ -126,25 +127,18 @@ impl<S: Store> DenyCache<S> {
         each
     }
 
-    /// Forgets denials before a change, and again after it: denials between the two do not count.
+    /// Forgets denials before a change, and again after it.
     fn forgetting(
         &self,
         set: &[Check<'_>],
         change: impl FnOnce() -> Reply<Result<(), S::Error>, S::Done>,
     ) -> Reply<Result<(), S::Error>, Forgetting<S::Done>> {
-        let set = self.asked(set);
-        forget(&self.denials, &set);
-        match change() {
-            Reply::Now(answer) => {
-                forget(&self.denials, &set);
-                Reply::Now(answer)
-            }
-            Reply::Later(done) => Reply::Later(Forgetting { done, set, denials: Arc::clone(&self.denials) }),
-        }
+        let (denials, set) = (Arc::clone(&self.denials), self.asked(set));
+        forgetting(move || forget(&denials, &set), change)
     }
 }
 
-/// Forgets denials because a refund or a reset is sent, or done.
+/// Forgets denials because a refund or a reset is sent, or done: denials between the two do not count.
 fn forget(denials: &Sharded<Denial>, of: &[Asked]) {
     for Asked { digest, quota, cost } in of {
         let now = denials.clock().now();
@@ -358,31 +352,5 @@ where
 impl<F> fmt::Debug for Asking<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asking").finish_non_exhaustive()
-    }
-}
-
-/// A refund or a reset, after which denials are forgotten.
-#[pin_project]
-pub struct Forgetting<F> {
-    #[pin]
-    done: F,
-    set: AskedSet,
-    denials: Arc<Sharded<Denial>>,
-}
-
-impl<F: Future> Future for Forgetting<F> {
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let this = self.project();
-        let output = ready!(this.done.poll(cx));
-        forget(this.denials, this.set);
-        Poll::Ready(output)
-    }
-}
-
-impl<F> fmt::Debug for Forgetting<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Forgetting").finish_non_exhaustive()
     }
 }

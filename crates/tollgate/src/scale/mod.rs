@@ -59,10 +59,13 @@
 //!
 //! Leases need a tokio runtime. Without one, the store decides each request.
 
+// Imports run down this list only: deny_cache and lease, forgetting.
 mod deny_cache;
+mod forgetting;
 mod lease;
 
-pub use deny_cache::{Asking, DenyCache, Forgetting};
+pub use deny_cache::{Asking, DenyCache};
+pub use forgetting::Forgetting;
 pub use lease::{Fetching, HeldLease, Lease, LeaseError, LeaseStats, Leased};
 
 use tollgate_core::Store;

@@ -34,7 +34,7 @@ struct Open {
     quota: Quota,
     /// The leases, oldest first. Two, if one was fetched before the other ran dry.
     held: SmallVec<[Held; 2]>,
-    /// When the fetch on its way was sent. A grant of any other fetch does not count.
+    /// When the fetch on its way was sent. A grant of any other fetch was for a state that is gone.
     fetching: Option<Timestamp>,
     /// The next fetch starts when fewer units are held, or from this time.
     refetch_below: u32,
@@ -151,6 +151,12 @@ impl Account {
         lease: &Lease,
     ) -> Option<Fetch> {
         self.update_demand(0, now, lease.life);
+        if self.open.as_ref().is_some_and(|open| open.quota != policy.quota()) {
+            if !self.is_empty() {
+                return None;
+            }
+            self.open = None;
+        }
         if !self.may_fetch(now) {
             return None;
         }
@@ -168,18 +174,15 @@ impl Account {
             return None;
         }
         let open = self.open.get_or_insert_with(|| Box::new(Open::new(policy, key, now)));
-        if open.quota != policy.quota() {
-            return None;
-        }
         open.fetching = Some(now);
-        // After its life a grant is of no use, so the fetch counts as lost.
-        open.refetch_not_before(now.saturating_add(lease.life));
+        // Not before the answer, however late: a grant that nobody waits for would be lost.
+        open.refetch_not_before(Timestamp::MAX);
         let (policy, key) = (*open.of).clone();
         Some(Fetch { policy, key, units, sent: now })
     }
 
-    /// Adds the lease that was fetched at `sent`. Returns `false` if the key was reset meanwhile:
-    /// the lease belongs to a state that is gone.
+    /// Adds the lease that was fetched at `sent`, also if it has ended. Returns `false` if the key
+    /// was reset meanwhile: the lease belongs to a state that is gone.
     pub(super) fn granted(&mut self, sent: Timestamp, granted: &Granted, life: Duration) -> bool {
         let Some(open) = self.open.as_mut().filter(|open| open.fetching == Some(sent)) else {
             return false;
@@ -216,7 +219,7 @@ impl Account {
             }
             !ended
         });
-        if held.is_empty() && open.fetching.is_none_or(|_| now >= open.refetch_from) {
+        if self.is_empty() {
             self.open = None;
         }
     }
@@ -226,8 +229,13 @@ impl Account {
         self.open = None;
     }
 
+    /// Whether units are held, or on their way.
     pub(super) fn is_leased(&self) -> bool {
-        self.open.is_some()
+        !self.is_empty()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.open.as_ref().is_none_or(|open| open.held.is_empty() && open.fetching.is_none())
     }
 
     /// Units held now that were fetched for this quota.

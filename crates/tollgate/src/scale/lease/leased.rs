@@ -15,7 +15,9 @@ use tollgate_core::{
     Verdict, Wait,
 };
 
+use super::super::forgetting::{Forgetting, forgetting};
 use super::account::{Fetch, Granted, Unspent};
+use super::background::{Returning, Sent};
 use super::books::Books;
 use super::settings::Lease;
 use super::stats::{HeldLease, LeaseStats};
@@ -28,7 +30,7 @@ pub struct Leased<S> {
     books: Arc<Books>,
 }
 
-/// A check of a key in demand, which a lease is worth for: its place in the set, policy and key.
+/// Checks of keys in demand, for which a lease is worth its fetch: place in the set, policy, key.
 type Wanted = SmallVec<[(usize, Policy, Key); 1]>;
 
 /// A check that is looked at, with the cost of all checks of its set with this policy and key.
@@ -73,11 +75,13 @@ impl<S: Store> Leased<S> {
         match self.store.acquire(&[check], Times::up_to(fetch.units)) {
             Reply::Now(answer) => self.fetched(&fetch, answer, &runtime),
             Reply::Later(answer) => {
-                let this = self.clone();
-                let spawner = runtime.clone();
+                let sent = Sent::new(&self.books, fetch);
+                let (this, spawner) = (self.clone(), runtime.clone());
                 runtime.spawn(async move {
                     let answer = answer.await;
-                    this.fetched(&fetch, answer, &spawner);
+                    if let Some(fetch) = sent.answered() {
+                        this.fetched(&fetch, answer, &spawner);
+                    }
                 });
             }
         }
@@ -145,11 +149,13 @@ impl<S: Store> Leased<S> {
             }
             return Some(Verdict::of_one(1, Duration::ZERO, spent.status).from_source(Source::Lease));
         }
-        self.spend_all(set, wanted)
+        self.spend_all_or_count(set, wanted)
     }
 
+    /// Spends leases for a whole set. If they do not suffice, its checks count as demand, and those
+    /// for which a lease is worth its fetch are added to `wanted`.
     #[inline(never)]
-    fn spend_all(&self, set: &[Check<'_>], wanted: &mut Wanted) -> Option<Verdict> {
+    fn spend_all_or_count(&self, set: &[Check<'_>], wanted: &mut Wanted) -> Option<Verdict> {
         let mut statuses = SmallVec::<[Status; 4]>::new();
         let mut spends = SmallVec::<[_; 4]>::new();
         for check in set {
@@ -208,7 +214,7 @@ impl<S: Store> Leased<S> {
 
     /// Starts the fetches that a verdict of the store allows. A key that is denied has no units to
     /// fetch ahead.
-    fn asked(&self, wanted: &Wanted, verdict: &Verdict) {
+    fn fetch_wanted(&self, wanted: &Wanted, verdict: &Verdict) {
         if verdict.share().is_some() || !verdict.is_granted() {
             return;
         }
@@ -225,7 +231,7 @@ fn followed_by<S: Store>(then: Option<Then<S>>, verdict: Verdict) -> Verdict {
         None => verdict,
         Some(Then::AddHeld(leased, looked)) => leased.with_held(&looked, verdict),
         Some(Then::Fetch(leased, wanted)) => {
-            leased.asked(&wanted, &verdict);
+            leased.fetch_wanted(&wanted, &verdict);
             verdict
         }
     }
@@ -244,7 +250,7 @@ fn is_leasable(set: &[Check<'_>], times: Times) -> bool {
 impl<S: Store> Store for Leased<S> {
     type Error = S::Error;
     type Acquire = Fetching<S>;
-    type Done = S::Done;
+    type Done = Forgetting<S::Done>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Fetching<S>> {
         let mut wanted = Wanted::new();
@@ -267,8 +273,8 @@ impl<S: Store> Store for Leased<S> {
         }
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, S::Done> {
-        self.store.refund(grants)
+    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, Self::Done> {
+        forgetting(|| {}, || self.store.refund(grants))
     }
 
     fn end_waits_after(&mut self, limit: Duration) -> bool {
@@ -283,11 +289,11 @@ impl<S: Store> Store for Leased<S> {
         self.store.usage(policy, key, interval).await
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, S::Done> {
-        for policy in policies {
-            self.books.forget(policy, key);
-        }
-        self.store.reset(key, policies)
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, Self::Done> {
+        let books = Arc::clone(&self.books);
+        let of: Vec<(Policy, Key)> = policies.iter().map(|&policy| (policy.clone(), key.clone())).collect();
+        let forget = move || of.iter().for_each(|(policy, key)| books.forget(policy, key));
+        forgetting(forget, || self.store.reset(key, policies))
     }
 }
 
@@ -314,21 +320,5 @@ impl<S: Store> Future for Fetching<S> {
 impl<S: Store> fmt::Debug for Fetching<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fetching").finish_non_exhaustive()
-    }
-}
-
-/// The right to return leases, of one task. It is free again once the task ends, also if the
-/// runtime ends before the task has begun.
-struct Returning(Arc<Books>);
-
-impl Returning {
-    fn start(books: &Arc<Books>) -> Option<Returning> {
-        books.start_returning().then(|| Returning(Arc::clone(books)))
-    }
-}
-
-impl Drop for Returning {
-    fn drop(&mut self) {
-        self.0.stop_returning();
     }
 }
