@@ -1,12 +1,16 @@
 //! The cache of denials over a real Redis: calls, changes by others, errors, and memory.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::scale::DenyCache;
-use tollgate::{Check, Grant, Key, Policy, Quota, ScaleExt, Store, Times, Verdict, Wait};
+use tollgate::{
+    Algorithm, Check, Grant, Key, Limiter, Policy, Quota, ScaleExt, Source, Store, Times, Verdict, Wait,
+};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_tests::{Later, at_hand, clock, store};
 
 use crate::{connect, shared};
 
@@ -29,6 +33,47 @@ async fn denied(policy: &Policy, key: &Key) -> (DenyCache<RedisStore>, RedisStor
     let cache = store.clone().deny_cache(1_000);
     while ask(&cache, policy, key).await.is_granted() {}
     (cache, store)
+}
+
+/// Otherwise a caller with a deadline of 0 ms would have all others refused.
+#[tokio::test]
+async fn a_denial_of_an_impatient_caller_is_not_that_of_a_patient_one() {
+    let time = clock();
+    let store = store(&time).deny_cache(1_000).clock(&time);
+    let bucket = Algorithm::LeakyBucket { max_wait: 10 * SECOND };
+    let policy = Policy::new("queue", Quota::per_second(10).burst(1)).with_algorithm(bucket);
+    let (limiter, key) = (Limiter::by_key([policy]).store(store), Key::from("ada"));
+    for place in 0..100 {
+        let impatient = limiter.until_key_ready(&key, 1, Duration::ZERO).await;
+        assert_eq!(impatient.is_ok(), place == 0);
+        assert_eq!(limiter.check_key(&key, 1).await.is_ok(), place < 100, "place {place}");
+    }
+    // The queue is full. This denial is for those who wait for less, too.
+    assert!(limiter.check_key(&key, 1).await.is_err());
+    let sources = Arc::<Mutex<Vec<_>>>::default();
+    let seen = Arc::clone(&sources);
+    let limiter = limiter.observe(move |decision| seen.lock().unwrap().push(decision.source()));
+    assert!(limiter.until_key_ready(&key, 1, SECOND).await.is_err());
+    assert!(limiter.check_key(&key, 1).await.is_err());
+    assert_eq!(*sources.lock().unwrap(), [Source::DenyCache; 2]);
+}
+
+/// The request that was to confirm the denial has not come back.
+#[tokio::test]
+async fn a_denial_that_is_not_confirmed_ends_after_two_seconds() {
+    let time = clock();
+    let inside = store(&time);
+    let cache = Later::deciding_last(inside.clone()).deny_cache(1_000).clock(&time);
+    let (policy, key) = (policy("unconfirmed", 1), Key::from("ada"));
+    let check = [Check::new(&policy, &key, 1)];
+    for is_granted in [true, false] {
+        assert_eq!(cache.acquire(&check, Times::ONCE).wait().await.unwrap().is_granted(), is_granted);
+    }
+    at_hand(inside.reset(&key, &[&policy])).unwrap();
+    time.advance(3_600 * SECOND);
+    let confirmation = cache.acquire(&check, Times::ONCE);
+    assert!(cache.acquire(&check, Times::ONCE).wait().await.unwrap().is_granted());
+    drop(confirmation);
 }
 
 /// The scripts that a server has run since the last `CONFIG RESETSTAT`.

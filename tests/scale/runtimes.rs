@@ -6,12 +6,12 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 use tollgate::scale::Leased;
 use tollgate::{
-    Algorithm, Check, Key, Lease, ManualClock, MemoryStore, Policy, Quota, Reply, ScaleExt, Store, Times,
-    Verdict,
+    Algorithm, Check, Grant, Key, Lease, ManualClock, MemoryStore, Policy, Quota, Reply, ScaleExt, Store,
+    Times, Verdict,
 };
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
-use tollgate_tests::{Later, clock, store};
+use tollgate_tests::{Later, at_hand, clock, store};
 
 use crate::{connect, shared};
 
@@ -182,6 +182,41 @@ async fn a_lease_that_arrives_after_its_life_is_refunded() {
         }
     };
     timeout(PATIENCE, refunded).await.expect("exactly what was granted stays charged");
+}
+
+/// Units of one lease are charged together. A refund of some of them returns only what is still
+/// owed of these.
+#[tokio::test]
+async fn a_refund_of_leased_units_returns_no_unit_that_time_has_refilled() {
+    let time = clock();
+    let inside = store(&time);
+    let leased = inside.clone().leased(Lease::at_most(200).lasting(LIFE).clock(&time));
+    let (policy, key) = (Policy::new("bucket", Quota::per_second(10).burst(20_000)), Key::from("ada"));
+    let mut stamps = Vec::new();
+    for _ in 0..2_000 {
+        stamps.push(ask(&leased, &policy, &key).await.each()[0].stamp());
+    }
+    assert!(leased.stats().leased_units() > 500, "{:?}", leased.stats());
+    time.advance(2 * LIFE);
+    let returned = async {
+        while leased.stats().held_units > 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, returned).await.expect("unused units are refunded");
+    // Until the debt is less than the last units that were taken.
+    let up_to = |units| at_hand(inside.acquire(&[Check::new(&policy, &key, 1)], Times::up_to(units)));
+    let owed = 20_000
+        - at_hand(inside.acquire(&[Check::new(&policy, &key, 1)], Times::LOOK)).unwrap().each()[0]
+            .remaining();
+    time.advance(Duration::from_millis(100) * owed.saturating_sub(5));
+    let others = up_to(20_000).unwrap().times();
+    for stamp in stamps {
+        let grant = Grant { policy: &policy, key: &key, units: 1, stamp, share: None };
+        leased.refund(&[grant]).wait().await.unwrap();
+    }
+    let more = up_to(20_000).unwrap().times();
+    assert!(others + more <= 20_000, "{others} and {more} at one moment");
 }
 
 /// As after a change of a tier.

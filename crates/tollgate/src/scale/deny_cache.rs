@@ -10,8 +10,8 @@ use std::time::Duration;
 use pin_project::pin_project;
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Clock, Grant, Key, Policy, PolicyError, Quota, Reply, Source, Stamp, Status, Store, Times,
-    Timestamp, UsageError, Verdict, Wait,
+    Algorithm, Check, Clock, Grant, Key, Policy, PolicyError, Quota, Reply, Source, Stamp, Status, Store,
+    Times, Timestamp, UsageError, Verdict, Wait,
 };
 
 use super::forgetting::{Forgetting, forgetting};
@@ -36,9 +36,7 @@ pub struct DenyCache<S> {
 /// What the store said of one policy and key when it denied a set.
 #[derive(Clone, Copy, Debug)]
 struct Denial {
-    quota: Quota,
-    /// The cost that was denied. Larger costs are denied too, for at least as long.
-    cost: u64,
+    terms: Terms,
     /// `None` after a refund or a reset. Denials that were asked for before that do not count.
     said: Option<Said>,
     /// When the store was asked, and when it answered. Its decision was between the two.
@@ -46,6 +44,18 @@ struct Denial {
     answered: Timestamp,
     /// When the store is asked again.
     confirm: Timestamp,
+}
+
+/// What was denied, and what it denies too.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    quota: Quota,
+    /// How long the caller would have waited in the queue of a leaky bucket. A denial says nothing
+    /// about callers that wait for longer.
+    max_wait: Duration,
+    /// Larger costs are denied too, for at least as long. The sum, if a set names the policy and
+    /// key more than once.
+    cost: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,9 +69,7 @@ struct Said {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     digest: Digest,
-    quota: Quota,
-    /// The sum, if a set names the policy and key more than once.
-    cost: u64,
+    terms: Terms,
 }
 
 type AskedSet = SmallVec<[Asked; 1]>;
@@ -88,12 +96,12 @@ impl<S: Store> DenyCache<S> {
     fn denied(&self, set: &[Check<'_>], asked: &[Asked]) -> Option<Verdict> {
         let mut is_denied = false;
         let mut statuses = SmallVec::<[Status; 4]>::new();
-        for (check, Asked { digest, cost, .. }) in set.iter().zip(asked) {
+        for (check, Asked { digest, terms }) in set.iter().zip(asked) {
             let (mut table, now) = self.denials.enter_at(digest);
             table.sweep(now);
             let at = table.find(digest)?;
             let denial = &mut table.slot(at).value;
-            let status = denial.status(check.policy, *cost, now)?;
+            let status = denial.status(check.policy, terms, now)?;
             if now >= denial.confirm {
                 // This request asks the store. Others are answered meanwhile.
                 denial.confirm = now.saturating_add(ASK_AGAIN_AFTER);
@@ -113,15 +121,14 @@ impl<S: Store> DenyCache<S> {
     fn asked(&self, set: &[Check<'_>]) -> AskedSet {
         let asked = |check: &Check<'_>| Asked {
             digest: self.denials.digest(check.policy, check.key),
-            quota: check.policy.quota(),
-            cost: check.cost.into(),
+            terms: Terms::of(check),
         };
         let mut each: AskedSet = set.iter().map(asked).collect();
         if each.len() > 1 {
             let one_by_one = each.clone();
             for asked in &mut each {
                 let same = one_by_one.iter().filter(|other| other.digest == asked.digest);
-                asked.cost = same.map(|other| other.cost).sum();
+                asked.terms.cost = same.map(|other| other.terms.cost).sum();
             }
         }
         each
@@ -140,10 +147,9 @@ impl<S: Store> DenyCache<S> {
 
 /// Forgets denials because a refund or a reset is sent, or done: denials between the two do not count.
 fn forget(denials: &Sharded<Denial>, of: &[Asked]) {
-    for Asked { digest, quota, cost } in of {
+    for Asked { digest, terms } in of {
         let now = denials.clock().now();
-        let forgotten =
-            Denial { quota: *quota, cost: *cost, said: None, asked: now, answered: now, confirm: now };
+        let forgotten = Denial { terms: *terms, said: None, asked: now, answered: now, confirm: now };
         put(denials, *digest, forgotten);
     }
 }
@@ -174,7 +180,7 @@ fn answered<E>(
     // By the store itself, and not by a fallback behind it.
     let verdict = answer.as_ref().ok().filter(|verdict| verdict.share().is_none());
     let now = denials.clock().now();
-    for (at, Asked { digest, quota, cost }) in set.iter().enumerate() {
+    for (at, Asked { digest, terms }) in set.iter().enumerate() {
         let known = verdict.and_then(|verdict| Some((verdict.is_granted(), *verdict.each().get(at)?)));
         let Some((is_granted, status)) = known else {
             let mut table = denials.lock(denials.shard_of(digest));
@@ -186,11 +192,11 @@ fn answered<E>(
         let said =
             Said { wait: status.wait(), remaining: status.remaining(), reset_after: status.reset_after() };
         let confirm = now.saturating_add(CONFIRM_AFTER);
-        let answer = Denial { quota: *quota, cost: *cost, said: Some(said), asked, answered: now, confirm };
+        let answer = Denial { terms: *terms, said: Some(said), asked, answered: now, confirm };
         if is_granted {
             // A cost of 0 changes nothing, and nothing is remembered of keys that are not denied.
             let mut table = denials.lock(denials.shard_of(digest));
-            if let Some(found) = table.find(digest).filter(|_| *cost > 0) {
+            if let Some(found) = table.find(digest).filter(|_| terms.cost > 0) {
                 let slot = table.slot(found);
                 if !slot.value.is_newer(&answer) {
                     slot.value = answer;
@@ -200,6 +206,22 @@ fn answered<E>(
         } else if times == Times::ONCE {
             put(denials, *digest, answer);
         }
+    }
+}
+
+impl Terms {
+    fn of(check: &Check<'_>) -> Terms {
+        let max_wait = match check.policy.algorithm() {
+            Algorithm::LeakyBucket { max_wait } => max_wait,
+            _ => Duration::ZERO,
+        };
+        Terms { quota: check.policy.quota(), max_wait, cost: check.cost.into() }
+    }
+
+    /// Whether what the store said applies to a request on these terms too.
+    #[inline]
+    fn hold_for(&self, asked: &Terms) -> bool {
+        self.quota == asked.quota && self.max_wait >= asked.max_wait
     }
 }
 
@@ -215,8 +237,8 @@ impl Denial {
         self.asked > other.asked || (self.asked == other.asked && self.said.is_none())
     }
 
-    /// Whether to remember it instead of `known`. A fresh denial of a smaller cost is kept, since
-    /// it answers more requests.
+    /// Whether to remember it instead of `known`. A fresh denial of a smaller cost, or of a longer
+    /// wait, is kept, since it answers more requests.
     fn replaces(&self, known: &Denial) -> bool {
         if self.said.is_none() {
             return self.asked >= known.asked;
@@ -224,8 +246,12 @@ impl Denial {
         let denies = |denial: &Denial| denial.said.is_some_and(|said| said.wait != Wait::None);
         let keeps = known.is_fresh(self.answered)
             && denies(known)
-            && known.quota == self.quota
-            && if denies(self) { known.cost < self.cost } else { known.cost > self.cost };
+            && known.terms.hold_for(&self.terms)
+            && if denies(self) {
+                known.terms.max_wait > self.terms.max_wait || known.terms.cost < self.terms.cost
+            } else {
+                known.terms.cost > self.terms.cost
+            };
         !known.is_newer(self) && !keeps
     }
 
@@ -240,12 +266,17 @@ impl Denial {
 
     /// The status of a check that costs so much. `None` if the store has to decide.
     #[inline]
-    fn status(&self, policy: &Policy, cost: u64, now: Timestamp) -> Option<Status> {
+    fn status(&self, policy: &Policy, asked: &Terms, now: Timestamp) -> Option<Status> {
         let Said { wait, remaining, reset_after } = self.said?;
         // A manual clock may step back.
-        if self.quota != policy.quota() || now < self.asked {
+        if !self.terms.hold_for(asked) || now < self.asked {
             return None;
         }
+        // The confirmation brings no answer.
+        if now >= self.answered.saturating_add(2 * CONFIRM_AFTER) {
+            return None;
+        }
+        let cost = asked.cost;
         // Waits count from the answer, so that none is too short.
         let passed = Duration::from_micros(now.as_micros().saturating_sub(self.answered.as_micros()));
         let wait = match wait {
@@ -253,7 +284,7 @@ impl Denial {
             Wait::For(wait) if now >= self.asked.saturating_add(wait) => return None,
             _ if cost > policy.largest_cost().into() => Wait::Never,
             // It is in the set of another check that is denied.
-            _ if cost < self.cost || wait == Wait::None => {
+            _ if cost < self.terms.cost || wait == Wait::None => {
                 if cost > remaining.into() {
                     return None;
                 }

@@ -42,6 +42,11 @@
 //! - **At most *N* × *C* units of a key are stranded**, each for at most *d*: they are held by a
 //!   process that does not use them. Then they are refunded.
 //! - **A process that is killed loses at most *C* units of a key.** It never spends them twice.
+//! - **After a [reset](crate::Limiter::reset) by another process**, units from before it may be
+//!   spent or refunded: at most *N* × *C* of a key, for at most *d*. A reset by this process drops
+//!   what it holds.
+//! - **The clock of a suspended machine stands still.** If it sleeps beyond the end of a window, it
+//!   may afterwards spend up to *C* units of that window.
 //!
 //! A lease is at most a tenth of what remains at the store, and at most twice what the process used
 //! in the time *d*. Near the limit leases shrink to nothing, and the store decides each request.
@@ -82,9 +87,10 @@ pub trait ScaleExt: Store {
     /// Answers denials from memory until their wait is over, for up to `capacity` policies of keys.
     ///
     /// It denies only what the store would deny too: the same policy, quota and key, for at least
-    /// the denied cost. The store confirms a denial each second by one request. A refund, a reset
-    /// or a raise by *another* process is therefore seen a second and a round trip later; by this
-    /// process, at once.
+    /// the denied cost. The store confirms a denial each second by one request. If that brings no
+    /// answer for another second, all requests ask. A refund, a reset or a raise by *another*
+    /// process is therefore seen a second and a round trip later; by this process, at once. What
+    /// [leases](ScaleExt::leased) give back counts as another's.
     ///
     /// `retry_after` is exact for the smallest cost that was denied. For a larger cost it is a
     /// lower bound. `remaining` is up to a second old. Looks are answered by the store.

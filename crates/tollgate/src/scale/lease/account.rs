@@ -107,7 +107,9 @@ impl Account {
             let part = lease.units.min(wanted);
             lease.units -= part;
             wanted -= part;
-            let (ends, stamp) = taken.unwrap_or((lease.ends, lease.stamp));
+            // The debt of the units that stay in the lease comes after that of these.
+            let own = || (lease.ends, lease.stamp.after_refund(policy, lease.units));
+            let (ends, stamp) = taken.unwrap_or_else(own);
             taken = Some((ends.min(lease.ends), stamp));
             if wanted == 0 {
                 break;
