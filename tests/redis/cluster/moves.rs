@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tollgate::{Check, FailureExt, Key, Store, StoreError, Times};
+use tollgate::{Check, ErrorKind, FailureExt, Key, Store, StoreError, Times};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 
 use super::{a_day, another_master, home, start, store};
@@ -124,8 +124,9 @@ async fn callers_of_a_slot_that_moves_do_not_fail_each_other() {
     }
 }
 
-/// The old owner may finish before the new one. Until then each names the other.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// The old owner may finish before the new one. Until then each names the other. On one thread, so
+/// that a slow command to a node does not use up the retries.
+#[tokio::test]
 async fn a_redirect_loop_between_nodes_is_waited_out() {
     for kind in [Kind::Redis6_2, Kind::Valkey9_1] {
         let (cluster, prefix, store) = start(kind).await;
@@ -150,8 +151,9 @@ async fn a_redirect_loop_between_nodes_is_waited_out() {
     }
 }
 
-/// The set has two new keys. The old and the new owner both refuse it until the slot has moved.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// The set has two new keys. The old and the new owner both refuse it until the slot has moved. On
+/// one thread, so that slow commands to nodes do not use up the retries.
+#[tokio::test]
 async fn a_set_in_a_moving_slot_waits_and_charges_no_caller_that_left() {
     for kind in [Kind::Redis6_2, Kind::Redis8_2] {
         let (cluster, prefix, store) = start(kind).await;
@@ -171,7 +173,9 @@ async fn a_set_in_a_moving_slot_waits_and_charges_no_caller_that_left() {
         };
         let (patient, hasty) = tokio::join!(patient, hasty);
         assert!(patient.unwrap().is_granted(), "on {kind}");
-        assert_eq!(hasty.unwrap_err().kind(), tollgate::ErrorKind::Timeout, "on {kind}");
+        // It depends on whether the deadline is noticed between two retries or during one.
+        let hasty = hasty.unwrap_err().kind();
+        assert!(matches!(hasty, ErrorKind::Timeout | ErrorKind::Overloaded), "{hasty:?} on {kind}");
         for policy in &policies {
             // The set was executed after its second caller had left, so that one is not charged.
             assert_eq!(used(&store, policy, "ada").await, 1, "on {kind}");
