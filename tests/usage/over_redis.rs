@@ -1,10 +1,11 @@
 //! Usage in Redis, which all processes share.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use redis::cmd;
-use tokio::runtime::Builder;
 use tollgate::usage::{Recording, Usage, UsageExt, UsageLog, UsageOf};
 use tollgate::{Check, FailureExt, Key, MemoryStore, Reply, Store, Times};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
@@ -110,26 +111,19 @@ async fn invented_keys_do_not_add_entries_beyond_the_stated_number() {
     }
 }
 
-/// The runtime of the process stops without a last flush, as if it was killed.
-#[test]
-fn a_process_that_stops_loses_what_it_counted_since_its_last_flush() {
-    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
-    let time = clock();
-    let process = runtime();
-    process.block_on(async {
-        let usage = Usage::new(builder("stopped").connect().await.unwrap()).clock(&time);
-        let recorder = usage.record(Recording::default().clock(&time));
-        let store = MemoryStore::new().count_usage(&recorder);
-        for n in 1..=57 {
-            ask(&store, &ample("api"), "ada").await;
-            if n % 10 == 0 {
-                recorder.flush().await.unwrap();
-            }
-        }
-    });
-    process.shutdown_background();
-    runtime().block_on(async {
-        let usage = Usage::new(builder("stopped").connect().await.unwrap()).clock(&time);
-        assert_eq!(counts(&usage.top_allowed(5, HOUR).await.unwrap()), [("=ada", 50)]);
-    });
+/// A second process follows the first one, and is killed too.
+#[tokio::test]
+async fn a_killed_process_loses_what_it_counted_since_its_last_flush() {
+    let usage = Usage::new(builder("killed").connect().await.unwrap());
+    for stored in [50, 100] {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_tollgate-usage-process"));
+        process.args([&*shared().url(), "killed"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = process.spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(lines.take(2).collect::<Vec<_>>(), ["flushed 50", "counted 57"]);
+        // By SIGKILL.
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert_eq!(counts(&usage.top_allowed(5, HOUR).await.unwrap()), [("=ada", stored)]);
+    }
 }
