@@ -1,5 +1,6 @@
 //! Usage in Redis, which all processes share.
 
+use std::array::from_fn;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -85,19 +86,21 @@ async fn with_a_secret_pages_hold_no_key() {
 async fn invented_keys_do_not_add_entries_beyond_the_stated_number() {
     const MINUTES: usize = 5;
     const KEYS: u64 = 10_000_000;
+    // The keys of a request, of which all are counted.
+    const SET: usize = 20;
     let time = clock();
     let usage = Usage::new(builder("invented").connect().await.unwrap()).clock(&time);
     let recorder = usage.record(Recording::default().clock(&time));
     let store = MemoryStore::builder().max_keys(1_000).build().count_usage(&recorder);
     let policy = ample("api");
-    for n in 0..KEYS {
-        let key = Key::from(n);
-        let reply = store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE);
+    for n in (0..KEYS).step_by(SET) {
+        let keys: [Key; SET] = from_fn(|at| Key::from(n + at as u64));
+        let reply = store.acquire(&keys.each_ref().map(|key| Check::new(&policy, key, 1)), Times::ONCE);
         assert!(matches!(reply, Reply::Now(Ok(verdict)) if verdict.is_granted()));
         if n % (KEYS / 20) == 0 {
             recorder.flush().await.unwrap();
         }
-        if n % (KEYS / 5) == KEYS / 5 - 1 {
+        if (n + SET as u64).is_multiple_of(KEYS / 5) {
             recorder.flush().await.unwrap();
             time.advance(MINUTE);
         }
