@@ -30,6 +30,9 @@ const AWAY: Duration = Duration::from_millis(3);
 const TIMEOUT: Duration = Duration::from_millis(50);
 const ATTACK: Duration = Duration::from_secs(4);
 
+/// For comparison, printed only.
+const CALM: Duration = Duration::from_millis(200);
+
 /// A server that is not attacked answers sooner than this while the machine keeps up, and Redis
 /// waits for a processor for less than this within a timeout.
 const STALL: Duration = Duration::from_millis(25);
@@ -86,7 +89,7 @@ impl Scene {
         F: Future<Output = ()> + Send + 'static,
     {
         for attempt in 0..ATTEMPTS {
-            let calm = self.guess(&format!("calm {attempt}"), Duration::from_secs(1)).await;
+            let calm = self.guess(&format!("calm {attempt}"), CALM).await;
             let mut tasks = JoinSet::new();
             (0..attackers).for_each(|attacker| drop(tasks.spawn(attack(self.store.clone(), attacker))));
             let undecided = self.undecided.swap(0, Ordering::Relaxed);

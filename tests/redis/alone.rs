@@ -13,7 +13,7 @@ use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::{RedisStore, RedisStoreBuilder};
 use tollgate_tests::Proxy;
 
-use crate::{Fresh, acquire, cluster, eventually, prefix, shared, try_acquire, used};
+use crate::{Fresh, acquire, builder, cluster, eventually, prefix, shared, try_acquire, used};
 
 fn a_day(limit: u32) -> Policy {
     Policy::new("p", Quota::per_day(limit))
@@ -130,7 +130,7 @@ async fn a_caller_that_does_not_poll_does_not_delay_earlier_callers() {
 #[tokio::test]
 async fn a_caller_that_does_not_poll_does_not_fail_other_callers() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
-    let builder = RedisStore::builder(&cluster::url(&cluster)).prefix(prefix());
+    let builder = builder(&cluster::url(&cluster)).prefix(prefix());
     let store = builder.connect_timeout(Duration::from_millis(300)).connect().await.unwrap();
     let (policy, key) = (a_day(1_000), Key::from("ada"));
     let set = [Check::new(&policy, &key, 1)];

@@ -9,7 +9,7 @@ use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_redis::{Error, RedisStore};
 use tollgate_tests::Proxy;
 
-use crate::{at_once, eventually, every_policy, prefix, shared, try_acquire};
+use crate::{at_once, builder, eventually, every_policy, prefix, shared, try_acquire};
 
 async fn connect(url: &str) -> Result<RedisStore, Error> {
     let connected = RedisStore::builder(url).prefix(prefix()).connect();
@@ -19,7 +19,7 @@ async fn connect(url: &str) -> Result<RedisStore, Error> {
 }
 
 async fn is_refused(url: &str) {
-    match connect(url).await {
+    match builder(url).prefix(prefix()).connect().await {
         Ok(_) => panic!("{url} is taken for a Redis that is down"),
         Err(error) => {
             assert!(error.is_configuration() && !error.is_transient(), "{url}: {error}");
@@ -149,7 +149,7 @@ async fn a_forbidden_command_of_an_algorithm_is_an_error_and_grants_nothing() {
             ] {
                 server.command(&["ACL", "SETUSER", "ada", "reset", "on", ">pw", "~*", "+@all"]).unwrap();
                 let url = format!("redis://ada:pw@{}/", server.address());
-                let builder = RedisStore::builder(&url).prefix(prefix()).sliding_log(layout);
+                let builder = builder(&url).prefix(prefix()).sliding_log(layout);
                 let store = builder.connect().await.unwrap();
                 server.command(&["ACL", "SETUSER", "ada", &format!("-{command}")]).unwrap();
                 let mut granted = 0;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tollgate::{
     Algorithm, Check, Grant, Key, Policy, Quota, Reply, Stamp, Store, StoreError, Times, Verdict,
 };
@@ -12,7 +12,7 @@ use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{Error, RedisStore};
 use tollgate_tests::{EVERY_ALGORITHM, within};
 
-use crate::{BothLayouts, Fresh, acquire, every_policy, shared, try_acquire, used};
+use crate::{BothLayouts, Fresh, acquire, builder, every_policy, shared, try_acquire, used};
 
 fn a_day(limit: u32) -> Policy {
     Policy::new("p", Quota::per_day(limit)).with_algorithm(Algorithm::FIXED_WINDOW)
@@ -99,11 +99,11 @@ async fn refunds_under_load_get_a_connection() {
         let stamp = acquire(&fresh.store, &policy, "ada", 1).await.each()[0].stamp();
         let grant = Grant { policy: &policy, key: &key, units: 1, stamp, share: None };
         let refund = fresh.store.refund(&[grant]).wait();
-        timeout(Duration::from_secs(1), refund).await.expect("in time").expect("given back");
+        timeout(Duration::from_secs(30), refund).await.expect("an end").expect("given back");
         assert_eq!(used(&fresh.store, &policy, "ada").await, 0, "{n}");
-        timeout(Duration::from_secs(1), fresh.store.reset(&key, &[&policy]).wait())
+        timeout(Duration::from_secs(30), fresh.store.reset(&key, &[&policy]).wait())
             .await
-            .expect("in time")
+            .expect("an end")
             .expect("forgotten");
     }
 }
@@ -111,12 +111,12 @@ async fn refunds_under_load_get_a_connection() {
 /// Handles with connections of their own are like several processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_that_share_a_limit_get_it_exactly() {
+    const ROUNDS: u32 = 600;
     let server = shared(Kind::Valkey9_1);
     let fresh = Fresh::on(server).await;
     let interval = Duration::from_millis(2);
     let bucket = Policy::new("bucket", Quota::new(500, Duration::from_secs(1)).burst(100));
     let fixed = a_day(5_000);
-    let end = Instant::now() + Duration::from_secs(10);
     let mut callers = JoinSet::new();
     for _ in 0..4 {
         let store = fresh.again(&server.url()).await;
@@ -124,7 +124,7 @@ async fn processes_that_share_a_limit_get_it_exactly() {
             let (store, bucket, fixed) = (store.clone(), bucket.clone(), fixed.clone());
             callers.spawn(async move {
                 let (mut stamps, mut granted) = (Vec::new(), 0);
-                while Instant::now() < end {
+                for _ in 0..ROUNDS {
                     let verdict = acquire(&store, &bucket, "ada", 1).await;
                     stamps.extend(verdict.is_granted().then(|| verdict.each()[0].stamp().micros()));
                     granted += acquire(&store, &fixed, "ada", 1).await.times();
@@ -141,7 +141,7 @@ async fn processes_that_share_a_limit_get_it_exactly() {
     stamps.sort_unstable();
     let interval = u64::try_from(interval.as_micros()).unwrap();
     assert!(stamps.windows(2).all(|two| two[1] >= two[0] + interval), "one interval was given twice");
-    assert!(stamps.len() > 1_000, "{} in ten seconds", stamps.len());
+    assert!(stamps.len() > 100, "{}: no more than the burst", stamps.len());
 }
 
 /// A store whose one connection waits for a server that is paused.
@@ -149,10 +149,9 @@ async fn stalled(
     server: &Server,
     most_waiting: usize,
 ) -> (Fresh, Reply<Result<Verdict, Error>, tollgate_redis::Acquire>) {
-    let fresh = Fresh::with(server, Default::default(), |builder| {
-        builder.connections(1).response_timeout(Duration::from_secs(60)).most_waiting(most_waiting)
-    })
-    .await;
+    let fresh =
+        Fresh::with(server, Default::default(), |builder| builder.connections(1).most_waiting(most_waiting))
+            .await;
     acquire(&fresh.store, &a_day(1_000_000), "ada", 1).await;
     server.pause().unwrap();
     let (policy, key) = (a_day(1_000_000), Key::from("ada"));
@@ -317,7 +316,7 @@ async fn sets_of_fifty_checks_with_the_largest_values_are_decided() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_connection_fails_no_caller_while_another_lives() {
     let server = Server::start_with(Kind::Redis8_2, &["--maxclients", "1"]).unwrap();
-    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let store = builder(&server.url()).connect().await.unwrap();
     let policy = Policy::new("p", Quota::per_day(1_000_000));
     let callers = (0..64).map(|n| {
         let (store, policy) = (store.clone(), policy.clone());

@@ -47,6 +47,13 @@ fn shared(kind: Kind) -> &'static Server {
     SERVERS[at].get_or_init(|| Server::start(kind).expect("a server"))
 }
 
+/// A builder of stores that wait for an answer for longer than a busy machine takes. A test that
+/// needs a late answer chooses a shorter timeout.
+fn builder(url: &str) -> RedisStoreBuilder {
+    let patience = Duration::from_secs(60);
+    RedisStore::builder(url).connect_timeout(patience).response_timeout(patience)
+}
+
 /// A prefix that no other test has.
 fn prefix() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -98,7 +105,7 @@ impl Fresh {
 
     /// Another handle to the same limits, like another process, possibly through another URL.
     async fn again(&self, url: &str) -> RedisStore {
-        let builder = RedisStore::builder(url).prefix(&*self.prefix).sliding_log(self.layout);
+        let builder = builder(url).prefix(&*self.prefix).sliding_log(self.layout);
         builder.connect().await.expect("a store")
     }
 
@@ -108,7 +115,7 @@ impl Fresh {
         choose: impl FnOnce(RedisStoreBuilder) -> RedisStoreBuilder,
     ) -> Fresh {
         let prefix = prefix();
-        let builder = RedisStore::builder(&server.url()).prefix(&*prefix).sliding_log(layout);
+        let builder = builder(&server.url()).prefix(&*prefix).sliding_log(layout);
         let _left = Left { urls: vec![server.url()], prefix: prefix.clone() };
         Fresh { store: choose(builder).connect().await.expect("a store"), prefix, layout, _left }
     }

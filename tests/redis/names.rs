@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times, Wait};
 use tollgate_conformance::servers::{Kind, Server};
-use tollgate_redis::RedisStore;
 
-use crate::{Fresh, acquire, every_policy, look, shared, used};
+use crate::{Fresh, acquire, builder, every_policy, look, shared, used};
 
 fn names(server: &Server) -> BTreeSet<String> {
     let told = server.command(&["KEYS", "*"]).unwrap();
@@ -16,7 +15,7 @@ fn names(server: &Server) -> BTreeSet<String> {
 #[tokio::test]
 async fn key_names_show_the_caller_and_the_policy() {
     let server = Server::start(Kind::Redis8_2).unwrap();
-    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let store = builder(&server.url()).connect().await.unwrap();
     let burst = Policy::new("burst", Quota::per_second(1_000_000).burst(2));
     let daily = Policy::new("daily", Quota::per_day(5)).with_algorithm(Algorithm::FIXED_WINDOW);
     let address = Key::network("192.0.2.1".parse().unwrap(), 64);
@@ -32,8 +31,7 @@ async fn key_names_show_the_caller_and_the_policy() {
 #[tokio::test]
 async fn a_secret_keeps_keys_off_the_server() {
     let server = Server::start(Kind::Installed).unwrap();
-    let with =
-        async |secret: &str| RedisStore::builder(&server.url()).secret(secret).connect().await.unwrap();
+    let with = async |secret: &str| builder(&server.url()).secret(secret).connect().await.unwrap();
     let (one, same, other) = (with("a").await, with("a").await, with("b").await);
     let policy = Policy::new("p", Quota::per_day(10));
     for store in [&one, &same, &other] {
@@ -118,7 +116,7 @@ async fn stores_with_different_prefixes_share_no_state() {
     let server = Server::start(Kind::Redis6_2).unwrap();
     let policy = Policy::new("p", Quota::per_day(1));
     for prefix in ["a", "a:1", "a:1:", "a:", ":a", "A", "~", "*"] {
-        let store = RedisStore::builder(&server.url()).prefix(prefix).connect().await.unwrap();
+        let store = builder(&server.url()).prefix(prefix).connect().await.unwrap();
         assert!(acquire(&store, &policy, "ada", 1).await.is_granted(), "{prefix:?} is not alone");
     }
 }

@@ -9,7 +9,7 @@ use tollgate_conformance::servers::{Kind, Server, Twemproxy};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 
 use crate::contract::{STEPS, holds};
-use crate::{prefix, shared, try_acquire};
+use crate::{builder, prefix, shared, try_acquire};
 
 /// It has no `HELLO`, no `TIME` and no `INFO`, and closes a connection that sends one.
 #[test]
@@ -53,7 +53,7 @@ async fn resp2_is_spoken_if_the_url_asks_for_it() {
     for &kind in Kind::EVERY {
         let server = Server::start(kind).unwrap();
         for (query, version) in [("", "resp=3"), ("?protocol=resp2", "resp=2")] {
-            let store = RedisStore::connect(&format!("{}{query}", server.url())).await.unwrap();
+            let store = builder(&format!("{}{query}", server.url())).connect().await.unwrap();
             let policy = Policy::new("p", Quota::per_day(5));
             assert!(try_acquire(&store, &policy, "ada", 1).await.unwrap().is_granted(), "{kind}");
             let clients = server.command(&["CLIENT", "LIST"]).unwrap();
@@ -69,7 +69,7 @@ async fn resp2_is_spoken_if_the_url_asks_for_it() {
 #[tokio::test]
 async fn the_first_request_in_resp2_after_connections_were_cut_passes() {
     let server = Server::start(Kind::Redis8_2).unwrap();
-    let store = RedisStore::connect(&format!("{}?protocol=resp2", server.url())).await.unwrap();
+    let store = builder(&format!("{}?protocol=resp2", server.url())).connect().await.unwrap();
     let policy = Policy::new("p", Quota::per_day(5));
     assert!(try_acquire(&store, &policy, "ada", 1).await.unwrap().is_granted());
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();

@@ -13,7 +13,7 @@ use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{Proxy, Way, within};
 
-use crate::{Fresh, acquire, crowd, prefix, try_acquire, used};
+use crate::{Fresh, acquire, builder, crowd, prefix, try_acquire, used};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -22,10 +22,7 @@ fn a_day(limit: u32) -> Policy {
 }
 
 async fn patient(server: &Server, most_waiting: usize) -> Fresh {
-    Fresh::with(server, Default::default(), |builder| {
-        builder.connections(2).response_timeout(Duration::from_secs(60)).most_waiting(most_waiting)
-    })
-    .await
+    Fresh::with(server, Default::default(), |builder| builder.connections(2).most_waiting(most_waiting)).await
 }
 
 /// A handle to the same store whose callers wait for so long.
@@ -171,7 +168,7 @@ async fn a_later_call_with_a_shorter_timeout_ends_first() {
     acquire(&fresh.store, &policy, "ada", 1).await;
     server.pause().unwrap();
     let mut waits = JoinSet::new();
-    for limit in [None, Some(Duration::from_secs(50)), Some(400 * MS), Some(150 * MS), Some(40 * MS)] {
+    for limit in [None, Some(Duration::from_secs(50)), Some(1_500 * MS), Some(600 * MS), Some(40 * MS)] {
         let store = limit.map_or_else(|| fresh.store.clone(), |limit| limited(&fresh.store, limit));
         for n in 0..5 {
             let (store, policy) = (store.clone(), policy.clone());
@@ -189,7 +186,7 @@ async fn a_later_call_with_a_shorter_timeout_ends_first() {
         ends.push(next.unwrap().unwrap());
     }
     let late = |limit| [(Some(limit * MS), false); 5];
-    assert_eq!(ends, [late(40), late(150), late(400)].concat());
+    assert_eq!(ends, [late(40), late(600), late(1_500)].concat());
     server.resume().unwrap();
     for (_, is_ok) in waits.join_all().await {
         assert!(is_ok);
@@ -243,7 +240,7 @@ fn a_blocked_runtime_does_not_delay_callers_in_another() {
 async fn a_set_over_several_slots_times_out_without_a_partial_charge() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
     let url = format!("redis-cluster://{}", cluster.nodes()[0].address());
-    let builder = RedisStore::builder(&url).prefix(prefix()).response_timeout(Duration::from_secs(60));
+    let builder = builder(&url).prefix(prefix());
     let store = builder.connect().await.unwrap();
     let policy = a_day(1_000);
     let keys: Vec<Key> = (0..20).map(|n| Key::from(format!("user {n}"))).collect();
@@ -298,24 +295,27 @@ async fn the_longest_possible_timeout_is_accepted() {
     assert!(verdict.is_granted());
 }
 
-/// Redis answers each call in 60 ms. So the third call would be sent after its callers' deadline.
+/// Redis answers the first call and then no more. The third call would be sent after its callers'
+/// deadline.
 #[tokio::test]
 async fn a_deadline_that_passes_in_the_queue_is_no_timeout_of_redis() {
     let server = Server::start(Kind::Redis8_2).unwrap();
     let proxy = Proxy::before(server.address()).await;
     let url = format!("redis://{}/", proxy.address());
-    let store = RedisStore::builder(&url).prefix(prefix()).connections(1).connect().await.unwrap();
+    let store = builder(&url).prefix(prefix()).connections(1).connect().await.unwrap();
     let policy = a_day(1_000_000);
     acquire(&store, &policy, "ada", 1).await;
-    proxy.set(Way::IsSlow(60 * MS));
-    let store = limited(&store, 100 * MS);
+    let store = limited(&store, 2_000 * MS);
     let keys: Vec<Key> = (0..600_u32).map(Key::from).collect();
     let asked: Vec<_> =
         keys.iter().map(|key| store.acquire(&[Check::new(&policy, key, 1)], Times::ONCE)).collect();
     let (mut granted, mut kinds) = (0, Vec::new());
     for answer in asked {
         match answer.wait().await {
-            Ok(verdict) => granted += verdict.times(),
+            Ok(verdict) => {
+                proxy.set(Way::HoldsAnswersBack);
+                granted += verdict.times();
+            }
             Err(error) => {
                 assert_eq!(error.is_overloaded(), error.call().is_none(), "{error}");
                 kinds.push(error.kind());

@@ -1,10 +1,12 @@
 //! Usage in Redis, which all processes share.
 
+use std::array::from_fn;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use redis::cmd;
-use tokio::runtime::Builder;
 use tollgate::usage::{Recording, Usage, UsageExt, UsageLog, UsageOf};
 use tollgate::{Check, FailureExt, Key, MemoryStore, Reply, Store, Times};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
@@ -84,19 +86,21 @@ async fn with_a_secret_pages_hold_no_key() {
 async fn invented_keys_do_not_add_entries_beyond_the_stated_number() {
     const MINUTES: usize = 5;
     const KEYS: u64 = 10_000_000;
+    // The keys of a request, of which all are counted.
+    const SET: usize = 20;
     let time = clock();
     let usage = Usage::new(builder("invented").connect().await.unwrap()).clock(&time);
     let recorder = usage.record(Recording::default().clock(&time));
     let store = MemoryStore::builder().max_keys(1_000).build().count_usage(&recorder);
     let policy = ample("api");
-    for n in 0..KEYS {
-        let key = Key::from(n);
-        let reply = store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE);
+    for n in (0..KEYS).step_by(SET) {
+        let keys: [Key; SET] = from_fn(|at| Key::from(n + at as u64));
+        let reply = store.acquire(&keys.each_ref().map(|key| Check::new(&policy, key, 1)), Times::ONCE);
         assert!(matches!(reply, Reply::Now(Ok(verdict)) if verdict.is_granted()));
         if n % (KEYS / 20) == 0 {
             recorder.flush().await.unwrap();
         }
-        if n % (KEYS / 5) == KEYS / 5 - 1 {
+        if (n + SET as u64).is_multiple_of(KEYS / 5) {
             recorder.flush().await.unwrap();
             time.advance(MINUTE);
         }
@@ -110,26 +114,19 @@ async fn invented_keys_do_not_add_entries_beyond_the_stated_number() {
     }
 }
 
-/// The runtime of the process stops without a last flush, as if it was killed.
-#[test]
-fn a_process_that_stops_loses_what_it_counted_since_its_last_flush() {
-    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
-    let time = clock();
-    let process = runtime();
-    process.block_on(async {
-        let usage = Usage::new(builder("stopped").connect().await.unwrap()).clock(&time);
-        let recorder = usage.record(Recording::default().clock(&time));
-        let store = MemoryStore::new().count_usage(&recorder);
-        for n in 1..=57 {
-            ask(&store, &ample("api"), "ada").await;
-            if n % 10 == 0 {
-                recorder.flush().await.unwrap();
-            }
-        }
-    });
-    process.shutdown_background();
-    runtime().block_on(async {
-        let usage = Usage::new(builder("stopped").connect().await.unwrap()).clock(&time);
-        assert_eq!(counts(&usage.top_allowed(5, HOUR).await.unwrap()), [("=ada", 50)]);
-    });
+/// A second process follows the first one, and is killed too.
+#[tokio::test]
+async fn a_killed_process_loses_what_it_counted_since_its_last_flush() {
+    let usage = Usage::new(builder("killed").connect().await.unwrap());
+    for stored in [50, 100] {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_tollgate-usage-process"));
+        process.args([&*shared().url(), "killed"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = process.spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(lines.take(2).collect::<Vec<_>>(), ["flushed 50", "counted 57"]);
+        // By SIGKILL.
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert_eq!(counts(&usage.top_allowed(5, HOUR).await.unwrap()), [("=ada", stored)]);
+    }
 }

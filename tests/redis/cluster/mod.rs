@@ -13,7 +13,7 @@ use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
 
 use crate::calls::calls;
-use crate::{Left, acquire, eventually, prefix, used};
+use crate::{Left, acquire, builder, eventually, prefix, used};
 
 pub(crate) fn url(cluster: &Cluster) -> String {
     let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.address().to_string()).collect();
@@ -28,7 +28,7 @@ async fn start(kind: Kind) -> (Cluster, String, OnCluster) {
 }
 
 pub(crate) async fn store(cluster: &Cluster, prefix: &str) -> OnCluster {
-    let store = RedisStore::builder(&url(cluster)).prefix(prefix).connect().await.unwrap();
+    let store = builder(&url(cluster)).prefix(prefix).connect().await.unwrap();
     OnCluster { store, _left: Left { urls: cluster.urls(), prefix: prefix.to_owned() } }
 }
 
@@ -90,7 +90,7 @@ async fn nodes_are_found_by_their_names_and_by_their_ports_alone() {
             .await;
 
             let one = format!("redis-cluster://{}", stranger.address());
-            let store = RedisStore::builder(&one).prefix(&*prefix).connect().await.unwrap();
+            let store = builder(&one).prefix(&*prefix).connect().await.unwrap();
             let policy = a_day("p", 1_000);
             for n in 0..100 {
                 assert!(acquire(&store, &policy, &format!("user{n}"), 1).await.is_granted());
@@ -111,8 +111,7 @@ async fn nodes_are_found_by_their_names_and_by_their_ports_alone() {
 async fn each_slot_has_one_call_in_flight() {
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
     let prefix = prefix();
-    let builder = RedisStore::builder(&url(&cluster)).prefix(&*prefix);
-    let store = builder.response_timeout(Duration::from_secs(60)).connect().await.unwrap();
+    let store = builder(&url(&cluster)).prefix(&*prefix).connect().await.unwrap();
     let policy = a_day("p", 1_000);
     let (_, node) = home(&cluster, &prefix, "ada");
     let names = (0..).map(|n| format!("other{n}"));
