@@ -145,7 +145,8 @@ impl<S: Store> DenyCache<S> {
     }
 }
 
-/// Forgets denials because a refund or a reset is sent, or done: denials between the two do not count.
+/// Forgets denials because a refund or a reset is sent, or done. Denials between the two do not
+/// count.
 fn forget(denials: &Sharded<Denial>, of: &[Asked]) {
     for Asked { digest, terms } in of {
         let now = denials.clock().now();

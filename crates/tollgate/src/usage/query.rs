@@ -186,12 +186,15 @@ impl<L: UsageLog> Usage<L> {
     }
 }
 
+/// The texts of the pages of a minute, as a log answers.
+type Pages = JoinHandle<Result<Vec<String>, UsageError>>;
+
 /// The pages of some minutes, in their order.
 struct Reading<'a, L> {
     log: &'a L,
     /// Minutes that were not asked for yet.
     minutes: RangeInclusive<u64>,
-    asked: VecDeque<(u64, JoinHandle<Result<Vec<String>, UsageError>>)>,
+    asked: VecDeque<(u64, Pages)>,
 }
 
 impl<L: UsageLog> Reading<'_, L> {

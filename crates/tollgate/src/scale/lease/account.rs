@@ -177,7 +177,7 @@ impl Account {
         }
         let open = self.open.get_or_insert_with(|| Box::new(Open::new(policy, key, now)));
         open.fetching = Some(now);
-        // Not before the answer, however late: a grant that nobody waits for would be lost.
+        // Not before the answer, however late: a grant that is not waited for would be lost.
         open.refetch_not_before(Timestamp::MAX);
         let (policy, key) = (*open.of).clone();
         Some(Fetch { policy, key, units, sent: now })
