@@ -49,12 +49,15 @@ impl<L: Load> Call<L> {
         // Known only after the load was written, without those that have left.
         let work = AtomicU32::new(0);
         let build = |text: Text| {
-            let (mut load, mut overdue) = (lock(&self.load), Overdue::new(target.waits.now()));
+            let mut overdue = Overdue::new(target.waits.now());
+            let mut load = lock(&self.load);
             load.take_overdue(&mut overdue, &|_| Cause::Queued.into());
-            overdue.notify();
             load.drop_abandoned();
             work.store(load.work(), Ordering::Relaxed);
-            load.command(target, text)
+            let command = load.command(target, text);
+            drop(load);
+            overdue.notify();
+            command
         };
         let connection = connection?;
         let sent = target.waits.now();
