@@ -214,6 +214,54 @@ async fn refunds_and_resets_time_out() {
     }
 }
 
+/// Redis answers each call in 60 ms, so most deadlines pass in the queue. Refunds and resets are
+/// sent all the same.
+#[tokio::test]
+async fn a_late_refund_or_reset_is_not_reported_as_never_sent() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let proxy = Proxy::before(server.address()).await;
+    let url = format!("redis://{}/", proxy.address());
+    let store = RedisStore::builder(&url).prefix(prefix()).connect().await.unwrap();
+    let policy = a_day(1_000_000);
+    let keys: Vec<Key> = (0..400_u32).map(Key::from).collect();
+    let charged: Vec<_> =
+        keys.iter().map(|key| store.acquire(&[Check::new(&policy, key, 1)], Times::ONCE)).collect();
+    let mut stamps = Vec::new();
+    for charge in charged {
+        stamps.push(charge.wait().await.unwrap().each()[0].stamp());
+    }
+    // From here on Redis knows the script.
+    let (ada, stamp) = (Key::from("ada"), acquire(&store, &policy, "ada", 1).await.each()[0].stamp());
+    let grant = Grant { policy: &policy, key: &ada, units: 1, stamp, share: None };
+    store.refund(&[grant]).wait().await.unwrap();
+    proxy.set(Way::IsSlow(60 * MS));
+    let hasty = limited(&store, 100 * MS);
+    let returned: Vec<_> = keys
+        .iter()
+        .zip(stamps)
+        .enumerate()
+        .map(|(n, (key, stamp))| match n % 2 {
+            0 => hasty.refund(&[Grant { policy: &policy, key, units: 1, stamp, share: None }]),
+            _ => hasty.reset(key, &[&policy]),
+        })
+        .collect();
+    let mut late = 0;
+    for done in returned {
+        let Err(error) = done.wait().await else { continue };
+        assert!(error.is_timeout() && !error.is_overloaded(), "{error}");
+        late += 1;
+    }
+    assert!(late >= 400 - 3 * 128, "those behind the first calls: {late}");
+    proxy.set(Way::IsOpen);
+    for key in keys {
+        crate::eventually("it is returned", async || {
+            let look = store.acquire(&[Check::new(&policy, &key, 1)], Times::LOOK).wait().await;
+            look.unwrap().each()[0].remaining() == 1_000_000
+        })
+        .await;
+    }
+}
+
 /// If the store's runtime is blocked, callers in another runtime still get their error in time.
 #[test]
 fn a_blocked_runtime_does_not_delay_callers_in_another() {
