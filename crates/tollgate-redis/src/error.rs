@@ -13,7 +13,7 @@ use tollgate_core::{ErrorKind as Kind, StoreError};
 #[derive(Clone)]
 pub struct Error {
     cause: Arc<Cause>,
-    /// The call that failed, if a call was sent.
+    /// The call that the request shared with others, if any.
     call: Option<u64>,
 }
 

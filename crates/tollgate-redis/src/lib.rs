@@ -114,8 +114,8 @@
 //! - **No call is sent again that may have been executed.** Only answers that rule that out
 //!   (`NOSCRIPT`, `MOVED`, `ASK`, `TRYAGAIN`, `READONLY`, `MASTERDOWN`) cause a retry. After a lost
 //!   connection or a timeout the check is an error. It may have been charged, once.
-//! - **A late call counts once.** All callers that shared a call fail with it, and a circuit
-//!   breaker counts that as one failure.
+//! - **A failed call counts once.** All callers that shared a call fail with it, also if there is
+//!   no connection for it. A circuit breaker counts that as one failure.
 //! - **Our own queue is not an outage.** If a check's deadline passes in the queue of this process
 //!   while Redis answers others, the error has the kind
 //!   [`Overloaded`](tollgate_core::ErrorKind::Overloaded). No circuit breaker counts it, and

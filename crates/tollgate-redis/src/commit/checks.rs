@@ -15,7 +15,7 @@ use super::ask::{Ask, SetKeys};
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::group::Load;
 use super::target::Target;
-use crate::error::{Cause, Error};
+use crate::error::{Cause, Error, next_call};
 use crate::link::Text;
 use crate::wire::layout::SlidingLogLayout;
 use crate::wire::numbers::{self, Numbers};
@@ -116,7 +116,7 @@ impl Load for Checks {
     fn answer(self, answer: Result<Value, Error>) {
         match answer {
             Ok(Value::BulkString(bytes)) => self.grant(&bytes),
-            Ok(_) => self.fail(&Cause::Garbled.into()),
+            Ok(_) => self.fail(&garbled()),
             Err(error) => self.fail(&error),
         }
     }
@@ -242,6 +242,7 @@ impl Checks {
     fn grant(self, answer: &[u8]) {
         let mut numbers = numbers::read(answer).peekable();
         let now = Timestamp::from_micros(numbers.next().map_or(0, i64::cast_unsigned));
+        let mut failure = None;
         for mut group in self.groups {
             for set in mem::take(&mut group.sets) {
                 match group.read(set.callers.len(), &mut numbers) {
@@ -249,7 +250,8 @@ impl Checks {
                     None => {
                         // Where the next set begins is unknown, too.
                         numbers.by_ref().for_each(drop);
-                        set.callers.into_iter().for_each(|caller| caller.tell(Err(Cause::Garbled.into())));
+                        let error = failure.get_or_insert_with(garbled);
+                        set.callers.into_iter().for_each(|caller| caller.tell(Err(error.clone())));
                     }
                 }
             }
@@ -260,6 +262,11 @@ impl Checks {
         let sets = self.groups.into_iter().flat_map(|group| group.sets);
         sets.flat_map(|set| set.callers).for_each(|caller| caller.tell(Err(error.clone())));
     }
+}
+
+/// The failure of a call whose answer cannot be read. All its callers share it.
+fn garbled() -> Error {
+    Error::from(Cause::Garbled).of_call(next_call())
 }
 
 impl Alike {
@@ -355,5 +362,38 @@ impl Alike {
             })
             .collect();
         Verdict::new(granted, longest, each)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::RandomState;
+
+    use tollgate_core::{Key, Policy, Quota, StoreError};
+
+    use super::super::ask::Pair;
+    use super::*;
+
+    #[test]
+    fn an_answer_that_cannot_be_read_is_one_failure() {
+        let (policy, hasher) = (Policy::new("p", Quota::per_day(5)), RandomState::new());
+        // Too few numbers, and no bulk string.
+        for answer in [Value::BulkString(Vec::new()), Value::Int(1)] {
+            let mut checks = Checks::default();
+            let answers: Vec<_> = (0..10_u32)
+                .map(|n| {
+                    let key = Key::from(n);
+                    let pairs = SmallVec::from_iter([Pair { policy: &policy, key: &key, cost: 1 }]);
+                    let ask = Ask { pairs, times: Times::ONCE };
+                    let (caller, answer) = Caller::new(None);
+                    checks.push(&ask, ask.hash(&hasher), SlidingLogLayout::List, caller);
+                    answer
+                })
+                .collect();
+            checks.answer(Ok(answer));
+            let calls: Vec<_> =
+                answers.into_iter().map(|mut answer| answer.try_recv().unwrap().unwrap_err().call()).collect();
+            assert!(calls[0].is_some() && calls.iter().all(|call| *call == calls[0]), "{calls:?}");
+        }
     }
 }

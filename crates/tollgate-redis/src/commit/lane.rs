@@ -59,7 +59,7 @@ impl<L: Load> Call<L> {
             overdue.notify();
             command
         };
-        let connection = connection?;
+        let connection = connection.map_err(|error| error.of_call(self.number))?;
         let sent = target.waits.now();
         let answer = connection.run(slot, &build, alone).await;
         if answer.as_ref().err().is_none_or(Error::is_reply) {
