@@ -282,6 +282,30 @@ fn a_blocked_runtime_does_not_delay_callers_in_another() {
     });
 }
 
+/// A circuit breaker counts a late call once, and none that was never sent.
+#[test]
+fn callers_in_another_runtime_learn_which_call_was_late_if_any() {
+    within(Duration::from_secs(60), || {
+        let theirs = Builder::new_current_thread().enable_all().build().unwrap();
+        let ours = Builder::new_current_thread().enable_all().build().unwrap();
+        let server = crate::shared(Kind::Redis8_2);
+        let fresh = theirs.block_on(Fresh::with(server, Default::default(), |builder| builder.connections(1)));
+        let (store, policy) = (limited(&fresh.store, 200 * MS), a_day(5));
+        let keys: Vec<Key> = (0..400_u32).map(Key::from).collect();
+        let ask = |key| store.acquire(&[Check::new(&policy, key, 1)], Times::ONCE).wait();
+        let mut asked: Vec<_> = ours.block_on(async { keys.iter().map(ask).collect() });
+        // The first call is answered. From then on no task runs in that runtime.
+        let _ = theirs.block_on(asked.remove(0));
+        let mut late = 0;
+        for answer in asked {
+            let Err(error) = ours.block_on(answer) else { continue };
+            assert_eq!(error.is_overloaded(), error.call().is_none(), "{error}");
+            late += 1;
+        }
+        assert!(late >= 400 - 2 * 128, "{late}");
+    });
+}
+
 /// Slots are asked one after another. If the caller times out in between, the set is not left half
 /// done.
 #[tokio::test]

@@ -158,7 +158,7 @@ impl<L: Load> Group<L> {
     async fn watch(group: Weak<Self>, wake: Arc<Notify>) {
         let look = || {
             let group = group.upgrade()?;
-            group.notify_overdue().map(|next| span(group.target.waits.now(), next))
+            group.watch_once().map(|next| span(group.target.waits.now(), next))
         };
         while let Some(wait) = look() {
             select! {
@@ -168,8 +168,27 @@ impl<L: Load> Group<L> {
         }
     }
 
-    /// Notifies callers whose deadline has passed, in flight and queued. Returns the next deadline.
-    fn notify_overdue(&self) -> Option<Timestamp> {
+    /// Notifies callers whose deadline has passed. Returns when to look again, which is noted for
+    /// the watching task.
+    fn watch_once(&self) -> Option<Timestamp> {
+        let (mut queues, overdue) = self.take_overdue();
+        let next = overdue.next();
+        queues.next_look = next;
+        drop(queues);
+        overdue.notify();
+        next
+    }
+
+    /// Notifies callers whose deadline has passed, for a caller that cannot wait for the watching
+    /// task.
+    pub(super) fn notify_overdue(&self) {
+        let (queues, overdue) = self.take_overdue();
+        drop(queues);
+        overdue.notify();
+    }
+
+    /// Takes callers whose deadline has passed, in flight and queued. The queues stay locked.
+    fn take_overdue(&self) -> (MutexGuard<'_, Queues<L>>, Overdue) {
         let mut overdue = Overdue::new(self.target.waits.now());
         let mut guard = self.queues();
         let queues = &mut *guard;
@@ -195,11 +214,7 @@ impl<L: Load> Group<L> {
                 queued.callers > 0
             });
         }
-        queues.next_look = overdue.next();
-        drop(guard);
-        let next = overdue.next();
-        overdue.notify();
-        next
+        (guard, overdue)
     }
 
     pub(super) fn queues(&self) -> MutexGuard<'_, Queues<L>> {
