@@ -11,13 +11,14 @@ use smallvec::{SmallVec, smallvec};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tollgate_core::{
-    Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Store, Times, UsageError, Verdict,
+    Check, Grant, Key, Policy, PolicyError, Reply, Store, Times, UsageError, Verdict,
 };
 
 use crate::commit::{Answer, Ask, Caller, Commit, Deadline, Pair, Return};
 use crate::error::{Cause, Error};
 use crate::set::{self, Order, spread};
 use crate::usage;
+use crate::wire::script::Part;
 use crate::wire::terms::Terms;
 
 /// A store in Redis or Valkey, shared by all processes that connect to it. See the [crate's
@@ -136,16 +137,8 @@ impl Store for RedisStore {
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
-        match policy.algorithm() {
-            Algorithm::Gcra
-            | Algorithm::LeakyBucket { .. }
-            | Algorithm::FixedWindow { .. }
-            | Algorithm::SlidingWindow
-            | Algorithm::SlidingBuckets { .. }
-            | Algorithm::SlidingLog { .. } => Ok(()),
-            // One of a later version of the core, for which there is no script here.
-            _ => Err(PolicyError::Unsupported),
-        }
+        let part = Part::find(policy, self.commit.target.names.log);
+        part.map(drop).ok_or(PolicyError::Unsupported)
     }
 
     fn end_waits_after(&mut self, limit: Duration) -> bool {
