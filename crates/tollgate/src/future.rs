@@ -111,6 +111,7 @@ where
     #[inline]
     fn new(next: Next<S>, service: &mut Svc, request: Request<ReqBody>, shared: &Arc<Shared<S>>) -> Self {
         match next {
+            // A service handles `Pass` and `Refuse` itself. They arrive here from `poll_wait`.
             Next::Pass(extras) => State::Passed { future: service.call(request), extras },
             Next::Delay(delay, place, extras) => {
                 let (sleep, call) = (sleep(delay), WaitingCall::new(service, request));
@@ -119,7 +120,7 @@ where
             Next::Refuse(denial, fields) => {
                 State::Refused { response: Some(shared.refuse(request, denial, fields)) }
             }
-            Next::Wait(verdict, asks, since) => {
+            Next::Ask(verdict, asks, since) => {
                 let (call, shared) = (WaitingCall::new(service, request), Arc::clone(shared));
                 State::Asking(Box::pin(Asking { verdict, asks, since, call, shared }))
             }

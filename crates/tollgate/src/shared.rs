@@ -49,8 +49,8 @@ pub(crate) enum Next<S: Store> {
     Delay(Duration, Place<S>, Extras),
     /// It is refused. `None` if no store was asked.
     Refuse(Denial, Option<Written>),
-    /// The store has not answered yet. If there are observers, with the time from which it waits.
-    Wait(S::Acquire, Asks, Option<Timestamp>),
+    /// The store has not answered yet. If there are observers, with the time when it was asked.
+    Ask(S::Acquire, Asks, Option<Timestamp>),
 }
 
 /// What is added to the response of the inner service.
@@ -111,7 +111,7 @@ impl<S: Store<Error: NeverFails>> Shared<S> {
         match self.limiter.acquire(asks, Times::ONCE, deadline) {
             Reply::Now(Ok(ref verdict)) => self.after(request, asks, verdict, None),
             Reply::Now(Err(error)) => error.never(),
-            Reply::Later(verdict) => Next::Wait(verdict, asks.into(), self.limiter.waits_since()),
+            Reply::Later(verdict) => Next::Ask(verdict, asks.into(), self.limiter.waits_since()),
         }
     }
 
