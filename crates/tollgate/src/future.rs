@@ -32,6 +32,13 @@ where
     Svc: Service<Request<ReqBody>>,
     S: Store;
 
+/// A request begins in any of these states, and ends in `Passed` or `Refused`:
+///
+/// ```text
+/// Asking ─┬─▶ Delayed ─▶ Passed
+///         ├─▶ Passed
+///         └─▶ Refused
+/// ```
 #[pin_project(project = StateProj)]
 enum State<Svc, S, ReqBody, ResBody>
 where
@@ -39,20 +46,16 @@ where
     S: Store,
 {
     /// Waits for the store. Boxed, so that the future over a store in memory stays small.
-    // ## Asking => (Delayed | Passed | Refused)
     Asking(Pin<Box<Asking<Svc, S, ReqBody>>>),
     /// Waits for the slot that a leaky bucket reserved.
-    // ## Delayed => Passed
     Delayed(Pin<Box<Delayed<Svc, S, ReqBody>>>),
     /// The inner service has the request.
-    // ## Passed => done
     Passed {
         #[pin]
         future: Svc::Future,
         extras: Extras,
     },
     /// The request was refused.
-    // ## Refused => done
     Refused { response: Option<Response<ResponseBody<ResBody>>> },
 }
 
