@@ -145,24 +145,26 @@ impl Checks {
     /// Adds what a caller asks for. `hash` is that of its keys.
     pub(super) fn push(&mut self, ask: &Ask<'_>, hash: u64, log: SlidingLogLayout, caller: Caller) {
         self.first_end = sooner(self.first_end, caller.until());
-        let mut group = self.group_of(ask, log);
-        match self.places.entry(hash.wrapping_add(group as u64)) {
+        let alike = self.group_of(ask, log);
+        let group = match self.places.entry(hash.wrapping_add(alike as u64)) {
+            // The group has no such set.
             Entry::Vacant(place) => {
-                place.insert((group, self.groups[group].sets.len()));
+                place.insert((alike, self.groups[alike].sets.len()));
+                alike
             }
             Entry::Occupied(place) => {
                 let (of, at) = *place.get();
                 let set = &mut self.groups[of].sets[at];
-                // Two plain checks are the same set acquired twice.
-                if of == group && ask.times == Times::ONCE && ask.has_keys(&set.keys) {
+                // The same set, as a plain check: it is acquired once more.
+                if of == alike && ask.times == Times::ONCE && ask.has_keys(&set.keys) {
                     set.callers.push(caller);
                     return;
                 }
-                // The script reads all keys of a group before it charges any, so none may be in it
-                // twice.
-                group = self.open_group(ask, log);
+                // The same set, but not a plain check, or another one by a collision. No key may be
+                // twice in one group: the script reads all keys of a group before it charges any.
+                self.open_group(ask, log)
             }
-        }
+        };
         let group = &mut self.groups[group];
         group.sets.push(Set { keys: ask.keys(), callers: SmallVec::from_buf([caller]) });
         self.work = self.work.saturating_add(group.work_of_set());
@@ -284,8 +286,8 @@ impl Alike {
         self.work_of_set().saturating_mul(sets)
     }
 
-    /// How often a set with this number of callers is acquired at most. Merged callers want it once
-    /// each, and so at least once, as a caller alone does.
+    /// How often a set with this number of callers is acquired at most. Only callers of
+    /// [`Times::ONCE`] are merged: n of them are a set with a minimum of 1 and a maximum of n.
     fn max_of(&self, callers: usize) -> u32 {
         match callers {
             1 => self.times.max().min(self.most_times()),
