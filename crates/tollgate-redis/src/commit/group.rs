@@ -110,16 +110,18 @@ impl<L: Load> Group<L> {
         let queue = queues.push(slot, add);
         let starts_lane = queue.lanes < self.lanes;
         queue.lanes += usize::from(starts_lane);
-        let (until, look) = (deadline.map(|deadline| deadline.until), queues.next_look);
-        let is_earliest = until.is_some_and(|until| look.is_none_or(|look| until < look));
+        let (until, former_look) = (deadline.map(|deadline| deadline.until), queues.next_look);
+        let is_earliest = until.is_some_and(|until| former_look.is_none_or(|look| until < look));
         if is_earliest {
             queues.next_look = until;
         }
         drop(queues);
-        if is_earliest && look.is_some() {
-            self.wake.notify_one();
-        } else if is_earliest {
-            self.target.runtime.spawn(Group::watch(Arc::downgrade(self), Arc::clone(&self.wake)));
+        match former_look {
+            _ if !is_earliest => {}
+            Some(_) => self.wake.notify_one(),
+            None => {
+                self.target.runtime.spawn(Group::watch(Arc::downgrade(self), Arc::clone(&self.wake)));
+            }
         }
         Ok(starts_lane)
     }
@@ -198,11 +200,10 @@ impl<L: Load> Group<L> {
         for queue in queues.of_slot.values_mut() {
             // The server was silent for as long as this caller waited: that is a failure of the
             // server. If it answered others meanwhile, the queue was too long, and the failure is
-            // ours.
+            // ours. The silence has one number, so that a circuit breaker counts it once.
             let (answered, silence) = (queue.answered, Error::from(Cause::Late).of_call(next_call()));
-            let why = |deadline: Deadline| match deadline.asked > answered {
-                true => silence.clone(),
-                false => Cause::Queued.into(),
+            let why = |deadline: Deadline| {
+                if deadline.asked > answered { silence.clone() } else { Cause::Queued.into() }
             };
             queue.loads.retain_mut(|queued| {
                 if queued.load.take_overdue(&mut overdue, &why) {
