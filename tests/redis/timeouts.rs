@@ -289,7 +289,8 @@ fn callers_in_another_runtime_learn_which_call_was_late_if_any() {
         let theirs = Builder::new_current_thread().enable_all().build().unwrap();
         let ours = Builder::new_current_thread().enable_all().build().unwrap();
         let server = crate::shared(Kind::Redis8_2);
-        let fresh = theirs.block_on(Fresh::with(server, Default::default(), |builder| builder.connections(1)));
+        let fresh =
+            theirs.block_on(Fresh::with(server, Default::default(), |builder| builder.connections(1)));
         let (store, policy) = (limited(&fresh.store, 200 * MS), a_day(5));
         let keys: Vec<Key> = (0..400_u32).map(Key::from).collect();
         let ask = |key| store.acquire(&[Check::new(&policy, key, 1)], Times::ONCE).wait();

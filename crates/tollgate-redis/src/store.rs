@@ -10,9 +10,7 @@ use std::time::Duration;
 use smallvec::{SmallVec, smallvec};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
-use tollgate_core::{
-    Check, Grant, Key, Policy, PolicyError, Reply, Store, Times, UsageError, Verdict,
-};
+use tollgate_core::{Check, Grant, Key, Policy, PolicyError, Reply, Store, Times, UsageError, Verdict};
 
 use crate::commit::{Answer, Ask, Caller, Commit, Deadline, Pair, Return};
 use crate::error::{Cause, Error};

@@ -393,8 +393,10 @@ mod tests {
                 })
                 .collect();
             checks.answer(Ok(answer));
-            let calls: Vec<_> =
-                answers.into_iter().map(|mut answer| answer.try_recv().unwrap().unwrap_err().call()).collect();
+            let calls: Vec<_> = answers
+                .into_iter()
+                .map(|mut answer| answer.try_recv().unwrap().unwrap_err().call())
+                .collect();
             assert!(calls[0].is_some() && calls.iter().all(|call| *call == calls[0]), "{calls:?}");
         }
     }

@@ -16,6 +16,10 @@ use super::target::Target;
 use crate::error::{Cause, Error, next_call};
 use crate::link::Text;
 
+/// The most requests in a call. Larger calls are no cheaper for each request, and the first request
+/// would wait for the last.
+const MOST_REQUESTS: usize = 128;
+
 /// What one call carries: requests of one kind, and their callers.
 pub(super) trait Load: Default + Send + 'static {
     /// The estimated work on the server, where a check of GCRA is 1.
@@ -222,9 +226,6 @@ impl<L: Load> Group<L> {
         lock(&self.queues)
     }
 }
-
-/// Larger calls are no cheaper for each request, and the first request would wait for the last.
-const MOST_REQUESTS: usize = 128;
 
 fn is_full<L: Load>(load: &L, most_work: u32) -> bool {
     load.len() >= MOST_REQUESTS || load.work() >= most_work
