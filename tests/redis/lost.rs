@@ -1,9 +1,12 @@
 //! Errors after which it is unknown whether a call was executed. The store never sends such a call
 //! again.
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-use tollgate::{Policy, Quota, StoreError};
+use tollgate::{
+    Check, CircuitBreaker, CircuitState, FailureExt, Key, Policy, Quota, Store, StoreError, Times,
+};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{Proxy, Way};
@@ -223,4 +226,22 @@ async fn a_server_that_stopped_answering_is_used_again_when_it_recovers() {
             acquire(&store, &policy, "ada", 1).await;
         }
     }
+}
+
+/// Requests that gather for a call also share its failure to connect.
+#[tokio::test]
+async fn a_failed_connection_is_one_failure_for_the_circuit() {
+    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let store = RedisStore::connect(&format!("redis://{address}/")).await.unwrap();
+    let store = store.circuit_breaker(CircuitBreaker::default());
+    let policy = an_hour(1_000);
+    let keys: Vec<Key> = (0..100_u32).map(Key::from).collect();
+    let asked: Vec<_> =
+        keys.iter().map(|key| store.acquire(&[Check::new(&policy, key, 1)], Times::ONCE)).collect();
+    let mut calls = Vec::new();
+    for answer in asked {
+        calls.push(answer.wait().await.unwrap_err().call());
+    }
+    assert!(calls[0].is_some() && calls.iter().all(|call| *call == calls[0]), "{calls:?}");
+    assert_eq!(store.circuit().state(), CircuitState::Closed);
 }

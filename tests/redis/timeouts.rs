@@ -214,6 +214,54 @@ async fn refunds_and_resets_time_out() {
     }
 }
 
+/// Redis answers each call in 60 ms, so most deadlines pass in the queue. Refunds and resets are
+/// sent all the same.
+#[tokio::test]
+async fn a_late_refund_or_reset_is_not_reported_as_never_sent() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let proxy = Proxy::before(server.address()).await;
+    let url = format!("redis://{}/", proxy.address());
+    let store = RedisStore::builder(&url).prefix(prefix()).connect().await.unwrap();
+    let policy = a_day(1_000_000);
+    let keys: Vec<Key> = (0..400_u32).map(Key::from).collect();
+    let charged: Vec<_> =
+        keys.iter().map(|key| store.acquire(&[Check::new(&policy, key, 1)], Times::ONCE)).collect();
+    let mut stamps = Vec::new();
+    for charge in charged {
+        stamps.push(charge.wait().await.unwrap().each()[0].stamp());
+    }
+    // From here on Redis knows the script.
+    let (ada, stamp) = (Key::from("ada"), acquire(&store, &policy, "ada", 1).await.each()[0].stamp());
+    let grant = Grant { policy: &policy, key: &ada, units: 1, stamp, share: None };
+    store.refund(&[grant]).wait().await.unwrap();
+    proxy.set(Way::IsSlow(60 * MS));
+    let hasty = limited(&store, 100 * MS);
+    let returned: Vec<_> = keys
+        .iter()
+        .zip(stamps)
+        .enumerate()
+        .map(|(n, (key, stamp))| match n % 2 {
+            0 => hasty.refund(&[Grant { policy: &policy, key, units: 1, stamp, share: None }]),
+            _ => hasty.reset(key, &[&policy]),
+        })
+        .collect();
+    let mut late = 0;
+    for done in returned {
+        let Err(error) = done.wait().await else { continue };
+        assert!(error.is_timeout() && !error.is_overloaded(), "{error}");
+        late += 1;
+    }
+    assert!(late >= 400 - 3 * 128, "those behind the first calls: {late}");
+    proxy.set(Way::IsOpen);
+    for key in keys {
+        crate::eventually("it is returned", async || {
+            let look = store.acquire(&[Check::new(&policy, &key, 1)], Times::LOOK).wait().await;
+            look.unwrap().each()[0].remaining() == 1_000_000
+        })
+        .await;
+    }
+}
+
 /// If the store's runtime is blocked, callers in another runtime still get their error in time.
 #[test]
 fn a_blocked_runtime_does_not_delay_callers_in_another() {
@@ -231,6 +279,31 @@ fn a_blocked_runtime_does_not_delay_callers_in_another() {
         });
         // The call was never sent, so nothing is charged.
         theirs.block_on(async { assert_eq!(used(&fresh.store, &a_day(5), "ada").await, 0) });
+    });
+}
+
+/// A circuit breaker counts a late call once, and none that was never sent.
+#[test]
+fn callers_in_another_runtime_learn_which_call_was_late_if_any() {
+    within(Duration::from_secs(60), || {
+        let theirs = Builder::new_current_thread().enable_all().build().unwrap();
+        let ours = Builder::new_current_thread().enable_all().build().unwrap();
+        let server = crate::shared(Kind::Redis8_2);
+        let fresh =
+            theirs.block_on(Fresh::with(server, Default::default(), |builder| builder.connections(1)));
+        let (store, policy) = (limited(&fresh.store, 200 * MS), a_day(5));
+        let keys: Vec<Key> = (0..400_u32).map(Key::from).collect();
+        let ask = |key| store.acquire(&[Check::new(&policy, key, 1)], Times::ONCE).wait();
+        let mut asked: Vec<_> = ours.block_on(async { keys.iter().map(ask).collect() });
+        // The first call is answered. From then on no task runs in that runtime.
+        let _ = theirs.block_on(asked.remove(0));
+        let mut late = 0;
+        for answer in asked {
+            let Err(error) = ours.block_on(answer) else { continue };
+            assert_eq!(error.is_overloaded(), error.call().is_none(), "{error}");
+            late += 1;
+        }
+        assert!(late >= 400 - 2 * 128, "{late}");
     });
 }
 

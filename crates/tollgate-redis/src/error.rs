@@ -13,7 +13,7 @@ use tollgate_core::{ErrorKind as Kind, StoreError};
 #[derive(Clone)]
 pub struct Error {
     cause: Arc<Cause>,
-    /// The call that failed, if a call was sent.
+    /// The call that the request shared with others, if any.
     call: Option<u64>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Cause {
     Redis(RedisError),
     /// The queue is full.
     Overloaded,
-    /// The deadline passed in our queue, while Redis answered others.
+    /// The deadline of a check passed in our queue, while Redis answered others.
     Queued,
     /// The runtime in which the store was connected has stopped.
     Stopped,
@@ -66,8 +66,9 @@ impl Error {
 
     /// Whether Redis was not asked because too many requests of this process wait for it.
     ///
-    /// The queue was full, or the deadline passed in the queue while Redis answered others. Nothing
-    /// was charged, and no circuit breaker counts it.
+    /// The queue was full, or the deadline of a check passed in the queue while Redis answered
+    /// others. Nothing was charged, and no circuit breaker counts it. A refund or a reset whose
+    /// deadline passes in the queue is sent nevertheless, so its error is a timeout.
     pub fn is_overloaded(&self) -> bool {
         matches!(*self.cause, Cause::Overloaded | Cause::Queued)
     }

@@ -56,7 +56,7 @@
 //! Refunds and resets never hold up a check. They travel in calls of their own, one in flight for
 //! each server or slot. On a server they have a connection that checks do not use. While one of
 //! these calls is in flight, others gather for the next. Once requested, they are sent even if the
-//! caller leaves. Their failures never count for a circuit breaker.
+//! caller leaves or its `timeout` ends. Their failures never count for a circuit breaker.
 //!
 //! # In a Cluster
 //!
@@ -114,10 +114,10 @@
 //! - **No call is sent again that may have been executed.** Only answers that rule that out
 //!   (`NOSCRIPT`, `MOVED`, `ASK`, `TRYAGAIN`, `READONLY`, `MASTERDOWN`) cause a retry. After a lost
 //!   connection or a timeout the check is an error. It may have been charged, once.
-//! - **A late call counts once.** All callers that shared a call fail with it, and a circuit
-//!   breaker counts that as one failure.
-//! - **Our own queue is not an outage.** If a deadline passes in the queue of this process while
-//!   Redis answers others, the error has the kind
+//! - **A failed call counts once.** All callers that shared a call fail with it, also if there is
+//!   no connection for it. A circuit breaker counts that as one failure.
+//! - **Our own queue is not an outage.** If a check's deadline passes in the queue of this process
+//!   while Redis answers others, the error has the kind
 //!   [`Overloaded`](tollgate_core::ErrorKind::Overloaded). No circuit breaker counts it, and
 //!   nothing was charged. The same holds if the queue is [full](RedisStoreBuilder::most_waiting).
 //! - **Callers that leave** before their check was sent are charged nothing. The same holds if

@@ -4,20 +4,19 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 use tokio::runtime::Handle;
-use tokio::time::{Sleep, sleep};
-use tollgate_core::{
-    Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Store, Times, UsageError, Verdict,
-};
+use tokio::time::sleep;
+use tollgate_core::{Check, Grant, Key, Policy, PolicyError, Reply, Store, Times, UsageError, Verdict};
 
 use crate::commit::{Answer, Ask, Caller, Commit, Deadline, Pair, Return};
 use crate::error::{Cause, Error};
 use crate::set::{self, Order, spread};
 use crate::usage;
+use crate::wire::script::Part;
 use crate::wire::terms::Terms;
 
 /// A store in Redis or Valkey, shared by all processes that connect to it. See the [crate's
@@ -42,8 +41,8 @@ impl RedisStore {
 
     fn ask(&self, slot: u16, ask: &Ask<'_>, order: Option<Order>) -> Reply<Result<Verdict, Error>, Acquire> {
         // First: it panics where there are no timers, and then nothing has been asked.
-        let end = self.end_elsewhere();
-        match self.commit.acquire(slot, ask, self.deadline()) {
+        let (deadline, end) = self.deadline();
+        match self.commit.acquire(slot, ask, deadline) {
             Ok(answer) => Reply::Later(Acquire { answer, end, order }),
             Err(error) => Reply::Now(Err(error)),
         }
@@ -54,8 +53,8 @@ impl RedisStore {
         match of_slot.pop() {
             None => Reply::Now(Ok(())),
             Some((slot, entries)) if of_slot.is_empty() => {
-                let end = self.end_elsewhere();
-                match self.commit.give_back(slot, entries, self.deadline()) {
+                let (deadline, end) = self.deadline();
+                match self.commit.give_back(slot, entries, deadline) {
                     Ok(answer) => Reply::Later(Done(Acquire { answer, end, order: None })),
                     Err(error) => Reply::Now(Err(error)),
                 }
@@ -71,26 +70,36 @@ impl RedisStore {
     /// Runs several steps to their end in the store's runtime, so that a caller that leaves does
     /// not leave them half done.
     fn in_a_task(&self, steps: impl Future<Output = Result<Verdict, Error>> + Send + 'static) -> Acquire {
-        let end = self.end_elsewhere();
-        let (caller, answer) = Caller::new(self.deadline());
+        let (deadline, end) = self.deadline();
+        let (caller, answer) = Caller::new(deadline);
         let target = Arc::clone(&self.commit.target);
         self.commit.target.runtime.spawn(async move { caller.tell_in_time(&target.waits, steps).await });
         Acquire { answer, end, order: None }
     }
 
-    fn deadline(&self) -> Option<Deadline> {
+    /// The deadline of a caller, and its own timer if it is in another runtime.
+    fn deadline(&self) -> (Option<Deadline>, Option<End>) {
+        let Some(limit) = self.limit else { return (None, None) };
         // Rounded up: neither the time nor the limit need be whole microseconds.
-        let limit = self.limit?.saturating_add(Duration::from_micros(2));
+        let limit = limit.saturating_add(Duration::from_micros(2));
         let asked = self.commit.target.waits.now();
-        Some(Deadline { asked, until: asked.saturating_add(limit) })
+        let deadline = Deadline { asked, until: asked.saturating_add(limit) };
+        (Some(deadline), self.end_elsewhere(limit))
     }
 
-    /// A timer for a caller in another runtime, since the store's runtime may be held up while the
-    /// caller's is not.
-    fn end_elsewhere(&self) -> Option<Pin<Box<Sleep>>> {
+    /// The timer of a caller in another runtime, since the store's runtime may be held up while the
+    /// caller's is not. Notifies callers like the task that watches deadlines.
+    fn end_elsewhere(&self, limit: Duration) -> Option<End> {
         let runtime = &self.commit.target.runtime;
-        let is_elsewhere = || Handle::try_current().is_ok_and(|here| here.id() != runtime.id());
-        self.limit.filter(|_| is_elsewhere()).map(|limit| Box::pin(sleep(limit)))
+        let here = Handle::try_current().ok()?;
+        if here.id() == runtime.id() {
+            return None;
+        }
+        let (sleep, commit) = (sleep(limit), Arc::clone(&self.commit));
+        Some(Box::pin(async move {
+            sleep.await;
+            commit.notify_overdue();
+        }))
     }
 }
 
@@ -126,16 +135,8 @@ impl Store for RedisStore {
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
-        match policy.algorithm() {
-            Algorithm::Gcra
-            | Algorithm::LeakyBucket { .. }
-            | Algorithm::FixedWindow { .. }
-            | Algorithm::SlidingWindow
-            | Algorithm::SlidingBuckets { .. }
-            | Algorithm::SlidingLog { .. } => Ok(()),
-            // One of a later version of the core, for which there is no script here.
-            _ => Err(PolicyError::Unsupported),
-        }
+        let part = Part::find(policy, self.commit.target.names.log);
+        part.map(drop).ok_or(PolicyError::Unsupported)
     }
 
     fn end_waits_after(&mut self, limit: Duration) -> bool {
@@ -172,6 +173,9 @@ impl Store for RedisStore {
     }
 }
 
+/// The end of the wait of a caller in another runtime.
+type End = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
+
 /// A verdict of a [`RedisStore`], on its way.
 ///
 /// A caller that drops it before it was sent is charged nothing. Once it was sent, it is decided
@@ -179,8 +183,8 @@ impl Store for RedisStore {
 /// end.
 pub struct Acquire {
     answer: Answer,
-    /// The end of the wait, for a caller in another runtime.
-    end: Option<Pin<Box<Sleep>>>,
+    /// `None` in the store's runtime, where a task watches deadlines.
+    end: Option<End>,
     /// Which status belongs to which check, if the set names a pair twice or is spread over slots.
     order: Option<Order>,
 }
@@ -191,15 +195,20 @@ impl Future for Acquire {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let Poll::Ready(answer) = Pin::new(&mut this.answer).poll(cx) {
-            let verdict = answer.unwrap_or_else(|_| Err(Cause::Stopped.into()))?;
-            return Poll::Ready(Ok(match &this.order {
-                Some(order) => set::in_order(&verdict, order),
-                None => verdict,
-            }));
-        }
-        let Some(end) = &mut this.end else { return Poll::Pending };
-        end.as_mut().poll(cx).map(|()| Err(Cause::Late.into()))
+        let answer = match Pin::new(&mut this.answer).poll(cx) {
+            Poll::Ready(answer) => answer.unwrap_or_else(|_| Err(Cause::Stopped.into())),
+            Poll::Pending => {
+                let Some(end) = &mut this.end else { return Poll::Pending };
+                ready!(end.as_mut().poll(cx));
+                // By now the answer is there, unless the set is over several slots.
+                this.answer.try_recv().unwrap_or_else(|_| Err(Cause::Late.into()))
+            }
+        };
+        let verdict = answer?;
+        Poll::Ready(Ok(match &this.order {
+            Some(order) => set::in_order(&verdict, order),
+            None => verdict,
+        }))
     }
 }
 

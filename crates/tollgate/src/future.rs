@@ -32,6 +32,13 @@ where
     Svc: Service<Request<ReqBody>>,
     S: Store;
 
+/// A request begins in any of these states, and ends in `Passed` or `Refused`:
+///
+/// ```text
+/// Asking ─┬─▶ Delayed ─▶ Passed
+///         ├─▶ Passed
+///         └─▶ Refused
+/// ```
 #[pin_project(project = StateProj)]
 enum State<Svc, S, ReqBody, ResBody>
 where
@@ -39,20 +46,16 @@ where
     S: Store,
 {
     /// Waits for the store. Boxed, so that the future over a store in memory stays small.
-    // ## Asking => (Delayed | Passed | Refused)
     Asking(Pin<Box<Asking<Svc, S, ReqBody>>>),
     /// Waits for the slot that a leaky bucket reserved.
-    // ## Delayed => Passed
     Delayed(Pin<Box<Delayed<Svc, S, ReqBody>>>),
     /// The inner service has the request.
-    // ## Passed => done
     Passed {
         #[pin]
         future: Svc::Future,
         extras: Extras,
     },
     /// The request was refused.
-    // ## Refused => done
     Refused { response: Option<Response<ResponseBody<ResBody>>> },
 }
 
@@ -111,6 +114,7 @@ where
     #[inline]
     fn new(next: Next<S>, service: &mut Svc, request: Request<ReqBody>, shared: &Arc<Shared<S>>) -> Self {
         match next {
+            // A service handles `Pass` and `Refuse` itself. They arrive here from `poll_wait`.
             Next::Pass(extras) => State::Passed { future: service.call(request), extras },
             Next::Delay(delay, place, extras) => {
                 let (sleep, call) = (sleep(delay), WaitingCall::new(service, request));
@@ -119,7 +123,7 @@ where
             Next::Refuse(denial, fields) => {
                 State::Refused { response: Some(shared.refuse(request, denial, fields)) }
             }
-            Next::Wait(verdict, asks, since) => {
+            Next::Ask(verdict, asks, since) => {
                 let (call, shared) = (WaitingCall::new(service, request), Arc::clone(shared));
                 State::Asking(Box::pin(Asking { verdict, asks, since, call, shared }))
             }

@@ -9,7 +9,7 @@ use tollgate_core::{Clock, Timestamp, Verdict};
 
 use crate::error::{Cause, Error};
 
-/// Resolves to the answer for one caller. Returns answer with an empty verdict.
+/// Resolves to the answer for one caller. Refunds and resets get an empty verdict.
 pub(crate) type Answer = oneshot::Receiver<Result<Verdict, Error>>;
 
 /// When a caller asked, and when its wait ends.

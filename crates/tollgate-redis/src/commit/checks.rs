@@ -15,7 +15,7 @@ use super::ask::{Ask, SetKeys};
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::group::Load;
 use super::target::Target;
-use crate::error::{Cause, Error};
+use crate::error::{Cause, Error, next_call};
 use crate::link::Text;
 use crate::wire::layout::SlidingLogLayout;
 use crate::wire::numbers::{self, Numbers};
@@ -116,7 +116,7 @@ impl Load for Checks {
     fn answer(self, answer: Result<Value, Error>) {
         match answer {
             Ok(Value::BulkString(bytes)) => self.grant(&bytes),
-            Ok(_) => self.fail(&Cause::Garbled.into()),
+            Ok(_) => self.fail(&garbled()),
             Err(error) => self.fail(&error),
         }
     }
@@ -145,24 +145,26 @@ impl Checks {
     /// Adds what a caller asks for. `hash` is that of its keys.
     pub(super) fn push(&mut self, ask: &Ask<'_>, hash: u64, log: SlidingLogLayout, caller: Caller) {
         self.first_end = sooner(self.first_end, caller.until());
-        let mut group = self.group_of(ask, log);
-        match self.places.entry(hash.wrapping_add(group as u64)) {
+        let alike = self.group_of(ask, log);
+        let group = match self.places.entry(hash.wrapping_add(alike as u64)) {
+            // The group has no such set.
             Entry::Vacant(place) => {
-                place.insert((group, self.groups[group].sets.len()));
+                place.insert((alike, self.groups[alike].sets.len()));
+                alike
             }
             Entry::Occupied(place) => {
                 let (of, at) = *place.get();
                 let set = &mut self.groups[of].sets[at];
-                // Two plain checks are the same set acquired twice.
-                if of == group && ask.times == Times::ONCE && ask.has_keys(&set.keys) {
+                // The same set, as a plain check: it is acquired once more.
+                if of == alike && ask.times == Times::ONCE && ask.has_keys(&set.keys) {
                     set.callers.push(caller);
                     return;
                 }
-                // The script reads all keys of a group before it charges any, so none may be in it
-                // twice.
-                group = self.open_group(ask, log);
+                // The same set, but not a plain check, or another one by a collision. No key may be
+                // twice in one group: the script reads all keys of a group before it charges any.
+                self.open_group(ask, log)
             }
-        }
+        };
         let group = &mut self.groups[group];
         group.sets.push(Set { keys: ask.keys(), callers: SmallVec::from_buf([caller]) });
         self.work = self.work.saturating_add(group.work_of_set());
@@ -242,6 +244,7 @@ impl Checks {
     fn grant(self, answer: &[u8]) {
         let mut numbers = numbers::read(answer).peekable();
         let now = Timestamp::from_micros(numbers.next().map_or(0, i64::cast_unsigned));
+        let mut failure = None;
         for mut group in self.groups {
             for set in mem::take(&mut group.sets) {
                 match group.read(set.callers.len(), &mut numbers) {
@@ -249,7 +252,8 @@ impl Checks {
                     None => {
                         // Where the next set begins is unknown, too.
                         numbers.by_ref().for_each(drop);
-                        set.callers.into_iter().for_each(|caller| caller.tell(Err(Cause::Garbled.into())));
+                        let error = failure.get_or_insert_with(garbled);
+                        set.callers.into_iter().for_each(|caller| caller.tell(Err(error.clone())));
                     }
                 }
             }
@@ -260,6 +264,11 @@ impl Checks {
         let sets = self.groups.into_iter().flat_map(|group| group.sets);
         sets.flat_map(|set| set.callers).for_each(|caller| caller.tell(Err(error.clone())));
     }
+}
+
+/// The failure of a call whose answer cannot be read. All its callers share it.
+fn garbled() -> Error {
+    Error::from(Cause::Garbled).of_call(next_call())
 }
 
 impl Alike {
@@ -277,8 +286,8 @@ impl Alike {
         self.work_of_set().saturating_mul(sets)
     }
 
-    /// How often a set with this number of callers is acquired at most. Merged callers want it once
-    /// each, and so at least once, as a caller alone does.
+    /// How often a set with this number of callers is acquired at most. Only callers of
+    /// [`Times::ONCE`] are merged: n of them are a set with a minimum of 1 and a maximum of n.
     fn max_of(&self, callers: usize) -> u32 {
         match callers {
             1 => self.times.max().min(self.most_times()),
@@ -355,5 +364,40 @@ impl Alike {
             })
             .collect();
         Verdict::new(granted, longest, each)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::RandomState;
+
+    use tollgate_core::{Key, Policy, Quota, StoreError};
+
+    use super::super::ask::Pair;
+    use super::*;
+
+    #[test]
+    fn an_answer_that_cannot_be_read_is_one_failure() {
+        let (policy, hasher) = (Policy::new("p", Quota::per_day(5)), RandomState::new());
+        // Too few numbers, and no bulk string.
+        for answer in [Value::BulkString(Vec::new()), Value::Int(1)] {
+            let mut checks = Checks::default();
+            let answers: Vec<_> = (0..10_u32)
+                .map(|n| {
+                    let key = Key::from(n);
+                    let pairs = SmallVec::from_iter([Pair { policy: &policy, key: &key, cost: 1 }]);
+                    let ask = Ask { pairs, times: Times::ONCE };
+                    let (caller, answer) = Caller::new(None);
+                    checks.push(&ask, ask.hash(&hasher), SlidingLogLayout::List, caller);
+                    answer
+                })
+                .collect();
+            checks.answer(Ok(answer));
+            let calls: Vec<_> = answers
+                .into_iter()
+                .map(|mut answer| answer.try_recv().unwrap().unwrap_err().call())
+                .collect();
+            assert!(calls[0].is_some() && calls.iter().all(|call| *call == calls[0]), "{calls:?}");
+        }
     }
 }

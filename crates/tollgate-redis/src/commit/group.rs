@@ -16,6 +16,10 @@ use super::target::Target;
 use crate::error::{Cause, Error, next_call};
 use crate::link::Text;
 
+/// The most requests in a call. Larger calls are no cheaper for each request, and the first request
+/// would wait for the last.
+const MOST_REQUESTS: usize = 128;
+
 /// What one call carries: requests of one kind, and their callers.
 pub(super) trait Load: Default + Send + 'static {
     /// The estimated work on the server, where a check of GCRA is 1.
@@ -110,16 +114,18 @@ impl<L: Load> Group<L> {
         let queue = queues.push(slot, add);
         let starts_lane = queue.lanes < self.lanes;
         queue.lanes += usize::from(starts_lane);
-        let (until, look) = (deadline.map(|deadline| deadline.until), queues.next_look);
-        let is_earliest = until.is_some_and(|until| look.is_none_or(|look| until < look));
+        let (until, former_look) = (deadline.map(|deadline| deadline.until), queues.next_look);
+        let is_earliest = until.is_some_and(|until| former_look.is_none_or(|look| until < look));
         if is_earliest {
             queues.next_look = until;
         }
         drop(queues);
-        if is_earliest && look.is_some() {
-            self.wake.notify_one();
-        } else if is_earliest {
-            self.target.runtime.spawn(Group::watch(Arc::downgrade(self), Arc::clone(&self.wake)));
+        match former_look {
+            _ if !is_earliest => {}
+            Some(_) => self.wake.notify_one(),
+            None => {
+                self.target.runtime.spawn(Group::watch(Arc::downgrade(self), Arc::clone(&self.wake)));
+            }
         }
         Ok(starts_lane)
     }
@@ -158,7 +164,7 @@ impl<L: Load> Group<L> {
     async fn watch(group: Weak<Self>, wake: Arc<Notify>) {
         let look = || {
             let group = group.upgrade()?;
-            group.notify_overdue().map(|next| span(group.target.waits.now(), next))
+            group.watch_once().map(|next| span(group.target.waits.now(), next))
         };
         while let Some(wait) = look() {
             select! {
@@ -168,8 +174,27 @@ impl<L: Load> Group<L> {
         }
     }
 
-    /// Notifies callers whose deadline has passed, in flight and queued. Returns the next deadline.
-    fn notify_overdue(&self) -> Option<Timestamp> {
+    /// Notifies callers whose deadline has passed. Returns when to look again, which is noted for
+    /// the watching task.
+    fn watch_once(&self) -> Option<Timestamp> {
+        let (mut queues, overdue) = self.take_overdue();
+        let next = overdue.next();
+        queues.next_look = next;
+        drop(queues);
+        overdue.notify();
+        next
+    }
+
+    /// Notifies callers whose deadline has passed, for a caller that cannot wait for the watching
+    /// task.
+    pub(super) fn notify_overdue(&self) {
+        let (queues, overdue) = self.take_overdue();
+        drop(queues);
+        overdue.notify();
+    }
+
+    /// Takes callers whose deadline has passed, in flight and queued. The queues stay locked.
+    fn take_overdue(&self) -> (MutexGuard<'_, Queues<L>>, Overdue) {
         let mut overdue = Overdue::new(self.target.waits.now());
         let mut guard = self.queues();
         let queues = &mut *guard;
@@ -179,11 +204,10 @@ impl<L: Load> Group<L> {
         for queue in queues.of_slot.values_mut() {
             // The server was silent for as long as this caller waited: that is a failure of the
             // server. If it answered others meanwhile, the queue was too long, and the failure is
-            // ours.
+            // ours. The silence has one number, so that a circuit breaker counts it once.
             let (answered, silence) = (queue.answered, Error::from(Cause::Late).of_call(next_call()));
-            let why = |deadline: Deadline| match deadline.asked > answered {
-                true => silence.clone(),
-                false => Cause::Queued.into(),
+            let why = |deadline: Deadline| {
+                if deadline.asked > answered { silence.clone() } else { Cause::Queued.into() }
             };
             queue.loads.retain_mut(|queued| {
                 if queued.load.take_overdue(&mut overdue, &why) {
@@ -195,20 +219,13 @@ impl<L: Load> Group<L> {
                 queued.callers > 0
             });
         }
-        queues.next_look = overdue.next();
-        drop(guard);
-        let next = overdue.next();
-        overdue.notify();
-        next
+        (guard, overdue)
     }
 
     pub(super) fn queues(&self) -> MutexGuard<'_, Queues<L>> {
         lock(&self.queues)
     }
 }
-
-/// Larger calls are no cheaper for each request, and the first request would wait for the last.
-const MOST_REQUESTS: usize = 128;
 
 fn is_full<L: Load>(load: &L, most_work: u32) -> bool {
     load.len() >= MOST_REQUESTS || load.work() >= most_work

@@ -37,28 +37,31 @@ impl<L: Load> Call<L> {
         Call { group: Arc::clone(group), number, load, waiting }
     }
 
-    /// Sends the load. `alone`: while a slot moves, a load that cannot be split is repeated for a
-    /// while.
+    /// Sends the load. While its slot moves, the server may answer `TRYAGAIN`. A load that is one
+    /// part cannot be split further, so the call is repeated in here for a while.
     async fn send(
         &self,
         connection: Result<Connection<'_>, Error>,
         slot: u16,
-        alone: bool,
+        is_one_part: bool,
     ) -> Result<Value, Error> {
         let target = &self.group.target;
         // Known only after the load was written, without those that have left.
         let work = AtomicU32::new(0);
         let build = |text: Text| {
-            let (mut load, mut overdue) = (lock(&self.load), Overdue::new(target.waits.now()));
+            let mut overdue = Overdue::new(target.waits.now());
+            let mut load = lock(&self.load);
             load.take_overdue(&mut overdue, &|_| Cause::Queued.into());
-            overdue.notify();
             load.drop_abandoned();
             work.store(load.work(), Ordering::Relaxed);
-            load.command(target, text)
+            let command = load.command(target, text);
+            drop(load);
+            overdue.notify();
+            command
         };
-        let connection = connection?;
+        let connection = connection.map_err(|error| error.of_call(self.number))?;
         let sent = target.waits.now();
-        let answer = connection.run(slot, &build, alone).await;
+        let answer = connection.run(slot, &build, is_one_part).await;
         if answer.as_ref().err().is_none_or(Error::is_reply) {
             self.group.answered(slot, work.into_inner(), sent);
         }

@@ -92,6 +92,13 @@ impl Commit {
         push(&self.returns, slot, deadline, |returns| returns.push(entries, caller))?;
         Ok(answer)
     }
+
+    /// Notifies callers whose deadline has passed. The store's runtime does so too, unless it is
+    /// held up.
+    pub(crate) fn notify_overdue(&self) {
+        self.checks.notify_overdue();
+        self.returns.notify_overdue();
+    }
 }
 
 /// Queues a request with one caller, which `add` puts into a load. Starts a lane if one is free.

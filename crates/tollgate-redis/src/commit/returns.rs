@@ -6,7 +6,7 @@ use tollgate_core::{Clock, Key, Policy, Stamp, Timestamp, Verdict};
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::group::Load;
 use super::target::Target;
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::link::Text;
 use crate::wire::names::{Name, Names};
 use crate::wire::numbers::Numbers;
@@ -77,7 +77,12 @@ impl Load for Returns {
     }
 
     fn take_overdue(&mut self, overdue: &mut Overdue, why: &dyn Fn(Deadline) -> Error) -> bool {
-        overdue.take(&mut self.first_end, self.requests.iter_mut().map(|request| &mut request.caller), why)
+        // They are sent all the same, so no error may say that Redis was not asked.
+        let why = |deadline| match why(deadline) {
+            error if error.is_overloaded() => Cause::Late.into(),
+            error => error,
+        };
+        overdue.take(&mut self.first_end, self.requests.iter_mut().map(|request| &mut request.caller), &why)
     }
 
     // Returns are sent even if their callers have left: the units are to come back.

@@ -275,7 +275,12 @@ async fn slots_of(node: &Node) -> Result<Vec<Range>, Error> {
 }
 
 impl Handle<'_> {
-    pub(super) async fn run(mut self, slot: u16, build: Build<'_>, alone: bool) -> Result<Value, Error> {
+    pub(super) async fn run(
+        mut self,
+        slot: u16,
+        build: Build<'_>,
+        is_one_part: bool,
+    ) -> Result<Value, Error> {
         let (mut asking, mut text, mut pause) = (false, Text::Hash, FIRST_PAUSE);
         let (mut retries, mut was_redirected) = (0, false);
         loop {
@@ -291,7 +296,7 @@ impl Handle<'_> {
                     text = Text::Whole;
                     continue;
                 }
-                ErrorKind::Server(ServerErrorKind::TryAgain) if !alone => return Err(error.into()),
+                ErrorKind::Server(ServerErrorKind::TryAgain) if !is_one_part => return Err(error.into()),
                 ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => true,
                 ErrorKind::Server(ServerErrorKind::TryAgain) => false,
                 _ if is_replica(&error) => false,

@@ -134,11 +134,11 @@ impl Link {
 
 impl Connection<'_> {
     /// Runs a command on keys of one slot. While the slot moves, its keys may be on two nodes. Then
-    /// a command that can be split fails at once, and one that is `alone` is repeated for a while.
-    pub(crate) async fn run(self, slot: u16, build: Build<'_>, alone: bool) -> Result<Value, Error> {
+    /// a command that can be split fails at once, and one that is one part is repeated for a while.
+    pub(crate) async fn run(self, slot: u16, build: Build<'_>, is_one_part: bool) -> Result<Value, Error> {
         match self {
             Connection::Pooled(pool, checkout) => pool.run(checkout, build).await,
-            Connection::Cluster(handle) => handle.run(slot, build, alone).await,
+            Connection::Cluster(handle) => handle.run(slot, build, is_one_part).await,
         }
     }
 }

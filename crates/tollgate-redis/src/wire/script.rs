@@ -40,18 +40,24 @@ impl Part {
         Part::SlidingBuckets,
     ];
 
-    /// The part that decides a policy.
-    pub(crate) fn of(policy: &Policy, log: SlidingLogLayout) -> Part {
-        match (policy.algorithm(), log) {
+    /// The part that decides a policy. `None` for an algorithm of a later version of the core, for
+    /// which there is no script here.
+    pub(crate) fn find(policy: &Policy, log: SlidingLogLayout) -> Option<Part> {
+        Some(match (policy.algorithm(), log) {
+            (Algorithm::Gcra, _) => Part::Gcra,
             (Algorithm::LeakyBucket { .. }, _) => Part::LeakyBucket,
             (Algorithm::FixedWindow { .. }, _) => Part::FixedWindow,
             (Algorithm::SlidingWindow, _) => Part::SlidingWindow,
             (Algorithm::SlidingBuckets { .. }, _) => Part::SlidingBuckets,
             (Algorithm::SlidingLog { .. }, SlidingLogLayout::List) => Part::SlidingLogList,
             (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) => Part::SlidingLogSortedSet,
-            // `RedisStore::supports` refuses all others.
-            _ => Part::Gcra,
-        }
+            _ => return None,
+        })
+    }
+
+    /// The part that decides a policy which the store supports.
+    pub(crate) fn of(policy: &Policy, log: SlidingLogLayout) -> Part {
+        Part::find(policy, log).expect("`RedisStore::supports` refuses policies without a script")
     }
 
     /// The number by which scripts know the algorithm.

@@ -56,11 +56,11 @@ impl Terms {
     pub(crate) fn work(&self) -> u32 {
         let limit = self.policy.quota().limit();
         let tracking = u32::from(self.tracks_usage());
-        let runs = match (self.part, self.policy.algorithm()) {
-            (Part::Gcra | Part::LeakyBucket, _) => return 1 + tracking,
-            (Part::FixedWindow | Part::SlidingWindow, _) => return 2 + tracking,
-            (_, Algorithm::SlidingBuckets { buckets }) => limit.min(buckets + 1),
-            _ => limit,
+        let runs = match self.part {
+            Part::Gcra | Part::LeakyBucket => return 1 + tracking,
+            Part::FixedWindow | Part::SlidingWindow => return 2 + tracking,
+            Part::SlidingBuckets => limit.min(self.buckets() + 1),
+            Part::SlidingLogList | Part::SlidingLogSortedSet => limit,
         };
         tracking + if self.cost <= 1 { 5 } else { 5 + 2 * runs.ilog2() }
     }
@@ -103,13 +103,19 @@ impl Terms {
             let zeros = std::iter::repeat(&0);
             arguments.iter().chain(zeros).take(ARGUMENTS).for_each(|argument| numbers.push(*argument));
         };
-        match policy.algorithm() {
-            Algorithm::FixedWindow { aligned } => put(&[limit, window, aligned.into(), cost]),
-            Algorithm::SlidingWindow | Algorithm::SlidingLog { .. } => put(&[limit, window, cost]),
-            Algorithm::SlidingBuckets { buckets } => {
-                put(&[limit, window.div_ceil(buckets.into()), buckets.into(), cost]);
+        match self.part {
+            Part::FixedWindow => {
+                let is_aligned = policy.algorithm() == Algorithm::FIXED_WINDOW_ALIGNED;
+                put(&[limit, window, is_aligned.into(), cost]);
             }
-            _ => {
+            Part::SlidingWindow | Part::SlidingLogList | Part::SlidingLogSortedSet => {
+                put(&[limit, window, cost]);
+            }
+            Part::SlidingBuckets => {
+                let buckets = self.buckets().into();
+                put(&[limit, window.div_ceil(buckets), buckets, cost]);
+            }
+            Part::Gcra | Part::LeakyBucket => {
                 let (horizon, horizon_parts) = policy.horizon();
                 let (cost, cost_parts) = emission;
                 let (furthest, furthest_parts) = policy.furthest();
@@ -123,6 +129,14 @@ impl Terms {
                     cost_parts.into(),
                 ]);
             }
+        }
+    }
+
+    /// The number of sub-windows. At least 1, also for algorithms without any.
+    fn buckets(&self) -> u32 {
+        match self.policy.algorithm() {
+            Algorithm::SlidingBuckets { buckets } => buckets,
+            _ => 1,
         }
     }
 
