@@ -5,6 +5,7 @@
 mod accuracy;
 mod exact;
 mod flushes;
+mod foreign_pages;
 mod outcomes;
 mod over_redis;
 

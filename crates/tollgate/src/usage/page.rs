@@ -13,7 +13,7 @@
 
 use std::fmt::Write;
 
-use super::settings::MOST_ONE_IN;
+use super::settings::{MOST_KEYS, MOST_ONE_IN};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
@@ -44,9 +44,11 @@ pub(super) struct Listed {
     pub(super) error: u64,
 }
 
-/// Larger numbers are foreign: a process counts less in a minute. With these, no sum over pages
-/// overflows.
+/// Larger numbers are foreign: a process counts less in a minute.
 const MOST: u64 = u32::MAX as u64;
+
+/// Later lines are foreign: a recorder writes at most two for each of [`MOST_KEYS`], and few others.
+const MOST_LINES: usize = 3 * MOST_KEYS;
 
 impl Page {
     pub(super) fn write(&self) -> String {
@@ -67,7 +69,7 @@ impl Page {
 
     pub(super) fn read(text: &str) -> Page {
         let mut page = Page { one_in: 1, ..Page::default() };
-        for line in text.lines() {
+        for line in text.lines().take(MOST_LINES) {
             let _ = page.read_line(line);
         }
         page

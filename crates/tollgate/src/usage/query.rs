@@ -127,8 +127,8 @@ impl<L: UsageLog> Usage<L> {
                     UsageOf::Policy(name) => page.of_policy(name),
                     UsageOf::Key(_) => page.of_key(&key),
                 };
-                of_minute.allowed += allowed;
-                of_minute.denied += denied;
+                of_minute.allowed = of_minute.allowed.saturating_add(allowed);
+                of_minute.denied = of_minute.denied.saturating_add(denied);
             }
             series.push(of_minute);
         }
@@ -137,24 +137,30 @@ impl<L: UsageLog> Usage<L> {
 
     async fn top(&self, n: usize, last: Duration, is_allowed: bool) -> Result<Vec<KeyUsage>, UsageError> {
         let mut merged: HashMap<(String, String), Merged> = HashMap::new();
-        let mut floors = 0;
+        let (mut floors, mut number) = (0_u64, 0);
         let mut minutes = self.read(last);
         while let Some((_, pages)) = minutes.next().await? {
             for page in pages {
+                number += 1;
                 let Page { one_in, policies, .. } = page;
                 let (keys, floor) = if is_allowed {
                     (page.allowed, page.allowed_floor)
                 } else {
                     (page.denied, page.denied_floor)
                 };
-                floors += floor;
+                floors = floors.saturating_add(floor);
                 for listed in keys {
                     let Some(policy) = policies.get(listed.policy) else { continue };
                     let of = merged.entry((policy.name.clone(), listed.key)).or_default();
-                    of.count += listed.count;
-                    of.error += listed.error;
-                    of.floors += floor;
-                    of.variance += listed.count * u64::from(one_in.saturating_sub(1));
+                    of.count = of.count.saturating_add(listed.count);
+                    of.error = of.error.saturating_add(listed.error);
+                    let variance = listed.count.saturating_mul(one_in.saturating_sub(1).into());
+                    of.variance = of.variance.saturating_add(variance);
+                    // A foreign page may list a key twice.
+                    if of.last_page != number {
+                        of.last_page = number;
+                        of.floors = of.floors.saturating_add(floor);
+                    }
                 }
             }
         }
@@ -162,13 +168,14 @@ impl<L: UsageLog> Usage<L> {
             .into_iter()
             .map(|((policy, key), of)| {
                 let noise = 5 * of.variance.isqrt();
+                // What pages that do not list it may have of it.
+                let unlisted = floors.saturating_sub(of.floors);
                 KeyUsage {
                     policy,
                     key,
                     count: of.count,
-                    at_least: of.count.saturating_sub(of.error + noise),
-                    // What pages that do not list it may have of it.
-                    at_most: of.count + noise + (floors - of.floors),
+                    at_least: of.count.saturating_sub(of.error.saturating_add(noise)),
+                    at_most: of.count.saturating_add(noise).saturating_add(unlisted),
                 }
             })
             .collect();
@@ -219,6 +226,8 @@ struct Merged {
     error: u64,
     /// The floors of the pages that list it.
     floors: u64,
+    /// The number of the last of these, from 1.
+    last_page: u64,
     /// Of the count, if not each decision was counted.
     variance: u64,
 }

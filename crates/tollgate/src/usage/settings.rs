@@ -7,6 +7,9 @@ use tollgate_core::Clock;
 /// The most for [`Recording::one_in`].
 pub(super) const MOST_ONE_IN: u32 = 1 << 16;
 
+/// The most for [`Recording::keys`].
+pub(super) const MOST_KEYS: usize = 10_000;
+
 /// How a process counts usage: see [`Usage::record`](super::Usage::record).
 ///
 /// ```
@@ -44,10 +47,10 @@ impl Default for Recording {
 
 impl Recording {
     /// Sets how many keys a process stores of each minute: that many that were allowed and that
-    /// many that were denied, at least 1. The default is 100. It counts ten times as many in
+    /// many that were denied, from 1 to 10,000. The default is 100. It counts ten times as many in
     /// memory.
     pub fn keys(mut self, keys: usize) -> Recording {
-        self.keys = keys.max(1);
+        self.keys = keys.clamp(1, MOST_KEYS);
         self
     }
 
@@ -83,6 +86,6 @@ impl Recording {
 
     /// How many keys are counted in memory, of each outcome.
     pub(super) fn watched(&self) -> usize {
-        self.keys.saturating_mul(WATCHED)
+        self.keys * WATCHED
     }
 }
