@@ -6,6 +6,7 @@ mod accuracy;
 mod exact;
 mod flushes;
 mod foreign_pages;
+mod long_keys;
 mod outcomes;
 mod over_redis;
 
