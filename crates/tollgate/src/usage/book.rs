@@ -30,6 +30,7 @@ pub(super) struct Book {
     /// One in this many decisions is counted, with that weight.
     one_in: AtomicU32,
     pages: Mutex<Pages>,
+    flushing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -67,11 +68,16 @@ impl Book {
     pub(super) fn new(settings: Recording, name: Box<Name>) -> Book {
         let open = Minute::new(minute(&settings.clock), &settings);
         let pages = Mutex::new(Pages { open, closed: VecDeque::new() });
-        Book { settings, name, one_in: AtomicU32::new(1), pages }
+        Book { settings, name, one_in: AtomicU32::new(1), pages, flushing: Default::default() }
     }
 
     pub(super) fn settings(&self) -> &Recording {
         &self.settings
+    }
+
+    /// Held by the flush that writes.
+    pub(super) fn flushing(&self) -> &tokio::sync::Mutex<()> {
+        &self.flushing
     }
 
     /// How many decisions the next one stands for; `None` if it is not counted.

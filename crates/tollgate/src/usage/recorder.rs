@@ -40,7 +40,8 @@ impl<L: UsageLog> Recorder<L> {
     /// Stores what was counted since the last flush. Call it when the process ends, so that nothing
     /// is lost.
     ///
-    /// A flush writes a whole page and replaces the earlier one, so it can be repeated.
+    /// A flush writes a whole page and replaces the earlier one, so it can be repeated. It waits
+    /// for flushes that have begun before it.
     ///
     /// # Errors
     /// [`UsageError::Store`] if the log does not answer. The counts stay, and go with the next
@@ -65,6 +66,8 @@ async fn flush_from_time_to_time<L: UsageLog>(log: L, book: Weak<Book>, process:
 
 /// Writes the closed minutes, then the open one. Minutes that fail are kept.
 async fn flush<L: UsageLog>(log: &L, book: &Book, process: u64) -> Result<(), UsageError> {
+    // A flush that takes less than another one holds would return before that is written.
+    let _turn = book.flushing().lock().await;
     let settings = book.settings();
     let (closed, open) = book.take();
     let mut unwritten = Unwritten { book, minutes: closed };
