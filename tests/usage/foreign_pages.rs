@@ -43,3 +43,25 @@ async fn the_numbers_of_a_query_do_not_overflow() {
     let minutes = usage.series(UsageOf::Key(&"ada".into()), MINUTE).await.unwrap();
     assert_eq!(minutes[0].allowed, ada.count);
 }
+
+#[tokio::test]
+async fn a_policy_line_of_another_form_leaves_the_numbers_of_the_others() {
+    let usage =
+        log_of(&["policy\tx\t0\tweb\npolicy\t9\t0\tapi\nallowed\t9\t0\t1\t=ada\nallowed\t3\t0\t0\t=eve\n"])
+            .await;
+    let top = usage.top_allowed(5, MINUTE).await.unwrap();
+    assert_eq!(bounds(&top), [("api", "=ada", 9, 9, 9)]);
+}
+
+#[tokio::test]
+async fn sampled_floors_add_their_standard_deviations_to_the_most() {
+    let usage = log_of(&[
+        "one-in\t16\nfloor\t7\t0\npolicy\t20\t0\tapi\nallowed\t100\t0\t0\t=ada\n",
+        "one-in\t16\nfloor\t60\t0\npolicy\t20\t0\tapi\n",
+        "one-in\t1\nfloor\t9\t0\npolicy\t20\t0\tapi\n",
+    ])
+    .await;
+    let top = usage.top_allowed(5, MINUTE).await.unwrap();
+    let noise = |variance: u64| 5 * variance.isqrt();
+    assert_eq!(bounds(&top), [("api", "=ada", 0, 100, 100 + 60 + 9 + noise(15 * 160))]);
+}

@@ -60,7 +60,8 @@
 //!   2005). The sum over several minutes and processes has the sum of their errors.
 //! - **A key that a page does not list was counted at most *N* / 100 times** with the default of
 //!   100 stored keys, since each of those has at least as many.
-//! - **Sampling adds five standard deviations**: 5 × √(15 × count), if each minute was sampled.
+//! - **Sampling adds five standard deviations**: 5 × √(15 × count), if each minute was sampled. The
+//!   upper bound adds to the count what the pages that do not list the key may have of it.
 //!
 //! [`KeyUsage::at_least`] and [`KeyUsage::at_most`] contain these errors, as far as they occurred.
 //! Most are zero if fewer than 1,000 keys are active in a minute.

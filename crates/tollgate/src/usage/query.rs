@@ -137,7 +137,7 @@ impl<L: UsageLog> Usage<L> {
 
     async fn top(&self, n: usize, last: Duration, is_allowed: bool) -> Result<Vec<KeyUsage>, UsageError> {
         let mut merged: HashMap<(String, String), Merged> = HashMap::new();
-        let (mut floors, mut number) = (0_u64, 0);
+        let (mut floors, mut number) = (Sampled::default(), 0);
         let mut minutes = self.read(last);
         while let Some((_, pages)) = minutes.next().await? {
             for page in pages {
@@ -148,34 +148,37 @@ impl<L: UsageLog> Usage<L> {
                 } else {
                     (page.denied, page.denied_floor)
                 };
-                floors = floors.saturating_add(floor);
+                floors.add(floor, one_in);
                 for listed in keys {
-                    let Some(policy) = policies.get(listed.policy) else { continue };
+                    let policy = policies.get(listed.policy).filter(|policy| !policy.name.is_empty());
+                    let Some(policy) = policy else { continue };
                     let of = merged.entry((policy.name.clone(), listed.key)).or_default();
-                    of.count = of.count.saturating_add(listed.count);
+                    of.counted.add(listed.count, one_in);
                     of.error = of.error.saturating_add(listed.error);
-                    let variance = listed.count.saturating_mul(one_in.saturating_sub(1).into());
-                    of.variance = of.variance.saturating_add(variance);
                     // A foreign page may list a key twice.
                     if of.last_page != number {
                         of.last_page = number;
-                        of.floors = of.floors.saturating_add(floor);
+                        of.floors.add(floor, one_in);
                     }
                 }
             }
         }
         let mut top: Vec<KeyUsage> = merged
             .into_iter()
-            .map(|((policy, key), of)| {
-                let noise = 5 * of.variance.isqrt();
+            .map(|((policy, key), Merged { counted, error, floors: listed, .. })| {
                 // What pages that do not list it may have of it.
-                let unlisted = floors.saturating_sub(of.floors);
+                let most = Sampled {
+                    count: counted.count.saturating_add(floors.count.saturating_sub(listed.count)),
+                    variance: counted
+                        .variance
+                        .saturating_add(floors.variance.saturating_sub(listed.variance)),
+                };
                 KeyUsage {
                     policy,
                     key,
-                    count: of.count,
-                    at_least: of.count.saturating_sub(of.error.saturating_add(noise)),
-                    at_most: of.count.saturating_add(noise).saturating_add(unlisted),
+                    count: counted.count,
+                    at_least: counted.count.saturating_sub(error.saturating_add(counted.noise())),
+                    at_most: most.count.saturating_add(most.noise()),
                 }
             })
             .collect();
@@ -222,14 +225,33 @@ impl<L: UsageLog> Reading<'_, L> {
 /// A key in several pages.
 #[derive(Default)]
 struct Merged {
-    count: u64,
+    counted: Sampled,
     error: u64,
     /// The floors of the pages that list it.
-    floors: u64,
+    floors: Sampled,
     /// The number of the last of these, from 1.
     last_page: u64,
+}
+
+/// A sum of counts. Foreign pages do not make it overflow.
+#[derive(Clone, Copy, Default)]
+struct Sampled {
+    count: u64,
     /// Of the count, if not each decision was counted.
     variance: u64,
+}
+
+impl Sampled {
+    fn add(&mut self, count: u64, one_in: u32) {
+        let variance = count.saturating_mul(one_in.saturating_sub(1).into());
+        self.count = self.count.saturating_add(count);
+        self.variance = self.variance.saturating_add(variance);
+    }
+
+    /// Five standard deviations.
+    fn noise(self) -> u64 {
+        5 * self.variance.isqrt()
+    }
 }
 
 impl Page {
