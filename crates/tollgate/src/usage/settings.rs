@@ -79,6 +79,9 @@ impl Recording {
     }
 
     /// Sets the clock that tells the minutes. A [`ManualClock`](crate::ManualClock) is for tests.
+    ///
+    /// The default is [`Clock::system`], which does not follow later steps of the wall clock. Start
+    /// to count after the machine has set its clock.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Recording {
         self.clock = clock.into();
         self
