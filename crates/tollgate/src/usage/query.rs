@@ -201,8 +201,10 @@ struct Reading<'a, L> {
     log: &'a L,
     /// Minutes that were not asked for yet.
     minutes: RangeInclusive<u64>,
-    asked: VecDeque<(u64, JoinHandle<Result<Vec<String>, UsageError>>)>,
+    asked: VecDeque<(u64, JoinHandle<Answer>)>,
 }
+
+type Answer = Result<Vec<String>, UsageError>;
 
 impl<L: UsageLog> Reading<'_, L> {
     /// The next minute and its pages. Asks for the minutes of an hour at once, so that a question
