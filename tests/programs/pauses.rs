@@ -93,3 +93,18 @@ async fn a_request_waits_for_the_end_of_a_short_pause() {
     assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
     assert_eq!(asked.load(Ordering::Relaxed), 3);
 }
+
+#[tokio::test]
+async fn a_pause_without_end_lasts_for_the_longest_one_which_is_a_year() {
+    let busy = || async { (http::StatusCode::TOO_MANY_REQUESTS, [("retry-after", "99999999999999999999")]) };
+    let url = Url::parse(&format!("http://{}/", serve(Router::new().route("/", get(busy))).await)).unwrap();
+    let pauses = pauses().longest_pause(Duration::MAX).wait_at_most(Duration::from_secs(1));
+    let client = ServiceBuilder::new().layer(pauses).service(Client::new());
+    assert_eq!(client.clone().oneshot(get_of(&url)).await.unwrap().status(), 429);
+    let left = match client.oneshot(get_of(&url)).await {
+        Err(PauseError::Paused(left)) => left,
+        other => panic!("{other:?}"),
+    };
+    let days = left.as_secs_f64() / 86_400.0;
+    assert!((364.0..=365.0).contains(&days), "{days} days");
+}

@@ -123,3 +123,61 @@ async fn counts_of_up_to_ten_minutes_wait_for_a_log_that_fails() {
     let allowed: Vec<u64> = minutes.iter().map(|minute| minute.allowed).collect();
     assert_eq!(allowed, [0, 0, 0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0], "the oldest are lost");
 }
+
+/// A log that stores a page some time after it was asked.
+#[derive(Clone)]
+struct Slow(MemoryLog);
+
+impl UsageLog for Slow {
+    fn name(&self, key: &Key) -> String {
+        self.0.name(key)
+    }
+
+    async fn write(
+        &self,
+        minute: u64,
+        process: u64,
+        page: &str,
+        keep_for: Duration,
+    ) -> Result<(), UsageError> {
+        sleep(Duration::from_millis(300)).await;
+        self.0.write(minute, process, page, keep_for).await
+    }
+
+    async fn read(&self, minute: u64) -> Result<Vec<String>, UsageError> {
+        self.0.read(minute).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_waits_for_the_pages_of_the_one_before() {
+    let time = clock();
+    let usage = Usage::new(Slow(MemoryLog::new())).clock(&time);
+    let recorder = usage.record(Recording::default().clock(&time));
+    let store = MemoryStore::new().count_usage(&recorder);
+    ask(&store, &ample("api"), "ada").await;
+    time.advance(MINUTE);
+    let of_task = tokio::spawn({
+        let recorder = recorder.clone();
+        async move { recorder.flush().await }
+    });
+    sleep(Duration::from_millis(100)).await;
+    recorder.flush().await.unwrap();
+    // The process ends.
+    of_task.abort();
+    assert_eq!(counts(&usage.top_allowed(5, HOUR).await.unwrap()), [("=ada", 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_writes_the_pages_of_one_that_was_dropped() {
+    let time = clock();
+    let usage = Usage::new(Slow(MemoryLog::new())).clock(&time);
+    let recorder = usage.record(Recording::default().clock(&time));
+    let store = MemoryStore::new().count_usage(&recorder);
+    ask(&store, &ample("api"), "ada").await;
+    time.advance(MINUTE);
+    let dropped = tokio::time::timeout(Duration::from_millis(100), recorder.flush()).await;
+    assert!(dropped.is_err());
+    recorder.flush().await.unwrap();
+    assert_eq!(counts(&usage.top_allowed(5, HOUR).await.unwrap()), [("=ada", 1)]);
+}

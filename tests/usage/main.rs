@@ -5,6 +5,8 @@
 mod accuracy;
 mod exact;
 mod flushes;
+mod foreign_pages;
+mod long_keys;
 mod outcomes;
 mod over_redis;
 

@@ -17,7 +17,8 @@ use crate::span;
 /// How many names Redis looks at in one step of a scan.
 const STEP: u32 = 1_000;
 
-/// Returns what follows the key in the names of its states, in order.
+/// Returns what follows the key in the names of its states, in order. It may be any text, and
+/// invalid UTF-8 is replaced.
 pub(crate) async fn scopes(args: &RedisArgs, store: &RedisStore, key: &Key) -> Result<Vec<String>, String> {
     let text = store.name(key);
     // No text of a key begins with this sign.
@@ -33,10 +34,11 @@ pub(crate) async fn scopes(args: &RedisArgs, store: &RedisStore, key: &Key) -> R
         loop {
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(pattern(&head)).arg("COUNT").arg(STEP);
-            let (next, names): (u64, Vec<String>) = scan.query_async(&mut server).await.map_err(failed)?;
-            let of_key = names.iter().filter_map(|name| name.strip_prefix(&head));
+            let (next, names): (u64, Vec<Vec<u8>>) = scan.query_async(&mut server).await.map_err(failed)?;
+            let of_key = names.iter().filter_map(|name| name.strip_prefix(head.as_bytes()));
             // The usage of a policy that tracks it is no state.
-            scopes.extend(of_key.filter(|scope| !scope.ends_with("~usage")).map(str::to_owned));
+            let of_state = of_key.filter(|scope| !scope.ends_with(b"~usage"));
+            scopes.extend(of_state.map(|scope| String::from_utf8_lossy(scope).into_owned()));
             if next == 0 {
                 break;
             }

@@ -9,7 +9,7 @@ use tollgate_core::{Algorithm, Check, Key, Policy, Status, Store, Times, Wait};
 use tollgate_redis::RedisStore;
 
 use crate::chart::human;
-use crate::output::print;
+use crate::output::{print, printable};
 use crate::redis_args::{PREFIX, RedisArgs, TIMEOUT};
 use crate::table::table;
 use crate::{found, key_spec, policy_spec};
@@ -113,7 +113,7 @@ impl Subject {
     }
 
     fn not_read(&self) -> String {
-        let line = |name: &String| format!("not read, since it has another form: {name}\n");
+        let line = |name: &String| format!("not read, since it has another form: {}\n", printable(name));
         self.others.iter().map(line).collect()
     }
 }

@@ -203,7 +203,7 @@
 // From top to bottom; imports run down this list only: named, layer, service, future, shared,
 // calls, until_ready, pause, place, waiting_call, limiter, permit, answer, fields, denial, observe,
 // metrics, report, rules, rule, exempt, extract, problem. Below them, without imports from each
-// other: failure, scale, usage, memory (table is below both), body, deadline, drain, interned,
+// other: failure, scale, usage, memory (table is below them), body, deadline, drain, interned,
 // or_panic.
 pub mod calls;
 pub mod exempt;

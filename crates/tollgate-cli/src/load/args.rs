@@ -36,6 +36,9 @@ pub(crate) const USAGE: &str = "\
 tollgate load [OPTIONS] <URL>
        tollgate load [OPTIONS] --redis <REDIS> --policy <POLICY>...";
 
+/// The longest window, as that of a quota.
+const MOST: Duration = Duration::from_secs(366 * 24 * 3_600);
+
 /// `tollgate load`.
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
@@ -86,8 +89,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "N")]
     pub(crate) threshold: Option<u64>,
 
-    /// The length of a window
-    #[arg(long, value_name = "D", default_value = "1s", value_parser = span::time)]
+    /// The length of a window; at most 366d
+    #[arg(long, value_name = "D", default_value = "1s", value_parser = window)]
     pub(crate) window: Duration,
 
     /// Which windows are counted
@@ -125,6 +128,11 @@ pub(crate) enum Windows {
     Sliding,
     /// Windows that begin at multiples of their length since 1970 (UTC)
     Aligned,
+}
+
+fn window(text: &str) -> Result<Duration, String> {
+    let window = span::time(text)?;
+    if window <= MOST { Ok(window) } else { Err("expected at most 366d".to_owned()) }
 }
 
 fn header(text: &str) -> Result<(HeaderName, String), String> {

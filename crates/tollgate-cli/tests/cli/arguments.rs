@@ -36,6 +36,8 @@ fn a_bad_argument_is_one_error_line() {
         (&[url, "--header", "x user: 1"], "is not the name of a header"),
         (&[url, "--header", "x-user: a\nb"], "--header"),
         (&[url, "--window", "0s"], "--window"),
+        (&[url, "--window", "367d"], "--window <D>': expected at most 366d"),
+        (&[url, "--window", "3000000d", "--windows", "aligned"], "--window <D>': expected at most 366d"),
         (&[url, "--windows", "fixed"], "possible values: sliding, aligned"),
         (&[url, "--threshold", "-1"], "'-1'"),
         (&[url, "--body", "@/no/such/file"], "--body: cannot read /no/such/file"),

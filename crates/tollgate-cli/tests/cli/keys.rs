@@ -74,6 +74,24 @@ fn policies_are_found_by_the_names_in_redis() {
 }
 
 #[test]
+fn names_that_are_no_text_are_shown_without_their_control_characters() {
+    let redis = Server::start(Kind::Redis8_2).unwrap();
+    let url = redis.url();
+    charge(&url, &["--policy", "api=40/d,algorithm=fixed-window"]);
+    redis.command(&["SET", "tollgate:1:{=1}:x\u{1b}[31m\u{7}", "1"]).unwrap();
+    let not_utf8 = r"return redis.call('SET', 'tollgate:1:{=1}:\255~gcra~1m', '1')";
+    redis.command(&["EVAL", not_utf8, "0"]).unwrap();
+    let not_read = ["x\u{fffd}[31m\u{fffd}", "\u{fffd}~gcra~1m"]
+        .map(|name| format!("not read, since it has another form: {name}\n"))
+        .concat();
+    let table = shown(&["look", "=1", "--redis", &url]);
+    assert_eq!(row(&table, "api")[4], "30", "{table}");
+    assert!(table.ends_with(&not_read), "{table}");
+    let reset = shown(&["reset", "=1", "--redis", &url]);
+    assert_eq!(reset, format!("key =1\nreset api (fixed-window)\n{not_read}"));
+}
+
+#[test]
 fn a_reset_forgets_the_policies_given_or_all_that_are_found() {
     let redis = Server::start(Kind::Redis6_2).unwrap();
     let url = redis.url();

@@ -8,9 +8,6 @@ use tollgate_core::{Check, Clock, Grant, Key, KeyTotal, Timestamp};
 use crate::table::digest::Digest;
 use crate::table::sharded::Sharded;
 
-/// A longer key is named by a digest, as in Redis. In bytes.
-const MAX_KEY_LENGTH: usize = 128;
-
 /// Where a total stops, as in Redis, whose scripts compute with doubles.
 const MOST: u64 = 1 << 53;
 
@@ -47,7 +44,7 @@ impl Totals {
                 slot.value.last_use = now;
                 slot.renew(expires, true);
             } else if table.make_room(1, now, |_| false) {
-                let (policy, key) = (check.policy.name().into(), text(check.key, &digest).into());
+                let (policy, key) = (check.policy.name().into(), digest.name(check.key).into());
                 let total = Total { policy, key, units: units.min(MOST), last_use: now };
                 table.reserve(1);
                 table.insert(digest, total, expires);
@@ -101,11 +98,4 @@ impl Total {
     fn shown(&self) -> KeyTotal {
         KeyTotal { key: self.key.to_string(), total: self.units, last_use: self.last_use }
     }
-}
-
-fn text(key: &Key, digest: &Digest) -> String {
-    let mut text = String::new();
-    // Writing to a string does not fail.
-    let _ = key.write_text(&mut text);
-    if text.len() > MAX_KEY_LENGTH { format!("~{digest}") } else { text }
 }

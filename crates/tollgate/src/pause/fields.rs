@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::header::RETRY_AFTER;
+use http::header::{DATE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use sfv::{BareItem, Dictionary, List, ListEntry, Parameters, Parser};
 use tollgate_core::Timestamp;
@@ -12,7 +12,7 @@ pub(super) fn is_refusal(status: StatusCode) -> bool {
     [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status)
 }
 
-/// The pause that a response asks for, at this time.
+/// The pause that a response asks for. `now` counts if the response has no `Date`.
 pub(super) fn pause(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let retry_after = is_refusal(status).then(|| retry_after(headers, now)).flatten();
     retry_after.or_else(|| used_up(headers)).filter(|pause| !pause.is_zero())
@@ -23,8 +23,13 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     if let Some(pause) = seconds(text) {
         return Some(pause);
     }
-    let date = httpdate::parse_http_date(text).ok()?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    Some(date.saturating_sub(Duration::from_micros(now.as_micros())))
+    // By the origin's clock, since this process may have started before its own was set.
+    let sent = headers.get(DATE).and_then(|date| since_epoch(date.to_str().ok()?));
+    Some(since_epoch(text)?.saturating_sub(sent.unwrap_or(Duration::from_micros(now.as_micros()))))
+}
+
+fn since_epoch(date: &str) -> Option<Duration> {
+    httpdate::parse_http_date(date).ok()?.duration_since(SystemTime::UNIX_EPOCH).ok()
 }
 
 /// The time until a quota is back of which nothing remains.
@@ -98,6 +103,16 @@ mod tests {
             assert_eq!(asked(429, &[("retry-after", bad)]), None, "{bad}");
         }
         assert_eq!(asked(301, &[("retry-after", "7")]), None);
+    }
+
+    #[test]
+    fn a_date_counts_from_the_date_of_the_response() {
+        let asked = |sent: &str, until: &str| asked(429, &[("date", sent), ("retry-after", until)]);
+        let (later, in_2030) = ("Tue, 01 Jan 2030 00:01:00 GMT", "Tue, 01 Jan 2030 00:00:00 GMT");
+        assert_eq!(asked(in_2030, later), Some(60));
+        assert_eq!(asked(later, in_2030), None);
+        assert_eq!(asked("soon", "Thu, 01 Jan 2026 00:01:00 GMT"), Some(60), "the time of this process");
+        assert_eq!(asked(in_2030, "7"), Some(7));
     }
 
     #[test]

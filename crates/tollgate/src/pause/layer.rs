@@ -28,6 +28,9 @@ pub struct PauseLayer<R, T> {
     before_refusals: bool,
 }
 
+/// An instant further away may overflow.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
+
 impl<B: 'static, C: 'static> PauseLayer<Request<B>, Response<C>> {
     /// For clients over `http::Request`. An origin is the scheme and authority of the URI, or the
     /// header `Host`.
@@ -84,10 +87,10 @@ impl<R, T> PauseLayer<R, T> {
         self
     }
 
-    /// Sets the longest pause that an origin may ask for; an hour by default. Of a longer one,
-    /// that much counts.
+    /// Sets the longest pause that an origin may ask for, up to a year; an hour by default. Of a
+    /// longer one, that much counts.
     pub fn longest_pause(mut self, time: Duration) -> PauseLayer<R, T> {
-        self.longest = time;
+        self.longest = time.min(YEAR);
         self
     }
 

@@ -11,6 +11,9 @@
 //! | `RateLimit: limit=9, remaining=0, reset=5` of the draft's version 07 | the `reset` |
 //! | `RateLimit-Remaining: 0` and `RateLimit-Reset: 5` of versions up to 06 | the reset |
 //!
+//! A date counts from the `Date` of the response, so the clocks may differ. Without that field it
+//! counts from the time of this process.
+//!
 //! With [`PauseLayer::before_refusals`] any response that says that nothing remains is a pause.
 //! `X-RateLimit-*` is not read: its reset is a time, a date or a number of seconds.
 //!

@@ -4,6 +4,10 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
 use siphasher::{sip, sip128};
+use tollgate_core::Key;
+
+/// A longer text of a key is replaced by the digest, as in Redis. In bytes.
+const MAX_KEY_LENGTH: usize = 128;
 
 /// A hash of 64 bits, and either the key itself if it is short, or 64 more bits of the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +26,15 @@ impl Digest {
     #[inline]
     pub(crate) fn home(&self) -> u64 {
         self.0
+    }
+
+    /// Names the key that has this digest: by its text, or by the digest if the text is long. No
+    /// text of a key begins with `~`.
+    pub(crate) fn name(&self, key: &Key) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = key.write_text(&mut text);
+        if text.len() > MAX_KEY_LENGTH { format!("~{self}") } else { text }
     }
 }
 

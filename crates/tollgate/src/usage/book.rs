@@ -1,27 +1,36 @@
 //! What this process counts, minute by minute.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::{Check, Clock, Key, UsageLog, Verdict, Wait};
+use smallvec::SmallVec;
+use tollgate_core::{Check, Clock, Key, Verdict, Wait};
 
 use super::page::{Listed, Page, PolicyCount};
 use super::sample;
 use super::settings::Recording;
-use super::space_saving::{Counted, SpaceSaving};
+use super::space_saving::{Counted, Kept, SpaceSaving};
 
 /// Minutes that wait for a store that does not answer. The oldest is forgotten first.
 const MOST_CLOSED: usize = 10;
 
+/// Of a longer key only the name is kept. In bytes.
+const MAX_KEY_LENGTH: usize = 128;
+
+/// The name of a key in the log.
+type Name = dyn Fn(&Key) -> String + Send + Sync;
+
 /// Shared by the clones of a recorder.
-#[derive(Debug)]
 pub(super) struct Book {
     settings: Recording,
+    name: Box<Name>,
     /// One in this many decisions is counted, with that weight.
     one_in: AtomicU32,
     pages: Mutex<Pages>,
+    flushing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -44,15 +53,31 @@ pub(super) struct Minute {
     denied: SpaceSaving,
 }
 
+/// The top keys of a minute, to be named without a lock.
+pub(super) struct Top {
+    /// The number of the minute.
+    pub(super) number: u64,
+    one_in: u32,
+    pub(super) policies: Vec<PolicyCount>,
+    /// Each with the most that another key can have.
+    allowed: (Vec<Counted>, u64),
+    denied: (Vec<Counted>, u64),
+}
+
 impl Book {
-    pub(super) fn new(settings: Recording) -> Book {
+    pub(super) fn new(settings: Recording, name: Box<Name>) -> Book {
         let open = Minute::new(minute(&settings.clock), &settings);
         let pages = Mutex::new(Pages { open, closed: VecDeque::new() });
-        Book { settings, one_in: AtomicU32::new(1), pages }
+        Book { settings, name, one_in: AtomicU32::new(1), pages, flushing: Default::default() }
     }
 
     pub(super) fn settings(&self) -> &Recording {
         &self.settings
+    }
+
+    /// Held by the flush that writes.
+    pub(super) fn flushing(&self) -> &tokio::sync::Mutex<()> {
+        &self.flushing
     }
 
     /// How many decisions the next one stands for; `None` if it is not counted.
@@ -64,7 +89,18 @@ impl Book {
 
     /// Counts the decision on a set, which stands for `weight` decisions.
     #[inline(never)]
-    pub(super) fn record<'a>(&self, set: impl Iterator<Item = Check<'a>>, verdict: &Verdict, weight: u32) {
+    pub(super) fn record<'a>(
+        &self,
+        set: impl Iterator<Item = Check<'a>> + Clone,
+        verdict: &Verdict,
+        weight: u32,
+    ) {
+        // Before the lock, since callers choose how long a key is.
+        let name = |check: Check<'_>| {
+            let is_long = check.key.as_encoded().len() > MAX_KEY_LENGTH;
+            is_long.then(|| (self.name)(check.key))
+        };
+        let names: SmallVec<[Option<String>; 4]> = set.clone().map(name).collect();
         let number = minute(&self.settings.clock);
         let mut pages = self.lock();
         if number > pages.open.number {
@@ -77,25 +113,40 @@ impl Book {
         if open.counted == self.settings.exact_up_to {
             self.one_in.store(self.settings.one_in, Ordering::Relaxed);
         }
-        for (at, check) in set.enumerate().filter(|(_, check)| check.cost > 0) {
-            if verdict.is_granted() {
-                open.count(check.policy.name(), check.key, weight.into(), true);
-            } else if verdict.each().get(at).is_some_and(|status| status.wait() != Wait::None) {
-                open.count(check.policy.name(), check.key, weight.into(), false);
+        for ((at, check), name) in set.enumerate().zip(&names).filter(|((_, check), _)| check.cost > 0) {
+            let is_allowed = verdict.is_granted();
+            if is_allowed || verdict.each().get(at).is_some_and(|status| status.wait() != Wait::None) {
+                open.count(&check, name.as_deref(), weight.into(), is_allowed);
             }
         }
     }
 
-    /// The pages to write: those of closed minutes, which are taken, and that of the open one.
-    pub(super) fn pages(&self, log: &impl UsageLog) -> (Vec<Minute>, (u64, Page)) {
+    /// What to write: closed minutes, which are taken, and the top keys of the open one.
+    pub(super) fn take(&self) -> (Vec<Minute>, Top) {
         let number = minute(&self.settings.clock);
         let mut pages = self.lock();
         if number > pages.open.number {
             pages.turn(number, &self.settings);
             self.one_in.store(1, Ordering::Relaxed);
         }
-        let open = pages.open.page(log, &self.settings);
-        (mem::take(&mut pages.closed).into(), (pages.open.number, open))
+        let open = pages.open.top(self.settings.keys);
+        (mem::take(&mut pages.closed).into(), open)
+    }
+
+    /// The page that lists these keys by their names.
+    pub(super) fn page(&self, top: Top) -> Page {
+        let listed = |Counted { policy, key, count, error, .. }| Listed {
+            policy,
+            key: match key {
+                Kept::Key(key) => (self.name)(&key),
+                Kept::Name(name) => name.into(),
+            },
+            count,
+            error,
+        };
+        let [(allowed, allowed_floor), (denied, denied_floor)] =
+            [top.allowed, top.denied].map(|(keys, floor)| (keys.into_iter().map(listed).collect(), floor));
+        Page { one_in: top.one_in, policies: top.policies, allowed, denied, allowed_floor, denied_floor }
     }
 
     /// Keeps the minutes that could not be written for the next time.
@@ -134,7 +185,8 @@ impl Minute {
         Minute { number, one_in: 1, counted: 0, policies: Vec::new(), allowed: counted(), denied: counted() }
     }
 
-    fn count(&mut self, policy: &str, key: &Key, weight: u64, is_allowed: bool) {
+    fn count(&mut self, check: &Check<'_>, name: Option<&str>, weight: u64, is_allowed: bool) {
+        let policy = check.policy.name();
         let known = self.policies.iter().position(|known| known.name == policy);
         let at = known.unwrap_or_else(|| {
             self.policies.push(PolicyCount { name: policy.to_owned(), allowed: 0, denied: 0 });
@@ -146,28 +198,23 @@ impl Minute {
             (&mut self.denied, &mut self.policies[at].denied)
         };
         *count += weight;
-        keys.add(at, key, weight);
+        keys.add(at, check.key, name, weight);
     }
 
-    pub(super) fn page(&self, log: &impl UsageLog, settings: &Recording) -> Page {
-        let listed = |counted: &Counted| Listed {
-            policy: counted.policy,
-            key: log.name(&counted.key),
-            count: counted.count,
-            error: counted.error,
-        };
-        let [allowed, denied] = [&self.allowed, &self.denied].map(|keys| {
-            let (top, floor) = keys.top(settings.keys);
-            (top.iter().map(listed).collect(), floor)
-        });
-        Page {
+    pub(super) fn top(&self, keys: usize) -> Top {
+        Top {
+            number: self.number,
             one_in: self.one_in,
             policies: self.policies.clone(),
-            allowed: allowed.0,
-            denied: denied.0,
-            allowed_floor: allowed.1,
-            denied_floor: denied.1,
+            allowed: self.allowed.top(keys),
+            denied: self.denied.top(keys),
         }
+    }
+}
+
+impl fmt::Debug for Book {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Book").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 

@@ -7,10 +7,17 @@ use std::time::Duration;
 
 use tollgate_core::{Key, UsageError, UsageLog};
 
+use crate::table::digest::Secret;
+
 /// Keeps the usage of a single process in its memory, as a [`MemoryStore`](crate::MemoryStore)
-/// keeps its limits. Keys are readable.
-#[derive(Clone, Default)]
-pub struct MemoryLog(Arc<Mutex<Minutes>>);
+/// keeps its limits. Keys are readable, and those of more than 128 bytes are digests.
+#[derive(Clone)]
+pub struct MemoryLog(Arc<Kept>);
+
+struct Kept {
+    minutes: Mutex<Minutes>,
+    secret: Secret,
+}
 
 /// The pages of each minute, by process.
 type Minutes = BTreeMap<u64, HashMap<u64, String>>;
@@ -18,16 +25,19 @@ type Minutes = BTreeMap<u64, HashMap<u64, String>>;
 impl MemoryLog {
     /// Returns an empty log.
     pub fn new() -> MemoryLog {
-        MemoryLog::default()
+        MemoryLog(Arc::new(Kept { minutes: Mutex::default(), secret: Secret::random() }))
+    }
+}
+
+impl Default for MemoryLog {
+    fn default() -> MemoryLog {
+        MemoryLog::new()
     }
 }
 
 impl UsageLog for MemoryLog {
     fn name(&self, key: &Key) -> String {
-        let mut name = String::new();
-        // Writing to a string does not fail.
-        let _ = key.write_text(&mut name);
-        name
+        self.0.secret.digest(0, key.as_encoded()).name(key)
     }
 
     async fn write(
@@ -37,7 +47,7 @@ impl UsageLog for MemoryLog {
         page: &str,
         keep_for: Duration,
     ) -> Result<(), UsageError> {
-        let mut minutes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut minutes = self.0.minutes.lock().unwrap_or_else(PoisonError::into_inner);
         minutes.entry(minute).or_default().insert(process, page.to_owned());
         let kept = keep_for.as_secs().div_ceil(60);
         minutes.retain(|old, _| old.saturating_add(kept) >= minute);
@@ -45,7 +55,7 @@ impl UsageLog for MemoryLog {
     }
 
     async fn read(&self, minute: u64) -> Result<Vec<String>, UsageError> {
-        let minutes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let minutes = self.0.minutes.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(minutes.get(&minute).map(|pages| pages.values().cloned().collect()).unwrap_or_default())
     }
 }

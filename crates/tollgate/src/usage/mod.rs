@@ -60,7 +60,8 @@
 //!   2005). The sum over several minutes and processes has the sum of their errors.
 //! - **A key that a page does not list was counted at most *N* / 100 times** with the default of
 //!   100 stored keys, since each of those has at least as many.
-//! - **Sampling adds five standard deviations**: 5 × √(15 × count), if each minute was sampled.
+//! - **Sampling adds five standard deviations**: 5 × √(15 × count), if each minute was sampled. The
+//!   upper bound adds to the count what the pages that do not list the key may have of it.
 //!
 //! [`KeyUsage::at_least`] and [`KeyUsage::at_most`] contain these errors, as far as they occurred.
 //! Most are zero if fewer than 1,000 keys are active in a minute.
@@ -70,8 +71,9 @@
 //! - **Time**: a random number for each decision, and about a tenth of a microsecond for each that
 //!   is counted.
 //! - **Memory**: 1,000 keys of each outcome, for each of the up to 11 minutes that wait for a log.
+//!   Of a key above 128 bytes only the name in the log is kept, so a minute takes at most 0.6 MB.
 //! - **In the log**: a process has at most 200 keys for each minute and each policy one line, about
-//!   10 kB in all, for an hour. **Invented keys cannot add to that.**
+//!   10 kB in all and at most 40 kB, for an hour. **Invented keys cannot add to that.**
 //! - **Calls**: one every 10 seconds for each process. If the log fails, the counts go with the
 //!   next call, for up to 10 minutes. A process that is killed loses what it counted since the last
 //!   one.
@@ -124,8 +126,9 @@
 //!
 //! # What is stored
 //!
-//! Keys are named as the store names them: readable, or by a digest if the store has a secret. To
-//! ask for a key, pass the [`Key`](crate::Key): [`UsageOf::Key`] finds its name.
+//! Keys are named as the store names them: readable, or by a digest if the store has a secret or if
+//! the text is longer than 128 bytes. To ask for a key, pass the [`Key`](crate::Key):
+//! [`UsageOf::Key`] finds its name.
 
 // From top to bottom; imports run down this list only: totals, recorded, query, recorder, book,
 // page, memory_log, settings, sample, space_saving.

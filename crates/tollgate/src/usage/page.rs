@@ -9,11 +9,11 @@
 //! ```
 //!
 //! Fields are separated by tabs. POLICY is the number of a policy line, from 0. A line of another
-//! form is skipped, so that later versions can add some.
+//! form is skipped, so that later versions can add some. A policy line keeps its number.
 
 use std::fmt::Write;
 
-use super::settings::MOST_ONE_IN;
+use super::settings::{MOST_KEYS, MOST_ONE_IN};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
@@ -27,8 +27,9 @@ pub(super) struct Page {
     pub(super) denied_floor: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PolicyCount {
+    /// Empty if its line was skipped.
     pub(super) name: String,
     pub(super) allowed: u64,
     pub(super) denied: u64,
@@ -44,9 +45,11 @@ pub(super) struct Listed {
     pub(super) error: u64,
 }
 
-/// Larger numbers are foreign: a process counts less in a minute. With these, no sum over pages
-/// overflows.
+/// Larger numbers are foreign: a process counts less in a minute.
 const MOST: u64 = u32::MAX as u64;
+
+/// Later lines are foreign: a recorder writes at most two for each of [`MOST_KEYS`], and few more.
+const MOST_LINES: usize = 3 * MOST_KEYS;
 
 impl Page {
     pub(super) fn write(&self) -> String {
@@ -67,7 +70,7 @@ impl Page {
 
     pub(super) fn read(text: &str) -> Page {
         let mut page = Page { one_in: 1, ..Page::default() };
-        for line in text.lines() {
+        for line in text.lines().take(MOST_LINES) {
             let _ = page.read_line(line);
         }
         page
@@ -82,8 +85,14 @@ impl Page {
             "one-in" => self.one_in = u32::try_from(number()?).ok()?.min(MOST_ONE_IN),
             "floor" => (self.allowed_floor, self.denied_floor) = (number()?, number()?),
             "policy" => {
-                let (allowed, denied) = (number()?, number()?);
-                self.policies.push(PolicyCount { name: fields.next()?.to_owned(), allowed, denied });
+                let counts = number().zip(number());
+                let policy = counts.zip(fields.next()).map(|((allowed, denied), name)| PolicyCount {
+                    name: name.to_owned(),
+                    allowed,
+                    denied,
+                });
+                // Of a line of another form, so that the numbers of later ones stay.
+                self.policies.push(policy.unwrap_or_default());
             }
             "allowed" | "denied" => {
                 let (count, error, policy) = (number()?, number()?, usize::try_from(number()?).ok()?);
@@ -127,7 +136,8 @@ mod tests {
     #[test]
     fn foreign_lines_are_skipped() {
         let text = "later\t1\npolicy\t1\tx\tapi\nallowed\t3\npolicy\t1\t2\tapi\n\nfloor";
-        let policies = vec![PolicyCount { name: "api".to_owned(), allowed: 1, denied: 2 }];
+        let api = PolicyCount { name: "api".to_owned(), allowed: 1, denied: 2 };
+        let policies = vec![PolicyCount::default(), api];
         assert_eq!(Page::read(text), Page { one_in: 1, policies, ..Page::default() });
     }
 }

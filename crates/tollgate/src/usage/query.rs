@@ -127,8 +127,8 @@ impl<L: UsageLog> Usage<L> {
                     UsageOf::Policy(name) => page.of_policy(name),
                     UsageOf::Key(_) => page.of_key(&key),
                 };
-                of_minute.allowed += allowed;
-                of_minute.denied += denied;
+                of_minute.allowed = of_minute.allowed.saturating_add(allowed);
+                of_minute.denied = of_minute.denied.saturating_add(denied);
             }
             series.push(of_minute);
         }
@@ -137,38 +137,48 @@ impl<L: UsageLog> Usage<L> {
 
     async fn top(&self, n: usize, last: Duration, is_allowed: bool) -> Result<Vec<KeyUsage>, UsageError> {
         let mut merged: HashMap<(String, String), Merged> = HashMap::new();
-        let mut floors = 0;
+        let (mut floors, mut number) = (Sampled::default(), 0);
         let mut minutes = self.read(last);
         while let Some((_, pages)) = minutes.next().await? {
             for page in pages {
+                number += 1;
                 let Page { one_in, policies, .. } = page;
                 let (keys, floor) = if is_allowed {
                     (page.allowed, page.allowed_floor)
                 } else {
                     (page.denied, page.denied_floor)
                 };
-                floors += floor;
+                floors.add(floor, one_in);
                 for listed in keys {
-                    let Some(policy) = policies.get(listed.policy) else { continue };
+                    let policy = policies.get(listed.policy).filter(|policy| !policy.name.is_empty());
+                    let Some(policy) = policy else { continue };
                     let of = merged.entry((policy.name.clone(), listed.key)).or_default();
-                    of.count += listed.count;
-                    of.error += listed.error;
-                    of.floors += floor;
-                    of.variance += listed.count * u64::from(one_in.saturating_sub(1));
+                    of.counted.add(listed.count, one_in);
+                    of.error = of.error.saturating_add(listed.error);
+                    // A foreign page may list a key twice.
+                    if of.last_page != number {
+                        of.last_page = number;
+                        of.floors.add(floor, one_in);
+                    }
                 }
             }
         }
         let mut top: Vec<KeyUsage> = merged
             .into_iter()
-            .map(|((policy, key), of)| {
-                let noise = 5 * of.variance.isqrt();
+            .map(|((policy, key), Merged { counted, error, floors: listed, .. })| {
+                // What pages that do not list it may have of it.
+                let most = Sampled {
+                    count: counted.count.saturating_add(floors.count.saturating_sub(listed.count)),
+                    variance: counted
+                        .variance
+                        .saturating_add(floors.variance.saturating_sub(listed.variance)),
+                };
                 KeyUsage {
                     policy,
                     key,
-                    count: of.count,
-                    at_least: of.count.saturating_sub(of.error + noise),
-                    // What pages that do not list it may have of it.
-                    at_most: of.count + noise + (floors - of.floors),
+                    count: counted.count,
+                    at_least: counted.count.saturating_sub(error.saturating_add(counted.noise())),
+                    at_most: most.count.saturating_add(most.noise()),
                 }
             })
             .collect();
@@ -218,12 +228,33 @@ impl<L: UsageLog> Reading<'_, L> {
 /// A key in several pages.
 #[derive(Default)]
 struct Merged {
-    count: u64,
+    counted: Sampled,
     error: u64,
     /// The floors of the pages that list it.
-    floors: u64,
+    floors: Sampled,
+    /// The number of the last of these, from 1.
+    last_page: u64,
+}
+
+/// A sum of counts. Foreign pages do not make it overflow.
+#[derive(Clone, Copy, Default)]
+struct Sampled {
+    count: u64,
     /// Of the count, if not each decision was counted.
     variance: u64,
+}
+
+impl Sampled {
+    fn add(&mut self, count: u64, one_in: u32) {
+        let variance = count.saturating_mul(one_in.saturating_sub(1).into());
+        self.count = self.count.saturating_add(count);
+        self.variance = self.variance.saturating_add(variance);
+    }
+
+    /// Five standard deviations.
+    fn noise(self) -> u64 {
+        5 * self.variance.isqrt()
+    }
 }
 
 impl Page {

@@ -25,7 +25,9 @@ pub struct Recorder<L> {
 impl<L: UsageLog> Recorder<L> {
     pub(super) fn start(log: L, settings: Recording) -> Recorder<L> {
         let process = RandomState::new().hash_one(std::process::id());
-        let recorder = Recorder { log, book: Arc::new(Book::new(settings)), process };
+        let naming = log.clone();
+        let book = Arc::new(Book::new(settings, Box::new(move |key| naming.name(key))));
+        let recorder = Recorder { log, book, process };
         let (log, book) = (recorder.log.clone(), Arc::downgrade(&recorder.book));
         tokio::spawn(flush_from_time_to_time(log, book, process));
         recorder
@@ -38,7 +40,8 @@ impl<L: UsageLog> Recorder<L> {
     /// Stores what was counted since the last flush. Call it when the process ends, so that nothing
     /// is lost.
     ///
-    /// A flush writes a whole page and replaces the earlier one, so it can be repeated.
+    /// A flush writes a whole page and replaces the earlier one, so it can be repeated. It waits
+    /// for flushes that have begun before it.
     ///
     /// # Errors
     /// [`UsageError::Store`] if the log does not answer. The counts stay, and go with the next
@@ -63,18 +66,21 @@ async fn flush_from_time_to_time<L: UsageLog>(log: L, book: Weak<Book>, process:
 
 /// Writes the closed minutes, then the open one. Minutes that fail are kept.
 async fn flush<L: UsageLog>(log: &L, book: &Book, process: u64) -> Result<(), UsageError> {
+    // A flush that takes less than another one holds would return before that is written.
+    let _turn = book.flushing().lock().await;
     let settings = book.settings();
-    let (closed, (number, open)) = book.pages(log);
+    let (closed, open) = book.take();
     let mut unwritten = Unwritten { book, minutes: closed };
     while let Some(minute) = unwritten.minutes.first() {
-        let page = minute.page(log, settings).write();
+        let page = book.page(minute.top(settings.keys)).write();
         log.write(minute.number, process, &page, settings.keep_for).await?;
         unwritten.minutes.remove(0);
     }
     if open.policies.is_empty() {
         return Ok(());
     }
-    log.write(number, process, &open.write(), settings.keep_for).await
+    let number = open.number;
+    log.write(number, process, &book.page(open).write(), settings.keep_for).await
 }
 
 /// Closed minutes that are not written yet. They go back, also if the flush is dropped.

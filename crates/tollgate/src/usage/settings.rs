@@ -7,6 +7,9 @@ use tollgate_core::Clock;
 /// The most for [`Recording::one_in`].
 pub(super) const MOST_ONE_IN: u32 = 1 << 16;
 
+/// The most for [`Recording::keys`].
+pub(super) const MOST_KEYS: usize = 10_000;
+
 /// How a process counts usage: see [`Usage::record`](super::Usage::record).
 ///
 /// ```
@@ -44,10 +47,10 @@ impl Default for Recording {
 
 impl Recording {
     /// Sets how many keys a process stores of each minute: that many that were allowed and that
-    /// many that were denied, at least 1. The default is 100. It counts ten times as many in
+    /// many that were denied, from 1 to 10,000. The default is 100. It counts ten times as many in
     /// memory.
     pub fn keys(mut self, keys: usize) -> Recording {
-        self.keys = keys.max(1);
+        self.keys = keys.clamp(1, MOST_KEYS);
         self
     }
 
@@ -76,6 +79,9 @@ impl Recording {
     }
 
     /// Sets the clock that tells the minutes. A [`ManualClock`](crate::ManualClock) is for tests.
+    ///
+    /// The default is [`Clock::system`], which does not follow later steps of the wall clock. Start
+    /// to count after the machine has set its clock.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Recording {
         self.clock = clock.into();
         self
@@ -83,6 +89,6 @@ impl Recording {
 
     /// How many keys are counted in memory, of each outcome.
     pub(super) fn watched(&self) -> usize {
-        self.keys.saturating_mul(WATCHED)
+        self.keys * WATCHED
     }
 }

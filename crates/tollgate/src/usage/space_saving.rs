@@ -31,10 +31,18 @@ pub(super) struct Counted {
     digest: u64,
     /// The policy's number in its book.
     pub(super) policy: usize,
-    pub(super) key: Key,
+    pub(super) key: Kept,
     pub(super) count: u64,
     /// By how much the count may be too high.
     pub(super) error: u64,
+}
+
+/// What is kept of a key.
+#[derive(Clone, Debug)]
+pub(super) enum Kept {
+    Key(Key),
+    /// The name of a long key.
+    Name(Box<str>),
 }
 
 impl SpaceSaving {
@@ -48,9 +56,12 @@ impl SpaceSaving {
         }
     }
 
-    /// Counts a key `weight` times.
-    pub(super) fn add(&mut self, policy: usize, key: &Key, weight: u64) {
-        let digest = self.hasher.hash_one((policy, key.as_encoded()));
+    /// Counts a key `weight` times. Of a long key this takes the name, and ignores the rest.
+    pub(super) fn add(&mut self, policy: usize, key: &Key, name: Option<&str>, weight: u64) {
+        let digest = match name {
+            Some(name) => self.hasher.hash_one((policy, name)),
+            None => self.hasher.hash_one((policy, key.as_encoded())),
+        };
         let entry = match self.by_digest.entry(digest) {
             Entry::Occupied(at) => {
                 self.counted[*at.get()].count += weight;
@@ -58,7 +69,8 @@ impl SpaceSaving {
             }
             Entry::Vacant(entry) => entry,
         };
-        let new = Counted { digest, policy, key: key.clone(), count: weight, error: 0 };
+        let key = name.map_or_else(|| Kept::Key(key.clone()), |name| Kept::Name(name.into()));
+        let new = Counted { digest, policy, key, count: weight, error: 0 };
         if self.counted.len() < self.places {
             let at = self.counted.len();
             entry.insert(at);
@@ -111,7 +123,7 @@ mod tests {
     fn few_keys_are_counted_exactly() {
         let mut stream = SpaceSaving::new(3);
         for (key, times) in [("a", 5), ("b", 2), ("c", 9)] {
-            (0..times).for_each(|_| stream.add(0, &Key::from(key), 1));
+            (0..times).for_each(|_| stream.add(0, &Key::from(key), None, 1));
         }
         assert_eq!(counts(&stream, 3), [(9, 0), (5, 0), (2, 0)]);
         assert_eq!(stream.top(3).1, 2, "a further key would replace the least");
@@ -123,10 +135,10 @@ mod tests {
     fn a_new_key_replaces_the_least_and_inherits_its_count() {
         let mut stream = SpaceSaving::new(2);
         for key in ["a", "a", "a", "b", "c"] {
-            stream.add(0, &Key::from(key), 10);
+            stream.add(0, &Key::from(key), None, 10);
         }
         assert_eq!(counts(&stream, 2), [(30, 0), (20, 10)]);
-        stream.add(1, &Key::from("a"), 10);
+        stream.add(1, &Key::from("a"), None, 10);
         assert_eq!(counts(&stream, 2), [(30, 0), (30, 20)], "policies have keys of their own");
         assert_eq!(stream.by_digest.len(), 2);
     }

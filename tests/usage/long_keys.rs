@@ -1,0 +1,110 @@
+//! Keys of any length, which callers can choose: what is kept of them, and where they are named.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tollgate::usage::{MemoryLog, Recorded, Recording, Usage, UsageExt, UsageLog, UsageOf};
+use tollgate::{Check, Key, MemoryStore, Policy, Quota, Store, Times, UsageError};
+use tollgate_tests::{clock, within};
+
+use crate::{HOUR, MINUTE, ample, ask, counts};
+
+/// A key with a text of 30,000 bytes.
+fn long(n: u32) -> String {
+    format!("{n:04}{}", "%".repeat(10_000))
+}
+
+#[tokio::test]
+async fn pages_name_long_keys_by_digests() {
+    let (time, log) = (clock(), MemoryLog::new());
+    let usage = Usage::new(log.clone()).clock(&time);
+    let recorder = usage.record(Recording::default().clock(&time));
+    let store = MemoryStore::new().count_usage(&recorder);
+    let once = Policy::new("once", Quota::per_day(1));
+    for n in 0..300 {
+        assert!(ask(&store, &once, &long(n)).await);
+        assert!(!ask(&store, &once, &long(n)).await);
+    }
+    assert!(!ask(&store, &once, &long(7)).await);
+    recorder.flush().await.unwrap();
+    let [page] = &log.read(time.now().as_micros() / 60_000_000).await.unwrap()[..] else { panic!("a page") };
+    assert_eq!(page.lines().filter(|line| line.contains("denied")).count(), 100);
+    assert!(page.len() <= 40_000, "{} bytes", page.len());
+    let key = Key::from(long(7));
+    assert_eq!(counts(&usage.top_denied(1, HOUR).await.unwrap()), [(&*log.name(&key), 2)]);
+    let minutes = usage.series(UsageOf::Key(&key), MINUTE).await.unwrap();
+    assert_eq!(minutes[0].denied, 2);
+}
+
+/// A log that notes the lengths of the keys that it names. Each time it counts a decision.
+#[derive(Clone, Default)]
+struct Naming {
+    log: MemoryLog,
+    named: Arc<Mutex<Vec<usize>>>,
+    store: Arc<OnceLock<Recorded<MemoryStore>>>,
+}
+
+impl UsageLog for Naming {
+    fn name(&self, key: &Key) -> String {
+        self.named.lock().unwrap().push(key.as_encoded().len());
+        if let Some(store) = self.store.get() {
+            let (policy, key) = (ample("other"), Key::global());
+            drop(store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE));
+        }
+        self.log.name(key)
+    }
+
+    async fn write(
+        &self,
+        minute: u64,
+        process: u64,
+        page: &str,
+        keep_for: Duration,
+    ) -> Result<(), UsageError> {
+        self.log.write(minute, process, page, keep_for).await
+    }
+
+    async fn read(&self, minute: u64) -> Result<Vec<String>, UsageError> {
+        self.log.read(minute).await
+    }
+}
+
+#[tokio::test]
+async fn a_long_key_is_named_when_it_is_counted_and_not_kept() {
+    let (time, log) = (clock(), Naming::default());
+    let recorder = Usage::new(log.clone()).record(Recording::default().clock(&time));
+    let store = MemoryStore::new().count_usage(&recorder);
+    for key in ["ada", &long(1)] {
+        ask(&store, &ample("api"), key).await;
+    }
+    log.named.lock().unwrap().clear();
+    recorder.flush().await.unwrap();
+    assert_eq!(*log.named.lock().unwrap(), [4], "the tag and the text of the short key");
+}
+
+/// If a name was made under the lock of the counts, this decision would wait for itself.
+#[test]
+fn keys_are_named_while_decisions_are_counted() {
+    within(MINUTE, || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (time, log) = (clock(), Naming::default());
+            let usage = Usage::new(log.clone()).clock(&time);
+            let recorder = usage.record(Recording::default().clock(&time));
+            let store = MemoryStore::new().count_usage(&recorder);
+            let _ = log.store.set(store.clone());
+            for _ in 0..2 {
+                for key in ["ada", &long(1)] {
+                    ask(&store, &ample("api"), key).await;
+                }
+                recorder.flush().await.unwrap();
+                // The next flush names the keys of a closed minute.
+                time.advance(MINUTE);
+            }
+            recorder.flush().await.unwrap();
+            let minutes = usage.series(UsageOf::Policy("api"), 3 * MINUTE).await.unwrap();
+            assert_eq!(minutes.iter().map(|minute| minute.allowed).collect::<Vec<_>>(), [2, 2, 0]);
+        });
+    });
+}
