@@ -1,13 +1,19 @@
 //! Captured log lines, for tests to read.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use tracing::Dispatch;
+use tracing::subscriber::NoSubscriber;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// The level of a log line.
 pub use tracing::Level;
+
+/// With a single dispatcher, tracing asks only the thread that logs first, and caches its answer: a
+/// thread without a log would switch off the lines of all. With two, it asks every dispatcher.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
 
 /// What was logged.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +33,7 @@ impl Log {
 
     /// Captures the log of this thread, while the second value lives.
     pub fn of_thread() -> (Log, impl Sized) {
+        LazyLock::force(&SECOND);
         let log = Log::default();
         let guard = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).set_default();
         (log, guard)
