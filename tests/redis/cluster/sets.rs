@@ -88,6 +88,36 @@ async fn a_denied_set_reports_the_wait_for_the_least_number_asked_for() {
     }
 }
 
+/// Two processes take each other's last unit between their looks and their charges, and give it
+/// back. A denial without a wait would be answered 503.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_set_that_loses_a_race_is_denied_with_a_wait() {
+    let (cluster, prefix, here) = start(Kind::Redis8_2).await;
+    let there = store(&cluster, &prefix).await;
+    let (ada, bob) = (Key::from("ada"), Key::from(&*elsewhere(&cluster, &prefix, "ada")));
+    let policy = a_day("p", 1);
+    let mut lost = 0;
+    for round in 0.. {
+        assert!(round < 5_000, "no race was lost by both");
+        let set = [Check::new(&policy, &ada, 1), Check::new(&policy, &bob, 1)];
+        let opposed = [set[1], set[0]];
+        let (one, other) =
+            tokio::join!(here.acquire(&set, Times::ONCE).wait(), there.acquire(&opposed, Times::ONCE).wait());
+        let verdicts = [one.unwrap(), other.unwrap()];
+        for denied in verdicts.iter().filter(|verdict| !verdict.is_granted()) {
+            let waits = denied.each().iter().filter(|status| matches!(status.wait(), Wait::For(_)));
+            assert!(waits.count() > 0, "{denied:?}");
+        }
+        lost += usize::from(verdicts.iter().all(|verdict| !verdict.is_granted()));
+        if lost == 20 {
+            break;
+        }
+        for key in [&ada, &bob] {
+            here.reset(key, &[&policy]).wait().await.unwrap();
+        }
+    }
+}
+
 /// One node refuses, and the node of the other rule is down. The denial stands; an error would let
 /// `fail_open` admit a request over the limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

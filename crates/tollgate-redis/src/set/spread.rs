@@ -64,16 +64,18 @@ pub(crate) async fn acquire(commit: &Commit, legs: &[Leg], times: Times) -> Resu
     if granted > 0 {
         return Ok(verdict(legs, granted, verdicts.into_iter().collect::<Result<_, _>>()?));
     }
-    let is_refused =
+    let is_refusal =
         |answer: &Result<Verdict, Error>| answer.as_ref().is_ok_and(|verdict| !verdict.is_granted());
-    if !verdicts.iter().any(is_refused) {
-        // Nothing refuses it, so something failed; or the legs have room for different numbers of
-        // times.
-        verdicts.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let failure = verdicts.iter().find_map(|answer| answer.as_ref().err());
+    if let Some(failure) = failure.filter(|_| !verdicts.iter().any(is_refusal)) {
+        return Err(failure.clone());
     }
-    // Another caller took the units since the look.
+    // Another caller took the units since the look. It may have given them back by now, so a second
+    // look alone could show no reason for the denial.
     let looks = look(commit, legs, times).await;
-    Ok(verdict(legs, 0, known(legs, looks)))
+    let denied =
+        verdicts.into_iter().zip(looks).map(|(answer, look)| if is_refusal(&answer) { answer } else { look });
+    Ok(verdict(legs, 0, known(legs, denied.collect())))
 }
 
 /// Gives back entries of several slots. Reports the first failure, after all have been tried.
