@@ -2,14 +2,17 @@
 
 use bb8_redis::redis::{Cmd, RedisError, ServerErrorKind, Value};
 
-/// Makes the command when it is sent, with a script's hash or its text. `None` if no caller waits
+/// A connection is replaced after this many timeouts in a row.
+pub(super) const MAX_TIMEOUTS: u32 = 3;
+
+/// Makes the command when it is sent, with a script's hash or its source. `None` if no caller waits
 /// for it any more.
 pub(crate) type Build<'a> = &'a (dyn Fn(Text) -> Option<Cmd> + Send + Sync);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Text {
     Hash,
-    Whole,
+    Source,
 }
 
 /// Whether the server is a replica that refused the call. Nothing was executed: the script's first

@@ -21,7 +21,7 @@ use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
 use super::call::{Build, Text, is_replica};
-use super::node::{Conn, Node};
+use super::node::{Node, NodeConn};
 use super::open::{Address, Timeouts, at};
 use super::slots::{Range, SLOTS, Slots, covered, ranges, redirected};
 use crate::error::{Cause, Error};
@@ -69,7 +69,7 @@ struct ClusterMap {
 pub(crate) struct Handle<'a> {
     cluster: &'a Cluster,
     node: Arc<Node>,
-    conn: Conn,
+    conn: NodeConn,
 }
 
 impl Cluster {
@@ -163,14 +163,12 @@ impl Inner {
     }
 
     fn node(&self, address: &Address) -> Arc<Node> {
-        let mut map = self.map();
-        if let Some(node) = map.nodes.get(address) {
-            return Arc::clone(node);
-        }
-        let info = at(&self.infos[0], address);
-        let node = Arc::new(Node::new(address.clone(), info, self.timeouts));
-        map.nodes.insert(address.clone(), Arc::clone(&node));
-        node
+        self.node_of(&mut self.map(), address)
+    }
+
+    fn node_of(&self, map: &mut ClusterMap, address: &Address) -> Arc<Node> {
+        let new = || Arc::new(Node::new(address.clone(), at(&self.infos[0], address), self.timeouts));
+        Arc::clone(map.nodes.entry(address.clone()).or_insert_with(new))
     }
 
     /// Makes the map. Concurrent callers wait for the same attempt.
@@ -223,7 +221,7 @@ impl Inner {
                     }
                 }
                 Ok((Ok(ranges), _)) => return self.learn(ranges),
-                // A configuration error is more important than one that may pass.
+                // A configuration error is more important than a temporary one.
                 Ok((Err(error), _)) if failure.is_none() || error.is_configuration() => failure = Some(error),
                 _ => {}
             }
@@ -239,10 +237,11 @@ impl Inner {
 
     fn learn(&self, ranges: Vec<Range>) -> Result<bool, Error> {
         let masters = || ranges.iter().filter_map(|range| range.master.as_ref());
-        for master in masters() {
-            self.node(master);
-        }
+        // Under one lock with the slots: another refresh must not drop a master in between.
         let mut map = self.map();
+        for master in masters() {
+            self.node_of(&mut map, master);
+        }
         map.nodes.retain(|address, node| {
             if masters().any(|master| master == address) {
                 return true;
@@ -293,7 +292,7 @@ impl Handle<'_> {
             let kind = error.kind();
             let redirects = match kind {
                 ErrorKind::Server(ServerErrorKind::NoScript) if text == Text::Hash => {
-                    text = Text::Whole;
+                    text = Text::Source;
                     continue;
                 }
                 ErrorKind::Server(ServerErrorKind::TryAgain) if !is_one_part => return Err(error.into()),
@@ -341,8 +340,8 @@ impl Handle<'_> {
     }
 }
 
-/// Replaces a redirection by an error that is not a configuration error: the disagreement of nodes
-/// passes by itself.
+/// Replaces a redirection by an error that is not a configuration error: nodes disagree only for a
+/// while.
 fn unsettled(error: RedisError) -> RedisError {
     match error.kind() {
         ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => {

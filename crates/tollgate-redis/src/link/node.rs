@@ -9,19 +9,16 @@ use tokio::spawn;
 use tokio::sync::Mutex;
 
 use super::backoff::Backoff;
-use super::call::{Outcome, server_kind};
+use super::call::{MAX_TIMEOUTS, Outcome, server_kind};
 use super::open::{Address, End, Opened, Timeouts, open};
 use crate::error::{Cause, Error};
-
-/// The connection is replaced after this many timeouts in a row.
-const MAX_TIMEOUTS: u32 = 3;
 
 pub(crate) struct Node {
     pub(super) address: Address,
     info: ConnectionInfo,
     timeouts: Timeouts,
     backoff: Backoff,
-    connection: Mutex<Option<Conn>>,
+    connection: Mutex<Option<NodeConn>>,
     /// How many attempts to connect have ended.
     attempts: AtomicU32,
     /// Whether a call needed this node since the last refresh of the slots.
@@ -37,7 +34,7 @@ const SERVES: u8 = 1;
 const DOWN: u8 = 2;
 
 #[derive(Clone)]
-pub(super) struct Conn {
+pub(super) struct NodeConn {
     inner: MultiplexedConnection,
     health: Arc<Health>,
     /// That of the node.
@@ -60,7 +57,7 @@ impl Node {
 
     /// The node's connection. Fails at once if connecting has just failed. Concurrent callers wait
     /// for the same attempt.
-    pub(super) async fn connection(&self) -> Result<Conn, Error> {
+    pub(super) async fn connection(&self) -> Result<NodeConn, Error> {
         let attempts = self.attempts.load(Ordering::Relaxed);
         let mut kept = self.connection.lock().await;
         if let Some(conn) = kept.as_ref().filter(|conn| conn.is_usable()) {
@@ -83,7 +80,7 @@ impl Node {
                 self.backoff.succeeded();
                 let health = Health { end, broken: AtomicBool::new(false), timeouts: AtomicU32::new(0) };
                 let standing = Arc::clone(&self.standing);
-                Ok(kept.insert(Conn { inner, health: Arc::new(health), standing }).clone())
+                Ok(kept.insert(NodeConn { inner, health: Arc::new(health), standing }).clone())
             }
             Err(error) => {
                 self.backoff.failed(error.clone());
@@ -108,7 +105,7 @@ impl Node {
     }
 }
 
-impl Conn {
+impl NodeConn {
     fn is_usable(&self) -> bool {
         !self.health.broken.load(Ordering::Relaxed) && !self.health.end.is_reported()
     }
