@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redis::cmd;
+use tokio::task::JoinSet;
 use tollgate::extract::header;
 use tollgate::{
     Algorithm, Check, FailureExt, Key, Limiter, Policy, PolicyExt, Quota, Store, Times, UsageError,
@@ -10,7 +11,7 @@ use tollgate::{
 use tollgate_conformance::servers::Kind;
 use tollgate_redis::SlidingLogLayout;
 
-use crate::{BothLayouts, Fresh, connect_to, shared};
+use crate::{BothLayouts, Fresh, acquire, connect_to, shared};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -69,4 +70,27 @@ async fn usage_is_counted_again_after_scripts_are_flushed() {
     drop(server);
     let usage = fresh.store.usage(&policy, &key, HOUR).await;
     assert!(matches!(usage, Err(UsageError::Store { .. })), "{usage:?}");
+}
+
+/// Questions have a connection of their own. They used to take those of checks, in turn.
+#[tokio::test]
+async fn a_check_does_not_wait_behind_questions_about_usage() {
+    let fresh = Fresh::on(shared(Kind::Redis8_2)).await;
+    let policy = Policy::new("p", Quota::per_day(10)).with_algorithm(Algorithm::SLIDING_BUCKETS);
+    acquire(&fresh.store, &policy, "ada", 1).await;
+    let mut questions = JoinSet::new();
+    for _ in 0..2_000 {
+        let (store, policy) = (fresh.store.clone(), policy.clone());
+        questions.spawn(async move { store.usage(&policy, &Key::from("ada"), HOUR).await });
+    }
+    // The first questions are under way, and all others wait.
+    assert_eq!(questions.join_next().await.unwrap().unwrap(), Ok(1));
+    acquire(&fresh.store, &policy, "bob", 1).await;
+    let mut answered = 0;
+    while let Some(answer) = questions.try_join_next() {
+        assert_eq!(answer.unwrap(), Ok(1));
+        answered += 1;
+    }
+    assert!(answered < 1_000, "{answered} questions were answered before the check");
+    assert!(questions.join_all().await.into_iter().all(|usage| usage == Ok(1)));
 }

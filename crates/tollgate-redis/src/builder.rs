@@ -1,9 +1,11 @@
 //! The settings of a store in Redis.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tollgate_core::Clock;
 
 use crate::commit::{Commit, Target};
@@ -105,8 +107,8 @@ impl RedisStoreBuilder {
     /// Sets how many connections to a server carry checks at most. Default: 4.
     ///
     /// Each has one call in flight, which carries up to 128 different requests, so few are enough.
-    /// Refunds and resets have one connection more. In a Cluster this has no effect: each node has
-    /// one connection.
+    /// Refunds and resets have one connection more, and so have questions about usage. In a Cluster
+    /// this has no effect: each node has one connection.
     pub fn connections(mut self, connections: u32) -> RedisStoreBuilder {
         self.connections = connections;
         self
@@ -207,8 +209,8 @@ impl RedisStoreBuilder {
     /// the store has connected. The store's calls run in the runtime in which it was connected.
     ///
     /// # Errors
-    /// Fails with an [`Error`] that [is_configuration](Error::is_configuration), for what does not
-    /// pass by itself:
+    /// Fails with an [`Error`] that [is_configuration](Error::is_configuration), for what a retry
+    /// cannot fix:
     ///
     /// - an invalid URL, prefix, number or certificate;
     /// - a user or password that Redis refuses, or a certificate that is not trusted;
@@ -234,6 +236,7 @@ impl RedisStoreBuilder {
             usage_life_ms: life_in_millis(self.usage_life),
             clock: self.clock,
             waits: Clock::system(),
+            questions: Arc::new(Semaphore::new(1)),
             runtime: Handle::current(),
         };
         let lanes = usize::try_from(self.connections).unwrap_or(usize::MAX);

@@ -40,12 +40,18 @@ pub(crate) async fn of_interval(
     in_runtime(target, ask(Arc::clone(target), question)).await
 }
 
-/// Runs a call in the store's runtime, which owns the connections.
+/// Runs a call in the store's runtime, which owns the connections. One question at a time: checks
+/// and refunds never wait for a connection that many questions hold.
 pub(crate) async fn in_runtime<T: Send + 'static>(
     target: &Target,
     call: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, UsageError> {
-    let answer = target.runtime.spawn(call).await;
+    let turn = Arc::clone(&target.questions).acquire_owned().await;
+    let answer = target.runtime.spawn(async move {
+        let _turn = turn;
+        call.await
+    });
+    let answer = answer.await;
     answer.unwrap_or_else(|_| Err(Cause::Stopped.into())).map_err(|error| UsageError::of_store(&error))
 }
 

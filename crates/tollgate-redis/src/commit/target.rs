@@ -1,7 +1,10 @@
 //! Where calls go, and what they are written with.
 
+use std::sync::Arc;
+
 use bb8_redis::redis::Cmd;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tollgate_core::Clock;
 
 use crate::link::{Link, Text};
@@ -18,6 +21,9 @@ pub(crate) struct Target {
     pub(crate) clock: Option<Clock>,
     /// Measures how long callers wait: always the system's clock.
     pub(crate) waits: Clock,
+    /// One permit, for questions about usage: they wait for each other, so that they hold up no
+    /// check.
+    pub(crate) questions: Arc<Semaphore>,
     /// Runs every call to its end, so that a caller that leaves leaves none half done.
     pub(crate) runtime: Handle,
 }
@@ -35,7 +41,7 @@ impl Target {
         let mut cmd = Cmd::with_capacity(keys + 5, 64 * keys + 256);
         match text {
             Text::Hash => cmd.arg("EVALSHA").arg(script.hash.as_str()),
-            Text::Whole => cmd.arg("EVAL").arg(script.text.as_str()),
+            Text::Source => cmd.arg("EVAL").arg(script.text.as_str()),
         };
         cmd.arg(keys);
         write(&mut cmd);

@@ -1,4 +1,6 @@
 //! A connection pool for one server: that of a URL, or the master that Sentinels name.
+//!
+//! After `NOSCRIPT`, `Conn::run` sends the whole script on the same connection.
 
 use std::fmt;
 use std::mem;
@@ -14,15 +16,11 @@ use tokio::time::timeout;
 use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
-use super::call::{Build, Outcome, Text, is_replica, server_kind};
+use super::call::{Build, MAX_TIMEOUTS, Outcome, Text, is_replica, server_kind};
 use super::open::{End, Opened, Timeouts, open, open_resp2, ping};
 use super::sentinels::Sentinels;
 use super::sharded::ShardingCheck;
 use crate::error::{Cause, Error};
-
-/// A connection is replaced after this many timeouts in a row. So are all of them, if none has
-/// answered meanwhile.
-const MAX_TIMEOUTS: u32 = 3;
 
 /// How often a call that a replica refused is sent again, to the new master.
 const MAX_RESENDS: u32 = 2;
@@ -42,12 +40,13 @@ pub(crate) type Checkout<'a> = PooledConnection<'a, Manager>;
 impl Pool {
     pub(super) fn new(source: Source, prefix: &str, connections: u32, timeouts: Timeouts) -> Pool {
         let failures = Arc::new(Failures { backoff: Backoff::new(), notify: Notify::new() });
-        // One more than there are lanes for checks, for the lane of refunds and resets. Under load
-        // the others are never free: a lane takes its connection again before another task can.
-        let connections = connections.saturating_add(1);
-        // More than there are connections, so that one pause of the server does not replace them
-        // all.
-        let most_timeouts = connections.saturating_add(1).max(MAX_TIMEOUTS);
+        // More than checks and refunds have connections, so that one pause of the server does not
+        // replace them all.
+        let most_timeouts = connections.saturating_add(2).max(MAX_TIMEOUTS);
+        // Two more than there are lanes for checks: for the lane of refunds and resets, and for one
+        // question about usage. Under load the others are never free: a lane takes its connection
+        // again before another task can.
+        let connections = connections.saturating_add(2);
         let path = Arc::new(PathHealth {
             timeouts: AtomicU32::new(0),
             most_timeouts,
@@ -325,7 +324,7 @@ impl Conn {
         if let Err(error) = &result
             && server_kind(error) == Some(ServerErrorKind::NoScript)
         {
-            result = build(Text::Whole)?.query_async(&mut self.inner).await;
+            result = build(Text::Source)?.query_async(&mut self.inner).await;
         }
         match Outcome::of(&result) {
             Outcome::Answered if result.as_ref().is_err_and(is_replica) => {
