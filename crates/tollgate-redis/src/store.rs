@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tollgate_core::{Check, Grant, Key, Policy, PolicyError, Reply, Store, Times, UsageError, Verdict};
 
-use crate::commit::{Answer, Ask, Caller, Commit, Deadline, Pair, Return};
+use crate::commit::{Answer, Ask, Caller, Commit, Deadline, Return};
 use crate::error::{Cause, Error};
 use crate::set::{self, Order, spread};
 use crate::usage;
@@ -73,12 +73,12 @@ impl RedisStore {
         let (deadline, end) = self.deadline();
         let (caller, answer) = Caller::new(deadline);
         let target = Arc::clone(&self.commit.target);
-        self.commit.target.runtime.spawn(async move { caller.tell_in_time(&target.waits, steps).await });
+        self.commit.target.runtime.spawn(async move { caller.notify_in_time(&target.waits, steps).await });
         Acquire { answer, end, order: None }
     }
 
     /// The deadline of a caller, and its own timer if it is in another runtime.
-    fn deadline(&self) -> (Option<Deadline>, Option<End>) {
+    fn deadline(&self) -> (Option<Deadline>, Option<Timer>) {
         let Some(limit) = self.limit else { return (None, None) };
         // Rounded up: neither the time nor the limit need be whole microseconds.
         let limit = limit.saturating_add(Duration::from_micros(2));
@@ -89,7 +89,7 @@ impl RedisStore {
 
     /// The timer of a caller in another runtime, since the store's runtime may be held up while the
     /// caller's is not. Notifies callers like the task that watches deadlines.
-    fn end_elsewhere(&self, limit: Duration) -> Option<End> {
+    fn end_elsewhere(&self, limit: Duration) -> Option<Timer> {
         let runtime = &self.commit.target.runtime;
         let here = Handle::try_current().ok()?;
         if here.id() == runtime.id() {
@@ -111,11 +111,6 @@ impl Store for RedisStore {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Error>, Acquire> {
         if set.iter().any(|check| check.key.is_empty()) {
             return Reply::Now(Err(Error::config("a check needs a key that is not empty")));
-        }
-        if let [check] = set {
-            // Most sets are of one check, and this is short for what follows.
-            let pair = Pair { policy: check.policy, key: check.key, cost: check.cost.into() };
-            return self.ask(self.commit.slot(check.key), &Ask { pairs: smallvec![pair], times }, None);
         }
         let (pairs, order) = set::pairs(set);
         let slots: SmallVec<[u16; 4]> = pairs.iter().map(|pair| self.commit.slot(pair.key)).collect();
@@ -174,7 +169,7 @@ impl Store for RedisStore {
 }
 
 /// The end of the wait of a caller in another runtime.
-type End = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
+type Timer = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
 /// A verdict of a [`RedisStore`], on its way.
 ///
@@ -184,7 +179,7 @@ type End = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 pub struct Acquire {
     answer: Answer,
     /// `None` in the store's runtime, where a task watches deadlines.
-    end: Option<End>,
+    end: Option<Timer>,
     /// Which status belongs to which check, if the set names a pair twice or is spread over slots.
     order: Option<Order>,
 }

@@ -31,10 +31,7 @@ impl Ask<'_> {
     }
 
     pub(super) fn keys(&self) -> SetKeys {
-        match &*self.pairs {
-            [pair] => SmallVec::from_buf([pair.key.clone()]),
-            pairs => pairs.iter().map(|pair| pair.key.clone()).collect(),
-        }
+        self.pairs.iter().map(|pair| pair.key.clone()).collect()
     }
 
     pub(super) fn has_keys(&self, keys: &SetKeys) -> bool {

@@ -45,27 +45,27 @@ impl Caller {
         self.deadline.map(|deadline| deadline.until)
     }
 
-    pub(super) fn tell(self, what: Result<Verdict, Error>) {
+    pub(super) fn notify(self, verdict: Result<Verdict, Error>) {
         if let Some(answer) = self.answer {
             // An error means that the caller has left.
-            let _ = answer.send(what);
+            let _ = answer.send(verdict);
         }
     }
 
-    /// Answers with the outcome of `what`, or with a timeout at the deadline. Runs `what` to its
-    /// end in both cases.
-    pub(crate) async fn tell_in_time(
+    /// Notifies the caller of the outcome of `steps`, or of a timeout at the deadline. Runs `steps`
+    /// to their end in both cases.
+    pub(crate) async fn notify_in_time(
         self,
         clock: &Clock,
-        what: impl Future<Output = Result<Verdict, Error>>,
+        steps: impl Future<Output = Result<Verdict, Error>>,
     ) {
-        let Some(until) = self.until() else { return self.tell(what.await) };
-        let mut what = pin!(what);
-        match timeout(span(clock.now(), until), &mut what).await {
-            Ok(what) => self.tell(what),
+        let Some(until) = self.until() else { return self.notify(steps.await) };
+        let mut steps = pin!(steps);
+        match timeout(span(clock.now(), until), &mut steps).await {
+            Ok(verdict) => self.notify(verdict),
             Err(_) => {
-                self.tell(Err(Cause::Late.into()));
-                what.await.map_or_else(drop, drop);
+                self.notify(Err(Cause::Late.into()));
+                steps.await.map_or_else(drop, drop);
             }
         }
     }

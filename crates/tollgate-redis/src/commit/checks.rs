@@ -1,7 +1,6 @@
 //! The checks that one call carries.
 
 use std::collections::hash_map::{Entry, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::iter::Peekable;
 use std::mem;
 use std::time::Duration;
@@ -27,7 +26,7 @@ use crate::wire::terms::Terms;
 pub(super) struct Checks {
     groups: Vec<Alike>,
     /// Finds a set by the hash of its keys and its group: its group, and its place there.
-    places: HashMap<u64, (usize, usize), BuildHasherDefault<IdentityHasher>>,
+    places: HashMap<u64, (usize, usize)>,
     sets: usize,
     work: u32,
     parts: Parts,
@@ -47,24 +46,6 @@ struct Alike {
 struct Set {
     keys: SetKeys,
     callers: SmallVec<[Caller; 1]>,
-}
-
-/// Takes a hash as it is.
-#[derive(Default)]
-struct IdentityHasher(u64);
-
-impl Hasher for IdentityHasher {
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("only numbers are hashed by this");
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
 }
 
 impl Load for Checks {
@@ -253,7 +234,7 @@ impl Checks {
                         // Where the next set begins is unknown, too.
                         numbers.by_ref().for_each(drop);
                         let error = failure.get_or_insert_with(garbled);
-                        set.callers.into_iter().for_each(|caller| caller.tell(Err(error.clone())));
+                        set.callers.into_iter().for_each(|caller| caller.notify(Err(error.clone())));
                     }
                 }
             }
@@ -262,7 +243,7 @@ impl Checks {
 
     fn fail(self, error: &Error) {
         let sets = self.groups.into_iter().flat_map(|group| group.sets);
-        sets.flat_map(|set| set.callers).for_each(|caller| caller.tell(Err(error.clone())));
+        sets.flat_map(|set| set.callers).for_each(|caller| caller.notify(Err(error.clone())));
     }
 }
 
@@ -337,7 +318,7 @@ impl Alike {
         let is_alone = callers.len() == 1;
         for (turn, caller) in callers.into_iter().enumerate() {
             let times = if is_alone { granted } else { u32::from(turn < granted as usize) };
-            caller.tell(Ok(self.verdict(now, times, &mut states)));
+            caller.notify(Ok(self.verdict(now, times, &mut states)));
         }
     }
 

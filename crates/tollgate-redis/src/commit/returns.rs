@@ -100,7 +100,7 @@ impl Load for Returns {
     fn answer(self, answer: Result<Value, Error>) {
         for request in self.requests {
             let done = answer.as_ref().map(|_| Verdict::without_statuses(0));
-            request.caller.tell(done.map_err(Error::clone));
+            request.caller.notify(done.map_err(Error::clone));
         }
     }
 

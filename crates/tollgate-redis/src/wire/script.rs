@@ -103,10 +103,10 @@ impl Part {
 
 /// A set of parts, and whether a policy tracks usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Parts(u8);
+pub(crate) struct Parts(u16);
 
 impl Parts {
-    const TRACKING: u8 = 1 << Part::ALL.len();
+    const TRACKING: u16 = 1 << Part::ALL.len();
     const COUNT: usize = 2 * Parts::TRACKING as usize;
 
     /// Adds what records the usage of a policy that tracks it.

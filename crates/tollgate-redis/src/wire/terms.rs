@@ -32,20 +32,21 @@ impl Terms {
 
     /// Whether another check has the same arguments, and can share them.
     pub(crate) fn matches(&self, policy: &Policy, cost: u64) -> bool {
-        self.cost == cost
-            && self.policy.scope_hash() == policy.scope_hash()
-            && self.policy.quota() == policy.quota()
-            && self.policy == *policy
+        self.cost == cost && self.policy == *policy
+    }
+
+    /// The cost in time. `None` if it can never pass.
+    fn emission(&self) -> Option<(u64, u32)> {
+        u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost))
     }
 
     /// Whether the cost is a positive number of whole microseconds, so that gcra_whole.lua can add
     /// it to TAT with `INCRBY`. The horizon is bounded so that a TAT beyond it is still an exact
     /// double, even at [`Timestamp::MAX`](tollgate_core::Timestamp::MAX).
     pub(crate) fn has_whole_cost(&self) -> bool {
-        let cost = || u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
         matches!(self.part, Part::Gcra | Part::LeakyBucket)
             && self.policy.horizon().0 < NEVER_US / 2
-            && matches!(cost(), Some((1.., 0)))
+            && matches!(self.emission(), Some((1.., 0)))
     }
 
     /// The server's work for one such check at worst, relative to a check of GCRA.
@@ -78,14 +79,12 @@ impl Terms {
 
     /// Appends the algorithm and its arguments.
     pub(crate) fn write(&self, numbers: &mut Numbers) {
-        let cost = u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
-        self.write_with(numbers, cost.unwrap_or((NEVER_US, 0)));
+        self.write_with(numbers, self.emission().unwrap_or((NEVER_US, 0)));
     }
 
     /// The same for a refund. Its cost is at most the horizon, since TAT never lies further ahead.
     pub(crate) fn write_refund(&self, numbers: &mut Numbers) {
-        let cost = u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost));
-        self.write_with(numbers, cost.unwrap_or_else(|| self.policy.horizon()));
+        self.write_with(numbers, self.emission().unwrap_or_else(|| self.policy.horizon()));
     }
 
     /// Appends the zeros that refund.lua reads as a reset.
