@@ -11,9 +11,9 @@ use super::settings::Lease;
 #[cfg(test)]
 mod schedules;
 
-/// A lease is at most this part of what remained at the store, so that it shrinks to exact checks
+/// A lease is at most one tenth of what remained at the store, so that it shrinks to exact checks
 /// near the limit.
-const PART_OF_REMAINING: u32 = 10;
+const REMAINING_PER_LEASED: u32 = 10;
 
 /// The fewest units in a lease, and in demand for one: fewer would save no round trip.
 const FEWEST: u32 = 2;
@@ -86,6 +86,8 @@ pub(super) struct Unspent {
     pub(super) key: Key,
     pub(super) units: u32,
     pub(super) stamp: Stamp,
+    /// When it was known that they were not spent.
+    pub(super) since: Timestamp,
 }
 
 impl Account {
@@ -126,11 +128,11 @@ impl Account {
         })
     }
 
-    /// Takes back a spend of a set that another check refused. The units join a lease that ends no
-    /// later than theirs; if there is none any more, they are lost.
+    /// Takes back a spend of a set that another check refused. The units join the newest lease that
+    /// ends no later than theirs: an older one may have ended. If there is none, they are lost.
     pub(super) fn unspend(&mut self, spent: &Spent, units: u32) {
         let Some(open) = &mut self.open else { return };
-        if let Some(lease) = open.held.iter_mut().find(|lease| lease.ends <= spent.ends) {
+        if let Some(lease) = open.held.iter_mut().rev().find(|lease| lease.ends <= spent.ends) {
             lease.units += units;
             open.spent = open.spent.saturating_sub(units);
         }
@@ -168,7 +170,7 @@ impl Account {
         // Twice the demand, so that a growing load is followed within a few leases. Powers of two,
         // so that the store decides many fetches alike.
         let wanted = 1 << (self.demand.units().max(1).ilog2() + 1).min(31);
-        let units = most.min(left / PART_OF_REMAINING).min(wanted);
+        let units = most.min(left / REMAINING_PER_LEASED).min(wanted);
         if units < FEWEST {
             if let Some(open) = &mut self.open {
                 open.refetch_not_before(now.saturating_add(lease.life / 4));
@@ -217,7 +219,7 @@ impl Account {
             let ended = lease.ends <= now;
             if ended && lease.units > 0 {
                 let (policy, key) = (**of).clone();
-                unspent.push(Unspent { policy, key, units: lease.units, stamp: lease.stamp });
+                unspent.push(Unspent { policy, key, units: lease.units, stamp: lease.stamp, since: now });
             }
             !ended
         });
@@ -302,4 +304,30 @@ fn since(now: Timestamp, then: Timestamp) -> Duration {
 fn before(time: Timestamp, span: Duration) -> Timestamp {
     let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     Timestamp::from_micros(time.as_micros().saturating_sub(span))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFE: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_refused_set_returns_units_to_the_lease_that_they_came_from() {
+        let (policy, key) = (Policy::new("p", Quota::per_day(1_000)), Key::from("ada"));
+        let lease = Lease::at_most(100).lasting(LIFE);
+        let [first, second] = [1_000_000, 1_001_000].map(Timestamp::from_micros);
+        let mut account = Account::new(10, first);
+        for now in [first, second] {
+            let fetch = account.fetch(&policy, &key, Some(900), now, &lease).expect("a key in demand");
+            let (stamp, ends) = (Stamp::default(), now.saturating_add(LIFE));
+            let granted = Granted { units: 5, stamp, ends, left: 900, full_at: now };
+            assert!(account.granted(fetch.sent, &granted, LIFE));
+        }
+        // The first lease has ended with all its units, and is not refunded yet.
+        let spent = account.spend(&policy, 1, second).expect("the second lease has units");
+        assert_eq!((account.units(), account.spendable(&policy, second)), (9, 4));
+        account.unspend(&spent, 1);
+        assert_eq!((account.units(), account.spendable(&policy, second)), (10, 5));
+    }
 }
