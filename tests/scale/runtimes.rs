@@ -6,12 +6,12 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 use tollgate::scale::Leased;
 use tollgate::{
-    Algorithm, Check, Grant, Key, Lease, ManualClock, MemoryStore, Policy, Quota, Reply, ScaleExt, Store,
-    Times, Verdict,
+    Algorithm, Check, CircuitBreaker, CircuitState, FailureExt, Grant, Key, Lease, ManualClock, MemoryStore,
+    Policy, Quota, Reply, ScaleExt, Store, Times, Verdict,
 };
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
-use tollgate_tests::{Later, at_hand, clock, store};
+use tollgate_tests::{Connection, Failing, Fault, Later, at_hand, clock, store};
 
 use crate::{connect, shared};
 
@@ -291,4 +291,44 @@ async fn a_set_of_several_rules_spends_a_lease_of_each_or_none() {
         }
     };
     timeout(PATIENCE, returned).await.expect("exactly what was granted stays charged");
+}
+
+/// The circuit opens while units are held. Each opening used to cost them until the window's end.
+#[tokio::test]
+async fn units_unspent_while_the_circuit_is_open_are_refunded_later() {
+    let time = clock();
+    let inside = Failing::new(store(&time), Connection::Works);
+    let settings = CircuitBreaker::default().failures_in_a_row(1);
+    let circuit = inside.clone().circuit_breaker(settings).clock(&time);
+    let view = circuit.circuit();
+    let leased = circuit.leased(Lease::at_most(UNITS).lasting(LIFE).clock(&time));
+    let (policy, key, other) = (policy("held"), Key::from("ada"), Key::from("bob"));
+    let ask = async |key: &Key| {
+        let granted = leased.acquire(&[Check::new(&policy, key, 1)], Times::ONCE).wait().await;
+        u32::from(granted.is_ok_and(|verdict| verdict.is_granted()))
+    };
+    let mut spent = 0;
+    while leased.held(&policy, &key).is_none() {
+        spent += ask(&key).await;
+    }
+    inside.set(Connection::Fails(Fault::Unreachable));
+    assert_eq!((ask(&other).await, view.state()), (0, CircuitState::Open));
+    time.advance(LIFE);
+    within(PATIENCE, "the lease is ended", async || leased.stats().held_units == 0).await;
+    inside.set(Connection::Works);
+    time.advance(10 * PATIENCE.min(Duration::from_secs(1)));
+    spent += ask(&key).await;
+    assert_eq!(view.state(), CircuitState::Closed);
+    let refunded = async || used(&inside, &policy, &key).await == spent;
+    within(PATIENCE, "what was not spent is refunded", refunded).await;
+}
+
+/// Waits until that is so.
+async fn within(patience: Duration, what: &str, is_so: impl AsyncFn() -> bool) {
+    let waited = timeout(patience, async {
+        while !is_so().await {
+            sleep(Duration::from_millis(5)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("in time: {what}"));
 }

@@ -128,6 +128,10 @@ impl Books {
         }
     }
 
+    pub(super) fn now(&self) -> Timestamp {
+        self.accounts.clock().now()
+    }
+
     /// How long until the next lease ends. `None` if there are no leases.
     pub(super) fn next_end(&self) -> Option<Duration> {
         let Reverse((ends, _)) = *lock(&self.ends).peek()?;
