@@ -10,7 +10,7 @@ use tollgate::{
 };
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
-use tollgate_tests::{Later, at_hand, clock, store};
+use tollgate_tests::{Connection, Failing, Later, at_hand, clock, store};
 
 use crate::{connect, shared};
 
@@ -53,9 +53,36 @@ async fn a_denial_of_an_impatient_caller_is_not_that_of_a_patient_one() {
     let sources = Arc::<Mutex<Vec<_>>>::default();
     let seen = Arc::clone(&sources);
     let limiter = limiter.observe(move |decision| seen.lock().unwrap().push(decision.source()));
-    assert!(limiter.until_key_ready(&key, 1, SECOND).await.is_err());
-    assert!(limiter.check_key(&key, 1).await.is_err());
+    // It waits for a place that is one second from the front, and all others for the tenth.
+    let impatient = limiter.until_key_ready(&key, 1, SECOND).await.unwrap_err();
+    let patient = limiter.check_key(&key, 1).await.unwrap_err();
     assert_eq!(*sources.lock().unwrap(), [Source::DenyCache; 2]);
+    let (shorter, longer) = (patient.retry_after().unwrap(), impatient.retry_after().unwrap());
+    assert!((9 * SECOND..9 * SECOND + SECOND / 2).contains(&(longer - shorter)), "{shorter:?}, {longer:?}");
+}
+
+#[tokio::test]
+async fn a_denied_key_next_to_invented_keys_is_answered_from_the_cache() {
+    let time = clock();
+    let store = Failing::new(store(&time), Connection::Works);
+    let cache = store.clone().deny_cache(1_000).clock(&time);
+    let (by_ip, by_token) = (policy("ip", 1), policy("token", 10));
+    let ip = Key::from("192.0.2.1");
+    for n in 0..100_u64 {
+        let token = Key::from(n);
+        let checks = [Check::new(&by_token, &token, 1), Check::new(&by_ip, &ip, 1)];
+        let verdict = cache.acquire(&checks, Times::ONCE).wait().await.unwrap();
+        assert_eq!((verdict.is_granted(), verdict.each().len()), (n == 0, 2));
+        let from = if n < 2 { Source::Store } else { Source::DenyCache };
+        assert_eq!(verdict.source(), from);
+        let waits = verdict.each().iter().map(|status| status.wait() != Wait::None).collect::<Vec<_>>();
+        assert_eq!(waits, [false, n > 0], "only the address is denied");
+        // A cost that can never pass stays one.
+        let checks = [Check::new(&by_token, &token, 11), Check::new(&by_ip, &ip, 1)];
+        let verdict = cache.acquire(&checks, Times::ONCE).wait().await.unwrap();
+        assert_eq!(verdict.each()[0].wait(), Wait::Never, "{n}");
+    }
+    assert_eq!((store.asked(), cache.denials()), (4, 3));
 }
 
 /// The request that was to confirm the denial has not come back.

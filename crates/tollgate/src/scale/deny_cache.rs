@@ -91,7 +91,10 @@ impl<S: Store> DenyCache<S> {
         self.denials.iter().map(|table| table.len()).sum()
     }
 
-    /// The denial of a set by what is remembered of each check. `None` if the store has to decide.
+    /// The denial of a set by what is remembered of its checks. `None` if the store has to decide.
+    ///
+    /// One denied check is enough. Otherwise a denied caller would reach the store by inventing
+    /// keys of another rule.
     #[inline]
     fn denied(&self, set: &[Check<'_>], asked: &[Asked]) -> Option<Verdict> {
         let mut is_denied = false;
@@ -99,9 +102,12 @@ impl<S: Store> DenyCache<S> {
         for (check, Asked { digest, terms }) in set.iter().zip(asked) {
             let (mut table, now) = self.denials.enter_at(digest);
             table.sweep(now);
-            let at = table.find(digest)?;
-            let denial = &mut table.slot(at).value;
-            let status = denial.status(check.policy, terms, now)?;
+            let denial = table.find(digest).map(|at| &mut table.slot(at).value);
+            let known = denial.and_then(|denial| Some((denial.status(check.policy, terms, now)?, denial)));
+            let Some((status, denial)) = known else {
+                statuses.push(unknown(check));
+                continue;
+            };
             if now >= denial.confirm {
                 // This request asks the store. Others are answered meanwhile.
                 denial.confirm = now.saturating_add(ASK_AGAIN_AFTER);
@@ -143,6 +149,12 @@ impl<S: Store> DenyCache<S> {
         let (denials, set) = (Arc::clone(&self.denials), self.asked(set));
         forgetting(move || forget(&denials, &set), change)
     }
+}
+
+/// The status of a check of which nothing is remembered, in a set that another check denies.
+fn unknown(check: &Check<'_>) -> Status {
+    let wait = if check.cost > check.policy.largest_cost() { Wait::Never } else { Wait::None };
+    Status::new(0, wait, Duration::ZERO, Stamp::default())
 }
 
 /// Forgets denials because a refund or a reset is sent, or done. Denials between the two do not
@@ -291,7 +303,10 @@ impl Denial {
                 }
                 Wait::None
             }
-            Wait::For(wait) => Wait::For(wait.saturating_sub(passed)),
+            // A caller that waits for less in a queue is refused for longer.
+            Wait::For(wait) => {
+                Wait::For(wait.saturating_sub(passed) + (self.terms.max_wait - asked.max_wait))
+            }
             wait => wait,
         };
         Some(Status::new(remaining, wait, reset_after.saturating_sub(passed), Stamp::default()))

@@ -6,16 +6,17 @@
 //!
 //! | wrapper | what it does | what it changes |
 //! |---|---|---|
-//! | [`deny_cache`](ScaleExt::deny_cache) | remembers denials until their wait is over | changes by other processes are seen within a second |
+//! | [`deny_cache`](ScaleExt::deny_cache) | remembers denials until their wait is over | changes by other processes are seen after a second and a round trip, or two seconds while the store does not answer |
 //! | [`leased`](ScaleExt::leased) | fetches units of busy keys ahead of demand and pays for them at once | the bounds [below](#the-bounds-of-a-lease) |
 //!
 //! ```
 //! use std::time::Duration;
-//! use tollgate::{FailureExt, Lease, MemoryStore, Quota, RateLimitLayer, ScaleExt, Share};
+//! use tollgate::{CircuitBreaker, FailureExt, Lease, MemoryStore, Quota, RateLimitLayer, ScaleExt, Share};
 //!
 //! # let shared_store = MemoryStore::new();
 //! let store = shared_store
 //!     .timeout(Duration::from_millis(50))
+//!     .circuit_breaker(CircuitBreaker::default())
 //!     .leased(Lease::default())
 //!     .deny_cache(100_000)
 //!     .fall_back_to(MemoryStore::new(), Share::new(1, 3));
@@ -40,7 +41,8 @@
 //!   is spent in a window was fetched in it, or was held when it began. A process holds at most *C*
 //!   units of a key.
 //! - **At most *N* × *C* units of a key are stranded**, each for at most *d*: they are held by a
-//!   process that does not use them. Then they are refunded.
+//!   process that does not use them. Then they are refunded. While a circuit is open, the refund
+//!   waits for up to a minute. If the store fails, it is lost, and the units stay charged.
 //! - **A process that is killed loses at most *C* units of a key.** It never spends them twice.
 //! - **After a [reset](crate::Limiter::reset) by another process**, units from before it may be
 //!   spent or refunded: at most *N* × *C* of a key, for at most *d*. A reset by this process drops
@@ -87,13 +89,17 @@ pub trait ScaleExt: Store {
     /// Answers denials from memory until their wait is over, for up to `capacity` policies of keys.
     ///
     /// It denies only what the store would deny too: the same policy, quota and key, for at least
-    /// the denied cost. The store confirms a denial each second by one request. If that brings no
-    /// answer for another second, all requests ask. A refund, a reset or a raise by *another*
-    /// process is therefore seen a second and a round trip later; by this process, at once. What
-    /// [leases](ScaleExt::leased) give back counts as another's.
+    /// the denied cost. The store confirms a denial each second by one request. Until it answers,
+    /// another request asks every 100 ms. After a second without an answer, all requests ask.
+    ///
+    /// A refund, a reset or a raise by *another* process is therefore seen a second and a round
+    /// trip later; by this process, at once. What [leases](ScaleExt::leased) give back counts as
+    /// another's.
     ///
     /// `retry_after` is exact for the smallest cost that was denied. For a larger cost it is a
-    /// lower bound. `remaining` is up to a second old. Looks are answered by the store.
+    /// lower bound. `remaining` is up to a second old. Of several rules, one that is known to deny
+    /// is enough: a rule of which nothing is remembered then shows nothing left and no wait. Looks
+    /// are answered by the store.
     fn deny_cache(self, capacity: usize) -> DenyCache<Self> {
         DenyCache::new(self, capacity)
     }
