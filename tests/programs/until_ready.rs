@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tollgate::{Algorithm, Key, Limiter, Outcome, Policy, Quota};
 use tollgate_tests::{clock, poll_once, request, store, timed};
 
@@ -66,6 +66,34 @@ async fn a_leaky_bucket_gives_each_caller_its_place() {
     // A place beyond its patience is no place, now or later.
     let (refused, waited) = timed(limiter.until_key_ready(&ada, 1, Duration::from_secs(3))).await;
     assert!(refused.is_err() && waited.is_zero());
+}
+
+/// While the bucket refills, the queue of the other rule empties: the two waits do not add up.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_one_rule_covers_the_queue_of_another() {
+    let ms = Duration::from_millis;
+    let bucket = Policy::new("bucket", Quota::per_second(2).burst(4));
+    let queue = Policy::new("queue", Quota::per_second(10))
+        .with_algorithm(Algorithm::LeakyBucket { max_wait: ms(300) });
+    let time = clock();
+    let limiter = Limiter::by_key([bucket, queue]).store(store(&time));
+    let ada = Key::from("ada");
+    for _ in 0..4 {
+        let _ = limiter.check_key(&ada, 1).await.unwrap();
+    }
+    let refused = limiter.check_key(&ada, 1).await.unwrap_err();
+    assert_eq!(refused.retry_after(), Some(ms(500)));
+    let moving = tokio::spawn(async move {
+        // Just before the caller asks again.
+        sleep(ms(499)).await;
+        time.advance(ms(500));
+    });
+    let (too_short, waited) = timed(limiter.until_key_ready(&ada, 1, ms(499))).await;
+    assert!(too_short.is_err() && waited.is_zero());
+    let (permit, waited) = timed(limiter.until_key_ready(&ada, 1, ms(600))).await;
+    assert!(permit.is_ok(), "{permit:?}");
+    assert_eq!(waited, ms(500));
+    moving.await.unwrap();
 }
 
 #[tokio::test]

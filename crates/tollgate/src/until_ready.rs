@@ -17,9 +17,9 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// instead of giving up, such as a job or a client of another API.
     ///
     /// Sleeps for [`Denial::retry_after`] and asks again, and sleeps for the delay of a leaky
-    /// bucket. Returns the denial at once if the request cannot pass within `at_most`, so a wait
-    /// without success never happens. Each time it asks is a decision that
-    /// [observers](Limiter::observe) see.
+    /// bucket. Returns the denial at once if the request cannot pass within `at_most`. If other
+    /// callers take the units meanwhile, it may be denied after a wait. Each time it asks is a
+    /// decision that [observers](Limiter::observe) see.
     ///
     /// Many callers that wait for one key are not a queue: each asks again when the first may pass,
     /// and one of them does. A [`LeakyBucket`](crate::Algorithm::LeakyBucket) gives each caller its
@@ -83,9 +83,7 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
                 Err(denial) => denial,
             };
             match (denial.retry_after(), left) {
-                (Some(wait), Some(left)) if wait.saturating_add(queue(&denial, left)) <= left => {
-                    sleep(wait).await;
-                }
+                (Some(wait), Some(left)) if passes_after(&denial, left) <= left => sleep(wait).await,
                 _ => return Err(denial),
             }
         }
@@ -103,13 +101,15 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     }
 }
 
-/// How long a request still waits in a leaky bucket that refused it, once that accepts it.
-fn queue(denial: &Denial, left: Duration) -> Duration {
-    let queues = denial.report().iter().map(|(policy, status)| match policy.algorithm() {
-        Algorithm::LeakyBucket { max_wait } if status.wait() != Wait::None => max_wait.min(left),
+/// How long the request would wait at least: until each rule allows it, and in the queue of each
+/// leaky bucket that refused it, which is full when it accepts the request.
+fn passes_after(denial: &Denial, left: Duration) -> Duration {
+    let each = denial.report().iter().map(|(policy, status)| match (status.wait(), policy.algorithm()) {
+        (Wait::For(wait), Algorithm::LeakyBucket { max_wait }) => wait.saturating_add(max_wait.min(left)),
+        (Wait::For(wait), _) => wait,
         _ => Duration::ZERO,
     });
-    queues.max().unwrap_or_default()
+    each.max().unwrap_or_default()
 }
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
