@@ -35,6 +35,14 @@ fn invented_keys_never_exceed_the_cap() {
 }
 
 #[test]
+fn a_cap_of_the_largest_number_allocates_only_what_is_used() {
+    let store = MemoryStore::builder().clock(&clock()).max_keys(usize::MAX).build();
+    let policy = Policy::new("p", Quota::per_minute(1));
+    assert!(passes(&store, &policy, &Key::from("ada")) && !passes(&store, &policy, &Key::from("ada")));
+    assert_eq!(store.keys(), 1);
+}
+
+#[test]
 fn sets_of_several_new_keys_never_exceed_the_cap() {
     for cap in [1, 2, 3, 4, 7] {
         let time = clock();

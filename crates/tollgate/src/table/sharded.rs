@@ -14,6 +14,10 @@ pub(crate) struct Sharded<V> {
     clock: Clock,
 }
 
+/// Enough for 500,000,000 keys in shards of the usual size. Shards of more keys grow in longer
+/// steps.
+const MOST_SHARDS: usize = 1 << 16;
+
 /// Has cache lines of its own, so that threads in different shards do not slow each other down.
 #[repr(align(128))]
 struct Shard<V>(Mutex<Table<V>>);
@@ -24,8 +28,9 @@ impl<V> Sharded<V> {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         // Several shards for each core keep threads apart. Small shards grow in little steps: with
         // 10,000,000 keys in 16 of them, the longest stall was 134 ms instead of 8 (bench stalls).
-        // But shards that are too small fill unevenly.
-        let shards = (cores * 8).max(max_keys / 8_192).min(max_keys / 512).max(1).next_power_of_two();
+        // But shards that are too small fill unevenly, and each takes 128 bytes at once.
+        let shards = (cores * 8).max(max_keys / 8_192).min(max_keys / 512).clamp(1, MOST_SHARDS);
+        let shards = shards.next_power_of_two();
         let cap = |n| max_keys / shards + usize::from(n < max_keys % shards);
         let shards = (0..shards).map(|n| Shard(Mutex::new(Table::new(cap(n))))).collect();
         Sharded { shards, secret: Secret::random(), clock }
