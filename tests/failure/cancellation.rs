@@ -1,6 +1,9 @@
 //! Callers that leave while they wait for a store.
 
-use tollgate::{FailureExt, RateLimitLayer, StoreExt};
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tollgate::{Algorithm, FailureExt, Key, Limiter, Policy, Quota, RateLimitLayer, StoreExt};
 use tollgate_tests::{Connection, Later, Log, Strict, call, clock, per_user, poll_once, request, store};
 use tower::{Layer, Service, ServiceExt};
 
@@ -35,4 +38,23 @@ async fn a_caller_that_leaves_is_charged_at_most_once() {
         while call(&mut service, request("ada")).await.status() == 200 {}
         assert_eq!(inner.calls(), left);
     }
+}
+
+/// A timeout needs a timer of the runtime, which a drop may happen outside of.
+#[test]
+fn a_place_dropped_outside_of_a_runtime_is_given_back() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let queue = Policy::new("queue", Quota::per_day(1))
+        .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(2 * 86_400) });
+    let store = Later::deciding_first(store(&clock())).timeout(TIMEOUT).fail_closed();
+    let (limiter, ada) = (Limiter::by_key([queue]).store(store), Key::from("ada"));
+    let left = || runtime.block_on(limiter.look_key(&ada)).unwrap().statuses()[0].reset_after();
+    let _passes = runtime.block_on(limiter.check_key(&ada, 1)).unwrap();
+    let before = left();
+    let mut waits = Box::pin(limiter.until_key_ready(&ada, 1, Duration::MAX));
+    let waited = runtime.block_on(async { tokio::time::timeout(TIMEOUT, &mut waits).await });
+    assert!(waited.is_err(), "it waits for a day");
+    drop(waits);
+    runtime.block_on(async { tokio::time::sleep(TIMEOUT).await });
+    assert_eq!(left(), before);
 }

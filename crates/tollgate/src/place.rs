@@ -12,11 +12,13 @@ pub(crate) struct Place<S: Store> {
     limiter: Limiter<S>,
     /// `None` once the request has passed.
     permit: Option<Permit>,
+    /// That in which the request waits, since it may be dropped outside of any.
+    runtime: Option<Handle>,
 }
 
 impl<S: Store> Place<S> {
     pub(crate) fn new(limiter: Limiter<S>, permit: Permit) -> Place<S> {
-        Place { limiter, permit: Some(permit) }
+        Place { limiter, permit: Some(permit), runtime: Handle::try_current().ok() }
     }
 
     /// Keeps the charge, because the request passes.
@@ -28,9 +30,10 @@ impl<S: Store> Place<S> {
 impl<S: Store> Drop for Place<S> {
     fn drop(&mut self) {
         let Some(mut permit) = self.permit.take() else { return };
+        // A store may need the runtime's timers.
+        let _entered = self.runtime.as_ref().map(Handle::enter);
         let refund = self.limiter.start_refund(&mut permit, u32::MAX);
-        // Outside of a runtime there is no task that could wait for the store.
-        if let (Reply::Later(refund), Ok(runtime)) = (refund, Handle::try_current()) {
+        if let (Reply::Later(refund), Some(runtime)) = (refund, &self.runtime) {
             runtime.spawn(refund);
         }
     }
