@@ -1,12 +1,13 @@
 //! No caller waits for a store longer than the timeout.
 
 use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 use tokio::time::advance;
-use tollgate::failure::{TimeoutError, ZeroTimeout};
+use tollgate::failure::{BreakerError, TimeoutError, ZeroTimeout};
 use tollgate::{
-    Check, FailureExt, Grant, Key, Policy, Quota, Reply, Stamp, Store, StoreError, Times, Verdict,
+    Check, ErrorKind, FailureExt, Grant, Key, Policy, Quota, Reply, Stamp, Store, StoreError, Times, Verdict,
 };
 use tollgate_tests::{Connection, Fault, poll_once, timed};
 
@@ -129,4 +130,40 @@ fn a_timeout_of_zero_is_refused_at_construction() {
 #[should_panic(expected = "must be longer than zero")]
 fn a_timeout_of_zero_panics_with_the_reason() {
     let _ = failing(Connection::Works).timeout(Duration::ZERO);
+}
+
+/// An error that says more than its kind does.
+#[derive(Debug)]
+struct Particular;
+
+impl fmt::Display for Particular {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("particular")
+    }
+}
+
+impl Error for Particular {}
+
+impl StoreError for Particular {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Unavailable
+    }
+
+    fn is_transient(&self) -> bool {
+        false
+    }
+
+    fn is_timeout(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn wrappers_pass_on_whether_an_error_is_transient_or_a_timeout() {
+    let (limited, broken) = (TimeoutError::Store(Particular), BreakerError::Store(Particular));
+    assert_eq!((limited.is_transient(), limited.is_timeout()), (false, true));
+    assert_eq!((broken.is_transient(), broken.is_timeout()), (false, true));
+    assert_eq!((ELAPSED.is_transient(), ELAPSED.is_timeout()), (true, true));
+    let open = BreakerError::<Particular>::Open { retry_in: TIMEOUT };
+    assert_eq!((open.is_transient(), open.is_timeout()), (true, false));
 }

@@ -359,10 +359,24 @@ impl<E: StoreError> StoreError for BreakerError<E> {
         }
     }
 
+    fn is_transient(&self) -> bool {
+        match self {
+            BreakerError::Open { .. } => true,
+            BreakerError::Store(error) => error.is_transient(),
+        }
+    }
+
     fn call(&self) -> Option<u64> {
         match self {
             BreakerError::Open { .. } => None,
             BreakerError::Store(error) => error.call(),
+        }
+    }
+
+    fn is_timeout(&self) -> bool {
+        match self {
+            BreakerError::Open { .. } => false,
+            BreakerError::Store(error) => error.is_timeout(),
         }
     }
 }

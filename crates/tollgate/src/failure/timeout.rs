@@ -140,10 +140,24 @@ impl<E: StoreError> StoreError for TimeoutError<E> {
         }
     }
 
+    fn is_transient(&self) -> bool {
+        match self {
+            TimeoutError::Elapsed(_) => true,
+            TimeoutError::Store(error) => error.is_transient(),
+        }
+    }
+
     fn call(&self) -> Option<u64> {
         match self {
             TimeoutError::Elapsed(_) => None,
             TimeoutError::Store(error) => error.call(),
+        }
+    }
+
+    fn is_timeout(&self) -> bool {
+        match self {
+            TimeoutError::Elapsed(_) => true,
+            TimeoutError::Store(error) => error.is_timeout(),
         }
     }
 }
