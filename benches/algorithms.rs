@@ -28,7 +28,8 @@ fn decide(bencher: Bencher<'_, '_>, case: &str) {
         "fixed-window" => (Quota::per_second(1_000), Algorithm::FIXED_WINDOW),
         "sliding-window" => (Quota::per_second(1_000), Algorithm::SlidingWindow),
         "sliding-buckets" => (Quota::per_second(1_000), Algorithm::SLIDING_BUCKETS),
-        _ => (Quota::per_second(1_000), Algorithm::SLIDING_LOG),
+        "sliding-log" => (Quota::per_second(1_000), Algorithm::SLIDING_LOG),
+        unknown => unreachable!("{unknown}"),
     };
     let policy = Policy::new("p", quota).with_algorithm(algorithm);
     let mut state = State::new(&policy);

@@ -135,7 +135,8 @@ fn watched(layer: RateLimitLayer, by: &str) -> RateLimitLayer {
     match by {
         "observer" => layer.observe(|_| {}),
         "metrics" => metrics::with_local_recorder(&recorder, || layer.metrics()),
-        _ => layer,
+        "off" => layer,
+        unknown => unreachable!("{unknown}"),
     }
 }
 
@@ -172,7 +173,8 @@ fn each_algorithm_allowed(bencher: Bencher<'_, '_>, name: &str) {
         "sliding-window" => Algorithm::SlidingWindow,
         "sliding-buckets" => Algorithm::SLIDING_BUCKETS,
         "sliding-log" => Algorithm::SlidingLog { max_limit: u32::MAX },
-        _ => Algorithm::Gcra,
+        "gcra" => Algorithm::Gcra,
+        unknown => unreachable!("{unknown}"),
     };
     let policy = Policy::new("api", Quota::per_minute(u32::MAX)).with_algorithm(algorithm);
     run(bencher, &RateLimitLayer::new([policy.by(PeerIp::new())]).fields(Fields::None), HOT);

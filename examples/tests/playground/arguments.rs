@@ -255,6 +255,8 @@ fn help_lists_all_options_and_succeeds() {
         "--share",
         "--timeout",
         "--breaker",
+        "--lease",
+        "--deny-cache",
         "--rule",
         "--trust",
         "--client-ip-header",
