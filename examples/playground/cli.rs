@@ -70,7 +70,7 @@ pub(crate) struct Cli {
     pub(crate) timeout: Option<String>,
 
     /// A circuit breaker: after N failures in a row, send nothing to Redis for D, then one probe:
-    /// 5/500ms [default: none]
+    /// 5/500ms. The timeout should not exceed D [default: none]
     #[arg(long, value_name = "N/D")]
     pub(crate) breaker: Option<String>,
 

@@ -8,9 +8,12 @@
 //! | `tonic` | the same with gRPC |
 //! | `redis` | the same for a fleet, with its state in Redis |
 //! | `tiers` | a quota for each plan, a cost for each route, and what is left |
+//! | `login` | failed log-ins by address and by name |
+//! | `behind_proxy` | the client's address behind proxies |
 //! | `stack` | the limit among the layers of a production server |
 //! | `hyper` | a server without axum |
 //! | `client` | a client that stays within the limit of another API |
+//! | `reqwest` | a reqwest client that stays within the limit of another API |
 //! | `fleet` | a simulated fleet: exact decisions, leases and local shares compared |
 //! | `playground` | a server with every option; `-- --help` lists them |
 //!

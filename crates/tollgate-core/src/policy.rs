@@ -35,10 +35,10 @@ pub enum Algorithm {
         /// The number of sub-windows in a window: 1 to [`Algorithm::MAX_BUCKETS`].
         buckets: u32,
     },
-    /// An entry for every allowed unit.
+    /// An entry for every charge.
     SlidingLog {
-        /// The largest limit that a policy may have, since the log keeps an entry for each unit. It
-        /// is 100,000 for [`Algorithm::SLIDING_LOG`].
+        /// The largest limit that a policy may have, since the log may keep an entry for each
+        /// unit. It is 100,000 for [`Algorithm::SLIDING_LOG`].
         max_limit: u32,
     },
 }
@@ -355,7 +355,7 @@ impl fmt::Display for PolicyError {
             }
             PolicyError::BucketsOutOfRange => "sliding-buckets takes 1 to 1000 buckets",
             PolicyError::LogTooLong => {
-                "sliding-log keeps an entry for each unit: raise max_limit, or choose another algorithm"
+                "sliding-log may keep an entry for each unit: raise max_limit, or choose another algorithm"
             }
             PolicyError::WaitTooLong => "burst x window / limit + max_wait must not exceed 2^52 microseconds",
             PolicyError::ShareOfNothing => {

@@ -4,9 +4,10 @@
 --
 -- Keys are charged optimistically: INCRBY adds the cost to TAT without a read before it, and its
 -- answer shows the TAT before. If that was wrong, it is corrected: an idle bucket is raised to now,
--- and a cost that does not fit is subtracted again. But a denial must not write: it would cost two
--- writes, which are replicated as well, just when many callers are denied. So the first denial in a
--- group ends it. So do idle keys, if more than one in three is idle: `optimism` counts them.
+-- and a cost that does not fit is subtracted again. Such a denial takes two writes, which are
+-- replicated as well, just when many callers are denied. So the first one ends the optimism of its
+-- group, and later denials only read. So do idle keys, if more than one in three is idle:
+-- `optimism` counts them.
 --
 -- It is a second GCRA for its speed. One file was tried: gcra.lua charged optimistically, and its
 -- functions decided all other keys. A function costs about 1,000 instructions to create in each

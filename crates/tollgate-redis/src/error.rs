@@ -49,7 +49,7 @@ impl Error {
 
     /// Whether something is misconfigured: a URL, a password, a permission, the topology.
     ///
-    /// Such an error does not pass by itself, and [`StoreError::is_transient`] is false for it.
+    /// A retry cannot fix such an error, and [`StoreError::is_transient`] is false for it.
     pub fn is_configuration(&self) -> bool {
         match &*self.cause {
             Cause::Config(_) => true,

@@ -94,19 +94,19 @@
 //! # Connections and failures
 //!
 //! - **At start**, [`connect`](RedisStoreBuilder::connect) tries once. If Redis is down, the
-//!   service starts anyway, and the store connects later. Only what does not pass by itself is an
+//!   service starts anyway, and the store connects later. Only what a retry cannot fix is an
 //!   error: a bad URL, a wrong password, a permission that buckets need, a proxy that cannot work.
 //!   (A name that does not resolve is no error, since it may resolve later.) To learn whether Redis
 //!   answers, ask the store for [`Times::LOOK`](tollgate_core::Times::LOOK), which charges nothing.
 //! - **Connection pool.** Up to four connections to a server carry checks
-//!   ([configurable](RedisStoreBuilder::connections)), and one more carries refunds and resets.
-//!   Each master of a Cluster has one connection. While connecting fails, checks fail at once. The
-//!   store tries again after 5 ms to half a second, with jitter so that a fleet does not return in
-//!   step.
+//!   ([configurable](RedisStoreBuilder::connections)), one more carries refunds and resets, and one
+//!   carries questions about usage, one at a time. Each master of a Cluster has one connection.
+//!   While connecting fails, checks fail at once. The store tries again after 5 ms to half a
+//!   second, with jitter so that a fleet does not return in step.
 //! - **Replacement.** A connection that ends, or that leaves three calls in a row unanswered, is
 //!   replaced. All connections to a server are replaced at once in two cases: the server turns out
-//!   to be a replica; or more calls in a row are left unanswered, over all connections, than there
-//!   are connections (at least three).
+//!   to be a replica; or more calls in a row are left unanswered, over all connections, than checks
+//!   and refunds have connections (at least three).
 //! - **A connection that works is kept.** If a name or a load balancer moves to another server,
 //!   stop the old server. Processes that are connected to it stay, and would count apart.
 //! - **The masters of a Cluster fail apart.** No caller waits for a master that has none of its
@@ -157,9 +157,9 @@
 //! starts again. While old and new processes run at the same time, each decides by its own policy.
 //!
 //! One such change needs care: a bucket that fills sooner than before, by a smaller burst, or by a
-//! larger limit with the same burst. New processes take the old state for that of a clock that ran
-//! ahead. They forgive what lies beyond their own bucket, again and again, and old processes
-//! profit. For that deployment, make the new policy with
+//! larger limit with the same burst. New processes take larger debts of old ones for clock errors,
+//! and forgive the excess. Old processes then admit too much. For that deployment, make the new
+//! policy with
 //! [`Policy::sharing_state_with`](tollgate_core::Policy::sharing_state_with) of the old one.
 //!
 //! | bytes a key | Redis 6.2 | Redis 7.0 | Redis 8.2 | Valkey 9.1 |
@@ -191,7 +191,7 @@
 //!
 //! # What a check costs the server
 //!
-//! The table lists the commands that a check runs inside its script at worst. In parentheses are
+//! The table lists the commands that a check runs at worst, alone in its call. In parentheses are
 //! the entries that they read: a time and a text of a log, or the value of another algorithm. The
 //! limit is 100,000, all of it in use, and the costs are 1, 50,000 and 100,000. A test counts them:
 //!
@@ -208,8 +208,9 @@
 //! | the same as a sorted set, 10 runs | 12 (8) | 16 (20) | 15 (20) | 25 (25) |
 //! | the same as a sorted set, 100,000 runs | 25 (21) | 55 (85) | 54 (85) | 67 (79) |
 //!
-//! Each call adds a `TIME`. These are the worst states, with units refunded all over the log.
-//! Usually a charge runs 6 to 10 commands, and a denial of cost 1 runs 5 or 6.
+//! Each call adds a `TIME`. In a call of many checks, the first denial of `Gcra` runs 4 commands,
+//! since its key was charged optimistically. These are the worst states, with units refunded all
+//! over the log. Usually a charge runs 6 to 10 commands, and a denial of cost 1 runs 5 or 6.
 //!
 //! - `Gcra`, `LeakyBucket`, `FixedWindow`, `SlidingWindow`: constant.
 //! - `SlidingBuckets` and `SlidingLog` with n runs: a check runs O(log n) commands, each of at most

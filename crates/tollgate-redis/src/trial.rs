@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::link::Text;
 use crate::store::RedisStore;
 
-/// Fails only for what does not pass by itself.
+/// Fails only for what a retry cannot fix.
 pub(crate) async fn run(store: &RedisStore) -> Result<(), Error> {
     let tried = commands(store).await;
     // First the mode, since it says more than what a node of another kind answers to a script.

@@ -325,7 +325,8 @@ impl<S: Clone> RateLimitLayer<S> {
     }
 
     /// Switches the layer off or on, without changing a type. While it is off, every request passes
-    /// and nothing is counted. A [`limiter`](RateLimitLayer::limiter) of it still limits.
+    /// and nothing is charged. Observers and metrics see [`Outcome::Skipped`](crate::Outcome). A
+    /// [`limiter`](RateLimitLayer::limiter) of it still limits.
     pub fn enabled(mut self, enabled: bool) -> RateLimitLayer<S> {
         Arc::make_mut(&mut self.shared).enabled = enabled;
         self

@@ -14,7 +14,8 @@
 //!
 //! The server has to provide the addresses of its peers (feature `axum`):
 //! `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`. Otherwise
-//! requests are answered 500, and the log names the missing call.
+//! requests are answered 500, and the log names the missing call. Behind a proxy all callers would
+//! share one quota: limit them by [`extract::ClientIp`] there.
 //!
 //! # Rules
 //!

@@ -50,6 +50,9 @@ impl<R, S> CallLimitLayer<R, S> {
     ///
     /// Without this, only a [`LeakyBucket`](crate::Algorithm::LeakyBucket) lets calls wait, for up
     /// to its `max_wait`.
+    ///
+    /// # Panics
+    /// A call panics outside of a tokio runtime with a timer, if it has to wait.
     pub fn wait_at_most(mut self, time: Duration) -> CallLimitLayer<R, S> {
         self.at_most = Some(time);
         self

@@ -11,7 +11,7 @@
 //! | "5,000 a day, from your first request" | `.with_algorithm(Algorithm::FIXED_WINDOW)` | up to twice that around the end of the day |
 //! | "about 5,000 in any day" | `.with_algorithm(Algorithm::SlidingWindow)` | an estimate, with little more memory than a fixed window |
 //! | "never more than 5,000 in any day" | `.with_algorithm(Algorithm::SLIDING_BUCKETS)` | usage may count for a tenth of a day too long |
-//! | "5 log-ins in any hour, to the microsecond" | `.with_algorithm(Algorithm::SLIDING_LOG)` | memory for each unit: for few and expensive ones |
+//! | "5 log-ins in any hour, to the microsecond" | `.with_algorithm(Algorithm::SLIDING_LOG)` | memory for each request: for few and expensive ones |
 //!
 //! When in doubt, take the default with a burst. A caller waits exactly until the units that it
 //! needs are back, and never for the end of a window.

@@ -88,7 +88,7 @@
 //! | `.route_layer` on a part, then `Router::merge` or `Router::nest` | the routes of the part |
 //! | `.layer` on a part, then `Router::nest` | the routes of the part, and the part's own fallback |
 //! | `.layer` on a part, then `Router::merge` | the routes of the part, **and the unknown paths of the whole app** |
-//! | `ServiceBuilder::new().layer(limit).service(router)` | everything; but no route has matched yet, so [`matched_path`] finds none |
+//! | `ServiceBuilder::new().layer(limit).service(router)` | everything; but no route has matched yet, so with [`matched_path`] all requests share one key |
 //!
 //! **Limit a part of an app with `route_layer`.** `merge` takes over the part's answer to unknown
 //! paths, with the layer around it. (It does not if the app, or a part merged later, has an answer

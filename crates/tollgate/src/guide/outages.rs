@@ -90,9 +90,9 @@
 //! # Alerts
 //!
 //! The log says when a store starts to fail and when it answers again. An **error** there, instead
-//! of a warning, does not pass by itself. [Events](crate::failure#events) lists the events for
-//! your metrics: which store decided, and how the store failed. Under `fail_open` callers see only
-//! that the `RateLimit` fields are missing.
+//! of a warning, has to be fixed by an operator. [Events](crate::failure#events) lists the events
+//! for your metrics: which store decided, and how the store failed. Under `fail_open` callers see
+//! only that the `RateLimit` fields are missing.
 //!
 //! # Try it in advance
 //!

@@ -6,18 +6,19 @@
 //!
 //! | the problem | write | it changes |
 //! |---|---|---|
-//! | denied callers keep asking | `.deny_cache(100_000)` | refunds, resets and raises by other processes are seen after at most a second and a round trip |
+//! | denied callers keep asking | `.deny_cache(100_000)` | refunds, resets and raises by other processes are seen after a second and a round trip, or two seconds while Redis does not answer |
 //! | busy keys that are mostly allowed | `.leased(Lease::default())` | the [bounds of a lease](crate::scale#the-bounds-of-a-lease) |
 //! | both | both, the cache last | both |
 //!
 //! ```
 //! use std::time::Duration;
-//! use tollgate::{FailureExt, Lease, MemoryStore, Quota, RateLimitLayer, ScaleExt, Share};
+//! use tollgate::{CircuitBreaker, FailureExt, Lease, MemoryStore, Quota, RateLimitLayer, ScaleExt, Share};
 //!
 //! // In your code: `let redis = RedisStore::connect("redis://127.0.0.1/").await?;`
 //! # let redis = MemoryStore::new();
 //! let store = redis
 //!     .timeout(Duration::from_millis(50))
+//!     .circuit_breaker(CircuitBreaker::default())
 //!     .leased(Lease::default())
 //!     .deny_cache(100_000)
 //!     .fall_back_to(MemoryStore::new(), Share::new(1, 3));
@@ -28,7 +29,7 @@
 //!
 //! It is for callers that do not wait for `Retry-After`: a scan, a client in a loop, a flood. Such
 //! a caller costs one call to Redis a second, for each process that it reaches. It never denies
-//! what Redis would allow, except for that second. Almost every fleet can use it.
+//! what Redis would allow, except within that bound. Almost every fleet can use it.
 //!
 //! Choose a capacity above the number of keys that are denied at the same time. A key without a
 //! place is decided by Redis.
@@ -68,8 +69,9 @@
 //! need 0.024: a lease that is too small runs dry before the next one arrives. 10,000 units gain
 //! nothing there. Choose what one process uses of a key in a life, or a bit more.
 //!
-//! Stranded units are not lost. They go back when their lease ends. With load of one and a half
-//! times the limit, the leased fleet admitted 119,945 requests, and the exact one 119,980.
+//! Stranded units are not lost while the store answers. They go back when their lease ends. With
+//! load of one and a half times the limit, the leased fleet admitted 119,945 requests, and the
+//! exact one 119,980.
 //!
 //! Simulate a fleet of your own before you change the defaults:
 //!

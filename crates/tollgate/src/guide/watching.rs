@@ -34,7 +34,7 @@
 //! | `tollgate_units_total` | `policy`, `outcome` | counter | units that requests asked for | the same |
 //! | `tollgate_store_seconds` | | histogram | how long requests waited for the store, in seconds | the same |
 //! | `tollgate_policy_limit` | `policy` | gauge | the limit, in units for each window | the same |
-//! | `tollgate_store_errors_total` | `kind` | counter | calls that the store failed, with those that a circuit breaker refused | `count_errors` |
+//! | `tollgate_store_errors_total` | `kind` | counter | requests, refunds and resets that the store failed, with those that a circuit breaker refused | `count_errors` |
 //! | `tollgate_circuit_state` | | gauge | 0 closed, 1 half open, 2 open | `StoreMetrics::circuit` |
 //! | `tollgate_memory_keys` | | gauge | keys in memory | `StoreMetrics::memory` |
 //! | `tollgate_evictions_total` | | counter | keys that lost their place before their reset | the same |
@@ -59,14 +59,14 @@
 //! | `denied` | refused it, or the failure policy did | is refused: 429, or 503 by a failure policy |
 //! | `never-possible` | can never grant that cost | is refused: 422 |
 //! | `no-key` | found no key | is refused: 400, or 500 without the peer's address |
-//! | `not-charged` | had room, but another rule refused | is refused by the other rule |
-//! | `skipped` | does not apply: exempt, or without a key under [`MissingKey::Skip`](crate::MissingKey::Skip) | depends on the other rules |
+//! | `not-charged` | had room, or was not asked; another rule refused | is refused by the other rule |
+//! | `skipped` | does not apply: exempt, or without a key under [`MissingKey::Skip`](crate::MissingKey::Skip), or the layer is off | depends on the other rules |
 //!
 //! A request is refused if one of its rules says `denied`, `never-possible` or `no-key`. To find
-//! the ratio of a rule, compare `denied` with `allowed`, `delayed` and `denied`. The others say
-//! nothing about the rule's own quota.
+//! the ratio of a rule, add `denied` and `never-possible`, and divide by these two plus `allowed`
+//! and `delayed`. The others say nothing about the rule's own quota.
 //!
-//! The `source` says what decided. All rules of a set have the same:
+//! The `source` says what decided. All rules of a request that applied have the same:
 //!
 //! | source | decided |
 //! |---|---|

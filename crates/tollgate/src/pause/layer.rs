@@ -82,6 +82,9 @@ impl<R, T> PauseLayer<R, T> {
 
     /// Sets for how long a request may wait for the end of a pause; 30 s by default. A request that
     /// would wait longer fails at once.
+    ///
+    /// # Panics
+    /// A request panics outside of a tokio runtime with a timer, if it has to wait.
     pub fn wait_at_most(mut self, time: Duration) -> PauseLayer<R, T> {
         self.at_most = time;
         self
