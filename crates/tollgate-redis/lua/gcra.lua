@@ -20,13 +20,13 @@ local function ends(us, frac)
   return us - us % step + step
 end
 
--- Adds to the TAT of an existing key. INCRBY costs half as much as writing the value. `text` is
--- `more_us` as text, if known. A key that has lost its TTL gets one at its next step.
-local function grow(key, us, more_us, text)
+-- Adds to the TAT of an existing key. INCRBY costs half as much as writing the value. A key that
+-- has lost its TTL gets one at its next step.
+local function grow(key, us, more_us)
   if us < now then
-    more_us, text = more_us + now - us, nil
+    more_us = more_us + now - us
   end
-  call('INCRBY', key, text or text_of(more_us))
+  call('INCRBY', key, text_of(more_us))
   if us % step + more_us >= step then
     call('PEXPIRE', key, life(ends(us + more_us, 0)))
   end
@@ -49,9 +49,7 @@ local function no_more_than(us, frac, most_us, most_frac)
 end
 
 local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac, cost_us, cost_frac)
-  local last_us, cost_text = now + furthest_us, nil
-  -- With a TAT before this, the cost fits whatever the fractions are. 0 if that is almost never so.
-  local roomy_us = cost_us + 2 <= horizon_us and now + horizon_us - cost_us - 2 or 0
+  local last_us = now + furthest_us
 
   -- TAT, its parts, and whether the stored value has no fraction.
   local function look(key, text)
@@ -70,10 +68,6 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
   end
 
   local function fits(times, us, frac)
-    -- The usual case.
-    if times == 1 and us < roomy_us then
-      return times
-    end
     local left_us, left_frac = horizon_us, horizon_frac
     if us >= now then
       left_us, left_frac = left_us - (us - now), left_frac - frac
@@ -109,10 +103,7 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     if more_us + more_frac == 0 then
       return
     elseif is_whole and more_frac == 0 then
-      if granted == 1 then
-        cost_text = cost_text or text_of(cost_us)
-      end
-      grow(key, us, more_us, granted == 1 and cost_text)
+      grow(key, us, more_us)
       return
     end
     if us < now then

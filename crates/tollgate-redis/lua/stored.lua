@@ -3,7 +3,8 @@
 local call, try, find = redis.call, redis.pcall, string.find
 
 -- The TTL in milliseconds of a state that ends at a time, rounded up to the next millisecond.
--- Cached, since many keys of a call have the same.
+-- Cached, since many keys of a call have the same: without this cache and that of `store`, a check
+-- of a sliding window costs 1.14 x (`tollgate load --redis`, 512 in flight, 10,000 keys).
 local lives = {}
 local function life(ends)
   local left = ends - now
