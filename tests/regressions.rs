@@ -62,6 +62,7 @@
 //! | A quote in a policy's name breaks the field | [`a_quote_in_a_policy_name_breaks_neither_field_nor_document`] |
 //! | A denial, the path that an attack uses, is the most expensive one | `allocations.rs`: `a_denial_allocates_only_what_its_answer_needs`, `a_grpc_denial_allocates_only_what_its_answer_needs`, `the_thousandth_denial_allocates_as_much_as_the_second`; `no_clock.rs` |
 //! | Refunds take connections from checks and make them late, and the circuit opens | `attacks.rs`: `refunded_log_ins_do_not_lift_the_limit_on_guesses`; `failure/breaker.rs`: `failed_refunds_and_resets_never_open_the_circuit` |
+//! | Questions about usage take the connections of checks | `redis/usage.rs`: `a_check_does_not_wait_behind_questions_about_usage` |
 //! | One request of a large cost occupies Redis for milliseconds | `attacks.rs`: `requests_of_a_large_cost_do_not_lift_the_limit_on_guesses`; `redis_docs/work.rs`: `a_large_cost_takes_no_more_commands_than_a_cost_of_one` |
 //! | A denial reads state whose size the policy's author chose | `attacks.rs`: `denials_by_a_ring_of_a_thousand_do_not_lift_the_limit_on_guesses`; `redis_docs/work.rs`: `a_check_costs_the_server_no_more_than_documented` |
 //! | One late call counts as a failure for each caller that it carried | `failure/breaker.rs`: `a_late_call_counts_as_one_failure_for_all_its_requests` |
@@ -75,6 +76,7 @@
 //! | All of NAT64 is one key, and 6to4 gives one IPv4 address 65,536 keys | `axum_server/keys.rs`: `nat64_and_6to4_addresses_count_as_their_ipv4_address`, `a_6to4_address_does_not_pose_as_a_trusted_proxy` |
 //! | A planted second cookie puts its victim into a bucket that an attacker empties | `axum_server/keys.rs`: `a_planted_second_cookie_does_not_deny_its_victim`, `an_invented_second_cookie_earns_no_quota_of_its_own` |
 //! | A caller that is always refused holds a quota of others in a Cluster | `redis/cluster/sets.rs`: `a_caller_that_is_always_refused_holds_no_quota_of_others` |
+//! | A set that loses a race in a Cluster is answered as an outage | `redis/cluster/sets.rs`: `a_set_that_loses_a_race_is_denied_with_a_wait` |
 //! | A leaky bucket keeps the places of callers that have left | `axum_server/deadlines.rs`: `a_client_that_disconnects_in_the_queue_gives_its_place_back` |
 //! | A request is delayed beyond its own deadline | `grpc/deadlines.rs`: `calls_that_cannot_meet_their_deadline_do_not_hold_up_the_next` |
 //! | A missing peer address is blamed on the caller | `missing_peer.rs`: `a_missing_peer_address_is_a_500_and_the_log_names_the_missing_call` |
@@ -85,11 +87,16 @@
 //! | The example to copy switches its limit off when Redis is down | `../examples/tests/playground/redis_example.rs`: `two_redis_examples_share_their_limit` |
 //! | A caller far above its limit asks Redis for each request | `scale/denials.rs`: `a_denied_key_costs_at_most_one_call_a_second` |
 //! | A denial from a cache outlives a refund or a reset, or denies a smaller cost that fits | `scale/denials.rs`: `a_refund_or_a_reset_by_this_process_is_seen_at_once`, `a_reset_by_another_process_is_seen_soon`, `a_smaller_cost_passes_where_a_larger_one_is_denied` |
+//! | A denied caller reaches Redis by inventing the key of another rule | `scale/denials.rs`: `a_denied_key_next_to_invented_keys_is_answered_from_the_cache` |
 //! | Invented keys fill a cache of denials without a bound | `scale/denials.rs`: `invented_keys_do_not_exceed_the_capacity` |
+//! | A label of metrics holds a key, and invented keys fill the memory | `../examples/tests/playground/metrics.rs`: `invented_keys_add_no_series_and_no_label_holds_a_key` |
+//! | Counts of usage are never trimmed | `usage/flushes.rs`: `old_minutes_are_forgotten`; `usage/over_redis.rs`: `invented_keys_do_not_add_entries_beyond_the_stated_number`; `usage/exact.rs`: `invented_keys_do_not_grow_the_usage_without_bound` |
 //! | Processes that count locally exceed the limit together | `scale/fleets.rs`: `ten_thousand_fleets_with_faults_keep_every_bound` |
 //! | Units that were fetched ahead are spent twice | `../crates/tollgate/src/scale/lease/account/schedules.rs`: `requests_refetches_and_ends_use_each_unit_once`, `refused_sets_take_back_no_unit_twice`; `scale/runtimes.rs`: `a_runtime_that_ends_with_fetches_on_their_way_grants_nothing_twice` |
+//! | A lease counts from its answer, and is spent in the next window | `scale/fleets.rs`: `ten_thousand_fleets_with_faults_keep_every_bound`; `scale/runtimes.rs`: `a_lease_that_arrives_after_its_life_is_refunded` |
 //! | Units that were fetched ahead outlive their lease while Redis is down | `scale/outages.rs`: `leases_are_spent_without_the_store_until_they_end`, `each_policy_keeps_deadline_and_bound_in_an_outage` |
 //! | A background task ends with its runtime, and unused units are never given back | `scale/runtimes.rs`: `a_second_runtime_returns_what_is_left_by_the_first` |
+//! | Units held while a circuit opens stay charged until the window ends | `scale/runtimes.rs`: `units_unspent_while_the_circuit_is_open_are_refunded_later` |
 
 use std::fs;
 use std::path::Path;
