@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Check, Key, Policy, Status, Times, Timestamp, Verdict, Wait};
 
-use crate::oracle::Answer;
+use crate::oracle::{Answer, Standing};
 
 /// See the methods of [`Suite`](super::Suite).
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,7 +72,11 @@ impl Denials {
             return;
         }
         for ((check, got), due) in summed(set).iter().zip(verdict.each()).zip(&mut due.each) {
-            if self.excuse(check, got, due.remaining, due.wait, now) {
+            // Another check denies the set, and nothing is remembered of this one.
+            if (got.remaining(), got.reset_after()) == (0, Duration::ZERO) {
+                let wait = if due.wait == Wait::Never { Wait::Never } else { Wait::None };
+                *due = Standing { remaining: 0, wait, reset_after: Duration::ZERO, ..*due };
+            } else if self.excuse(check, got, due.remaining, due.wait, now) {
                 (due.remaining, due.wait) = (got.remaining(), got.wait());
             }
         }

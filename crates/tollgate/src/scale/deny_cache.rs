@@ -102,12 +102,12 @@ impl<S: Store> DenyCache<S> {
         for (check, Asked { digest, terms }) in set.iter().zip(asked) {
             let (mut table, now) = self.denials.enter_at(digest);
             table.sweep(now);
-            let denial = table.find(digest).map(|at| &mut table.slot(at).value);
-            let known = denial.and_then(|denial| Some((denial.status(check.policy, terms, now)?, denial)));
-            let Some((status, denial)) = known else {
-                statuses.push(unknown(check));
+            let Some(at) = table.find(digest) else {
+                statuses.push(unknown(check.policy, terms));
                 continue;
             };
+            let denial = &mut table.slot(at).value;
+            let status = denial.status(check.policy, terms, now)?;
             if now >= denial.confirm {
                 // This request asks the store. Others are answered meanwhile.
                 denial.confirm = now.saturating_add(ASK_AGAIN_AFTER);
@@ -152,8 +152,8 @@ impl<S: Store> DenyCache<S> {
 }
 
 /// The status of a check of which nothing is remembered, in a set that another check denies.
-fn unknown(check: &Check<'_>) -> Status {
-    let wait = if check.cost > check.policy.largest_cost() { Wait::Never } else { Wait::None };
+fn unknown(policy: &Policy, asked: &Terms) -> Status {
+    let wait = if asked.cost > policy.largest_cost().into() { Wait::Never } else { Wait::None };
     Status::new(0, wait, Duration::ZERO, Stamp::default())
 }
 
