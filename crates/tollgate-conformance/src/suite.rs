@@ -190,9 +190,9 @@ impl Suite {
     /// Excuses a store that answers denials from a cache, without asking where the state is.
     ///
     /// If a smaller cost of the same policy and key was denied before, `retry_after` of a denial
-    /// may be shorter than the exact wait. `remaining` of a denial may be from an earlier time. Of a
-    /// denied set, a check of which nothing is remembered may show nothing left and no wait. Looks,
-    /// and the waits of the smallest denied cost, must still be exact.
+    /// may be shorter than the exact wait. `remaining` of a denial may be from an earlier time. Of
+    /// a denied set, a check of which nothing is remembered may show nothing left and no wait.
+    /// Looks, and the waits of the smallest denied cost, must still be exact.
     pub fn with_cached_denials(mut self) -> Suite {
         self.excuses.cached_denials = true;
         self
