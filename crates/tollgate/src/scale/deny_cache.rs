@@ -102,11 +102,12 @@ impl<S: Store> DenyCache<S> {
         for (check, Asked { digest, terms }) in set.iter().zip(asked) {
             let (mut table, now) = self.denials.enter_at(digest);
             table.sweep(now);
-            let Some(at) = table.find(digest) else {
+            let found = table.find(digest);
+            if found.is_none() && set.len() > 1 {
                 statuses.push(unknown(check.policy, terms));
                 continue;
-            };
-            let denial = &mut table.slot(at).value;
+            }
+            let denial = &mut table.slot(found?).value;
             let status = denial.status(check.policy, terms, now)?;
             if now >= denial.confirm {
                 // This request asks the store. Others are answered meanwhile.
