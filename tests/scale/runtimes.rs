@@ -296,13 +296,22 @@ async fn a_set_of_several_rules_spends_a_lease_of_each_or_none() {
 /// The circuit opens while units are held. Each opening used to cost them until the window's end.
 #[tokio::test]
 async fn units_unspent_while_the_circuit_is_open_are_refunded_later() {
+    for is_reset in [false, true] {
+        refunded_after_an_open_circuit(is_reset).await;
+    }
+}
+
+/// After a reset of the key nothing is refunded: its units are those of others.
+async fn refunded_after_an_open_circuit(is_reset: bool) {
     let time = clock();
     let inside = Failing::new(store(&time), Connection::Works);
     let settings = CircuitBreaker::default().failures_in_a_row(1);
     let circuit = inside.clone().circuit_breaker(settings).clock(&time);
     let view = circuit.circuit();
     let leased = circuit.leased(Lease::at_most(UNITS).lasting(LIFE).clock(&time));
-    let (policy, key, other) = (policy("held"), Key::from("ada"), Key::from("bob"));
+    // After a reset it is in the same window, and a refund from before would count.
+    let policy = policy("held").with_algorithm(Algorithm::FIXED_WINDOW_ALIGNED);
+    let (key, other) = (Key::from("ada"), Key::from("bob"));
     let ask = async |key: &Key| {
         let granted = leased.acquire(&[Check::new(&policy, key, 1)], Times::ONCE).wait().await;
         u32::from(granted.is_ok_and(|verdict| verdict.is_granted()))
@@ -316,9 +325,20 @@ async fn units_unspent_while_the_circuit_is_open_are_refunded_later() {
     time.advance(LIFE);
     within(PATIENCE, "the lease is ended", async || leased.stats().held_units == 0).await;
     inside.set(Connection::Works);
-    time.advance(10 * PATIENCE.min(Duration::from_secs(1)));
+    time.advance(Duration::from_secs(10));
     spent += ask(&key).await;
     assert_eq!(view.state(), CircuitState::Closed);
+    if is_reset {
+        leased.reset(&key, &[&policy]).wait().await.unwrap();
+        while used(&inside, &policy, &key).await < 30 {
+            ask(&key).await;
+        }
+        spent = used(&inside, &policy, &key).await;
+        // Longer than until units are refunded again.
+        sleep(Duration::from_millis(1_500)).await;
+        assert_eq!(used(&inside, &policy, &key).await, spent);
+        return;
+    }
     let refunded = async || used(&inside, &policy, &key).await == spent;
     within(PATIENCE, "what was not spent is refunded", refunded).await;
 }

@@ -45,8 +45,8 @@
 //!   waits for up to a minute. If the store fails, it is lost, and the units stay charged.
 //! - **A process that is killed loses at most *C* units of a key.** It never spends them twice.
 //! - **After a [reset](crate::Limiter::reset) by another process**, units from before it may be
-//!   spent or refunded: at most *N* × *C* of a key, for at most *d*. A reset by this process drops
-//!   what it holds.
+//!   spent or refunded: at most *N* × *C* of a key, for at most *d*, and after an open circuit for
+//!   up to a minute. A reset by this process drops what it holds.
 //! - **The clock of a suspended machine stands still.** If it sleeps beyond the end of a window, it
 //!   may afterwards spend up to *C* units of that window.
 //!

@@ -22,11 +22,19 @@ const REMEMBERED_LIVES: u32 = 8;
 /// Ends within this part of a life are handled together.
 const END_TOGETHER: u32 = 16;
 
+/// Units are refunded again after this time, if the store was not asked.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// For how long units are refunded again. Then they stay charged.
+const RETRY_FOR: Duration = Duration::from_secs(60);
+
 pub(super) struct Books {
     lease: Lease,
     accounts: Sharded<Account>,
     /// The ends of leases, the next one first.
     ends: Mutex<BinaryHeap<Reverse<(Timestamp, Digest)>>>,
+    /// Unspent units for which the store was not asked yet.
+    unasked: Mutex<Vec<Unspent>>,
     is_returning: AtomicBool,
     asked: AtomicU64,
     fetches: AtomicU64,
@@ -41,6 +49,7 @@ impl Books {
             accounts: Sharded::new(lease.max_keys, lease.clock.clone()),
             lease,
             ends: Mutex::default(),
+            unasked: Mutex::default(),
             is_returning: AtomicBool::new(false),
             asked: AtomicU64::new(0),
             fetches: AtomicU64::new(0),
@@ -126,21 +135,23 @@ impl Books {
         if let Some(at) = table.find(&digest) {
             table.slot(at).value.forget();
         }
+        drop(table);
+        let is_of = |unspent: &Unspent| unspent.key == *key && unspent.policy.scope() == policy.scope();
+        lock(&self.unasked).retain(|unspent| !is_of(unspent));
     }
 
-    pub(super) fn now(&self) -> Timestamp {
-        self.accounts.clock().now()
-    }
-
-    /// How long until the next lease ends. `None` if there are no leases.
+    /// How long until the next lease ends, or units are refunded again. `None` if there are none.
     pub(super) fn next_end(&self) -> Option<Duration> {
-        let Reverse((ends, _)) = *lock(&self.ends).peek()?;
+        let next = lock(&self.ends).peek().map(|Reverse((ends, _))| *ends);
+        let Some(ends) = next else {
+            return (!lock(&self.unasked).is_empty()).then_some(RETRY_AFTER);
+        };
         let now = self.accounts.clock().now();
         let left = Duration::from_micros(ends.as_micros().saturating_sub(now.as_micros()));
         Some(left.max(self.lease.life / END_TOGETHER))
     }
 
-    /// Takes what leases that have ended did not spend.
+    /// Takes what leases that have ended did not spend, with what was [kept](Books::keep).
     pub(super) fn end(&self) -> Vec<Unspent> {
         let now = self.accounts.clock().now();
         let mut unspent = Vec::new();
@@ -153,7 +164,15 @@ impl Books {
         let units = unspent.iter().map(|unspent| u64::from(unspent.units)).sum();
         self.refunds.fetch_add(unspent.len() as u64, Ordering::Relaxed);
         self.refunded_units.fetch_add(units, Ordering::Relaxed);
+        unspent.append(&mut lock(&self.unasked));
         unspent
+    }
+
+    /// Keeps units for which the store was not asked, unless that was tried for too long.
+    pub(super) fn keep(&self, unspent: Unspent) {
+        if self.accounts.clock().now() < unspent.since.saturating_add(RETRY_FOR) {
+            lock(&self.unasked).push(unspent);
+        }
     }
 
     fn next_ended(&self, now: Timestamp) -> Option<Digest> {

@@ -22,12 +22,6 @@ use super::books::Books;
 use super::settings::Lease;
 use super::stats::{HeldLease, LeaseStats};
 
-/// Units are refunded again after this time, if the store was not asked.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// For how long units are refunded again. Then they stay charged.
-const RETRY_FOR: Duration = Duration::from_secs(60);
-
 /// A [`Store`] that answers most checks of busy keys from leases: see
 /// [`ScaleExt::leased`](crate::ScaleExt::leased).
 #[derive(Clone, Debug)]
@@ -119,13 +113,10 @@ impl<S: Store> Leased<S> {
     /// Refunds what is unspent when leases end, for as long as there are any. One task does it for
     /// all keys.
     async fn give_back(self, mut returning: Returning) {
-        let mut unspent = Vec::new();
         loop {
-            let retry = |unspent: &Vec<_>| (!unspent.is_empty()).then_some(RETRY_AFTER);
-            while let Some(wait) = self.books.next_end().or_else(|| retry(&unspent)) {
+            while let Some(wait) = self.books.next_end() {
                 tokio::time::sleep(wait).await;
-                unspent.append(&mut self.books.end());
-                unspent = self.refund_all(unspent).await;
+                self.refund_all(self.books.end()).await;
             }
             drop(returning);
             // A lease may have been added since the last look.
@@ -136,26 +127,22 @@ impl<S: Store> Leased<S> {
         }
     }
 
-    /// Refunds units, all at once. Returns those for which the store was not asked, because a
-    /// circuit is open or the store is overloaded. Any other refund that fails may have been
-    /// executed, and is not repeated.
-    async fn refund_all(&self, unspent: Vec<Unspent>) -> Vec<Unspent> {
-        let now = self.books.now();
+    /// Refunds units, all at once. Those for which the store was not asked are kept for later,
+    /// because a circuit is open or the store is overloaded. Any other refund that fails may have
+    /// been executed, and is not repeated.
+    async fn refund_all(&self, unspent: Vec<Unspent>) {
         let send = |unspent: Unspent| {
             let Unspent { policy, key, units, stamp, .. } = &unspent;
             let grant = Grant { policy, key, units: *units, stamp: *stamp, share: None };
             (self.store.refund(&[grant]), unspent)
         };
-        let mut unasked = Vec::new();
         for (refund, unspent) in unspent.into_iter().map(send).collect::<Vec<_>>() {
             if let Err(error) = refund.wait().await
                 && matches!(error.kind(), ErrorKind::CircuitOpen | ErrorKind::Overloaded)
-                && now < unspent.since.saturating_add(RETRY_FOR)
             {
-                unasked.push(unspent);
+                self.books.keep(unspent);
             }
         }
-        unasked
     }
 
     /// Spends leases for a whole set, or for none of it.
