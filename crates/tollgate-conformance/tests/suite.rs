@@ -115,6 +115,8 @@ const MISTAKES: &[(Mistake, &str)] = &[
     (Mistake::RefundDoesNothing, "queue::only_the_latest_grant_is_refunded"),
     (Mistake::RefundLandsInTheNextWindow, "refunds::a_refund_does_not_land_in_the_next_window"),
     (Mistake::RefundStopsAfterTheFirst, "refunds::every_policy_of_a_set_is_refunded"),
+    (Mistake::CutsOtherVersions, "changes::a_debt_of_another_version_of_a_policy_stays"),
+    (Mistake::KeepsDebtOfTheFuture, "changes::a_clock_that_steps_back_refills_nothing_and_blocks_no_caller"),
     (Mistake::RefundsForgivenDebt, "changes::a_refund_from_before_the_clock_stepped_back_is_void"),
     (Mistake::WaitTooShort, "basics::denied_requests_are_not_recorded"),
     (Mistake::WaitTooLong, "basics::a_denied_large_cost_does_not_change_the_wait"),

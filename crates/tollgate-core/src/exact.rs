@@ -101,11 +101,6 @@ impl Interval {
     }
 
     #[inline]
-    pub(crate) fn min(self, a: Exact, b: Exact) -> Exact {
-        if self.is_whole() { Exact::from_us(a.us.min(b.us)) } else { a.min(b) }
-    }
-
-    #[inline]
     pub(crate) fn max(self, a: Exact, b: Exact) -> Exact {
         if self.is_whole() { Exact::from_us(a.us.max(b.us)) } else { a.max(b) }
     }

@@ -14,13 +14,13 @@
 pub mod algorithm;
 mod boxed;
 mod check;
+mod clock_behind;
 mod error;
 mod exact;
 mod key;
 mod policy;
 mod quota;
 mod share;
-mod shared_state;
 mod source;
 mod store;
 mod time;

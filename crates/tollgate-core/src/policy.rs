@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock_behind::furthest;
 use crate::exact::{Exact, Interval};
 use crate::quota::{MAX_SPAN_US, Quota};
 
@@ -99,9 +100,7 @@ pub struct Policy {
     pub(crate) tolerance: Exact,
     /// How far TAT may lie ahead of now: the tolerance plus a leaky bucket's longest wait.
     pub(crate) horizon: Exact,
-    /// The longest horizon of policies that share state with this one, in microseconds, or 0.
-    pub(crate) shared_horizon_us: u64,
-    /// The larger of the two horizons. A TAT further ahead is an error of a clock.
+    /// A TAT further ahead than this is cut to the horizon.
     pub(crate) furthest: Exact,
     capacity: u32,
     largest_cost: u32,
@@ -188,11 +187,8 @@ impl Policy {
     pub(crate) fn with_quota(&self, quota: Quota) -> Result<Policy, PolicyError> {
         debug_assert_eq!(quota.window(), self.quota.window());
         let scope = Arc::clone(&self.scope);
-        let policy = Policy::of_scope(self.scope_hash, scope, self.name_length, quota, self.algorithm)?
-            .tracking_usage_as(self);
-        // The policies that share its state get the same share. Their limits round down, by half at
-        // the most, so their horizons at most double.
-        Ok(policy.with_shared_horizon((2 * self.shared_horizon_us).min(MAX_SPAN_US)))
+        Policy::of_scope(self.scope_hash, scope, self.name_length, quota, self.algorithm)
+            .map(|policy| policy.tracking_usage_as(self))
     }
 
     fn of_scope(
@@ -237,8 +233,7 @@ impl Policy {
             interval,
             tolerance,
             horizon,
-            shared_horizon_us: 0,
-            furthest: horizon,
+            furthest: furthest(horizon, quota.window_us()),
             capacity,
             largest_cost,
             tracks_usage: false,

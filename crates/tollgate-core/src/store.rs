@@ -19,7 +19,9 @@ use crate::verdict::Verdict;
 /// # What every store promises
 /// - No policy admits more than its algorithm allows, however many callers ask at once.
 /// - Either every check of a set is charged, k times its cost, or none is.
-/// - A denied request and a look record nothing. Asking again changes no wait.
+/// - A denied request and a look record nothing, also under another version of the policy. Asking
+///   again changes no wait. Only what a clock that stepped back left ahead is cut: see
+///   [`Policy::with_clock_behind`].
 /// - A cost of 0 always passes and charges nothing.
 /// - State expires by itself, without a thread or a task.
 ///

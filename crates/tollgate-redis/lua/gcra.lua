@@ -7,8 +7,10 @@
 --                           interval T
 --          horizon, parts   how far TAT may lie ahead of now: burst x T, plus a leaky bucket's
 --                           longest wait
---          furthest, parts  a TAT further ahead than this is that of a clock that ran ahead. It is
---                           the horizon, or that of another policy that uses the same key
+--          furthest, parts  a TAT further ahead than this comes from a clock that ran ahead, and is
+--                           cut to the horizon. It is the horizon if the clock is behind a time
+--                           that it has shown before. Otherwise it is at least 1,024 windows, since
+--                           another version of the policy may have a longer horizon
 --          cost, parts      cost x T; 2^53 and 0 if the cost can never pass
 -- RETURNS  TAT before the charge, and its parts if there is more than one
 
@@ -51,6 +53,10 @@ end
 local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac, cost_us, cost_frac)
   local last_us = now + furthest_us
 
+  local function is_too_far(us, frac)
+    return us > last_us or (us == last_us and frac > furthest_frac)
+  end
+
   -- TAT, its parts, and whether the stored value has no fraction.
   local function look(key, text)
     local us, frac = time_and_number(text)
@@ -59,9 +65,8 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     if frac >= parts then
       us, frac = us + 1, 0
     end
-    -- Too far ahead: a clock ran ahead, or the burst was larger. It becomes an empty bucket.
-    if us > last_us or (us == last_us and frac > furthest_frac) then
-      us, frac, is_whole = last_us, furthest_frac, furthest_frac == 0
+    if is_too_far(us, frac) then
+      us, frac, is_whole = now + horizon_us, horizon_frac, horizon_frac == 0
       store(key, us, frac, ends(us, frac))
     end
     return us, frac, is_whole
@@ -117,7 +122,7 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
   end
 
   -- Refunds the part of a charge that has not been refilled yet: at most the time from now to the
-  -- stamp. The part beyond the furthest TAT was forgiven when the clock stepped back.
+  -- stamp. The part of a stamp that is cut was forgiven when the clock stepped back.
   local refund = refunds and function(key, text, units, stamp_us, stamp_frac)
     local us, frac = look(key, text)
     if stamp_frac >= parts then
@@ -130,8 +135,9 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     if no_more_than(cost_us, cost_frac, back_us, back_frac) then
       back_us, back_frac = cost_us, cost_frac
     end
-    if not no_more_than(stamp_us, stamp_frac, last_us, furthest_frac) then
-      back_us, back_frac = back_us - (stamp_us - last_us), back_frac - (stamp_frac - furthest_frac)
+    if is_too_far(stamp_us, stamp_frac) then
+      back_us = back_us - (stamp_us - now - horizon_us)
+      back_frac = back_frac - (stamp_frac - horizon_frac)
       if back_frac < 0 then
         back_us, back_frac = back_us - 1, back_frac + parts
       elseif back_frac >= parts then

@@ -93,10 +93,7 @@ impl<S: Clone> RateLimitLayer<S> {
     /// otherwise this does not compile.
     ///
     /// Layers on one store share the state of policies with the same name, algorithm and window.
-    /// Give policies different names to count separately. If two policies count together and their
-    /// quotas differ, make them with
-    /// [`Policy::sharing_state_with`](crate::Policy::sharing_state_with). Otherwise a debt beyond
-    /// the smaller burst is forgiven, as if a clock had run ahead.
+    /// Give policies different names to count separately.
     ///
     /// # Panics
     /// If [`RateLimitLayer::try_store`] would return an error.

@@ -397,11 +397,9 @@ fn waiting_until(policy: &Policy, deadline: Duration) -> Cow<'_, Policy> {
     match policy.algorithm() {
         Algorithm::LeakyBucket { max_wait } if max_wait > deadline => {
             let algorithm = Algorithm::LeakyBucket { max_wait: deadline };
-            // Valid, since a longer wait is. Its debt may be that of callers that wait for longer.
+            // Valid, since a longer wait is.
             let shorter = Policy::try_new(policy.name(), policy.quota(), algorithm);
-            shorter.map_or(Cow::Borrowed(policy), |shorter| {
-                Cow::Owned(shorter.tracking_usage_as(policy).sharing_state_with(policy))
-            })
+            shorter.map_or(Cow::Borrowed(policy), |shorter| Cow::Owned(shorter.tracking_usage_as(policy)))
         }
         _ => Cow::Borrowed(policy),
     }

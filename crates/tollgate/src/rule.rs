@@ -204,9 +204,8 @@ impl Rule {
         quotas: impl IntoIterator<Item = (N, Quota)>,
         tier: impl Fn(&Parts, &Key) -> Option<T> + Send + Sync + 'static,
     ) -> Result<Rule, TiersError> {
-        let plain = self.tiers.as_ref().map_or(&self.policy, |tiers| &tiers.plain);
-        let (tiers, own) = Tiers::try_new(plain, quotas, tier)?;
-        Ok(Rule { policy: own, tiers: Some(tiers), ..self })
+        let tiers = Tiers::try_new(&self.policy, quotas, tier)?;
+        Ok(Rule { tiers: Some(tiers), ..self })
     }
 
     /// Ignores some requests: this rule needs no key of them and does not charge them; the other

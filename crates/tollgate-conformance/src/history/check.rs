@@ -22,7 +22,9 @@ pub fn check(history: &History) {
         state: State::new(&history.policy),
         oracle: Some(Oracle::new(&history.policy)),
         policy: history.policy.clone(),
+        longest_wait: longest_wait(&history.policy),
         now: history.start,
+        latest: Timestamp::EPOCH,
         grants: Vec::new(),
         last_wait: 0,
         last_reset: 0,
@@ -41,7 +43,10 @@ struct Run {
     /// `None` once the two may differ by rounding.
     oracle: Option<Oracle>,
     policy: Policy,
+    /// The longest of all versions of the policy.
+    longest_wait: Duration,
     now: Timestamp,
+    latest: Timestamp,
     grants: Vec<(u32, Stamp, Option<Mark>)>,
     last_wait: u64,
     last_reset: u64,
@@ -63,7 +68,8 @@ impl Run {
                 let (granted, stamp, mark) = self.grants[at];
                 let units = granted - granted.min(*short_by);
                 self.grants[at].0 -= units;
-                self.state.refund(&self.policy, self.now, units, stamp);
+                let policy = self.effective();
+                self.state.refund(&policy, self.now, units, stamp);
                 match (&mut self.oracle, mark) {
                     (Some(oracle), Some(mark)) => oracle.refund(&self.policy, self.now, units, mark),
                     _ => self.oracle = None,
@@ -79,19 +85,21 @@ impl Run {
                     self.oracle = None;
                 }
                 self.policy = policy.clone();
+                self.longest_wait = self.longest_wait.max(longest_wait(policy));
             }
         }
     }
 
     fn acquire(&mut self, cost: u32, times: Times) {
-        let look = self.state.look(&self.policy, self.now);
+        let policy = self.effective();
+        let look = self.state.look(&policy, self.now);
         let granted = look.room.checked_div(cost).unwrap_or(u32::MAX).min(times.max());
         if granted == 0 || granted < times.min() {
             self.compare(u64::from(cost) * u64::from(times.min().max(1)));
             return;
         }
         let units = granted * cost;
-        let charge = self.state.charge(&self.policy, self.now, look, units);
+        let charge = self.state.charge(&policy, self.now, look, units);
         let mut mark = None;
         if let Some(oracle) = &mut self.oracle {
             oracle.look(&self.policy, self.now);
@@ -99,17 +107,17 @@ impl Run {
             assert_eq!(charge.delay, delay, "the delay (left: state, right: oracle): {}", self.at);
             mark = Some(at);
         }
-        let remaining = self.state.look(&self.policy, self.now).remaining;
+        let remaining = self.state.look(&policy, self.now).remaining;
         assert_eq!(charge.status.remaining(), remaining, "remaining after the charge: {}", self.at);
         assert_eq!(charge.status.wait(), Wait::None, "a grant has no wait: {}", self.at);
-        let reset = self.state.reset_after(&self.policy, self.now);
+        let reset = self.state.reset_after(&policy, self.now);
         assert_eq!(charge.status.reset_after(), reset, "the reset after the charge: {}", self.at);
         assert_eq!(charge.expires, self.now.saturating_add(reset), "the expiry is the reset: {}", self.at);
         self.grants.push((units, charge.status.stamp(), mark));
     }
 
     fn compare(&mut self, units: u64) {
-        let (policy, now) = (&self.policy, self.now);
+        let (policy, now) = (&self.effective(), self.now);
         let look = self.state.look(policy, now);
         let wait = self.state.wait(policy, now, units);
         let reset = self.state.reset_after(policy, now);
@@ -131,22 +139,29 @@ impl Run {
             self.at
         );
         if let Wait::For(wait) = wait {
+            let is_behind = now < self.latest;
             assert!(
-                wait <= longest_wait(policy),
+                wait <= if is_behind { longest_wait(policy) } else { self.longest_wait },
                 "a wait of {wait:?} is longer than the longest possible wait: {}",
                 self.at
             );
-            self.retry(wait, units);
+            self.retry(policy, wait, units);
             self.last_wait = micros(wait);
         }
         self.last_reset = micros(reset);
     }
 
+    /// The policy, or if the clock is behind its variant for that.
+    fn effective(&mut self) -> Policy {
+        self.latest = self.latest.max(self.now);
+        if self.now < self.latest { self.policy.with_clock_behind() } else { self.policy.clone() }
+    }
+
     /// Checks that a retry passes exactly at `wait`, and not a microsecond before.
-    fn retry(&self, wait: Duration, units: u64) {
+    fn retry(&self, policy: &Policy, wait: Duration, units: u64) {
         let later = |span: u64| {
             let at = self.now.saturating_add(Duration::from_micros(span));
-            u64::from(self.state.clone().look(&self.policy, at).room)
+            u64::from(self.state.clone().look(policy, at).room)
         };
         // After [`Timestamp::MAX`] there is no retry.
         if self.now.as_micros() + micros(wait) <= Timestamp::MAX.as_micros() {

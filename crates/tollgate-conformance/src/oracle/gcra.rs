@@ -39,13 +39,13 @@ impl Model for TokenBucket {
             let at = old.at;
             self.write(terms, at, capacity - lacking);
         }
-        if self.level(terms, now) < 0 {
+        if self.level(terms, now) < capacity - terms.furthest {
             self.write(terms, now, 0);
         }
     }
 
     fn remaining(&self, terms: &Terms, t: i128) -> i128 {
-        self.level(terms, t) / terms.window
+        self.level(terms, t).max(0) / terms.window
     }
 
     fn is_unused(&self, terms: &Terms, t: i128) -> bool {
@@ -66,9 +66,9 @@ impl Model for TokenBucket {
         // The span between now and the mark has not been refilled yet.
         let finish = ceil_div(mark.at * terms.limit, mark.scale);
         let owed = (finish - now * terms.limit).max(0);
-        // Debt above the capacity was forgiven after a step of the clock or a lowered burst.
+        // So much debt was cut to the capacity when the clock stepped back.
         let full = terms.burst * terms.window;
-        let forgiven = (owed - full).max(0);
+        let forgiven = if owed > terms.furthest { owed - full } else { 0 };
         let back = (owed.min(units * terms.window).min(full) - forgiven).max(0);
         let level = old.level + (now - old.at) * terms.limit + back;
         self.write(terms, now, level);

@@ -39,10 +39,6 @@ impl Queue {
         });
         finishes.max().unwrap_or(0)
     }
-
-    fn most(terms: &Terms) -> i128 {
-        terms.burst * terms.window + terms.max_wait * terms.limit
-    }
 }
 
 impl Model for Queue {
@@ -54,8 +50,8 @@ impl Model for Queue {
             }
             self.limit = terms.limit;
         }
-        if self.waiting(terms, now) > Queue::most(terms) {
-            self.arrivals = vec![Arrival { at: now, work: Queue::most(terms) }];
+        if self.waiting(terms, now) > terms.furthest {
+            self.arrivals = vec![Arrival { at: now, work: terms.horizon() }];
         }
     }
 
@@ -64,7 +60,7 @@ impl Model for Queue {
     }
 
     fn room(&self, terms: &Terms, t: i128) -> i128 {
-        (Queue::most(terms) - self.waiting(terms, t)) / terms.window
+        (terms.horizon() - self.waiting(terms, t)).max(0) / terms.window
     }
 
     fn is_unused(&self, terms: &Terms, t: i128) -> bool {
@@ -91,7 +87,7 @@ impl Model for Queue {
         let waiting = self.waiting(terms, now);
         // Only the latest: later requests already have their delay.
         if waiting > 0 && self.finish(terms) * mark.scale == mark.at * terms.limit {
-            let work = (waiting - units * terms.window).max(0);
+            let work = (waiting - (units * terms.window).min(terms.horizon())).max(0);
             self.arrivals = vec![Arrival { at: now, work }];
         }
     }

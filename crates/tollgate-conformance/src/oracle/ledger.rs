@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_core::{Check, Key, Policy, Times, Timestamp, Verdict, Wait};
 
-use super::{Mark, Oracle};
+use super::{Mark, Oracle, micros};
 
 /// Computes the expected answers of a store, with an [`Oracle`] for each policy and key.
 ///
@@ -19,7 +19,11 @@ use super::{Mark, Oracle};
 /// assert_eq!((answer.times, answer.each[0].remaining), (1, 1));
 /// ```
 #[derive(Debug, Default)]
-pub struct Ledger(HashMap<(String, Key), Oracle>);
+pub struct Ledger {
+    oracles: HashMap<(String, Key), Oracle>,
+    /// The latest time of an operation. The keys of a store share a clock.
+    latest: i128,
+}
 
 /// The expected contents of a [`Verdict`].
 #[derive(Clone, Debug)]
@@ -53,6 +57,7 @@ impl Ledger {
         let cost = |check: &Check<'_>| -> u64 {
             set.iter().filter(|other| same(check, other)).map(|other| u64::from(other.cost)).sum()
         };
+        self.latest = self.latest.max(micros(now));
         let mut granted = times.max();
         for check in set {
             let room = u64::from(self.of(check.policy, check.key).look(check.policy, now).room);
@@ -94,6 +99,7 @@ impl Ledger {
 
     /// Refunds `units` of a grant.
     pub fn refund(&mut self, policy: &Policy, key: &Key, units: u32, mark: Mark, now: Timestamp) {
+        self.latest = self.latest.max(micros(now));
         self.of(policy, key).refund(policy, now, units, mark);
     }
 
@@ -107,12 +113,14 @@ impl Ledger {
 
     /// Forgets the usage of `policy` by `key`.
     pub fn reset(&mut self, policy: &Policy, key: &Key) {
-        self.0.remove(&(policy.scope().to_owned(), key.clone()));
+        self.oracles.remove(&(policy.scope().to_owned(), key.clone()));
     }
 
     fn of(&mut self, policy: &Policy, key: &Key) -> &mut Oracle {
         let pair = (policy.scope().to_owned(), key.clone());
-        self.0.entry(pair).or_insert_with(|| Oracle::new(policy))
+        let oracle = self.oracles.entry(pair).or_insert_with(|| Oracle::new(policy));
+        oracle.latest = self.latest;
+        oracle
     }
 }
 

@@ -38,7 +38,11 @@ pub use ledger::{Answer, Ledger, Standing};
 ///
 /// As with [`State`](tollgate_core::algorithm::State), look first at each `now`.
 #[derive(Debug)]
-pub struct Oracle(Box<dyn Model>);
+pub struct Oracle {
+    model: Box<dyn Model>,
+    /// The latest time of a look.
+    latest: i128,
+}
 
 /// Identifies a grant in the oracle's history, for [`Oracle::refund`].
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +58,7 @@ impl Oracle {
     /// # Panics
     /// If there is no oracle for the policy's algorithm.
     pub fn new(policy: &Policy) -> Oracle {
-        Oracle(match policy.algorithm() {
+        let model: Box<dyn Model> = match policy.algorithm() {
             Algorithm::Gcra => Box::new(gcra::TokenBucket::default()),
             Algorithm::LeakyBucket { .. } => Box::new(leaky_bucket::Queue::default()),
             Algorithm::FixedWindow { .. } => Box::new(fixed_window::FixedWindow::default()),
@@ -62,23 +66,36 @@ impl Oracle {
             Algorithm::SlidingBuckets { .. } => Box::new(sliding_buckets::SlidingBuckets::default()),
             Algorithm::SlidingLog { .. } => Box::new(sliding_log::SlidingLog::default()),
             other => panic!("no oracle knows the algorithm {}", other.name()),
-        })
+        };
+        Oracle { model, latest: 0 }
     }
 
     /// Returns what can be granted at `now`. Limit and burst may differ from those of earlier
     /// calls. `now` may be earlier than theirs.
     pub fn look(&mut self, policy: &Policy, now: Timestamp) -> Look {
-        let (terms, now) = (Terms::of(policy), micros(now));
-        self.0.settle(&terms, now);
-        Look { remaining: units(self.0.remaining(&terms, now)), room: units(self.0.room(&terms, now)) }
+        let now = micros(now);
+        let terms = self.settle(policy, now);
+        let Oracle { model, .. } = self;
+        Look { remaining: units(model.remaining(&terms, now)), room: units(model.room(&terms, now)) }
+    }
+
+    /// The terms at `now`, to which the state is settled.
+    fn settle(&mut self, policy: &Policy, now: i128) -> Terms {
+        self.latest = self.latest.max(now);
+        let mut terms = Terms::of(policy);
+        if now < self.latest {
+            terms.furthest = terms.horizon();
+        }
+        self.model.settle(&terms, now);
+        terms
     }
 
     /// Takes `units`, at most the room. Also returns how long to delay the request.
     pub fn charge(&mut self, policy: &Policy, now: Timestamp, units: u32) -> (Mark, Duration) {
         let (terms, now) = (Terms::of(policy), micros(now));
-        let mark = self.0.charge(&terms, now, i128::from(units));
+        let mark = self.model.charge(&terms, now, i128::from(units));
         // A cost of 0 only looks and is not queued.
-        let delay = if units == 0 { 0 } else { self.0.delay(&terms, now) };
+        let delay = if units == 0 { 0 } else { self.model.delay(&terms, now) };
         (mark, span(delay))
     }
 
@@ -88,7 +105,7 @@ impl Oracle {
             return Wait::Never;
         }
         let (terms, units) = (Terms::of(policy), i128::from(units));
-        match first(micros(now), |t| units == 0 || self.0.room(&terms, t) >= units) {
+        match first(micros(now), |t| units == 0 || self.model.room(&terms, t) >= units) {
             0 => Wait::None,
             wait => Wait::For(span(wait)),
         }
@@ -97,21 +114,21 @@ impl Oracle {
     /// The time until the full quota is available.
     pub fn reset_after(&self, policy: &Policy, now: Timestamp) -> Duration {
         let terms = Terms::of(policy);
-        span(first(micros(now), |t| self.0.is_unused(&terms, t)))
+        span(first(micros(now), |t| self.model.is_unused(&terms, t)))
     }
 
     /// The units used in the last `interval`. `None` if the algorithm stores no times.
     pub fn usage(&self, policy: &Policy, now: Timestamp, interval: Duration) -> Option<u64> {
         let terms = Terms::of(policy);
-        let used = self.0.usage(&terms, micros(now), whole_micros(interval))?;
+        let used = self.model.usage(&terms, micros(now), whole_micros(interval))?;
         Some(u64::try_from(used).expect("a sum of positive numbers"))
     }
 
     /// Refunds `units` of a grant.
     pub fn refund(&mut self, policy: &Policy, now: Timestamp, units: u32, mark: Mark) {
-        let (terms, now) = (Terms::of(policy), micros(now));
-        self.0.settle(&terms, now);
-        self.0.refund(&terms, now, i128::from(units), mark);
+        let now = micros(now);
+        let terms = self.settle(policy, now);
+        self.model.refund(&terms, now, i128::from(units), mark);
     }
 }
 
@@ -151,6 +168,8 @@ struct Terms {
     max_wait: i128,
     buckets: i128,
     aligned: bool,
+    /// Debt of a bucket beyond this is cut to the horizon. Scaled by the limit.
+    furthest: i128,
 }
 
 impl Terms {
@@ -163,6 +182,7 @@ impl Terms {
             max_wait: 0,
             buckets: 1,
             aligned: true,
+            furthest: 0,
         };
         match policy.algorithm() {
             Algorithm::LeakyBucket { max_wait } => {
@@ -173,7 +193,14 @@ impl Terms {
             Algorithm::SlidingBuckets { buckets } => terms.buckets = i128::from(buckets),
             _ => {}
         }
+        let windows = (1_024 * terms.window).min(1 << 52) * terms.limit;
+        terms.furthest = terms.horizon().max(windows);
         terms
+    }
+
+    /// The most debt that a bucket makes under these terms, scaled by the limit.
+    fn horizon(&self) -> i128 {
+        self.burst * self.window + self.max_wait * self.limit
     }
 }
 

@@ -3,42 +3,40 @@
 use tollgate_core::{Check, Key, Stamp, Wait};
 
 use super::case::Case;
-use crate::vectors::{self, Action, Expected};
+use crate::vectors::{Action, Expected, Vector};
 
-pub(super) async fn recorded_answers_are_given(case: &Case) {
-    for vector in vectors::all() {
-        let key = Key::from(format!("{}: {}", vector.file, vector.title));
-        let mut stamps: Vec<Stamp> = Vec::new();
-        for step in &vector.steps {
-            case.time.set(step.now);
-            match step.action {
-                Action::Acquire { cost, times, expected } => {
-                    let set = [Check::new(&step.policy, &key, cost)];
-                    let verdict = case.acquire(&set, times).await;
-                    let status = verdict.each()[0];
-                    let mut answer = Expected {
-                        times: verdict.times(),
-                        remaining: status.remaining(),
-                        wait: if verdict.is_granted() { Wait::None } else { status.wait() },
-                        reset_after: status.reset_after(),
-                        delay: verdict.delay(),
-                    };
-                    if let Some(due) = expected
-                        && case.excuses.cached_denials
-                        && !verdict.is_granted()
-                        && case.denials.excuse(&set[0], &status, due.remaining, due.wait, step.now)
-                    {
-                        (answer.remaining, answer.wait) = (due.remaining, due.wait);
-                    }
-                    if Some(answer) != expected {
-                        let due = expected.map_or_else(|| "(nothing yet)".to_owned(), |due| due.to_string());
-                        let at = format!("{}.txt, line {} ({})", vector.file, step.line, vector.title);
-                        case.fail(&format!("{at}: the store returned {answer}, expected {due}"));
-                    }
-                    stamps.push(status.stamp());
+pub(super) async fn recorded_answers_are_given(case: &Case, vector: &Vector) {
+    let key = Key::from(format!("{}: {}", vector.file, vector.title));
+    let mut stamps: Vec<Stamp> = Vec::new();
+    for step in &vector.steps {
+        case.time.set(step.now);
+        match step.action {
+            Action::Acquire { cost, times, expected } => {
+                let set = [Check::new(&step.policy, &key, cost)];
+                let verdict = case.acquire(&set, times).await;
+                let status = verdict.each()[0];
+                let mut answer = Expected {
+                    times: verdict.times(),
+                    remaining: status.remaining(),
+                    wait: if verdict.is_granted() { Wait::None } else { status.wait() },
+                    reset_after: status.reset_after(),
+                    delay: verdict.delay(),
+                };
+                if let Some(due) = expected
+                    && case.excuses.cached_denials
+                    && !verdict.is_granted()
+                    && case.denials.excuse(&set[0], &status, due.remaining, due.wait, step.now)
+                {
+                    (answer.remaining, answer.wait) = (due.remaining, due.wait);
                 }
-                Action::Refund { of, units } => case.refund(&step.policy, &key, units, stamps[of]).await,
+                if Some(answer) != expected {
+                    let due = expected.map_or_else(|| "(nothing yet)".to_owned(), |due| due.to_string());
+                    let at = format!("{}.txt, line {} ({})", vector.file, step.line, vector.title);
+                    case.fail(&format!("{at}: the store returned {answer}, expected {due}"));
+                }
+                stamps.push(status.stamp());
             }
+            Action::Refund { of, units } => case.refund(&step.policy, &key, units, stamps[of]).await,
         }
     }
 }

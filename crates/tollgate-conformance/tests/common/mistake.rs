@@ -53,6 +53,10 @@ pub(crate) enum Mistake {
     StatusesBackwards,
     DoublesForTime,
     ClockBackIsANewKey,
+    /// Debt beyond the reach of a policy is always taken for that of a clock that ran ahead.
+    CutsOtherVersions,
+    /// Such debt is never cut.
+    KeepsDebtOfTheFuture,
     /// Time never goes back, so a retry after its wait is too early by the step of the clock.
     ClockBackIsIgnored,
     RemainingBeforeTheCharge,

@@ -71,16 +71,31 @@ impl OneLock {
     }
 
     fn now(&self) -> Timestamp {
+        self.time().0
+    }
+
+    /// The time, and whether the clock is behind one that it has shown before.
+    fn time(&self) -> (Timestamp, bool) {
         let now = self.clock.now();
-        match self.mistake {
+        let latest = self.latest.fetch_max(now.as_micros(), Ordering::AcqRel);
+        let is_behind = now.as_micros() < latest;
+        let now = match self.mistake {
             // Loses three digits of a microsecond, as 1.76e+15 does.
             Mistake::DoublesForTime => Timestamp::from_micros(now.as_micros() / 1_000 * 1_000),
-            Mistake::ClockBackIsIgnored => {
-                let latest = self.latest.fetch_max(now.as_micros(), Ordering::AcqRel);
-                now.max(Timestamp::from_micros(latest))
-            }
+            Mistake::ClockBackIsIgnored => now.max(Timestamp::from_micros(latest)),
             _ => now,
-        }
+        };
+        (now, is_behind)
+    }
+
+    /// The policy, or if the clock is behind its variant for that.
+    fn effective(&self, policy: &Policy) -> Policy {
+        let cuts = match self.mistake {
+            Mistake::CutsOtherVersions => true,
+            Mistake::KeepsDebtOfTheFuture => false,
+            _ => self.time().1,
+        };
+        if cuts { policy.with_clock_behind() } else { policy.clone() }
     }
 
     fn state<'s>(&self, states: &'s mut States, policy: &Policy, key: &Key, now: Timestamp) -> &'s mut State {
@@ -250,6 +265,9 @@ impl Store for OneLock {
     type Done = Ready<Result<(), Infallible>>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
+        let policies: Vec<Policy> = set.iter().map(|check| self.effective(check.policy)).collect();
+        let set = set.iter().zip(&policies).map(|(check, policy)| Check { policy, ..*check });
+        let set = &set.collect::<Vec<_>>()[..];
         Reply::Now(Ok(match self.mistake {
             Mistake::OneByOne | Mistake::KeyByKey if set.len() > 1 => {
                 let mut states = self.lock();
@@ -277,6 +295,8 @@ impl Store for OneLock {
         let now = self.now();
         for grant in grants {
             let Some((state, _)) = states.get_mut(&self.name(grant.policy, grant.key)) else { continue };
+            let policy = &self.effective(grant.policy);
+            let grant = Grant { policy, ..*grant };
             match self.mistake {
                 Mistake::RefundDoesNothing => {}
                 Mistake::RefundStopsAfterTheFirst => {

@@ -21,14 +21,13 @@ impl Tat {
         Tat(Exact { us, frac: u32::try_from(frac).unwrap_or(u32::MAX) })
     }
 
-    /// Limits TAT to the latest possible value, an empty bucket. A later TAT comes from a clock
-    /// that ran ahead or from a burst that was lowered.
+    /// Cuts a TAT that is too far ahead.
     #[inline]
     pub(super) fn clamp(&mut self, policy: &Policy, now: u64) {
         if self.0.frac >= policy.interval.parts {
             self.0 = Exact::from_us(self.0.us.saturating_add(1));
         }
-        self.0 = policy.interval.min(self.0, last(policy, now));
+        self.0 = cut(policy, now, self.0);
     }
 
     /// How far TAT lies ahead of now: the time until the bucket is full.
@@ -61,10 +60,12 @@ impl Tat {
     }
 }
 
-/// The latest possible TAT.
+/// A TAT beyond [`Policy::furthest`] comes from a clock that ran ahead. It becomes that of an empty
+/// bucket.
 #[inline]
-fn last(policy: &Policy, now: u64) -> Exact {
-    policy.interval.add(Exact::from_us(now), policy.furthest)
+fn cut(policy: &Policy, now: u64, tat: Exact) -> Exact {
+    let after = |span| policy.interval.add(Exact::from_us(now), span);
+    if tat > after(policy.furthest) { after(policy.horizon) } else { tat }
 }
 
 /// Units that conform without delay: those that fit between TAT and now + τ.
@@ -77,12 +78,12 @@ pub(super) fn remaining(tat: &Tat, policy: &Policy, now: u64) -> u32 {
 /// Refunds the part of the charge that time has not refilled yet.
 ///
 /// Only the span between now and the stamp is still owed. A refund of the whole cost would return
-/// refilled tokens again, and admit burst + cost at once. The part of a stamp beyond the latest
-/// possible TAT was forgiven when the clock stepped back.
+/// refilled tokens again, and admit burst + cost at once. The part of a stamp that is cut was
+/// forgiven when the clock stepped back.
 pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u32, stamp: Stamp) {
     let end = end(policy, stamp);
     let owed = policy.interval.saturating_sub(end, Exact::from_us(now));
-    let forgiven = policy.interval.saturating_sub(end, last(policy, now));
+    let forgiven = policy.interval.saturating_sub(end, cut(policy, now, end));
     tat.pull_back(policy, policy.interval.saturating_sub(span(policy, units).min(owed), forgiven));
 }
 
@@ -98,7 +99,7 @@ fn end(policy: &Policy, stamp: Stamp) -> Exact {
     Exact { us: stamp.us, frac }
 }
 
-/// The burst may have been larger at the time of the grant, but TAT never exceeds the horizon.
+/// If the burst was larger at the time of the grant, a horizon is refunded at most.
 fn span(policy: &Policy, units: u32) -> Exact {
     if units > policy.largest_cost() { policy.horizon } else { policy.interval.times(units) }
 }

@@ -21,7 +21,8 @@
 //!
 //! A server that takes over from another may have an older clock. No algorithm then refills
 //! anything, and none blocks a caller for longer than its fullest state would. Usage with a future
-//! time counts as if it had happened now.
+//! time counts as if it had happened now. Buckets need to be told:
+//! [`Policy::with_clock_behind`].
 //!
 //! # Deciding
 //!
@@ -144,7 +145,8 @@ impl State {
     }
 
     /// Returns what can be granted at `now`. Also drops expired usage, and moves usage in the
-    /// future to now. That changes no later decision.
+    /// future to now. Unless the clock steps back, that changes no later decision, also by other
+    /// policies of the same scope.
     #[inline]
     pub fn look(&mut self, policy: &Policy, now: Timestamp) -> Look {
         if !self.belongs_to(policy) {

@@ -20,6 +20,10 @@
 //! 4. If that is less than `min`, or zero, [`refuse`](crate::algorithm::State::refuse) each and
 //!    store nothing. Otherwise [`charge`](crate::algorithm::State::charge) each. The result says
 //!    when the state [expires](crate::algorithm::Charge::expires).
+//!
+//!    If your clock can step back, use
+//!    [`Policy::with_clock_behind`](crate::Policy::with_clock_behind) in these steps until it
+//!    reaches the latest time that you have seen.
 //! 5. Return a [`Verdict`](crate::Verdict): a status for each check, in the order of the checks,
 //!    and the longest delay.
 //!

@@ -217,6 +217,23 @@ impl MemoryStore {
         }
     }
 
+    /// Decides a set, and records it for policies that track usage.
+    fn decide(&self, set: &[Check<'_>], times: Times) -> Verdict {
+        let verdict = set::decide(&self.0, set, times);
+        if verdict.is_granted() {
+            self.0.totals.record(set, verdict.times());
+        }
+        verdict
+    }
+
+    /// Decides a set after a test has set its clock back.
+    #[cold]
+    fn acquire_with_clock_behind(&self, set: &[Check<'_>], times: Times) -> Verdict {
+        let policies: Vec<Policy> = set.iter().map(|check| check.policy.with_clock_behind()).collect();
+        let checks = set.iter().zip(&policies).map(|(check, policy)| Check { policy, ..*check });
+        self.decide(&checks.collect::<Vec<_>>(), times)
+    }
+
     /// Decides one check of a key that has an entry, without the steps for several checks. With
     /// those, a request costs 1.4 × with fields and 2.3 × without (peers, allowed, hot).
     #[inline]
@@ -253,6 +270,9 @@ impl Store for MemoryStore {
     // Inlined, so that a wrapper need not move the verdict: see the number at `Recorded`.
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
+        if self.0.is_clock_behind() {
+            return Reply::Now(Ok(self.acquire_with_clock_behind(set, times)));
+        }
         if let [check] = set
             && !check.policy.tracks_usage()
         {
@@ -262,20 +282,19 @@ impl Store for MemoryStore {
                 return Reply::Now(Ok(MemoryStore::decide_one(table.slot(at), check, times, now)));
             }
         }
-        let verdict = set::decide(&self.0, set, times);
-        if verdict.is_granted() {
-            self.0.totals.record(set, verdict.times());
-        }
-        Reply::Now(Ok(verdict))
+        Reply::Now(Ok(self.decide(set, times)))
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+        let is_behind = self.0.is_clock_behind();
         for grant in grants {
-            let (mut table, digest, now) = self.0.tables.enter(grant.policy, grant.key);
+            let behind = is_behind.then(|| grant.policy.with_clock_behind());
+            let policy = behind.as_ref().unwrap_or(grant.policy);
+            let (mut table, digest, now) = self.0.tables.enter(policy, grant.key);
             if let Some(at) = table.find(&digest) {
                 let slot = table.slot(at);
-                slot.value.refund(grant.policy, now, grant.units, grant.stamp);
-                slot.renew(now.saturating_add(slot.value.reset_after(grant.policy, now)), false);
+                slot.value.refund(policy, now, grant.units, grant.stamp);
+                slot.renew(now.saturating_add(slot.value.reset_after(policy, now)), false);
             }
         }
         self.0.totals.refund(grants);

@@ -1,6 +1,5 @@
 //! Quotas for some callers, routes or methods in the place of a rule's own.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,18 +13,15 @@ type Choose = dyn Fn(&Parts, &Key) -> Option<usize> + Send + Sync;
 pub(super) struct Tiers {
     /// Sorted by the names of their tiers. All have the name of the rule's policy.
     policies: Arc<[Policy]>,
-    /// The rule's own policy before it shared state with the tiers.
-    pub(super) plain: Policy,
     choose: Arc<Choose>,
 }
 
 impl Tiers {
-    /// The tiers, and the rule's policy sharing state with them.
     pub(super) fn try_new<N: AsRef<str>, T: AsRef<str>>(
         policy: &Policy,
         quotas: impl IntoIterator<Item = (N, Quota)>,
         tier: impl Fn(&Parts, &Key) -> Option<T> + Send + Sync + 'static,
-    ) -> Result<(Tiers, Policy), TiersError> {
+    ) -> Result<Tiers, TiersError> {
         let mut tiers = Vec::new();
         for (name, quota) in quotas {
             let name = name.as_ref();
@@ -44,18 +40,14 @@ impl Tiers {
         if let Some(two) = tiers.windows(2).find(|two| two[0].0 == two[1].0) {
             return Err(TiersError::NameTwice(two[0].0.to_string()));
         }
-        let (names, mut policies): (Vec<Box<str>>, Vec<Policy>) = tiers.into_iter().unzip();
-        policies.push(policy.clone());
-        share_states(&mut policies);
-        let own = policies.pop().unwrap_or_else(|| policy.clone());
+        let (names, policies): (Vec<Box<str>>, Vec<Policy>) = tiers.into_iter().unzip();
         // A search in a sorted list has no hash to be attacked, and takes 14 comparisons for 10,000
         // tiers.
         let choose = move |parts: &Parts, key: &Key| {
             let name = tier(parts, key)?;
             names.binary_search_by(|other| (**other).cmp(name.as_ref())).ok()
         };
-        let plain = policy.clone();
-        Ok((Tiers { policies: policies.into(), plain, choose: Arc::new(choose) }, own))
+        Ok(Tiers { policies: policies.into(), choose: Arc::new(choose) })
     }
 
     pub(super) fn policies(&self) -> &[Policy] {
@@ -65,18 +57,6 @@ impl Tiers {
     /// The index of a request's tier among the policies, if it has one.
     pub(super) fn choose(&self, parts: &Parts, key: &Key) -> Option<usize> {
         (self.choose)(parts, key)
-    }
-}
-
-/// Lets each policy keep the longest debt that a state it shares may have.
-fn share_states(policies: &mut [Policy]) {
-    let mut longest: HashMap<String, Policy> = HashMap::new();
-    for policy in policies.iter() {
-        let other = longest.entry(policy.scope().to_owned()).or_insert_with(|| policy.clone());
-        *other = other.sharing_state_with(policy);
-    }
-    for policy in policies {
-        *policy = policy.sharing_state_with(&longest[policy.scope()]);
     }
 }
 
