@@ -195,6 +195,25 @@ async fn acquire(store: &Guarded, policy: &Policy, key: &Key, cost: u32) -> Verd
     verdict
 }
 
+/// Each byte of the keys is escaped in the names of Redis.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_400_kb_do_not_lift_the_limit_on_guesses() {
+    let _alone = ALONE.lock().await;
+    let scene = Scene::new(SlidingLogLayout::List).await;
+    let attack = async |store: Guarded, attacker: u32| {
+        let policies = ["second", "minute", "hour"].map(|name| Policy::new(name, Quota::per_hour(10)));
+        let mut keys = [0_u8, 1].map(|n| Key::from(format!("{attacker}{n}{}", ",".repeat(400_000))));
+        loop {
+            keys.swap(0, 1);
+            let set = policies.each_ref().map(|policy| Check::new(policy, &keys[0], 1));
+            let Ok(_) = store.acquire(&set, Times::ONCE).wait().await;
+            // The processors are for the attacked service.
+            sleep(PAUSE).await;
+        }
+    };
+    scene.holds(8, attack).await;
+}
+
 /// Charges, then refunds: what the guide recommends for log-ins that succeed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refunded_log_ins_do_not_lift_the_limit_on_guesses() {

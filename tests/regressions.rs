@@ -66,6 +66,11 @@
 //! | One request of a large cost occupies Redis for milliseconds | `attacks.rs`: `requests_of_a_large_cost_do_not_lift_the_limit_on_guesses`; `redis_docs/work.rs`: `a_large_cost_takes_no_more_commands_than_a_cost_of_one` |
 //! | A denial reads state whose size the policy's author chose | `attacks.rs`: `denials_by_a_ring_of_a_thousand_do_not_lift_the_limit_on_guesses`; `redis_docs/work.rs`: `a_check_costs_the_server_no_more_than_documented` |
 //! | One late call counts as a failure for each caller that it carried | `failure/breaker.rs`: `a_late_call_counts_as_one_failure_for_all_its_requests` |
+//! | The name of a long key is made under a lock that all callers need | `attacks.rs`: `keys_of_400_kb_do_not_lift_the_limit_on_guesses`; `../crates/tollgate-redis/src/wire/names.rs`: `no_key_has_a_longer_text_than_the_longest` |
+//! | One stall counts as a failure for each look at the clock and each call in flight | `redis/timeouts.rs`: `a_stall_is_one_failure_whatever_the_load` |
+//! | New keys of a slot that moves count as an outage | `redis/cluster/moves.rs`: `new_keys_of_a_moving_slot_do_not_open_the_circuit` |
+//! | A look or a refusal by a version of a policy with a smaller burst forgives debt | suite `changes::a_debt_of_another_version_of_a_policy_stays`; `redis/denials.rs`: `a_denied_request_writes_nothing` |
+//! | Two versions of a policy side by side lift the limit | suite `changes::two_versions_admit_no_more_than_both_allow` |
 //! | A deadline that passed in our own queue is taken for an outage | `failure/breaker.rs`: `an_overloaded_queue_does_not_count_as_a_store_failure`; `redis/timeouts.rs`: `a_deadline_that_passes_in_the_queue_is_no_timeout_of_redis` |
 //! | A refusal is lost because the request's body has not arrived | `axum_server/behind_nginx.rs`: `nginx_passes_on_each_refusal_and_fails_no_upstream`; `axum_server/refusals.rs`: `an_http2_client_sends_the_whole_refused_body` |
 //! | Slow senders of refused bodies hold connections or memory | `slow_senders.rs`: `a_thousand_slow_senders_hold_little_memory_and_end_soon` |

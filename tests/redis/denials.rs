@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, Check, Key, Store, Times};
+use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::SlidingLogLayout;
 
@@ -36,6 +36,26 @@ const READS: [&str; 18] = [
     "zrange",
 ];
 
+/// Other versions of a policy, for which the key of this one is full too.
+fn versions(policy: &Policy) -> Vec<Policy> {
+    let (quota, algorithm) = (policy.quota(), policy.algorithm());
+    let of = |limit, burst: Option<u32>, algorithm| {
+        let quota = Quota::new(limit, quota.window());
+        let quota = burst.map_or(quota, |burst| quota.burst(burst));
+        Policy::new(policy.name(), quota).with_algorithm(algorithm)
+    };
+    match algorithm {
+        Algorithm::Gcra => {
+            vec![of(3, Some(1), algorithm), of(6, Some(3), algorithm), of(2, Some(2), algorithm)]
+        }
+        Algorithm::LeakyBucket { .. } => {
+            let queue = |max_wait| Algorithm::LeakyBucket { max_wait };
+            vec![of(3, Some(1), queue(Duration::ZERO)), of(6, None, queue(Duration::from_secs(1)))]
+        }
+        _ => vec![of(1, None, algorithm), of(2, None, algorithm)],
+    }
+}
+
 /// If denials were recorded, or prolonged a window, a caller that keeps trying would never pass.
 #[tokio::test]
 async fn a_denied_request_writes_nothing() {
@@ -59,6 +79,10 @@ async fn a_denied_request_writes_nothing() {
                 assert!(!fresh.store.acquire(&set, Times::up_to(9)).wait().await.unwrap().is_granted());
             }
             look(&fresh.store, &policy, "ada").await;
+            for version in versions(&policy) {
+                look(&fresh.store, &version, "ada").await;
+                assert!(!acquire(&fresh.store, &version, "ada", version.largest_cost()).await.is_granted());
+            }
             let asked = commands(&server);
             assert!(asked.iter().any(|name| name == "evalsha"), "{asked:?}");
             let writes: Vec<_> = asked.iter().filter(|name| !READS.contains(&name.as_str())).collect();

@@ -1,10 +1,11 @@
 //! Waits that the store ends by itself. Calls may take a minute here, so nothing else ends a wait.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tollgate::failure::TimeoutError;
 use tollgate::{
     Check, Clock, ErrorKind, FailureExt, Grant, Key, Policy, Quota, Stamp, Store, StoreError, Times,
@@ -197,6 +198,40 @@ async fn a_later_call_with_a_shorter_timeout_ends_first() {
     let error =
         timeout(Duration::from_secs(30), try_acquire(&twice, &policy, "ada", 1)).await.expect("an end");
     assert!(error.unwrap_err().is_timeout());
+}
+
+/// The server is silent for one and a half timeouts: 2,000 callers a second in several calls, and
+/// in the queue behind them, wait for the same silence.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stall_is_one_failure_whatever_the_load() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let fresh = patient(&server, 100_000).await;
+    let policy = a_day(1_000_000);
+    acquire(&fresh.store, &policy, "ada", 1).await;
+    let store = limited(&fresh.store, 400 * MS);
+    for (silence, is_stall) in [(600 * MS, true), (1_400 * MS, false)] {
+        server.pause().unwrap();
+        let start = Instant::now();
+        let mut callers = JoinSet::new();
+        while start.elapsed() < silence {
+            for n in 0..2_u32 {
+                let (store, policy) = (store.clone(), policy.clone());
+                callers.spawn(async move { try_acquire(&store, &policy, &format!("user {n}"), 1).await });
+            }
+            sleep(MS).await;
+        }
+        server.resume().unwrap();
+        let late = callers.join_all().await.into_iter().filter_map(Result::err);
+        let failures: HashSet<_> =
+            late.filter(|error| error.kind() == ErrorKind::Timeout).map(|error| error.call()).collect();
+        assert!(!failures.contains(&None));
+        if is_stall {
+            assert_eq!(failures.len(), 1, "{failures:?}");
+        } else {
+            assert!(failures.len() > 5, "{failures:?}: enough to open a circuit");
+        }
+        acquire(&fresh.store, &policy, "ada", 1).await;
+    }
 }
 
 #[tokio::test]

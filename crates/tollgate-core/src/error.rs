@@ -14,8 +14,9 @@ pub trait StoreError: Error + Send + Sync + 'static {
         self.kind() != ErrorKind::Misconfigured
     }
 
-    /// The number of the call that failed, if requests share calls to the store. A circuit breaker
-    /// counts errors with the same number once. `None` if each request has its own call.
+    /// The number of the failure, if one failure of the store has several errors: requests share
+    /// calls, and calls wait for the same silent node. A circuit breaker counts errors of one number
+    /// once. `None` if each error is a failure of its own.
     fn call(&self) -> Option<u64> {
         None
     }
@@ -39,6 +40,9 @@ pub enum ErrorKind {
     Overloaded,
     /// A circuit breaker is open, so the store was not asked. Nothing was charged.
     CircuitOpen,
+    /// The keys of the request are moving to another node of the store, which refuses some sets
+    /// until then. Nothing was charged. Circuit breakers do not count this: other keys are decided.
+    Moving,
     /// An operator has to act: a wrong password, a missing permission. A circuit breaker does not
     /// open for such an error, because that would hide it.
     Misconfigured,
@@ -46,11 +50,12 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All kinds.
-    pub const ALL: [ErrorKind; 5] = [
+    pub const ALL: [ErrorKind; 6] = [
         ErrorKind::Timeout,
         ErrorKind::Unavailable,
         ErrorKind::Overloaded,
         ErrorKind::CircuitOpen,
+        ErrorKind::Moving,
         ErrorKind::Misconfigured,
     ];
 
@@ -61,6 +66,7 @@ impl ErrorKind {
             ErrorKind::Unavailable => "unavailable",
             ErrorKind::Overloaded => "overloaded",
             ErrorKind::CircuitOpen => "circuit-open",
+            ErrorKind::Moving => "moving",
             ErrorKind::Misconfigured => "misconfigured",
         }
     }

@@ -127,7 +127,8 @@ impl Key {
         matches!(self.0, Encoded::Inline { length: 0, .. })
     }
 
-    /// The unambiguous encoded form, for stores to hash. It may change between minor versions.
+    /// The unambiguous encoded form, for stores to hash. Stores keep such hashes, so a change of it
+    /// is a change of their stored form.
     #[inline]
     pub fn as_encoded(&self) -> &[u8] {
         match &self.0 {

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tollgate_core::Clock;
 
-use crate::commit::{Commit, Target};
+use crate::commit::{Commit, ServerClocks, Target};
 use crate::error::Error;
 use crate::link::tls::Certificates;
 use crate::link::topology::Topology;
@@ -238,6 +238,7 @@ impl RedisStoreBuilder {
             waits: Clock::system(),
             questions: Arc::new(Semaphore::new(1)),
             runtime: Handle::current(),
+            clocks: ServerClocks::default(),
         };
         let lanes = usize::try_from(self.connections).unwrap_or(usize::MAX);
         let store = RedisStore::new(Commit::new(target, lanes, self.most_waiting));

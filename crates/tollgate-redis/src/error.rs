@@ -13,13 +13,13 @@ use tollgate_core::{ErrorKind as Kind, StoreError};
 #[derive(Clone)]
 pub struct Error {
     cause: Arc<Cause>,
-    /// The call that the request shared with others, if any.
+    /// The call or the silence that the request shared with others, if any.
     call: Option<u64>,
 }
 
-/// A number for a call, unique in this process.
+/// A number for a call or a silence, unique in this process.
 pub(crate) fn next_call() -> u64 {
-    static CALLS: AtomicU64 = AtomicU64::new(0);
+    static CALLS: AtomicU64 = AtomicU64::new(1);
     CALLS.fetch_add(1, Ordering::Relaxed)
 }
 
@@ -38,6 +38,8 @@ pub(crate) enum Cause {
     NoConnection,
     /// There was no answer before the caller's deadline.
     Late,
+    /// The deadline passed before a call was repeated that met `TRYAGAIN`.
+    Moving,
     /// The answer is not in the form of the scripts' answers.
     Garbled,
 }
@@ -78,6 +80,11 @@ impl Error {
         matches!(&*self.cause, Cause::Redis(error) if matches!(error.kind(), ErrorKind::Server(_)))
     }
 
+    /// Whether a call was sent and not answered in time.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        matches!(&*self.cause, Cause::Redis(error) if error.is_timeout())
+    }
+
     /// Marks the error as the failure of this call, so that a circuit breaker counts it once.
     pub(crate) fn of_call(self, call: u64) -> Error {
         Error { call: Some(call), ..self }
@@ -95,6 +102,8 @@ impl StoreError for Error {
             Kind::Misconfigured
         } else if self.is_overloaded() {
             Kind::Overloaded
+        } else if self.is_try_again() || matches!(*self.cause, Cause::Moving) {
+            Kind::Moving
         } else if is_timeout {
             Kind::Timeout
         } else {
@@ -172,6 +181,7 @@ impl fmt::Display for Error {
             Cause::Stopped => f.write_str("the runtime in which the store was connected has stopped"),
             Cause::NoConnection => f.write_str("no connection to redis in time"),
             Cause::Late => f.write_str("redis did not answer in time"),
+            Cause::Moving => f.write_str("the deadline passed while the slot of the keys moves"),
             Cause::Garbled => f.write_str("redis gave an answer that is not one of tollgate's scripts"),
         }
     }

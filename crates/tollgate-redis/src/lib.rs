@@ -116,6 +116,15 @@
 //!   connection or a timeout the check is an error. It may have been charged, once.
 //! - **A failed call counts once.** All callers that shared a call fail with it, also if there is
 //!   no connection for it. A circuit breaker counts that as one failure.
+//! - **A stall counts once.** While a node forks or runs a slow command of another client, many
+//!   callers are late. That is one failure, whatever the load. A silence of twice a caller's limit
+//!   or more is one failure after another, so that a circuit breaker opens.
+//! - **A slot that moves is not an outage.** While its keys are on two nodes, both refuse some
+//!   sets. After retries these fail with the kind [`Moving`](tollgate_core::ErrorKind::Moving),
+//!   which no circuit breaker counts.
+//! - **A long key costs its caller.** It is hashed in the task of its caller, before any lock. What
+//!   follows is the same for each key: at most 128 bytes of text, and no more than 128 sets are
+//!   written at a time.
 //! - **Our own queue is not an outage.** If a check's deadline passes in the queue of this process
 //!   while Redis answers others, the error has the kind
 //!   [`Overloaded`](tollgate_core::ErrorKind::Overloaded). No circuit breaker counts it, and
@@ -148,7 +157,8 @@
 //!
 //! A key is named like `tollgate:1:{@192.0.2.1}:api~gcra~1m`: the
 //! [prefix](RedisStoreBuilder::prefix), the version of the stored form, the key, and the policy
-//! with its algorithm and window. Keys of more than 128 bytes are hashed. With a
+//! with its algorithm and window. Keys of more than 128 bytes are hashed (SHA-256, of
+//! [`Key::as_encoded`](tollgate_core::Key::as_encoded)). With a
 //! [secret](RedisStoreBuilder::secret) all keys are, so that Redis stores no address and no API
 //! key. Every key expires when its state means nothing more. Keys of `Gcra` and `LeakyBucket`
 //! expire within a second of that.
@@ -156,11 +166,15 @@
 //! A limit or a burst can be changed in place. With another name, algorithm or window, counting
 //! starts again. While old and new processes run at the same time, each decides by its own policy.
 //!
-//! One such change needs care: a bucket that fills sooner than before, by a smaller burst, or by a
-//! larger limit with the same burst. New processes take larger debts of old ones for clock errors,
-//! and forgive the excess. Old processes then admit too much. For that deployment, make the new
-//! policy with
-//! [`Policy::sharing_state_with`](tollgate_core::Policy::sharing_state_with) of the old one.
+//! A window then admits at most the larger of both limits. A bucket admits at most both bursts and,
+//! in a time *t*, the faster rate × *t*; if only the bursts differ, what the larger one allows. A
+//! refusal and a look change no state.
+//!
+//! If a failover leads to a server whose clock is slow, a bucket may be further ahead than it can
+//! get. The store notices that by an older time in a reply, and cuts such buckets to the policy's
+//! own until the old time is reached again. A process that connects after the failover cannot
+//! notice it. Its callers wait until another process has cut the bucket, and at most for the step
+//! of the clock or 1,024 windows, whichever is shorter.
 //!
 //! | bytes a key | Redis 6.2 | Redis 7.0 | Redis 8.2 | Valkey 9.1 |
 //! |---|--:|--:|--:|--:|

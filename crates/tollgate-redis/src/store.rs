@@ -39,7 +39,7 @@ impl RedisStore {
         &self.commit
     }
 
-    fn ask(&self, slot: u16, ask: &Ask<'_>, order: Option<Order>) -> Reply<Result<Verdict, Error>, Acquire> {
+    fn ask(&self, slot: u16, ask: Ask<'_>, order: Option<Order>) -> Reply<Result<Verdict, Error>, Acquire> {
         // First: it panics where there are no timers, and then nothing has been asked.
         let (deadline, end) = self.deadline();
         match self.commit.acquire(slot, ask, deadline) {
@@ -112,16 +112,16 @@ impl Store for RedisStore {
         if set.iter().any(|check| check.key.is_empty()) {
             return Reply::Now(Err(Error::config("a check needs a key that is not empty")));
         }
-        let (pairs, order) = set::pairs(set);
-        let slots: SmallVec<[u16; 4]> = pairs.iter().map(|pair| self.commit.slot(pair.key)).collect();
+        let (pairs, keys, order) = set::pairs(set, &self.commit.target.names);
+        let slots: SmallVec<[u16; 4]> = keys.iter().map(|key| self.commit.slot(key)).collect();
         match slots[..] {
             [] => Reply::Now(Ok(Verdict::without_statuses(times.max()))),
             [slot, ref others @ ..] if others.iter().all(|other| *other == slot) => {
                 let order = (order.len() != pairs.len()).then_some(order);
-                self.ask(slot, &Ask { pairs, times }, order)
+                self.ask(slot, Ask { pairs, keys, times }, order)
             }
             _ => {
-                let legs = spread::legs(&pairs, &slots, self.commit.target.names.log);
+                let legs = spread::legs(&pairs, &keys, &slots, self.commit.target.names.log);
                 let commit = Arc::clone(&self.commit);
                 let steps = async move { spread::acquire(&commit, &legs, times).await };
                 Reply::Later(Acquire { order: Some(order), ..self.in_a_task(steps) })
@@ -143,9 +143,10 @@ impl Store for RedisStore {
         let names = &self.commit.target.names;
         let mut of_slot: Vec<(u16, Vec<Return>)> = Vec::new();
         for grant in grants.iter().filter(|grant| grant.units > 0 && !grant.key.is_empty()) {
-            let slot = self.commit.slot(grant.key);
+            let key = names.text(grant.key);
+            let slot = self.commit.slot(&key);
             let terms = Terms::new(grant.policy, u64::from(grant.units), names.log);
-            let entry = Return::refund(names, grant.key, terms, grant.stamp);
+            let entry = Return::refund(names, &key, terms, grant.stamp);
             match of_slot.iter_mut().find(|(of, _)| *of == slot) {
                 Some((_, entries)) => entries.push(entry),
                 None => of_slot.push((slot, vec![entry])),
@@ -159,12 +160,14 @@ impl Store for RedisStore {
             return Reply::Now(Ok(()));
         }
         let names = &self.commit.target.names;
-        let entry = |policy: &&Policy| Return::reset(names, key, policy);
-        self.give_back(vec![(self.commit.slot(key), policies.iter().map(entry).collect())])
+        let key = names.text(key);
+        let entry = |policy: &&Policy| Return::reset(names, &key, policy);
+        self.give_back(vec![(self.commit.slot(&key), policies.iter().map(entry).collect())])
     }
 
     async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
-        usage::of_interval(&self.commit.target, self.commit.slot(key), (policy, key), interval).await
+        let key = self.commit.target.names.text(key);
+        usage::of_interval(&self.commit.target, self.commit.slot(&key), (policy, &key), interval).await
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bb8_redis::redis::Value;
-use tollgate_core::{Clock, Key, Policy, UsageError};
+use tollgate_core::{Clock, Policy, UsageError};
 
 use crate::commit::Target;
 use crate::error::{Cause, Error};
 use crate::link::Text;
-use crate::wire::names::Name;
+use crate::wire::names::{KeyText, Name};
 use crate::wire::numbers::Numbers;
 use crate::wire::terms::Terms;
 
@@ -27,7 +27,7 @@ struct Question {
 pub(crate) async fn of_interval(
     target: &Arc<Target>,
     slot: u16,
-    (policy, key): (&Policy, &Key),
+    (policy, key): (&Policy, &KeyText),
     interval: Duration,
 ) -> Result<u64, UsageError> {
     let terms = Terms::new(policy, 0, target.names.log);
@@ -65,7 +65,7 @@ async fn ask(target: Arc<Target>, question: Question) -> Result<u64, Error> {
             }
             let mut numbers = Numbers::new();
             numbers.push(question.interval);
-            question.terms.write(&mut numbers);
+            question.terms.write(&mut numbers, false);
             cmd.arg(numbers.as_bytes());
         }))
     };

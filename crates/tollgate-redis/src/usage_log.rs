@@ -22,7 +22,7 @@ use crate::wire::numbers::life_in_millis;
 /// The pages of a minute are a hash `prefix:1:{usage}:minute`, with a field for each process.
 impl UsageLog for RedisStore {
     fn name(&self, key: &Key) -> String {
-        self.commit().target.names.text(key)
+        self.commit().target.names.text(key).to_string()
     }
 
     async fn write(

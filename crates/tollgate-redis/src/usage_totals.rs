@@ -28,10 +28,10 @@ const STEP: u32 = 1_000;
 impl UsageTotals for RedisStore {
     async fn total_of(&self, policy: &str, key: &Key) -> Result<Option<KeyTotal>, UsageError> {
         let target = &self.commit().target;
-        let names = vec![target.names.of_total(key, policy)];
-        let values = in_runtime(target, values(Arc::clone(target), self.commit().slot(key), names)).await?;
         let text = target.names.text(key);
-        Ok(values.into_iter().next().and_then(|(_, value)| total(text, &value?)))
+        let (slot, names) = (self.commit().slot(&text), vec![target.names.of_total(&text, policy)]);
+        let values = in_runtime(target, values(Arc::clone(target), slot, names)).await?;
+        Ok(values.into_iter().next().and_then(|(_, value)| total(text.to_string(), &value?)))
     }
 
     async fn scan_totals(

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tollgate::failure::{Event, Source};
 use tollgate::usage::Totals;
-use tollgate::{Check, ErrorKind, FailureExt, Key, Store, StoreError, Times};
+use tollgate::{Check, CircuitBreaker, CircuitState, ErrorKind, FailureExt, Key, Store, StoreError, Times};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 
 use super::{a_day, another_master, home, start, store};
@@ -176,7 +177,7 @@ async fn a_set_in_a_moving_slot_waits_and_charges_no_caller_that_left() {
         assert!(patient.unwrap().is_granted(), "on {kind}");
         // It depends on whether the deadline is noticed between two retries or during one.
         let hasty = hasty.unwrap_err().kind();
-        assert!(matches!(hasty, ErrorKind::Timeout | ErrorKind::Overloaded), "{hasty:?} on {kind}");
+        assert!(matches!(hasty, ErrorKind::Moving | ErrorKind::Overloaded), "{hasty:?} on {kind}");
         for policy in &policies {
             // The set was executed after its second caller had left, so that one is not charged.
             assert_eq!(used(&store, policy, "ada").await, 1, "on {kind}");
@@ -208,7 +209,7 @@ async fn a_tracked_check_in_a_moving_slot_is_charged_once_or_fails() {
             // The move does not end during the retries.
             let refused = refusals();
             let error = store.acquire(&set, Times::ONCE).wait().await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            assert_eq!(error.kind(), ErrorKind::Moving, "{error}");
             assert!(error.is_transient(), "{error}");
             assert!(refusals() >= refused + 5, "it was not retried on {kind}");
 
@@ -225,6 +226,46 @@ async fn a_tracked_check_in_a_moving_slot_is_charged_once_or_fails() {
             assert_eq!(total, u64::from(before) + 5, "on {kind}");
         }
     }
+}
+
+/// An attacker invents keys of a slot that is being moved, and has two rules: each of its sets is
+/// refused. If that counted as an outage, the circuit would open for all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_keys_of_a_moving_slot_do_not_open_the_circuit() {
+    let (cluster, prefix, connected) = start(Kind::Redis8_2).await;
+    let (slot, from) = home(&cluster, &prefix, "ada");
+    cluster.begin_migration(slot, another_master(&cluster, from)).unwrap();
+    let store =
+        connected.clone().timeout(Duration::from_millis(100)).circuit_breaker(CircuitBreaker::default());
+    let circuit = store.circuit();
+    let undecided = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&undecided);
+    let store = store.fail_open().observe(move |event| {
+        if event == Event::Decided(Source::Policy) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let policies = [a_day("p", 1_000), a_day("q", 1_000)];
+    let mut attackers = JoinSet::new();
+    for name in (0..).map(|n| format!("new{n}")).filter(|name| slot_by_crc(name) == slot).take(40) {
+        let (store, policies) = (store.clone(), policies.clone());
+        attackers.spawn(async move {
+            let key = Key::from(name);
+            let set = policies.each_ref().map(|policy| Check::new(policy, &key, 1));
+            let Ok(_) = store.acquire(&set, Times::ONCE).wait().await;
+        });
+    }
+    let (log_ins, victim) = (a_day("log-ins", 3), Key::from("victim"));
+    let mut passed = 0;
+    while !attackers.is_empty() {
+        let Ok(verdict) = store.acquire(&[Check::new(&log_ins, &victim, 1)], Times::ONCE).wait().await;
+        passed += verdict.times();
+        attackers.try_join_next();
+        sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(passed, 3, "guesses that passed");
+    assert_eq!(circuit.state(), CircuitState::Closed);
+    assert_eq!(undecided.load(Ordering::Relaxed), 40, "the sets of the attacker, and no guess");
 }
 
 /// How often a node refused a call because it has only some of its keys.

@@ -81,20 +81,35 @@ impl<W: Write> Write for Escaped<'_, W> {
 }
 
 fn write_escaped(bytes: &[u8], out: &mut impl Write) -> fmt::Result {
-    let plain = |byte: &u8| byte.is_ascii_graphic() && !b"{}():,|%".contains(byte);
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let length = rest.iter().take_while(|byte| plain(byte)).count();
-        let (run, after) = rest.split_at(length);
-        // Graphic ASCII is always UTF-8.
-        out.write_str(std::str::from_utf8(run).unwrap_or_default())?;
-        rest = after;
-        if let Some((byte, after)) = rest.split_first() {
-            write!(out, "%{byte:02X}")?;
-            rest = after;
+    for run in bytes.chunk_by(|a, b| is_plain(*a) == is_plain(*b)) {
+        if is_plain(run[0]) {
+            out.write_str(ascii(run))?;
+        } else {
+            run.iter().try_for_each(|byte| out.write_str(ascii(&ESCAPES[usize::from(*byte)])))?;
         }
     }
     Ok(())
+}
+
+const fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}' | b'(' | b')' | b':' | b',' | b'|' | b'%')
+}
+
+/// `%00` to `%FF`. Formatting each byte takes ten times as long, and strangers choose the bytes.
+const ESCAPES: [[u8; 3]; 256] = {
+    let mut escapes = [*b"%00"; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        escapes[byte][1] = b"0123456789ABCDEF"[byte >> 4];
+        escapes[byte][2] = b"0123456789ABCDEF"[byte & 15];
+        byte += 1;
+    }
+    escapes
+};
+
+/// Graphic ASCII, which is always UTF-8.
+fn ascii(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
 }
 
 #[cfg(test)]

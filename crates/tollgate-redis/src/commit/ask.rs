@@ -3,22 +3,25 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use smallvec::SmallVec;
-use tollgate_core::{Key, Policy, Times};
+use tollgate_core::{Policy, Times};
 
-/// The keys of a set, in the order of its checks.
-pub(crate) type SetKeys = SmallVec<[Key; 1]>;
+use crate::wire::names::KeyText;
 
-/// A pair of policy and key, with its cost in a set.
+/// The texts of the keys of a set, in the order of its checks.
+pub(crate) type SetKeys = SmallVec<[KeyText; 1]>;
+
+/// A policy, and its cost for one key of a set.
 pub(crate) struct Pair<'a> {
     pub(crate) policy: &'a Policy,
-    pub(crate) key: &'a Key,
     /// More than a `u32` if the set names the pair several times.
     pub(crate) cost: u64,
 }
 
-/// A set that names each pair once, and how often to acquire it.
+/// A set that names each pair of policy and key once, and how often to acquire it.
 pub(crate) struct Ask<'a> {
     pub(crate) pairs: SmallVec<[Pair<'a>; 4]>,
+    /// The key of each pair.
+    pub(crate) keys: SetKeys,
     pub(crate) times: Times,
 }
 
@@ -26,15 +29,7 @@ impl Ask<'_> {
     /// A hash of the keys, which finds callers that ask for the same.
     pub(super) fn hash(&self, hasher: &RandomState) -> u64 {
         let mut hasher = hasher.build_hasher();
-        self.pairs.iter().for_each(|pair| hasher.write(pair.key.as_encoded()));
+        self.keys.iter().for_each(|key| hasher.write(key.as_bytes()));
         hasher.finish()
-    }
-
-    pub(super) fn keys(&self) -> SetKeys {
-        self.pairs.iter().map(|pair| pair.key.clone()).collect()
-    }
-
-    pub(super) fn has_keys(&self, keys: &SetKeys) -> bool {
-        self.pairs.iter().map(|pair| pair.key).eq(keys)
     }
 }

@@ -92,7 +92,7 @@ impl Overdue {
         &mut self,
         first: &mut Option<Timestamp>,
         callers: impl Iterator<Item = &'a mut Caller>,
-        why: &dyn Fn(Deadline) -> Error,
+        why: &mut dyn FnMut(Deadline) -> Error,
     ) -> bool {
         let are_any = first.is_some_and(|first| first <= self.now);
         if are_any {

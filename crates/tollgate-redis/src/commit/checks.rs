@@ -61,7 +61,11 @@ impl Load for Checks {
         self.groups.iter().flat_map(|group| &group.sets).map(|set| set.callers.len()).sum()
     }
 
-    fn take_overdue(&mut self, overdue: &mut Overdue, why: &dyn Fn(Deadline) -> Error) -> bool {
+    fn first_end(&self) -> Option<Timestamp> {
+        self.first_end
+    }
+
+    fn take_overdue(&mut self, overdue: &mut Overdue, why: &mut dyn FnMut(Deadline) -> Error) -> bool {
         let sets = self.groups.iter_mut().flat_map(|group| &mut group.sets);
         overdue.take(&mut self.first_end, sets.flat_map(|set| &mut set.callers), why)
     }
@@ -87,16 +91,16 @@ impl Load for Checks {
         self.sets = self.groups.iter().map(|group| group.sets.len()).sum();
     }
 
-    fn command(&self, target: &Target, text: Text) -> Option<Cmd> {
+    fn command(&self, target: &Target, text: Text, is_behind: bool) -> Option<Cmd> {
         let of_group = |group: &Alike| group.sets.len() * (group.terms.len() + group.tracked().count());
         let keys = self.groups.iter().map(of_group).sum();
         let script = target.scripts.acquire(self.parts);
-        (keys > 0).then(|| target.command(script, text, keys, |cmd| self.write(cmd, target)))
+        (keys > 0).then(|| target.command(script, text, keys, |cmd| self.write(cmd, target, is_behind)))
     }
 
-    fn answer(self, answer: Result<Value, Error>) {
+    fn answer(self, answer: Result<Value, Error>, is_behind: &dyn Fn(Timestamp) -> bool) {
         match answer {
-            Ok(Value::BulkString(bytes)) => self.grant(&bytes),
+            Ok(Value::BulkString(bytes)) => self.grant(&bytes, is_behind),
             Ok(_) => self.fail(&garbled()),
             Err(error) => self.fail(&error),
         }
@@ -124,9 +128,9 @@ impl Load for Checks {
 
 impl Checks {
     /// Adds what a caller asks for. `hash` is that of its keys.
-    pub(super) fn push(&mut self, ask: &Ask<'_>, hash: u64, log: SlidingLogLayout, caller: Caller) {
+    pub(super) fn push(&mut self, ask: Ask<'_>, hash: u64, log: SlidingLogLayout, caller: Caller) {
         self.first_end = sooner(self.first_end, caller.until());
-        let alike = self.group_of(ask, log);
+        let alike = self.group_of(&ask, log);
         let group = match self.places.entry(hash.wrapping_add(alike as u64)) {
             // The group has no such set.
             Entry::Vacant(place) => {
@@ -137,17 +141,17 @@ impl Checks {
                 let (of, at) = *place.get();
                 let set = &mut self.groups[of].sets[at];
                 // The same set, as a plain check: it is acquired once more.
-                if of == alike && ask.times == Times::ONCE && ask.has_keys(&set.keys) {
+                if of == alike && ask.times == Times::ONCE && ask.keys == set.keys {
                     set.callers.push(caller);
                     return;
                 }
                 // The same set, but not a plain check, or another one by a collision. No key may be
                 // twice in one group: the script reads all keys of a group before it charges any.
-                self.open_group(ask, log)
+                self.open_group(&ask, log)
             }
         };
         let group = &mut self.groups[group];
-        group.sets.push(Set { keys: ask.keys(), callers: SmallVec::from_buf([caller]) });
+        group.sets.push(Set { keys: ask.keys, callers: SmallVec::from_buf([caller]) });
         self.work = self.work.saturating_add(group.work_of_set());
         self.sets += 1;
     }
@@ -178,7 +182,7 @@ impl Checks {
     }
 
     /// The keys and arguments of acquire.lua and of track.lua.
-    fn write(&self, cmd: &mut Cmd, target: &Target) {
+    fn write(&self, cmd: &mut Cmd, target: &Target, is_behind: bool) {
         for group in &self.groups {
             for set in &group.sets {
                 for (key, terms) in set.keys.iter().zip(&group.terms) {
@@ -205,7 +209,7 @@ impl Checks {
             numbers.push(group.sets.len() as u64);
             numbers.push(group.times.min().into());
             numbers.push(runs().count() as u64);
-            group.terms.iter().for_each(|terms| terms.write(&mut numbers));
+            group.terms.iter().for_each(|terms| terms.write(&mut numbers, is_behind));
             for run in runs() {
                 numbers.push(run.len() as u64);
                 numbers.push(group.max_of(run[0].callers.len()).into());
@@ -222,11 +226,17 @@ impl Checks {
     }
 
     /// Hands out what acquire.lua returned.
-    fn grant(self, answer: &[u8]) {
+    fn grant(self, answer: &[u8], is_behind: &dyn Fn(Timestamp) -> bool) {
         let mut numbers = numbers::read(answer).peekable();
         let now = Timestamp::from_micros(numbers.next().map_or(0, i64::cast_unsigned));
+        // An answer without a time is garbled.
+        let is_behind = now > Timestamp::EPOCH && is_behind(now);
         let mut failure = None;
         for mut group in self.groups {
+            if is_behind {
+                // The script did not know it yet, if this is the first such reply.
+                group.terms.iter_mut().for_each(|terms| terms.policy = terms.policy.with_clock_behind());
+            }
             for set in mem::take(&mut group.sets) {
                 match group.read(set.callers.len(), &mut numbers) {
                     Some((granted, states)) => group.hand_out(now, granted, states, set.callers),
@@ -356,24 +366,27 @@ mod tests {
 
     use super::super::ask::Pair;
     use super::*;
+    use crate::wire::names::Names;
 
     #[test]
     fn an_answer_that_cannot_be_read_is_one_failure() {
         let (policy, hasher) = (Policy::new("p", Quota::per_day(5)), RandomState::new());
+        let names = Names::new("t", None, SlidingLogLayout::List);
         // Too few numbers, and no bulk string.
         for answer in [Value::BulkString(Vec::new()), Value::Int(1)] {
             let mut checks = Checks::default();
             let answers: Vec<_> = (0..10_u32)
                 .map(|n| {
-                    let key = Key::from(n);
-                    let pairs = SmallVec::from_iter([Pair { policy: &policy, key: &key, cost: 1 }]);
-                    let ask = Ask { pairs, times: Times::ONCE };
+                    let pairs = SmallVec::from_iter([Pair { policy: &policy, cost: 1 }]);
+                    let keys = SetKeys::from_iter([names.text(&Key::from(n))]);
+                    let ask = Ask { pairs, keys, times: Times::ONCE };
                     let (caller, answer) = Caller::new(None);
-                    checks.push(&ask, ask.hash(&hasher), SlidingLogLayout::List, caller);
+                    let hash = ask.hash(&hasher);
+                    checks.push(ask, hash, names.log, caller);
                     answer
                 })
                 .collect();
-            checks.answer(Ok(answer));
+            checks.answer(Ok(answer), &|_| false);
             let calls: Vec<_> = answers
                 .into_iter()
                 .map(|mut answer| answer.try_recv().unwrap().unwrap_err().call())

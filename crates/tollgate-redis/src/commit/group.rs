@@ -7,11 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bb8_redis::redis::{Cmd, Value};
 use tokio::select;
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 use tokio::time::sleep;
 use tollgate_core::Timestamp;
 
 use super::caller::{Deadline, Overdue, span};
 use super::pace::Pace;
+use super::server_clock::Shown;
+use super::silence::Silences;
 use super::target::Target;
 use crate::error::{Cause, Error, next_call};
 use crate::link::Text;
@@ -31,9 +34,12 @@ pub(super) trait Load: Default + Send + 'static {
     /// How many callers wait for the answer.
     fn callers(&self) -> usize;
 
+    /// The earliest deadline of a caller.
+    fn first_end(&self) -> Option<Timestamp>;
+
     /// Moves callers whose deadline has passed to `overdue`, with the error that `why` gives.
     /// Returns whether there were any.
-    fn take_overdue(&mut self, overdue: &mut Overdue, why: &dyn Fn(Deadline) -> Error) -> bool;
+    fn take_overdue(&mut self, overdue: &mut Overdue, why: &mut dyn FnMut(Deadline) -> Error) -> bool;
 
     /// Forgets overdue callers, while the load is queued.
     fn drop_overdue(&mut self);
@@ -41,11 +47,13 @@ pub(super) trait Load: Default + Send + 'static {
     /// Removes requests that need not be sent because their callers have left.
     fn drop_abandoned(&mut self);
 
-    /// The command, or `None` if nothing is left to send.
-    fn command(&self, target: &Target, text: Text) -> Option<Cmd>;
+    /// The command, or `None` if nothing is left to send. `is_behind` says whether the server's
+    /// clock is behind.
+    fn command(&self, target: &Target, text: Text, is_behind: bool) -> Option<Cmd>;
 
-    /// Answers all callers.
-    fn answer(self, answer: Result<Value, Error>);
+    /// Answers all callers. `is_behind` says whether the server's clock is behind, which shows this
+    /// time in its reply.
+    fn answer(self, answer: Result<Value, Error>, is_behind: &dyn Fn(Timestamp) -> bool);
 
     /// One load for each part that can be sent alone.
     fn split(self) -> Vec<Self>;
@@ -68,11 +76,32 @@ pub(super) struct Queues<L> {
     of_slot: BTreeMap<u16, Queue<L>>,
     /// How many callers are queued.
     waiting: usize,
-    /// Calls in flight, by their numbers.
-    pub(super) in_flight: BTreeMap<u64, Arc<Mutex<L>>>,
+    /// Calls in flight, by their numbers. Those that are being written are not here.
+    pub(super) in_flight: BTreeMap<u64, InFlight<L>>,
+    silences: Silences,
     /// When the watching task looks for overdue callers. `None` while there is no such task.
     next_look: Option<Timestamp>,
     pub(super) pace: Pace,
+}
+
+/// What a call in flight carries.
+pub(super) struct InFlight<L> {
+    pub(super) load: L,
+    pub(super) slot: u16,
+    pub(super) stage: Stage,
+    /// What the slot's clock has shown before the call was written.
+    pub(super) clock: Shown,
+}
+
+/// How far a call is.
+#[derive(Clone, Copy)]
+pub(super) enum Stage {
+    /// It waits until it is written.
+    Waiting,
+    /// It was written at this time.
+    Sent(Timestamp),
+    /// The node has refused it while the slot moves. It will be written again.
+    Moving,
 }
 
 struct Queue<L> {
@@ -93,6 +122,7 @@ impl<L: Load> Group<L> {
             of_slot: BTreeMap::new(),
             waiting: 0,
             in_flight: BTreeMap::new(),
+            silences: Silences::default(),
             next_look: None,
             pace: Pace::new(),
         };
@@ -114,7 +144,17 @@ impl<L: Load> Group<L> {
         let queue = queues.push(slot, add);
         let starts_lane = queue.lanes < self.lanes;
         queue.lanes += usize::from(starts_lane);
-        let (until, former_look) = (deadline.map(|deadline| deadline.until), queues.next_look);
+        self.watch_until(queues, deadline.map(|deadline| deadline.until));
+        Ok(starts_lane)
+    }
+
+    /// Has the watching task look at this deadline, too.
+    pub(super) fn watch_until(
+        self: &Arc<Self>,
+        mut queues: MutexGuard<'_, Queues<L>>,
+        until: Option<Timestamp>,
+    ) {
+        let former_look = queues.next_look;
         let is_earliest = until.is_some_and(|until| former_look.is_none_or(|look| until < look));
         if is_earliest {
             queues.next_look = until;
@@ -127,7 +167,6 @@ impl<L: Load> Group<L> {
                 self.target.runtime.spawn(Group::watch(Arc::downgrade(self), Arc::clone(&self.wake)));
             }
         }
-        Ok(starts_lane)
     }
 
     /// Whether the next load of a slot can still grow. `None` if nothing is queued: then the lane
@@ -154,6 +193,7 @@ impl<L: Load> Group<L> {
         let now = self.target.waits.now();
         let mut queues = self.queues();
         queues.pace.learn(work, span(sent, now));
+        queues.silences.answered(|| self.target.link.node(slot), now);
         if let Some(queue) = queues.of_slot.get_mut(&slot) {
             queue.answered = now;
         }
@@ -168,7 +208,8 @@ impl<L: Load> Group<L> {
         };
         while let Some(wait) = look() {
             select! {
-                () = sleep(wait) => {}
+                // If this process was held up, answers have arrived meanwhile: they are read first.
+                () = sleep(wait) => yield_now().await,
                 () = wake.notified() => {}
             }
         }
@@ -195,25 +236,36 @@ impl<L: Load> Group<L> {
 
     /// Takes callers whose deadline has passed, in flight and queued. The queues stay locked.
     fn take_overdue(&self) -> (MutexGuard<'_, Queues<L>>, Overdue) {
-        let mut overdue = Overdue::new(self.target.waits.now());
+        let now = self.target.waits.now();
+        let mut overdue = Overdue::new(now);
         let mut guard = self.queues();
-        let queues = &mut *guard;
-        for (number, load) in &queues.in_flight {
-            lock(load).take_overdue(&mut overdue, &|_| Error::from(Cause::Late).of_call(*number));
+        let Queues { of_slot, waiting, in_flight, silences, .. } = &mut *guard;
+        let mut silence = |slot: u16, deadline: Deadline, own: u64| {
+            let number = silences.number(self.target.link.node(slot), deadline, now, own);
+            Error::from(Cause::Late).of_call(number)
+        };
+        for (number, InFlight { load, slot, stage, .. }) in in_flight {
+            let mut why = |deadline: Deadline| match stage {
+                Stage::Moving => Cause::Moving.into(),
+                // That the deadline passed before is our failure, not one of the server.
+                Stage::Sent(sent) if deadline.until <= *sent => Cause::Queued.into(),
+                _ => silence(*slot, deadline, *number),
+            };
+            load.take_overdue(&mut overdue, &mut why);
         }
-        for queue in queues.of_slot.values_mut() {
+        for (slot, queue) in of_slot {
             // The server was silent for as long as this caller waited: that is a failure of the
             // server. If it answered others meanwhile, the queue was too long, and the failure is
-            // ours. The silence has one number, so that a circuit breaker counts it once.
-            let (answered, silence) = (queue.answered, Error::from(Cause::Late).of_call(next_call()));
-            let why = |deadline: Deadline| {
-                if deadline.asked > answered { silence.clone() } else { Cause::Queued.into() }
+            // ours.
+            let (answered, own) = (queue.answered, next_call());
+            let mut why = |deadline: Deadline| {
+                if deadline.asked > answered { silence(*slot, deadline, own) } else { Cause::Queued.into() }
             };
             queue.loads.retain_mut(|queued| {
-                if queued.load.take_overdue(&mut overdue, &why) {
+                if queued.load.take_overdue(&mut overdue, &mut why) {
                     queued.load.drop_overdue();
                     let left = queued.load.callers();
-                    queues.waiting -= queued.callers - left;
+                    *waiting -= queued.callers - left;
                     queued.callers = left;
                 }
                 queued.callers > 0
@@ -222,17 +274,20 @@ impl<L: Load> Group<L> {
         (guard, overdue)
     }
 
+    /// The number of the failure that a call is which was not answered in time.
+    pub(super) fn silence(&self, slot: u16, sent: Timestamp, own: u64) -> u64 {
+        let now = self.target.waits.now();
+        let node = self.target.link.node(slot);
+        self.queues().silences.number(node, Deadline { asked: sent, until: now }, now, own)
+    }
+
     pub(super) fn queues(&self) -> MutexGuard<'_, Queues<L>> {
-        lock(&self.queues)
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn is_full<L: Load>(load: &L, most_work: u32) -> bool {
     load.len() >= MOST_REQUESTS || load.work() >= most_work
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<L> Drop for Group<L> {

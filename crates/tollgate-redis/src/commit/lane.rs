@@ -2,22 +2,21 @@
 
 use std::future::poll_fn;
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use bb8_redis::redis::Value;
+use bb8_redis::redis::{Cmd, Value};
 
 use super::caller::Overdue;
-use super::group::{Group, Load, Queues, lock};
+use super::group::{Group, InFlight, Load, Queues, Stage};
 use crate::error::{Cause, Error, next_call};
-use crate::link::{Connection, Text};
+use crate::link::{Connection, Moving, Text};
 
-/// A load in flight, where the task that watches deadlines finds it.
+/// A call in flight. The task that watches deadlines finds its load by the number.
 struct Call<L: Load> {
     group: Arc<Group<L>>,
     number: u64,
-    load: Arc<Mutex<L>>,
     /// How many of its callers still count as queued.
     waiting: usize,
 }
@@ -27,56 +26,85 @@ impl<L: Load> Call<L> {
     fn next(group: &Arc<Group<L>>, slot: u16) -> Option<Call<L>> {
         let mut queues = group.queues();
         let load = queues.pop(slot)?;
-        Some(Call::new(group, &mut queues, load, 0))
+        Some(Call::new(group, &mut queues, slot, load, 0))
     }
 
-    fn new(group: &Arc<Group<L>>, queues: &mut Queues<L>, load: L, waiting: usize) -> Call<L> {
-        let (load, number) = (Arc::new(Mutex::new(load)), next_call());
-        queues.in_flight.insert(number, Arc::clone(&load));
+    fn new(group: &Arc<Group<L>>, queues: &mut Queues<L>, slot: u16, load: L, waiting: usize) -> Call<L> {
+        let number = next_call();
+        let clock = group.target.clocks.before(slot);
+        queues.in_flight.insert(number, InFlight { load, slot, stage: Stage::Waiting, clock });
         queues.count_waiting(waiting);
-        Call { group: Arc::clone(group), number, load, waiting }
+        Call { group: Arc::clone(group), number, waiting }
     }
 
-    /// Sends the load. While its slot moves, the server may answer `TRYAGAIN`. A load that is one
-    /// part cannot be split further, so the call is repeated in here for a while.
+    /// Sends the load. `moving` says what to do while its slot moves: see [`Connection::run`].
     async fn send(
         &self,
         connection: Result<Connection<'_>, Error>,
         slot: u16,
-        is_one_part: bool,
+        moving: Moving<'_>,
     ) -> Result<Value, Error> {
-        let target = &self.group.target;
         // Known only after the load was written, without those that have left.
         let work = AtomicU32::new(0);
         let build = |text: Text| {
-            let mut overdue = Overdue::new(target.waits.now());
-            let mut load = lock(&self.load);
-            load.take_overdue(&mut overdue, &|_| Cause::Queued.into());
-            load.drop_abandoned();
-            work.store(load.work(), Ordering::Relaxed);
-            let command = load.command(target, text);
-            drop(load);
-            overdue.notify();
+            let (command, written) = self.write(text)?;
+            work.store(written, Ordering::Relaxed);
             command
         };
         let connection = connection.map_err(|error| error.of_call(self.number))?;
-        let sent = target.waits.now();
-        let answer = connection.run(slot, &build, is_one_part).await;
+        let sent = self.group.target.waits.now();
+        let answer = connection.run(slot, &build, moving).await;
         if answer.as_ref().err().is_none_or(Error::is_reply) {
             self.group.answered(slot, work.into_inner(), sent);
         }
-        answer.map_err(|error| error.of_call(self.number))
+        answer.map_err(|error| {
+            let number = match error.is_unanswered() {
+                true => self.group.silence(slot, sent, self.number),
+                false => self.number,
+            };
+            error.of_call(number)
+        })
+    }
+
+    /// Writes the command, and returns the work that it carries. Writing takes a while, and other
+    /// callers need the queues: so the load is taken out meanwhile.
+    fn write(&self, text: Text) -> Option<(Option<Cmd>, u32)> {
+        let target = &self.group.target;
+        let mut call = self.group.queues().in_flight.remove(&self.number)?;
+        let mut overdue = Overdue::new(target.waits.now());
+        call.load.take_overdue(&mut overdue, &mut |_| Cause::Queued.into());
+        call.load.drop_abandoned();
+        call.clock = target.clocks.before(call.slot);
+        let command = call.load.command(target, text, call.clock.is_behind);
+        let work = call.load.work();
+        call.stage = Stage::Sent(target.waits.now());
+        let until = call.load.first_end();
+        let mut queues = self.group.queues();
+        queues.in_flight.insert(self.number, call);
+        self.group.watch_until(queues, until);
+        overdue.notify();
+        Some((command, work))
+    }
+
+    /// Notes that the node refuses the call while its slot moves.
+    fn note_moving(&self) {
+        if let Some(call) = self.group.queues().in_flight.get_mut(&self.number) {
+            call.stage = Stage::Moving;
+        }
     }
 
     /// Runs the call outside of any lane.
     async fn run_alone(self, slot: u16) {
         let connection = self.group.target.link.connection(slot).await;
-        let answer = self.send(connection, slot, true).await;
-        self.end().answer(answer);
+        let answer = self.send(connection, slot, Some(&|| self.note_moving())).await;
+        self.answer(answer);
     }
 
-    fn end(self) -> L {
-        mem::take(&mut *lock(&self.load))
+    fn answer(self, answer: Result<Value, Error>) {
+        let call = self.group.queues().in_flight.remove(&self.number);
+        if let Some(InFlight { load, slot, clock, .. }) = call {
+            load.answer(answer, &|now| self.group.target.clocks.answered(slot, clock, now));
+        }
     }
 
     /// A call for each part of the load. They do not hold up the calls behind them, so their
@@ -84,10 +112,12 @@ impl<L: Load> Call<L> {
     fn split(self) -> Vec<Call<L>> {
         // Under one lock, so that the task that watches deadlines finds every caller at all times.
         let mut queues = self.group.queues();
-        let load = mem::take(&mut *lock(&self.load));
+        let Some(InFlight { load, slot, .. }) = queues.in_flight.remove(&self.number) else {
+            return Vec::new();
+        };
         let call = |load: L| {
             let callers = load.callers();
-            Call::new(&self.group, &mut queues, load, callers)
+            Call::new(&self.group, &mut queues, slot, load, callers)
         };
         load.split().into_iter().map(call).collect()
     }
@@ -96,8 +126,10 @@ impl<L: Load> Call<L> {
 impl<L: Load> Drop for Call<L> {
     fn drop(&mut self) {
         let mut queues = self.group.queues();
-        queues.in_flight.remove(&self.number);
+        // Dropped after the lock, which the callers that it notifies may need.
+        let _load = queues.in_flight.remove(&self.number);
         queues.uncount_waiting(self.waiting);
+        drop(queues);
     }
 }
 
@@ -123,7 +155,7 @@ impl<L: Load> Lane<L> {
             // First a connection: until there is one, requests go on gathering.
             let connection = self.group.target.link.connection(self.slot).await;
             let Some(call) = Call::next(&self.group, self.slot) else { continue };
-            match call.send(connection, self.slot, false).await {
+            match call.send(connection, self.slot, None).await {
                 Err(error) if error.is_try_again() => {
                     // Nothing was executed. Each part goes alone, so that only the keys that move
                     // are held up.
@@ -131,7 +163,7 @@ impl<L: Load> Lane<L> {
                         self.group.target.runtime.spawn(call.run_alone(self.slot));
                     }
                 }
-                answer => call.end().answer(answer),
+                answer => call.answer(answer),
             }
         }
         self.is_closed = true;

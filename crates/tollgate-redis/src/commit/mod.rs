@@ -8,8 +8,8 @@
 //! check: they have one lane of their own, and a connection that checks do not use.
 //!
 //! From top to bottom, each module imports only those below it: this one, `lane`, `checks` and
-//! `returns`, `group` (queues, and how many requests a call carries), `target`, `ask`, `caller`,
-//! `pace` (how much work a call carries).
+//! `returns`, `group`, `silence`, `target`, `server_clock`, `ask`, `caller`, `pace`. `group` has the
+//! queues, and bounds how many requests a call carries. `pace` bounds how much work it carries.
 
 mod ask;
 mod caller;
@@ -18,14 +18,15 @@ mod group;
 mod lane;
 mod pace;
 mod returns;
+mod server_clock;
+mod silence;
 mod target;
 
 use std::hash::RandomState;
 use std::sync::Arc;
 
-use tollgate_core::Key;
-
 use crate::error::Error;
+use crate::wire::names::KeyText;
 use checks::Checks;
 use group::{Group, Load};
 use lane::Lane;
@@ -34,6 +35,7 @@ use returns::Returns;
 pub(crate) use ask::{Ask, Pair, SetKeys};
 pub(crate) use caller::{Answer, Caller, Deadline};
 pub(crate) use returns::Return;
+pub(crate) use server_clock::ServerClocks;
 pub(crate) use target::Target;
 
 /// How many calls with returns are in flight at once, for each slot.
@@ -61,7 +63,7 @@ impl Commit {
     }
 
     /// The slot of a key; 0 without a Cluster, where all keys can be decided together.
-    pub(crate) fn slot(&self, key: &Key) -> u16 {
+    pub(crate) fn slot(&self, key: &KeyText) -> u16 {
         if self.target.link.has_slots() { self.target.names.slot(key) } else { 0 }
     }
 
@@ -69,7 +71,7 @@ impl Commit {
     pub(crate) fn acquire(
         &self,
         slot: u16,
-        ask: &Ask<'_>,
+        ask: Ask<'_>,
         deadline: Option<Deadline>,
     ) -> Result<Answer, Error> {
         // Everything that needs no lock comes before it.

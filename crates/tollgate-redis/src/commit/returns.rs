@@ -1,14 +1,14 @@
 //! The refunds and resets that one call carries.
 
 use bb8_redis::redis::{Cmd, Value};
-use tollgate_core::{Clock, Key, Policy, Stamp, Timestamp, Verdict};
+use tollgate_core::{Clock, Policy, Stamp, Timestamp, Verdict};
 
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::group::Load;
 use super::target::Target;
 use crate::error::{Cause, Error};
 use crate::link::Text;
-use crate::wire::names::{Name, Names};
+use crate::wire::names::{KeyText, Name, Names};
 use crate::wire::numbers::Numbers;
 use crate::wire::script::Parts;
 use crate::wire::terms::Terms;
@@ -30,14 +30,14 @@ struct Refund {
 
 impl Return {
     /// Gives back units of a grant, which are the cost of the terms.
-    pub(crate) fn refund(names: &Names, key: &Key, terms: Terms, stamp: Stamp) -> Return {
+    pub(crate) fn refund(names: &Names, key: &KeyText, terms: Terms, stamp: Stamp) -> Return {
         let total = terms.tracks_usage().then(|| names.of_total(key, terms.policy.name()));
         let name = names.of(key, &terms.policy);
         Return { name, refund: Some(Refund { terms, stamp, total }) }
     }
 
     /// Forgets what a key has used of a policy.
-    pub(crate) fn reset(names: &Names, key: &Key, policy: &Policy) -> Return {
+    pub(crate) fn reset(names: &Names, key: &KeyText, policy: &Policy) -> Return {
         Return { name: names.of(key, policy), refund: None }
     }
 
@@ -76,13 +76,21 @@ impl Load for Returns {
         self.requests.len()
     }
 
-    fn take_overdue(&mut self, overdue: &mut Overdue, why: &dyn Fn(Deadline) -> Error) -> bool {
+    fn first_end(&self) -> Option<Timestamp> {
+        self.first_end
+    }
+
+    fn take_overdue(&mut self, overdue: &mut Overdue, why: &mut dyn FnMut(Deadline) -> Error) -> bool {
         // They are sent all the same, so no error may say that Redis was not asked.
-        let why = |deadline| match why(deadline) {
+        let mut why = |deadline| match why(deadline) {
             error if error.is_overloaded() => Cause::Late.into(),
             error => error,
         };
-        overdue.take(&mut self.first_end, self.requests.iter_mut().map(|request| &mut request.caller), &why)
+        overdue.take(
+            &mut self.first_end,
+            self.requests.iter_mut().map(|request| &mut request.caller),
+            &mut why,
+        )
     }
 
     // Returns are sent even if their callers have left: the units are to come back.
@@ -90,14 +98,14 @@ impl Load for Returns {
 
     fn drop_abandoned(&mut self) {}
 
-    fn command(&self, target: &Target, text: Text) -> Option<Cmd> {
+    fn command(&self, target: &Target, text: Text, is_behind: bool) -> Option<Cmd> {
         let of_entry = |entry: &Return| 1 + usize::from(entry.tracked().is_some());
         let keys = self.entries().map(of_entry).sum();
         let script = target.scripts.refund(self.parts);
-        (keys > 0).then(|| target.command(script, text, keys, |cmd| self.write(cmd, target)))
+        (keys > 0).then(|| target.command(script, text, keys, |cmd| self.write(cmd, target, is_behind)))
     }
 
-    fn answer(self, answer: Result<Value, Error>) {
+    fn answer(self, answer: Result<Value, Error>, _: &dyn Fn(Timestamp) -> bool) {
         for request in self.requests {
             let done = answer.as_ref().map(|_| Verdict::without_statuses(0));
             request.caller.notify(done.map_err(Error::clone));
@@ -135,7 +143,7 @@ impl Returns {
     }
 
     /// The keys and arguments of refund.lua and of untrack.lua.
-    fn write(&self, cmd: &mut Cmd, target: &Target) {
+    fn write(&self, cmd: &mut Cmd, target: &Target, is_behind: bool) {
         let tracked = || self.entries().filter_map(Return::tracked);
         for entry in self.entries() {
             cmd.arg(&*entry.name);
@@ -153,7 +161,7 @@ impl Returns {
                     numbers.push(terms.cost);
                     numbers.push(stamp.micros());
                     numbers.push(stamp.fraction().into());
-                    terms.write_refund(&mut numbers);
+                    terms.write_refund(&mut numbers, is_behind);
                 }
                 None => Terms::write_reset(&mut numbers),
             }

@@ -7,6 +7,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tollgate_core::Clock;
 
+use super::server_clock::ServerClocks;
 use crate::link::{Link, Text};
 use crate::wire::names::Names;
 use crate::wire::script::{Script, Scripts};
@@ -17,6 +18,7 @@ pub(crate) struct Target {
     pub(crate) scripts: Scripts,
     /// How long the usage of a key is kept after its last use, in milliseconds.
     pub(crate) usage_life_ms: u64,
+    pub(crate) clocks: ServerClocks,
     /// The clock of a test. Without one, Redis's clock decides.
     pub(crate) clock: Option<Clock>,
     /// Measures how long callers wait: always the system's clock.

@@ -9,6 +9,11 @@ pub(super) const MAX_TIMEOUTS: u32 = 3;
 /// for it any more.
 pub(crate) type Build<'a> = &'a (dyn Fn(Text) -> Option<Cmd> + Send + Sync);
 
+/// What to do while the slot of a call's keys moves, so that they may be on two nodes and the call
+/// is refused. `None` fails at once, for a call that can be split. Otherwise this is called, and
+/// the call is repeated after a pause, for a while.
+pub(crate) type Moving<'a> = Option<&'a (dyn Fn() + Send + Sync)>;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Text {
     Hash,

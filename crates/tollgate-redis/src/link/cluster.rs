@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
-use super::call::{Build, Text, is_replica};
+use super::call::{Build, Moving, Text, is_replica};
 use super::node::{Node, NodeConn};
 use super::open::{Address, Timeouts, at};
 use super::slots::{Range, SLOTS, Slots, covered, ranges, redirected};
@@ -108,6 +108,11 @@ impl Cluster {
         self.0.refresh().await?;
         let masters = self.0.map().slots.as_ref().and_then(Slots::owners);
         masters.ok_or_else(no_owner)
+    }
+
+    /// The number of the node that owns a slot, 0 if it is unknown.
+    pub(super) fn number_of_owner(&self, slot: u16) -> u64 {
+        self.0.map().slots.as_ref().and_then(|slots| slots.owner(slot)).map_or(0, |node| node.number)
     }
 
     async fn owner(&self, slot: u16) -> Result<Arc<Node>, Error> {
@@ -278,7 +283,7 @@ impl Handle<'_> {
         mut self,
         slot: u16,
         build: Build<'_>,
-        is_one_part: bool,
+        moving: Moving<'_>,
     ) -> Result<Value, Error> {
         let (mut asking, mut text, mut pause) = (false, Text::Hash, FIRST_PAUSE);
         let (mut retries, mut was_redirected) = (0, false);
@@ -295,9 +300,12 @@ impl Handle<'_> {
                     text = Text::Source;
                     continue;
                 }
-                ErrorKind::Server(ServerErrorKind::TryAgain) if !is_one_part => return Err(error.into()),
                 ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => true,
-                ErrorKind::Server(ServerErrorKind::TryAgain) => false,
+                ErrorKind::Server(ServerErrorKind::TryAgain) => {
+                    let Some(note) = moving else { return Err(error.into()) };
+                    note();
+                    false
+                }
                 _ if is_replica(&error) => false,
                 // The call may have been executed, or the cluster is down.
                 _ => {

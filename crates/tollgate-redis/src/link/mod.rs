@@ -29,7 +29,7 @@ use node::Node;
 use pool::{Pool, Source};
 use topology::Topology;
 
-pub(crate) use call::{Build, Text};
+pub(crate) use call::{Build, Moving, Text};
 pub(crate) use open::Timeouts;
 use sentinels::Sentinels;
 
@@ -70,6 +70,14 @@ impl Link {
         matches!(self, Link::Cluster(_))
     }
 
+    /// The number of the node that owns a slot, 0 if it is unknown or the only one.
+    pub(crate) fn node(&self, slot: u16) -> u64 {
+        match self {
+            Link::Pool(_) => 0,
+            Link::Cluster(cluster) => cluster.number_of_owner(slot),
+        }
+    }
+
     /// A connection for a call on keys of a slot. Fails at once if connecting has just failed.
     pub(crate) async fn connection(&self, slot: u16) -> Result<Connection<'_>, Error> {
         match self {
@@ -80,7 +88,7 @@ impl Link {
 
     /// [`Link::connection`] and [`Connection::run`].
     pub(crate) async fn call(&self, slot: u16, build: Build<'_>) -> Result<Value, Error> {
-        self.connection(slot).await?.run(slot, build, true).await
+        self.connection(slot).await?.run(slot, build, Some(&|| {})).await
     }
 
     /// All servers that hold keys.
@@ -133,12 +141,11 @@ impl Link {
 }
 
 impl Connection<'_> {
-    /// Runs a command on keys of one slot. While the slot moves, its keys may be on two nodes. Then
-    /// a command that can be split fails at once, and one that is one part is repeated for a while.
-    pub(crate) async fn run(self, slot: u16, build: Build<'_>, is_one_part: bool) -> Result<Value, Error> {
+    /// Runs a command on keys of one slot. `moving` says what to do while the slot moves.
+    pub(crate) async fn run(self, slot: u16, build: Build<'_>, moving: Moving<'_>) -> Result<Value, Error> {
         match self {
             Connection::Pooled(pool, checkout) => pool.run(checkout, build).await,
-            Connection::Cluster(handle) => handle.run(slot, build, is_one_part).await,
+            Connection::Cluster(handle) => handle.run(slot, build, moving).await,
         }
     }
 }

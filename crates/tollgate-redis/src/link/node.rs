@@ -11,10 +11,12 @@ use tokio::sync::Mutex;
 use super::backoff::Backoff;
 use super::call::{MAX_TIMEOUTS, Outcome, server_kind};
 use super::open::{Address, End, Opened, Timeouts, open};
-use crate::error::{Cause, Error};
+use crate::error::{Cause, Error, next_call};
 
 pub(crate) struct Node {
     pub(super) address: Address,
+    /// Unique in this process.
+    pub(super) number: u64,
     info: ConnectionInfo,
     timeouts: Timeouts,
     backoff: Backoff,
@@ -50,9 +52,9 @@ struct Health {
 
 impl Node {
     pub(super) fn new(address: Address, info: ConnectionInfo, timeouts: Timeouts) -> Node {
-        let backoff = Backoff::new();
+        let (number, backoff) = (next_call(), Backoff::new());
         let (connection, attempts, is_wanted, standing) = Default::default();
-        Node { address, info, timeouts, backoff, connection, attempts, is_wanted, standing }
+        Node { address, number, info, timeouts, backoff, connection, attempts, is_wanted, standing }
     }
 
     /// The node's connection. Fails at once if connecting has just failed. Concurrent callers wait

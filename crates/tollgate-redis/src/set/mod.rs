@@ -5,31 +5,36 @@ pub(crate) mod spread;
 use smallvec::SmallVec;
 use tollgate_core::{Check, Verdict};
 
-use crate::commit::Pair;
+use crate::commit::{Pair, SetKeys};
+use crate::wire::names::Names;
 
 /// Which pair each check of a set is.
 pub(crate) type Order = SmallVec<[usize; 4]>;
 
-/// Each pair once, with the sum of its costs.
-pub(crate) fn pairs<'a>(set: &[Check<'a>]) -> (SmallVec<[Pair<'a>; 4]>, Order) {
-    let mut pairs: SmallVec<[Pair<'a>; 4]> = SmallVec::new();
-    let order = set
-        .iter()
-        .map(|check| {
-            let is_same = |pair: &Pair<'_>| {
-                pair.policy.scope_hash() == check.policy.scope_hash()
-                    && pair.key == check.key
-                    && pair.policy.scope() == check.policy.scope()
-            };
-            let at = pairs.iter().position(is_same).unwrap_or_else(|| {
-                pairs.push(Pair { policy: check.policy, key: check.key, cost: 0 });
-                pairs.len() - 1
-            });
-            pairs[at].cost += u64::from(check.cost);
-            at
-        })
-        .collect();
-    (pairs, order)
+/// Each pair of policy and key once, with the sum of its costs and the text of its key.
+pub(crate) fn pairs<'a>(set: &[Check<'a>], names: &Names) -> (SmallVec<[Pair<'a>; 4]>, SetKeys, Order) {
+    let (mut pairs, mut keys, mut order) = (SmallVec::new(), SetKeys::new(), Order::new());
+    for (i, check) in set.iter().enumerate() {
+        let before = &set[..i];
+        let is_same = |other: &Check<'_>| {
+            other.policy.scope_hash() == check.policy.scope_hash()
+                && other.key == check.key
+                && other.policy.scope() == check.policy.scope()
+        };
+        let cost = u64::from(check.cost);
+        if let Some(same) = before.iter().position(is_same) {
+            let pair: &mut Pair<'_> = &mut pairs[order[same]];
+            pair.cost += cost;
+            order.push(order[same]);
+            continue;
+        }
+        // Rules often share a key, whose text is made once.
+        let same = before.iter().position(|other| other.key == check.key);
+        keys.push(same.map_or_else(|| names.text(check.key), |same| keys[order[same]].clone()));
+        order.push(pairs.len());
+        pairs.push(Pair { policy: check.policy, cost });
+    }
+    (pairs, keys, order)
 }
 
 /// A verdict over pairs, as one over the checks that name them.

@@ -29,7 +29,7 @@ pub(crate) struct Leg {
     at: Vec<usize>,
 }
 
-pub(crate) fn legs(pairs: &[Pair<'_>], slots: &[u16], log: SlidingLogLayout) -> Vec<Leg> {
+pub(crate) fn legs(pairs: &[Pair<'_>], keys: &SetKeys, slots: &[u16], log: SlidingLogLayout) -> Vec<Leg> {
     let mut legs: Vec<Leg> = Vec::new();
     for (at, (pair, slot)) in pairs.iter().zip(slots).enumerate() {
         let leg = legs.iter().position(|leg| leg.slot == *slot).unwrap_or_else(|| {
@@ -37,7 +37,7 @@ pub(crate) fn legs(pairs: &[Pair<'_>], slots: &[u16], log: SlidingLogLayout) -> 
             legs.len() - 1
         });
         legs[leg].terms.push(Terms::new(pair.policy, pair.cost, log));
-        legs[leg].keys.push(pair.key.clone());
+        legs[leg].keys.push(keys[at].clone());
         legs[leg].at.push(at);
     }
     legs
@@ -173,11 +173,9 @@ impl Leg {
 
     /// Asks for the pairs of this leg, each at `costs` times its cost.
     fn ask(&self, commit: &Commit, times: Times, costs: u32) -> Result<Answer, Error> {
-        let pair = |(terms, key)| {
-            let terms: &Terms = terms;
-            Pair { policy: &terms.policy, key, cost: terms.cost.saturating_mul(costs.into()) }
-        };
-        let pairs = self.terms.iter().zip(&self.keys).map(pair).collect();
-        commit.acquire(self.slot, &Ask { pairs, times }, None)
+        let cost = |terms: &Terms| terms.cost.saturating_mul(costs.into());
+        let pairs =
+            self.terms.iter().map(|terms| Pair { policy: &terms.policy, cost: cost(terms) }).collect();
+        commit.acquire(self.slot, Ask { pairs, keys: self.keys.clone(), times }, None)
     }
 }

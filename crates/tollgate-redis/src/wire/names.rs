@@ -26,8 +26,34 @@ const LOG_FORM: &str = "~runs";
 /// The suffix of names whose value is the usage of a key. No scope of a policy ends with it.
 const USAGE_FORM: &str = "~usage";
 
-/// A longer key is hashed. In bytes.
+/// The longest text of a key, in bytes. A key that is longer is hashed.
 const MAX_KEY_LENGTH: usize = 128;
+
+/// The text of a key in its names, of at most [`MAX_KEY_LENGTH`] bytes.
+///
+/// The caller makes it before it takes any lock, since a request may carry a key of any length.
+/// What follows costs the same for each key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyText(SmallVec<[u8; 40]>);
+
+impl KeyText {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for KeyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl Write for KeyText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
 
 pub(crate) struct Names {
     /// `prefix:layout:{`.
@@ -43,34 +69,45 @@ impl Names {
         Names { head: format!("{prefix}:{LAYOUT}:{{"), secret, log }
     }
 
+    /// The text of a key. That of a long key is the first 128 bits of a digest, after a `~`. No
+    /// other text begins with `~`.
+    pub(crate) fn text(&self, key: &Key) -> KeyText {
+        let encoded = key.as_encoded();
+        let mut text = KeyText(SmallVec::new());
+        let digest = match &self.secret {
+            Some(secret) => secret.clone().chain_update(encoded).finalize().into_bytes(),
+            None => {
+                // Hashed before it is escaped: each escaped byte is three.
+                if encoded.len() <= MAX_KEY_LENGTH {
+                    // Writing to a text does not fail.
+                    let _ = key.write_text(&mut text);
+                    if text.0.len() <= MAX_KEY_LENGTH {
+                        return text;
+                    }
+                    text.0.clear();
+                }
+                Sha256::digest(encoded)
+            }
+        };
+        let _ = text.write_char('~');
+        for byte in &digest[..16] {
+            let _ = write!(text, "{byte:02x}");
+        }
+        text
+    }
+
     /// The part of the name that all policies of a key share: `prefix:layout:{key}:`.
-    fn of_key(&self, key: &Key) -> Name {
+    fn of_key(&self, key: &KeyText) -> Name {
         let mut name = Name::default();
         name.push(&self.head);
-        let start = name.len();
-        // Writing to a name does not fail.
-        let _ = key.write_text(&mut name);
-        if let Some(secret) = &self.secret {
-            let digest = secret.clone().chain_update(&name[start..]).finalize().into_bytes();
-            name.replace(start, &digest);
-        } else if name.len() - start > MAX_KEY_LENGTH {
-            let digest = Sha256::digest(&name[start..]);
-            name.replace(start, &digest);
-        }
+        name.0.extend_from_slice(key.as_bytes());
         name.push("}:");
         name
     }
 
     /// The slot of a key in a Cluster: all policies of it share one.
-    pub(crate) fn slot(&self, key: &Key) -> u16 {
-        self.of_key(key).slot()
-    }
-
-    /// The text of a key between the braces of its names.
-    pub(crate) fn text(&self, key: &Key) -> String {
-        let name = self.of_key(key);
-        let text = &name[self.head.len()..name.len() - "}:".len()];
-        String::from_utf8_lossy(text).into_owned()
+    pub(crate) fn slot(&self, key: &KeyText) -> u16 {
+        slot_of(key.as_bytes())
     }
 
     /// The name of the pages of usage of a minute, and its slot. No key has this text.
@@ -82,7 +119,7 @@ impl Names {
     }
 
     /// The name of a key's usage under the policy with this name.
-    pub(crate) fn of_total(&self, key: &Key, policy: &str) -> Name {
+    pub(crate) fn of_total(&self, key: &KeyText, policy: &str) -> Name {
         let mut name = self.of_key(key);
         name.push(policy);
         name.push(USAGE_FORM);
@@ -95,7 +132,7 @@ impl Names {
     }
 
     /// The name of a key's state under a policy.
-    pub(crate) fn of(&self, key: &Key, policy: &Policy) -> Name {
+    pub(crate) fn of(&self, key: &KeyText, policy: &Policy) -> Name {
         let mut name = self.of_key(key);
         // A policy's name may contain any printable character. Behind the braces nothing is parsed.
         name.push(policy.scope());
@@ -119,16 +156,6 @@ impl Name {
         self.0.extend_from_slice(text.as_bytes());
     }
 
-    /// Replaces the key's text by the first 128 bits of its digest, after a `~`. No text of a key
-    /// begins with `~`.
-    fn replace(&mut self, start: usize, digest: &[u8]) {
-        self.0.truncate(start);
-        self.push("~");
-        for byte in &digest[..16] {
-            let _ = write!(self, "{byte:02x}");
-        }
-    }
-
     /// A name that Redis has listed.
     pub(crate) fn listed(bytes: &[u8]) -> Name {
         Name(SmallVec::from_slice(bytes))
@@ -139,8 +166,12 @@ impl Name {
         let find = |sign: u8, from: usize| self[from..].iter().position(|byte| *byte == sign);
         let tag =
             find(b'{', 0).and_then(|open| find(b'}', open + 1).map(|length| &self[open + 1..][..length]));
-        crc16::State::<crc16::XMODEM>::calculate(tag.unwrap_or(self)) % 16_384
+        slot_of(tag.unwrap_or(self))
     }
+}
+
+fn slot_of(tag: &[u8]) -> u16 {
+    crc16::State::<crc16::XMODEM>::calculate(tag) % 16_384
 }
 
 impl Deref for Name {
@@ -169,7 +200,7 @@ mod tests {
     }
 
     fn text(names: &Names, key: &Key, policy: &Policy) -> String {
-        String::from_utf8(names.of(key, policy).to_vec()).unwrap()
+        String::from_utf8(names.of(&names.text(key), policy).to_vec()).unwrap()
     }
 
     fn slot(text: &str) -> u16 {
@@ -200,6 +231,21 @@ mod tests {
         // A key that looks like a digest does not collide with one.
         let digest = &long["tollgate:1:{".len()..long.find('}').unwrap()];
         assert_ne!(text(&names(None), &Key::from(digest), &policy), long);
+    }
+
+    /// Each escaped byte is three. The bound holds for what is stored, and for what a caller sends.
+    #[test]
+    fn no_key_has_a_longer_text_than_the_longest() {
+        for sign in ["x", ",", "\u{e9}"] {
+            for secret in [None, Some(&b"secret"[..])] {
+                let names = names(secret);
+                let texts: Vec<KeyText> =
+                    (1..300).map(|length| names.text(&Key::from(sign.repeat(length)))).collect();
+                assert!(texts.iter().all(|text| text.as_bytes().len() <= MAX_KEY_LENGTH));
+                let shorter = texts.windows(2).filter(|pair| pair[0] == pair[1]);
+                assert_eq!(shorter.count(), 0, "{sign:?}: two keys with one text");
+            }
+        }
     }
 
     #[test]

@@ -77,14 +77,14 @@ impl Terms {
         numbers.push(if self.tracks_usage() { self.cost.min(NEVER_US) } else { 0 });
     }
 
-    /// Appends the algorithm and its arguments.
-    pub(crate) fn write(&self, numbers: &mut Numbers) {
-        self.write_with(numbers, self.emission().unwrap_or((NEVER_US, 0)));
+    /// Appends the algorithm and its arguments, for a server whose clock is behind or not.
+    pub(crate) fn write(&self, numbers: &mut Numbers, is_behind: bool) {
+        self.write_with(numbers, is_behind, self.emission().unwrap_or((NEVER_US, 0)));
     }
 
     /// The same for a refund. Its cost is at most the horizon, since TAT never lies further ahead.
-    pub(crate) fn write_refund(&self, numbers: &mut Numbers) {
-        self.write_with(numbers, self.emission().unwrap_or_else(|| self.policy.horizon()));
+    pub(crate) fn write_refund(&self, numbers: &mut Numbers, is_behind: bool) {
+        self.write_with(numbers, is_behind, self.emission().unwrap_or_else(|| self.policy.horizon()));
     }
 
     /// Appends the zeros that refund.lua reads as a reset.
@@ -92,7 +92,7 @@ impl Terms {
         (0..3 + 1 + ARGUMENTS).for_each(|_| numbers.push(0));
     }
 
-    fn write_with(&self, numbers: &mut Numbers, emission: (u64, u32)) {
+    fn write_with(&self, numbers: &mut Numbers, is_behind: bool, emission: (u64, u32)) {
         let policy = &self.policy;
         let (limit, window) = (policy.quota().limit().into(), micros(policy.quota().window()));
         // A larger cost is refused anyway.
@@ -117,7 +117,8 @@ impl Terms {
             Part::Gcra | Part::LeakyBucket => {
                 let (horizon, horizon_parts) = policy.horizon();
                 let (cost, cost_parts) = emission;
-                let (furthest, furthest_parts) = policy.furthest();
+                let (furthest, furthest_parts) =
+                    if is_behind { policy.with_clock_behind().furthest() } else { policy.furthest() };
                 put(&[
                     policy.parts().into(),
                     horizon,

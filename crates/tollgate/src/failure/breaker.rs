@@ -222,7 +222,8 @@ impl Breaker {
                 }
             }
             (Role::Passing(closings), Some(error)) => {
-                let counts = error.is_transient() && error.kind() != ErrorKind::Overloaded;
+                let is_alive = matches!(error.kind(), ErrorKind::Overloaded | ErrorKind::Moving);
+                let counts = error.is_transient() && !is_alive;
                 if counts && closings == self.closings.load(Ordering::Relaxed) {
                     self.failed(error.call());
                 }
@@ -233,7 +234,7 @@ impl Breaker {
                     // The store was not asked, so the next request is the probe.
                     ErrorKind::Overloaded => Probed::Abandoned,
                     // The store did answer, and an open circuit would hide the misconfiguration.
-                    ErrorKind::Misconfigured => Probed::Answered,
+                    ErrorKind::Misconfigured | ErrorKind::Moving => Probed::Answered,
                     _ => Probed::Failed,
                 };
                 self.probed(number, probed);

@@ -12,8 +12,9 @@ use crate::or_panic::or_panic;
 ///
 /// It opens by the last answers of the store; either of the two triggers is enough. If requests
 /// share a call to the store, a failed call counts once: see
-/// [`StoreError::call`](crate::StoreError::call). Errors of kind
-/// [`Overloaded`](crate::ErrorKind::Overloaded) or
+/// [`StoreError::call`](crate::StoreError::call). So does a stall of Redis, whatever the load; a
+/// silence of twice the timeout or more is one failure after another. Errors of kind
+/// [`Overloaded`](crate::ErrorKind::Overloaded), [`Moving`](crate::ErrorKind::Moving) or
 /// [`Misconfigured`](crate::ErrorKind::Misconfigured) do not count, nor do refunds and resets.
 ///
 /// After a wait, an open circuit admits one request at a time, the *probe*. A probe that fails, or

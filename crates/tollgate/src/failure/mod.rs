@@ -34,7 +34,7 @@
 //! | the store | without a circuit breaker | with one |
 //! |---|---|---|
 //! | refuses connections: it is down or starting | the policy decides at once | the same |
-//! | is silent or slower than D: paused, overloaded, cut off | the policy decides after D, for each request | after D for the first 5 failures, which are often concurrent. Then the circuit is open and the policy decides at once; a probe asks the store from time to time |
+//! | is silent or slower than D: paused, overloaded, cut off | the policy decides after D, for each request | after D while the circuit is closed: under load until Redis was silent for 2 × D, else for the first 5 failures. Then the circuit is open and the policy decides at once; a probe asks the store from time to time |
 //! | loses an answer after the charge | the policy decides after D, or at once if the connection broke: charged once | the same: requests that shared the call are one failure |
 //! | fails over: its connections break, or it is read-only | the policy decides until the new master is found: usually half a second and one attempt to connect after it is up | until the next probe after that |
 //! | lost a part: a Cluster without one of its masters | the policy decides the keys of that part, the store all others | until 5 fail in a row, which soon happens. Then the policy decides all, except between a probe that reaches another part and the next 5 in a row. A circuit that [tolerates a lost part](crate::CircuitBreaker::failures_of) changes nothing |

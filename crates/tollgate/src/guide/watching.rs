@@ -46,7 +46,7 @@
 //! same counters. `tollgate_store_seconds` has no sample of an answer that was available at once.
 //!
 //! The `kind` of an error is that of [`ErrorKind::name`](crate::ErrorKind::name): `timeout`,
-//! `unavailable`, `overloaded`, `circuit-open` or `misconfigured`.
+//! `unavailable`, `overloaded`, `circuit-open`, `moving` or `misconfigured`.
 //!
 //! # Outcomes
 //!

@@ -1,0 +1,80 @@
+//! Whether the server's clock is behind a time that it has shown before.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tollgate_core::Timestamp;
+
+/// What the replies of each slot showed of its server's clock. Without a Cluster there is one slot.
+///
+/// After a failover the clock of the new master may be slow. A TAT that the old one stored is then
+/// too far ahead, and only this shows it: it could also be that of another version of a policy.
+#[derive(Default)]
+pub(crate) struct ServerClocks(Mutex<BTreeMap<u16, Shown>>);
+
+/// What a slot's clock has shown.
+#[derive(Clone, Copy)]
+pub(super) struct Shown {
+    /// The latest time.
+    latest: Timestamp,
+    /// Whether a later reply had an older time, and none has reached the latest since.
+    pub(super) is_behind: bool,
+}
+
+impl ServerClocks {
+    /// What a slot has shown before a call is written.
+    pub(super) fn before(&self, slot: u16) -> Shown {
+        let never = Shown { latest: Timestamp::EPOCH, is_behind: false };
+        self.slots().get(&slot).copied().unwrap_or(never)
+    }
+
+    /// Notes the time in the reply to a call, before which the slot had shown `before`. Returns
+    /// whether the clock is behind.
+    ///
+    /// Calls in flight may be answered in any order, so a reply is only compared with replies from
+    /// before its call.
+    pub(super) fn answered(&self, slot: u16, before: Shown, now: Timestamp) -> bool {
+        let mut slots = self.slots();
+        let shown = slots.entry(slot).or_insert(before);
+        if now >= shown.latest {
+            *shown = Shown { latest: now, is_behind: false };
+        } else if now < before.latest {
+            shown.is_behind = true;
+        }
+        shown.is_behind
+    }
+
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<u16, Shown>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(clocks: &ServerClocks, before: Shown, us: u64) -> bool {
+        clocks.answered(7, before, Timestamp::from_micros(us))
+    }
+
+    #[test]
+    fn a_clock_is_behind_from_an_older_reply_until_the_latest_time_is_reached() {
+        let clocks = ServerClocks::default();
+        assert!(!answered(&clocks, clocks.before(7), 1_000));
+        assert!(answered(&clocks, clocks.before(7), 400));
+        assert!(clocks.before(7).is_behind && !clocks.before(8).is_behind);
+        assert!(answered(&clocks, clocks.before(7), 999));
+        assert!(!answered(&clocks, clocks.before(7), 1_000));
+        assert!(!clocks.before(7).is_behind);
+    }
+
+    #[test]
+    fn replies_to_calls_in_flight_come_in_any_order() {
+        let clocks = ServerClocks::default();
+        answered(&clocks, clocks.before(7), 1_000);
+        let sent = clocks.before(7);
+        assert!(!answered(&clocks, sent, 1_200));
+        assert!(!answered(&clocks, sent, 1_100), "executed before the one that was answered first");
+        assert!(answered(&clocks, clocks.before(7), 1_199));
+    }
+}
