@@ -63,6 +63,10 @@
 //! # }
 //! ```
 //!
+//! # What a long key costs
+//! Its caller hashes it, before any lock. The tables hold 128 bits of each key, so what follows costs
+//! the same for each. Texts of tracked keys are cut by their length before they are escaped.
+//!
 //! # What a restart forgets
 //! Everything: a quota of a day starts again with each deployment. If that matters, keep it in
 //! [Redis](https://docs.rs/tollgate-redis).

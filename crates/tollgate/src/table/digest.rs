@@ -32,9 +32,15 @@ impl Digest {
     /// text of a key begins with `~`.
     pub(crate) fn name(&self, key: &Key) -> String {
         let mut text = String::new();
-        // Writing to a string does not fail.
-        let _ = key.write_text(&mut text);
-        if text.len() > MAX_KEY_LENGTH { format!("~{self}") } else { text }
+        // First the length of the key: this runs under a lock, and each escaped byte is three.
+        if key.as_encoded().len() <= MAX_KEY_LENGTH {
+            // Writing to a string does not fail.
+            let _ = key.write_text(&mut text);
+            if text.len() <= MAX_KEY_LENGTH {
+                return text;
+            }
+        }
+        format!("~{self}")
     }
 }
 
