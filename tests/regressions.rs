@@ -71,6 +71,7 @@
 //! | New keys of a slot that moves count as an outage | `redis/cluster/moves.rs`: `new_keys_of_a_moving_slot_do_not_open_the_circuit` |
 //! | A look or a refusal by a version of a policy with a smaller burst forgives debt | suite `changes::a_debt_of_another_version_of_a_policy_stays`; `redis/denials.rs`: `a_denied_request_writes_nothing` |
 //! | Two versions of a policy side by side lift the limit | suite `changes::two_versions_admit_no_more_than_both_allow` |
+//! | A caller waits for ever for a store that was connected in a runtime that is not driven | `redis/timeouts.rs`: `a_caller_does_not_hang_if_the_runtime_of_the_store_is_not_driven` |
 //! | A deadline that passed in our own queue is taken for an outage | `failure/breaker.rs`: `an_overloaded_queue_does_not_count_as_a_store_failure`; `redis/timeouts.rs`: `a_deadline_that_passes_in_the_queue_is_no_timeout_of_redis` |
 //! | A refusal is lost because the request's body has not arrived | `axum_server/behind_nginx.rs`: `nginx_passes_on_each_refusal_and_fails_no_upstream`; `axum_server/refusals.rs`: `an_http2_client_sends_the_whole_refused_body` |
 //! | Slow senders of refused bodies hold connections or memory | `slow_senders.rs`: `a_thousand_slow_senders_hold_little_memory_and_end_soon` |

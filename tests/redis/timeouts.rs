@@ -297,6 +297,22 @@ async fn a_late_refund_or_reset_is_not_reported_as_never_sent() {
     }
 }
 
+/// A test or a warm-up connects in a runtime, which nothing drives afterwards.
+#[test]
+fn a_caller_does_not_hang_if_the_runtime_of_the_store_is_not_driven() {
+    let server = Server::start(Kind::Installed).unwrap();
+    let [theirs, ours] = [(); 2].map(|()| Builder::new_current_thread().enable_all().build().unwrap());
+    let store = theirs.block_on(async {
+        let builder = builder(&server.url()).connect_timeout(100 * MS).response_timeout(100 * MS);
+        builder.connect().await.unwrap()
+    });
+    let policy = a_day(5);
+    ours.block_on(async {
+        let answer = timeout(Duration::from_secs(30), try_acquire(&store, &policy, "ada", 1)).await;
+        assert_eq!(answer.expect("an end").unwrap_err().kind(), ErrorKind::Timeout);
+    });
+}
+
 /// If the store's runtime is blocked, callers in another runtime still get their error in time.
 #[test]
 fn a_blocked_runtime_does_not_delay_callers_in_another() {

@@ -123,7 +123,8 @@ impl RedisStoreBuilder {
     /// Sets how long an answer may take. Default: 1 second.
     ///
     /// This finds connections that no longer work. To bound how long callers wait, put a timeout
-    /// around the store.
+    /// around the store. Without one, callers in another runtime than the one that connects wait for
+    /// at most twice the sum of both timeouts: that runtime may not be driven any more.
     pub fn response_timeout(mut self, timeout: Duration) -> RedisStoreBuilder {
         self.response_timeout = timeout;
         self
@@ -238,6 +239,10 @@ impl RedisStoreBuilder {
             waits: Clock::system(),
             questions: Arc::new(Semaphore::new(1)),
             runtime: Handle::current(),
+            longest_wait_elsewhere: self
+                .connect_timeout
+                .saturating_add(self.response_timeout)
+                .saturating_mul(2),
             clocks: ServerClocks::default(),
         };
         let lanes = usize::try_from(self.connections).unwrap_or(usize::MAX);

@@ -1,6 +1,7 @@
 //! Where calls go, and what they are written with.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bb8_redis::redis::Cmd;
 use tokio::runtime::Handle;
@@ -26,6 +27,8 @@ pub(crate) struct Target {
     /// One permit, for questions about usage: they wait for each other, so that they hold up no
     /// check.
     pub(crate) questions: Arc<Semaphore>,
+    /// How long a caller in another runtime waits that has no limit of its own.
+    pub(crate) longest_wait_elsewhere: Duration,
     /// Runs every call to its end, so that a caller that leaves leaves none half done.
     pub(crate) runtime: Handle,
 }
