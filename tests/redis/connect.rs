@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tollgate::{Check, Key, Policy, Quota, Store, StoreError, Times};
+use tollgate::{Policy, Quota, StoreError};
 use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_redis::{Error, RedisStore};
 use tollgate_tests::Proxy;
@@ -82,22 +82,6 @@ async fn a_unix_socket_url_connects() {
         assert!(!try_acquire(&store, &policy, "ada", 1).await.unwrap().is_granted(), "on {kind}");
         drop(server);
     }
-}
-
-/// All stores without a prefix would share it.
-#[tokio::test]
-async fn the_empty_key_is_refused() {
-    let store = connect(&shared(Kind::Installed).url()).await.unwrap();
-    let policies = ["p", "q"].map(|name| Policy::new(name, Quota::per_day(1)));
-    let (nobody, ada) = (Key::from(""), Key::from("ada"));
-    for set in [
-        &[Check::new(&policies[0], &nobody, 1)][..],
-        &[Check::new(&policies[0], &ada, 1), Check::new(&policies[1], &nobody, 1)],
-    ] {
-        let error = store.acquire(set, Times::ONCE).wait().await.unwrap_err();
-        assert!(error.is_configuration(), "{error}");
-    }
-    assert!(try_acquire(&store, &policies[0], "ada", 1).await.unwrap().is_granted(), "nothing was charged");
 }
 
 #[tokio::test]

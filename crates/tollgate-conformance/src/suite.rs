@@ -322,6 +322,7 @@ impl Suite {
                     policies_of_another_name_window_or_algorithm_do_not_share_a_quota,
                     long_and_binary_keys_stay_distinct,
                     a_separator_in_a_key_does_not_reach_another_policy,
+                    the_empty_key_is_a_key_like_any_other,
                     clones_share_their_state,
                     a_reset_forgets_the_key_under_these_policies_only;
                 changes:

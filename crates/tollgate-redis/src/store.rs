@@ -77,9 +77,13 @@ impl RedisStore {
         Acquire { answer, end, order: None }
     }
 
-    /// The deadline of a caller, and its own timer if it is in another runtime.
+    /// The deadline of a caller, and its own timer if it is in another runtime. There it always has
+    /// one, since the store's runtime may not be driven any more.
     fn deadline(&self) -> (Option<Deadline>, Option<Timer>) {
-        let Some(limit) = self.limit else { return (None, None) };
+        let target = &self.commit.target;
+        let is_elsewhere = || Handle::try_current().is_ok_and(|here| here.id() != target.runtime.id());
+        let limit = self.limit.or_else(|| is_elsewhere().then_some(target.longest_wait_elsewhere));
+        let Some(limit) = limit else { return (None, None) };
         // Rounded up: neither the time nor the limit need be whole microseconds.
         let limit = limit.saturating_add(Duration::from_micros(2));
         let asked = self.commit.target.waits.now();
@@ -109,9 +113,6 @@ impl Store for RedisStore {
     type Done = Done;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Error>, Acquire> {
-        if set.iter().any(|check| check.key.is_empty()) {
-            return Reply::Now(Err(Error::config("a check needs a key that is not empty")));
-        }
         let (pairs, keys, order) = set::pairs(set, &self.commit.target.names);
         let slots: SmallVec<[u16; 4]> = keys.iter().map(|key| self.commit.slot(key)).collect();
         match slots[..] {
@@ -142,7 +143,7 @@ impl Store for RedisStore {
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Error>, Done> {
         let names = &self.commit.target.names;
         let mut of_slot: Vec<(u16, Vec<Return>)> = Vec::new();
-        for grant in grants.iter().filter(|grant| grant.units > 0 && !grant.key.is_empty()) {
+        for grant in grants.iter().filter(|grant| grant.units > 0) {
             let key = names.text(grant.key);
             let slot = self.commit.slot(&key);
             let terms = Terms::new(grant.policy, u64::from(grant.units), names.log);
@@ -156,7 +157,7 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Error>, Done> {
-        if policies.is_empty() || key.is_empty() {
+        if policies.is_empty() {
             return Reply::Now(Ok(()));
         }
         let names = &self.commit.target.names;

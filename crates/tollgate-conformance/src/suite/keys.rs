@@ -103,6 +103,14 @@ pub(super) async fn a_separator_in_a_key_does_not_reach_another_policy(case: &Ca
     }
 }
 
+pub(super) async fn the_empty_key_is_a_key_like_any_other(case: &Case) {
+    for policy in plain() {
+        case.must_take(&policy, &Key::from(""), 5).await;
+        case.left("of the empty key", &policy, &Key::from(""), 0).await;
+        case.left("of another key", &policy, &Key::from("-"), 5).await;
+    }
+}
+
 pub(super) async fn clones_share_their_state(case: &Case) {
     let key = Key::from("caller");
     let clone = Case::new("keys::clones_share_their_state", 0, case.store.cloned(), case.time.clone());

@@ -69,11 +69,15 @@ impl Names {
         Names { head: format!("{prefix}:{LAYOUT}:{{"), secret, log }
     }
 
-    /// The text of a key. That of a long key is the first 128 bits of a digest, after a `~`. No
-    /// other text begins with `~`.
+    /// The text of a key. That of a long key is the first 128 bits of a digest, after a `~`, and
+    /// that of the empty key is `-`: a Cluster ignores empty braces. No other text begins so.
     pub(crate) fn text(&self, key: &Key) -> KeyText {
         let encoded = key.as_encoded();
         let mut text = KeyText(SmallVec::new());
+        if encoded.is_empty() {
+            let _ = text.write_char('-');
+            return text;
+        }
         let digest = match &self.secret {
             Some(secret) => secret.clone().chain_update(encoded).finalize().into_bytes(),
             None => {

@@ -89,21 +89,18 @@ impl<S: Store> Store for Breaking<S> {
 
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire> {
-        // A request without checks or with an empty key is not a probe: its answer does not show
-        // whether the store works.
-        let asks = !set.is_empty() && set.iter().all(|check| !check.key.is_empty());
-        let admitted = if asks { self.breaker.admit() } else { Ok(Role::Uncounted) };
+        // A request without checks is not a probe: its answer does not show whether the store works.
+        let admitted = if set.is_empty() { Ok(Role::Uncounted) } else { self.breaker.admit() };
         self.ask(admitted, |store| store.acquire(set, times))
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done> {
-        let asks = grants.iter().any(|grant| grant.units > 0 && !grant.key.is_empty());
+        let asks = grants.iter().any(|grant| grant.units > 0);
         self.ask(self.breaker.admit_uncounted(asks), |store| store.refund(grants))
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {
-        let asks = !policies.is_empty() && !key.is_empty();
-        self.ask(self.breaker.admit_uncounted(asks), |store| store.reset(key, policies))
+        self.ask(self.breaker.admit_uncounted(!policies.is_empty()), |store| store.reset(key, policies))
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
@@ -111,7 +108,7 @@ impl<S: Store> Store for Breaking<S> {
     }
 
     async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
-        if let Err(retry_in) = self.breaker.admit_uncounted(!key.is_empty()) {
+        if let Err(retry_in) = self.breaker.admit_uncounted(true) {
             return Err(UsageError::of_store(&BreakerError::<S::Error>::Open { retry_in }));
         }
         self.store.usage(policy, key, interval).await
