@@ -88,20 +88,10 @@ pub(super) struct Queues<L> {
 pub(super) struct InFlight<L> {
     pub(super) load: L,
     pub(super) slot: u16,
-    pub(super) stage: Stage,
+    /// Whether the node has refused the call while the slot moves. It will be written again.
+    pub(super) is_moving: bool,
     /// What the slot's clock has shown before the call was written.
     pub(super) clock: Shown,
-}
-
-/// How far a call is.
-#[derive(Clone, Copy)]
-pub(super) enum Stage {
-    /// It waits until it is written.
-    Waiting,
-    /// It was written at this time.
-    Sent(Timestamp),
-    /// The node has refused it while the slot moves. It will be written again.
-    Moving,
 }
 
 struct Queue<L> {
@@ -244,12 +234,10 @@ impl<L: Load> Group<L> {
             let number = silences.number(self.target.link.node(slot), deadline, now, own);
             Error::from(Cause::Late).of_call(number)
         };
-        for (number, InFlight { load, slot, stage, .. }) in in_flight {
-            let mut why = |deadline: Deadline| match stage {
-                Stage::Moving => Cause::Moving.into(),
-                // That the deadline passed before is our failure, not one of the server.
-                Stage::Sent(sent) if deadline.until <= *sent => Cause::Queued.into(),
-                _ => silence(*slot, deadline, *number),
+        for (number, InFlight { load, slot, is_moving, .. }) in in_flight {
+            let mut why = |deadline: Deadline| match is_moving {
+                true => Cause::Moving.into(),
+                false => silence(*slot, deadline, *number),
             };
             load.take_overdue(&mut overdue, &mut why);
         }

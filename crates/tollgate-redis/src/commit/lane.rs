@@ -9,7 +9,7 @@ use std::task::Poll;
 use bb8_redis::redis::{Cmd, Value};
 
 use super::caller::Overdue;
-use super::group::{Group, InFlight, Load, Queues, Stage};
+use super::group::{Group, InFlight, Load, Queues};
 use crate::error::{Cause, Error, next_call};
 use crate::link::{Connection, Moving, Text};
 
@@ -32,7 +32,7 @@ impl<L: Load> Call<L> {
     fn new(group: &Arc<Group<L>>, queues: &mut Queues<L>, slot: u16, load: L, waiting: usize) -> Call<L> {
         let number = next_call();
         let clock = group.target.clocks.before(slot);
-        queues.in_flight.insert(number, InFlight { load, slot, stage: Stage::Waiting, clock });
+        queues.in_flight.insert(number, InFlight { load, slot, is_moving: false, clock });
         queues.count_waiting(waiting);
         Call { group: Arc::clone(group), number, waiting }
     }
@@ -71,25 +71,32 @@ impl<L: Load> Call<L> {
     fn write(&self, text: Text) -> Option<(Option<Cmd>, u32)> {
         let target = &self.group.target;
         let mut call = self.group.queues().in_flight.remove(&self.number)?;
-        let mut overdue = Overdue::new(target.waits.now());
-        call.load.take_overdue(&mut overdue, &mut |_| Cause::Queued.into());
-        call.load.drop_abandoned();
-        call.clock = target.clocks.before(call.slot);
-        let command = call.load.command(target, text, call.clock.is_behind);
-        let work = call.load.work();
-        call.stage = Stage::Sent(target.waits.now());
-        let until = call.load.first_end();
+        let mut command;
+        loop {
+            let mut overdue = Overdue::new(target.waits.now());
+            call.load.take_overdue(&mut overdue, &mut |_| Cause::Queued.into());
+            overdue.notify();
+            call.load.drop_abandoned();
+            call.clock = target.clocks.before(call.slot);
+            command = call.load.command(target, text, call.clock.is_behind);
+            // A deadline that passes while we write is no failure of the server: it is not sent.
+            let now = target.waits.now();
+            if call.load.first_end().is_none_or(|end| end > now) {
+                break;
+            }
+        }
+        call.is_moving = false;
+        let (work, until) = (call.load.work(), call.load.first_end());
         let mut queues = self.group.queues();
         queues.in_flight.insert(self.number, call);
         self.group.watch_until(queues, until);
-        overdue.notify();
         Some((command, work))
     }
 
     /// Notes that the node refuses the call while its slot moves.
     fn note_moving(&self) {
         if let Some(call) = self.group.queues().in_flight.get_mut(&self.number) {
-            call.stage = Stage::Moving;
+            call.is_moving = true;
         }
     }
 
