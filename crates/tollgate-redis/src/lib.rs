@@ -171,8 +171,8 @@
 //! refusal and a look change no state.
 //!
 //! If a failover leads to a server whose clock is slow, a bucket may be further ahead than it can
-//! get. The store notices that by an older time in a reply, and cuts such buckets to the policy's
-//! own until the old time is reached again. A process that connects after the failover cannot
+//! get. The store notices that by an older time in a reply, asks again for what that reply refused,
+//! and cuts such buckets to the policy's own until the old time is reached again. A process that connects after the failover cannot
 //! notice it. Its callers wait until another process has cut the bucket, and at most for the step
 //! of the clock or 1,024 windows, whichever is shorter.
 //!

@@ -13,6 +13,7 @@ use tollgate_core::{Clock, Times, Timestamp, Verdict};
 use super::ask::{Ask, SetKeys};
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::group::Load;
+use super::server_clock::Standing;
 use super::target::Target;
 use crate::error::{Cause, Error, next_call};
 use crate::link::Text;
@@ -98,35 +99,43 @@ impl Load for Checks {
         (keys > 0).then(|| target.command(script, text, keys, |cmd| self.write(cmd, target, is_behind)))
     }
 
-    fn answer(self, answer: Result<Value, Error>, is_behind: &dyn Fn(Timestamp) -> bool) {
+    fn answer(
+        self,
+        answer: Result<Value, Error>,
+        standing: &dyn Fn(Timestamp) -> Standing,
+    ) -> Option<Checks> {
         match answer {
-            Ok(Value::BulkString(bytes)) => self.grant(&bytes, is_behind),
+            Ok(Value::BulkString(bytes)) => return self.grant(&bytes, standing),
             Ok(_) => self.fail(&garbled()),
             Err(error) => self.fail(&error),
         }
+        None
     }
 
     fn split(self) -> Vec<Checks> {
         let parts = self.parts;
         let of_group = |Alike { terms, times, sets }: Alike| {
-            sets.into_iter().map(move |set| {
-                let first_end = set.callers.iter().filter_map(Caller::until).min();
-                let group = Alike { terms: terms.clone(), times, sets: vec![set] };
-                Checks {
-                    sets: 1,
-                    work: group.work(),
-                    groups: vec![group],
-                    parts,
-                    first_end,
-                    ..Checks::default()
-                }
-            })
+            let alone = move |set| Alike { terms: terms.clone(), times, sets: vec![set] };
+            sets.into_iter().map(move |set| Checks::of_groups(vec![alone(set)], parts))
         };
         self.groups.into_iter().flat_map(of_group).collect()
     }
 }
 
 impl Checks {
+    /// Checks to be sent. No other is added.
+    fn of_groups(groups: Vec<Alike>, parts: Parts) -> Checks {
+        let sets = || groups.iter().flat_map(|group| &group.sets);
+        Checks {
+            sets: sets().count(),
+            work: groups.iter().map(Alike::work).fold(0, u32::saturating_add),
+            first_end: sets().flat_map(|set| &set.callers).filter_map(Caller::until).min(),
+            groups,
+            parts,
+            ..Checks::default()
+        }
+    }
+
     /// Adds what a caller asks for. `hash` is that of its keys.
     pub(super) fn push(&mut self, ask: Ask<'_>, hash: u64, log: SlidingLogLayout, caller: Caller) {
         self.first_end = sooner(self.first_end, caller.until());
@@ -225,20 +234,20 @@ impl Checks {
         }
     }
 
-    /// Hands out what acquire.lua returned.
-    fn grant(self, answer: &[u8], is_behind: &dyn Fn(Timestamp) -> bool) {
+    /// Hands out what acquire.lua returned. Returns the sets that were refused or only looked at
+    /// before the server's clock was known to be behind: none was charged, and asked again they
+    /// find the buckets cut that are too far ahead.
+    fn grant(self, answer: &[u8], standing: &dyn Fn(Timestamp) -> Standing) -> Option<Checks> {
         let mut numbers = numbers::read(answer).peekable();
         let now = Timestamp::from_micros(numbers.next().map_or(0, i64::cast_unsigned));
         // An answer without a time is garbled.
-        let is_behind = now > Timestamp::EPOCH && is_behind(now);
-        let mut failure = None;
+        let fell_behind = now > Timestamp::EPOCH && standing(now) == Standing::FellBehind;
+        let (mut again, mut failure) = (Vec::new(), None);
         for mut group in self.groups {
-            if is_behind {
-                // The script did not know it yet, if this is the first such reply.
-                group.terms.iter_mut().for_each(|terms| terms.policy = terms.policy.with_clock_behind());
-            }
+            let mut refused = Vec::new();
             for set in mem::take(&mut group.sets) {
                 match group.read(set.callers.len(), &mut numbers) {
+                    Some((0, _)) if fell_behind => refused.push(set),
                     Some((granted, states)) => group.hand_out(now, granted, states, set.callers),
                     None => {
                         // Where the next set begins is unknown, too.
@@ -248,7 +257,12 @@ impl Checks {
                     }
                 }
             }
+            if !refused.is_empty() {
+                group.sets = refused;
+                again.push(group);
+            }
         }
+        (!again.is_empty()).then(|| Checks::of_groups(again, self.parts))
     }
 
     fn fail(self, error: &Error) {
@@ -386,7 +400,7 @@ mod tests {
                     answer
                 })
                 .collect();
-            checks.answer(Ok(answer), &|_| false);
+            checks.answer(Ok(answer), &|_| Standing::Forward);
             let calls: Vec<_> = answers
                 .into_iter()
                 .map(|mut answer| answer.try_recv().unwrap().unwrap_err().call())

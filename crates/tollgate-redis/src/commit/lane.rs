@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::mem;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
@@ -107,10 +108,17 @@ impl<L: Load> Call<L> {
         self.answer(answer);
     }
 
+    /// Answers the callers. What has to be asked again is sent outside of any lane.
     fn answer(self, answer: Result<Value, Error>) {
         let call = self.group.queues().in_flight.remove(&self.number);
-        if let Some(InFlight { load, slot, clock, .. }) = call {
-            load.answer(answer, &|now| self.group.target.clocks.answered(slot, clock, now));
+        let Some(InFlight { load, slot, clock, .. }) = call else { return };
+        let standing = |now| self.group.target.clocks.answered(slot, clock, now);
+        if let Some(again) = load.answer(answer, &standing) {
+            let callers = again.callers();
+            let call = Call::new(&self.group, &mut self.group.queues(), slot, again, callers);
+            // Boxed, since `run_alone` calls this.
+            let run: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(call.run_alone(slot));
+            self.group.target.runtime.spawn(run);
         }
     }
 
