@@ -103,6 +103,7 @@
 //! | Units that were fetched ahead outlive their lease while Redis is down | `scale/outages.rs`: `leases_are_spent_without_the_store_until_they_end`, `each_policy_keeps_deadline_and_bound_in_an_outage` |
 //! | A background task ends with its runtime, and unused units are never given back | `scale/runtimes.rs`: `a_second_runtime_returns_what_is_left_by_the_first` |
 //! | Units held while a circuit opens stay charged until the window ends | `scale/runtimes.rs`: `units_unspent_while_the_circuit_is_open_are_refunded_later` |
+//! | A request of cost 0 uses up the confirmation of a denial | `scale/denials.rs`: `requests_of_cost_0_do_not_put_off_the_confirmation` |
 
 use std::fs;
 use std::path::Path;

@@ -187,6 +187,21 @@ async fn a_reset_by_another_process_is_seen_soon() {
     println!("seen after {:?}", start.elapsed());
 }
 
+/// A request of cost 0 asks the store anyway, and its answer confirms nothing.
+#[tokio::test]
+async fn requests_of_cost_0_do_not_put_off_the_confirmation() {
+    let time = clock();
+    let inside = store(&time);
+    let cache = inside.clone().deny_cache(1_000).clock(&time);
+    let (policy, key) = (policy("free", 1), Key::from("ada"));
+    let costing = |cost| at_hand(cache.acquire(&[Check::new(&policy, &key, cost)], Times::ONCE)).unwrap();
+    assert_eq!((costing(1).is_granted(), costing(1).is_granted()), (true, false));
+    at_hand(inside.reset(&key, &[&policy])).unwrap();
+    time.advance(SECOND);
+    assert!(costing(0).is_granted());
+    assert!(costing(1).is_granted(), "the reset is seen after a second");
+}
+
 #[tokio::test]
 async fn an_error_forgets_the_denial() {
     let server = Server::start(Kind::Redis8_2).unwrap();

@@ -109,7 +109,8 @@ impl<S: Store> DenyCache<S> {
             }
             let denial = &mut table.slot(found?).value;
             let status = denial.status(check.policy, terms, now)?;
-            if now >= denial.confirm {
+            // An answer to a cost of 0 confirms nothing.
+            if now >= denial.confirm && terms.cost > 0 {
                 // This request asks the store. Others are answered meanwhile.
                 denial.confirm = now.saturating_add(ASK_AGAIN_AFTER);
                 return None;
