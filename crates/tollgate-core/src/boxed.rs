@@ -49,6 +49,7 @@ trait ErasedStore<E>: Send + Sync {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> BoxReply<Result<Verdict, E>>;
     fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), E>>;
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>>;
+    fn patient(&self) -> BoxStore<E>;
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError>;
     fn usage<'a>(&'a self, policy: &'a Policy, key: &'a Key, interval: Duration) -> BoxUsage<'a>;
 }
@@ -64,6 +65,10 @@ impl<S: Store> ErasedStore<S::Error> for S {
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), S::Error>> {
         boxed(Store::reset(self, key, policies))
+    }
+
+    fn patient(&self) -> BoxStore<S::Error> {
+        Store::patient(self).boxed()
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
@@ -97,6 +102,10 @@ impl<E: StoreError> Store for BoxStore<E> {
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>> {
         self.0.reset(key, policies)
+    }
+
+    fn patient(&self) -> BoxStore<E> {
+        self.0.patient()
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

@@ -21,6 +21,13 @@ pub trait StoreError: Error + Send + Sync + 'static {
         None
     }
 
+    /// Whether the store certainly executed nothing of the operation, so that it can be sent again.
+    /// By default that is so for the kinds [`ErrorKind::Overloaded`] and
+    /// [`ErrorKind::CircuitOpen`].
+    fn executed_nothing(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Overloaded | ErrorKind::CircuitOpen)
+    }
+
     /// Whether the store did not answer in time. It may have charged nevertheless.
     fn is_timeout(&self) -> bool {
         self.kind() == ErrorKind::Timeout

@@ -73,6 +73,16 @@ pub trait Store: Clone + Send + Sync + 'static {
         false
     }
 
+    /// Returns a handle without the limits of [`Store::end_waits_after`] and of wrappers: its
+    /// futures wait as long as the store takes. It is for operations that no request waits for,
+    /// such as the fetch of a lease, whose answer is worth something however late.
+    ///
+    /// The default returns a clone. A store that ends waits, and a wrapper, must override it.
+    #[must_use]
+    fn patient(&self) -> Self {
+        self.clone()
+    }
+
     /// Checks whether this store can enforce a policy. A layer refuses a policy at construction if
     /// its store does not support it. Wrappers ask the stores inside them.
     ///

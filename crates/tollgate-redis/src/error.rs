@@ -15,6 +15,8 @@ pub struct Error {
     cause: Arc<Cause>,
     /// The call or the silence that the request shared with others, if any.
     call: Option<u64>,
+    /// Whether another part of the operation may have been executed, in another slot.
+    is_partial: bool,
 }
 
 /// A number for a call or a silence, unique in this process.
@@ -89,6 +91,11 @@ impl Error {
     pub(crate) fn of_call(self, call: u64) -> Error {
         Error { call: Some(call), ..self }
     }
+
+    /// Marks the error as that of one part of an operation over several slots.
+    pub(crate) fn of_part(self) -> Error {
+        Error { is_partial: true, ..self }
+    }
 }
 
 impl StoreError for Error {
@@ -114,6 +121,22 @@ impl StoreError for Error {
     fn call(&self) -> Option<u64> {
         self.call
     }
+
+    fn executed_nothing(&self) -> bool {
+        let nothing = match &*self.cause {
+            Cause::Overloaded | Cause::Queued | Cause::NoConnection => true,
+            Cause::Redis(error) => is_refused(error),
+            _ => false,
+        };
+        nothing && !self.is_partial
+    }
+}
+
+/// Whether a connection was refused, or a server refused a call before its script ran or wrote.
+fn is_refused(error: &RedisError) -> bool {
+    use ServerErrorKind::{Ask, BusyLoading, ClusterDown, MasterDown, Moved, ReadOnly, TryAgain};
+    let refusals = [Ask, BusyLoading, ClusterDown, MasterDown, Moved, ReadOnly, TryAgain];
+    error.is_connection_refusal() || refusals.map(ErrorKind::Server).contains(&error.kind())
 }
 
 /// Parts of error texts, from older servers and from commands that a script runs.
@@ -155,7 +178,7 @@ pub(crate) fn is_configuration(error: &RedisError) -> bool {
 
 impl From<Cause> for Error {
     fn from(cause: Cause) -> Error {
-        Error { cause: Arc::new(cause), call: None }
+        Error { cause: Arc::new(cause), call: None, is_partial: false }
     }
 }
 

@@ -140,6 +140,10 @@ impl Store for RedisStore {
         true
     }
 
+    fn patient(&self) -> RedisStore {
+        RedisStore { limit: None, ..self.clone() }
+    }
+
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Error>, Done> {
         let names = &self.commit.target.names;
         let mut of_slot: Vec<(u16, Vec<Return>)> = Vec::new();

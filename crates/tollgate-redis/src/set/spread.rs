@@ -68,7 +68,7 @@ pub(crate) async fn acquire(commit: &Commit, legs: &[Leg], times: Times) -> Resu
         |answer: &Result<Verdict, Error>| answer.as_ref().is_ok_and(|verdict| !verdict.is_granted());
     let failure = verdicts.iter().find_map(|answer| answer.as_ref().err());
     if let Some(failure) = failure.filter(|_| !verdicts.iter().any(is_refusal)) {
-        return Err(failure.clone());
+        return Err(failure.clone().of_part());
     }
     // Another caller took the units since the look. It may have given them back by now, so a second
     // look alone could show no reason for the denial.
@@ -82,7 +82,7 @@ pub(crate) async fn acquire(commit: &Commit, legs: &[Leg], times: Times) -> Resu
 pub(crate) async fn give_back(commit: &Commit, of_slot: Vec<(u16, Vec<Return>)>) -> Result<Verdict, Error> {
     let given = of_slot.into_iter().map(|(slot, entries)| commit.give_back(slot, entries, None)).collect();
     let given: Result<Vec<Verdict>, Error> = all(given).await.into_iter().collect();
-    given.map(|_| Verdict::without_statuses(0))
+    given.map(|_| Verdict::without_statuses(0)).map_err(Error::of_part)
 }
 
 /// Looks at all legs, for a caller that would acquire the set as often as the least that is asked

@@ -103,6 +103,10 @@ impl<S: Store> Store for Breaking<S> {
         self.ask(self.breaker.admit_uncounted(!policies.is_empty()), |store| store.reset(key, policies))
     }
 
+    fn patient(&self) -> Breaking<S> {
+        Breaking { store: self.store.patient(), ..self.clone() }
+    }
+
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
     }
@@ -368,6 +372,13 @@ impl<E: StoreError> StoreError for BreakerError<E> {
         match self {
             BreakerError::Open { .. } => None,
             BreakerError::Store(error) => error.call(),
+        }
+    }
+
+    fn executed_nothing(&self) -> bool {
+        match self {
+            BreakerError::Open { .. } => true,
+            BreakerError::Store(error) => error.executed_nothing(),
         }
     }
 

@@ -100,6 +100,10 @@ impl<S: Store, F: Store<Error = Infallible>> Store for FallBack<S, F> {
         Done::of(Some(store), Some(self.fallback.store.reset(key, policies)), &self.outage)
     }
 
+    fn patient(&self) -> FallBack<S, F> {
+        FallBack { store: self.store.patient(), ..self.clone() }
+    }
+
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)?;
         self.fallback.store.supports(&policy.share(self.fallback.share)?)

@@ -71,6 +71,10 @@ impl<S: Store> Store for OnFailure<S> {
         Done::of(Some(self.store.reset(key, policies)), None, &self.outage)
     }
 
+    fn patient(&self) -> OnFailure<S> {
+        OnFailure { store: self.store.patient(), ..self.clone() }
+    }
+
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
     }

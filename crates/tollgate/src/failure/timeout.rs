@@ -18,8 +18,8 @@ use tollgate_core::{
 pub struct Timeout<S> {
     store: S,
     limit: Duration,
-    /// Whether the store ends waits after the limit by itself.
-    is_kept: bool,
+    /// Whether this wrapper has to end the waits, since the store does not.
+    needs_timer: bool,
 }
 
 impl<S: Store> Timeout<S> {
@@ -27,8 +27,8 @@ impl<S: Store> Timeout<S> {
         if limit.is_zero() {
             return Err(ZeroTimeout);
         }
-        let is_kept = store.end_waits_after(limit);
-        Ok(Timeout { store, limit, is_kept })
+        let needs_timer = !store.end_waits_after(limit);
+        Ok(Timeout { store, limit, needs_timer })
     }
 
     #[inline]
@@ -44,10 +44,10 @@ impl<S: Store> Timeout<S> {
             Reply::Later(future) => {
                 // The deadline counts from here, not from the first poll: what the caller does
                 // before polling is part of the request's time.
-                let answer = if self.is_kept {
-                    Awaited::Kept(future)
-                } else {
+                let answer = if self.needs_timer {
                     Awaited::Limited(tokio::time::timeout(self.limit, future))
+                } else {
+                    Awaited::Unlimited(future)
                 };
                 Reply::Later(Timed { answer, limit: self.limit })
             }
@@ -71,6 +71,10 @@ impl<S: Store> Store for Timeout<S> {
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {
         self.limited(self.store.reset(key, policies))
+    }
+
+    fn patient(&self) -> Timeout<S> {
+        Timeout { store: self.store.patient(), needs_timer: false, ..*self }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
@@ -97,8 +101,8 @@ pub struct Timed<F> {
 #[pin_project(project = AwaitedProjection)]
 #[derive(Debug)]
 enum Awaited<F> {
-    /// The store ends the wait by itself.
-    Kept(#[pin] F),
+    /// The store ends the wait by itself, or no limit holds.
+    Unlimited(#[pin] F),
     Limited(#[pin] tokio::time::Timeout<F>),
 }
 
@@ -112,7 +116,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         Poll::Ready(match this.answer.project() {
-            AwaitedProjection::Kept(future) => ready!(future.poll(cx)).map_err(TimeoutError::Store),
+            AwaitedProjection::Unlimited(future) => ready!(future.poll(cx)).map_err(TimeoutError::Store),
             AwaitedProjection::Limited(future) => match ready!(future.poll(cx)) {
                 Ok(answer) => answer.map_err(TimeoutError::Store),
                 Err(_) => Err(TimeoutError::Elapsed(*this.limit)),
@@ -151,6 +155,13 @@ impl<E: StoreError> StoreError for TimeoutError<E> {
         match self {
             TimeoutError::Elapsed(_) => None,
             TimeoutError::Store(error) => error.call(),
+        }
+    }
+
+    fn executed_nothing(&self) -> bool {
+        match self {
+            TimeoutError::Elapsed(_) => false,
+            TimeoutError::Store(error) => error.executed_nothing(),
         }
     }
 

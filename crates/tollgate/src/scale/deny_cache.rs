@@ -351,6 +351,10 @@ impl<S: Store> Store for DenyCache<S> {
         self.store.end_waits_after(limit)
     }
 
+    fn patient(&self) -> DenyCache<S> {
+        DenyCache { store: self.store.patient(), ..self.clone() }
+    }
+
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
     }

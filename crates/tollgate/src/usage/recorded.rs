@@ -84,6 +84,10 @@ impl<S: Store> Store for Recorded<S> {
         self.store.end_waits_after(limit)
     }
 
+    fn patient(&self) -> Recorded<S> {
+        Recorded { store: self.store.patient(), ..self.clone() }
+    }
+
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
     }
