@@ -6,7 +6,9 @@ mod contract;
 mod denials;
 mod fleets;
 mod outages;
+mod returns;
 mod runtimes;
+mod stops;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

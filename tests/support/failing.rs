@@ -45,6 +45,8 @@ pub enum Connection {
 pub enum Fault {
     /// It may be reachable again.
     Unreachable,
+    /// It was not sent.
+    Refused,
     /// By its own deadline.
     TooSlow,
     /// An operator must fix that.
@@ -133,10 +135,14 @@ impl Store for Failing {
 impl StoreError for Fault {
     fn kind(&self) -> ErrorKind {
         match self {
-            Fault::Unreachable => ErrorKind::Unavailable,
+            Fault::Unreachable | Fault::Refused => ErrorKind::Unavailable,
             Fault::TooSlow => ErrorKind::Timeout,
             Fault::WrongPassword => ErrorKind::Misconfigured,
         }
+    }
+
+    fn executed_nothing(&self) -> bool {
+        *self == Fault::Refused
     }
 }
 
@@ -144,6 +150,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Fault::Unreachable => "unreachable",
+            Fault::Refused => "refused",
             Fault::TooSlow => "too slow",
             Fault::WrongPassword => "wrong password",
         })

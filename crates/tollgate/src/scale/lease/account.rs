@@ -18,6 +18,10 @@ const REMAINING_PER_LEASED: u32 = 10;
 /// The fewest units in a lease, and in demand for one: fewer would save no round trip.
 const FEWEST: u32 = 2;
 
+/// A fetch without an answer for so long no longer keeps its key from being leased: its runtime may
+/// never be driven again.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
+
 /// A key's demand on this node, and what the node holds of it.
 #[derive(Debug)]
 pub(super) struct Account {
@@ -165,6 +169,9 @@ impl Account {
         lease: &Lease,
     ) -> Option<Fetch> {
         self.update_demand(0, now, lease.life);
+        if let Some(open) = &mut self.open {
+            open.apart.fetching.take_if(|sent| sent.saturating_add(GIVE_UP_AFTER) <= now);
+        }
         if self.open.as_ref().is_some_and(|open| !open.is_for(policy)) {
             if !self.is_empty() {
                 return None;
@@ -189,8 +196,8 @@ impl Account {
         }
         let open = self.open.get_or_insert_with(|| Box::new(Open::new(policy, key, now)));
         open.apart.fetching = Some(now);
-        // Not before the answer, however late: a grant that is not waited for would be lost.
-        open.refetch_not_before(Timestamp::MAX);
+        // Not before the answer: a grant that is not waited for is lost.
+        open.refetch_not_before(now.saturating_add(GIVE_UP_AFTER));
         let (policy, key) = open.apart.of.clone();
         Some(Fetch { policy, key, units, sent: now })
     }
@@ -221,12 +228,12 @@ impl Account {
         }
     }
 
-    /// Takes the units of leases that have ended, each once. Closes an account without leases.
-    pub(super) fn end(&mut self, now: Timestamp, unspent: &mut Vec<Unspent>) {
+    /// Takes the units of leases that end by `by`, each once. Closes an account without leases.
+    pub(super) fn end(&mut self, by: Timestamp, now: Timestamp, unspent: &mut Vec<Unspent>) {
         let Some(open) = &mut self.open else { return };
         let Open { apart, held, .. } = &mut **open;
         held.retain(|lease| {
-            let ended = lease.ends <= now;
+            let ended = lease.ends <= by;
             if ended && lease.units > 0 {
                 let (policy, key) = apart.of.clone();
                 unspent.push(Unspent { policy, key, units: lease.units, stamp: lease.stamp, since: now });

@@ -1,41 +1,29 @@
-//! The accounts of all keys, and the order in which their leases end.
+//! The accounts of all keys, and when their leases end.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate_core::{Algorithm, Check, Key, Policy, Status, Timestamp};
 
 use super::account::{Account, Fetch, Granted, Spent, Unspent};
+use super::agenda::Agenda;
 use super::settings::Lease;
 use super::stats::{HeldLease, LeaseStats};
+use super::underway::Underway;
 use crate::table::Table;
-use crate::table::digest::Digest;
-use crate::table::sharded::{Sharded, lock};
+use crate::table::sharded::Sharded;
 
 /// The demand for a key is remembered for so many lives of a lease after the last request.
 const REMEMBERED_LIVES: u32 = 8;
 
-/// Ends within this part of a life are handled together.
-const END_TOGETHER: u32 = 16;
-
-/// Units are refunded again after this time, if the store was not asked.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// For how long units are refunded again. Then they stay charged.
-const RETRY_FOR: Duration = Duration::from_secs(60);
-
 pub(super) struct Books {
     lease: Lease,
     accounts: Sharded<Account>,
-    /// The ends of leases, the next one first.
-    ends: Mutex<BinaryHeap<Reverse<(Timestamp, Digest)>>>,
-    /// Unspent units for which the store was not asked yet.
-    unasked: Mutex<Vec<Unspent>>,
-    is_returning: AtomicBool,
+    pub(super) agenda: Agenda,
+    pub(super) underway: Underway,
+    /// Whether nothing is fetched any more.
+    is_closed: AtomicBool,
     asked: AtomicU64,
     fetches: AtomicU64,
     fetched_units: AtomicU64,
@@ -47,10 +35,10 @@ impl Books {
     pub(super) fn new(lease: Lease) -> Books {
         Books {
             accounts: Sharded::new(lease.max_keys, lease.clock.clone()),
+            agenda: Agenda::new(lease.life),
             lease,
-            ends: Mutex::default(),
-            unasked: Mutex::default(),
-            is_returning: AtomicBool::new(false),
+            underway: Underway::new(),
+            is_closed: AtomicBool::new(false),
             asked: AtomicU64::new(0),
             fetches: AtomicU64::new(0),
             fetched_units: AtomicU64::new(0),
@@ -110,7 +98,7 @@ impl Books {
         if table.slot(at).value.granted(fetch.sent, granted, self.lease.life) {
             drop(table);
             self.fetched_units.fetch_add(u64::from(granted.units), Ordering::Relaxed);
-            lock(&self.ends).push(Reverse((granted.ends, digest)));
+            self.agenda.add(granted.ends, digest);
         }
     }
 
@@ -125,6 +113,7 @@ impl Books {
     /// spent later would be charged to a window that is over.
     pub(super) fn life_of(&self, policy: &Policy, status: &Status) -> Duration {
         match policy.algorithm() {
+            _ if self.is_closed() => Duration::ZERO,
             Algorithm::FixedWindow { .. } => self.lease.life.min(status.reset_after()),
             _ => self.lease.life,
         }
@@ -136,58 +125,47 @@ impl Books {
             table.slot(at).value.forget();
         }
         drop(table);
-        let is_of = |unspent: &Unspent| unspent.key == *key && unspent.policy.scope() == policy.scope();
-        lock(&self.unasked).retain(|unspent| !is_of(unspent));
+        self.agenda.forget(&digest);
     }
 
-    /// How long until the next lease ends, or units are refunded again. `None` if there are none.
-    pub(super) fn next_end(&self) -> Option<Duration> {
-        let next = lock(&self.ends).peek().map(|Reverse((ends, _))| *ends);
-        let Some(ends) = next else {
-            return (!lock(&self.unasked).is_empty()).then_some(RETRY_AFTER);
-        };
-        let now = self.accounts.clock().now();
-        let left = Duration::from_micros(ends.as_micros().saturating_sub(now.as_micros()));
-        Some(left.max(self.lease.life / END_TOGETHER))
-    }
-
-    /// Takes what leases that have ended did not spend, with what was [kept](Books::keep).
+    /// Takes what leases that have ended did not spend, and what was [kept](Books::keep). All
+    /// leases end now if the books are [closed](Books::close).
     pub(super) fn end(&self) -> Vec<Unspent> {
-        let now = self.accounts.clock().now();
+        let now = self.now();
+        let by = if self.is_closed() { Timestamp::MAX } else { now };
         let mut unspent = Vec::new();
-        while let Some(digest) = self.next_ended(now) {
+        while let Some(digest) = self.agenda.next_ended(by) {
             let mut table = self.accounts.lock(self.accounts.shard_of(&digest));
             if let Some(at) = table.find(&digest) {
-                table.slot(at).value.end(now, &mut unspent);
+                table.slot(at).value.end(by, now, &mut unspent);
             }
         }
         let units = unspent.iter().map(|unspent| u64::from(unspent.units)).sum();
         self.refunds.fetch_add(unspent.len() as u64, Ordering::Relaxed);
         self.refunded_units.fetch_add(units, Ordering::Relaxed);
-        unspent.append(&mut lock(&self.unasked));
+        unspent.extend(self.agenda.take_kept(by).into_iter().map(|(_, unspent)| unspent));
         unspent
     }
 
-    /// Keeps units for which the store was not asked, unless that was tried for too long.
+    /// Keeps units for another refund, because nothing of the first was executed.
     pub(super) fn keep(&self, unspent: Unspent) {
-        if self.accounts.clock().now() < unspent.since.saturating_add(RETRY_FOR) {
-            lock(&self.unasked).push(unspent);
-        }
+        let digest = self.accounts.digest(&unspent.policy, &unspent.key);
+        self.agenda.keep(digest, unspent, self.now());
     }
 
-    fn next_ended(&self, now: Timestamp) -> Option<Digest> {
-        let mut ends = lock(&self.ends);
-        ends.peek().filter(|Reverse((ends, _))| *ends <= now)?;
-        ends.pop().map(|Reverse((_, digest))| digest)
+    /// From now on nothing is fetched, and [`Books::end`] ends all leases.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the caller is to return leases: no other task does.
-    pub(super) fn start_returning(&self) -> bool {
-        !self.is_returning.swap(true, Ordering::AcqRel)
+    /// Count what is [under way](Underway::begin) before: a stop closes the books first, and then
+    /// waits for that.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
     }
 
-    pub(super) fn stop_returning(&self) {
-        self.is_returning.store(false, Ordering::Release);
+    pub(super) fn now(&self) -> Timestamp {
+        self.accounts.clock().now()
     }
 
     pub(super) fn held(&self, policy: &Policy, key: &Key) -> Option<HeldLease> {

@@ -9,15 +9,12 @@ use std::time::Duration;
 
 use pin_project::pin_project;
 use smallvec::SmallVec;
-use tokio::runtime::Handle;
 use tollgate_core::{
-    Algorithm, Check, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Source, Status, Store, StoreError,
-    Times, UsageError, Verdict, Wait,
+    Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Source, Status, Store, Times, UsageError,
+    Verdict, Wait,
 };
 
 use super::super::forgetting::{Forgetting, forgetting};
-use super::account::{Fetch, Granted, Unspent};
-use super::background::{Returning, Sent};
 use super::books::Books;
 use super::settings::Lease;
 use super::stats::{HeldLease, LeaseStats};
@@ -27,8 +24,14 @@ use super::stats::{HeldLease, LeaseStats};
 #[derive(Clone, Debug)]
 pub struct Leased<S> {
     store: S,
-    books: Arc<Books>,
+    /// For fetches and refunds, which no request waits for: they outlive the limits of requests.
+    pub(super) patient: S,
+    pub(super) books: Arc<Books>,
 }
+
+/// A lease keeps a copy of its key, which is made under a lock that other keys need. The store
+/// decides all requests of longer keys. In bytes.
+const LONGEST_KEY: usize = 4_096;
 
 /// Checks of keys in demand, for which a lease is worth its fetch: place in the set, policy, key.
 type Wanted = SmallVec<[(usize, Policy, Key); 1]>;
@@ -44,7 +47,7 @@ enum Then<S> {
 
 impl<S: Store> Leased<S> {
     pub(crate) fn new(store: S, lease: Lease) -> Leased<S> {
-        Leased { store, books: Arc::new(Books::new(lease)) }
+        Leased { patient: store.patient(), store, books: Arc::new(Books::new(lease)) }
     }
 
     /// Returns the store inside.
@@ -62,87 +65,6 @@ impl<S: Store> Leased<S> {
     /// Returns what this process holds of a key. `None` if it holds nothing.
     pub fn held(&self, policy: &Policy, key: &Key) -> Option<HeldLease> {
         self.books.held(policy, key)
-    }
-
-    /// Fetches a lease if the key is in demand, without making the caller wait for it.
-    ///
-    /// `left` is what the store had left just now, if it was asked.
-    fn fetch(&self, policy: &Policy, key: &Key, left: Option<u32>) {
-        // A lease has to be given back in time, which needs a runtime.
-        let Ok(runtime) = Handle::try_current() else { return };
-        let Some(fetch) = self.books.fetch(policy, key, left) else { return };
-        let check = Check::new(&fetch.policy, &fetch.key, 1);
-        match self.store.acquire(&[check], Times::up_to(fetch.units)) {
-            Reply::Now(answer) => self.fetched(&fetch, answer, &runtime),
-            Reply::Later(answer) => {
-                let sent = Sent::new(&self.books, fetch);
-                let (this, spawner) = (self.clone(), runtime.clone());
-                runtime.spawn(async move {
-                    let answer = answer.await;
-                    if let Some(fetch) = sent.answered() {
-                        this.fetched(&fetch, answer, &spawner);
-                    }
-                });
-            }
-        }
-    }
-
-    fn fetched(&self, fetch: &Fetch, answer: Result<Verdict, S::Error>, runtime: &Handle) {
-        let verdict = answer.ok();
-        // A failure policy decided if there is no status, or if there is a share.
-        let status = verdict.as_ref().and_then(|verdict| verdict.each().first());
-        let status = status.filter(|_| verdict.as_ref().is_some_and(|verdict| verdict.share().is_none()));
-        let Some((verdict, status)) = verdict.as_ref().zip(status) else {
-            self.books.not_granted(fetch, 0);
-            return;
-        };
-        if !verdict.is_granted() {
-            self.books.not_granted(fetch, status.remaining());
-            return;
-        }
-        let units = verdict.times();
-        let ends = fetch.sent.saturating_add(self.books.life_of(&fetch.policy, status));
-        let full_at = fetch.sent.saturating_add(status.reset_after());
-        let granted = Granted { units, stamp: status.stamp(), ends, left: status.remaining(), full_at };
-        self.books.granted(fetch, &granted);
-        if let Some(returning) = Returning::start(&self.books) {
-            runtime.spawn(self.clone().give_back(returning));
-        }
-    }
-
-    /// Refunds what is unspent when leases end, for as long as there are any. One task does it for
-    /// all keys.
-    async fn give_back(self, mut returning: Returning) {
-        loop {
-            while let Some(wait) = self.books.next_end() {
-                tokio::time::sleep(wait).await;
-                self.refund_all(self.books.end()).await;
-            }
-            drop(returning);
-            // A lease may have been added since the last look.
-            match self.books.next_end().and_then(|_| Returning::start(&self.books)) {
-                Some(again) => returning = again,
-                None => return,
-            }
-        }
-    }
-
-    /// Refunds units, all at once. Those for which the store was not asked are kept for later,
-    /// because a circuit is open or the store is overloaded. Any other refund that fails may have
-    /// been executed, and is not repeated.
-    async fn refund_all(&self, unspent: Vec<Unspent>) {
-        let send = |unspent: Unspent| {
-            let Unspent { policy, key, units, stamp, .. } = &unspent;
-            let grant = Grant { policy, key, units: *units, stamp: *stamp, share: None };
-            (self.store.refund(&[grant]), unspent)
-        };
-        for (refund, unspent) in unspent.into_iter().map(send).collect::<Vec<_>>() {
-            if let Err(error) = refund.wait().await
-                && matches!(error.kind(), ErrorKind::CircuitOpen | ErrorKind::Overloaded)
-            {
-                self.books.keep(unspent);
-            }
-        }
     }
 
     /// Spends leases for a whole set, or for none of it.
@@ -244,12 +166,12 @@ fn followed_by<S: Store>(then: Option<Then<S>>, verdict: Verdict) -> Verdict {
     }
 }
 
-/// Whether leases are for this set: a leaky bucket has to delay each request, and the store has to
-/// see each use that it tracks.
+/// Whether leases are for this set: a leaky bucket has to delay each request, the store has to see
+/// each use that it tracks, and a long key is not kept.
 fn is_leasable(set: &[Check<'_>], times: Times) -> bool {
-    let fits = |Check { policy, cost, .. }: &Check<'_>| {
+    let fits = |Check { policy, key, cost }: &Check<'_>| {
         let is_leaky = matches!(policy.algorithm(), Algorithm::LeakyBucket { .. });
-        *cost > 0 && !is_leaky && !policy.tracks_usage()
+        *cost > 0 && !is_leaky && !policy.tracks_usage() && key.as_encoded().len() <= LONGEST_KEY
     };
     times == Times::ONCE && !set.is_empty() && set.iter().all(fits)
 }
@@ -266,6 +188,7 @@ impl<S: Store> Store for Leased<S> {
         {
             return Reply::Now(Ok(verdict));
         }
+        self.return_overdue();
         let looked = if times == Times::LOOK { self.looked(set) } else { Vec::new() };
         let then = if !looked.is_empty() {
             Some(Then::AddHeld(self.clone(), looked))
@@ -286,6 +209,10 @@ impl<S: Store> Store for Leased<S> {
 
     fn end_waits_after(&mut self, limit: Duration) -> bool {
         self.store.end_waits_after(limit)
+    }
+
+    fn patient(&self) -> Leased<S> {
+        Leased { store: self.patient.clone(), ..self.clone() }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

@@ -1,47 +1,33 @@
-//! What tasks in the background hold. It is free again however they end.
+//! What is on its way to the store, so that a stop can wait for it.
 
-use std::sync::Arc;
+use tokio::sync::watch;
 
-use super::account::Fetch;
-use super::books::Books;
+/// Counts the fetches and refunds whose answers are awaited, so that a stop can wait for them.
+pub(super) struct Underway(watch::Sender<usize>);
 
-/// A fetch whose answer is awaited. If the runtime ends before that, it has brought nothing.
-pub(super) struct Sent {
-    books: Arc<Books>,
-    fetch: Option<Fetch>,
-}
+/// Is counted until it is dropped.
+pub(super) struct Begun(watch::Sender<usize>);
 
-impl Sent {
-    pub(super) fn new(books: &Arc<Books>, fetch: Fetch) -> Sent {
-        Sent { books: Arc::clone(books), fetch: Some(fetch) }
+impl Underway {
+    pub(super) fn new() -> Underway {
+        Underway(watch::Sender::new(0))
     }
 
-    /// Returns the fetch, for its answer.
-    pub(super) fn answered(mut self) -> Option<Fetch> {
-        self.fetch.take()
+    /// Counts one more.
+    pub(super) fn begin(&self) -> Begun {
+        self.0.send_modify(|count| *count += 1);
+        Begun(self.0.clone())
+    }
+
+    /// Waits until there is none.
+    pub(super) async fn ended(&self) {
+        // It fails only without a sender.
+        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
     }
 }
 
-impl Drop for Sent {
+impl Drop for Begun {
     fn drop(&mut self) {
-        if let Some(fetch) = &self.fetch {
-            self.books.not_granted(fetch, 0);
-        }
-    }
-}
-
-/// The right to return leases, of one task. It is free again once the task ends, also if the
-/// runtime ends before the task has begun.
-pub(super) struct Returning(Arc<Books>);
-
-impl Returning {
-    pub(super) fn start(books: &Arc<Books>) -> Option<Returning> {
-        books.start_returning().then(|| Returning(Arc::clone(books)))
-    }
-}
-
-impl Drop for Returning {
-    fn drop(&mut self) {
-        self.0.stop_returning();
+        self.0.send_modify(|count| *count -= 1);
     }
 }

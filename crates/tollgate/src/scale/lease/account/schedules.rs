@@ -104,7 +104,7 @@ impl Process {
     /// Ends leases, and refunds what they did not spend.
     fn end(&self) {
         let mut unspent = Vec::new();
-        self.at(|account, now| account.end(now, &mut unspent));
+        self.at(|account, now| account.end(now, now, &mut unspent));
         unspent.iter().for_each(|unspent| add(&self.refunded, unspent.units));
     }
 

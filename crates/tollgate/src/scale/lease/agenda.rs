@@ -1,0 +1,163 @@
+//! When units are given back, and by which task.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::mem;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tollgate_core::Timestamp;
+
+use super::account::Unspent;
+use crate::table::digest::Digest;
+use crate::table::sharded::lock;
+
+/// Ends within this part of a life are handled together.
+const END_TOGETHER: u32 = 16;
+
+/// Units are refunded again after this time, if nothing of their refund was executed.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// For how long units are refunded again. Then they stay charged.
+const RETRY_FOR: Duration = Duration::from_secs(60);
+
+/// The ends of leases, and the units that are refunded again. One task at a time returns them. If
+/// its runtime is not driven, a task of another runtime takes over.
+pub(super) struct Agenda {
+    life: Duration,
+    state: Mutex<State>,
+    /// From this time another task takes over, in microseconds, so that most requests need no lock.
+    overdue_from: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// The ends of leases, the next one first.
+    ends: BinaryHeap<Reverse<(Timestamp, Digest)>>,
+    /// Units of which nothing was refunded, and when that is tried again.
+    unrefunded: Vec<(Digest, Unspent)>,
+    retry: Timestamp,
+    /// The number of the task that returns units, and when it began. `None` if none does.
+    turn: u64,
+    began: Option<Timestamp>,
+}
+
+impl Agenda {
+    pub(super) fn new(life: Duration) -> Agenda {
+        Agenda { life, state: Mutex::default(), overdue_from: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Adds the end of a lease.
+    pub(super) fn add(&self, ends: Timestamp, of: Digest) {
+        self.change(|state| state.ends.push(Reverse((ends, of))));
+    }
+
+    /// Takes the key of a lease that ends by `time`.
+    pub(super) fn next_ended(&self, time: Timestamp) -> Option<Digest> {
+        self.change(|state| {
+            state.ends.peek().filter(|Reverse((ends, _))| *ends <= time)?;
+            state.ends.pop().map(|Reverse((_, digest))| digest)
+        })
+    }
+
+    /// Keeps units for another refund, unless that was tried for too long.
+    pub(super) fn keep(&self, of: Digest, unspent: Unspent, now: Timestamp) {
+        if now < unspent.since.saturating_add(RETRY_FOR) {
+            self.change(|state| {
+                if state.unrefunded.is_empty() {
+                    state.retry = now.saturating_add(RETRY_AFTER);
+                }
+                state.unrefunded.push((of, unspent));
+            });
+        }
+    }
+
+    /// Takes the units whose refund is tried again by `time`.
+    pub(super) fn take_kept(&self, time: Timestamp) -> Vec<(Digest, Unspent)> {
+        self.change(|state| if state.retry <= time { mem::take(&mut state.unrefunded) } else { Vec::new() })
+    }
+
+    /// Drops the units of a key that were kept.
+    pub(super) fn forget(&self, of: &Digest) {
+        self.change(|state| state.unrefunded.retain(|(kept, _)| kept != of));
+    }
+
+    /// How long until there is something to give back. `None` if there is nothing.
+    pub(super) fn next(&self, now: Timestamp) -> Option<Duration> {
+        let due = lock(&self.state).due()?;
+        Some(Duration::from_micros(due.as_micros().saturating_sub(now.as_micros())))
+    }
+
+    /// Whether a task has to begin to return units: none does, or it is late.
+    #[inline]
+    pub(super) fn is_overdue(&self, now: impl FnOnce() -> Timestamp) -> bool {
+        match self.overdue_from.load(Ordering::Acquire) {
+            u64::MAX => false,
+            0 => true,
+            from => from <= now().as_micros(),
+        }
+    }
+
+    /// Makes the caller the task that returns units, if one is needed. Returns its number.
+    pub(super) fn begin(&self, now: Timestamp) -> Option<u64> {
+        self.change(|state| {
+            if !self.is_overdue(|| now) {
+                return None;
+            }
+            state.turn += 1;
+            state.began = Some(now);
+            Some(state.turn)
+        })
+    }
+
+    /// How long the task of this number waits before it returns units. `None` ends it: there is
+    /// nothing to return, or another task has taken over.
+    pub(super) fn next_of(&self, turn: u64, now: Timestamp) -> Option<Duration> {
+        self.change(|state| {
+            if state.turn != turn {
+                return None;
+            }
+            let Some(due) = state.due() else {
+                state.began = None;
+                return None;
+            };
+            let left = Duration::from_micros(due.as_micros().saturating_sub(now.as_micros()));
+            Some(left.max(self.life / END_TOGETHER))
+        })
+    }
+
+    /// The task of this number has ended, if it has begun at all.
+    pub(super) fn ended(&self, turn: u64) {
+        self.change(|state| {
+            if state.turn == turn {
+                state.began = None;
+            }
+        });
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = lock(&self.state);
+        let changed = change(&mut state);
+        let overdue_from = match (state.due(), state.began) {
+            (None, _) => u64::MAX,
+            (Some(_), None) => 0,
+            // Not for a worker that is held up for a moment.
+            (Some(due), Some(began)) => {
+                let late = self.life / 4 + Duration::from_millis(10);
+                due.max(began).saturating_add(late).as_micros()
+            }
+        };
+        self.overdue_from.store(overdue_from, Ordering::Release);
+        changed
+    }
+}
+
+impl State {
+    /// When there is something to give back.
+    fn due(&self) -> Option<Timestamp> {
+        let ends = self.ends.peek().map(|Reverse((ends, _))| *ends);
+        let retry = (!self.unrefunded.is_empty()).then_some(self.retry);
+        ends.into_iter().chain(retry).min()
+    }
+}
