@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tollgate::RateLimitLayer;
 
 use crate::cli::Cli;
@@ -81,6 +81,9 @@ async fn main() -> ExitCode {
     served.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS)
 }
 
+/// How long it may take to give back what leases hold, after that.
+const GIVE_BACK_WITHIN: Duration = Duration::from_secs(2);
+
 /// Serves until a signal to stop.
 async fn serve(
     config: Config,
@@ -109,11 +112,16 @@ async fn serve(
             None => std::future::pending().await,
         }
     };
-    tokio::select! {
+    let served = tokio::select! {
         served = server => served.map_err(|error| error.to_string()),
         served = metrics => served,
         () = async { stopped().await; sleep(GRACE).await } => Ok(()),
+    };
+    // After the last request. What does not arrive in time stays charged.
+    if let Some(give_back) = views.give_back {
+        let _ = timeout(GIVE_BACK_WITHIN, give_back).await;
     }
+    served
 }
 
 /// Returns when the process gets a signal to stop.

@@ -8,7 +8,7 @@ use tollgate::metrics::{StoreMetrics, count_errors};
 use tollgate::{BoxStore, CircuitBreaker, FailureExt, MemoryStore, Share, Store, StoreExt};
 
 use crate::cli::{Cli, OnFailure};
-use crate::scale::Scale;
+use crate::scale::{GiveBack, Scale};
 use crate::span;
 
 /// `--timeout`, `--breaker`, `--lease`, `--deny-cache`, `--on-failure` and `--share`.
@@ -20,12 +20,13 @@ pub(crate) struct Outage {
     then: Then,
 }
 
-/// What shows how a store and its wrappers do.
-#[derive(Debug)]
+/// What shows how a store and its wrappers do, and what ends them.
 pub(crate) struct Views {
     pub(crate) metrics: StoreMetrics,
     /// `None` without a circuit breaker.
     pub(crate) circuit: Option<CircuitView>,
+    /// `None` without leases.
+    pub(crate) give_back: Option<GiveBack>,
 }
 
 /// `--breaker`.
@@ -86,30 +87,27 @@ impl Outage {
     /// Wraps a store that can fail in the failure policy.
     pub(crate) fn wrap(&self, store: impl Store) -> (BoxStore<Infallible>, Views) {
         let (store, metrics) = (store.timeout(self.timeout), StoreMetrics::new());
-        let (store, metrics, circuit) = match &self.breaker {
+        match &self.breaker {
             Some(breaker) => {
                 let store = store.circuit_breaker(breaker.settings);
                 let circuit = store.circuit();
-                let (store, metrics) = self.decide(store, metrics.circuit(circuit.clone()));
-                (store, metrics, Some(circuit))
+                let (store, views) = self.decide(store, metrics.circuit(circuit.clone()));
+                (store, Views { circuit: Some(circuit), ..views })
             }
-            None => {
-                let (store, metrics) = self.decide(store, metrics);
-                (store, metrics, None)
-            }
-        };
-        (store, Views { metrics, circuit })
+            None => self.decide(store, metrics),
+        }
     }
 
-    fn decide(&self, store: impl Store, metrics: StoreMetrics) -> (BoxStore<Infallible>, StoreMetrics) {
-        let (store, metrics) = self.scale.wrap(store, metrics);
+    fn decide(&self, store: impl Store, metrics: StoreMetrics) -> (BoxStore<Infallible>, Views) {
+        let (store, metrics, give_back) = self.scale.wrap(store, metrics);
+        let views = |metrics| Views { metrics, circuit: None, give_back };
         match self.then {
-            Then::Pass => (store.fail_open().observe(count_errors()).boxed(), metrics),
-            Then::Refuse => (store.fail_closed().observe(count_errors()).boxed(), metrics),
+            Then::Pass => (store.fail_open().observe(count_errors()).boxed(), views(metrics)),
+            Then::Refuse => (store.fail_closed().observe(count_errors()).boxed(), views(metrics)),
             Then::Grant(share) => {
                 let memory = MemoryStore::new();
                 let metrics = metrics.memory(&memory);
-                (store.fall_back_to(memory, share).observe(count_errors()).boxed(), metrics)
+                (store.fall_back_to(memory, share).observe(count_errors()).boxed(), views(metrics))
             }
         }
     }

@@ -1,10 +1,15 @@
 //! Fewer round trips to Redis, from the command line.
 
+use std::pin::Pin;
+
 use tollgate::metrics::StoreMetrics;
 use tollgate::{BoxStore, Lease, ScaleExt, Store, StoreExt};
 
 use crate::cli::Cli;
 use crate::span;
+
+/// Gives back what leases hold, when the server stops.
+pub(crate) type GiveBack = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// `--lease` and `--deny-cache`.
 #[derive(Clone, Debug)]
@@ -27,18 +32,19 @@ impl Scale {
         &self,
         store: S,
         metrics: StoreMetrics,
-    ) -> (BoxStore<S::Error>, StoreMetrics) {
-        let (store, metrics) = match &self.lease {
+    ) -> (BoxStore<S::Error>, StoreMetrics, Option<GiveBack>) {
+        let (store, metrics, give_back) = match &self.lease {
             Some(lease) => {
                 let store = store.leased(lease.clone());
-                let metrics = metrics.leased(&store);
-                (store.boxed(), metrics)
+                let (metrics, give_back): (_, GiveBack) =
+                    (metrics.leased(&store), Box::pin(store.give_back()));
+                (store.boxed(), metrics, Some(give_back))
             }
-            None => (store.boxed(), metrics),
+            None => (store.boxed(), metrics, None),
         };
         match self.deny_cache {
-            Some(capacity) => (store.deny_cache(capacity).boxed(), metrics),
-            None => (store, metrics),
+            Some(capacity) => (store.deny_cache(capacity).boxed(), metrics, give_back),
+            None => (store, metrics, give_back),
         }
     }
 }

@@ -39,7 +39,7 @@ impl StoreSpec {
     pub(crate) async fn open(&self) -> Result<(AnyStore, Views), String> {
         let StoreSpec::Redis { url, prefix, secret, outage } = self else {
             let store = MemoryStore::new();
-            let views = Views { metrics: StoreMetrics::new().memory(&store), circuit: None };
+            let views = Views { metrics: StoreMetrics::new().memory(&store), circuit: None, give_back: None };
             return Ok((store.boxed(), views));
         };
         let mut builder = RedisStore::builder(url).response_timeout(MIN_RESPONSE_TIMEOUT.max(outage.timeout));

@@ -202,6 +202,30 @@ fn a_killed_server_loses_no_more_than_its_lease() {
     assert!((10_000 - 64..=10_000).contains(&all), "{all}: {admitted:?}");
 }
 
+/// Each server stops in the middle of its load, as in a deployment.
+#[test]
+fn servers_that_stop_in_turn_lose_no_unit_of_their_leases() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let rule = "api=1000000/d,key=global,algorithm=fixed-window";
+    let options = ["--store", &redis.url(), "--timeout", "30s", "--rule", rule];
+    let leased = [&options[..], &["--lease", "1000/250ms", "--deny-cache", "100"]].concat();
+    let mut admitted = 0;
+    for _ in 0..5 {
+        let server = Server::playground(&leased);
+        let mut connection = server.connect();
+        for _ in 0..200 {
+            assert_eq!(connection.request("GET", "/", &[]).status, 200);
+            admitted += 1;
+        }
+        drop(connection);
+        server.stop();
+    }
+    let left = Server::playground(&options).get("/").remaining("api");
+    let charged = 1_000_000 - left - 1;
+    println!("{charged} charged, {admitted} admitted");
+    assert_eq!(charged, admitted);
+}
+
 fn hosts(servers: &[Redis]) -> String {
     servers.iter().map(|server| server.address().to_string()).collect::<Vec<_>>().join(",")
 }

@@ -53,6 +53,13 @@ impl Server {
         }
     }
 
+    /// Sends the signal to stop, and waits for the end of the process.
+    pub(crate) fn stop(mut self) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        assert!(self.child.wait().unwrap().success());
+    }
+
     pub(crate) fn connect(&self) -> Connection {
         Connection::open(self.address)
     }
