@@ -170,8 +170,9 @@ async fn a_lease_that_arrives_after_its_life_is_refunded() {
     let (policy, key) = (policy("late"), Key::from("ada"));
     let mut granted = 0;
     for _ in 0..30 {
-        granted += ask(&leased, &policy, &key).await.times();
-        granted += ask(&leased, &policy, &key).await.times();
+        for _ in 0..5 {
+            granted += ask(&leased, &policy, &key).await.times();
+        }
         time.advance(LIFE + LIFE / 4);
     }
     assert!(leased.stats().fetches > 3, "{:?}", leased.stats());
@@ -219,6 +220,21 @@ async fn a_refund_of_leased_units_returns_no_unit_that_time_has_refilled() {
     assert!(others + more <= 20_000, "{others} and {more} at one moment");
 }
 
+/// A lease for fewer would cost more round trips than it saves.
+#[tokio::test]
+async fn a_key_with_two_requests_in_the_life_of_a_lease_is_not_leased() {
+    for (requests, is_leased) in [(2, false), (6, true)] {
+        let time = clock();
+        let leased = store(&time).leased(Lease::at_most(UNITS).lasting(LIFE).clock(&time));
+        let (policy, key) = (policy("lukewarm"), Key::from("ada"));
+        for _ in 0..10 * requests {
+            ask(&leased, &policy, &key).await;
+            time.advance(LIFE / requests);
+        }
+        assert_eq!(leased.stats().fetches > 0, is_leased, "{requests} requests");
+    }
+}
+
 /// As after a change of a tier.
 #[tokio::test]
 async fn a_new_quota_is_leased_after_a_fetch_of_the_old_one_brought_nothing() {
@@ -249,7 +265,9 @@ async fn a_lease_fetched_while_a_reset_is_on_its_way_is_dropped() {
     let leased = in_memory(&time);
     let (policy, key) = (policy("resetting"), Key::from("ada"));
     let check = [Check::new(&policy, &key, 1)];
-    ask(&leased, &policy, &key).await;
+    for _ in 0..3 {
+        ask(&leased, &policy, &key).await;
+    }
     let asked = leased.acquire(&check, Times::ONCE);
     let reset = leased.reset(&key, &[&policy]);
     assert!(asked.wait().await.unwrap().is_granted());
