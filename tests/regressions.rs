@@ -104,7 +104,7 @@
 //! | A background task ends with its runtime, and unused units are never given back | `scale/runtimes.rs`: `a_second_runtime_returns_what_is_left_by_the_first` |
 //! | Units held while a circuit opens stay charged until the window ends | `scale/runtimes.rs`: `units_unspent_while_the_circuit_is_open_are_refunded_later` |
 //! | A request of cost 0 uses up the confirmation of a denial | `scale/denials.rs`: `requests_of_cost_0_do_not_put_off_the_confirmation` |
-//! | The runtime that returns leases is alive and not driven, and nothing is returned | `scale/returns.rs`: `a_runtime_that_is_not_driven_does_not_keep_the_units_of_others`, `requests_of_a_cold_key_return_the_units_of_a_runtime_that_is_not_driven`, `a_fetch_that_is_never_answered_does_not_keep_its_key_from_leases` |
+//! | The runtime that returns leases is alive and not driven, and nothing is returned | `scale/returns.rs`: `a_runtime_that_is_not_driven_does_not_keep_the_units_of_others`, `a_request_of_a_cold_key_takes_over_the_return_of_leases`, `a_fetch_that_is_never_answered_does_not_keep_its_key_from_leases` |
 //! | A lease whose fetch is answered after the callers' deadline is lost | `scale/returns.rs`: `a_lease_that_arrives_after_the_deadline_of_callers_is_not_lost` |
 //! | A process that stops in order loses what its leases hold | `scale/stops.rs`: `ten_processes_that_stop_in_turn_lose_no_unit`, `a_stop_waits_for_fetches_on_their_way` |
 //! | Refunds that a failover refused are dropped, though nothing of them was executed | `scale/returns.rs`: `units_whose_refund_was_refused_are_refunded_once_redis_is_up`, `a_refund_that_may_have_been_executed_is_not_sent_again` |

@@ -104,7 +104,7 @@ fn a_runtime_that_is_not_driven_does_not_keep_the_units_of_others() {
 
 /// The runtime that takes over has no lease of its own.
 #[test]
-fn requests_of_a_cold_key_return_the_units_of_a_runtime_that_is_not_driven() {
+fn a_request_of_a_cold_key_takes_over_the_return_of_leases() {
     let time = clock();
     let leased = in_memory(&time);
     let (policy, ada, cold) = (policy("takes over"), Key::from("ada"), Key::from("bob"));

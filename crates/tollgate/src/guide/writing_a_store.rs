@@ -45,6 +45,8 @@
 //! | [`Store::Error`](crate::Store::Error) | [`Infallible`](std::convert::Infallible), or your error type: then a layer requires a [failure policy](crate::failure) |
 //! | [`StoreError::kind`](crate::StoreError::kind) | the wrappers use it: `Timeout` and `Unavailable` open a circuit breaker; `Misconfigured` does not, and is logged as an error |
 //! | [`Store::end_waits_after`](crate::Store::end_waits_after) | a limit on how long callers wait. Without it, a [`timeout`](crate::FailureExt::timeout) around your store uses a timer for each call |
+//! | [`Store::patient`](crate::Store::patient) | a handle without that limit, for what no request waits for |
+//! | [`StoreError::executed_nothing`](crate::StoreError::executed_nothing) | whether an operation may be sent again: a refused connection, a server that is starting |
 //! | [`Store::usage`](crate::Store::usage) | counts the units of a recent interval, for [`Limiter::usage`](crate::Limiter::usage). `Suite::with_usage` tests it |
 //! | [`Store::supports`](crate::Store::supports) | refuses policies that the store cannot enforce, when a layer is built and not when a request arrives |
 //!

@@ -41,19 +41,25 @@
 //!   is spent in a window was fetched in it, or was held when it began. A process holds at most *C*
 //!   units of a key.
 //! - **At most *N* × *C* units of a key are stranded**, each for at most *d*: they are held by a
-//!   process that does not use them. Then they are refunded. While a circuit is open, the refund
-//!   waits for up to a minute. If the store fails, it is lost, and the units stay charged.
-//! - **A process that is killed loses at most *C* units of a key.** It never spends them twice.
+//!   process that does not use them. Then they are refunded.
+//! - **A refund is sent again for up to a minute if nothing of it was
+//!   [executed](crate::StoreError::executed_nothing)**: a circuit is open, or a server refuses the
+//!   connection. Any other refund that fails is lost, and its units stay charged.
+//! - **A lease that arrives late is refunded.** Fetches and refunds outlive the
+//!   [timeout](crate::FailureExt::timeout) of requests. They end when the store itself gives up.
+//! - **A process that is killed loses at most *C* units of a key.** It never spends them twice. A
+//!   process that ends with [`Leased::give_back`] loses none.
 //! - **After a [reset](crate::Limiter::reset) by another process**, units from before it may be
-//!   spent or refunded: at most *N* × *C* of a key, for at most *d*, and after an open circuit for
-//!   up to a minute. A reset by this process drops what it holds.
+//!   spent or refunded: at most *N* × *C* of a key, for at most *d*, and for up to a minute if
+//!   their refund is sent again. A reset by this process drops what it holds.
 //! - **The clock of a suspended machine stands still.** If it sleeps beyond the end of a window, it
 //!   may afterwards spend up to *C* units of that window.
 //!
 //! A lease is at most a tenth of what remains at the store, and at most twice what the process used
 //! in the time *d*. Near the limit leases shrink to nothing, and the store decides each request.
-//! Keys with less than two requests in *d* are not leased. A set of several rules is decided by
-//! leases only if there is one for each rule.
+//! Keys with up to two requests in *d* are not leased, since a lease would cost them more round
+//! trips than it saves. A set of several rules is decided by leases only if there is one for each
+//! rule.
 //!
 //! A [leaky bucket](crate::Algorithm::LeakyBucket) is not leased, since it delays each request by
 //! itself: the store decides. Neither is a policy that [tracks
@@ -64,7 +70,17 @@
 //! `reset_after` counts what is held as used. A request that costs more than what is held is
 //! decided by the store alone, as if what is held was used.
 //!
-//! Leases need a tokio runtime. Without one, the store decides each request.
+//! Leases need a tokio runtime. Without one, the store decides each request. A task of one runtime
+//! returns the leases of all. If that runtime is alive and not driven, the next request of another
+//! runtime that the store decides starts a task there. A fetch whose answer no runtime awaits any
+//! more is lost, as in a process that is killed.
+//!
+//! # What a long key costs
+//!
+//! The caller hashes its key before any lock. Under a lock, both wrappers search, compare and move
+//! a digest of 16 bytes. The cache of denials keeps no key. A lease copies its key under the lock
+//! of a shard, so leased keys have at most 4,096 bytes. The store decides all requests of longer
+//! ones.
 
 // Imports run down this list only: deny_cache and lease, forgetting.
 mod deny_cache;

@@ -1,8 +1,9 @@
 //! Leases: units that a process fetches ahead of demand, and spends without a round trip.
 
-// From top to bottom; imports run down this list only: leased (the store, with its fetches and
-// returns), background (what its tasks hold), books (all keys), underway, agenda (when their leases
-// end), account (one key: what it holds, how much it fetches), stats, demand (what it uses), settings.
+// From top to bottom; imports run down this list only: fetches and returns (what leased does in the
+// background), leased (the store), background (what its tasks hold), books (all keys), underway,
+// agenda (when their leases end), account (one key: what it holds, how much it fetches), stats,
+// demand (what it uses), settings.
 mod account;
 mod agenda;
 mod background;

@@ -18,8 +18,8 @@ impl<S: Store> Leased<S> {
     /// store decides each request.
     ///
     /// Await it when a process stops, after its last request. Units of a process that stops without
-    /// it stay charged. It also waits for fetches and refunds that are on their way. While the store
-    /// is unreachable, it tries again each second for a minute. So limit its time:
+    /// it stay charged. It also waits for fetches and refunds that are on their way. While the
+    /// store is unreachable, it tries again each second for a minute. So limit its time:
     ///
     /// ```
     /// use std::time::Duration;
