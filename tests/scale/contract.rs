@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tollgate::{Clock, Lease, MemoryStore, ScaleExt, Store};
+use tollgate::usage::{MemoryLog, Recording, Usage, UsageExt};
+use tollgate::{
+    Check, CircuitBreaker, Clock, FailureExt, Key, Lease, MemoryStore, Policy, Quota, ScaleExt, Share, Store,
+    StoreExt, Times,
+};
 use tollgate_conformance::Suite;
 use tollgate_redis::RedisStore;
-use tollgate_tests::{Later, keeps_the_contract_of};
+use tollgate_tests::{Connection, Failing, Later, clock, keeps_the_contract_of, store};
 
 use crate::{prefix, shared};
 
@@ -78,4 +82,31 @@ fn over_redis<S: Store<Error = tollgate_redis::Error>>(suite: Suite, wrap: impl 
         let store = builder.response_timeout(Duration::from_secs(60)).connect().await.unwrap();
         wrap(store, clock)
     }));
+}
+
+/// Whether a handle of this store answers, and not a failure policy.
+async fn answers<S: Store>(store: &S) -> bool {
+    let (policy, key) = (Policy::new("patient", Quota::per_day(1_000)), Key::from("ada"));
+    let verdict = store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait().await;
+    verdict.is_ok_and(|verdict| !verdict.each().is_empty() && verdict.share().is_none())
+}
+
+/// Otherwise leases that arrive after the deadline of requests would be lost.
+#[tokio::test(start_paused = true)]
+async fn a_patient_handle_waits_longer_than_the_timeout_in_each_wrapper() {
+    async fn waits<S: Store>(store: S) {
+        assert!(!answers(&store).await);
+        assert!(answers(&store.patient()).await);
+    }
+    let slow = Failing::new(store(&clock()), Connection::IsSlow(Duration::from_secs(1)));
+    let timed = || slow.clone().timeout(Duration::from_millis(50));
+    waits(timed()).await;
+    waits(timed().timeout(Duration::from_millis(20))).await;
+    waits(timed().circuit_breaker(CircuitBreaker::default())).await;
+    waits(timed().fail_open()).await;
+    waits(timed().fall_back_to(MemoryStore::new(), Share::new(1, 3))).await;
+    waits(timed().deny_cache(10)).await;
+    waits(timed().leased(Lease::default())).await;
+    waits(timed().boxed()).await;
+    waits(timed().count_usage(&Usage::new(MemoryLog::new()).record(Recording::default()))).await;
 }

@@ -218,3 +218,39 @@ impl fmt::Debug for Error {
 
 /// There is no source: the text is complete, and no type of the `redis` crate becomes public.
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn only_what_was_refused_executed_nothing() {
+        let of_server = |kind| Error::from(RedisError::from((ErrorKind::Server(kind), "refused")));
+        let of_network = |kind: io::ErrorKind| Error::from(RedisError::from(io::Error::from(kind)));
+        for refused in [
+            of_server(ServerErrorKind::ClusterDown),
+            of_server(ServerErrorKind::BusyLoading),
+            of_server(ServerErrorKind::ReadOnly),
+            of_network(io::ErrorKind::ConnectionRefused),
+            Cause::NoConnection.into(),
+            Cause::Queued.into(),
+            Cause::Overloaded.into(),
+        ] {
+            assert!(refused.executed_nothing(), "{refused}");
+            assert!(!refused.clone().of_part().executed_nothing(), "{refused}, in one of several slots");
+        }
+        for uncertain in [
+            of_server(ServerErrorKind::ResponseError),
+            of_network(io::ErrorKind::ConnectionReset),
+            of_network(io::ErrorKind::BrokenPipe),
+            of_network(io::ErrorKind::TimedOut),
+            Cause::Late.into(),
+            Cause::Stopped.into(),
+            Cause::Garbled.into(),
+        ] {
+            assert!(!uncertain.executed_nothing(), "{uncertain}");
+        }
+    }
+}
