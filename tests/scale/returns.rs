@@ -137,13 +137,13 @@ fn a_fetch_that_is_never_answered_does_not_keep_its_key_from_leases() {
     time.advance(Duration::from_secs(10));
     runtime().block_on(lease(&leased, &policy, &key));
     // Its answer is that of another fetch now: it adds nothing.
-    let held = leased.held(&policy, &key);
+    let fetched = leased.stats().fetched_units;
     idle.block_on(async {
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
     });
-    assert_eq!(leased.held(&policy, &key), held);
+    assert_eq!(leased.stats().fetched_units, fetched);
 }
 
 /// Redis answers no client for 80 ms at a time, and callers wait for 50 ms.
@@ -222,6 +222,24 @@ async fn a_refund_that_may_have_been_executed_is_not_sent_again() {
         let expected = if is_sent_again { granted } else { before };
         assert_eq!(charged(&inside, &policy, &key).await, expected, "{fault:?}");
     }
+}
+
+/// Its units would stay charged.
+#[tokio::test]
+async fn a_key_that_holds_units_is_not_evicted_for_others() {
+    let time = clock();
+    let inside = store(&time);
+    let settings = Lease::at_most(UNITS).lasting(LIFE).max_keys(8).clock(&time);
+    let leased = inside.clone().leased(settings);
+    let (policy, key) = (policy("full"), Key::from("ada"));
+    let granted = lease(&leased, &policy, &key).await;
+    let held = leased.held(&policy, &key);
+    for other in 0..100_u64 {
+        ask(&leased, &policy, &Key::from(other)).await;
+    }
+    assert_eq!(leased.held(&policy, &key), held);
+    time.advance(2 * LIFE);
+    within("it is refunded", async || charged(&inside, &policy, &key).await == granted).await;
 }
 
 /// What a lease keeps under a lock is bounded.

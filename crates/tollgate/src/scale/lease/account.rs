@@ -345,6 +345,79 @@ mod tests {
 
     const LIFE: Duration = Duration::from_millis(1);
 
+    fn at(micros: u64) -> Timestamp {
+        Timestamp::from_micros(1_000_000 + micros)
+    }
+
+    fn policy(limit: u32) -> Policy {
+        Policy::new("p", Quota::per_day(limit))
+    }
+
+    /// An account in demand of 100 units, and its settings.
+    fn in_demand() -> (Account, Lease) {
+        (Account::new(100, at(0)), Lease::at_most(100).lasting(LIFE))
+    }
+
+    /// Fetches as many units as the settings allow, and is granted `units`.
+    fn lease(account: &mut Account, settings: &Lease, micros: u64, units: u32) {
+        let (key, now) = (Key::from("ada"), at(micros));
+        let fetch = account.fetch(&policy(1_000), &key, Some(1_000), now, settings).expect("a key in demand");
+        assert!(account.granted(fetch.sent, &granted(now, units), LIFE));
+    }
+
+    fn granted(sent: Timestamp, units: u32) -> Granted {
+        Granted { units, stamp: Stamp::default(), ends: sent.saturating_add(LIFE), left: 900, full_at: sent }
+    }
+
+    #[test]
+    fn only_leases_that_have_ended_are_refunded() {
+        let (mut account, settings) = in_demand();
+        lease(&mut account, &settings, 0, 5);
+        lease(&mut account, &settings, 900, 7);
+        let mut unspent = Vec::new();
+        account.end(at(1_000), at(1_000), &mut unspent);
+        assert_eq!(unspent.iter().map(|unspent| unspent.units).collect::<Vec<_>>(), [5]);
+        assert_eq!(account.held(at(1_000)), Some((7, at(1_900))));
+    }
+
+    #[test]
+    fn a_lease_is_spent_by_its_own_quota_only_and_refetched_when_half_is_left() {
+        let (mut account, settings) = in_demand();
+        lease(&mut account, &settings, 0, 8);
+        assert!(account.spend(&policy(2_000), 1, at(1)).is_none());
+        let refetches: Vec<bool> = (0..8)
+            .map(|_| account.spend(&policy(1_000), 1, at(1)).expect("a unit is held").refetch)
+            .collect();
+        assert_eq!(refetches, [false, false, false, false, true, true, true, true]);
+    }
+
+    #[test]
+    fn an_answer_from_before_a_reset_is_not_that_of_a_later_fetch() {
+        let (mut account, settings) = in_demand();
+        let (policy, key) = (policy(1_000), Key::from("ada"));
+        let fetch = |account: &mut Account, micros| {
+            account.fetch(&policy, &key, Some(1_000), at(micros), &settings).expect("a key in demand").sent
+        };
+        let before = fetch(&mut account, 0);
+        account.forget();
+        let after = fetch(&mut account, 1);
+        assert!(!account.granted(before, &granted(before, 5), LIFE));
+        assert!(account.granted(after, &granted(after, 5), LIFE));
+        assert_eq!(account.units(), 5);
+    }
+
+    #[test]
+    fn another_quota_is_leased_once_an_unanswered_fetch_is_given_up() {
+        let (mut account, settings) = in_demand();
+        let (old, new, key) = (policy(1_000), policy(2_000), Key::from("ada"));
+        assert!(account.fetch(&old, &key, Some(1_000), at(0), &settings).is_some());
+        for (later, is_fetched) in [(1, false), (10_000_000, true)] {
+            account.ask(100, at(later), LIFE);
+            let fetch = account.fetch(&new, &key, Some(1_000), at(later), &settings);
+            assert_eq!(fetch.is_some(), is_fetched, "{later} us later");
+        }
+    }
+
     #[test]
     fn a_refused_set_returns_units_to_the_lease_that_they_came_from() {
         let (policy, key) = (Policy::new("p", Quota::per_day(1_000)), Key::from("ada"));

@@ -161,3 +161,62 @@ impl State {
         ends.into_iter().chain(retry).min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{Key, Policy, Quota, Stamp};
+
+    use super::*;
+    use crate::table::digest::Secret;
+
+    const LIFE: Duration = Duration::from_millis(100);
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_micros(1_000_000 + ms * 1_000)
+    }
+
+    fn digest() -> Digest {
+        Secret::random().digest(0, b"ada")
+    }
+
+    fn unspent(since: Timestamp) -> Unspent {
+        let (policy, key) = (Policy::new("p", Quota::per_day(1)), Key::from("ada"));
+        Unspent { policy, key, units: 1, stamp: Stamp::default(), since }
+    }
+
+    #[test]
+    fn another_task_takes_over_only_if_an_end_is_overdue() {
+        let agenda = Agenda::new(LIFE);
+        assert_eq!(agenda.begin(at(0)), None, "there is nothing to return");
+        agenda.add(at(100), digest());
+        assert_eq!(agenda.begin(at(0)), Some(1));
+        assert_eq!(agenda.begin(at(134)), None, "it may be held up for a moment");
+        assert_eq!(agenda.begin(at(135)), Some(2));
+        assert_eq!(agenda.begin(at(136)), None, "the second has just begun");
+        assert_eq!(agenda.next_of(1, at(136)), None, "the turn of the first is over");
+        agenda.ended(1);
+        assert_eq!(agenda.begin(at(136)), None, "the second goes on");
+        assert_eq!(agenda.next_of(2, at(136)), Some(LIFE / END_TOGETHER));
+        agenda.ended(2);
+        assert_eq!(agenda.begin(at(136)), Some(3), "its runtime has ended");
+        assert!(agenda.next_ended(at(136)).is_some());
+        assert_eq!(agenda.next_of(3, at(136)), None, "all is returned");
+        assert!(!agenda.is_overdue(|| at(10_000)));
+    }
+
+    #[test]
+    fn refunds_are_tried_again_each_second_for_a_minute() {
+        let (agenda, of) = (Agenda::new(LIFE), digest());
+        agenda.keep(of, unspent(at(0)), at(0));
+        agenda.keep(of, unspent(at(500)), at(500));
+        assert!(agenda.take_kept(at(999)).is_empty());
+        assert_eq!(agenda.next(at(900)), Some(LIFE), "the second does not put off the first");
+        assert_eq!(agenda.take_kept(at(1_000)).len(), 2);
+        agenda.keep(of, unspent(at(0)), at(59_999));
+        assert!(agenda.next(at(59_999)).is_some());
+        agenda.forget(&of);
+        assert_eq!(agenda.next(at(59_999)), None);
+        agenda.keep(of, unspent(at(0)), at(60_000));
+        assert_eq!(agenda.next(at(60_000)), None, "it stays charged");
+    }
+}
