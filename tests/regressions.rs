@@ -109,6 +109,7 @@
 //! | A process that stops in order loses what its leases hold | `scale/stops.rs`: `ten_processes_that_stop_in_turn_lose_no_unit`, `a_stop_waits_for_fetches_on_their_way` |
 //! | Refunds that a failover refused are dropped, though nothing of them was executed | `scale/returns.rs`: `units_whose_refund_was_refused_are_refunded_once_redis_is_up`, `a_refund_that_may_have_been_executed_is_not_sent_again` |
 //! | A lease copies a long key under a lock that others need | `scale/returns.rs`: `keys_of_more_than_four_kilobytes_are_not_leased` |
+//! | In a full server, usage that lives for weeks evicts limits that live for seconds | `usage/evictions.rs`: `limits_hold_in_full_memory_under_the_documented_policies`, `tracked_usage_in_a_server_that_evicts_limits_first_is_logged` |
 
 use std::fs;
 use std::path::Path;

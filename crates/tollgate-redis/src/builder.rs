@@ -247,8 +247,8 @@ impl RedisStoreBuilder {
         };
         let lanes = usize::try_from(self.connections).unwrap_or(usize::MAX);
         let store = RedisStore::new(Commit::new(target, lanes, self.most_waiting));
-        trial::run(&store).await?;
-        Ok(store)
+        let eviction = trial::run(&store).await?;
+        Ok(store.warning_of(eviction))
     }
 
     fn validate(&self) -> Result<(), Error> {

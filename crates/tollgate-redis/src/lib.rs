@@ -271,9 +271,18 @@
 //!
 //! | `maxmemory-policy` | what happens | choose it |
 //! |---|---|---|
-//! | `volatile-ttl` | the keys that would have expired soonest are evicted: those callers get their quota back that much earlier | usually |
+//! | `volatile-ttl` | the keys that would have expired soonest are evicted: those callers get their quota back that much earlier | if no policy [tracks usage](tollgate_core::Policy::track_usage) |
+//! | `volatile-lru` | the keys that were not asked for the longest time are evicted: a caller that waits can get its quota back earlier | if a policy tracks usage |
 //! | `noeviction` | every charge fails, also for existing keys: the failure policy decides all requests | with `fail_closed` and an alarm, if a limit must hold even then |
 //! | others | keys are evicted without regard to what that lets pass | never |
+//!
+//! Tracked usage lives for 30 days, and most limits for seconds. So `volatile-ttl` evicts limits
+//! first, and callers that invent keys of a tracked policy lift the limits of all others. With
+//! `volatile-lru`, usage that no request touches goes first. A key that is asked again keeps its
+//! state, if the memory holds all keys that callers use or invent between its requests, and in a
+//! second at least. If a policy tracks usage and the server has a `maxmemory`, the store writes a
+//! warning to the log for any other policy that evicts. It looks when it connects, and warns when a
+//! layer or a limiter is made.
 //!
 //! **Persistence** is not needed. A server that restarts without it has lost all usage, and each
 //! quota starts full. If that costs too much, as with quotas of a day, `appendonly yes` with
@@ -305,6 +314,7 @@
 //!
 //! | feature | default | for |
 //! |---|---|---|
+//! | `tracing` | yes | a warning if the server evicts limits before tracked usage |
 //! | `tls` | no | `rediss://` URLs; `RedisStoreBuilder::root_certificates` and `client_certificate` |
 //! | `test-util` | no | a store that uses a test's clock: `RedisStoreBuilder::clock` |
 //!

@@ -28,11 +28,19 @@ pub struct RedisStore {
     commit: Arc<Commit>,
     /// How long callers of this handle wait for an answer.
     limit: Option<Duration>,
+    /// The `maxmemory-policy` of the server, if it evicts limits before usage.
+    #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "only the log reads it"))]
+    eviction: Option<Arc<str>>,
 }
 
 impl RedisStore {
     pub(crate) fn new(commit: Commit) -> RedisStore {
-        RedisStore { commit: Arc::new(commit), limit: None }
+        RedisStore { commit: Arc::new(commit), limit: None, eviction: None }
+    }
+
+    /// Warns of this `maxmemory-policy` once a policy tracks usage.
+    pub(crate) fn warning_of(self, eviction: Option<Arc<str>>) -> RedisStore {
+        RedisStore { eviction, ..self }
     }
 
     pub(crate) fn commit(&self) -> &Commit {
@@ -131,6 +139,14 @@ impl Store for RedisStore {
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
+        #[cfg(feature = "tracing")]
+        if let Some(eviction) = self.eviction.as_deref().filter(|_| policy.tracks_usage()) {
+            tracing::warn!(
+                policy = policy.name(),
+                "redis evicts limits before tracked usage when its memory is full: set maxmemory-policy to \
+                 volatile-lru instead of {eviction}"
+            );
+        }
         let part = Part::find(policy, self.commit.target.names.log);
         part.map(drop).ok_or(PolicyError::Unsupported)
     }

@@ -1,23 +1,55 @@
 //! What `connect` tries out, so that a configuration that cannot work fails at once.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
-use bb8_redis::redis::Cmd;
+use bb8_redis::redis::{Cmd, Value};
 use tollgate_core::{Check, Key, Policy, Quota, Store, Times};
 
 use crate::error::Error;
-use crate::link::Text;
+use crate::link::{Link, Text};
 use crate::store::RedisStore;
 
-/// Fails only for what a retry cannot fix.
-pub(crate) async fn run(store: &RedisStore) -> Result<(), Error> {
+/// Fails only for what a retry cannot fix. Returns the `maxmemory-policy` of a server that evicts
+/// limits before usage.
+pub(crate) async fn run(store: &RedisStore) -> Result<Option<Arc<str>>, Error> {
     let tried = commands(store).await;
     // First the mode, since it says more than what a node of another kind answers to a script.
     store.commit().target.link.check_mode().await?;
     match tried {
+        Ok(()) => Ok(eviction(&store.commit().target.link).await),
         Err(error) if error.is_configuration() => Err(error),
-        _ => Ok(()),
+        Err(_) => Ok(None),
     }
+}
+
+/// The `maxmemory-policy` of a master that evicts limits before usage. `None` if there is none, or
+/// if the servers do not say.
+async fn eviction(link: &Link) -> Option<Arc<str>> {
+    let info = |_: Text| {
+        let mut cmd = Cmd::new();
+        cmd.arg("INFO").arg("memory");
+        Some(cmd)
+    };
+    for master in link.masters().await.ok()? {
+        let text = match link.call_on(&master, &info).await {
+            Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),
+            Ok(Value::VerbatimString { text, .. }) => text,
+            _ => continue,
+        };
+        if let Some(policy) = unfit_eviction(&text) {
+            return Some(policy.into());
+        }
+    }
+    None
+}
+
+/// The `maxmemory-policy` in an answer to `INFO memory`, unless usage fits it: usage is idle for
+/// longer than limits are, so `volatile-lru` evicts it first. Without evictions charges fail.
+fn unfit_eviction(info: &str) -> Option<&str> {
+    let field = |name| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let policy = field("maxmemory_policy")?;
+    (field("maxmemory") != Some("0") && !matches!(policy, "volatile-lru" | "noeviction")).then_some(policy)
 }
 
 /// Has the server run every command that buckets need.
