@@ -38,6 +38,11 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3000")]
     pub(crate) listen: String,
 
+    /// A name or an address under which browsers open /dashboard, in addition to localhost and the
+    /// address to listen on; repeat it for several
+    #[arg(long = "host", value_name = "NAME")]
+    pub(crate) hosts: Vec<String>,
+
     /// Address on which to serve /metrics for Prometheus; port 0 selects a free port [default:
     /// none]
     #[arg(long, value_name = "ADDR")]

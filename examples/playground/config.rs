@@ -5,6 +5,7 @@ use tollgate::extract::{ClientIp, ClientIpHeader};
 use tollgate::{MissingKey, PolicyExt, RateLimitLayer};
 
 use crate::cli::Cli;
+use crate::dashboard::Hosts;
 use crate::rule_spec::RuleSpec;
 use crate::store::StoreSpec;
 use crate::transfer;
@@ -14,6 +15,8 @@ use crate::transfer;
 pub(crate) struct Config {
     /// The address to listen on.
     pub(crate) listen: String,
+    /// The hosts that the dashboard answers to.
+    pub(crate) hosts: Hosts,
     /// The address on which metrics are served, if any.
     pub(crate) metrics: Option<String>,
     /// The rules from the command line, for the banner.
@@ -43,8 +46,9 @@ impl TryFrom<Cli> for Config {
             rule.policy.clone().by(extractor).cost(transfer::cost).on_missing_key(missing_key)
         }));
         let layer = layer.map_err(|error| format!("--rule: {error}"))?.fields(cli.headers.into());
+        let hosts = Hosts::parse(&cli.hosts)?;
         let (listen, metrics) = (cli.listen, cli.metrics);
-        Ok(Config { listen, metrics, rules, client_ip_header, missing_key, store, layer })
+        Ok(Config { listen, hosts, metrics, rules, client_ip_header, missing_key, store, layer })
     }
 }
 

@@ -103,7 +103,8 @@ async fn serve(
         let _ = connection.set_nodelay(true);
     });
     let limited = routes::router(layer).map_err(|error| error.to_string())?;
-    let app = limited.merge(dashboard.router(views.circuit, stopped()));
+    let hosts = config.hosts.and(address.ip());
+    let app = limited.merge(dashboard.router(hosts, views.circuit, stopped()));
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, app).with_graceful_shutdown(stopped());
     let metrics = async {

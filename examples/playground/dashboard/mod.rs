@@ -4,11 +4,13 @@
 //! is open, it makes a [`Snapshot`] of them, and all pages share that as a server-sent event. So
 //! more pages do not make a decision slower. A slow page misses snapshots instead of queueing them.
 //!
-//! The page shows keys to everyone who can reach it. In a service of your own, put it behind
-//! authentication.
+//! The page shows keys to everyone who can reach it, under a host that it answers to: see `hosts`.
+//! In a service of your own, put it behind authentication.
 
-// From top to bottom; imports run down this list only: this module, snapshot, minute, counts.
+// From top to bottom; imports run down this list only: this module, snapshot, minute, counts,
+// hosts.
 mod counts;
+mod hosts;
 mod minute;
 mod snapshot;
 
@@ -20,6 +22,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use axum::middleware::from_fn_with_state;
 use axum::response::sse::{Event, Sse};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
@@ -32,6 +35,8 @@ use tokio_stream::wrappers::WatchStream;
 use tollgate::failure::CircuitView;
 use tollgate::usage::{MemoryLog, Recorder, Recording, Usage, UsageExt};
 use tollgate::{Decision, StoreExt};
+
+pub(crate) use self::hosts::Hosts;
 
 use self::counts::Counts;
 use self::minute::Minute;
@@ -98,6 +103,7 @@ impl Dashboard {
     /// Returns the routes of the page. Its events end when `stopped` does.
     pub(crate) fn router(
         self,
+        hosts: Hosts,
         circuit: Option<CircuitView>,
         stopped: impl Future<Output = ()> + Send + 'static,
     ) -> Router {
@@ -114,6 +120,7 @@ impl Dashboard {
         Router::new()
             .route("/dashboard", get(async move || page(&policy)))
             .route("/dashboard/events", get(async move || events(pages.upgrade().as_deref())))
+            .route_layer(from_fn_with_state(hosts, hosts::only))
     }
 
     /// Reads the counters, and makes snapshots while a page is open.

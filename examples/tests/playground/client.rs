@@ -33,7 +33,7 @@ impl Connection {
     }
 
     fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
-        let mut request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n");
+        let mut request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
         for (name, value) in headers {
             request.push_str(&format!("{name}: {value}\r\n"));
         }

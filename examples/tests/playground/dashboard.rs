@@ -145,7 +145,7 @@ fn many_pages_are_served_while_requests_are_refused() {
     let mut pages: Vec<_> = (0..200)
         .map(|_| {
             let mut connection = TcpStream::connect(server.address).unwrap();
-            connection.write_all(b"GET /dashboard/events HTTP/1.1\r\nhost: test\r\n\r\n").unwrap();
+            connection.write_all(b"GET /dashboard/events HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
             connection
         })
         .collect();
@@ -157,4 +157,53 @@ fn many_pages_are_served_while_requests_are_refused() {
     }
     // None of these pages reads any more.
     assert_eq!(server.get("/").status, 429);
+}
+
+/// Sends a request with these lines, and returns the status and the text of the answer.
+fn answer_to(server: &Server, lines: &str) -> (String, String) {
+    let mut connection = TcpStream::connect(server.address).unwrap();
+    connection.write_all(format!("{lines}connection: close\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4096];
+    // Events do not end: the head of their answer is enough.
+    while !String::from_utf8_lossy(&answer).contains("\r\n\r\n") {
+        let read = connection.read(&mut buffer).unwrap();
+        assert_ne!(read, 0, "an answer to {lines:?}");
+        answer.extend_from_slice(&buffer[..read]);
+    }
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    (answer[9..12].to_owned(), answer)
+}
+
+/// DNS rebinding: a page of another name, which resolves to this server.
+#[test]
+fn only_loopback_and_given_hosts_can_read_the_page_and_its_events() {
+    let server = Server::playground(&["--host", "demo.example", "--host", "2001:db8::1"]);
+    let port = server.address.port();
+    for path in ["/dashboard", "/dashboard/events"] {
+        let to = |host: &str| answer_to(&server, &format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n"));
+        for host in ["localhost", "127.0.0.1", "[::1]", "DEMO.example", "[2001:db8::1]"] {
+            for host in [host.to_owned(), format!("{host}:{port}")] {
+                assert_eq!(to(&host).0, "200", "{path} of {host}");
+            }
+        }
+        for host in ["evil.example", "localhost.evil.example", "demo.example.evil.example", "192.0.2.1", ""] {
+            for host in [host.to_owned(), format!("{host}:{port}")] {
+                let (status, text) = to(&host);
+                // An authority without a host is refused before.
+                assert!(
+                    status == "421" || (host.starts_with(':') && status == "400"),
+                    "{path} of {host}: {text}"
+                );
+                assert!(!text.contains("api"), "{text}");
+            }
+        }
+        let lines = format!("GET http://evil.example{path} HTTP/1.1\r\nhost: localhost\r\n");
+        assert_eq!(answer_to(&server, &lines).0, "421");
+        assert_eq!(answer_to(&server, &format!("GET {path} HTTP/1.0\r\n")).0, "421", "no host");
+        let (status, text) = answer_to(&server, &format!("GET {path} HTTP/1.1\r\nhost: evil.example\r\n"));
+        assert!(status == "421" && text.contains("--host"), "{text}");
+    }
+    // A limited route is for any host.
+    assert_eq!(answer_to(&server, "GET / HTTP/1.1\r\nhost: evil.example\r\n").0, "200");
 }
