@@ -110,6 +110,8 @@
 //! | Refunds that a failover refused are dropped, though nothing of them was executed | `scale/returns.rs`: `units_whose_refund_was_refused_are_refunded_once_redis_is_up`, `a_refund_that_may_have_been_executed_is_not_sent_again` |
 //! | A lease copies a long key under a lock that others need | `scale/returns.rs`: `keys_of_more_than_four_kilobytes_are_not_leased` |
 //! | In a full server, usage that lives for weeks evicts limits that live for seconds | `usage/evictions.rs`: `limits_hold_in_full_memory_under_the_documented_policies`, `tracked_usage_in_a_server_that_evicts_limits_first_is_logged` |
+//! | A local page that shows keys answers to any host, so that a rebound name can read them | `../examples/tests/playground/dashboard.rs`: `only_loopback_and_given_hosts_can_read_the_page_and_its_events` |
+//! | A question about usage holds the pages of all processes at once, in memory and in one answer of Redis | `usage/over_redis.rs`: `the_pages_of_many_processes_are_read_in_parts_and_each_once` |
 
 use std::fs;
 use std::path::Path;

@@ -99,8 +99,8 @@ impl UsageLog for Broken {
         self.log.write(minute, process, page, keep_for).await
     }
 
-    async fn read(&self, minute: u64) -> Result<Vec<String>, UsageError> {
-        self.log.read(minute).await
+    async fn read(&self, minute: u64, each: impl FnMut(&str) + Send) -> Result<(), UsageError> {
+        self.log.read(minute, each).await
     }
 }
 
@@ -144,8 +144,8 @@ impl UsageLog for Slow {
         self.0.write(minute, process, page, keep_for).await
     }
 
-    async fn read(&self, minute: u64) -> Result<Vec<String>, UsageError> {
-        self.0.read(minute).await
+    async fn read(&self, minute: u64, each: impl FnMut(&str) + Send) -> Result<(), UsageError> {
+        self.0.read(minute, each).await
     }
 }
 

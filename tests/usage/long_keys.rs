@@ -28,7 +28,9 @@ async fn pages_name_long_keys_by_digests() {
     }
     assert!(!ask(&store, &once, &long(7)).await);
     recorder.flush().await.unwrap();
-    let [page] = &log.read(time.now().as_micros() / 60_000_000).await.unwrap()[..] else { panic!("a page") };
+    let mut pages = Vec::new();
+    log.read(time.now().as_micros() / 60_000_000, |page| pages.push(page.to_owned())).await.unwrap();
+    let [page] = &pages[..] else { panic!("a page") };
     assert_eq!(page.lines().filter(|line| line.contains("denied")).count(), 100);
     assert!(page.len() <= 40_000, "{} bytes", page.len());
     let key = Key::from(long(7));
@@ -65,8 +67,8 @@ impl UsageLog for Naming {
         self.log.write(minute, process, page, keep_for).await
     }
 
-    async fn read(&self, minute: u64) -> Result<Vec<String>, UsageError> {
-        self.log.read(minute).await
+    async fn read(&self, minute: u64, each: impl FnMut(&str) + Send) -> Result<(), UsageError> {
+        self.log.read(minute, each).await
     }
 }
 

@@ -130,3 +130,39 @@ async fn a_killed_process_loses_what_it_counted_since_its_last_flush() {
         assert_eq!(counts(&usage.top_allowed(5, HOUR).await.unwrap()), [("=ada", stored)]);
     }
 }
+
+/// A scan returns fields again if their hash becomes smaller meanwhile.
+#[tokio::test]
+async fn the_pages_of_many_processes_are_read_in_parts_and_each_once() {
+    const NAME: &str = "tollgate:1:{usage}:7";
+    const PROCESSES: u64 = 5_000;
+    for &kind in Kind::EVERY {
+        let server = Server::start(kind).unwrap();
+        let store = RedisStore::builder(&server.url()).response_timeout(MINUTE).connect().await.unwrap();
+        let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+        let mut pages = redis::pipe();
+        for process in 0..PROCESSES {
+            pages.cmd("HSET").arg(NAME).arg(process).arg(format!("{process}{:100}", "")).ignore();
+        }
+        pages.query::<()>(&mut connection).unwrap();
+        let mut read = Vec::new();
+        let each = |page: &str| {
+            read.push(page.trim_end().parse::<u64>().unwrap());
+            if read.len() == 200 {
+                // Without the others, so that it is smaller.
+                let mut hash = redis::pipe();
+                hash.cmd("DEL").arg(NAME).ignore();
+                for process in &read {
+                    hash.cmd("HSET").arg(NAME).arg(process).arg(format!("{process}{:100}", "")).ignore();
+                }
+                hash.query::<()>(&mut connection).unwrap();
+            }
+        };
+        store.read(7, each).await.unwrap();
+        let passed = read.len();
+        assert!((200..400).contains(&passed), "{passed} pages on {kind}: they are not read in parts");
+        read.sort_unstable();
+        read.dedup();
+        assert_eq!(read.len(), passed, "pages were passed again on {kind}");
+    }
+}

@@ -29,9 +29,14 @@ pub trait UsageLog: Clone + Send + Sync + 'static {
         keep_for: Duration,
     ) -> impl Future<Output = Result<(), UsageError>> + Send;
 
-    /// Returns the pages of all processes about a minute, in any order.
+    /// Passes the pages of all processes about a minute to `each`, in any order, a part at a time.
+    /// Each page is passed once.
     ///
     /// # Errors
-    /// [`UsageError::Store`] if the store does not answer.
-    fn read(&self, minute: u64) -> impl Future<Output = Result<Vec<String>, UsageError>> + Send;
+    /// [`UsageError::Store`] if the store does not answer. Some pages may have been passed.
+    fn read(
+        &self,
+        minute: u64,
+        each: impl FnMut(&str) + Send,
+    ) -> impl Future<Output = Result<(), UsageError>> + Send;
 }

@@ -298,7 +298,7 @@
 //!     +mget +psetex +incrby +del +pttl +pexpire
 //!     +lindex +llen +lpush +lrange +lset +ltrim +rpush
 //!     +zadd +zcard +zcount +zrange +zrem +zremrangebyrank
-//!     +hset +hvals
+//!     +hset +hscan
 //!     +scan
 //! ```
 //!

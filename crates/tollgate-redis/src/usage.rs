@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bb8_redis::redis::Value;
+use bb8_redis::redis::{FromRedisValue, Value, from_redis_value};
 use tollgate_core::{Clock, Policy, UsageError};
 
 use crate::commit::Target;
@@ -69,8 +69,11 @@ async fn ask(target: Arc<Target>, question: Question) -> Result<u64, Error> {
             cmd.arg(numbers.as_bytes());
         }))
     };
-    match target.link.call(question.slot, &build).await? {
-        Value::Int(units) => Ok(units.max(0).cast_unsigned()),
-        _ => Err(Cause::Garbled.into()),
-    }
+    let units: i64 = read(target.link.call(question.slot, &build).await?)?;
+    Ok(units.max(0).cast_unsigned())
+}
+
+/// An answer in the form of its command.
+pub(crate) fn read<T: FromRedisValue>(answer: Value) -> Result<T, Error> {
+    from_redis_value(answer).map_err(|_| Cause::Garbled.into())
 }

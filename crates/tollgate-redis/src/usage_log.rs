@@ -1,17 +1,18 @@
 //! Pages of usage: a hash for each minute, with a field for each process.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bb8_redis::redis::{Cmd, Value};
+use bb8_redis::redis::Cmd;
 use tollgate_core::{Key, UsageError, UsageLog};
 
 use crate::commit::Target;
-use crate::error::{Cause, Error};
+use crate::error::Error;
 use crate::link::Text;
 use crate::store::RedisStore;
-use crate::usage::in_runtime;
+use crate::usage::{in_runtime, read};
 use crate::wire::names::Name;
 use crate::wire::numbers::life_in_millis;
 
@@ -19,7 +20,8 @@ use crate::wire::numbers::life_in_millis;
 /// the names that they have in the names of states: readable, or as a digest with a
 /// [secret](crate::RedisStoreBuilder::secret).
 ///
-/// The pages of a minute are a hash `prefix:1:{usage}:minute`, with a field for each process.
+/// The pages of a minute are a hash `prefix:1:{usage}:minute`, with a field for each process. They
+/// are read 50 at a time, and other calls pass between.
 impl UsageLog for RedisStore {
     fn name(&self, key: &Key) -> String {
         self.commit().target.names.text(key).to_string()
@@ -45,20 +47,42 @@ impl UsageLog for RedisStore {
         self.with_pages(minute, write).await
     }
 
-    async fn read(&self, minute: u64) -> Result<Vec<String>, UsageError> {
-        let read = async move |target: Arc<Target>, name: Name, slot| {
-            let build = |_: Text| {
-                let mut cmd = Cmd::new();
-                cmd.arg("HVALS").arg(&*name);
-                Some(cmd)
-            };
-            match target.link.call(slot, &build).await? {
-                Value::Array(pages) => Ok(pages.into_iter().filter_map(text).collect()),
-                _ => Err(Cause::Garbled.into()),
+    async fn read(&self, minute: u64, mut each: impl FnMut(&str) + Send) -> Result<(), UsageError> {
+        // A scan may return a page again.
+        let mut processes = HashSet::new();
+        let mut cursor = 0;
+        loop {
+            let scan = async move |target, name, slot| part(target, name, slot, cursor).await;
+            let (next, pages) = self.with_pages(minute, scan).await?;
+            for (process, page) in pages {
+                if processes.insert(process)
+                    && let Ok(page) = str::from_utf8(&page)
+                {
+                    each(page);
+                }
             }
-        };
-        self.with_pages(minute, read).await
+            cursor = next;
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
     }
+}
+
+/// How many pages Redis returns in one step of a scan, of about 10 kB each.
+const STEP: u32 = 50;
+
+/// Where the next step begins, 0 at the end; processes, and their pages.
+type Part = (u64, Vec<(Vec<u8>, Vec<u8>)>);
+
+/// One step of a scan of the pages of a minute.
+async fn part(target: Arc<Target>, name: Name, slot: u16, cursor: u64) -> Result<Part, Error> {
+    let build = |_: Text| {
+        let mut cmd = Cmd::new();
+        cmd.arg("HSCAN").arg(&*name).arg(cursor).arg("COUNT").arg(STEP);
+        Some(cmd)
+    };
+    read(target.link.call(slot, &build).await?)
 }
 
 impl RedisStore {
@@ -76,12 +100,5 @@ impl RedisStore {
         let (name, slot) = target.names.of_usage(minute);
         let slot = if target.link.has_slots() { slot } else { 0 };
         in_runtime(target, call(Arc::clone(target), name, slot)).await
-    }
-}
-
-fn text(page: Value) -> Option<String> {
-    match page {
-        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
-        _ => None,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use bb8_redis::redis::{Cmd, FromRedisValue, Value, from_redis_value};
+use bb8_redis::redis::Cmd;
 use tokio::task::JoinSet;
 use tollgate_core::{Key, KeyTotal, Timestamp, UsageError, UsageTotals};
 
@@ -12,7 +12,7 @@ use crate::commit::Target;
 use crate::error::{Cause, Error};
 use crate::link::{Master, Text};
 use crate::store::RedisStore;
-use crate::usage::in_runtime;
+use crate::usage::{in_runtime, read};
 use crate::wire::names::Name;
 
 /// How many names Redis looks at in one step of a scan.
@@ -119,10 +119,6 @@ fn total(key: String, value: &[u8]) -> Option<KeyTotal> {
     let (total, last_use) = text.split_at(text.len().saturating_sub(16));
     let total = if total.is_empty() { 0 } else { total.parse().ok()? };
     Some(KeyTotal { key, total, last_use: Timestamp::from_micros(last_use.parse().ok()?) })
-}
-
-fn read<T: FromRedisValue>(answer: Value) -> Result<T, Error> {
-    from_redis_value(answer).map_err(|_| Cause::Garbled.into())
 }
 
 /// A pattern that matches the text itself.

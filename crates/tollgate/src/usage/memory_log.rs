@@ -20,7 +20,7 @@ struct Kept {
 }
 
 /// The pages of each minute, by process.
-type Minutes = BTreeMap<u64, HashMap<u64, String>>;
+type Minutes = BTreeMap<u64, HashMap<u64, Arc<str>>>;
 
 impl MemoryLog {
     /// Returns an empty log.
@@ -48,15 +48,20 @@ impl UsageLog for MemoryLog {
         keep_for: Duration,
     ) -> Result<(), UsageError> {
         let mut minutes = self.0.minutes.lock().unwrap_or_else(PoisonError::into_inner);
-        minutes.entry(minute).or_default().insert(process, page.to_owned());
+        minutes.entry(minute).or_default().insert(process, page.into());
         let kept = keep_for.as_secs().div_ceil(60);
         minutes.retain(|old, _| old.saturating_add(kept) >= minute);
         Ok(())
     }
 
-    async fn read(&self, minute: u64) -> Result<Vec<String>, UsageError> {
-        let minutes = self.0.minutes.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(minutes.get(&minute).map(|pages| pages.values().cloned().collect()).unwrap_or_default())
+    async fn read(&self, minute: u64, mut each: impl FnMut(&str) + Send) -> Result<(), UsageError> {
+        // Shared, so that `each` takes its time without the lock.
+        let pages: Vec<Arc<str>> = {
+            let minutes = self.0.minutes.lock().unwrap_or_else(PoisonError::into_inner);
+            minutes.get(&minute).map(|pages| pages.values().cloned().collect()).unwrap_or_default()
+        };
+        pages.iter().for_each(|page| each(page));
+        Ok(())
     }
 }
 

@@ -130,10 +130,11 @@
 //! the text is longer than 128 bytes. To ask for a key, pass the [`Key`](crate::Key):
 //! [`UsageOf::Key`] finds its name.
 
-// From top to bottom; imports run down this list only: totals, recorded, query, recorder, book,
-// page, memory_log, settings, sample, space_saving.
+// From top to bottom; imports run down this list only: totals, recorded, query, merge, recorder,
+// book, page, memory_log, settings, sample, space_saving.
 mod book;
 mod memory_log;
+mod merge;
 mod page;
 mod query;
 mod recorded;
