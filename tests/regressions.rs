@@ -112,6 +112,7 @@
 //! | In a full server, usage that lives for weeks evicts limits that live for seconds | `usage/evictions.rs`: `limits_hold_in_full_memory_under_the_documented_policies`, `tracked_usage_in_a_server_that_evicts_limits_first_is_logged` |
 //! | A local page that shows keys answers to any host, so that a rebound name can read them | `../examples/tests/playground/dashboard.rs`: `only_loopback_and_given_hosts_can_read_the_page_and_its_events` |
 //! | A question about usage holds the pages of all processes at once, in memory and in one answer of Redis | `usage/over_redis.rs`: `the_pages_of_many_processes_are_read_in_parts_and_each_once` |
+//! | One slow answer holds up all other questions about usage for its whole timeout | `redis/usage.rs`: `a_slow_answer_does_not_hold_up_the_next_question`, `a_question_waits_no_longer_than_the_response_timeout_for_others` |
 
 use std::fs;
 use std::path::Path;

@@ -1,17 +1,20 @@
 //! The usage of an interval, by the server's clock. The contract compares it with the oracle.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use redis::cmd;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tollgate::extract::header;
 use tollgate::{
-    Algorithm, Check, FailureExt, Key, Limiter, Policy, PolicyExt, Quota, Store, Times, UsageError,
+    Algorithm, Check, ErrorKind, FailureExt, Key, Limiter, Policy, PolicyExt, Quota, Store, Times, UsageError,
 };
 use tollgate_conformance::servers::Kind;
-use tollgate_redis::SlidingLogLayout;
+use tollgate_redis::{RedisStore, SlidingLogLayout};
+use tollgate_tests::{Proxy, Way};
 
-use crate::{BothLayouts, Fresh, acquire, connect_to, shared};
+use crate::{BothLayouts, Fresh, acquire, builder, connect_to, prefix, shared};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -93,4 +96,55 @@ async fn a_check_does_not_wait_behind_questions_about_usage() {
     }
     assert!(answered < 1_000, "{answered} questions were answered before the check");
     assert!(questions.join_all().await.into_iter().all(|usage| usage == Ok(1)));
+}
+
+/// A store behind a proxy, with one connection, over which one question was answered.
+async fn behind(proxy: &Proxy, policy: &Policy, timeout: Duration) -> RedisStore {
+    let builder = builder(&format!("redis://{}/", proxy.address())).prefix(prefix());
+    let store = builder.response_timeout(timeout).connect().await.unwrap();
+    acquire(&store, policy, "ada", 1).await;
+    assert_eq!(store.usage(policy, &Key::from("ada"), HOUR).await, Ok(1));
+    assert_eq!(proxy.accepted(), 1);
+    store
+}
+
+#[tokio::test]
+async fn a_slow_answer_does_not_hold_up_the_next_question() {
+    let proxy = Proxy::before(shared(Kind::Redis8_2).address()).await;
+    let policy = Policy::new("p", Quota::per_day(10)).with_algorithm(Algorithm::SLIDING_BUCKETS);
+    let store = behind(&proxy, &policy, Duration::from_secs(5)).await;
+    // The connection answers no more, and others do.
+    proxy.strand();
+    let ask = async |n: usize| (n, store.usage(&policy, &Key::from("ada"), HOUR).await);
+    let mut slow = pin!(ask(1));
+    assert!(timeout(Duration::from_millis(100), &mut slow).await.is_err());
+    let (first, second) = tokio::select! {
+        answer = &mut slow => (answer, None),
+        answer = ask(2) => (answer, Some(slow.await)),
+    };
+    assert_eq!(first, (2, Ok(1)), "the second question is answered first");
+    assert!(
+        matches!(second, Some((1, Err(UsageError::Store { kind: ErrorKind::Timeout, .. })))),
+        "{second:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_question_waits_no_longer_than_the_response_timeout_for_others() {
+    let proxy = Proxy::before(shared(Kind::Redis8_2).address()).await;
+    let policy = Policy::new("p", Quota::per_day(10)).with_algorithm(Algorithm::SLIDING_BUCKETS);
+    let store = behind(&proxy, &policy, Duration::from_millis(500)).await;
+    proxy.set(Way::HoldsAnswersBack);
+    let mut questions = JoinSet::new();
+    for _ in 0..100 {
+        let (store, policy) = (store.clone(), policy.clone());
+        questions.spawn(async move { store.usage(&policy, &Key::from("ada"), HOUR).await });
+    }
+    // The others wait for an answer, or for a connection.
+    for n in 0..90 {
+        let answer = timeout(Duration::from_secs(30), questions.join_next()).await;
+        let answer = answer.unwrap_or_else(|_| panic!("{n} questions have an end")).unwrap().unwrap();
+        let is_bounded = |kind| matches!(kind, ErrorKind::Overloaded | ErrorKind::Timeout);
+        assert!(matches!(answer, Err(UsageError::Store { kind, .. }) if is_bounded(kind)), "{answer:?}");
+    }
 }

@@ -12,7 +12,7 @@ use crate::commit::{Commit, ServerClocks, Target};
 use crate::error::Error;
 use crate::link::tls::Certificates;
 use crate::link::topology::Topology;
-use crate::link::{Link, Timeouts};
+use crate::link::{Link, QUESTIONS, Timeouts};
 use crate::store::RedisStore;
 use crate::trial;
 use crate::wire::layout::SlidingLogLayout;
@@ -107,8 +107,8 @@ impl RedisStoreBuilder {
     /// Sets how many connections to a server carry checks at most. Default: 4.
     ///
     /// Each has one call in flight, which carries up to 128 different requests, so few are enough.
-    /// Refunds and resets have one connection more, and so have questions about usage. In a Cluster
-    /// this has no effect: each node has one connection.
+    /// Refunds and resets have one connection more, and questions about usage up to four. In a
+    /// Cluster this has no effect: each node has one connection.
     pub fn connections(mut self, connections: u32) -> RedisStoreBuilder {
         self.connections = connections;
         self
@@ -237,7 +237,8 @@ impl RedisStoreBuilder {
             usage_life_ms: life_in_millis(self.usage_life),
             clock: self.clock,
             waits: Clock::system(),
-            questions: Arc::new(Semaphore::new(1)),
+            questions: Arc::new(Semaphore::new(QUESTIONS as usize)),
+            longest_turn: self.response_timeout,
             runtime: Handle::current(),
             longest_wait_elsewhere: self
                 .connect_timeout

@@ -99,10 +99,13 @@
 //!   (A name that does not resolve is no error, since it may resolve later.) To learn whether Redis
 //!   answers, ask the store for [`Times::LOOK`](tollgate_core::Times::LOOK), which charges nothing.
 //! - **Connection pool.** Up to four connections to a server carry checks
-//!   ([configurable](RedisStoreBuilder::connections)), one more carries refunds and resets, and one
-//!   carries questions about usage, one at a time. Each master of a Cluster has one connection.
+//!   ([configurable](RedisStoreBuilder::connections)), one more carries refunds and resets, and up
+//!   to four carry questions about usage, one each. Each master of a Cluster has one connection.
 //!   While connecting fails, checks fail at once. The store tries again after 5 ms to half a
 //!   second, with jitter so that a fleet does not return in step.
+//! - **Questions about usage** are asked four at a time. If four have no answer, another one waits
+//!   for the [response timeout](RedisStoreBuilder::response_timeout) at most, and then fails with
+//!   the kind [`Overloaded`](tollgate_core::ErrorKind::Overloaded).
 //! - **Replacement.** A connection that ends, or that leaves three calls in a row unanswered, is
 //!   replaced. All connections to a server are replaced at once in two cases: the server turns out
 //!   to be a replica; or more calls in a row are left unanswered, over all connections, than checks

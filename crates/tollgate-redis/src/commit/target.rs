@@ -24,9 +24,10 @@ pub(crate) struct Target {
     pub(crate) clock: Option<Clock>,
     /// Measures how long callers wait: always the system's clock.
     pub(crate) waits: Clock,
-    /// One permit, for questions about usage: they wait for each other, so that they hold up no
-    /// check.
+    /// Permits for questions about usage: they wait for each other, so that they hold up no check.
     pub(crate) questions: Arc<Semaphore>,
+    /// How long a question waits for its permit.
+    pub(crate) longest_turn: Duration,
     /// How long a caller in another runtime waits that has no limit of its own.
     pub(crate) longest_wait_elsewhere: Duration,
     /// Runs every call to its end, so that a caller that leaves leaves none half done.

@@ -26,6 +26,7 @@ use bb8_redis::redis::{Cmd, Value};
 use crate::error::{Cause, Error};
 use cluster::Cluster;
 use node::Node;
+pub(crate) use pool::QUESTIONS;
 use pool::{Pool, Source};
 use topology::Topology;
 

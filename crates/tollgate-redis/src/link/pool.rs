@@ -22,6 +22,9 @@ use super::sentinels::Sentinels;
 use super::sharded::ShardingCheck;
 use crate::error::{Cause, Error};
 
+/// How many questions about usage are asked at once, each over a connection that checks do not need.
+pub(crate) const QUESTIONS: u32 = 4;
+
 /// How often a call that a replica refused is sent again, to the new master.
 const MAX_RESENDS: u32 = 2;
 
@@ -43,10 +46,10 @@ impl Pool {
         // More than checks and refunds have connections, so that one pause of the server does not
         // replace them all.
         let most_timeouts = connections.saturating_add(2).max(MAX_TIMEOUTS);
-        // Two more than there are lanes for checks: for the lane of refunds and resets, and for one
-        // question about usage. Under load the others are never free: a lane takes its connection
+        // More than there are lanes for checks: for the lane of refunds and resets, and for
+        // questions about usage. Under load the others are never free: a lane takes its connection
         // again before another task can.
-        let connections = connections.saturating_add(2);
+        let connections = connections.saturating_add(1 + QUESTIONS);
         let path = Arc::new(PathHealth {
             timeouts: AtomicU32::new(0),
             most_timeouts,
