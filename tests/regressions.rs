@@ -113,6 +113,7 @@
 //! | A local page that shows keys answers to any host, so that a rebound name can read them | `../examples/tests/playground/dashboard.rs`: `only_loopback_and_given_hosts_can_read_the_page_and_its_events` |
 //! | A question about usage holds the pages of all processes at once, in memory and in one answer of Redis | `usage/over_redis.rs`: `the_pages_of_many_processes_are_read_in_parts_and_each_once` |
 //! | One slow answer holds up all other questions about usage for its whole timeout | `redis/usage.rs`: `a_slow_answer_does_not_hold_up_the_next_question`, `a_question_waits_no_longer_than_the_response_timeout_for_others` |
+//! | What a process counted is lost without a word, because the runtime that would store it is gone | `usage/flushes.rs`: `another_runtime_stores_the_counts_if_the_first_does_not_run` |
 
 use std::fs;
 use std::path::Path;

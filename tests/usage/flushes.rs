@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::runtime::Builder;
+use tokio::time::{sleep, timeout};
 use tollgate::usage::{MemoryLog, Recording, Usage, UsageExt, UsageLog, UsageOf};
 use tollgate::{ErrorKind, Key, MemoryStore, UsageError};
-use tollgate_tests::clock;
+use tollgate_tests::{Log, clock};
 
 use crate::{HOUR, MINUTE, ample, ask, counts, in_memory};
 
@@ -124,6 +125,21 @@ async fn counts_of_up_to_ten_minutes_wait_for_a_log_that_fails() {
     assert_eq!(allowed, [0, 0, 0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0], "the oldest are lost");
 }
 
+/// Without a further decision.
+#[tokio::test(start_paused = true)]
+async fn a_task_stores_again_what_a_log_did_not_take() {
+    let (time, log) = (clock(), Broken { log: MemoryLog::new(), fails: Arc::new(AtomicBool::new(true)) });
+    let usage = Usage::new(log.clone()).clock(&time);
+    let store = MemoryStore::new().count_usage(&usage.record(Recording::default().clock(&time)));
+    ask(&store, &ample("api"), "ada").await;
+    sleep(Duration::from_secs(25)).await;
+    log.fails.store(false, Ordering::Relaxed);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(counts(&usage.top_allowed(5, HOUR).await.unwrap()), [("=ada", 1)]);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0, "nothing is left to store");
+}
+
 /// A log that stores a page some time after it was asked.
 #[derive(Clone)]
 struct Slow(MemoryLog);
@@ -180,4 +196,37 @@ async fn a_flush_writes_the_pages_of_one_that_was_dropped() {
     assert!(dropped.is_err());
     recorder.flush().await.unwrap();
     assert_eq!(counts(&usage.top_allowed(5, HOUR).await.unwrap()), [("=ada", 1)]);
+}
+
+/// The runtime in which a recorder is made may serve only to start the program.
+#[test]
+fn another_runtime_stores_the_counts_if_the_first_does_not_run() {
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    for is_dropped in [true, false] {
+        let first = runtime();
+        let often = Recording::default().flush_every(Duration::from_millis(100));
+        let (usage, recorder, time) = first.block_on(async { in_memory(often) });
+        let store = MemoryStore::new().count_usage(&recorder);
+        let first = (!is_dropped).then_some(first);
+        let (log, _guard) = Log::of_thread();
+        runtime().block_on(async {
+            ask(&store, &ample("api"), "ada").await;
+            assert_eq!(log.lines(), [""; 0], "the first flush is not due yet");
+            time.advance(2 * MINUTE);
+            ask(&store, &ample("api"), "ada").await;
+            let [line] = &log.lines()[..] else { panic!("{:?}", log.lines()) };
+            assert!(line.contains("WARN") && line.contains("counts of usage are not stored"), "{line}");
+            for flushed in [2, 3] {
+                let stored = async {
+                    while counts(&usage.top_allowed(5, HOUR).await.unwrap()) != [("=ada", flushed)] {
+                        sleep(Duration::from_millis(10)).await;
+                    }
+                };
+                timeout(MINUTE, stored).await.expect("the second runtime stores the counts");
+                ask(&store, &ample("api"), "ada").await;
+            }
+            assert_eq!(log.lines().len(), 1, "the second runtime keeps the task");
+        });
+        drop(first);
+    }
 }

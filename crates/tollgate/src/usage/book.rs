@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, Clock, Key, Verdict, Wait};
+use tokio::runtime::Handle;
+use tollgate_core::{Check, Key, Timestamp, Verdict, Wait};
 
 use super::page::{Listed, Page, PolicyCount};
 use super::sample;
@@ -20,13 +22,22 @@ const MOST_CLOSED: usize = 10;
 /// Of a longer key only the name is kept. In bytes.
 const MAX_KEY_LENGTH: usize = 128;
 
-/// The name of a key in the log.
-type Name = dyn Fn(&Key) -> String + Send + Sync;
+/// A flush that is due for longer has no runtime that drives it.
+const OVERDUE_AFTER: Duration = Duration::from_secs(60);
+
+/// Where the counts go.
+pub(super) trait Destination: Send + Sync {
+    /// The name of a key in the log.
+    fn name(&self, key: &Key) -> String;
+
+    /// Has a task of this runtime store the counts after a while.
+    fn flush_later(&self, book: Weak<Book>, runtime: &Handle);
+}
 
 /// Shared by the clones of a recorder.
 pub(super) struct Book {
     settings: Recording,
-    name: Box<Name>,
+    destination: Box<dyn Destination>,
     /// One in this many decisions is counted, with that weight.
     one_in: AtomicU32,
     pages: Mutex<Pages>,
@@ -37,6 +48,10 @@ pub(super) struct Book {
 struct Pages {
     open: Minute,
     closed: VecDeque<Minute>,
+    /// When the counts should be stored at the latest. `None` if nothing was counted since.
+    due: Option<Timestamp>,
+    /// Where the next flush runs.
+    runtime: Handle,
 }
 
 /// What was counted in one minute.
@@ -65,10 +80,10 @@ pub(super) struct Top {
 }
 
 impl Book {
-    pub(super) fn new(settings: Recording, name: Box<Name>) -> Book {
-        let open = Minute::new(minute(&settings.clock), &settings);
-        let pages = Mutex::new(Pages { open, closed: VecDeque::new() });
-        Book { settings, name, one_in: AtomicU32::new(1), pages, flushing: Default::default() }
+    pub(super) fn new(settings: Recording, destination: Box<dyn Destination>, runtime: Handle) -> Book {
+        let open = Minute::new(minute_of(settings.clock.now()), &settings);
+        let pages = Mutex::new(Pages { open, closed: VecDeque::new(), due: None, runtime });
+        Book { settings, destination, one_in: AtomicU32::new(1), pages, flushing: Default::default() }
     }
 
     pub(super) fn settings(&self) -> &Recording {
@@ -90,7 +105,7 @@ impl Book {
     /// Counts the decision on a set, which stands for `weight` decisions.
     #[inline(never)]
     pub(super) fn record<'a>(
-        &self,
+        self: &Arc<Self>,
         set: impl Iterator<Item = Check<'a>> + Clone,
         verdict: &Verdict,
         weight: u32,
@@ -98,10 +113,11 @@ impl Book {
         // Before the lock, since callers choose how long a key is.
         let name = |check: Check<'_>| {
             let is_long = check.key.as_encoded().len() > MAX_KEY_LENGTH;
-            is_long.then(|| (self.name)(check.key))
+            is_long.then(|| self.destination.name(check.key))
         };
         let names: SmallVec<[Option<String>; 4]> = set.clone().map(name).collect();
-        let number = minute(&self.settings.clock);
+        let now = self.settings.clock.now();
+        let number = minute_of(now);
         let mut pages = self.lock();
         if number > pages.open.number {
             pages.turn(number, &self.settings);
@@ -119,11 +135,29 @@ impl Book {
                 open.count(&check, name.as_deref(), weight.into(), is_allowed);
             }
         }
+        let runtime = pages.schedule(now, self.settings.flush_every);
+        drop(pages);
+        if let Some(runtime) = runtime {
+            self.destination.flush_later(Arc::downgrade(self), &runtime);
+        }
+    }
+
+    /// What is counted from now on needs another flush.
+    pub(super) fn begin_flush(&self) {
+        self.lock().due = None;
+    }
+
+    /// Tries again later to store what was counted.
+    pub(super) fn flush_again(self: &Arc<Self>) {
+        let runtime = self.lock().schedule(self.settings.clock.now(), self.settings.flush_every);
+        if let Some(runtime) = runtime {
+            self.destination.flush_later(Arc::downgrade(self), &runtime);
+        }
     }
 
     /// What to write: closed minutes, which are taken, and the top keys of the open one.
     pub(super) fn take(&self) -> (Vec<Minute>, Top) {
-        let number = minute(&self.settings.clock);
+        let number = minute_of(self.settings.clock.now());
         let mut pages = self.lock();
         if number > pages.open.number {
             pages.turn(number, &self.settings);
@@ -138,7 +172,7 @@ impl Book {
         let listed = |Counted { policy, key, count, error, .. }| Listed {
             policy,
             key: match key {
-                Kept::Key(key) => (self.name)(&key),
+                Kept::Key(key) => self.destination.name(&key),
                 Kept::Name(name) => name.into(),
             },
             count,
@@ -164,6 +198,25 @@ impl Book {
 }
 
 impl Pages {
+    /// The runtime for a flush, unless one is on its way. A flush that is overdue had a runtime that
+    /// is gone, or that is not driven: then the caller's takes over.
+    fn schedule(&mut self, now: Timestamp, interval: Duration) -> Option<Handle> {
+        if self.due.is_some_and(|due| now < due) {
+            return None;
+        }
+        if self.due.is_some() {
+            #[cfg(feature = "tracing")]
+            tracing::warn!(
+                "counts of usage are not stored: the runtime of their recorder is gone, or is blocked"
+            );
+            if let Ok(here) = Handle::try_current() {
+                self.runtime = here;
+            }
+        }
+        self.due = Some(now.saturating_add(interval).saturating_add(OVERDUE_AFTER));
+        Some(self.runtime.clone())
+    }
+
     fn turn(&mut self, number: u64, settings: &Recording) {
         let closed = mem::replace(&mut self.open, Minute::new(number, settings));
         if !closed.policies.is_empty() {
@@ -218,7 +271,7 @@ impl fmt::Debug for Book {
     }
 }
 
-/// The number of the current minute since the epoch.
-pub(super) fn minute(clock: &Clock) -> u64 {
-    clock.now().as_micros() / 60_000_000
+/// The number of a minute since the epoch.
+pub(super) fn minute_of(time: Timestamp) -> u64 {
+    time.as_micros() / 60_000_000
 }

@@ -137,7 +137,7 @@ impl<L: UsageLog> Usage<L> {
     }
 
     fn minutes(&self, last: Duration) -> RangeInclusive<u64> {
-        let now = book::minute(&self.clock);
+        let now = book::minute_of(self.clock.now());
         let minutes = last.as_secs().div_ceil(60).clamp(1, MOST_MINUTES);
         now.saturating_sub(minutes - 1)..=now
     }

@@ -4,16 +4,20 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Weak};
 
+use tokio::runtime::Handle;
 use tokio::time::sleep;
-use tollgate_core::{UsageError, UsageLog};
+use tollgate_core::{Key, UsageError, UsageLog};
 
-use super::book::{Book, Minute};
+use super::book::{Book, Destination, Minute};
 use super::settings::Recording;
 
 /// Counts the decisions of this process: see [`Usage::record`](super::Usage::record).
 ///
-/// It is a handle: clones share their counts. When the last clone and all stores that it counts are
-/// dropped, its task ends.
+/// It is a handle: clones share their counts. A task of the runtime in which it was made stores the
+/// counts, some time after the first of them. If that runtime is gone, or is not driven, the runtime
+/// of a later decision takes over: a minute after the counts were due, and the log says so. Without
+/// another runtime, call [`flush`](Recorder::flush). When the last clone and all stores that it
+/// counts are dropped, its task ends.
 #[derive(Clone)]
 pub struct Recorder<L> {
     log: L,
@@ -25,12 +29,9 @@ pub struct Recorder<L> {
 impl<L: UsageLog> Recorder<L> {
     pub(super) fn start(log: L, settings: Recording) -> Recorder<L> {
         let process = RandomState::new().hash_one(std::process::id());
-        let naming = log.clone();
-        let book = Arc::new(Book::new(settings, Box::new(move |key| naming.name(key))));
-        let recorder = Recorder { log, book, process };
-        let (log, book) = (recorder.log.clone(), Arc::downgrade(&recorder.book));
-        tokio::spawn(flush_from_time_to_time(log, book, process));
-        recorder
+        let destination = Box::new(Pages { log: log.clone(), process });
+        let book = Arc::new(Book::new(settings, destination, Handle::current()));
+        Recorder { log, book, process }
     }
 
     pub(super) fn book(&self) -> &Arc<Book> {
@@ -51,16 +52,30 @@ impl<L: UsageLog> Recorder<L> {
     }
 }
 
-async fn flush_from_time_to_time<L: UsageLog>(log: L, book: Weak<Book>, process: u64) {
-    while let Some(interval) = book.upgrade().map(|book| book.settings().flush_every) {
-        sleep(interval).await;
-        if let Some(book) = book.upgrade() {
-            let _result = flush(&log, &book, process).await;
-            #[cfg(feature = "tracing")]
-            if let Err(error) = _result {
-                tracing::debug!(%error, "counts of usage were not stored; they go with the next flush");
+/// The pages of this process in a log.
+struct Pages<L> {
+    log: L,
+    process: u64,
+}
+
+impl<L: UsageLog> Destination for Pages<L> {
+    fn name(&self, key: &Key) -> String {
+        self.log.name(key)
+    }
+
+    fn flush_later(&self, book: Weak<Book>, runtime: &Handle) {
+        let Some(interval) = book.upgrade().map(|book| book.settings().flush_every) else { return };
+        let (log, process) = (self.log.clone(), self.process);
+        runtime.spawn(async move {
+            sleep(interval).await;
+            let Some(book) = book.upgrade() else { return };
+            book.begin_flush();
+            if let Err(_error) = flush(&log, &book, process).await {
+                #[cfg(feature = "tracing")]
+                tracing::debug!(error = %_error, "counts of usage were not stored; they go with the next flush");
+                book.flush_again();
             }
-        }
+        });
     }
 }
 
