@@ -114,6 +114,7 @@
 //! | A question about usage holds the pages of all processes at once, in memory and in one answer of Redis | `usage/over_redis.rs`: `the_pages_of_many_processes_are_read_in_parts_and_each_once` |
 //! | One slow answer holds up all other questions about usage for its whole timeout | `redis/usage.rs`: `a_slow_answer_does_not_hold_up_the_next_question`, `a_question_waits_no_longer_than_the_response_timeout_for_others` |
 //! | What a process counted is lost without a word, because the runtime that would store it is gone | `usage/flushes.rs`: `another_runtime_stores_the_counts_if_the_first_does_not_run` |
+//! | A denial by many rules needs more headers than its client or a proxy accepts | `grpc/denials.rs`: `a_denial_by_sixty_rules_with_long_names_fits_in_eight_kilobytes`; `../crates/tollgate/src/fields/mod.rs`: `the_items_of_many_rules_are_those_that_deny_and_fit_in_a_kilobyte` |
 
 use std::fs;
 use std::path::Path;

@@ -8,10 +8,13 @@ use tokio::time::sleep;
 use tollgate::extract::{global, header};
 use tollgate::{FailureExt, Fields, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::{Connection, Failing, Fault, Later, clock, per_user, store};
+use tonic::transport::Endpoint;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use crate::{call, client, code, pushback, refused};
+use crate::echo::Echo;
+use crate::echo::proto::echo_client::EchoClient;
+use crate::{call, client, code, pushback, refused, serve};
 
 fn layer(limit: u32) -> RateLimitLayer {
     RateLimitLayer::new([per_user("p", limit)]).store(store(&clock()))
@@ -168,4 +171,33 @@ async fn a_grpc_denial_without_fields_still_has_a_pushback() {
     let status = refused(&mut client, "ada").await;
     assert_eq!(pushback(&status), 60_000);
     assert!(status.metadata().get("ratelimit").is_none());
+}
+
+/// A client that accepts 8 kB of headers would fail with an error of its own.
+#[tokio::test]
+async fn a_denial_by_sixty_rules_with_long_names_fits_in_eight_kilobytes() {
+    let name = |n: u64| format!("{n:02}%{}", "x".repeat(110));
+    let rule = |n| Policy::new(&name(n), Quota::new(1, Duration::from_secs(60 + n))).by(global());
+    let layer = RateLimitLayer::new((0..60).map(rule)).store(store(&clock()));
+    let address = serve(layer.fields(Fields::IetfAndXEpoch), Echo::default());
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let endpoint = endpoint.http2_max_header_list_size(8 * 1_024);
+    let mut client = EchoClient::new(endpoint.connect().await.unwrap());
+    assert_eq!(code(&mut client, "ada").await, Code::Ok);
+    let status = refused(&mut client, "ada").await;
+    assert_eq!((status.code(), pushback(&status)), (Code::ResourceExhausted, 119_000), "{status:?}");
+    assert_details_agree(&status);
+    let details = status.get_error_details();
+    assert_eq!(details.retry_info().unwrap().retry_delay, Some(Duration::from_secs(119)));
+    let violations = &details.quota_failure().unwrap().violations;
+    let subjects: Vec<&str> = violations.iter().map(|violation| violation.subject.as_str()).collect();
+    assert_eq!(subjects[..2], [name(59), name(58)], "the longest waits come first");
+    let (message, more) = (status.message(), 60 - subjects.len());
+    assert!(message.starts_with(&format!("quota exceeded: {}, ", name(59))), "{message}");
+    assert!(message.ends_with(&format!(", and {more} more")), "{message}");
+    assert!(status.metadata().get("ratelimit").unwrap().to_str().unwrap().contains(&name(59)));
+    let metadata = status.metadata().clone().into_headers();
+    let metadata: usize = metadata.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
+    let (details, message) = (status.details().len(), status.message().len());
+    println!("{metadata} bytes of metadata, {details} of details before base64, {message} of message");
 }

@@ -1,11 +1,14 @@
 //! What gRPC and Connect say of a denial alike: the code, the text and the wait.
 
+use std::cmp::Reverse;
 use std::fmt::Write;
 use std::time::Duration;
 
 use http::StatusCode;
+use smallvec::SmallVec;
 
 use crate::denial::Denial;
+use crate::fields::strictness;
 use crate::problem::Reason;
 
 /// How long to wait, if waiting helps: [`Denial::retry_after`], or `Retry-After` if the store is
@@ -34,10 +37,44 @@ pub(super) fn code(reason: Reason) -> Code {
     Code { number, name, http_status }
 }
 
+/// The most bytes that the names of policies take in a message, and in the details: clients accept
+/// 8 kB of headers in all.
+const MOST_BYTES: usize = 1_024;
+
+/// What a policy takes in the details, without its name.
+const OVERHEAD: usize = 40;
+
+/// The policies that refused, and how many more there are. If not all fit, those with the longest
+/// wait come first.
+pub(super) fn refusing(denial: &Denial) -> (SmallVec<[&str; 4]>, usize) {
+    // A percent sign is encoded in a header.
+    let length = |name: &str| OVERHEAD + name.len() + 2 * name.matches('%').count();
+    let mut names: SmallVec<[&str; 4]> = denial.violated().collect();
+    let all = names.len();
+    if names.iter().map(|name| length(name)).sum::<usize>() > MOST_BYTES {
+        let waits = denial.violated_at().map(|at| denial.report().statuses().get(at).map(strictness));
+        let mut by_wait: Vec<_> = waits.zip(names).collect();
+        by_wait.sort_by_key(|(strictness, _)| Reverse(*strictness));
+        let mut left = MOST_BYTES;
+        let fits = |name: &&str| {
+            left = left.saturating_sub(length(name));
+            left > 0
+        };
+        names = by_wait.into_iter().map(|(_, name)| name).take_while(fits).collect();
+    }
+    let more = all - names.len();
+    (names, more)
+}
+
 /// The denial as text.
 pub(super) fn message(denial: &Denial) -> String {
     // Most are no longer: it grows once.
     let mut message = String::with_capacity(64);
-    let _ = write!(message, "{denial}");
+    let (names, more) = refusing(denial);
+    if more == 0 {
+        let _ = write!(message, "{denial}");
+    } else {
+        let _ = write!(message, "{}: {}, and {more} more", denial.reason().text(), names.join(", "));
+    }
     message
 }

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use smallvec::SmallVec;
 
-use super::code::{code, wait};
+use super::code::{code, refusing, wait};
 use crate::denial::Denial;
 use crate::problem::Reason;
 
@@ -15,7 +15,7 @@ use crate::problem::Reason;
 pub(super) enum Detail {
     /// How long to wait, if waiting helps.
     RetryInfo(Duration),
-    /// A violation for each policy that refused.
+    /// A violation for each policy that refused, as far as they fit.
     QuotaFailure,
 }
 
@@ -41,7 +41,7 @@ impl Detail {
                 delay.number(2, wait.subsec_nanos().into());
             }),
             // The subject is the policy: a key would say whose quota it is.
-            Detail::QuotaFailure => denial.violated().for_each(|policy| {
+            Detail::QuotaFailure => refusing(denial).0.iter().for_each(|policy| {
                 message.nested(1, |violation| {
                     violation.bytes(1, policy.as_bytes());
                     violation.bytes(2, denial.reason().text().as_bytes());

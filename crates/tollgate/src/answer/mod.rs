@@ -97,6 +97,9 @@ impl Denial {
     /// | `grpc-retry-pushback-ms` | [`Denial::retry_after`] in whole milliseconds, rounded up; 1000 if the store is unavailable; -1 if waiting does not help or takes longer than 2^31 ms (24 days) |
     /// | `grpc-status-details-bin` | `RetryInfo` if waiting helps, and a `QuotaFailure` with a violation for each policy that refused |
     ///
+    /// Many clients accept 8 kB of headers in all. If the policies that refused need more than 1 kB
+    /// of a message, it names those with the longest wait, and says how many more there are.
+    ///
     /// A call of the [Connect protocol](https://connectrpc.com/docs/protocol) has the header
     /// `Connect-Protocol-Version`, or is a `GET` with `connect=v1` in its query, or is a `POST` of
     /// a content type `application/connect+…`. Its answer is an error in JSON: `code`, `message`,

@@ -1,5 +1,6 @@
 //! The fields of the IETF draft: lists with one item for each rule.
 
+use std::cmp::Reverse;
 use std::mem;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_core::{Policy, Status, Verdict, Wait};
 
+use super::numbers::strictness;
 use crate::interned::printable;
 use crate::problem::{escaped, seconds_up};
 
@@ -17,6 +19,9 @@ const REMAINING: &str = ";r=";
 const RESET: &str = ";t=";
 
 const SEPARATOR: &str = ", ";
+
+/// The most bytes of a field. The values of an item in the two fields have about the same length.
+const MOST_BYTES: usize = 1_024;
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -48,6 +53,12 @@ impl Item {
         &self.policy
     }
 
+    /// In a field, which it may be the first of.
+    #[inline]
+    fn length(&self) -> usize {
+        self.policy.len() + SEPARATOR.len()
+    }
+
     /// `"name"`
     #[inline]
     fn name(&self) -> &[u8] {
@@ -69,15 +80,29 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// The items are those of the verdict's statuses.
+    /// The items are those of the verdict's statuses. `policy` is their `RateLimit-Policy`, if that
+    /// is there.
     pub(super) fn new<'a>(
-        policy: HeaderValue,
+        policy: Option<&HeaderValue>,
         items: impl Iterator<Item = &'a Item> + Clone,
         verdict: &Verdict,
     ) -> Lists {
+        if items.clone().map(Item::length).sum::<usize>() > MOST_BYTES {
+            let some = fitting(items, verdict.each());
+            return Lists::of(None, some.iter().copied(), verdict);
+        }
+        Lists::of(policy, items.zip(verdict.each()), verdict)
+    }
+
+    fn of<'a, 'b>(
+        policy: Option<&HeaderValue>,
+        items: impl Iterator<Item = (&'a Item, &'b Status)> + Clone,
+        verdict: &Verdict,
+    ) -> Lists {
+        let policy = policy.cloned();
+        let policy = policy.unwrap_or_else(|| printable(join(items.clone().map(|(item, _)| item)).into()));
         let (longest, delay) = (longest_wait_seconds(verdict.each()), verdict.delay());
         let values = items
-            .zip(verdict.each())
             .map(|(item, status)| (item.name(), status.remaining(), reset_seconds(status, longest, delay)));
         Lists { policy, limit: limit_of(values) }
     }
@@ -88,6 +113,23 @@ impl Lists {
         headers.append(RATELIMIT_POLICY, self.policy.clone());
         headers.append(RATELIMIT, printable(mem::take(&mut self.limit).into()));
     }
+}
+
+/// The items of the strictest rules, as many as fit, in the order of the rules.
+fn fitting<'a, 'b>(
+    items: impl Iterator<Item = &'a Item>,
+    statuses: &'b [Status],
+) -> Vec<(&'a Item, &'b Status)> {
+    let mut some: Vec<_> = items.zip(statuses).enumerate().collect();
+    some.sort_by_key(|(_, (_, status))| Reverse(strictness(status)));
+    let mut length = 0;
+    let fit = some.iter().take_while(|(_, (item, _))| {
+        length += item.length();
+        length <= MOST_BYTES
+    });
+    some.truncate(fit.count());
+    some.sort_by_key(|(at, _)| *at);
+    some.into_iter().map(|(_, item)| item).collect()
 }
 
 /// The value of `RateLimit`, from the quoted name, the remaining units and the reset of each rule.

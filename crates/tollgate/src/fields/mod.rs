@@ -14,7 +14,7 @@ use crate::rules::{Ask, Rules};
 use ietf::{Item, Lists, join};
 use numbers::{Form, Numbers};
 
-pub(crate) use numbers::number;
+pub(crate) use numbers::{number, strictness};
 
 /// The rate limit fields of responses, both to allowed and to refused requests.
 ///
@@ -37,6 +37,10 @@ pub(crate) use numbers::number;
 /// `t` is that of -08 and -09. In later drafts it is the time until some of the quota is back,
 /// which is no later: a client that waits for `t` passes, but may wait longer than needed.
 /// `Retry-After`, on a refusal, is exact.
+///
+/// Servers and proxies bound the headers of a response, often by 4 or 8 kB. If the items need more
+/// than 1 kB, only some are written: first those of rules that refuse, with the longest wait, then
+/// those with the least left.
 ///
 /// All other fields describe one rule: of those that refuse, the one with the longest wait;
 /// otherwise the one with the least left.
@@ -126,16 +130,16 @@ impl FieldWriter {
                 // Not cached, since an outage is short.
                 let shares = asks.iter().filter_map(|ask| rules.policy(ask.policy).share(share).ok());
                 let items: Vec<Item> = shares.map(|policy| Item::new(&policy, Bytes::from)).collect();
-                Lists::new(printable(join(items.iter()).into()), items.iter(), verdict)
+                Lists::new(None, items.iter(), verdict)
             }
             None => {
                 let items = asks.iter().map(|ask| &self.items[ask.policy]);
                 // The numbers are ascending and distinct, so these are the policies of all rules.
                 let all_own = asks.len() == self.rules && asks.iter().all(|ask| ask.policy < self.rules);
                 let policy = match asks {
-                    _ if all_own => self.own_policies.clone(),
-                    [only] => self.items[only.policy].policy().clone(),
-                    _ => printable(join(items.clone()).into()),
+                    _ if all_own => Some(&self.own_policies),
+                    [only] => Some(self.items[only.policy].policy()),
+                    _ => None,
                 };
                 Lists::new(policy, items, verdict)
             }
@@ -208,6 +212,28 @@ mod tests {
         let headers = headers(Fields::Ietf, &policies, &[status(0, Wait::None, 1)]);
         assert_eq!(headers["ratelimit-policy"], "\"a\";q=1;w=1");
         assert_eq!(headers["ratelimit"], "\"a\";r=0;t=1");
+    }
+
+    /// A proxy that takes no header above 4 kB would answer 502.
+    #[test]
+    fn the_items_of_many_rules_are_those_that_deny_and_fit_in_a_kilobyte() {
+        let names: Vec<String> = (0..60).map(|n| format!("{n:02} {}", "x".repeat(100))).collect();
+        let policies: Vec<Policy> = names.iter().map(|name| Policy::new(name, Quota::per_day(100))).collect();
+        let mut statuses = vec![status(50, Wait::None, 1); 60];
+        statuses[7] = status(0, Wait::For(Duration::from_secs(1)), 1);
+        statuses[31] = status(0, Wait::For(Duration::from_secs(9)), 1);
+        statuses[58] = status(0, Wait::Never, 1);
+        statuses[40] = status(49, Wait::None, 1);
+        let headers = headers(Fields::Ietf, &policies, &statuses);
+        for field in ["ratelimit", "ratelimit-policy"] {
+            let value = headers[field].to_str().unwrap();
+            assert!((800..=1_024).contains(&value.len()), "{} bytes", value.len());
+            let found: Vec<&str> = value.split(", ").map(|item| &item[1..3]).collect();
+            assert!(["07", "31", "40", "58"].iter().all(|name| found.contains(name)), "{found:?}");
+            assert!(found.is_sorted(), "{found:?}");
+        }
+        let limit = headers["ratelimit"].to_str().unwrap();
+        assert_eq!(limit.matches(";t=9").count(), 2, "{limit}");
     }
 
     #[test]

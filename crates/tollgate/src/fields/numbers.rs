@@ -46,14 +46,9 @@ impl Numbers {
         verdict: &Verdict,
         clock: &Clock,
     ) -> Numbers {
-        let wait = |status: &Status| match status.wait() {
-            Wait::None => Duration::ZERO,
-            Wait::For(wait) => wait,
-            Wait::Never => Duration::MAX,
-        };
         let (policy, status) = policies
             .zip(verdict.each())
-            .max_by_key(|(_, status)| (wait(status), Reverse(status.remaining())))
+            .max_by_key(|(_, status)| strictness(status))
             .expect("a verdict of a store has a status");
         let share = verdict.share().and_then(|share| policy.share(share).ok());
         let reset = match status.wait() {
@@ -91,6 +86,16 @@ impl Numbers {
             headers.extend(names.into_iter().zip([number(*limit), number(*remaining), number(*reset)]));
         }
     }
+}
+
+/// Orders rules: last the one that refuses with the longest wait, or has the least left.
+pub(crate) fn strictness(status: &Status) -> (Duration, Reverse<u32>) {
+    let wait = match status.wait() {
+        Wait::None => Duration::ZERO,
+        Wait::For(wait) => wait,
+        Wait::Never => Duration::MAX,
+    };
+    (wait, Reverse(status.remaining()))
 }
 
 /// A number as the value of a field. `HeaderValue::from` would allocate for the longest number.
