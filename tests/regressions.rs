@@ -115,6 +115,7 @@
 //! | One slow answer holds up all other questions about usage for its whole timeout | `redis/usage.rs`: `a_slow_answer_does_not_hold_up_the_next_question`, `a_question_waits_no_longer_than_the_response_timeout_for_others` |
 //! | What a process counted is lost without a word, because the runtime that would store it is gone | `usage/flushes.rs`: `another_runtime_stores_the_counts_if_the_first_does_not_run` |
 //! | A denial by many rules needs more headers than its client or a proxy accepts | `grpc/denials.rs`: `a_denial_by_sixty_rules_with_long_names_fits_in_eight_kilobytes`; `../crates/tollgate/src/fields/mod.rs`: `the_items_of_many_rules_are_those_that_deny_and_fit_in_a_kilobyte` |
+//! | A long key is named again for each rule of a request that counts it | `usage/long_keys.rs`: `a_long_key_is_named_once_for_all_rules_of_a_request`, `keys_are_named_while_decisions_are_counted` |
 
 use std::fs;
 use std::path::Path;

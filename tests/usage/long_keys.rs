@@ -85,6 +85,25 @@ async fn a_long_key_is_named_when_it_is_counted_and_not_kept() {
     assert_eq!(*log.named.lock().unwrap(), [4], "the tag and the text of the short key");
 }
 
+#[tokio::test]
+async fn a_long_key_is_named_once_for_all_rules_of_a_request() {
+    let (time, log) = (clock(), Naming::default());
+    let usage = Usage::new(log.clone()).clock(&time);
+    let recorder = usage.record(Recording::default().clock(&time));
+    let store = MemoryStore::new().count_usage(&recorder);
+    let policies = ["a", "b", "c", "d"].map(ample);
+    let (key, other) = (Key::from(long(1)), Key::from(long(2)));
+    let keys = [&key, &key, &other, &key];
+    let set: Vec<Check<'_>> =
+        policies.iter().zip(keys).map(|(policy, key)| Check::new(policy, key, 1)).collect();
+    assert!(store.acquire(&set, Times::ONCE).wait().await.unwrap().is_granted());
+    assert_eq!(log.named.lock().unwrap().len(), 2);
+    recorder.flush().await.unwrap();
+    let top = usage.top_allowed(9, MINUTE).await.unwrap();
+    let of = |key: &Key| top.iter().filter(|of| of.key == log.log.name(key)).count();
+    assert_eq!((of(&key), of(&other), top.len()), (3, 1, 4));
+}
+
 /// If a name was made under the lock of the counts, this decision would wait for itself.
 #[test]
 fn keys_are_named_while_decisions_are_counted() {

@@ -110,12 +110,17 @@ impl Book {
         verdict: &Verdict,
         weight: u32,
     ) {
-        // Before the lock, since callers choose how long a key is.
-        let name = |check: Check<'_>| {
-            let is_long = check.key.as_encoded().len() > MAX_KEY_LENGTH;
-            is_long.then(|| self.destination.name(check.key))
-        };
-        let names: SmallVec<[Option<String>; 4]> = set.clone().map(name).collect();
+        // Before the lock, since callers choose how long a key is. Once for all rules by that key.
+        let mut names: SmallVec<[(&Key, Option<Arc<str>>); 4]> = SmallVec::new();
+        for Check { key, .. } in set.clone() {
+            let is_long = key.as_encoded().len() > MAX_KEY_LENGTH;
+            let known = names.iter().find(|(known, _)| is_long && *known == key);
+            let name = match known {
+                Some((_, name)) => name.clone(),
+                None => is_long.then(|| self.destination.name(key).into()),
+            };
+            names.push((key, name));
+        }
         let now = self.settings.clock.now();
         let number = minute_of(now);
         let mut pages = self.lock();
@@ -129,7 +134,7 @@ impl Book {
         if open.counted == self.settings.exact_up_to {
             self.one_in.store(self.settings.one_in, Ordering::Relaxed);
         }
-        for ((at, check), name) in set.enumerate().zip(&names).filter(|((_, check), _)| check.cost > 0) {
+        for ((at, check), (_, name)) in set.enumerate().zip(&names).filter(|((_, check), _)| check.cost > 0) {
             let is_allowed = verdict.is_granted();
             if is_allowed || verdict.each().get(at).is_some_and(|status| status.wait() != Wait::None) {
                 open.count(&check, name.as_deref(), weight.into(), is_allowed);

@@ -74,9 +74,12 @@
 //!   Of a key above 128 bytes only the name in the log is kept, so a minute takes at most 0.6 MB.
 //! - **In the log**: a process has at most 200 keys for each minute and each policy one line, about
 //!   10 kB in all and at most 40 kB, for an hour. **Invented keys cannot add to that.**
-//! - **Calls**: one every 10 seconds for each process that decides. If the log fails, the counts go with the
-//!   next call, for up to 10 minutes. A process that is killed loses what it counted since the last
-//!   one.
+//! - **Calls**: one every 10 seconds for each process that decides. If the log fails, the counts go
+//!   with the next call, for up to 10 minutes. A process that is killed loses what it counted since
+//!   the last one.
+//! - **Work under a lock** does not depend on the length of a key. A key above 128 bytes is named
+//!   before, by the caller that sent it, once for all rules. Under the lock at most 128 bytes of a
+//!   key are hashed and copied. A flush names keys without the lock.
 //!
 //! # Exactly, for chosen policies
 //!

@@ -13,9 +13,9 @@ use super::settings::Recording;
 
 /// Counts the decisions of this process: see [`Usage::record`](super::Usage::record).
 ///
-/// It is a handle: clones share their counts. A task of the runtime in which it was made stores the
-/// counts, some time after the first of them. If that runtime is gone, or is not driven, the runtime
-/// of a later decision takes over: a minute after the counts were due, and the log says so. Without
+/// It is a handle: clones share their counts. A task of the runtime in which it was made stores
+/// them, some time after the first was counted. If that runtime is gone, or is not driven, that of
+/// a later decision takes over: a minute after the counts were due, and the log says so. Without
 /// another runtime, call [`flush`](Recorder::flush). When the last clone and all stores that it
 /// counts are dropped, its task ends.
 #[derive(Clone)]
