@@ -25,6 +25,9 @@ const MAX_KEY_LENGTH: usize = 128;
 /// A flush that is due for longer has no runtime that drives it.
 const OVERDUE_AFTER: Duration = Duration::from_secs(60);
 
+/// The keys of a set. Long ones have names.
+type Names<'a> = SmallVec<[(&'a Key, Option<Arc<str>>); 4]>;
+
 /// Where the counts go.
 pub(super) trait Destination: Send + Sync {
     /// The name of a key in the log.
@@ -111,7 +114,7 @@ impl Book {
         weight: u32,
     ) {
         // Before the lock, since callers choose how long a key is. Once for all rules by that key.
-        let mut names: SmallVec<[(&Key, Option<Arc<str>>); 4]> = SmallVec::new();
+        let mut names = Names::new();
         for Check { key, .. } in set.clone() {
             let is_long = key.as_encoded().len() > MAX_KEY_LENGTH;
             let known = names.iter().find(|(known, _)| is_long && *known == key);
@@ -203,8 +206,8 @@ impl Book {
 }
 
 impl Pages {
-    /// The runtime for a flush, unless one is on its way. A flush that is overdue had a runtime that
-    /// is gone, or that is not driven: then the caller's takes over.
+    /// The runtime for a flush, unless one is on its way. The runtime of an overdue flush is gone,
+    /// or is not driven: then the caller's takes over.
     fn schedule(&mut self, now: Timestamp, interval: Duration) -> Option<Handle> {
         if self.due.is_some_and(|due| now < due) {
             return None;
