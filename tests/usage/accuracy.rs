@@ -122,3 +122,21 @@ async fn a_key_that_some_pages_do_not_list_has_a_higher_bound() {
     let bounds: Vec<_> = top.iter().map(|of| (&*of.key, of.at_least, of.at_most)).collect();
     assert_eq!(bounds, [("=ada", 5, 7), ("=bob", 4, 7)]);
 }
+
+#[tokio::test]
+async fn the_first_ten_thousand_decisions_of_a_minute_are_counted_one_by_one() {
+    let (usage, recorder, _) = in_memory(Recording::default());
+    let store = MemoryStore::new().count_usage(&recorder);
+    let policy = ample("api");
+    let counted = async |decisions: u32| {
+        for _ in 0..decisions {
+            ask(&store, &policy, "ada").await;
+        }
+        recorder.flush().await.unwrap();
+        let top = usage.top_allowed(1, HOUR).await.unwrap();
+        (top[0].at_least, top[0].count, top[0].at_most)
+    };
+    assert_eq!(counted(10_000).await, (10_000, 10_000, 10_000));
+    let (at_least, count, at_most) = counted(500).await;
+    assert!(at_least < count && count < at_most, "{count} decisions are not sampled");
+}
