@@ -204,8 +204,8 @@
 // From top to bottom; imports run down this list only: named, layer, service, future, shared,
 // calls, until_ready, pause, place, waiting_call, limiter, permit, answer, fields, denial, observe,
 // metrics, report, rules, rule, exempt, extract, problem. Below them, without imports from each
-// other: failure, scale, usage, memory (table is below them), body, deadline, drain, interned,
-// or_panic.
+// other: failure, scale, usage, memory and wait_queue (table is below these), body, deadline, drain,
+// interned, or_panic.
 pub mod calls;
 pub mod exempt;
 pub mod extract;
@@ -245,6 +245,7 @@ mod service;
 mod shared;
 mod table;
 mod until_ready;
+mod wait_queue;
 mod waiting_call;
 
 pub use answer::IntoAnswer;

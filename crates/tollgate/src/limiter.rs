@@ -22,6 +22,7 @@ use crate::problem::Reason;
 use crate::report::Report;
 use crate::rule::{IntoRules, MissingKey, PolicyExt};
 use crate::rules::{Ask, Asks, Rules, RulesError};
+use crate::wait_queue::WaitQueues;
 
 /// Asks rules and a store directly: for handlers, WebSocket messages, jobs, and keys from a body.
 ///
@@ -53,6 +54,8 @@ pub struct Limiter<S = MemoryStore> {
     rules: Arc<Rules>,
     store: S,
     observers: Observers,
+    pub(crate) queues: WaitQueues<Denial>,
+    pub(crate) waits_for_store: bool,
 }
 
 /// An error that cannot happen: the error of a store that a layer or a limiter accepts.
@@ -130,8 +133,13 @@ impl Limiter {
     /// # Errors
     /// [`RulesError`] if there are none, or if two have one name.
     pub fn try_new(rules: impl IntoRules) -> Result<Limiter, RulesError> {
-        let rules = Arc::new(Rules::try_new(rules)?);
-        Ok(Limiter { rules, store: MemoryStore::new(), observers: Observers::default() })
+        Ok(Limiter {
+            rules: Arc::new(Rules::try_new(rules)?),
+            store: MemoryStore::new(),
+            observers: Observers::default(),
+            queues: WaitQueues::new(),
+            waits_for_store: true,
+        })
     }
 }
 
@@ -160,7 +168,8 @@ impl<S> Limiter<S> {
         T::Error: NeverFails,
     {
         self.rules.supported_by(&store)?;
-        Ok(Limiter { rules: self.rules, store, observers: self.observers })
+        let Limiter { rules, observers, waits_for_store, .. } = self;
+        Ok(Limiter { rules, store, observers, queues: WaitQueues::new(), waits_for_store })
     }
 
     /// Calls `observe` for each decision: [`RateLimitLayer::observe`] says more.
@@ -181,6 +190,16 @@ impl<S> Limiter<S> {
     pub fn metrics(self) -> Limiter<S> {
         let metrics = Metrics::new(&self.rules);
         self.observe(move |decision| metrics.record(decision))
+    }
+
+    /// Sets whether callers that wait, by [`until_ready`](Limiter::until_ready) or a
+    /// [`CallLimitLayer`](crate::CallLimitLayer::wait_at_most), also wait while the store is
+    /// unavailable; `true` by default. With `false`, they get the denial of the failure policy at
+    /// once.
+    #[must_use]
+    pub fn wait_for_store(mut self, wait: bool) -> Limiter<S> {
+        self.waits_for_store = wait;
+        self
     }
 
     /// Shows observers what was decided about a request that waited `since` then.
@@ -335,6 +354,15 @@ where
     /// Charges what is asked, for a caller that waits until `deadline` at the longest.
     pub(crate) async fn charge(&self, asks: Asks, deadline: Option<Duration>) -> Result<Permit, Denial> {
         let reply = self.acquire(&asks, Times::ONCE, deadline);
+        self.decided(asks, reply).await
+    }
+
+    /// The decision on what was asked, when the store has answered.
+    pub(crate) async fn decided(
+        &self,
+        asks: Asks,
+        reply: Reply<Result<Verdict, S::Error>, S::Acquire>,
+    ) -> Result<Permit, Denial> {
         let since = if let Reply::Later(_) = reply { self.waits_since() } else { None };
         let verdict = reply.wait().await.unwrap_or_else(NeverFails::never);
         self.show(&asks, &verdict, since);

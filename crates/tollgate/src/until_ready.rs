@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use http::request::Parts;
-use tokio::time::{Instant, sleep};
-use tollgate_core::{Algorithm, Key, Store, Wait};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tollgate_core::{Algorithm, Key, Reply, Store, Times, Wait};
 
 use crate::denial::Denial;
 use crate::limiter::{Limiter, NeverFails};
 use crate::permit::Permit;
 use crate::place::Place;
+use crate::problem::Reason;
 use crate::rules::Asks;
 
 impl<S: Store<Error: NeverFails>> Limiter<S> {
@@ -17,20 +18,40 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// instead of giving up, such as a job or a client of another API.
     ///
     /// Sleeps for [`Denial::retry_after`] and asks again, and sleeps for the delay of a leaky
-    /// bucket. Returns the denial at once if the request cannot pass within `at_most`. If other
-    /// callers take the units meanwhile, it may be denied after a wait. Each time it asks is a
-    /// decision that [observers](Limiter::observe) see.
+    /// bucket. Returns the denial at once if the request cannot pass within `at_most`.
     ///
-    /// Many callers that wait for one key are not a queue: each asks again when the first may pass,
-    /// and one of them does. A [`LeakyBucket`](crate::Algorithm::LeakyBucket) gives each caller its
-    /// place, and asks once.
+    /// # Order
+    /// Callers that wait for the same keys form a queue, in order of arrival. Only the first asks
+    /// again, and a caller that leaves is skipped. In total, callers ask at most three times for
+    /// each one that passes, unless other processes, or checks that do not wait, take the units.
     ///
+    /// - A caller that finds others waiting joins them without asking. It is refused at once if the
+    ///   first of them has to sleep for longer than `at_most`. Otherwise it waits for its turn until
+    ///   `at_most` is over. In both cases it gets the latest denial of a caller in the queue, and
+    ///   observers see no decision.
+    /// - Rules that apply together are one queue for each set of keys. Callers whose sets share only
+    ///   some keys are not ordered, and neither are the tiers of a rule.
+    /// - Over a network, several callers of a queue ask at once while nothing is refused. They may
+    ///   pass in another order.
+    /// - A queue belongs to a limiter and its clones, in one process. [`Limiter::check`] does not
+    ///   wait in it, nor does a request that passes at once.
+    ///
+    /// # Outages
+    /// While the store is unavailable and a failure policy refuses, the caller waits too, unless
+    /// [`Limiter::wait_for_store`] says otherwise. The first of a queue asks again after 50 ms, and
+    /// then after pauses that grow to a second. A request that the store decided, but whose answer
+    /// was lost, stays charged.
+    ///
+    /// # Observers
+    /// Each time a caller asks is a decision that [observers](Limiter::observe) see.
+    ///
+    /// # Cancellation
     /// If the future is dropped before it is ready, the request may have been charged. A place in a
     /// leaky bucket is returned.
     ///
     /// # Errors
     /// A [`Denial`] with the rules that refuse the request for longer than `at_most`. Also if the
-    /// request can never pass or has no key, or if a failure policy refuses it.
+    /// request can never pass or has no key, or if the store is unavailable until `at_most` is over.
     ///
     /// # Panics
     /// Outside of a tokio runtime with a timer, if there is something to wait for.
@@ -74,19 +95,70 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
         at_most: Option<Duration>,
     ) -> Result<Permit, Denial> {
         let asks = self.shown(asks)?;
+        let permit = match at_most {
+            Some(at_most) => self.charge_in_turn(asks, at_most).await?,
+            None => self.charge(asks, None).await?,
+        };
+        Ok(self.after_delay(permit).await)
+    }
+
+    /// Asks until the rules allow it, in the queue of callers that wait for the same.
+    async fn charge_in_turn(&self, asks: Asks, at_most: Duration) -> Result<Permit, Denial> {
         // As long as the timer can sleep.
-        let end = at_most.map(|at_most| Instant::now() + at_most.min(YEAR));
+        let end = Instant::now() + at_most.min(YEAR);
+        let left = || end.saturating_duration_since(Instant::now());
+        let set = || asks.iter().map(|ask| (ask.policy, &ask.key));
+        let mut waiter = self.queues.join_others(set());
+        if let Some(denial) = waiter.as_ref().and_then(|waiter| waiter.refusal_until(end)) {
+            return Err(denial);
+        }
+        let (mut asks_again, mut outage_pause) = (None, FIRST_OUTAGE_PAUSE);
         loop {
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            let denial = match self.charge(asks.clone(), left).await {
-                Ok(permit) => return Ok(self.after_delay(permit).await),
+            if let Some(waiter) = &waiter {
+                if !waiter.has_turn() {
+                    // Without a refusal, the callers ahead have only not been answered yet.
+                    let turn = timeout_at(end, waiter.turn()).await;
+                    let is_over = turn.is_err() || left().is_zero();
+                    if let Some(denial) = waiter.refusal().filter(|_| is_over) {
+                        return Err(denial);
+                    }
+                }
+                if let Some(again) = asks_again.filter(|again| *again > Instant::now()) {
+                    sleep_until(again).await;
+                }
+            }
+            let reply = self.acquire(&asks, Times::ONCE, Some(left()));
+            if let Reply::Later(_) = reply {
+                // Those who arrive before the answer come after this caller.
+                waiter.get_or_insert_with(|| self.queues.join(set()));
+            }
+            let denial = match self.decided(asks.clone(), reply).await {
+                Ok(permit) => {
+                    if let Some(waiter) = waiter {
+                        waiter.passed(leaves_room(&permit));
+                    }
+                    return Ok(permit);
+                }
                 Err(denial) => denial,
             };
-            match (denial.retry_after(), left) {
-                (Some(wait), Some(left)) if passes_after(&denial, left) <= left => sleep(wait).await,
+            let pause = match denial.retry_after() {
+                Some(wait) if passes_after(&denial, left()) <= left() => wait,
+                None if self.waits_out(&denial) && !left().is_zero() => {
+                    let pause = outage_pause.min(left());
+                    outage_pause = LONGEST_OUTAGE_PAUSE.min(2 * outage_pause);
+                    pause
+                }
                 _ => return Err(denial),
-            }
+            };
+            let again = Instant::now() + pause;
+            asks_again = Some(again);
+            waiter.get_or_insert_with(|| self.queues.join(set())).refused(denial, again);
         }
+    }
+
+    /// Whether a denial is that of a failure policy, and the caller waits for the store.
+    fn waits_out(&self, denial: &Denial) -> bool {
+        self.waits_for_store && denial.reason() == Reason::Unavailable
     }
 
     /// Waits for the slot that a leaky bucket reserved.
@@ -111,5 +183,14 @@ fn passes_after(denial: &Denial, left: Duration) -> Duration {
     });
     each.max().unwrap_or_default()
 }
+
+/// Whether two more requests of the same cost would pass now.
+fn leaves_room(permit: &Permit) -> bool {
+    permit.asks.iter().zip(permit.report.statuses()).all(|(ask, status)| status.remaining() / 2 >= ask.cost)
+}
+
+/// The pauses in which the first caller asks a store that is unavailable.
+const FIRST_OUTAGE_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
