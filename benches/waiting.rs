@@ -43,10 +43,12 @@ async fn wait(name: &str, crowd: Crowd, store: impl Store<Error = Infallible>) {
         count.fetch_add(1, Ordering::Relaxed);
     });
     let (start, before) = (Instant::now(), processor());
+    let arrivals = Arc::new(AtomicU64::new(0));
     let callers: JoinSet<_> = (0..crowd.callers)
-        .map(|caller| {
-            let limiter = limiter.clone();
+        .map(|_| {
+            let (limiter, arrivals) = (limiter.clone(), Arc::clone(&arrivals));
             async move {
+                let caller = arrivals.fetch_add(1, Ordering::Relaxed);
                 let passed = limiter.until_key_ready(&Key::from("ada"), 1, crowd.patience).await;
                 passed.is_ok().then(|| (start.elapsed(), caller))
             }

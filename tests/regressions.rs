@@ -116,6 +116,9 @@
 //! | What a process counted is lost without a word, because the runtime that would store it is gone | `usage/flushes.rs`: `another_runtime_stores_the_counts_if_the_first_does_not_run` |
 //! | A denial by many rules needs more headers than its client or a proxy accepts | `grpc/denials.rs`: `a_denial_by_sixty_rules_with_long_names_fits_in_eight_kilobytes`; `../crates/tollgate/src/fields/mod.rs`: `the_items_of_many_rules_are_those_that_deny_and_fit_in_a_kilobyte` |
 //! | A long key is named again for each rule of a request that counts it | `usage/long_keys.rs`: `a_long_key_is_named_once_for_all_rules_of_a_request`, `keys_are_named_while_decisions_are_counted` |
+//! | N callers that wait for one key ask N times for each that passes | `programs/queues.rs`: `callers_pass_in_order_of_arrival_and_ask_three_times_at_most`, `callers_of_many_threads_ask_three_times_at_most_for_each_that_passes`, `callers_over_redis_ask_three_times_at_most_for_each_that_passes` |
+//! | A turn is handed to a caller that has left, or a wake-up is lost | `programs/queues.rs`: `a_caller_that_leaves_the_queue_is_skipped`; `../crates/tollgate/src/wait_queue.rs`: `a_caller_that_leaves_is_never_called` |
+//! | Jobs that would wait a minute are lost in an outage of a second | `programs/queues.rs`: `callers_wait_while_redis_is_down`, `a_failing_store_is_asked_by_the_first_only_and_ever_more_rarely` |
 
 use std::fs;
 use std::path::Path;

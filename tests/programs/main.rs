@@ -10,5 +10,6 @@ mod modes;
 mod own_error;
 mod panics;
 mod pauses;
+mod queues;
 mod reqwest_client;
 mod until_ready;

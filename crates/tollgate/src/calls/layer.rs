@@ -45,8 +45,10 @@ impl<R, S> CallLimitLayer<R, S> {
         self
     }
 
-    /// Lets calls wait for up to `time` until they may pass, instead of refusing them: see
-    /// [`Limiter::until_ready`]. A call that would wait longer is refused at once.
+    /// Lets calls wait for up to `time` until they may pass, instead of refusing them, in order of
+    /// arrival for each key: see [`Limiter::until_ready`]. A call that would wait longer is refused
+    /// at once. A call also waits for a store that is unavailable, unless
+    /// [`Limiter::wait_for_store`] says otherwise.
     ///
     /// Without this, only a [`LeakyBucket`](crate::Algorithm::LeakyBucket) lets calls wait, for up
     /// to its `max_wait`.

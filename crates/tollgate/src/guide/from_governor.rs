@@ -71,7 +71,7 @@
 //! | `check()`, `check_key(&key)` | [`check_key(&key, 1)`](crate::Limiter::check_key) |
 //! | `check_n(n)`, `check_key_n(&key, n)` | `check_key(&key, n)` |
 //! | `until_ready`, `until_key_ready`, `until_n_ready`, `until_key_n_ready` | [`until_key_ready(&key, n, at_most)`](crate::Limiter::until_key_ready) |
-//! | `.._with_jitter(jitter)` | a [`LeakyBucket`](crate::Algorithm::LeakyBucket), which gives each waiting caller its own place |
+//! | `.._with_jitter(jitter)` | not needed: callers of one key wait in a queue |
 //! | `NotUntil::wait_time_from(now)` | [`Denial::retry_after`](crate::Denial::retry_after) |
 //! | `InsufficientCapacity` | [`Reason::NeverPossible`](crate::Reason::NeverPossible), and `retry_after` is `None` |
 //! | `StateInformationMiddleware`, `remaining_burst_capacity` | [`Permit::report`](crate::Permit::report), whose statuses have `remaining` |
@@ -86,6 +86,7 @@
 //! |---|---|---|
 //! | a check | is a function | is a future, because a store may be remote. With a store in memory it is ready when first polled |
 //! | waiting | has no bound | has one. A caller that would wait longer is refused at once |
+//! | many callers that wait | each ask again when the first may pass | are a queue for each key, in order of arrival: see [`until_ready`](crate::Limiter::until_ready) |
 //! | the timer | is a thread of `futures-timer`, on any executor | is that of tokio |
 //! | an interval | is cut to whole nanoseconds, so `per_second(3)` is one each 333,333,333 ns | is exact: [the rate is not rounded](super::algorithms) |
 //! | a wait | is exact in nanoseconds | is rounded up to a microsecond |

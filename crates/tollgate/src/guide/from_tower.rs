@@ -90,7 +90,7 @@
 //! | at the limit | the service is not ready | the service is ready, and its response waits or is an error |
 //! | so a caller that waits | holds up all behind it, in its buffer | holds up no other key |
 //! | and the wait | has no bound | has one. A call that would wait longer is refused at once |
-//! | the order of waiting calls | is that of the buffer | is that of arrival with a leaky bucket; with `wait_at_most` the first to ask again |
+//! | the order of waiting calls | is that of the buffer | is that of arrival, for each key |
 //! | the inner service | need not be `Clone` | must be `Clone`; if it is not, put a buffer around it |
 //! | the state | is in the process | is in the process, or [in Redis](super::outages) |
 //!

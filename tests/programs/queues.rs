@@ -1,0 +1,259 @@
+//! Queues of callers that wait: their order, how often they ask, and outages.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::task::{JoinSet, block_in_place, yield_now};
+use tokio::time::sleep;
+use tollgate::{
+    Algorithm, CallLimitLayer, CircuitBreaker, Denial, FailureExt, Key, Limiter, MemoryStore, NeverFails,
+    Policy, Quota, Reason, Store,
+};
+use tollgate_conformance::servers::{Kind, Server};
+use tollgate_redis::RedisStore;
+use tollgate_tests::{Connection, Failing, Fault, clock, poll_once, store, timed};
+use tower::{ServiceBuilder, ServiceExt, service_fn};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A limiter that counts how often it asks.
+fn counting<S: Store<Error: NeverFails>>(quota: Quota, store: S) -> (Limiter<S>, Arc<AtomicUsize>) {
+    let checks = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&checks);
+    let limiter = Limiter::by_key([Policy::new("calls", quota)]).store(store).observe(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    (limiter, checks)
+}
+
+fn ada() -> Key {
+    Key::from("ada")
+}
+
+/// Callers of one key that arrive in the order of their numbers. Returns their outcomes by number,
+/// and the numbers in the order in which they passed.
+async fn crowd<S: Store<Error: NeverFails>>(
+    limiter: &Limiter<S>,
+    callers: usize,
+    patience: Duration,
+) -> (Vec<Result<(), Denial>>, Vec<usize>) {
+    let passed = Arc::<Mutex<Vec<usize>>>::default();
+    let waits = (0..callers).map(|caller| {
+        let (limiter, passed) = (limiter.clone(), Arc::clone(&passed));
+        tokio::spawn(async move {
+            let _permit = limiter.until_key_ready(&ada(), 1, patience).await?;
+            passed.lock().unwrap().push(caller);
+            Ok(())
+        })
+    });
+    let mut outcomes = Vec::new();
+    for wait in waits.collect::<Vec<_>>() {
+        outcomes.push(wait.await.unwrap());
+    }
+    let passed = std::mem::take(&mut *passed.lock().unwrap());
+    (outcomes, passed)
+}
+
+#[tokio::test]
+async fn callers_pass_in_order_of_arrival_and_ask_three_times_at_most() {
+    let (limiter, checks) = counting(Quota::per_second(500).burst(3), MemoryStore::new());
+    let (_, passed) = crowd(&limiter, 200, PATIENCE).await;
+    assert_eq!(passed, (0..200).collect::<Vec<_>>());
+    assert!(checks.load(Ordering::Relaxed) <= 3 * 200, "{checks:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn callers_of_many_threads_ask_three_times_at_most_for_each_that_passes() {
+    let (limiter, checks) = counting(Quota::per_second(1_000).burst(10), MemoryStore::new());
+    let (outcomes, _) = crowd(&limiter, 5_000, SECOND / 2).await;
+    let passed = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    // Each thread may ask once before it finds that others wait.
+    assert!(checks.load(Ordering::Relaxed) <= 3 * passed + 4, "{checks:?} for {passed}");
+    // Those whose patience ended know why.
+    let denial = outcomes.iter().find_map(|outcome| outcome.as_ref().err()).unwrap();
+    assert_eq!(
+        (denial.reason(), denial.to_string().as_str()),
+        (Reason::QuotaExceeded, "quota exceeded: calls")
+    );
+    assert!(denial.retry_after().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_over_redis_ask_three_times_at_most_for_each_that_passes() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let redis = RedisStore::connect(&server.url()).await.unwrap().timeout(10 * SECOND).fail_closed();
+    let (limiter, checks) = counting(Quota::per_second(500).burst(20), redis);
+    let (outcomes, _) = crowd(&limiter, 600, PATIENCE).await;
+    assert!(outcomes.iter().all(Result::is_ok));
+    assert!(checks.load(Ordering::Relaxed) <= 3 * 600, "{checks:?}");
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_the_queue_is_skipped() {
+    let (limiter, checks) = counting(Quota::per_second(200).burst(1), MemoryStore::new());
+    let passed = Arc::<Mutex<Vec<usize>>>::default();
+    let mut waits = Vec::new();
+    for caller in 0..40 {
+        let (limiter, passed) = (limiter.clone(), Arc::clone(&passed));
+        waits.push(tokio::spawn(async move {
+            let _permit = limiter.until_key_ready(&ada(), 1, PATIENCE).await.unwrap();
+            passed.lock().unwrap().push(caller);
+        }));
+    }
+    yield_now().await;
+    // The first of the queue, which sleeps, and others at once and one after the other.
+    let leave = |caller: &usize| caller % 3 == 1;
+    for caller in (0..40).filter(leave) {
+        waits[caller].abort();
+        if caller % 2 == 1 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+    for (caller, wait) in waits.into_iter().enumerate() {
+        assert_eq!(wait.await.is_err(), leave(&caller), "{caller}");
+    }
+    assert_eq!(*passed.lock().unwrap(), (0..40).filter(|caller| !leave(caller)).collect::<Vec<_>>());
+    assert!(checks.load(Ordering::Relaxed) <= 3 * 40, "{checks:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_is_refused_at_once_if_the_first_waits_for_longer() {
+    let (limiter, checks) = counting(Quota::per_minute(1), store(&clock()));
+    let _permit = limiter.until_key_ready(&ada(), 1, PATIENCE).await.unwrap();
+    let first = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.until_key_ready(&ada(), 1, PATIENCE).await }
+    });
+    yield_now().await;
+    let (refused, waited) = timed(limiter.until_key_ready(&ada(), 1, 59 * SECOND)).await;
+    assert_eq!(refused.unwrap_err().retry_after(), Some(60 * SECOND));
+    assert_eq!((waited, checks.load(Ordering::Relaxed)), (Duration::ZERO, 2));
+    // Others have queues of their own.
+    assert!(limiter.until_key_ready(&Key::from("bob"), 1, Duration::ZERO).await.is_ok());
+    // Without the first, it is known no longer.
+    first.abort();
+    let _ = first.await;
+    let refused = limiter.until_key_ready(&ada(), 1, 59 * SECOND).await;
+    assert!(refused.is_err());
+    assert_eq!(checks.load(Ordering::Relaxed), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_whose_patience_ends_in_the_queue_leaves_without_asking() {
+    let time = clock();
+    let (limiter, checks) = counting(Quota::per_minute(1), store(&time));
+    let _permit = limiter.until_key_ready(&ada(), 1, PATIENCE).await.unwrap();
+    let waits: JoinSet<_> = (0..100)
+        .map(|_| {
+            let limiter = limiter.clone();
+            async move { timed(limiter.until_key_ready(&ada(), 1, 61 * SECOND)).await }
+        })
+        .collect();
+    yield_now().await;
+    time.advance(PATIENCE);
+    let outcomes = waits.join_all().await;
+    let passed = outcomes.iter().filter(|(permit, _)| permit.is_ok()).count();
+    assert_eq!(passed, 1);
+    // The second finds that it would wait for too long. So do those behind it, each in its turn or
+    // when its patience ends.
+    assert!(checks.load(Ordering::Relaxed) <= 103, "{checks:?}");
+    assert!(outcomes.iter().all(|(_, waited)| *waited <= 61 * SECOND));
+}
+
+#[tokio::test]
+async fn a_long_key_waits_as_a_short_one_does() {
+    let (limiter, _) = counting(Quota::per_second(100).burst(1), MemoryStore::new());
+    let key = Key::from("x".repeat(400_000));
+    let waits: JoinSet<_> = (0..5)
+        .map(|_| {
+            let (limiter, key) = (limiter.clone(), key.clone());
+            async move { limiter.until_key_ready(&key, 1, PATIENCE).await.is_ok() }
+        })
+        .collect();
+    assert_eq!(waits.join_all().await, [true; 5]);
+}
+
+#[tokio::test]
+async fn calls_of_a_layer_wait_in_one_queue() {
+    let (limiter, checks) = counting(Quota::per_second(500).burst(1), MemoryStore::new());
+    let passed = Arc::<Mutex<Vec<usize>>>::default();
+    let seen = Arc::clone(&passed);
+    let service = ServiceBuilder::new()
+        .layer(CallLimitLayer::new(limiter, |_: &usize| Some(ada())).wait_at_most(PATIENCE))
+        .service(service_fn(move |caller: usize| {
+            seen.lock().unwrap().push(caller);
+            async { Ok::<_, std::convert::Infallible>(()) }
+        }));
+    let calls: JoinSet<_> = (0..100).map(|caller| service.clone().oneshot(caller)).collect();
+    assert!(calls.join_all().await.iter().all(Result::is_ok));
+    assert_eq!(*passed.lock().unwrap(), (0..100).collect::<Vec<_>>());
+    assert!(checks.load(Ordering::Relaxed) <= 300, "{checks:?}");
+}
+
+/// A delay is not spent in the queue: those behind get their places in the bucket meanwhile.
+#[tokio::test(start_paused = true)]
+async fn callers_that_a_leaky_bucket_delays_do_not_hold_up_the_queue() {
+    let bucket = Policy::new("bucket", Quota::per_second(1))
+        .with_algorithm(Algorithm::LeakyBucket { max_wait: 100 * SECOND });
+    let limiter = Limiter::by_key([bucket]).store(store(&clock()));
+    let (waits, waited) = timed(crowd(&limiter, 10, PATIENCE)).await;
+    assert!(waits.0.iter().all(Result::is_ok));
+    assert_eq!(waited, 9 * SECOND);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_wait_while_redis_is_down() {
+    let server = Arc::new(Server::start(Kind::Redis8_2).unwrap());
+    let redis = RedisStore::connect(&server.url()).await.unwrap();
+    let redis = redis.timeout(SECOND / 4).circuit_breaker(CircuitBreaker::default()).fail_closed();
+    let (limiter, _) = counting(Quota::per_second(20).burst(5), redis);
+    let impatient = limiter.clone().wait_for_store(false);
+    let jobs = tokio::spawn(async move { crowd(&limiter, 40, PATIENCE).await });
+    sleep(SECOND / 2).await;
+    block_in_place(|| server.kill());
+    // Most jobs wait for their turn, and the first of them for Redis.
+    let refused = loop {
+        match impatient.until_key_ready(&Key::from("bob"), 1, PATIENCE).await {
+            Ok(_) => yield_now().await,
+            Err(denial) => break denial,
+        }
+    };
+    assert_eq!(refused.reason(), Reason::Unavailable);
+    sleep(SECOND).await;
+    assert!(!jobs.is_finished());
+    block_in_place(|| server.restart()).unwrap();
+    let (outcomes, _) = jobs.await.unwrap();
+    let lost = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+    assert_eq!(lost, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_store_is_asked_by_the_first_only_and_ever_more_rarely() {
+    for failure in [Connection::Fails(Fault::Unreachable), Connection::FailsLater(Fault::WrongPassword)] {
+        let failing = Failing::new(MemoryStore::new(), failure);
+        let (limiter, checks) = counting(Quota::per_second(1_000), failing.clone().fail_closed());
+        let (waits, waited) = timed(crowd(&limiter, 1_000, 10 * SECOND)).await;
+        let refused = waits.0.into_iter().filter_map(Result::err);
+        assert_eq!(refused.filter(|denial| denial.reason() == Reason::Unavailable).count(), 1_000);
+        assert_eq!(waited, 10 * SECOND);
+        // 64 at first, if the answer must be awaited, and then 14 times in 10 seconds.
+        assert!((10..=80).contains(&checks.load(Ordering::Relaxed)), "{checks:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_may_choose_not_to_wait_for_the_store() {
+    let failing =
+        || Failing::new(MemoryStore::new(), Connection::FailsLater(Fault::Unreachable)).fail_closed();
+    let limiter = Limiter::by_key([Policy::new("calls", Quota::per_second(1))]);
+    let limiter = limiter.wait_for_store(false).store(failing());
+    let (refused, waited) = timed(limiter.until_key_ready(&ada(), 1, PATIENCE)).await;
+    assert_eq!((refused.unwrap_err().reason(), waited), (Reason::Unavailable, Duration::ZERO));
+    // Nor does a caller without patience.
+    let limiter = limiter.wait_for_store(true);
+    let (refused, waited) = timed(limiter.until_key_ready(&ada(), 1, Duration::ZERO)).await;
+    assert_eq!((refused.unwrap_err().reason(), waited), (Reason::Unavailable, Duration::ZERO));
+    poll_once(limiter.until_key_ready(&ada(), 1, PATIENCE)).await;
+}
