@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Reply, Source, Store, Times, Timestamp, Verdict};
+use tollgate_core::{Algorithm, Check, Key, Policy, Reply, Source, Store, Times, Timestamp, Verdict};
 
 use crate::denial::Denial;
 use crate::extract::Head;
@@ -52,7 +52,7 @@ use crate::wait_queue::WaitQueues;
 #[derive(Clone, Debug)]
 pub struct Limiter<S = MemoryStore> {
     rules: Arc<Rules>,
-    store: S,
+    pub(crate) store: S,
     observers: Observers,
     pub(crate) queues: WaitQueues<Denial>,
     pub(crate) waits_for_store: bool,
@@ -285,7 +285,7 @@ where
     /// Refunds up to `units` of what each rule charged a permit and has not refunded yet: for work
     /// that cost less than was reserved for it. A leaky bucket refunds only its latest grant.
     pub async fn refund_units(&self, permit: &mut Permit, units: u32) {
-        self.start_refund(permit, units).wait().await.unwrap_or_else(NeverFails::never);
+        permit.start_refund(&self.store, units).wait().await.unwrap_or_else(NeverFails::never);
     }
 
     /// Forgets what `key` has used of every rule, in all of its tiers. Do not
@@ -386,37 +386,6 @@ where
             }
         }
         Ok(asks)
-    }
-}
-
-impl<S: Store> Limiter<S> {
-    /// Gives back up to `units` of what a permit was charged by each rule.
-    pub(crate) fn start_refund(
-        &self,
-        permit: &mut Permit,
-        units: u32,
-    ) -> Reply<Result<(), S::Error>, S::Done> {
-        let Permit { report, asks, stamps, .. } = permit;
-        let share = report.share();
-        let grants: SmallVec<[Grant<'_>; 4]> = asks
-            .iter_mut()
-            .zip(stamps)
-            .zip(report.iter())
-            .map(|((ask, stamp), (policy, _))| {
-                let units = ask.cost.min(units);
-                ask.cost -= units;
-                let grant = Grant { policy, key: &ask.key, units, stamp: *stamp, share };
-                // A fallback has counted by its share of the policy.
-                let part = share.and_then(|share| policy.share(share).ok());
-                *stamp = stamp.after_refund(part.as_ref().unwrap_or(policy), units);
-                grant
-            })
-            .collect();
-        if grants.iter().all(|grant| grant.units == 0) {
-            // No rule applied, a failure policy decided, or all units were refunded before.
-            return Reply::Now(Ok(()));
-        }
-        self.store.refund(&grants)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Stamp, Status};
+use tollgate_core::{Grant, Reply, Stamp, Status, Store};
 
 use crate::report::Report;
 use crate::rules::Asks;
@@ -30,6 +30,35 @@ impl Permit {
     /// The permit after its delay.
     pub(crate) fn delayed(self) -> Permit {
         Permit { delay: Duration::ZERO, ..self }
+    }
+
+    /// Gives back up to `units` of what each rule charged.
+    pub(crate) fn start_refund<S: Store>(
+        &mut self,
+        store: &S,
+        units: u32,
+    ) -> Reply<Result<(), S::Error>, S::Done> {
+        let Permit { report, asks, stamps, .. } = self;
+        let share = report.share();
+        let grants: SmallVec<[Grant<'_>; 4]> = asks
+            .iter_mut()
+            .zip(stamps)
+            .zip(report.iter())
+            .map(|((ask, stamp), (policy, _))| {
+                let units = ask.cost.min(units);
+                ask.cost -= units;
+                let grant = Grant { policy, key: &ask.key, units, stamp: *stamp, share };
+                // A fallback has counted by its share of the policy.
+                let part = share.and_then(|share| policy.share(share).ok());
+                *stamp = stamp.after_refund(part.as_ref().unwrap_or(policy), units);
+                grant
+            })
+            .collect();
+        if grants.iter().all(|grant| grant.units == 0) {
+            // No rule applied, a failure policy decided, or all units were refunded before.
+            return Reply::Now(Ok(()));
+        }
+        store.refund(&grants)
     }
 
     /// Returns how long to wait before the work: zero unless a

@@ -9,7 +9,7 @@ use crate::permit::Permit;
 /// The charge of a delayed request. Refunded if this is dropped before the request passes, because
 /// the caller has left.
 pub(crate) struct Place<S: Store> {
-    limiter: Limiter<S>,
+    store: S,
     /// `None` once the request has passed.
     permit: Option<Permit>,
     /// That in which the request waits, since it may be dropped outside of any.
@@ -17,8 +17,8 @@ pub(crate) struct Place<S: Store> {
 }
 
 impl<S: Store> Place<S> {
-    pub(crate) fn new(limiter: Limiter<S>, permit: Permit) -> Place<S> {
-        Place { limiter, permit: Some(permit), runtime: Handle::try_current().ok() }
+    pub(crate) fn new(limiter: &Limiter<S>, permit: Permit) -> Place<S> {
+        Place { store: limiter.store.clone(), permit: Some(permit), runtime: Handle::try_current().ok() }
     }
 
     /// Keeps the charge, because the request passes.
@@ -32,7 +32,7 @@ impl<S: Store> Drop for Place<S> {
         let Some(mut permit) = self.permit.take() else { return };
         // A store may need the runtime's timers.
         let _entered = self.runtime.as_ref().map(Handle::enter);
-        let refund = self.limiter.start_refund(&mut permit, u32::MAX);
+        let refund = permit.start_refund(&self.store, u32::MAX);
         if let (Reply::Later(refund), Some(runtime)) = (refund, &self.runtime) {
             runtime.spawn(refund);
         }

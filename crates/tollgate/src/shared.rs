@@ -135,7 +135,7 @@ impl<S: Store<Error: NeverFails>> Shared<S> {
             return Next::Pass(extras);
         }
         let permit = Permit::new(self.limiter.report(asks, verdict), asks.into());
-        Next::Delay(verdict.delay(), Place::new(self.limiter.clone(), permit), extras)
+        Next::Delay(verdict.delay(), Place::new(&self.limiter, permit), extras)
     }
 
     #[inline(never)]

@@ -167,7 +167,7 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
         if delay.is_zero() {
             return permit;
         }
-        let mut place = Place::new(self.clone(), permit);
+        let mut place = Place::new(self, permit);
         sleep(delay).await;
         place.keep().expect("it is kept once").delayed()
     }
