@@ -119,6 +119,7 @@
 //! | N callers that wait for one key ask N times for each that passes | `programs/queues.rs`: `callers_pass_in_order_of_arrival_and_ask_three_times_at_most`, `callers_of_many_threads_ask_three_times_at_most_for_each_that_passes`, `callers_over_redis_ask_three_times_at_most_for_each_that_passes` |
 //! | A turn is handed to a caller that has left, or a wake-up is lost | `programs/queues.rs`: `a_caller_that_leaves_the_queue_is_skipped`; `../crates/tollgate/src/wait_queue.rs`: `a_caller_that_leaves_is_never_called` |
 //! | Jobs that would wait a minute are lost in an outage of a second | `programs/queues.rs`: `callers_wait_while_redis_is_down`, `a_failing_store_is_asked_by_the_first_only_and_ever_more_rarely` |
+//! | An origin is the text of its URL: spellings are not paused together, and passwords are kept | `programs/pauses.rs`: `a_pause_of_an_origin_holds_for_all_its_spellings`, `an_origin_takes_little_memory_whatever_its_links_are`; `../crates/tollgate/src/pause/origin.rs`: `spellings_of_an_origin_are_one_key` |
 
 use std::fs;
 use std::path::Path;

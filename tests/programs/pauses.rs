@@ -1,7 +1,11 @@
 //! A client that obeys the pauses of a server: one of this workspace, over sockets.
 
+use std::convert::Infallible;
+use std::future::ready;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use axum::Router;
@@ -13,7 +17,7 @@ use tollgate::extract::global;
 use tollgate::pause::{PauseError, PauseLayer};
 use tollgate::{Key, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::serve;
-use tower::{ServiceBuilder, ServiceExt};
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 
 fn pauses() -> PauseLayer<Request, Response> {
     let origin = |request: &Request| request.url().port_or_known_default().map(Key::from);
@@ -107,4 +111,61 @@ async fn a_pause_without_end_lasts_for_the_longest_one_which_is_a_year() {
     };
     let days = left.as_secs_f64() / 86_400.0;
     assert!((364.0..=365.0).contains(&days), "{days} days");
+}
+
+type Busy = http::Response<()>;
+
+/// A client without a network, whose requests are all refused for an hour.
+fn refused<R>(
+    pauses: PauseLayer<R, Busy>,
+) -> impl Service<R, Response = Busy, Error = PauseError<Infallible>> + Clone {
+    let busy = |_: R| {
+        let response = http::Response::builder().status(429).header("retry-after", "3600").body(());
+        ready(Ok::<_, Infallible>(response.unwrap()))
+    };
+    ServiceBuilder::new().layer(pauses).service(service_fn(busy))
+}
+
+#[tokio::test]
+async fn a_pause_of_an_origin_holds_for_all_its_spellings() {
+    let client = refused(PauseLayer::<http::Request<()>, Busy>::new());
+    let is_sent =
+        async |uri: &str| client.clone().oneshot(http::Request::get(uri).body(()).unwrap()).await.is_ok();
+    assert!(is_sent("http://ada:secret@API.example:80/").await);
+    for uri in ["http://api.example/", "http://bob@api.example/a?b", "HTTP://api.EXAMPLE:80"] {
+        assert!(!is_sent(uri).await, "{uri}");
+    }
+    for uri in ["https://api.example/", "http://api.example:8080/", "http://www.api.example/"] {
+        assert!(is_sent(uri).await, "{uri}");
+    }
+    // An origin that cannot exist is not paused.
+    let long = format!("http://{}.example/", "a".repeat(300));
+    assert!(is_sent(&long).await && is_sent(&long).await);
+}
+
+/// Links are chosen by others, and so is their user info.
+#[test]
+fn an_origin_takes_little_memory_whatever_its_links_are() {
+    let link = |n: u32| format!("http://{}@{n}.example/", "x".repeat(60_000));
+    let by_origin = refused(PauseLayer::<http::Request<()>, Busy>::new());
+    let by_link = refused(PauseLayer::of(
+        |request: &http::Request<()>| Some(Key::from(request.uri().to_string())),
+        |response: &Busy| (response.status(), response.headers()),
+    ));
+    // The value stays alive, and with it what it remembers.
+    let kept = |answer: &dyn Fn(http::Request<()>)| {
+        let send_all = || (0..1_000).for_each(|n| answer(http::Request::get(link(n)).body(()).unwrap()));
+        allocation_counter::measure(send_all).bytes_current
+    };
+    let kept = [
+        kept(&|request| now(by_origin.clone().oneshot(request))),
+        kept(&|request| now(by_link.clone().oneshot(request))),
+    ];
+    assert!(kept.iter().all(|bytes| (0..200_000).contains(bytes)), "{kept:?} bytes");
+}
+
+/// Polls a request that is answered at once.
+fn now(response: impl Future<Output = Result<Busy, PauseError<Infallible>>>) {
+    let answer = pin!(response).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(answer, Poll::Ready(Ok(response)) if response.status() == 429));
 }

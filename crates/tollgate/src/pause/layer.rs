@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::HOST;
 use http::{HeaderMap, Request, Response, StatusCode};
 use tokio::time::Instant;
 use tollgate_core::{Clock, Key};
 
 use super::fields::{is_refusal, pause};
-use super::pauses::Pauses;
+use super::origin::origin;
+use super::pauses::{Origin, Pauses};
 
 type OriginOf<R> = dyn Fn(&R) -> Option<Key> + Send + Sync;
 type HeadOf<T> = dyn Fn(&T) -> (StatusCode, &HeaderMap) + Send + Sync;
@@ -32,8 +32,10 @@ pub struct PauseLayer<R, T> {
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 impl<B: 'static, C: 'static> PauseLayer<Request<B>, Response<C>> {
-    /// For clients over `http::Request`. An origin is the scheme and authority of the URI, or the
-    /// header `Host`.
+    /// For clients over `http::Request`. An origin is the scheme, host and port of the URI (RFC
+    /// 9110, section 4.3.1), or those of `http` and the header `Host`. Case, a default port and user
+    /// info make no other origin. A host of more than 253 bytes is no name in DNS, and is never
+    /// paused.
     pub fn new() -> PauseLayer<Request<B>, Response<C>> {
         PauseLayer::of(origin, |response: &Response<C>| (response.status(), response.headers()))
     }
@@ -45,19 +47,10 @@ impl<B: 'static, C: 'static> Default for PauseLayer<Request<B>, Response<C>> {
     }
 }
 
-fn origin<B>(request: &Request<B>) -> Option<Key> {
-    match request.uri().authority() {
-        Some(authority) => {
-            let scheme = request.uri().scheme_str().unwrap_or("http");
-            Some(Key::join([Key::from(scheme), Key::from(authority.as_str())]))
-        }
-        None => request.headers().get(HOST).map(|host| Key::from(host.as_bytes())),
-    }
-}
-
 impl<R, T> PauseLayer<R, T> {
     /// For any client. `origin` says what a request is paused with, and `head` returns the status
-    /// and the headers of a response. A request without an origin is never paused.
+    /// and the headers of a response. A request without an origin is never paused. Leave out what
+    /// does not choose the server, such as user info: each value is an origin of its own.
     ///
     /// ```text
     /// PauseLayer::of(
@@ -72,7 +65,7 @@ impl<R, T> PauseLayer<R, T> {
         PauseLayer {
             origin: Arc::new(origin),
             head: Arc::new(head),
-            pauses: Arc::default(),
+            pauses: Arc::new(Pauses::new()),
             clock: Clock::system(),
             at_most: Duration::from_secs(30),
             longest: Duration::from_secs(3_600),
@@ -107,17 +100,18 @@ impl<R, T> PauseLayer<R, T> {
         self
     }
 
-    pub(super) fn origin(&self, request: &R) -> Option<Key> {
-        (self.origin)(request).filter(|origin| !origin.is_empty())
+    pub(super) fn origin(&self, request: &R) -> Option<Origin> {
+        let origin = (self.origin)(request).filter(|origin| !origin.is_empty())?;
+        Some(self.pauses.origin(&origin))
     }
 
     /// How long requests to an origin have to wait.
-    pub(super) fn left(&self, origin: Option<&Key>) -> Option<Duration> {
+    pub(super) fn left(&self, origin: Option<Origin>) -> Option<Duration> {
         self.pauses.left(origin?, Instant::now())
     }
 
     /// Learns from a response.
-    pub(super) fn hear(&self, origin: Option<Key>, response: &T) {
+    pub(super) fn hear(&self, origin: Option<Origin>, response: &T) {
         let (status, headers) = (self.head)(response);
         if !is_refusal(status) && !self.before_refusals {
             return;

@@ -41,9 +41,11 @@
 //! A pause ends for all requests at once. Put a [`CallLimitLayer`](crate::CallLimitLayer) or a
 //! [`RateLimitLayer`](crate::RateLimitLayer) inside of this layer to space them.
 
-// From top to bottom; imports run down this list only: service, layer, pauses, fields.
+// From top to bottom; imports run down this list only: service, layer, origin, pauses,
+// fields.
 mod fields;
 mod layer;
+mod origin;
 mod pauses;
 mod service;
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use pin_project::pin_project;
 use tokio::time::{Sleep, sleep};
-use tollgate_core::Key;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::layer::PauseLayer;
+use super::pauses::Origin;
 use crate::waiting_call::WaitingCall;
 
 /// A client that obeys pauses, made by a [`PauseLayer`]. It is ready when the inner service is.
@@ -43,7 +43,7 @@ where
 
     fn call(&mut self, request: R) -> PauseFuture<Svc, R, T> {
         let origin = self.layer.origin(&request);
-        let state = match self.layer.left(origin.as_ref()) {
+        let state = match self.layer.left(origin) {
             None => State::Called { future: self.inner.call(request) },
             Some(left) if left > self.layer.at_most => State::Refused { left },
             Some(left) => {
@@ -72,7 +72,7 @@ impl<Svc: fmt::Debug, R, T> fmt::Debug for Pause<Svc, R, T> {
 pub struct PauseFuture<Svc: Service<R>, R, T> {
     #[pin]
     state: State<Svc, R>,
-    origin: Option<Key>,
+    origin: Option<Origin>,
     layer: PauseLayer<R, T>,
 }
 
@@ -117,7 +117,7 @@ where
                 StateProj::Waiting { mut sleep, call, patience } => {
                     ready!(sleep.as_mut().poll(cx));
                     // Another response may have made the pause longer.
-                    match this.layer.left(this.origin.as_ref()) {
+                    match this.layer.left(*this.origin) {
                         Some(left) if left > *patience => State::Refused { left },
                         Some(left) => {
                             *patience -= left;
