@@ -141,6 +141,22 @@ async fn a_caller_is_refused_at_once_if_the_first_waits_for_longer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cost_that_passes_at_once_or_never_does_not_wait_in_the_queue() {
+    let limiter = Limiter::by_key([Policy::new("calls", Quota::per_minute(2))]).store(store(&clock()));
+    let _permit = limiter.until_key_ready(&ada(), 2, PATIENCE).await.unwrap();
+    let first = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.until_key_ready(&ada(), 1, PATIENCE).await }
+    });
+    yield_now().await;
+    let (free, waited) = timed(limiter.until_key_ready(&ada(), 0, PATIENCE)).await;
+    assert!(free.is_ok() && waited.is_zero());
+    let (never, waited) = timed(limiter.until_key_ready(&ada(), 3, PATIENCE)).await;
+    assert_eq!((never.unwrap_err().reason(), waited), (Reason::NeverPossible, Duration::ZERO));
+    assert!(!first.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_whose_patience_ends_in_the_queue_leaves_without_asking() {
     let time = clock();
     let (limiter, checks) = counting(Quota::per_minute(1), store(&time));

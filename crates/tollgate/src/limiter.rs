@@ -195,11 +195,10 @@ impl<S> Limiter<S> {
     /// Sets whether callers that wait, by [`until_ready`](Limiter::until_ready) or a
     /// [`CallLimitLayer`](crate::CallLimitLayer::wait_at_most), also wait while the store is
     /// unavailable; `true` by default. With `false`, they get the denial of the failure policy at
-    /// once.
+    /// once. Clones from before do not wait in the same queues.
     #[must_use]
-    pub fn wait_for_store(mut self, wait: bool) -> Limiter<S> {
-        self.waits_for_store = wait;
-        self
+    pub fn wait_for_store(self, wait: bool) -> Limiter<S> {
+        Limiter { queues: WaitQueues::new(), waits_for_store: wait, ..self }
     }
 
     /// Shows observers what was decided about a request that waited `since` then.

@@ -11,7 +11,7 @@ use crate::limiter::{Limiter, NeverFails};
 use crate::permit::Permit;
 use crate::place::Place;
 use crate::problem::Reason;
-use crate::rules::Asks;
+use crate::rules::{Ask, Asks};
 
 impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// Waits until a request may pass, and charges it: [`Limiter::check`] for a caller that waits
@@ -25,16 +25,16 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// again, and a caller that leaves is skipped. In total, callers ask at most three times for
     /// each one that passes, unless other processes, or checks that do not wait, take the units.
     ///
-    /// - A caller that finds others waiting joins them without asking. It is refused at once if the
-    ///   first of them has to sleep for longer than `at_most`. Otherwise it waits for its turn until
-    ///   `at_most` is over. In both cases it gets the latest denial of a caller in the queue, and
-    ///   observers see no decision.
-    /// - Rules that apply together are one queue for each set of keys. Callers whose sets share only
-    ///   some keys are not ordered, and neither are the tiers of a rule.
+    /// - A caller that finds others waiting joins them without asking. It is refused at once if
+    ///   the first of them has to sleep for longer than `at_most`. Otherwise it waits for its turn
+    ///   until `at_most` is over. In both cases it gets the latest denial of a caller in the queue,
+    ///   and observers see no decision.
+    /// - Rules that apply together are one queue for each set of keys. Callers whose sets share
+    ///   only some keys are not ordered, and neither are the tiers of a rule.
     /// - Over a network, several callers of a queue ask at once while nothing is refused. They may
     ///   pass in another order.
     /// - A queue belongs to a limiter and its clones, in one process. [`Limiter::check`] does not
-    ///   wait in it, nor does a request that passes at once.
+    ///   wait in it, nor does a request that costs nothing or can never pass.
     ///
     /// # Outages
     /// While the store is unavailable and a failure policy refuses, the caller waits too, unless
@@ -51,7 +51,8 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     ///
     /// # Errors
     /// A [`Denial`] with the rules that refuse the request for longer than `at_most`. Also if the
-    /// request can never pass or has no key, or if the store is unavailable until `at_most` is over.
+    /// request can never pass or has no key, or if the store is unavailable until `at_most` is
+    /// over.
     ///
     /// # Panics
     /// Outside of a tokio runtime with a timer, if there is something to wait for.
@@ -104,6 +105,9 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
 
     /// Asks until the rules allow it, in the queue of callers that wait for the same.
     async fn charge_in_turn(&self, asks: Asks, at_most: Duration) -> Result<Permit, Denial> {
+        if !self.may_have_to_wait(&asks) {
+            return self.charge(asks, Some(at_most)).await;
+        }
         // As long as the timer can sleep.
         let end = Instant::now() + at_most.min(YEAR);
         let left = || end.saturating_duration_since(Instant::now());
@@ -135,25 +139,39 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
             let denial = match self.decided(asks.clone(), reply).await {
                 Ok(permit) => {
                     if let Some(waiter) = waiter {
-                        waiter.passed(leaves_room(&permit));
+                        waiter.passed(room(&permit));
                     }
                     return Ok(permit);
                 }
                 Err(denial) => denial,
             };
             let pause = match denial.retry_after() {
-                Some(wait) if passes_after(&denial, left()) <= left() => wait,
+                Some(wait) => Some(wait).filter(|_| passes_after(&denial, left()) <= left()),
                 None if self.waits_out(&denial) && !left().is_zero() => {
                     let pause = outage_pause.min(left());
                     outage_pause = LONGEST_OUTAGE_PAUSE.min(2 * outage_pause);
-                    pause
+                    Some(pause)
                 }
-                _ => return Err(denial),
+                None => None,
+            };
+            let Some(pause) = pause else {
+                // Otherwise each caller behind it whose patience ends asks too.
+                if let Some(waiter) = waiter.filter(|_| denial.reason() != Reason::NeverPossible) {
+                    waiter.refused(denial.clone(), Instant::now());
+                }
+                return Err(denial);
             };
             let again = Instant::now() + pause;
             asks_again = Some(again);
             waiter.get_or_insert_with(|| self.queues.join(set())).refused(denial, again);
         }
+    }
+
+    /// Whether another answer is possible later. A cost of 0 passes now, and one that exceeds a
+    /// quota never does.
+    fn may_have_to_wait(&self, asks: &Asks) -> bool {
+        let fits = |ask: &Ask| ask.cost <= self.rules().policy(ask.policy).largest_cost();
+        asks.iter().any(|ask| ask.cost > 0) && asks.iter().all(fits)
     }
 
     /// Whether a denial is that of a failure policy, and the caller waits for the store.
@@ -184,9 +202,11 @@ fn passes_after(denial: &Denial, left: Duration) -> Duration {
     each.max().unwrap_or_default()
 }
 
-/// Whether two more requests of the same cost would pass now.
-fn leaves_room(permit: &Permit) -> bool {
-    permit.asks.iter().zip(permit.report.statuses()).all(|(ask, status)| status.remaining() / 2 >= ask.cost)
+/// How many more requests of the same cost would pass now.
+fn room(permit: &Permit) -> usize {
+    let each = permit.asks.iter().zip(permit.report.statuses());
+    let room = each.filter_map(|(ask, status)| status.remaining().checked_div(ask.cost)).min();
+    room.map_or(usize::MAX, |room| room as usize)
 }
 
 /// The pauses in which the first caller asks a store that is unavailable.

@@ -119,7 +119,7 @@ impl<T> WaitQueue<T> {
         self.asking.first().into_iter().chain(waiting).min().copied()
     }
 
-    /// Gives free turns to those who wait first. Returns whom to wake, after the lock.
+    /// Gives free turns to those who wait first. Returns the wakers, which are for after the lock.
     fn call(&mut self) -> Wakers {
         let mut woken = Wakers::new();
         while let Some(next) = self.waiting.first_entry() {
@@ -210,15 +210,17 @@ impl<T> Waiter<T> {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// This caller passed. If that leaves room for others, one more than before may ask at once,
-    /// and what was said to those who were refused no longer holds.
-    pub(crate) fn passed(self, leaves_room: bool) {
-        if leaves_room {
-            self.change(|queue| {
-                queue.turns = queue.turns.saturating_add(1);
+    /// This caller passed, and so would `room` others now. If that is more than have a turn, there
+    /// is one turn more. If it is several, the latest refusal no longer holds.
+    pub(crate) fn passed(self, room: usize) {
+        self.change(|queue| {
+            if room > queue.turns {
+                queue.turns += 1;
+            }
+            if room > 1 {
                 queue.refusal = None;
-            });
-        }
+            }
+        });
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut WaitQueue<T>) -> R) -> R {
@@ -283,12 +285,12 @@ mod tests {
         assert_eq!(called(&waiters), [0]);
         waiters.push(ada(&queues));
         assert_eq!(called(&waiters), [0]);
-        // Each that leaves hands its turn to the next. One that leaves room, to two.
-        waiters.remove(0).passed(false);
+        // Each that leaves hands its turn to the next. With room for several, one more is called.
+        waiters.remove(0).passed(1);
         assert_eq!((called(&waiters), waiters[0].refusal()), (vec![1], Some("no")));
-        waiters.remove(0).passed(true);
+        waiters.remove(0).passed(9);
         assert_eq!((called(&waiters), waiters[0].refusal()), (vec![2, 3], None));
-        waiters.remove(0).passed(true);
+        waiters.remove(0).passed(9);
         assert_eq!(called(&waiters), [3, 4, 5]);
         // The first keeps its turn and its place, the others their places.
         waiters[1].refused("no", now);
@@ -296,6 +298,23 @@ mod tests {
         assert_eq!(called(&waiters), [3, 5]);
         waiters.remove(0);
         assert_eq!(called(&waiters), [4, 5]);
+    }
+
+    #[test]
+    fn turns_grow_up_to_the_room_there_is() {
+        let (queues, now) = (WaitQueues::new(), Instant::now());
+        let mut waiters: Vec<_> = (0..80).map(|_| ada(&queues)).collect();
+        waiters.remove(0).passed(64);
+        assert_eq!(called(&waiters).len(), 64);
+        waiters.remove(0).passed(65);
+        assert_eq!(called(&waiters).len(), 65);
+        for waiter in &waiters {
+            waiter.refused("no", now);
+        }
+        for turns in [1, 2, 3, 3, 3] {
+            assert_eq!(called(&waiters).len(), turns);
+            waiters.remove(0).passed(3);
+        }
     }
 
     #[test]

@@ -72,6 +72,13 @@
 //! Clones of a store share one circuit. A misconfigured store never opens it, because waiting does
 //! not fix a password.
 //!
+//! # Callers that wait
+//!
+//! [`until_ready`](crate::Limiter::until_ready) and
+//! [`wait_at_most`](crate::CallLimitLayer::wait_at_most) also wait for a store that is unavailable,
+//! if the failure policy refuses. Of each queue only the first asks, at most every second in a long
+//! outage. [`Limiter::wait_for_store`](crate::Limiter::wait_for_store) switches that off.
+//!
 //! # A share
 //!
 //! With a share of 1/N on N nodes, the nodes together admit the whole quota: once more, in addition

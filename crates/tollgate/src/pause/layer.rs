@@ -33,9 +33,9 @@ const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 impl<B: 'static, C: 'static> PauseLayer<Request<B>, Response<C>> {
     /// For clients over `http::Request`. An origin is the scheme, host and port of the URI (RFC
-    /// 9110, section 4.3.1), or those of `http` and the header `Host`. Case, a default port and user
-    /// info make no other origin. A host of more than 253 bytes is no name in DNS, and is never
-    /// paused.
+    /// 9110, section 4.3.1), or those of `http` and the header `Host`. Case, a default port and
+    /// user info make no other origin. A host of more than 253 bytes is no name in DNS, and is
+    /// never paused.
     pub fn new() -> PauseLayer<Request<B>, Response<C>> {
         PauseLayer::of(origin, |response: &Response<C>| (response.status(), response.headers()))
     }
