@@ -1,6 +1,7 @@
 //! A queue of jobs: a Tower service without HTTP, with the stores and failure policies of a layer.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +13,7 @@ use tollgate::{
     Algorithm, CallLimitError, CallLimitLayer, FailureExt, Key, Limiter, MemoryStore, Policy, Quota,
 };
 use tollgate_tests::{Connection, Failing, Fault, clock, poll_once, store};
-use tower::{Layer, Service, ServiceExt};
+use tower::{Layer, Service, ServiceExt, service_fn};
 
 struct Job {
     tenant: &'static str,
@@ -136,3 +137,39 @@ async fn a_store_that_fails_is_answered_by_its_failure_policy() {
         assert!(matches!(refused, CallLimitError::Denied(denial) if denial.retry_after().is_none()));
     }
 }
+
+#[tokio::test]
+async fn an_error_of_the_service_is_passed_on_with_its_text_and_source() {
+    let fails = service_fn(async |_: Job| Err::<(), _>(std::io::Error::other(Cause)));
+    let error = CallLimitLayer::new(rows(10), by_tenant).layer(fails).oneshot(job("a", 1)).await.unwrap_err();
+    assert_eq!(error.to_string(), "disk full");
+    // As `io::Error` has it: the source is that of the wrapped error.
+    assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("no inodes"));
+    assert!(error.into_box().downcast::<std::io::Error>().is_ok());
+}
+
+#[derive(Debug)]
+struct Cause;
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("disk full")
+    }
+}
+
+impl Error for Cause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&NoInodes)
+    }
+}
+
+#[derive(Debug)]
+struct NoInodes;
+
+impl std::fmt::Display for NoInodes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no inodes")
+    }
+}
+
+impl Error for NoInodes {}

@@ -12,11 +12,11 @@ use axum::Router;
 use axum::routing::get;
 use http::HeaderMap;
 use reqwest::{Client, Method, Request, Response, Url};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tollgate::extract::global;
 use tollgate::pause::{PauseError, PauseLayer};
 use tollgate::{Key, Policy, PolicyExt, Quota, RateLimitLayer};
-use tollgate_tests::serve;
+use tollgate_tests::{serve, timed};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 
 fn pauses() -> PauseLayer<Request, Response> {
@@ -141,6 +141,63 @@ async fn a_pause_of_an_origin_holds_for_all_its_spellings() {
     // An origin that cannot exist is not paused.
     let long = format!("http://{}.example/", "a".repeat(300));
     assert!(is_sent(&long).await && is_sent(&long).await);
+}
+
+/// A client whose request `n` is refused after that many seconds, for as many seconds.
+fn slow(
+    at_most: Duration,
+) -> impl Service<(u64, u64), Response = Busy, Error = PauseError<Infallible>, Future: Send> + Clone {
+    let answer = async |(after, pause): (u64, u64)| {
+        sleep(Duration::from_secs(after)).await;
+        let status = if pause == 0 { 200 } else { 429 };
+        Ok::<_, Infallible>(
+            http::Response::builder().status(status).header("retry-after", pause).body(()).unwrap(),
+        )
+    };
+    let pauses = PauseLayer::of(
+        |_: &(u64, u64)| Some(Key::global()),
+        |response: &Busy| (response.status(), response.headers()),
+    );
+    ServiceBuilder::new().layer(pauses.wait_at_most(at_most)).service(service_fn(answer))
+}
+
+/// Pauses of 2 s, then of 4 s from the first second on, then of 5 s from the third second on.
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_grows_is_waited_for_until_the_patience_ends() {
+    for (at_most, ends) in
+        [(1, Err(0)), (2, Err(2)), (4, Err(2)), (5, Err(5)), (7, Err(5)), (8, Ok(8)), (9, Ok(8))]
+    {
+        let client = slow(Duration::from_secs(at_most));
+        for refused in [(3, 5), (1, 4), (0, 2)] {
+            tokio::spawn(client.clone().oneshot(refused));
+        }
+        tokio::task::yield_now().await;
+        let (response, waited) = timed(client.oneshot((0, 0))).await;
+        let outcome = response.map(|_| waited.as_secs()).map_err(|_| waited.as_secs());
+        assert_eq!(outcome, ends, "{at_most}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_an_origin_is_never_paused() {
+    for origin in [None, Some(Key::from(""))] {
+        let client = refused(PauseLayer::of(
+            move |(): &()| origin.clone(),
+            |response: &Busy| (response.status(), response.headers()),
+        ));
+        assert!(client.clone().oneshot(()).await.is_ok() && client.oneshot(()).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_a_paused_client_says_how_long_or_what_failed() {
+    let client = refused(PauseLayer::<http::Request<()>, Busy>::new());
+    let request = || http::Request::get("http://a/").body(()).unwrap();
+    client.clone().oneshot(request()).await.unwrap();
+    let error = client.oneshot(request()).await.unwrap_err();
+    assert!(error.to_string().starts_with("the origin asked for a pause, which ends in 3599."), "{error}");
+    let inner = PauseError::Inner(std::io::Error::other("reset"));
+    assert_eq!(inner.to_string(), "reset");
 }
 
 /// Links are chosen by others, and so is their user info.

@@ -165,25 +165,57 @@ async fn a_cost_that_passes_at_once_or_never_does_not_wait_in_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_whose_patience_ends_in_the_queue_leaves_without_asking() {
+async fn callers_behind_one_that_is_refused_for_good_leave_without_asking() {
     let time = clock();
     let (limiter, checks) = counting(Quota::per_minute(1), store(&time));
     let _permit = limiter.until_key_ready(&ada(), 1, PATIENCE).await.unwrap();
-    let waits: JoinSet<_> = (0..100)
-        .map(|_| {
-            let limiter = limiter.clone();
-            async move { timed(limiter.until_key_ready(&ada(), 1, 61 * SECOND)).await }
-        })
-        .collect();
+    let crowd = tokio::spawn(async move { timed(crowd(&limiter, 100, 61 * SECOND)).await });
     yield_now().await;
     time.advance(PATIENCE);
-    let outcomes = waits.join_all().await;
-    let passed = outcomes.iter().filter(|(permit, _)| permit.is_ok()).count();
-    assert_eq!(passed, 1);
-    // The second finds that it would wait for too long. So do those behind it, each in its turn or
-    // when its patience ends.
-    assert!(checks.load(Ordering::Relaxed) <= 103, "{checks:?}");
-    assert!(outcomes.iter().all(|(_, waited)| *waited <= 61 * SECOND));
+    let ((outcomes, passed), waited) = crowd.await.unwrap();
+    assert_eq!((passed, waited), (vec![0], PATIENCE));
+    assert!(outcomes.into_iter().filter_map(Result::err).all(|denial| denial.retry_after().is_some()));
+    // Before, then the first twice, and the second once.
+    assert_eq!(checks.load(Ordering::Relaxed), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_of_a_smaller_cost_waits_until_its_patience_ends() {
+    let time = clock();
+    let (limiter, checks) = counting(Quota::per_minute(2), store(&time));
+    let _permit = limiter.until_key_ready(&ada(), 2, PATIENCE).await.unwrap();
+    let ask = |cost, patience| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move { timed(limiter.until_key_ready(&ada(), cost, patience)).await })
+    };
+    let first = ask(2, PATIENCE);
+    yield_now().await;
+    // It may pass if the first leaves.
+    let (cheap, patient, same) = (ask(1, 40 * SECOND), ask(1, PATIENCE), ask(2, 40 * SECOND));
+    let (refused, waited) = cheap.await.unwrap();
+    assert_eq!((refused.unwrap_err().reason(), waited), (Reason::QuotaExceeded, 40 * SECOND));
+    let (refused, waited) = same.await.unwrap();
+    assert!(refused.is_err() && waited.is_zero());
+    assert_eq!(checks.load(Ordering::Relaxed), 2);
+    first.abort();
+    time.advance(40 * SECOND);
+    let (passed, waited) = patient.await.unwrap();
+    assert!(passed.is_ok() && waited == 40 * SECOND);
+}
+
+/// In the time of the runtime. One by one, they would take 100 round trips.
+#[tokio::test(start_paused = true)]
+async fn callers_share_round_trips_while_there_is_room() {
+    let time = clock();
+    let failing = Failing::new(store(&time), Connection::IsSlow(Duration::from_millis(100)));
+    let (limiter, _) = counting(Quota::per_second(1_000), failing.fail_closed());
+    let _permit = limiter.until_key_ready(&ada(), 1_000, PATIENCE).await.unwrap();
+    let crowd = tokio::spawn(async move { timed(crowd(&limiter, 100, PATIENCE)).await });
+    sleep(Duration::from_millis(50)).await;
+    time.advance(SECOND);
+    let ((_, passed), waited) = crowd.await.unwrap();
+    assert_eq!(passed.len(), 100);
+    assert!(waited < 2 * SECOND, "{waited:?}");
 }
 
 #[tokio::test]

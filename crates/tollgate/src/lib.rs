@@ -202,10 +202,10 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // From top to bottom; imports run down this list only: named, layer, service, future, shared,
-// calls, until_ready, pause, place, waiting_call, limiter, permit, answer, fields, denial, observe,
-// metrics, report, rules, rule, exempt, extract, problem. Below them, without imports from each
-// other: failure, scale, usage, memory and wait_queue (table is below these), body, deadline, drain,
-// interned, or_panic.
+// calls, until_ready, pause, place, waiting_call, limiter, permit, refusal, answer, fields, denial,
+// observe, metrics, report, rules, rule, exempt, extract, problem. Below them, without imports from
+// each other: failure, scale, usage, memory and wait_queue (table is below these), body, deadline,
+// drain, interned, or_panic.
 pub mod calls;
 pub mod exempt;
 pub mod extract;
@@ -238,6 +238,7 @@ mod or_panic;
 mod permit;
 mod place;
 mod problem;
+mod refusal;
 mod report;
 mod rule;
 mod rules;

@@ -19,6 +19,7 @@ use crate::observe::{Decision, Observers};
 use crate::or_panic::or_panic;
 use crate::permit::Permit;
 use crate::problem::Reason;
+use crate::refusal::Refusal;
 use crate::report::Report;
 use crate::rule::{IntoRules, MissingKey, PolicyExt};
 use crate::rules::{Ask, Asks, Rules, RulesError};
@@ -54,7 +55,7 @@ pub struct Limiter<S = MemoryStore> {
     rules: Arc<Rules>,
     pub(crate) store: S,
     observers: Observers,
-    pub(crate) queues: WaitQueues<Denial>,
+    pub(crate) queues: WaitQueues<Refusal>,
     pub(crate) waits_for_store: bool,
 }
 

@@ -11,7 +11,9 @@ use crate::limiter::{Limiter, NeverFails};
 use crate::permit::Permit;
 use crate::place::Place;
 use crate::problem::Reason;
+use crate::refusal::Refusal;
 use crate::rules::{Ask, Asks};
+use crate::wait_queue::Waiter;
 
 impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// Waits until a request may pass, and charges it: [`Limiter::check`] for a caller that waits
@@ -25,10 +27,10 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// again, and a caller that leaves is skipped. In total, callers ask at most three times for
     /// each one that passes, unless other processes, or checks that do not wait, take the units.
     ///
-    /// - A caller that finds others waiting joins them without asking. It is refused at once if
-    ///   the first of them has to sleep for longer than `at_most`. Otherwise it waits for its turn
-    ///   until `at_most` is over. In both cases it gets the latest denial of a caller in the queue,
-    ///   and observers see no decision.
+    /// - A caller that finds others waiting joins them without asking. It is refused at once if a
+    ///   caller of the same cost, or less, has just been refused for longer than `at_most`.
+    ///   Otherwise it waits for its turn until `at_most` is over. In both cases it gets the latest
+    ///   denial of a caller in the queue, and observers see no decision.
     /// - Rules that apply together are one queue for each set of keys. Callers whose sets share
     ///   only some keys are not ordered, and neither are the tiers of a rule.
     /// - Over a network, several callers of a queue ask at once while nothing is refused. They may
@@ -113,19 +115,18 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
         let left = || end.saturating_duration_since(Instant::now());
         let set = || asks.iter().map(|ask| (ask.policy, &ask.key));
         let mut waiter = self.queues.join_others(set());
-        if let Some(denial) = waiter.as_ref().and_then(|waiter| waiter.refusal_until(end)) {
-            return Err(denial);
+        let holds = |refusal: &Refusal| refusal.holds_for(&asks, end);
+        if let Some(refusal) = waiter.as_ref().and_then(Waiter::refusal).filter(holds) {
+            return Err(refusal.denial);
         }
         let (mut asks_again, mut outage_pause) = (None, FIRST_OUTAGE_PAUSE);
         loop {
             if let Some(waiter) = &waiter {
-                if !waiter.has_turn() {
-                    // Without a refusal, the callers ahead have only not been answered yet.
-                    let turn = timeout_at(end, waiter.turn()).await;
-                    let is_over = turn.is_err() || left().is_zero();
-                    if let Some(denial) = waiter.refusal().filter(|_| is_over) {
-                        return Err(denial);
-                    }
+                let in_time =
+                    waiter.has_turn() || (timeout_at(end, waiter.turn()).await.is_ok() && !left().is_zero());
+                // Without a refusal, the callers ahead have only not been answered yet.
+                if let Some(refusal) = waiter.refusal().filter(|refusal| !in_time || holds(refusal)) {
+                    return Err(refusal.denial);
                 }
                 if let Some(again) = asks_again.filter(|again| *again > Instant::now()) {
                     sleep_until(again).await;
@@ -146,24 +147,26 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
                 Err(denial) => denial,
             };
             let pause = match denial.retry_after() {
-                Some(wait) => Some(wait).filter(|_| passes_after(&denial, left()) <= left()),
-                None if self.waits_out(&denial) && !left().is_zero() => {
+                Some(wait) => wait,
+                None if self.waits_out(&denial) => {
                     let pause = outage_pause.min(left());
                     outage_pause = LONGEST_OUTAGE_PAUSE.min(2 * outage_pause);
-                    Some(pause)
+                    pause
                 }
-                None => None,
-            };
-            let Some(pause) = pause else {
-                // Otherwise each caller behind it whose patience ends asks too.
-                if let Some(waiter) = waiter.filter(|_| denial.reason() != Reason::NeverPossible) {
-                    waiter.refused(denial.clone(), Instant::now());
-                }
-                return Err(denial);
+                None => return Err(denial),
             };
             let again = Instant::now() + pause;
-            asks_again = Some(again);
-            waiter.get_or_insert_with(|| self.queues.join(set())).refused(denial, again);
+            let leaves = left().is_zero() || passes_after(&denial, left()) > left();
+            if !leaves {
+                waiter.get_or_insert_with(|| self.queues.join(set()));
+                asks_again = Some(again);
+            }
+            if let Some(waiter) = &waiter {
+                waiter.refused(Refusal::new(denial.clone(), &asks, again));
+            }
+            if leaves {
+                return Err(denial);
+            }
         }
     }
 

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
 use smallvec::SmallVec;
-use tokio::time::Instant;
 use tollgate_core::Key;
 
 use crate::table::digest::{Digest, Secret};
@@ -40,8 +39,6 @@ struct WaitQueue<T> {
     /// How many may ask at once. The first always may.
     turns: usize,
     refusal: Option<T>,
-    /// When the first asks again, if it was refused.
-    asks_again: Option<Instant>,
 }
 
 type Wakers = SmallVec<[Waker; 2]>;
@@ -110,13 +107,7 @@ impl<T> WaitQueue<T> {
             waiting: BTreeMap::new(),
             turns: FIRST_TURNS,
             refusal: None,
-            asks_again: None,
         }
-    }
-
-    fn first(&self) -> Option<u64> {
-        let waiting = self.waiting.first_key_value().map(|(place, _)| place);
-        self.asking.first().into_iter().chain(waiting).min().copied()
     }
 
     /// Gives free turns to those who wait first. Returns the wakers, which are for after the lock.
@@ -132,15 +123,6 @@ impl<T> WaitQueue<T> {
             woken.extend(waker);
         }
         woken
-    }
-
-    fn remove(&mut self, place: u64) {
-        if self.first() == Some(place) {
-            self.asks_again = None;
-        }
-        if !self.asking.remove(&place) {
-            self.waiting.remove(&place);
-        }
     }
 }
 
@@ -168,11 +150,6 @@ impl<T: Clone> Waiter<T> {
     pub(crate) fn refusal(&self) -> Option<T> {
         self.change(|queue| queue.refusal.clone())
     }
-
-    /// What the refusal of the first caller said, if that does not ask again before `end`.
-    pub(crate) fn refusal_until(&self, end: Instant) -> Option<T> {
-        self.change(|queue| queue.asks_again.filter(|again| *again > end).and(queue.refusal.clone()))
-    }
 }
 
 impl<T> Waiter<T> {
@@ -194,15 +171,12 @@ impl<T> Waiter<T> {
         .await;
     }
 
-    /// This caller was refused, keeps its place, and asks again at `again`. Until a caller passes,
-    /// only the first has a turn.
-    pub(crate) fn refused(&self, refusal: T, again: Instant) {
+    /// This caller was refused, and keeps its place. Until a caller passes, only the first has a
+    /// turn.
+    pub(crate) fn refused(&self, refusal: T) {
         let woken = self.change(|queue| {
             queue.turns = 1;
             queue.refusal = Some(refusal);
-            if queue.first() == Some(self.place) {
-                queue.asks_again = Some(again);
-            }
             queue.asking.remove(&self.place);
             queue.waiting.insert(self.place, None);
             queue.call()
@@ -232,7 +206,9 @@ impl<T> Drop for Waiter<T> {
     fn drop(&mut self) {
         let mut queues = self.queues.lock();
         let Some(queue) = queues.get_mut(&self.digest) else { return };
-        queue.remove(self.place);
+        if !queue.asking.remove(&self.place) {
+            queue.waiting.remove(&self.place);
+        }
         let woken = queue.call();
         // Dropped after the lock, as it may hold much.
         let ended = queue.asking.is_empty().then(|| queues.remove(&self.digest));
@@ -248,7 +224,6 @@ impl<T> Drop for Waiter<T> {
 mod tests {
     use std::pin::pin;
     use std::task::Context;
-    use std::time::Duration;
 
     use super::*;
 
@@ -276,11 +251,11 @@ mod tests {
 
     #[test]
     fn after_a_refusal_only_the_first_is_called() {
-        let (queues, now) = (WaitQueues::new(), Instant::now());
+        let queues = WaitQueues::new();
         let mut waiters: Vec<_> = (0..5).map(|_| ada(&queues)).collect();
         // In any order of the answers.
         for refused in [3, 0, 1, 4, 2] {
-            waiters[refused].refused("no", now);
+            waiters[refused].refused("no");
         }
         assert_eq!(called(&waiters), [0]);
         waiters.push(ada(&queues));
@@ -293,8 +268,8 @@ mod tests {
         waiters.remove(0).passed(9);
         assert_eq!(called(&waiters), [3, 4, 5]);
         // The first keeps its turn and its place, the others their places.
-        waiters[1].refused("no", now);
-        waiters[0].refused("no", now);
+        waiters[1].refused("no");
+        waiters[0].refused("no");
         assert_eq!(called(&waiters), [3, 5]);
         waiters.remove(0);
         assert_eq!(called(&waiters), [4, 5]);
@@ -302,14 +277,14 @@ mod tests {
 
     #[test]
     fn turns_grow_up_to_the_room_there_is() {
-        let (queues, now) = (WaitQueues::new(), Instant::now());
+        let queues = WaitQueues::new();
         let mut waiters: Vec<_> = (0..80).map(|_| ada(&queues)).collect();
         waiters.remove(0).passed(64);
         assert_eq!(called(&waiters).len(), 64);
         waiters.remove(0).passed(65);
         assert_eq!(called(&waiters).len(), 65);
         for waiter in &waiters {
-            waiter.refused("no", now);
+            waiter.refused("no");
         }
         for turns in [1, 2, 3, 3, 3] {
             assert_eq!(called(&waiters).len(), turns);
@@ -319,10 +294,10 @@ mod tests {
 
     #[test]
     fn a_caller_that_leaves_is_never_called() {
-        let (queues, now) = (WaitQueues::new(), Instant::now());
+        let queues = WaitQueues::new();
         let mut waiters: Vec<_> = (0..6).map(|_| ada(&queues)).collect();
         for waiter in &waiters {
-            waiter.refused("no", now);
+            waiter.refused("no");
         }
         drop(waiters.remove(1));
         drop(waiters.remove(0));
@@ -336,11 +311,11 @@ mod tests {
 
     #[test]
     fn a_turn_wakes_its_caller_once() {
-        let (queues, now) = (WaitQueues::new(), Instant::now());
+        let queues = WaitQueues::new();
         let (first, second) = (ada(&queues), ada(&queues));
         let (wakes, waker) = counted();
-        first.refused("no", now);
-        second.refused("no", now);
+        first.refused("no");
+        second.refused("no");
         let mut turn = pin!(second.turn());
         assert!(turn.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
@@ -364,25 +339,11 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_known_until_the_first_asks_again_or_leaves() {
-        let (queues, now) = (WaitQueues::new(), Instant::now());
-        let at = |seconds| now + Duration::from_secs(seconds);
-        let (first, second) = (ada(&queues), ada(&queues));
-        assert_eq!(second.refusal_until(now), None);
-        second.refused("second", at(9));
-        assert_eq!((second.refusal_until(now), second.refusal()), (None, Some("second")));
-        first.refused("first", at(5));
-        assert_eq!((second.refusal_until(at(4)), second.refusal_until(at(5))), (Some("first"), None));
-        drop(first);
-        assert_eq!((second.refusal_until(at(4)), second.refusal()), (None, Some("first")));
-    }
-
-    #[test]
     fn a_queue_ends_with_its_last_caller() {
         let queues = WaitQueues::new();
         assert!(queues.join_others([(0, &Key::from("ada"))]).is_none());
         let (first, second) = (ada(&queues), ada(&queues));
-        first.refused("no", Instant::now());
+        first.refused("no");
         drop(first);
         assert!(queues.join_others([(0, &Key::from("ada"))]).is_some());
         drop(second);
