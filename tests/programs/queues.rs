@@ -12,7 +12,7 @@ use tollgate::{
 };
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
-use tollgate_tests::{Connection, Failing, Fault, clock, poll_once, store, timed};
+use tollgate_tests::{Connection, Failing, Fault, clock, store, timed};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -311,5 +311,14 @@ async fn a_caller_may_choose_not_to_wait_for_the_store() {
     let limiter = limiter.wait_for_store(true);
     let (refused, waited) = timed(limiter.until_key_ready(&ada(), 1, Duration::ZERO)).await;
     assert_eq!((refused.unwrap_err().reason(), waited), (Reason::Unavailable, Duration::ZERO));
-    poll_once(limiter.until_key_ready(&ada(), 1, PATIENCE)).await;
+    let patient = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.until_key_ready(&ada(), 1, PATIENCE).await }
+    });
+    yield_now().await;
+    // Nor do the impatient wait behind the patient.
+    let impatient = limiter.wait_for_store(false);
+    let (refused, waited) = timed(impatient.until_key_ready(&ada(), 1, PATIENCE)).await;
+    assert_eq!((refused.unwrap_err().reason(), waited), (Reason::Unavailable, Duration::ZERO));
+    assert!(!patient.is_finished());
 }

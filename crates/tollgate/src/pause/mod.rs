@@ -11,6 +11,9 @@
 //! | `RateLimit: limit=9, remaining=0, reset=5` of the draft's version 07 | the `reset` |
 //! | `RateLimit-Remaining: 0` and `RateLimit-Reset: 5` of versions up to 06 | the reset |
 //!
+//! An origin is scheme, host and port, so `http://x@API.example:80` is that of `http://api.example`.
+//! At most 10,000 paused origins are remembered, each as a digest.
+//!
 //! A date counts from the `Date` of the response, so the clocks may differ. Without that field it
 //! counts from the time of this process.
 //!
