@@ -315,7 +315,8 @@ async fn a_caller_may_choose_not_to_wait_for_the_store() {
         let limiter = limiter.clone();
         async move { limiter.until_key_ready(&ada(), 1, PATIENCE).await }
     });
-    yield_now().await;
+    // It is refused meanwhile, and sleeps.
+    sleep(Duration::from_millis(10)).await;
     // Nor do the impatient wait behind the patient.
     let impatient = limiter.wait_for_store(false);
     let (refused, waited) = timed(impatient.until_key_ready(&ada(), 1, PATIENCE)).await;
