@@ -13,7 +13,6 @@ use tollgate_core::{Clock, Times, Timestamp, Verdict};
 use super::ask::{Ask, SetKeys};
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::group::Load;
-use super::server_clock::Standing;
 use super::target::Target;
 use crate::error::{Cause, Error, next_call};
 use crate::link::Text;
@@ -99,13 +98,9 @@ impl Load for Checks {
         (keys > 0).then(|| target.command(script, text, keys, |cmd| self.write(cmd, target, is_behind)))
     }
 
-    fn answer(
-        self,
-        answer: Result<Value, Error>,
-        standing: &dyn Fn(Timestamp) -> Standing,
-    ) -> Option<Checks> {
+    fn answer(self, answer: Result<Value, Error>, fell_behind: &dyn Fn(Timestamp) -> bool) -> Option<Checks> {
         match answer {
-            Ok(Value::BulkString(bytes)) => return self.grant(&bytes, standing),
+            Ok(Value::BulkString(bytes)) => return self.grant(&bytes, fell_behind),
             Ok(_) => self.fail(&garbled()),
             Err(error) => self.fail(&error),
         }
@@ -237,11 +232,11 @@ impl Checks {
     /// Hands out what acquire.lua returned. Returns the sets that were refused or only looked at
     /// before the server's clock was known to be behind: none was charged, and asked again they
     /// find the buckets cut that are too far ahead.
-    fn grant(self, answer: &[u8], standing: &dyn Fn(Timestamp) -> Standing) -> Option<Checks> {
+    fn grant(self, answer: &[u8], fell_behind: &dyn Fn(Timestamp) -> bool) -> Option<Checks> {
         let mut numbers = numbers::read(answer).peekable();
         let now = Timestamp::from_micros(numbers.next().map_or(0, i64::cast_unsigned));
         // An answer without a time is garbled.
-        let fell_behind = now > Timestamp::EPOCH && standing(now) == Standing::FellBehind;
+        let fell_behind = now > Timestamp::EPOCH && fell_behind(now);
         let (mut again, mut failure) = (Vec::new(), None);
         for mut group in self.groups {
             let mut refused = Vec::new();
@@ -400,7 +395,7 @@ mod tests {
                     answer
                 })
                 .collect();
-            checks.answer(Ok(answer), &|_| Standing::Forward);
+            checks.answer(Ok(answer), &|_| false);
             let calls: Vec<_> = answers
                 .into_iter()
                 .map(|mut answer| answer.try_recv().unwrap().unwrap_err().call())

@@ -13,7 +13,7 @@ use tollgate_core::Timestamp;
 
 use super::caller::{Deadline, Overdue, span};
 use super::pace::Pace;
-use super::server_clock::{Shown, Standing};
+use super::server_clock::Shown;
 use super::silence::Silences;
 use super::target::Target;
 use crate::error::{Cause, Error, next_call};
@@ -51,9 +51,10 @@ pub(super) trait Load: Default + Send + 'static {
     /// clock is behind.
     fn command(&self, target: &Target, text: Text, is_behind: bool) -> Option<Cmd>;
 
-    /// Answers the callers. `standing` notes the time in the reply. Returns what has to be asked
-    /// again: what was refused before the server's clock was known to be behind.
-    fn answer(self, answer: Result<Value, Error>, standing: &dyn Fn(Timestamp) -> Standing) -> Option<Self>;
+    /// Answers the callers. `fell_behind` notes the time in the reply: see
+    /// [`ServerClocks::answered`](super::server_clock::ServerClocks::answered). Returns what has to
+    /// be asked again: what was refused before the clock was known to be behind.
+    fn answer(self, answer: Result<Value, Error>, fell_behind: &dyn Fn(Timestamp) -> bool) -> Option<Self>;
 
     /// One load for each part that can be sent alone.
     fn split(self) -> Vec<Self>;

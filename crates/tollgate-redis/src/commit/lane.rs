@@ -112,8 +112,8 @@ impl<L: Load> Call<L> {
     fn answer(self, answer: Result<Value, Error>) {
         let call = self.group.queues().in_flight.remove(&self.number);
         let Some(InFlight { load, slot, clock, .. }) = call else { return };
-        let standing = |now| self.group.target.clocks.answered(slot, clock, now);
-        if let Some(again) = load.answer(answer, &standing) {
+        let fell_behind = |now| self.group.target.clocks.answered(slot, clock, now);
+        if let Some(again) = load.answer(answer, &fell_behind) {
             let callers = again.callers();
             let call = Call::new(&self.group, &mut self.group.queues(), slot, again, callers);
             // Boxed, since `run_alone` calls this.

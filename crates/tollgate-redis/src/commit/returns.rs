@@ -5,7 +5,6 @@ use tollgate_core::{Clock, Policy, Stamp, Timestamp, Verdict};
 
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::group::Load;
-use super::server_clock::Standing;
 use super::target::Target;
 use crate::error::{Cause, Error};
 use crate::link::Text;
@@ -106,7 +105,7 @@ impl Load for Returns {
         (keys > 0).then(|| target.command(script, text, keys, |cmd| self.write(cmd, target, is_behind)))
     }
 
-    fn answer(self, answer: Result<Value, Error>, _: &dyn Fn(Timestamp) -> Standing) -> Option<Returns> {
+    fn answer(self, answer: Result<Value, Error>, _: &dyn Fn(Timestamp) -> bool) -> Option<Returns> {
         for request in self.requests {
             let done = answer.as_ref().map(|_| Verdict::without_statuses(0));
             request.caller.notify(done.map_err(Error::clone));

@@ -21,16 +21,6 @@ pub(super) struct Shown {
     pub(super) is_behind: bool,
 }
 
-/// Whether the clock of a slot is behind, as a reply shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    Forward,
-    /// It was known before the call was written.
-    Behind,
-    /// The call was written for a clock that runs forward.
-    FellBehind,
-}
-
 impl ServerClocks {
     /// What a slot has shown before a call is written.
     pub(super) fn before(&self, slot: u16) -> Shown {
@@ -38,11 +28,12 @@ impl ServerClocks {
         self.slots().get(&slot).copied().unwrap_or(never)
     }
 
-    /// Notes the time in the reply to a call, before which the slot had shown `before`.
+    /// Notes the time in the reply to a call, before which the slot had shown `before`. Returns
+    /// whether the clock is behind, and the call was written for one that runs forward.
     ///
     /// Calls in flight may be answered in any order, so a reply is only compared with replies from
     /// before its call.
-    pub(super) fn answered(&self, slot: u16, before: Shown, now: Timestamp) -> Standing {
+    pub(super) fn answered(&self, slot: u16, before: Shown, now: Timestamp) -> bool {
         let mut slots = self.slots();
         let shown = slots.entry(slot).or_insert(before);
         if now >= shown.latest {
@@ -50,11 +41,7 @@ impl ServerClocks {
         } else if now < before.latest {
             shown.is_behind = true;
         }
-        match (shown.is_behind, before.is_behind) {
-            (false, _) => Standing::Forward,
-            (true, true) => Standing::Behind,
-            (true, false) => Standing::FellBehind,
-        }
+        shown.is_behind && !before.is_behind
     }
 
     fn slots(&self) -> MutexGuard<'_, BTreeMap<u16, Shown>> {
@@ -66,18 +53,19 @@ impl ServerClocks {
 mod tests {
     use super::*;
 
-    fn answered(clocks: &ServerClocks, before: Shown, us: u64) -> Standing {
+    fn answered(clocks: &ServerClocks, before: Shown, us: u64) -> bool {
         clocks.answered(7, before, Timestamp::from_micros(us))
     }
 
     #[test]
     fn a_clock_is_behind_from_an_older_reply_until_the_latest_time_is_reached() {
         let clocks = ServerClocks::default();
-        assert_eq!(answered(&clocks, clocks.before(7), 1_000), Standing::Forward);
-        assert_eq!(answered(&clocks, clocks.before(7), 400), Standing::FellBehind);
+        assert!(!answered(&clocks, clocks.before(7), 1_000));
+        assert!(answered(&clocks, clocks.before(7), 400));
         assert!(clocks.before(7).is_behind && !clocks.before(8).is_behind);
-        assert_eq!(answered(&clocks, clocks.before(7), 999), Standing::Behind);
-        assert_eq!(answered(&clocks, clocks.before(7), 1_000), Standing::Forward);
+        assert!(!answered(&clocks, clocks.before(7), 999), "the call was written for it");
+        assert!(clocks.before(7).is_behind);
+        assert!(!answered(&clocks, clocks.before(7), 1_000));
         assert!(!clocks.before(7).is_behind);
     }
 
@@ -86,8 +74,8 @@ mod tests {
         let clocks = ServerClocks::default();
         answered(&clocks, clocks.before(7), 1_000);
         let sent = clocks.before(7);
-        assert_eq!(answered(&clocks, sent, 1_200), Standing::Forward);
-        assert_eq!(answered(&clocks, sent, 1_100), Standing::Forward, "executed before the one above");
-        assert_eq!(answered(&clocks, clocks.before(7), 1_199), Standing::FellBehind);
+        assert!(!answered(&clocks, sent, 1_200));
+        assert!(!answered(&clocks, sent, 1_100), "executed before the one above");
+        assert!(answered(&clocks, clocks.before(7), 1_199));
     }
 }
