@@ -164,7 +164,7 @@ impl Store for RedisStore {
         let names = &self.commit.target.names;
         let mut of_slot: Vec<(u16, Vec<Return>)> = Vec::new();
         for grant in grants.iter().filter(|grant| grant.units > 0) {
-            let key = names.text(grant.key);
+            let key = names.bounded(grant.key);
             let slot = self.commit.slot(&key);
             let terms = Terms::new(grant.policy, u64::from(grant.units), names.log);
             let entry = Return::refund(names, &key, terms, grant.stamp);
@@ -181,13 +181,13 @@ impl Store for RedisStore {
             return Reply::Now(Ok(()));
         }
         let names = &self.commit.target.names;
-        let key = names.text(key);
+        let key = names.bounded(key);
         let entry = |policy: &&Policy| Return::reset(names, &key, policy);
         self.give_back(vec![(self.commit.slot(&key), policies.iter().map(entry).collect())])
     }
 
     async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
-        let key = self.commit.target.names.text(key);
+        let key = self.commit.target.names.bounded(key);
         usage::of_interval(&self.commit.target, self.commit.slot(&key), (policy, &key), interval).await
     }
 }

@@ -66,13 +66,13 @@ async fn commands(store: &RedisStore) -> Result<(), Error> {
     // The scripts are loaded by now, but a server that restarts forgets them, and then EVAL is
     // needed.
     let commit = store.commit();
-    let text = commit.target.names.text(&key);
-    let name = commit.target.names.of(&text, &policy);
+    let key = commit.target.names.bounded(&key);
+    let name = commit.target.names.of(&key, &policy);
     let eval = |_: Text| {
         let mut cmd = Cmd::new();
         // With a key: some proxies refuse a script without one.
         cmd.arg("EVAL").arg("return 1").arg(1).arg(&*name);
         Some(cmd)
     };
-    commit.target.link.call(commit.slot(&text), &eval).await.map(drop)
+    commit.target.link.call(commit.slot(&key), &eval).await.map(drop)
 }

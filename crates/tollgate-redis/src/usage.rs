@@ -13,7 +13,7 @@ use tollgate_core::{Clock, Policy, UsageError};
 use crate::commit::Target;
 use crate::error::{Cause, Error};
 use crate::link::Text;
-use crate::wire::names::{KeyText, Name};
+use crate::wire::names::{BoundedKey, Name};
 use crate::wire::numbers::Numbers;
 use crate::wire::terms::Terms;
 
@@ -30,7 +30,7 @@ struct Question {
 pub(crate) async fn of_interval(
     target: &Arc<Target>,
     slot: u16,
-    (policy, key): (&Policy, &KeyText),
+    (policy, key): (&Policy, &BoundedKey),
     interval: Duration,
 ) -> Result<u64, UsageError> {
     let terms = Terms::new(policy, 0, target.names.log);

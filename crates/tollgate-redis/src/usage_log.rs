@@ -24,7 +24,8 @@ use crate::wire::numbers::life_in_millis;
 /// are read 50 at a time, and other calls pass between.
 impl UsageLog for RedisStore {
     fn name(&self, key: &Key) -> String {
-        self.commit().target.names.text(key).to_string()
+        let names = &self.commit().target.names;
+        names.text(&names.bounded(key)).to_string()
     }
 
     async fn write(

@@ -28,10 +28,13 @@ const STEP: u32 = 1_000;
 impl UsageTotals for RedisStore {
     async fn total_of(&self, policy: &str, key: &Key) -> Result<Option<KeyTotal>, UsageError> {
         let target = &self.commit().target;
-        let text = target.names.text(key);
-        let (slot, names) = (self.commit().slot(&text), vec![target.names.of_total(&text, policy)]);
+        let key = target.names.bounded(key);
+        let (slot, names) = (self.commit().slot(&key), vec![target.names.of_total(&key, policy)]);
         let values = in_runtime(target, values(Arc::clone(target), slot, names)).await?;
-        Ok(values.into_iter().next().and_then(|(_, value)| total(text.to_string(), &value?)))
+        Ok(values
+            .into_iter()
+            .next()
+            .and_then(|(_, value)| total(target.names.text(&key).to_string(), &value?)))
     }
 
     async fn scan_totals(

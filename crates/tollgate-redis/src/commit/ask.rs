@@ -5,10 +5,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use smallvec::SmallVec;
 use tollgate_core::{Policy, Times};
 
-use crate::wire::names::KeyText;
+use crate::wire::names::BoundedKey;
 
-/// The texts of the keys of a set, in the order of its checks.
-pub(crate) type SetKeys = SmallVec<[KeyText; 1]>;
+/// The keys of a set, in the order of its checks.
+pub(crate) type SetKeys = SmallVec<[BoundedKey; 1]>;
 
 /// A policy, and its cost for one key of a set.
 pub(crate) struct Pair<'a> {

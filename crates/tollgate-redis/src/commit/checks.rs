@@ -387,7 +387,7 @@ mod tests {
             let answers: Vec<_> = (0..10_u32)
                 .map(|n| {
                     let pairs = SmallVec::from_iter([Pair { policy: &policy, cost: 1 }]);
-                    let keys = SetKeys::from_iter([names.text(&Key::from(n))]);
+                    let keys = SetKeys::from_iter([names.bounded(&Key::from(n))]);
                     let ask = Ask { pairs, keys, times: Times::ONCE };
                     let (caller, answer) = Caller::new(None);
                     let hash = ask.hash(&hasher);

@@ -26,7 +26,7 @@ use std::hash::RandomState;
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::wire::names::KeyText;
+use crate::wire::names::BoundedKey;
 use checks::Checks;
 use group::{Group, Load};
 use lane::Lane;
@@ -63,7 +63,7 @@ impl Commit {
     }
 
     /// The slot of a key; 0 without a Cluster, where all keys can be decided together.
-    pub(crate) fn slot(&self, key: &KeyText) -> u16 {
+    pub(crate) fn slot(&self, key: &BoundedKey) -> u16 {
         if self.target.link.has_slots() { self.target.names.slot(key) } else { 0 }
     }
 

@@ -8,7 +8,7 @@ use super::group::Load;
 use super::target::Target;
 use crate::error::{Cause, Error};
 use crate::link::Text;
-use crate::wire::names::{KeyText, Name, Names};
+use crate::wire::names::{BoundedKey, Name, Names};
 use crate::wire::numbers::Numbers;
 use crate::wire::script::Parts;
 use crate::wire::terms::Terms;
@@ -30,14 +30,14 @@ struct Refund {
 
 impl Return {
     /// Gives back units of a grant, which are the cost of the terms.
-    pub(crate) fn refund(names: &Names, key: &KeyText, terms: Terms, stamp: Stamp) -> Return {
+    pub(crate) fn refund(names: &Names, key: &BoundedKey, terms: Terms, stamp: Stamp) -> Return {
         let total = terms.tracks_usage().then(|| names.of_total(key, terms.policy.name()));
         let name = names.of(key, &terms.policy);
         Return { name, refund: Some(Refund { terms, stamp, total }) }
     }
 
     /// Forgets what a key has used of a policy.
-    pub(crate) fn reset(names: &Names, key: &KeyText, policy: &Policy) -> Return {
+    pub(crate) fn reset(names: &Names, key: &BoundedKey, policy: &Policy) -> Return {
         Return { name: names.of(key, policy), refund: None }
     }
 

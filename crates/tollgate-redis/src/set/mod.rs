@@ -11,7 +11,7 @@ use crate::wire::names::Names;
 /// Which pair each check of a set is.
 pub(crate) type Order = SmallVec<[usize; 4]>;
 
-/// Each pair of policy and key once, with the sum of its costs and the text of its key.
+/// Each pair of policy and key once, with the sum of its costs and its key.
 pub(crate) fn pairs<'a>(set: &[Check<'a>], names: &Names) -> (SmallVec<[Pair<'a>; 4]>, SetKeys, Order) {
     let (mut pairs, mut keys, mut order) = (SmallVec::new(), SetKeys::new(), Order::new());
     for (i, check) in set.iter().enumerate() {
@@ -28,9 +28,9 @@ pub(crate) fn pairs<'a>(set: &[Check<'a>], names: &Names) -> (SmallVec<[Pair<'a>
             order.push(order[same]);
             continue;
         }
-        // Rules often share a key, whose text is made once.
+        // Rules often share a key. A long one is hashed once.
         let same = before.iter().position(|other| other.key == check.key);
-        keys.push(same.map_or_else(|| names.text(check.key), |same| keys[order[same]].clone()));
+        keys.push(same.map_or_else(|| names.bounded(check.key), |same| keys[order[same]].clone()));
         order.push(pairs.len());
         pairs.push(Pair { policy: check.policy, cost });
     }

@@ -29,18 +29,32 @@ const USAGE_FORM: &str = "~usage";
 /// The longest text of a key, in bytes. A key that is longer is hashed.
 const MAX_KEY_LENGTH: usize = 128;
 
-/// The text of a key in its names, of at most [`MAX_KEY_LENGTH`] bytes.
+/// A key as it waits for its call: itself, or the digest of a long one.
 ///
 /// The caller makes it before it takes any lock, since a request may carry a key of any length.
 /// What follows costs the same for each key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeyText(SmallVec<[u8; 40]>);
+pub(crate) enum BoundedKey {
+    /// Of at most [`MAX_KEY_LENGTH`] bytes.
+    Whole(Key),
+    Hashed(KeyDigest),
+}
 
-impl KeyText {
+/// The first 128 bits of a digest.
+type KeyDigest = [u8; 16];
+
+impl BoundedKey {
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.0
+        match self {
+            BoundedKey::Whole(key) => key.as_encoded(),
+            BoundedKey::Hashed(digest) => digest,
+        }
     }
 }
+
+/// The text of a key in its names, of at most [`MAX_KEY_LENGTH`] bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyText(SmallVec<[u8; 40]>);
 
 impl fmt::Display for KeyText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -69,49 +83,63 @@ impl Names {
         Names { head: format!("{prefix}:{LAYOUT}:{{"), secret, log }
     }
 
-    /// The text of a key. That of a long key is the first 128 bits of a digest, after a `~`, and
-    /// that of the empty key is `-`: a Cluster ignores empty braces. No other text begins so.
-    pub(crate) fn text(&self, key: &Key) -> KeyText {
-        let encoded = key.as_encoded();
-        let mut text = KeyText(SmallVec::new());
-        if encoded.is_empty() {
-            let _ = text.write_char('-');
-            return text;
+    /// A key, to be named when its call is written.
+    pub(crate) fn bounded(&self, key: &Key) -> BoundedKey {
+        match key.as_encoded().len() {
+            ..=MAX_KEY_LENGTH => BoundedKey::Whole(key.clone()),
+            _ => BoundedKey::Hashed(self.digest(key)),
         }
-        let digest = match &self.secret {
-            Some(secret) => secret.clone().chain_update(encoded).finalize().into_bytes(),
-            None => {
-                // Hashed before it is escaped: each escaped byte is three.
-                if encoded.len() <= MAX_KEY_LENGTH {
-                    // Writing to a text does not fail.
-                    let _ = key.write_text(&mut text);
-                    if text.0.len() <= MAX_KEY_LENGTH {
-                        return text;
-                    }
-                    text.0.clear();
-                }
-                Sha256::digest(encoded)
+    }
+
+    /// The text of a key. That of a long key is a digest after a `~`, and that of the empty key is
+    /// `-`: a Cluster ignores empty braces. No other text begins so.
+    pub(crate) fn text(&self, key: &BoundedKey) -> KeyText {
+        let mut text = KeyText(SmallVec::new());
+        let digest = match key {
+            // Writing to a text does not fail.
+            BoundedKey::Whole(key) if key.is_empty() => {
+                let _ = text.write_char('-');
+                return text;
             }
+            BoundedKey::Whole(key) if self.secret.is_none() => {
+                let _ = key.write_text(&mut text);
+                // Each escaped byte is three.
+                if text.0.len() <= MAX_KEY_LENGTH {
+                    return text;
+                }
+                text.0.clear();
+                self.digest(key)
+            }
+            BoundedKey::Whole(key) => self.digest(key),
+            BoundedKey::Hashed(digest) => *digest,
         };
         let _ = text.write_char('~');
-        for byte in &digest[..16] {
+        for byte in digest {
             let _ = write!(text, "{byte:02x}");
         }
         text
     }
 
+    fn digest(&self, key: &Key) -> KeyDigest {
+        let digest = match &self.secret {
+            Some(secret) => secret.clone().chain_update(key.as_encoded()).finalize().into_bytes(),
+            None => Sha256::digest(key.as_encoded()),
+        };
+        std::array::from_fn(|at| digest[at])
+    }
+
     /// The part of the name that all policies of a key share: `prefix:layout:{key}:`.
-    fn of_key(&self, key: &KeyText) -> Name {
+    fn of_key(&self, key: &BoundedKey) -> Name {
         let mut name = Name::default();
         name.push(&self.head);
-        name.0.extend_from_slice(key.as_bytes());
+        name.0.extend_from_slice(&self.text(key).0);
         name.push("}:");
         name
     }
 
     /// The slot of a key in a Cluster: all policies of it share one.
-    pub(crate) fn slot(&self, key: &KeyText) -> u16 {
-        slot_of(key.as_bytes())
+    pub(crate) fn slot(&self, key: &BoundedKey) -> u16 {
+        slot_of(&self.text(key).0)
     }
 
     /// The name of the pages of usage of a minute, and its slot. No key has this text.
@@ -123,7 +151,7 @@ impl Names {
     }
 
     /// The name of a key's usage under the policy with this name.
-    pub(crate) fn of_total(&self, key: &KeyText, policy: &str) -> Name {
+    pub(crate) fn of_total(&self, key: &BoundedKey, policy: &str) -> Name {
         let mut name = self.of_key(key);
         name.push(policy);
         name.push(USAGE_FORM);
@@ -136,7 +164,7 @@ impl Names {
     }
 
     /// The name of a key's state under a policy.
-    pub(crate) fn of(&self, key: &KeyText, policy: &Policy) -> Name {
+    pub(crate) fn of(&self, key: &BoundedKey, policy: &Policy) -> Name {
         let mut name = self.of_key(key);
         // A policy's name may contain any printable character. Behind the braces nothing is parsed.
         name.push(policy.scope());
@@ -204,7 +232,7 @@ mod tests {
     }
 
     fn text(names: &Names, key: &Key, policy: &Policy) -> String {
-        String::from_utf8(names.of(&names.text(key), policy).to_vec()).unwrap()
+        String::from_utf8(names.of(&names.bounded(key), policy).to_vec()).unwrap()
     }
 
     fn slot(text: &str) -> u16 {
@@ -243,9 +271,11 @@ mod tests {
         for sign in ["x", ",", "\u{e9}"] {
             for secret in [None, Some(&b"secret"[..])] {
                 let names = names(secret);
-                let texts: Vec<KeyText> =
-                    (1..300).map(|length| names.text(&Key::from(sign.repeat(length)))).collect();
-                assert!(texts.iter().all(|text| text.as_bytes().len() <= MAX_KEY_LENGTH));
+                let keys: Vec<BoundedKey> =
+                    (0..300).map(|length| names.bounded(&Key::from(sign.repeat(length)))).collect();
+                assert!(keys.iter().all(|key| key.as_bytes().len() <= MAX_KEY_LENGTH));
+                let texts: Vec<KeyText> = keys.iter().map(|key| names.text(key)).collect();
+                assert!(texts.iter().all(|text| text.0.len() <= MAX_KEY_LENGTH));
                 let shorter = texts.windows(2).filter(|pair| pair[0] == pair[1]);
                 assert_eq!(shorter.count(), 0, "{sign:?}: two keys with one text");
             }
