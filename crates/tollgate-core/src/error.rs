@@ -15,8 +15,8 @@ pub trait StoreError: Error + Send + Sync + 'static {
     }
 
     /// The number of the failure, if one failure of the store has several errors: requests share
-    /// calls, and calls wait for the same silent node. A circuit breaker counts errors of one number
-    /// once. `None` if each error is a failure of its own.
+    /// calls, and calls wait for the same silent node. A circuit breaker counts errors of one
+    /// number once. `None` if each error is a failure of its own.
     fn call(&self) -> Option<u64> {
         None
     }

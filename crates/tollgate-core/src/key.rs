@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 /// not the number 1, and the pair `("a", "bc")` is not `("ab", "c")`. Text of up to 37 characters
 /// (a UUID has 36) needs no allocation.
 ///
-/// The empty key ([`Key::is_empty`]) belongs to no caller. Rules treat it as absent; for a store it is
-/// a key like any other.
+/// The empty key ([`Key::is_empty`]) belongs to no caller. Rules treat it as absent. For a store it
+/// is a key like any other.
 ///
 /// ```
 /// use tollgate_core::Key;

@@ -174,10 +174,10 @@
 //! refusal and a look change no state.
 //!
 //! If a failover leads to a server whose clock is slow, a bucket may be further ahead than it can
-//! get. The store notices that by an older time in a reply, asks again for what that reply refused,
-//! and cuts such buckets to the policy's own until the old time is reached again. A process that connects after the failover cannot
-//! notice it. Its callers wait until another process has cut the bucket, and at most for the step
-//! of the clock or 1,024 windows, whichever is shorter.
+//! get. An older time in a reply shows that. The store then asks again for what that reply refused.
+//! Until the old time is reached again, it cuts such buckets to the policy's own. A process that
+//! connects after the failover cannot notice it. Its callers wait until another process has cut the
+//! bucket, and at most for the step of the clock or 1,024 windows, whichever is shorter.
 //!
 //! | bytes a key | Redis 6.2 | Redis 7.0 | Redis 8.2 | Valkey 9.1 |
 //! |---|--:|--:|--:|--:|

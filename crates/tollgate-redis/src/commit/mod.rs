@@ -8,8 +8,8 @@
 //! check: they have one lane of their own, and a connection that checks do not use.
 //!
 //! From top to bottom, each module imports only those below it: this one, `lane`, `checks` and
-//! `returns`, `group`, `silence`, `target`, `server_clock`, `ask`, `caller`, `pace`. `group` has the
-//! queues, and bounds how many requests a call carries. `pace` bounds how much work it carries.
+//! `returns`, `group`, `silence`, `target`, `server_clock`, `ask`, `caller`, `pace`. `group` has
+//! the queues, and bounds how many requests a call carries. `pace` bounds how much work it carries.
 
 mod ask;
 mod caller;

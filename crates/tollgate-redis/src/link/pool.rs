@@ -22,7 +22,8 @@ use super::sentinels::Sentinels;
 use super::sharded::ShardingCheck;
 use crate::error::{Cause, Error};
 
-/// How many questions about usage are asked at once, each over a connection that checks do not need.
+/// How many questions about usage are asked at once, each over a connection that checks do not
+/// need.
 pub(crate) const QUESTIONS: u32 = 4;
 
 /// How often a call that a replica refused is sent again, to the new master.

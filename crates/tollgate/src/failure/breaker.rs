@@ -89,7 +89,7 @@ impl<S: Store> Store for Breaking<S> {
 
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire> {
-        // A request without checks is not a probe: its answer does not show whether the store works.
+        // No probe without checks: the answer would not show whether the store works.
         let admitted = if set.is_empty() { Ok(Role::Uncounted) } else { self.breaker.admit() };
         self.ask(admitted, |store| store.acquire(set, times))
     }

@@ -64,8 +64,8 @@
 //! ```
 //!
 //! # What a long key costs
-//! Its caller hashes it, before any lock. The tables hold 128 bits of each key, so what follows costs
-//! the same for each. Texts of tracked keys are cut by their length before they are escaped.
+//! Its caller hashes it, before any lock. The tables hold 128 bits of each key, so what follows
+//! costs the same for each. A tracked key of more than 128 bytes is named by its digest.
 //!
 //! # What a restart forgets
 //! Everything: a quota of a day starts again with each deployment. If that matters, keep it in
