@@ -92,6 +92,11 @@ impl Error {
         Error { call: Some(call), ..self }
     }
 
+    /// Marks the error as the failure of a silence, which has a number unless it lasts.
+    pub(crate) fn of_silence(self, number: Option<u64>) -> Error {
+        Error { call: number, ..self }
+    }
+
     /// Marks the error as that of one part of an operation over several slots.
     pub(crate) fn of_part(self) -> Error {
         Error { is_partial: true, ..self }

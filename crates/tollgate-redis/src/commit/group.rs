@@ -16,7 +16,7 @@ use super::pace::Pace;
 use super::server_clock::Shown;
 use super::silence::Silences;
 use super::target::Target;
-use crate::error::{Cause, Error, next_call};
+use crate::error::{Cause, Error};
 use crate::link::Text;
 
 /// The most requests in a call. Larger calls are no cheaper for each request, and the first request
@@ -231,14 +231,14 @@ impl<L: Load> Group<L> {
         let mut overdue = Overdue::new(now);
         let mut guard = self.queues();
         let Queues { of_slot, waiting, in_flight, silences, .. } = &mut *guard;
-        let mut silence = |slot: u16, deadline: Deadline, own: u64| {
-            let number = silences.number(self.target.link.node(slot), deadline, now, own);
-            Error::from(Cause::Late).of_call(number)
+        let mut silence = |slot: u16, deadline: Deadline| {
+            let number = silences.number(self.target.link.node(slot), deadline, now);
+            Error::from(Cause::Late).of_silence(number)
         };
-        for (number, InFlight { load, slot, is_moving, .. }) in in_flight {
+        for InFlight { load, slot, is_moving, .. } in in_flight.values_mut() {
             let mut why = |deadline: Deadline| match is_moving {
                 true => Cause::Moving.into(),
-                false => silence(*slot, deadline, *number),
+                false => silence(*slot, deadline),
             };
             load.take_overdue(&mut overdue, &mut why);
         }
@@ -246,9 +246,9 @@ impl<L: Load> Group<L> {
             // The server was silent for as long as this caller waited: that is a failure of the
             // server. If it answered others meanwhile, the queue was too long, and the failure is
             // ours.
-            let (answered, own) = (queue.answered, next_call());
+            let answered = queue.answered;
             let mut why = |deadline: Deadline| {
-                if deadline.asked > answered { silence(*slot, deadline, own) } else { Cause::Queued.into() }
+                if deadline.asked > answered { silence(*slot, deadline) } else { Cause::Queued.into() }
             };
             queue.loads.retain_mut(|queued| {
                 if queued.load.take_overdue(&mut overdue, &mut why) {
@@ -263,11 +263,11 @@ impl<L: Load> Group<L> {
         (guard, overdue)
     }
 
-    /// The number of the failure that a call is which was not answered in time.
-    pub(super) fn silence(&self, slot: u16, sent: Timestamp, own: u64) -> u64 {
+    /// The number of the silence in which a call was not answered in time, if it does not last.
+    pub(super) fn silence(&self, slot: u16, sent: Timestamp) -> Option<u64> {
         let now = self.target.waits.now();
         let node = self.target.link.node(slot);
-        self.queues().silences.number(node, Deadline { asked: sent, until: now }, now, own)
+        self.queues().silences.number(node, Deadline { asked: sent, until: now }, now)
     }
 
     pub(super) fn queues(&self) -> MutexGuard<'_, Queues<L>> {

@@ -59,11 +59,8 @@ impl<L: Load> Call<L> {
             self.group.answered(slot, work.into_inner(), sent);
         }
         answer.map_err(|error| {
-            let number = match error.is_unanswered() {
-                true => self.group.silence(slot, sent, self.number),
-                false => self.number,
-            };
-            error.of_call(number)
+            let silence = error.is_unanswered().then(|| self.group.silence(slot, sent)).flatten();
+            error.of_call(silence.unwrap_or(self.number))
         })
     }
 
