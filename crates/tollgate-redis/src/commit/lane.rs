@@ -111,8 +111,11 @@ impl<L: Load> Call<L> {
         let Some(InFlight { load, slot, clock, .. }) = call else { return };
         let fell_behind = |now| self.group.target.clocks.answered(slot, clock, now);
         if let Some(again) = load.answer(answer, &fell_behind) {
-            let callers = again.callers();
-            let call = Call::new(&self.group, &mut self.group.queues(), slot, again, callers);
+            let (callers, until) = (again.callers(), again.first_end());
+            let mut queues = self.group.queues();
+            let call = Call::new(&self.group, &mut queues, slot, again, callers);
+            // Their deadlines were not watched since the load was taken out.
+            self.group.watch_until(queues, until);
             // Boxed, since `run_alone` calls this.
             let run: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(call.run_alone(slot));
             self.group.target.runtime.spawn(run);
