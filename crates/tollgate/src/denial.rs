@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tollgate_core::{Policy, Status, Wait};
 
-use crate::problem::{Reason, seconds_up};
+use crate::reason::{Reason, seconds_up};
 use crate::report::Report;
 
 /// Why a request was refused, which policies refused it, and when it would pass.

@@ -201,13 +201,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// From top to bottom; imports run down this list only: named, layer, service, future, shared,
-// calls, until_ready, pause, place, waiting_call, limiter, permit, refusal, answer, fields, denial,
-// observe, metrics, report, rules, rule, exempt, extract, problem. Below them, without imports from
-// each other: failure, scale, usage, memory and wait_queue (table is below these), body, deadline,
-// drain, interned, or_panic.
 pub mod calls;
-pub mod exempt;
 pub mod extract;
 pub mod failure;
 pub mod guide;
@@ -215,8 +209,6 @@ pub mod memory;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub mod metrics;
-#[cfg(feature = "tonic")]
-mod named;
 #[cfg(feature = "client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "client")))]
 pub mod pause;
@@ -224,51 +216,35 @@ pub mod scale;
 pub mod usage;
 
 mod answer;
-mod body;
-mod deadline;
 mod denial;
-mod drain;
 mod fields;
-mod future;
 mod interned;
 mod layer;
 mod limiter;
 mod observe;
 mod or_panic;
-mod permit;
-mod place;
-mod problem;
-mod refusal;
+mod reason;
 mod report;
 mod rule;
-mod rules;
-mod service;
-mod shared;
 mod table;
-mod until_ready;
 mod wait_queue;
 mod waiting_call;
 
-pub use answer::IntoAnswer;
-pub use body::ResponseBody;
+pub use answer::{IntoAnswer, ResponseBody};
 pub use calls::{CallLimitError, CallLimitLayer};
 pub use denial::Denial;
 pub use failure::{CircuitBreaker, CircuitBreakerError, CircuitState, FailureExt};
 pub use fields::Fields;
-pub use future::ResponseFuture;
-pub use layer::RateLimitLayer;
-pub use limiter::{Limiter, NeverFails};
+pub use layer::{RateLimit, RateLimitLayer, ResponseFuture};
+pub use limiter::{Limiter, NeverFails, Permit};
 pub use memory::MemoryStore;
 pub use observe::{Decision, Outcome};
-pub use permit::Permit;
-pub use problem::Reason;
+pub use reason::Reason;
 #[cfg(feature = "axum")]
 pub use report::MissingReport;
 pub use report::Report;
-pub use rule::{IntoRules, MissingKey, PolicyExt, Rule, TiersError};
-pub use rules::RulesError;
+pub use rule::{IntoRules, MissingKey, PolicyExt, Rule, RulesError, TiersError, exempt};
 pub use scale::{Lease, ScaleExt};
-pub use service::RateLimit;
 pub use tollgate_core::{
     Algorithm, BoxStore, Check, Clock, ErrorKind, Grant, Key, ManualClock, Policy, PolicyError, Quota,
     QuotaError, Reply, Share, ShareError, Source, Stamp, Status, Store, StoreError, StoreExt, Times,

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::denial::Denial;
 use crate::fields::strictness;
-use crate::problem::Reason;
+use crate::reason::Reason;
 
 /// How long to wait, if waiting helps: [`Denial::retry_after`], or `Retry-After` if the store is
 /// unavailable.

@@ -10,7 +10,7 @@ use super::code::{code, message};
 use super::details::{Detail, Message};
 use super::response;
 use crate::denial::Denial;
-use crate::problem::escaped;
+use crate::reason::escaped;
 
 /// Parsed here, and not by each denial.
 const CONNECT_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("connect-protocol-version");

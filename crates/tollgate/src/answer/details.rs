@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::code::{code, refusing, wait};
 use crate::denial::Denial;
-use crate::problem::Reason;
+use crate::reason::Reason;
 
 /// A message that tells programs about a denial.
 pub(super) enum Detail {

@@ -5,9 +5,11 @@
 //! | `mod.rs` | which of them a request gets |
 //! | `grpc.rs`, `connect.rs` | the formats of these two |
 //! | `code.rs`, `details.rs` | what both say: code, text, wait; messages of `google.rpc` |
+//! | `body.rs` | the body of a response: that of the service or an answer
 //! | `own.rs` | which answers a user may return instead |
 //! | `tonic.rs` | a denial as a `tonic::Status`, with the feature `tonic` |
 
+pub(crate) mod body;
 mod code;
 mod connect;
 mod details;
@@ -23,8 +25,9 @@ use http_body_util::Full;
 
 use crate::denial::Denial;
 use crate::fields::number;
-use crate::problem::{Reason, problem};
+use crate::reason::{Reason, problem};
 
+pub use body::ResponseBody;
 pub use own::IntoAnswer;
 
 /// Which protocol a call is of, with the content type that its answer repeats.

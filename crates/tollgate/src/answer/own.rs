@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body_util::BodyExt;
 
-use crate::body::OwnBody;
+use crate::answer::body::OwnBody;
 
 /// What [`RateLimitLayer::answer`](crate::RateLimitLayer::answer) accepts: a [`Response`] with any
 /// body of [`Bytes`], such as a `String`. With the feature `axum`, whatever an axum handler may

@@ -13,8 +13,8 @@ use tower_service::Service;
 use super::layer::CallLimitLayer;
 use crate::denial::Denial;
 use crate::limiter::NeverFails;
+use crate::limiter::permit::Permit;
 use crate::memory::MemoryStore;
-use crate::permit::Permit;
 use crate::waiting_call::WaitingCall;
 
 /// A service limited by a [`CallLimitLayer`]. It is ready when the inner service is.

@@ -14,7 +14,7 @@ use super::head::Head;
 use super::networks::{Networks, TrustError};
 use super::peer_ip::{log_missing_client, peer, peer_if_known};
 use crate::or_panic::or_panic;
-use crate::problem::Reason;
+use crate::reason::Reason;
 
 /// The client's address from one header, as far as trusted proxies wrote it.
 ///
@@ -265,7 +265,7 @@ fn parse_node(node: &[u8]) -> Option<IpAddr> {
 mod tests {
     use super::super::PeerAddr;
     use super::*;
-    use crate::exempt::try_from_networks;
+    use crate::rule::exempt::try_from_networks;
 
     fn address_by(extractor: &ClientIp, peer: &str, header: &str, lines: &[&str]) -> String {
         let mut request = http::Request::new(());

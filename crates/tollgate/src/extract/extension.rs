@@ -9,7 +9,7 @@ use tollgate_core::Key;
 
 use super::extractor::{KeyExtractor, reads_heads};
 use super::head::Head;
-use crate::problem::Reason;
+use crate::reason::Reason;
 
 /// A key from something that an outer layer left in the request's extensions, such as the user that
 /// authentication found.

@@ -7,7 +7,7 @@ use http::request::Parts;
 use tollgate_core::Key;
 
 use super::head::Head;
-use crate::problem::Reason;
+use crate::reason::Reason;
 
 /// Derives a [`Key`] from a request's head. Closures `Fn(&Parts) -> Option<Key>` are extractors.
 ///

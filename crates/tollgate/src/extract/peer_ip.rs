@@ -8,7 +8,7 @@ use tollgate_core::Key;
 
 use super::extractor::{AddressExtractor, KeyExtractor, reads_heads};
 use super::head::Head;
-use crate::problem::Reason;
+use crate::reason::Reason;
 
 /// The peer's address, for servers that this crate does not know: insert it into the extensions of
 /// each request of a connection.

@@ -10,7 +10,7 @@ use tollgate_core::{Policy, Status, Verdict, Wait};
 
 use super::numbers::strictness;
 use crate::interned::printable;
-use crate::problem::{escaped, seconds_up};
+use crate::reason::{escaped, seconds_up};
 
 // The parameter names of the draft, which may still change.
 const QUOTA: &str = ";q=";

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue};
 use tollgate_core::{Clock, Verdict};
 
 use crate::interned::{interned, printable};
-use crate::rules::{Ask, Rules};
+use crate::rule::set::{Ask, Rules};
 
 use ietf::{Item, Lists, join};
 use numbers::{Form, Numbers};

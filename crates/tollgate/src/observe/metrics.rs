@@ -5,7 +5,7 @@ use tollgate_core::{Policy, Source};
 
 use super::decision::{Decision, Outcome};
 use crate::metrics::describe;
-use crate::rules::Rules;
+use crate::rule::set::Rules;
 
 /// The handles of a limiter, registered once: a request then costs two additions for each rule.
 pub(crate) struct Metrics {

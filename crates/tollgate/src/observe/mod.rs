@@ -15,7 +15,7 @@ use tollgate_core::{Algorithm, Clock, Policy, Status, Timestamp, Verdict, Wait};
 
 pub use decision::{Decision, Outcome};
 
-use crate::rules::{Ask, Rules};
+use crate::rule::set::{Ask, Rules};
 
 type Observe = dyn Fn(&Decision<'_>) + Send + Sync;
 

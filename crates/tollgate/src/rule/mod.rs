@@ -1,5 +1,7 @@
 //! A rule: a policy, its key extractor, and the cost of a request.
 
+pub mod exempt;
+pub(crate) mod set;
 mod tiers;
 
 use std::fmt;
@@ -8,13 +10,14 @@ use std::sync::Arc;
 use http::request::Parts;
 use tollgate_core::{Key, Policy, Quota};
 
-use crate::exempt::Exemption;
 use crate::extract::{Head, KeyExtractor};
 use crate::or_panic::or_panic;
-use crate::problem::Reason;
+use crate::reason::Reason;
 
+use exempt::Exemption;
 use tiers::Tiers;
 
+pub use set::RulesError;
 pub use tiers::TiersError;
 
 /// Makes a [`Policy`] a [`Rule`].

@@ -4,7 +4,7 @@ use tokio::runtime::Handle;
 use tollgate_core::{Reply, Store};
 
 use crate::limiter::Limiter;
-use crate::permit::Permit;
+use crate::limiter::permit::Permit;
 
 /// The charge of a delayed request. Refunded if this is dropped before the request passes, because
 /// the caller has left.

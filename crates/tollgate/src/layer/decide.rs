@@ -13,17 +13,17 @@ use http_body::Body;
 use tollgate_core::{Reply, Store, Times, Timestamp, Verdict};
 
 use crate::answer::Protocol;
-use crate::body::{OwnBody, ResponseBody};
-use crate::deadline::deadline;
+use crate::answer::body::{OwnBody, ResponseBody};
 use crate::denial::Denial;
-use crate::drain::Bound;
 use crate::extract::Head;
 use crate::fields::{FieldWriter, Written, number};
+use crate::layer::deadline::deadline;
+use crate::layer::drain::Bound;
+use crate::limiter::permit::Permit;
+use crate::limiter::queue_slot::Place;
 use crate::limiter::{Limiter, NeverFails};
-use crate::permit::Permit;
-use crate::place::Place;
 use crate::report::Report;
-use crate::rules::{Ask, Asks};
+use crate::rule::set::{Ask, Asks};
 
 /// Makes the answer to a refused request.
 pub(crate) type Answer = dyn Fn(&Parts, &Denial) -> Response<OwnBody> + Send + Sync;

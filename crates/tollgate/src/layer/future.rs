@@ -14,11 +14,11 @@ use tokio::time::{Sleep, sleep};
 use tollgate_core::{Store, Timestamp};
 use tower_service::Service;
 
-use crate::body::ResponseBody;
+use crate::answer::body::ResponseBody;
+use crate::layer::decide::{Extras, Next, Shared};
 use crate::limiter::NeverFails;
-use crate::place::Place;
-use crate::rules::Asks;
-use crate::shared::{Extras, Next, Shared};
+use crate::limiter::queue_slot::Place;
+use crate::rule::set::Asks;
 use crate::waiting_call::WaitingCall;
 
 /// The response of a [`RateLimit`](crate::RateLimit) service.

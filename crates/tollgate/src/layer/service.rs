@@ -9,11 +9,11 @@ use http_body::Body;
 use tollgate_core::Store;
 use tower_service::Service;
 
-use crate::body::ResponseBody;
-use crate::future::ResponseFuture;
+use crate::answer::body::ResponseBody;
+use crate::layer::decide::{Next, Shared};
+use crate::layer::future::ResponseFuture;
 use crate::limiter::NeverFails;
 use crate::memory::MemoryStore;
-use crate::shared::{Next, Shared};
 
 /// A service limited by a [`RateLimitLayer`](crate::RateLimitLayer).
 ///

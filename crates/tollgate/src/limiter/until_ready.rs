@@ -7,12 +7,12 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tollgate_core::{Algorithm, Key, Reply, Store, Times, Wait};
 
 use crate::denial::Denial;
+use crate::limiter::permit::Permit;
+use crate::limiter::queue_slot::Place;
+use crate::limiter::refusal::Refusal;
 use crate::limiter::{Limiter, NeverFails};
-use crate::permit::Permit;
-use crate::place::Place;
-use crate::problem::Reason;
-use crate::refusal::Refusal;
-use crate::rules::{Ask, Asks};
+use crate::reason::Reason;
+use crate::rule::set::{Ask, Asks};
 use crate::wait_queue::Waiter;
 
 impl<S: Store<Error: NeverFails>> Limiter<S> {

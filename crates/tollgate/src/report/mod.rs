@@ -10,7 +10,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tollgate_core::{Policy, Share, Status, Verdict};
 
-use crate::rules::Rules;
+use crate::rule::set::Rules;
 
 #[cfg(feature = "axum")]
 pub use extractor::MissingReport;

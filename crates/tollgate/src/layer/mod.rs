@@ -1,5 +1,13 @@
 //! The Tower layer.
 
+pub(crate) mod deadline;
+pub(crate) mod decide;
+pub(crate) mod drain;
+pub(crate) mod future;
+pub(crate) mod service;
+#[cfg(feature = "tonic")]
+mod tonic;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +19,20 @@ use tower_layer::Layer;
 
 use crate::answer::IntoAnswer;
 use crate::denial::Denial;
-use crate::drain::Bound;
 use crate::extract::PeerIp;
 use crate::fields::{FieldWriter, Fields};
 use crate::limiter::{Limiter, NeverFails};
 use crate::memory::MemoryStore;
 use crate::observe::Decision;
 use crate::or_panic::or_panic;
+use crate::rule::set::RulesError;
 use crate::rule::{IntoRules, PolicyExt};
-use crate::rules::RulesError;
-use crate::service::RateLimit;
-use crate::shared::Shared;
+
+use self::decide::Shared;
+use self::drain::Bound;
+
+pub use self::future::ResponseFuture;
+pub use self::service::RateLimit;
 
 /// Limits the requests that reach a service, by one or several rules that are decided together.
 ///

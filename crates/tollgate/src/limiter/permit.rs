@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Grant, Reply, Stamp, Status, Store};
 
 use crate::report::Report;
-use crate::rules::Asks;
+use crate::rule::set::Asks;
 
 /// A request that was charged and may pass.
 #[must_use = "a leaky bucket asks for a delay before the request passes: see `delay`"]

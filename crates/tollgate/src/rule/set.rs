@@ -10,7 +10,7 @@ use tollgate_core::{Algorithm, Key, Policy, PolicyError, Store};
 
 use crate::extract::Head;
 use crate::interned::interned;
-use crate::problem::{Reason, problem};
+use crate::reason::{Reason, problem};
 use crate::rule::{IntoRules, MissingKey, Rule};
 
 /// Rules whose policies have different names, decided together.

@@ -1,5 +1,9 @@
 //! The same rules and store without a Tower service around them.
 
+pub(crate) mod permit;
+pub(crate) mod queue_slot;
+pub(crate) mod refusal;
+mod until_ready;
 mod usage;
 
 use std::borrow::Cow;
@@ -17,13 +21,15 @@ use crate::memory::MemoryStore;
 use crate::observe::metrics::Metrics;
 use crate::observe::{Decision, Observers};
 use crate::or_panic::or_panic;
-use crate::permit::Permit;
-use crate::problem::Reason;
-use crate::refusal::Refusal;
+use crate::reason::Reason;
 use crate::report::Report;
+use crate::rule::set::{Ask, Asks, Rules, RulesError};
 use crate::rule::{IntoRules, MissingKey, PolicyExt};
-use crate::rules::{Ask, Asks, Rules, RulesError};
 use crate::wait_queue::WaitQueues;
+
+use self::refusal::Refusal;
+
+pub use self::permit::Permit;
 
 /// Asks rules and a store directly: for handlers, WebSocket messages, jobs, and keys from a body.
 ///
