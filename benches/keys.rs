@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, Check, Key, MemoryStore, Policy, Quota, Store, Times};
+use tollgate::store::{Check, Store, Times};
+use tollgate::{Algorithm, Key, MemoryStore, Policy, Quota};
 
 const KEYS: u32 = 500_000;
 

@@ -8,15 +8,14 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use divan::{AllocProfiler, Bencher};
-use http::request::Parts;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::runtime::Builder;
 use tollgate::exempt::from_networks;
 use tollgate::extract::PeerIp;
-use tollgate::usage::{MemoryLog, Recording, Usage, UsageExt};
+use tollgate::store::{NeverFails, Store};
+use tollgate::usage::top_keys::{MemoryLog, Recording, TopKeys};
 use tollgate::{
-    Algorithm, Fields, Key, MemoryStore, NeverFails, Policy, PolicyExt, Quota, RateLimitLayer, ScaleExt,
-    Store,
+    Algorithm, Fields, Head, Key, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, StoreExt,
 };
 use tollgate_benches::{COLD, HOT, callers, ready_service, request, send};
 use tower::Layer;
@@ -88,7 +87,7 @@ fn allowed_without_fields_but_with_usage(bencher: Bencher<'_, '_>, keys: u32) {
 fn run_counted(bencher: Bencher<'_, '_>, fields: Fields, keys: u32) {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("a runtime");
     let _entered = runtime.enter();
-    let recorder = Usage::new(MemoryLog::new()).record(Recording::default());
+    let recorder = TopKeys::new(MemoryLog::new()).record(Recording::default());
     let store = MemoryStore::builder().max_keys(2_000_000).build().count_usage(&recorder);
     run(bencher, &layer(AMPLE, fields).store(store), keys);
 }
@@ -143,7 +142,7 @@ fn watched(layer: RateLimitLayer, by: &str) -> RateLimitLayer {
 /// A constant cost from a closure: the overhead of any cost function.
 #[divan::bench]
 fn cost_by_closure_allowed(bencher: Bencher<'_, '_>) {
-    let rule = Policy::new("api", AMPLE).by(PeerIp::new()).cost(|_: &Parts| 1);
+    let rule = Policy::new("api", AMPLE).by(PeerIp::new()).cost(|_: &Head<'_>| 1);
     run(bencher, &RateLimitLayer::new([rule]).fields(Fields::None), HOT);
 }
 
@@ -154,7 +153,7 @@ fn tiers_allowed(bencher: Bencher<'_, '_>, tiers: usize) {
     let quotas = (0..tiers).map(|n| (name(n), AMPLE));
     let chosen: Arc<str> = name(tiers / 3).into();
     let rule = Policy::new("api", AMPLE).by(PeerIp::new());
-    let rule = rule.tiers(quotas, move |_: &Parts, _: &Key| Some(Arc::clone(&chosen)));
+    let rule = rule.tiers(quotas, move |_: &Head<'_>, _: &Key| Some(Arc::clone(&chosen)));
     run(bencher, &RateLimitLayer::new([rule]).fields(Fields::None), HOT);
 }
 

@@ -4,7 +4,8 @@
 //!
 //! `cargo bench -p tollgate-benches --bench sliding_log`
 
-use tollgate::{Algorithm, Check, Key, ManualClock, Policy, Quota, Store, Times, Timestamp};
+use tollgate::store::{Check, Store, Times};
+use tollgate::{Algorithm, Key, ManualClock, Policy, Quota, Timestamp};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 

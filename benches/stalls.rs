@@ -9,7 +9,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use tollgate::{Check, Key, Lease, MemoryStore, Policy, Quota, Reply, ScaleExt, Store, Times};
+use tollgate::store::{Check, Reply, Store, Times};
+use tollgate::{Key, Lease, MemoryStore, Policy, Quota, StoreExt};
 
 /// Every key is new once, and then returns. Few keys return more often, so that each line has
 /// enough decisions for its percentiles.

@@ -9,8 +9,9 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use tollgate::store::{Check, Store, Times};
 use tollgate::usage::Totals;
-use tollgate::{Algorithm, Check, Key, MemoryStore, Policy, Quota, Store, Times};
+use tollgate::{Algorithm, Key, MemoryStore, Policy, Quota};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
 

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
-use tollgate::{CircuitBreaker, FailureExt, Key, Limiter, MemoryStore, Policy, Quota, Store};
+use tollgate::store::Store;
+use tollgate::{CircuitBreaker, Key, Limiter, MemoryStore, Policy, Quota, StoreExt};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
 
@@ -39,7 +40,7 @@ async fn wait(name: &str, crowd: Crowd, store: impl Store<Error = Infallible>) {
     let capacity = f64::from(policy.capacity());
     let checks = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&checks);
-    let limiter = Limiter::by_key([policy]).store(store).observe(move |_| {
+    let limiter = Limiter::new([policy]).store(store).observe(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
     });
     let (start, before) = (Instant::now(), processor());
@@ -49,7 +50,7 @@ async fn wait(name: &str, crowd: Crowd, store: impl Store<Error = Infallible>) {
             let (limiter, arrivals) = (limiter.clone(), Arc::clone(&arrivals));
             async move {
                 let caller = arrivals.fetch_add(1, Ordering::Relaxed);
-                let passed = limiter.until_key_ready(&Key::from("ada"), 1, crowd.patience).await;
+                let passed = limiter.until_ready(&Key::from("ada"), 1, crowd.patience).await;
                 passed.is_ok().then(|| (start.elapsed(), caller))
             }
         })

@@ -13,12 +13,14 @@ use axum::{Router, routing::get};
 use http::HeaderName;
 use http::request::Parts;
 use tokio::net::TcpListener;
-use tollgate::extract::{ClientIp, ClientIpHeader};
-use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate::extract::{AddressExtractor, ClientIp, ClientIpHeader};
+use tollgate::{Head, Policy, PolicyExt, Quota, RateLimitLayer};
 
 /// The same address for logs as for the limit.
 async fn whoami(State(client): State<ClientIp>, parts: Parts) -> String {
-    client.address(&parts).map_or_else(|| "unknown\n".to_owned(), |address| format!("{address}\n"))
+    client
+        .address(&Head::from(&parts))
+        .map_or_else(|| "unknown\n".to_owned(), |address| format!("{address}\n"))
 }
 
 #[tokio::main]

@@ -9,14 +9,13 @@ use std::error::Error;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Request, Uri};
 use http_body_util::Empty;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tollgate::{Algorithm, Denial, Fields, Key, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate::{Algorithm, Denial, Fields, Head, Key, Policy, PolicyExt, Quota, RateLimitLayer};
 use tower::{ServiceBuilder, ServiceExt};
 
 #[tokio::main]
@@ -27,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     // Ten requests a second to each host, evenly spaced. No request waits longer than a second.
     let ours = Policy::new("ours", Quota::per_second(10))
         .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) })
-        .by(|parts: &Parts| parts.uri.host().map(Key::from));
+        .by(|head: &Head<'_>| head.uri().host().map(Key::from));
 
     let start = Instant::now();
     let client = ServiceBuilder::new()

@@ -14,7 +14,7 @@ use http::{StatusCode, request::Parts};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tollgate::extract::{PeerIp, extension_ref};
-use tollgate::{Algorithm, Limiter, Policy, PolicyExt, Quota};
+use tollgate::{Algorithm, Head, Policy, PolicyExt, Quota, RequestLimiter};
 
 #[derive(Deserialize)]
 struct LogIn {
@@ -31,14 +31,14 @@ async fn is_right(log_in: &LogIn) -> bool {
     log_in.name.eq_ignore_ascii_case("ada") && log_in.password == "secret"
 }
 
-async fn log_in(State(failures): State<Limiter>, mut parts: Parts, body: String) -> Response {
+async fn log_in(State(failures): State<RequestLimiter>, mut parts: Parts, body: String) -> Response {
     let Ok(log_in) = serde_json::from_str::<LogIn>(&body) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
     // One key for all spellings that the database takes for one user.
     parts.extensions.insert(Name(log_in.name.to_lowercase()));
     // Charged before the password is checked: concurrent guesses cannot exceed the limit.
-    let permit = match failures.check(&parts).await {
+    let permit = match failures.check(&Head::from(&parts)).await {
         Ok(permit) => permit,
         Err(denial) => return denial.into_response(),
     };
@@ -52,7 +52,7 @@ async fn log_in(State(failures): State<Limiter>, mut parts: Parts, body: String)
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // Both are charged, or none. Anyone can use up the quota of a name, so it forgives soon.
-    let failures = Limiter::new([
+    let failures = RequestLimiter::new([
         Policy::new("address", Quota::per_hour(20)).with_algorithm(Algorithm::SLIDING_LOG).by(PeerIp::new()),
         Policy::new("name", Quota::per_minute(5))
             .with_algorithm(Algorithm::SLIDING_LOG)

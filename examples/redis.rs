@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::{Router, routing::get};
 use tokio::net::TcpListener;
-use tollgate::{CircuitBreaker, FailureExt, MemoryStore, Quota, RateLimitLayer, Share};
+use tollgate::{CircuitBreaker, MemoryStore, Quota, RateLimitLayer, Share, StoreExt};
 use tollgate_redis::RedisStore;
 
 /// How many servers share the limit. If it grows, the fallbacks of an outage together grant more

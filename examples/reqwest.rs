@@ -10,7 +10,8 @@ use std::time::Duration;
 use reqwest::{Client, Method, Request, Url};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tollgate::{Algorithm, CallLimitError, CallLimitLayer, Key, Limiter, Policy, Quota};
+use tollgate::calls::{CallLimitError, CallLimitLayer};
+use tollgate::{Algorithm, Key, Limiter, Policy, Quota};
 use tower::{ServiceBuilder, ServiceExt};
 
 #[tokio::main]
@@ -21,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     // Ten requests a second to each host, evenly spaced. None waits longer than half a second.
     let spaced = Policy::new("spaced", Quota::per_second(10))
         .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_millis(500) });
-    let limit = CallLimitLayer::new(Limiter::by_key([spaced]), |request: &Request| {
+    let limit = CallLimitLayer::new(Limiter::new([spaced]), |request: &Request| {
         request.url().host_str().map(Key::from)
     });
     let client = ServiceBuilder::new().layer(limit).service(Client::new());

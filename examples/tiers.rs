@@ -13,10 +13,9 @@ use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::{Extension, Router, routing::get};
 use http::StatusCode;
-use http::request::Parts;
 use tokio::net::TcpListener;
 use tollgate::extract::{PeerIp, extension};
-use tollgate::{Fields, Key, Policy, PolicyExt, Quota, RateLimitLayer, Report};
+use tollgate::{Fields, Head, Key, Policy, PolicyExt, Quota, RateLimitLayer, Report};
 
 /// A caller that the server knows.
 #[derive(Clone, Copy)]
@@ -42,8 +41,8 @@ async fn authenticate(mut request: Request, next: Next) -> Result<Response, Stat
 }
 
 /// An export is expensive. Asking what is left is free.
-fn cost(parts: &Parts) -> u32 {
-    match parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str) {
+fn cost(head: &Head<'_>) -> u32 {
+    match head.extensions().get::<MatchedPath>().map(MatchedPath::as_str) {
         Some("/export") => 10,
         Some("/me") => 0,
         _ => 1,
@@ -66,7 +65,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .by(extension(|caller: &Caller| caller.name))
         .tiers(
             [("pro", Quota::per_day(200)), ("enterprise", Quota::per_day(2_000))],
-            |parts: &Parts, _: &Key| parts.extensions.get::<Caller>().map(|caller| caller.plan),
+            |head: &Head<'_>, _: &Key| head.extensions().get::<Caller>().map(|caller| caller.plan),
         )
         .cost(cost);
 
@@ -78,8 +77,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/", get(|| async { "hello\n" }))
         .route("/export", get(|| async { "a,b,c\n" }))
         .route("/me", get(me))
-        // Inside authentication. `expose_verdict` provides the report for `me`.
-        .layer(RateLimitLayer::new([rule]).expose_verdict())
+        // Inside authentication. `expose_report` provides the report for `me`.
+        .layer(RateLimitLayer::new([rule]).expose_report())
         .layer(from_fn(authenticate))
         // Outside authentication, so that each guess counts.
         .layer(guesses);

@@ -9,14 +9,13 @@ use std::time::Duration;
 
 use allocation_counter::measure;
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tollgate::exempt::{cors_preflight, from_networks};
 use tollgate::extract::{PeerAddr, PeerIp, global};
+use tollgate::store::{Check, NeverFails, Reply, Store, Times};
 use tollgate::{
-    Algorithm, Check, FailureExt, Fields, Key, MemoryStore, NeverFails, Policy, PolicyExt, Quota,
-    RateLimitLayer, Reply, Rule, Store, Times,
+    Algorithm, Fields, Head, Key, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Rule, StoreExt,
 };
 use tollgate_tests::{EVERY_ALGORITHM, Later, a_minute, clock, store, user};
 use tower::{Layer, Service, service_fn};
@@ -132,7 +131,7 @@ fn tiers_and_exemptions_allocate_nothing() {
     let elsewhere = || from_networks(PeerIp::new(), ["10.0.0.0/8", "2001:db8::/32"]);
     let [address, user, all, both] =
         four_rules().map(|rule| rule.exempt(elsewhere()).exempt(cors_preflight()));
-    let user = user.tiers(tiers, |parts: &Parts, _: &Key| (parts.uri.path() == "/").then_some("pro"));
+    let user = user.tiers(tiers, |head: &Head<'_>, _: &Key| (head.uri().path() == "/").then_some("pro"));
     let four = layer([address, user, all, both]).fields(Fields::None);
     assert_eq!(a_request(&four, StatusCode::OK), 0);
     let listed = from_networks(PeerIp::new(), ["192.0.2.1"]);

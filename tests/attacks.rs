@@ -15,16 +15,16 @@ use redis::{Client, cmd};
 use tokio::sync::Mutex;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
-use tollgate::failure::{Breaking, CircuitView, Event, OnFailure, Source, Timeout};
-use tollgate::{
-    Algorithm, Check, CircuitBreaker, CircuitState, FailureExt, Grant, Key, Policy, Quota, Store, Times,
-    Verdict,
-};
+use tollgate::failure::CircuitState;
+use tollgate::failure::{Breaker, CircuitView, Event, FailurePolicy, Timeout};
+use tollgate::store::Source;
+use tollgate::store::{Check, Grant, Store, Times, Verdict};
+use tollgate::{Algorithm, CircuitBreaker, Key, Policy, Quota, StoreExt};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 use tollgate_tests::{Proxy, Way};
 
-type Guarded = OnFailure<Breaking<Timeout<RedisStore>>>;
+type Guarded = FailurePolicy<Breaker<Timeout<RedisStore>>>;
 
 const AWAY: Duration = Duration::from_millis(3);
 const TIMEOUT: Duration = Duration::from_millis(50);
@@ -74,7 +74,7 @@ impl Scene {
         let undecided = Arc::<AtomicU32>::default();
         let count = Arc::clone(&undecided);
         let store = store.fail_open().observe(move |event| {
-            if event == Event::Decided(Source::Policy) {
+            if event == Event::Decided(Source::FailurePolicy) {
                 count.fetch_add(1, Ordering::Relaxed);
             }
         });

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use allocation_counter::measure;
-use tollgate::{Algorithm, Check, Key, MemoryStore, Policy, Quota, Reply, Store, Times};
+use tollgate::store::{Check, Reply, Store, Times};
+use tollgate::{Algorithm, Key, MemoryStore, Policy, Quota};
 use tollgate_tests::{a_minute, clock};
 
 /// Invents keys until the store is full. Returns the bytes per key, rounded up.

@@ -126,13 +126,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use axum::body::Body;
-use http::request::Parts;
 use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt;
 use tollgate::extract::{ClientIp, PeerAddr, PeerIp};
+use tollgate::layer::ResponseBody;
+use tollgate::store::{Check, Reply, Store, Times};
 use tollgate::{
-    Algorithm, Check, Denial, Fields, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer,
-    Reply, ResponseBody, Store, Times,
+    Algorithm, Denial, Fields, Head, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer,
 };
 use tollgate_tests::{EVERY_ALGORITHM, Strict, a_minute, call, clock, field, per_user, request, store, user};
 use tower::Layer;
@@ -146,8 +146,8 @@ fn costing(cost: u32) -> Request<Body> {
     request
 }
 
-fn cost(parts: &Parts) -> u32 {
-    parts.headers["x-cost"].to_str().ok().and_then(|cost| cost.parse().ok()).expect("a number")
+fn cost(head: &Head<'_>) -> u32 {
+    head.headers()["x-cost"].to_str().ok().and_then(|cost| cost.parse().ok()).expect("a number")
 }
 
 fn status_and_wait(response: &Response<ResponseBody<Body>>) -> (u16, Option<u64>) {
@@ -160,16 +160,16 @@ async fn a_first_request_of_cost_two_leaves_a_key_that_expires() {
     for algorithm in EVERY_ALGORITHM {
         let time = clock();
         let store = MemoryStore::builder().clock(&time).max_keys(600).build();
-        let limiter = Limiter::new([a_minute("p", algorithm, 2).by(user())]).store(store.clone());
+        let limiter = Limiter::new([a_minute("p", algorithm, 2)]).store(store.clone());
         let (ada, bob) = (Key::from("ada"), Key::from("bob"));
-        assert!(limiter.check_key(&ada, 2).await.is_ok());
-        let denial = limiter.check_key(&ada, 2).await.unwrap_err();
+        assert!(limiter.check(&ada, 2).await.is_ok());
+        let denial = limiter.check(&ada, 2).await.unwrap_err();
         time.advance(denial.retry_after().unwrap());
-        assert!(limiter.check_key(&ada, 2).await.is_ok(), "{algorithm:?} is full for ever");
+        assert!(limiter.check(&ada, 2).await.is_ok(), "{algorithm:?} is full for ever");
         // Two windows are the longest that any of them remembers.
         time.advance(130 * SECOND);
         for _ in 0..100 {
-            assert!(limiter.check_key(&bob, 0).await.is_ok());
+            assert!(limiter.check(&bob, 0).await.is_ok());
         }
         assert_eq!(store.keys(), 0, "{algorithm:?}");
     }
@@ -302,7 +302,7 @@ async fn a_request_refused_by_burst_leaves_daily_untouched() {
         statuses.push(call(&mut service, request("ada")).await.status().as_u16());
     }
     assert_eq!(statuses, [200, 200, 200, 429, 429, 429, 429, 429, 429, 429]);
-    let report = layer.limiter().look_key(&Key::from("ada")).await.unwrap();
+    let report = layer.limiter().look(&Head::from(&request("ada"))).await.unwrap();
     assert_eq!(report.statuses()[1].remaining(), 2, "three passed");
     time.advance(SECOND);
     assert_eq!(call(&mut service, request("ada")).await.status(), 200);
@@ -315,16 +315,16 @@ async fn a_request_refused_by_burst_leaves_daily_untouched() {
 #[tokio::test]
 async fn a_permit_refunds_at_most_its_cost() {
     for algorithm in EVERY_ALGORITHM {
-        let limiter = Limiter::new([a_minute("p", algorithm, 10).by(user())]).store(store(&clock()));
+        let limiter = Limiter::new([a_minute("p", algorithm, 10)]).store(store(&clock()));
         let ada = Key::from("ada");
-        let mut permit = limiter.check_key(&ada, 3).await.unwrap();
+        let mut permit = limiter.check(&ada, 3).await.unwrap();
         for _ in 0..10 {
             limiter.refund_units(&mut permit, 2).await;
         }
         limiter.refund(permit).await;
-        let left = async || limiter.look_key(&ada).await.unwrap().statuses()[0].remaining();
+        let left = async || limiter.look(&ada).await.unwrap().statuses()[0].remaining();
         assert_eq!(left().await, 10, "{algorithm:?}");
-        let _kept = limiter.check_key(&ada, 1).await.unwrap();
+        let _kept = limiter.check(&ada, 1).await.unwrap();
         assert_eq!(left().await, 9, "{algorithm:?}");
     }
 }
@@ -334,14 +334,14 @@ async fn a_permit_refunds_at_most_its_cost() {
 async fn a_refund_in_parts_returns_no_more_than_a_whole_refund() {
     for quota in [Quota::per_second(1).burst(10), Quota::new(7, 10 * SECOND).burst(10)] {
         let time = clock();
-        let limiter = Limiter::new([Policy::new("p", quota).by(user())]).store(store(&time));
+        let limiter = Limiter::new([Policy::new("p", quota)]).store(store(&time));
         let (ada, bob) = (Key::from("ada"), Key::from("bob"));
-        let left = async |key| limiter.look_key(key).await.unwrap().statuses()[0].remaining();
-        let whole = limiter.check_key(&ada, 10).await.unwrap();
-        let mut in_parts = limiter.check_key(&bob, 10).await.unwrap();
+        let left = async |key| limiter.look(key).await.unwrap().statuses()[0].remaining();
+        let whole = limiter.check(&ada, 10).await.unwrap();
+        let mut in_parts = limiter.check(&bob, 10).await.unwrap();
         time.advance(6 * SECOND);
         for key in [&ada, &bob] {
-            let _others = limiter.check_key(key, left(key).await).await.unwrap();
+            let _others = limiter.check(key, left(key).await).await.unwrap();
         }
         limiter.refund(whole).await;
         for _ in 0..10 {
@@ -356,25 +356,23 @@ async fn a_refund_in_parts_returns_no_more_than_a_whole_refund() {
 #[tokio::test]
 async fn a_permit_of_other_rules_is_refunded_by_its_own() {
     let store = store(&clock());
-    let rule = |name: &str| Policy::new(name, Quota::per_minute(5)).by(user());
-    let two = Limiter::new([rule("a"), rule("b")]).store(store.clone());
-    let one = Limiter::new([rule("c")]).store(store);
+    let policy = |name: &str| Policy::new(name, Quota::per_minute(5));
+    let two = Limiter::new([policy("a"), policy("b")]).store(store.clone());
+    let one = Limiter::new([policy("c")]).store(store);
     let ada = Key::from("ada");
-    let permit = two.check_key(&ada, 2).await.unwrap();
+    let permit = two.check(&ada, 2).await.unwrap();
     one.refund(permit).await;
-    let left: Vec<u32> = two.look_key(&ada).await.unwrap().statuses().iter().map(|s| s.remaining()).collect();
+    let left: Vec<u32> = two.look(&ada).await.unwrap().statuses().iter().map(|s| s.remaining()).collect();
     assert_eq!(left, [5, 5]);
 }
 
 #[tokio::test]
 async fn the_empty_key_is_a_missing_key_for_a_limiter() {
-    let rule = Policy::new("p", Quota::per_minute(1)).by(user());
-    let denial = Limiter::new([rule.clone()]).check_key(&Key::from(""), 1).await.unwrap_err();
+    let limiter = Limiter::new([Policy::new("p", Quota::per_minute(1))]);
+    let denial = limiter.check(&Key::from(""), 1).await.unwrap_err();
     assert_eq!(denial.reason(), tollgate::Reason::NoKey);
-    let skips = Limiter::new([rule.on_missing_key(tollgate::MissingKey::Skip)]);
-    for _ in 0..3 {
-        assert!(skips.check_key(&Key::from(""), 1).await.is_ok(), "no rule applies");
-    }
+    let denial = limiter.until_ready(&Key::from(""), 1, SECOND).await.unwrap_err();
+    assert_eq!(denial.reason(), tollgate::Reason::NoKey);
 }
 
 #[test]
@@ -399,17 +397,17 @@ async fn a_refund_that_comes_too_late_adds_no_key() {
     for algorithm in EVERY_ALGORITHM {
         let time = clock();
         let store = store(&time);
-        let limiter = Limiter::new([a_minute("p", algorithm, 5).by(user())]).store(store.clone());
+        let limiter = Limiter::new([a_minute("p", algorithm, 5)]).store(store.clone());
         let ada = Key::from("ada");
-        let after_a_reset = limiter.check_key(&ada, 2).await.unwrap();
-        let in_another_window = limiter.check_key(&ada, 1).await.unwrap();
+        let after_a_reset = limiter.check(&ada, 2).await.unwrap();
+        let in_another_window = limiter.check(&ada, 1).await.unwrap();
         limiter.reset(&ada).await;
         limiter.refund(after_a_reset).await;
         assert_eq!(store.keys(), 0, "{algorithm:?}");
         time.advance(200 * SECOND);
-        assert!(limiter.check_key(&ada, 2).await.is_ok());
+        assert!(limiter.check(&ada, 2).await.is_ok());
         limiter.refund(in_another_window).await;
-        assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 3, "{algorithm:?}");
+        assert_eq!(limiter.look(&ada).await.unwrap().statuses()[0].remaining(), 3, "{algorithm:?}");
     }
 }
 

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tollgate::failure::{Event, Source};
-use tollgate::{ErrorKind, FailureExt, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate::failure::Event;
+use tollgate::store::ErrorKind;
+use tollgate::store::Source;
+use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer, StoreExt};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{Strict, call, request, user};

@@ -34,7 +34,7 @@ use sim::{Mode, Plan};
 use terminal::{fail, parse, print};
 
 /// In the order of the table: the exact fleet is what the others are compared with.
-const MODES: [Mode; 3] = [Mode::Exact, Mode::Leased, Mode::LocalShare];
+const MODES: [Mode; 3] = [Mode::Exact, Mode::Leases, Mode::LocalShare];
 
 fn main() -> ExitCode {
     match parse().map(cli::fleet) {

@@ -51,7 +51,7 @@ fn draw(svg: &mut String, plan: &Plan, scores: &[Score]) -> Result<(), Box<dyn E
     for score in scores.iter().rev() {
         let color = match score.mode {
             Mode::Exact => RGBColor(40, 90, 200),
-            Mode::Leased => RGBColor(220, 130, 0),
+            Mode::Leases => RGBColor(220, 130, 0),
             Mode::LocalShare => RGBColor(130, 130, 130),
         };
         line(admitted(plan, score), color, 2, table::name(score.mode))?;
@@ -85,7 +85,7 @@ fn lines(plan: &Plan, scores: &[Score]) -> (Vec<Point>, Vec<Point>) {
             (line(burst), line(burst + rate * plan.life.as_secs_f64()))
         }
         Algorithm::FixedWindow { .. } => (flat(limit), flat(limit)),
-        _ => (flat(limit), flat(with_leases(&Plan { mode: Mode::Leased, ..plan.clone() }, nodes))),
+        _ => (flat(limit), flat(with_leases(&Plan { mode: Mode::Leases, ..plan.clone() }, nodes))),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The figures of one simulated fleet.
 
-use tollgate::{Check, Clock, Key, ManualClock, MemoryStore, Store, Times, Timestamp};
+use tollgate::store::{Check, Store, Times};
+use tollgate::{Clock, Key, ManualClock, MemoryStore, Timestamp};
 
 use crate::sim::bounds::{Closest, closest};
 use crate::sim::{Admission, Mode, Outcome, Plan, answer_of};

@@ -45,7 +45,7 @@ fn cells(score: &Score, exact: usize) -> [String; 8] {
 fn bound(score: &Score) -> String {
     match score.mode {
         Mode::LocalShare => "-".to_owned(),
-        Mode::Exact | Mode::Leased => format!("{:.3}", score.closest.ratio()),
+        Mode::Exact | Mode::Leases => format!("{:.3}", score.closest.ratio()),
     }
 }
 
@@ -61,7 +61,7 @@ fn row(f: &mut fmt::Formatter<'_>, cells: [String; 8]) -> fmt::Result {
 pub(crate) fn name(mode: Mode) -> &'static str {
     match mode {
         Mode::Exact => "exact",
-        Mode::Leased => "leased",
+        Mode::Leases => "leased",
         Mode::LocalShare => "local share",
     }
 }

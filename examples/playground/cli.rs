@@ -63,7 +63,7 @@ pub(crate) struct Cli {
 
     /// What happens to requests while Redis fails [default: closed]
     #[arg(long, value_name = "POLICY", value_enum)]
-    pub(crate) on_failure: Option<OnFailure>,
+    pub(crate) on_failure: Option<FailurePolicy>,
 
     /// The share of every quota that this server grants by itself with --on-failure fallback: 1/N
     /// on each of N servers [default: 1/1]
@@ -110,7 +110,7 @@ pub(crate) struct Cli {
 
 /// `--on-failure`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OnFailure {
+pub(crate) enum FailurePolicy {
     /// They pass without limit and without RateLimit fields: a caller who can make Redis late
     /// switches the limits off
     Open,
@@ -179,7 +179,7 @@ impl From<Action> for MissingKey {
         match action {
             Action::Refuse => MissingKey::Refuse,
             Action::Skip => MissingKey::Skip,
-            Action::Share => MissingKey::Share,
+            Action::Share => MissingKey::OneKey,
         }
     }
 }

@@ -4,11 +4,10 @@
 use std::str::FromStr;
 
 use http::HeaderName;
-use http::request::Parts;
-use tollgate::Key;
 use tollgate::extract::{
     ClientIp, Cookie, Header, KeyExtractor, PeerIp, basic_user, bearer, cookie, global, matched_path,
 };
+use tollgate::{Head, Key};
 
 /// Alternatives: the first that a request has is its key. Each alternative is a list of parts, and
 /// the request needs all of them.
@@ -148,7 +147,7 @@ fn all_of(parts: &[Part], client_ip: Option<&ClientIp>) -> Box<dyn KeyExtractor>
         Some(only) if extractors.is_empty() => only,
         last => {
             extractors.extend(last);
-            Box::new(move |head: &Parts| {
+            Box::new(move |head: &Head<'_>| {
                 let keys: Option<Vec<Key>> = extractors.iter().map(|each| each.extract(head)).collect();
                 Some(Key::join(keys?))
             })
@@ -166,7 +165,7 @@ mod tests {
             request.headers_mut().append(*name, value.parse().unwrap());
         }
         let extractor = spec.parse::<KeySpec>().unwrap().extractor(None);
-        extractor.extract(&request.into_parts().0).filter(|key| !key.is_empty())
+        extractor.extract(&Head::from(&request)).filter(|key| !key.is_empty())
     }
 
     #[test]

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use serde::Serialize;
-use tollgate::{Limiter, Policy, Status, Wait};
+use tollgate::{Head, Policy, RequestLimiter, Status, Wait};
 
 use crate::span::seconds_up;
 use crate::store::AnyStore;
@@ -35,8 +35,8 @@ struct Standing<'a> {
 
 /// Looks at the caller's quotas. This route is outside the layer, so asking is free. A rule by
 /// `path` shows the state of the route `/me` itself.
-pub(crate) async fn me(State(limiter): State<Limiter<AnyStore>>, parts: Parts) -> Response {
-    let report = match limiter.look(&parts).await {
+pub(crate) async fn me(State(limiter): State<RequestLimiter<AnyStore>>, parts: Parts) -> Response {
+    let report = match limiter.look(&Head::from(&parts)).await {
         Ok(report) => report,
         Err(denial) => return denial.into_response(),
     };

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tollgate::failure::CircuitView;
 use tollgate::metrics::{StoreMetrics, count_errors};
-use tollgate::{BoxStore, CircuitBreaker, FailureExt, MemoryStore, Share, Store, StoreExt};
+use tollgate::store::{BoxStore, Store};
+use tollgate::{CircuitBreaker, MemoryStore, Share, StoreExt};
 
-use crate::cli::{Cli, OnFailure};
+use crate::cli::{Cli, FailurePolicy};
 use crate::scale::{GiveBack, Scale};
 use crate::span;
 
@@ -30,7 +31,7 @@ pub(crate) struct Views {
 }
 
 /// `--breaker`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Breaker {
     settings: CircuitBreaker,
     failures: u32,
@@ -73,13 +74,13 @@ impl Outage {
             .ok_or_else(|| format!("--timeout: {timeout:?} must be a time above zero, such as 50ms or 1s"))?;
         let breaker = cli.breaker.as_deref().map(Breaker::parse).transpose()?;
         let then = match (cli.on_failure.unwrap_or_default(), &cli.share) {
-            (OnFailure::Fallback, None) => Then::Grant(Share::WHOLE),
-            (OnFailure::Fallback, Some(share)) => {
+            (FailurePolicy::Fallback, None) => Then::Grant(Share::WHOLE),
+            (FailurePolicy::Fallback, Some(share)) => {
                 Then::Grant(share.parse().map_err(|error| format!("--share: {share:?}: {error}"))?)
             }
             (_, Some(_)) => return Err("--share needs --on-failure fallback".to_owned()),
-            (OnFailure::Open, None) => Then::Pass,
-            (OnFailure::Closed, None) => Then::Refuse,
+            (FailurePolicy::Open, None) => Then::Pass,
+            (FailurePolicy::Closed, None) => Then::Refuse,
         };
         Ok(Outage { timeout, breaker, scale: Scale::new(cli)?, then })
     }
@@ -89,7 +90,7 @@ impl Outage {
         let (store, metrics) = (store.timeout(self.timeout), StoreMetrics::new());
         match &self.breaker {
             Some(breaker) => {
-                let store = store.circuit_breaker(breaker.settings);
+                let store = store.circuit_breaker(breaker.settings.clone());
                 let circuit = store.circuit();
                 let (store, views) = self.decide(store, metrics.circuit(circuit.clone()));
                 (store, Views { circuit: Some(circuit), ..views })

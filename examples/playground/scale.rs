@@ -3,7 +3,8 @@
 use std::pin::Pin;
 
 use tollgate::metrics::StoreMetrics;
-use tollgate::{BoxStore, Lease, ScaleExt, Store, StoreExt};
+use tollgate::store::{BoxStore, Store};
+use tollgate::{Lease, StoreExt};
 
 use crate::cli::Cli;
 use crate::span;

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use tollgate::metrics::StoreMetrics;
-use tollgate::{BoxStore, MemoryStore, StoreExt};
+use tollgate::store::BoxStore;
+use tollgate::{MemoryStore, StoreExt};
 use tollgate_redis::RedisStore;
 
 use crate::cli::Cli;

@@ -1,19 +1,19 @@
 //! `POST /transfer/{amount}`: a request whose cost is the amount, like a bank's daily limit for a
 //! new user.
 
-use http::request::Parts;
 use http::{Method, StatusCode, Uri};
+use tollgate::Head;
 
 /// Returns the cost of a request under each rule: the amount of a transfer, otherwise 1.
 ///
 /// A number that is too large costs more than any quota has. For an amount that is no number, the
 /// handler refuses the transfer. Such a request costs 1, because a request that costs nothing is
 /// never limited.
-pub(crate) fn cost(parts: &Parts) -> u32 {
-    if parts.method != Method::POST {
+pub(crate) fn cost(head: &Head<'_>) -> u32 {
+    if head.method() != Method::POST {
         return 1;
     }
-    match amount(&parts.uri) {
+    match amount(head.uri()) {
         None => 1,
         Some(text) if is_number(text) => text.parse().unwrap_or(u32::MAX),
         Some(_) => 1,

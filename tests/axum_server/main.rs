@@ -10,7 +10,8 @@ mod verdicts;
 
 use axum::Router;
 use axum::routing::get;
-use tollgate::{Algorithm, Policy, PolicyExt, Quota, RateLimitLayer, extract::KeyExtractor};
+use tollgate::extract::KeyExtractor;
+use tollgate::{Algorithm, Policy, PolicyExt, Quota, RateLimitLayer};
 
 /// Two requests a day: no test lasts until one comes back or a new window begins.
 fn two_a_day(key: impl KeyExtractor) -> RateLimitLayer {

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
 use tollgate::extract::{global, header};
-use tollgate::{FailureExt, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate::{MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, StoreExt};
 use tollgate_tests::{Client, Connection, Failing, Fault, serve};
 
 use crate::{hello, two_a_day};

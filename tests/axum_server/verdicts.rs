@@ -7,9 +7,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::StatusCode;
 use tollgate::extract::{global, header};
-use tollgate::{
-    Algorithm, Denial, Key, Limiter, MissingReport, Policy, PolicyExt, Quota, RateLimitLayer, Report,
-};
+use tollgate::layer::MissingReport;
+use tollgate::{Algorithm, Denial, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Report};
 use tollgate_tests::{Client, Log, serve};
 
 use crate::{two, two_a_day};
@@ -34,7 +33,7 @@ fn app() -> Router {
 
 #[tokio::test]
 async fn a_handler_takes_the_report_as_an_argument() {
-    let address = serve(app().layer(two_a_day(global()).expose_verdict())).await;
+    let address = serve(app().layer(two_a_day(global()).expose_report())).await;
     let mut client = Client::connect(address).await;
     assert_eq!(client.get("/", &[]).await.body, "1 of 2");
     assert_eq!(client.get("/maybe", &[]).await.body, "0 of 2");
@@ -43,18 +42,18 @@ async fn a_handler_takes_the_report_as_an_argument() {
 
 #[tokio::test]
 async fn a_handler_gets_the_report_of_the_nearest_layer() {
-    let outer = RateLimitLayer::new([Policy::new("outer", two()).by(global())]).expose_verdict();
-    let app = app().layer(two_a_day(global()).expose_verdict()).layer(outer);
+    let outer = RateLimitLayer::new([Policy::new("outer", two()).by(global())]).expose_report();
+    let app = app().layer(two_a_day(global()).expose_report()).layer(outer);
     assert_eq!(Client::connect(serve(app).await).await.get("/", &[]).await.body, "1 of 2");
 }
 
 /// If the layer is disabled, handlers that read the report must still work.
 #[tokio::test]
 async fn a_handler_finds_an_empty_report_where_no_limit_applies() {
-    let off = two_a_day(global()).expose_verdict().enabled(false);
+    let off = two_a_day(global()).expose_report().enabled(false);
     assert_eq!(Client::connect(serve(app().layer(off)).await).await.get("/", &[]).await.body, "no limit");
-    let rule = Policy::new("two", two()).by(header("x-user")).exempt(|_: &http::request::Parts| true);
-    let exempt = RateLimitLayer::new([rule]).expose_verdict();
+    let rule = Policy::new("two", two()).by(header("x-user")).exempt(|_: &tollgate::Head<'_>| true);
+    let exempt = RateLimitLayer::new([rule]).expose_report();
     let mut client = Client::connect(serve(app().layer(exempt)).await).await;
     assert_eq!(client.get("/", &[]).await.body, "no limit");
     assert_eq!(client.get("/maybe", &[]).await.body, "no limit");
@@ -72,7 +71,7 @@ async fn an_unexposed_verdict_is_a_500_and_logged_once() {
     let mut errors = log.lines();
     errors.retain(|line| line.contains("ERROR"));
     let [error] = &errors[..] else { panic!("not one error but {errors:?}") };
-    assert!(error.contains(".expose_verdict()"), "{error}");
+    assert!(error.contains(".expose_report()"), "{error}");
 }
 
 /// A handler that writes its own answer.
@@ -80,7 +79,7 @@ async fn an_unexposed_verdict_is_a_500_and_logged_once() {
 async fn the_missing_report_can_be_handled() {
     let mut parts = http::Request::new(()).into_parts().0;
     let missing: MissingReport = Report::from_request_parts(&mut parts, &()).await.unwrap_err();
-    assert!(missing.to_string().contains(".expose_verdict()"));
+    assert!(missing.to_string().contains(".expose_report()"));
 }
 
 async fn as_our_clients_expect(response: Response) -> Response {
@@ -111,10 +110,9 @@ async fn an_outer_layer_maps_refusals_by_the_denial_in_their_extensions() {
 /// A handler that asks the limiter itself and refuses with `?`.
 #[tokio::test]
 async fn a_handler_returns_the_denial_of_a_limiter_as_its_answer() {
-    let mails =
-        Limiter::new([Policy::new("mails", two()).with_algorithm(Algorithm::FIXED_WINDOW).by(global())]);
+    let mails = Limiter::new([Policy::new("mails", two()).with_algorithm(Algorithm::FIXED_WINDOW)]);
     let send = async |State(mails): State<Limiter>, Path(user): Path<String>| {
-        let _permit = mails.check_key(&Key::from(user), 1).await?;
+        let _permit = mails.check(&Key::from(user), 1).await?;
         Ok::<_, Denial>("sent")
     };
     let app = Router::new().route("/{user}", post(send)).with_state(mails);

@@ -5,11 +5,10 @@ use std::future::Ready;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate::failure::{BreakerError, Breaking, CircuitView};
-use tollgate::{
-    Check, CircuitBreaker, CircuitState, ErrorKind, FailureExt, Grant, Key, ManualClock, Policy, Quota,
-    RateLimitLayer, Reply, Stamp, Store, StoreError, Times, Verdict,
-};
+use tollgate::failure::CircuitState;
+use tollgate::failure::{Breaker, BreakerError, CircuitView};
+use tollgate::store::{Check, ErrorKind, Grant, Reply, Stamp, Store, StoreError, Times, Verdict};
+use tollgate::{CircuitBreaker, Key, ManualClock, Policy, Quota, RateLimitLayer, StoreExt};
 use tollgate_tests::{
     Connection, Failing, Fault, Strict, call, clock, field, per_user, poll_once, request, timed,
 };
@@ -28,13 +27,13 @@ const FIRST_WAIT: Duration = Duration::from_millis(1_500);
 struct Bench {
     inner: Failing,
     time: ManualClock,
-    store: Breaking<Failing>,
+    store: Breaker<Failing>,
     circuit: CircuitView,
 }
 
 fn bench(connection: Connection) -> Bench {
     let (inner, time) = (failing(connection), clock());
-    let store = inner.clone().circuit_breaker(settings()).clock(&time);
+    let store = inner.clone().circuit_breaker(settings().clock(&time));
     let circuit = store.circuit();
     Bench { inner, time, store, circuit }
 }
@@ -333,7 +332,7 @@ async fn a_late_call_counts_as_one_failure_for_all_its_requests() {
 async fn an_overloaded_queue_does_not_count_as_a_store_failure() {
     let call = Arc::new(Mutex::new(CallFailed(ErrorKind::Overloaded, 0)));
     let time = clock();
-    let store = Sharing(Arc::clone(&call)).circuit_breaker(settings()).clock(&time);
+    let store = Sharing(Arc::clone(&call)).circuit_breaker(settings().clock(&time));
     for n in 0..200 {
         call.lock().unwrap().1 = n;
         assert!(acquire(&store).wait().await.is_err());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tollgate::{Algorithm, FailureExt, Key, Limiter, Policy, Quota, RateLimitLayer, StoreExt};
+use tollgate::{Algorithm, Key, Limiter, Policy, Quota, RateLimitLayer, StoreExt};
 use tollgate_tests::{Connection, Later, Log, Strict, call, clock, per_user, poll_once, request, store};
 use tower::{Layer, Service, ServiceExt};
 
@@ -47,11 +47,11 @@ fn a_place_dropped_outside_of_a_runtime_is_given_back() {
     let queue = Policy::new("queue", Quota::per_day(1))
         .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(2 * 86_400) });
     let store = Later::deciding_first(store(&clock())).timeout(TIMEOUT).fail_closed();
-    let (limiter, ada) = (Limiter::by_key([queue]).store(store), Key::from("ada"));
-    let left = || runtime.block_on(limiter.look_key(&ada)).unwrap().statuses()[0].reset_after();
-    let _passes = runtime.block_on(limiter.check_key(&ada, 1)).unwrap();
+    let (limiter, ada) = (Limiter::new([queue]).store(store), Key::from("ada"));
+    let left = || runtime.block_on(limiter.look(&ada)).unwrap().statuses()[0].reset_after();
+    let _passes = runtime.block_on(limiter.check(&ada, 1)).unwrap();
     let before = left();
-    let mut waits = Box::pin(limiter.until_key_ready(&ada, 1, Duration::MAX));
+    let mut waits = Box::pin(limiter.until_ready(&ada, 1, Duration::MAX));
     let waited = runtime.block_on(async { tokio::time::timeout(TIMEOUT, &mut waits).await });
     assert!(waited.is_err(), "it waits for a day");
     drop(waits);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{CircuitBreaker, Clock, FailureExt, MemoryStore, Share, StoreExt};
+use tollgate::{CircuitBreaker, Clock, MemoryStore, Share, StoreExt};
 use tollgate_tests::{Later, keeps_the_contract};
 
 /// Longer than any test takes.

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate::failure::{Event, Source};
-use tollgate::{
-    BoxStore, CircuitBreaker, CircuitState, ErrorKind, FailureExt, Key, Limiter, Share, StoreExt,
-};
-use tollgate_tests::{Connection, Fault, clock, per_user, store};
+use tollgate::failure::CircuitState;
+use tollgate::failure::Event;
+use tollgate::store::Source;
+use tollgate::store::{BoxStore, ErrorKind};
+use tollgate::{CircuitBreaker, Key, Limiter, Share, StoreExt};
+use tollgate_tests::{Connection, Fault, clock, per_minute, store};
 
 use crate::{TIMEOUT, failing};
 
@@ -32,12 +33,12 @@ async fn each_decision_and_each_failure_is_reported_once_with_its_origin() {
     let heard = Heard::default();
     let timed = || inner.clone().timeout(TIMEOUT);
     let policies: [(BoxStore<_>, Source); 3] = [
-        (timed().fail_open().observe(heard.ear()).boxed(), Source::Policy),
-        (timed().fail_closed().observe(heard.ear()).boxed(), Source::Policy),
+        (timed().fail_open().observe(heard.ear()).boxed(), Source::FailurePolicy),
+        (timed().fail_closed().observe(heard.ear()).boxed(), Source::FailurePolicy),
         (timed().fall_back_to(store(&clock()), Share::WHOLE).observe(heard.ear()).boxed(), Source::Fallback),
     ];
     for (store, instead) in policies {
-        let limiter = Limiter::new([per_user("p", 100), per_user("q", 100)]).store(store);
+        let limiter = Limiter::new([per_minute("p", 100), per_minute("q", 100)]).store(store);
         for (connection, kind) in [
             (Connection::Works, None),
             (Connection::IsSlow(TIMEOUT / 2), None),
@@ -48,7 +49,7 @@ async fn each_decision_and_each_failure_is_reported_once_with_its_origin() {
             (Connection::FailsLater(Fault::WrongPassword), Some(ErrorKind::Misconfigured)),
         ] {
             inner.set(connection);
-            let _ = limiter.check_key(&ada, 1).await;
+            let _ = limiter.check(&ada, 1).await;
             let expected = match kind {
                 None => vec![Event::Decided(Source::Store)],
                 Some(kind) => vec![Event::Failed(kind), Event::Decided(instead)],
@@ -65,21 +66,21 @@ async fn each_decision_and_each_failure_is_reported_once_with_its_origin() {
 async fn only_changes_of_a_circuit_are_reported() {
     let ada = Key::from("ada");
     let (inner, time, heard) = (failing(Connection::Works), clock(), Heard::default());
-    let settings = CircuitBreaker::default().failures_in_a_row(2);
-    let store = inner.clone().circuit_breaker(settings).clock(&time).observe(heard.ear());
-    let limiter = Limiter::new([per_user("p", 100)]).store(store.fail_open().observe(heard.ear()));
+    let settings = CircuitBreaker::default().failures_in_a_row(2).clock(&time).observe(heard.ear());
+    let store = inner.clone().circuit_breaker(settings);
+    let limiter = Limiter::new([per_minute("p", 100)]).store(store.fail_open().observe(heard.ear()));
     let ask = async |connection| {
         inner.set(connection);
-        let _ = limiter.check_key(&ada, 1).await;
+        let _ = limiter.check(&ada, 1).await;
         heard.take()
     };
     let fails = Connection::FailsLater(Fault::Unreachable);
-    let failed = [Event::Failed(ErrorKind::Unavailable), Event::Decided(Source::Policy)];
+    let failed = [Event::Failed(ErrorKind::Unavailable), Event::Decided(Source::FailurePolicy)];
     let circuit = |state| vec![Event::Circuit(state)];
     assert_eq!(ask(fails).await, failed);
     assert_eq!(ask(fails).await, [circuit(CircuitState::Open), failed.to_vec()].concat());
     for _ in 0..3 {
-        let refused = [Event::Failed(ErrorKind::CircuitOpen), Event::Decided(Source::Policy)];
+        let refused = [Event::Failed(ErrorKind::CircuitOpen), Event::Decided(Source::FailurePolicy)];
         assert_eq!(ask(fails).await, refused);
     }
     time.advance(Duration::from_secs(1));

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use tollgate::extract::global;
-use tollgate::failure::FallBack;
+use tollgate::failure::Fallback;
 use tollgate::{
-    Algorithm, FailureExt, Fields, Key, Limiter, MemoryStore, Policy, PolicyError, PolicyExt, Quota,
-    RateLimitLayer, Reason, RulesError, Share,
+    Algorithm, Fields, Head, Key, Limiter, MemoryStore, Policy, PolicyError, PolicyExt, Quota,
+    RateLimitLayer, Reason, RequestLimiter, SetupError, Share, StoreExt,
 };
 use tollgate_tests::{
-    Connection, EVERY_ALGORITHM, Failing, Later, Strict, a_minute, call, clock, field, per_user, request,
-    store, timed, user,
+    Connection, EVERY_ALGORITHM, Failing, Later, Strict, a_minute, call, clock, field, per_minute, per_user,
+    request, store, timed, user,
 };
 use tower::Layer;
 
@@ -20,7 +20,7 @@ use crate::{FAILURES, TIMEOUT, failing};
 const THIRD: Share = Share::new(1, 3);
 
 /// That store, and another in memory for a third of what it grants.
-fn with_a_third(inner: &Failing) -> FallBack<tollgate::failure::Timeout<Failing>, MemoryStore> {
+fn with_a_third(inner: &Failing) -> Fallback<tollgate::failure::Timeout<Failing>, MemoryStore> {
     inner.clone().timeout(TIMEOUT).fall_back_to(store(&clock()), THIRD)
 }
 
@@ -31,10 +31,10 @@ async fn three_nodes_with_a_third_each_admit_at_most_the_limit() {
             for limit in [3, 9, 10, 11, 100] {
                 let mut admitted = 0;
                 for _node in 0..3 {
-                    let limiter = Limiter::new([a_minute("p", algorithm, limit).by(user())]);
+                    let limiter = Limiter::new([a_minute("p", algorithm, limit)]);
                     let limiter = limiter.store(with_a_third(&failing(failure)));
                     let ada = Key::from("ada");
-                    while let Ok(permit) = limiter.check_key(&ada, 1).await {
+                    while let Ok(permit) = limiter.check(&ada, 1).await {
                         assert_eq!(permit.report().share(), Some(THIRD));
                         admitted += 1;
                     }
@@ -93,8 +93,7 @@ async fn fields_and_denials_report_the_share() {
 /// Each tier has a share of its own, and the smallest share must grant something.
 #[tokio::test(start_paused = true)]
 async fn a_share_applies_to_the_tier_of_the_request() {
-    let tier =
-        |parts: &http::request::Parts, _: &Key| Some(parts.headers.get("x-tier")?.to_str().ok()?.to_owned());
+    let tier = |head: &Head<'_>, _: &Key| Some(head.headers().get("x-tier")?.to_str().ok()?.to_owned());
     let rule = |least| {
         let tiers = [("pro", Quota::per_minute(90)), ("least", Quota::per_minute(least))];
         per_user("api", 30).tiers(tiers, tier)
@@ -112,20 +111,20 @@ async fn a_share_applies_to_the_tier_of_the_request() {
     // The tier can be seen from its quota.
     let told = "the store cannot enforce the policy \"api\" of 2 in 60s: that share of ";
     assert!(error.to_string().starts_with(told), "{error}");
-    assert!(matches!(error, RulesError::Unsupported(_, PolicyError::ShareOfNothing)), "{error:?}");
+    assert!(matches!(error, SetupError::Unsupported(_, PolicyError::ShareOfNothing)), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_recovered_store_decides_again() {
     for failure in FAILURES {
         let inner = failing(Connection::Works);
-        let limiter = Limiter::new([per_user("p", 30)]).store(with_a_third(&inner));
+        let limiter = Limiter::new([per_minute("p", 30)]).store(with_a_third(&inner));
         let ada = Key::from("ada");
         let mut left = Vec::new();
         for connection in [Connection::Works, failure, failure, Connection::Works, failure, Connection::Works]
         {
             inner.set(connection);
-            left.push(limiter.check_key(&ada, 1).await.unwrap().report().statuses()[0].remaining());
+            left.push(limiter.check(&ada, 1).await.unwrap().report().statuses()[0].remaining());
         }
         assert_eq!(
             left,
@@ -142,14 +141,14 @@ async fn a_refund_goes_to_the_store_that_granted() {
     for failure in FAILURES {
         for algorithm in EVERY_ALGORITHM {
             let inner = failing(Connection::Works);
-            let limiter = Limiter::new([a_minute("p", algorithm, 30).by(user())]).store(with_a_third(&inner));
+            let limiter = Limiter::new([a_minute("p", algorithm, 30)]).store(with_a_third(&inner));
             let left = async |connection| {
                 inner.set(connection);
-                limiter.look_key(&ada).await.unwrap().statuses()[0].remaining()
+                limiter.look(&ada).await.unwrap().statuses()[0].remaining()
             };
-            let by_store = limiter.check_key(&ada, 5).await.unwrap();
+            let by_store = limiter.check(&ada, 5).await.unwrap();
             inner.set(failure);
-            let by_fallback = limiter.check_key(&ada, 4).await.unwrap();
+            let by_fallback = limiter.check(&ada, 4).await.unwrap();
             assert_eq!((left(Connection::Works).await, left(failure).await), (25, 6), "{algorithm:?}");
             inner.set(Connection::Works);
             limiter.refund(by_fallback).await;
@@ -166,14 +165,14 @@ async fn a_reset_forgets_in_both_stores() {
     let ada = Key::from("ada");
     for failure in FAILURES {
         let inner = failing(failure);
-        let limiter = Limiter::new([per_user("p", 30)]).store(with_a_third(&inner));
-        let _ = limiter.check_key(&ada, 5).await.unwrap();
+        let limiter = Limiter::new([per_minute("p", 30)]).store(with_a_third(&inner));
+        let _ = limiter.check(&ada, 5).await.unwrap();
         inner.set(Connection::Works);
-        let _ = limiter.check_key(&ada, 5).await.unwrap();
+        let _ = limiter.check(&ada, 5).await.unwrap();
         limiter.reset(&ada).await;
-        assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 30);
+        assert_eq!(limiter.look(&ada).await.unwrap().statuses()[0].remaining(), 30);
         inner.set(failure);
-        assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 10);
+        assert_eq!(limiter.look(&ada).await.unwrap().statuses()[0].remaining(), 10);
     }
 }
 
@@ -181,17 +180,17 @@ async fn a_reset_forgets_in_both_stores() {
 #[tokio::test(start_paused = true)]
 async fn a_cost_above_the_share_alone_is_refused_as_an_outage() {
     for failure in FAILURES {
-        let limiter = Limiter::new([per_user("p", 30)]).store(with_a_third(&failing(failure)));
+        let limiter = Limiter::new([per_minute("p", 30)]).store(with_a_third(&failing(failure)));
         let ada = Key::from("ada");
         for (cost, reason) in
             [(11, Reason::Unavailable), (30, Reason::Unavailable), (31, Reason::NeverPossible)]
         {
-            let denial = limiter.check_key(&ada, cost).await.unwrap_err();
+            let denial = limiter.check(&ada, cost).await.unwrap_err();
             assert_eq!(denial.reason(), reason, "{cost}");
         }
-        let report = limiter.look_key(&ada).await.unwrap();
+        let report = limiter.look(&ada).await.unwrap();
         assert_eq!((report.share(), report.statuses()[0].remaining()), (Some(THIRD), 10));
-        assert!(limiter.check_key(&ada, 10).await.is_ok(), "nothing was charged");
+        assert!(limiter.check(&ada, 10).await.is_ok(), "nothing was charged");
     }
 }
 
@@ -205,14 +204,14 @@ fn a_share_below_one_unit_is_refused_at_construction() {
         Policy::new("p", Quota::per_minute(20)).with_algorithm(queue),
     ] {
         let rules = || [per_user("fine", 3), policy.clone().by(global())];
-        let error = RulesError::Unsupported(Box::new(policy.clone()), PolicyError::ShareOfNothing);
+        let error = SetupError::Unsupported(Box::new(policy.clone()), PolicyError::ShareOfNothing);
         assert_eq!(RateLimitLayer::new(rules()).try_store(store()).unwrap_err(), error);
-        assert_eq!(Limiter::new(rules()).try_store(tollgate::StoreExt::boxed(store())).unwrap_err(), error);
+        assert_eq!(RequestLimiter::new(rules()).try_store(store().boxed()).unwrap_err(), error);
         let outer = store().timeout(TIMEOUT).circuit_breaker(Default::default());
-        assert_eq!(Limiter::new(rules()).try_store(outer.clone().fail_open()).unwrap_err(), error);
-        assert_eq!(Limiter::new(rules()).try_store(outer.fail_closed()).unwrap_err(), error);
+        assert_eq!(RequestLimiter::new(rules()).try_store(outer.clone().fail_open()).unwrap_err(), error);
+        assert_eq!(RequestLimiter::new(rules()).try_store(outer.fail_closed()).unwrap_err(), error);
         assert!(
-            Limiter::new(rules())
+            RequestLimiter::new(rules())
                 .try_store(failing(Connection::Works).fall_back_to(MemoryStore::new(), Share::WHOLE))
                 .is_ok()
         );
@@ -232,19 +231,19 @@ async fn an_awaited_fallback_store_decides() {
     for failure in FAILURES {
         let inner = failing(failure);
         let fallback = Later::deciding_last(store(&clock()));
-        let limiter = Limiter::new([per_user("p", 9)])
+        let limiter = Limiter::new([per_minute("p", 9)])
             .store(inner.clone().timeout(TIMEOUT).fall_back_to(fallback, THIRD));
         let ada = Key::from("ada");
-        let (permit, elapsed) = timed(limiter.check_key(&ada, 2)).await;
+        let (permit, elapsed) = timed(limiter.check(&ada, 2)).await;
         assert!(elapsed <= TIMEOUT);
         let permit = permit.unwrap();
         assert_eq!((permit.report().share(), permit.report().statuses()[0].remaining()), (Some(THIRD), 1));
-        assert_eq!(limiter.check_key(&ada, 2).await.unwrap_err().reason(), Reason::QuotaExceeded);
-        assert_eq!(limiter.check_key(&ada, 4).await.unwrap_err().reason(), Reason::Unavailable);
+        assert_eq!(limiter.check(&ada, 2).await.unwrap_err().reason(), Reason::QuotaExceeded);
+        assert_eq!(limiter.check(&ada, 4).await.unwrap_err().reason(), Reason::Unavailable);
         limiter.refund(permit).await;
-        assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 3);
-        let _ = limiter.check_key(&ada, 1).await.unwrap();
+        assert_eq!(limiter.look(&ada).await.unwrap().statuses()[0].remaining(), 3);
+        let _ = limiter.check(&ada, 1).await.unwrap();
         limiter.reset(&ada).await;
-        assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 3);
+        assert_eq!(limiter.look(&ada).await.unwrap().statuses()[0].remaining(), 3);
     }
 }

@@ -9,12 +9,12 @@ mod log;
 mod policies;
 mod server;
 mod timeout;
-mod usage;
 
 use std::convert::Infallible;
 use std::time::Duration;
 
-use tollgate::{BoxStore, FailureExt, StoreExt};
+use tollgate::StoreExt;
+use tollgate::store::BoxStore;
 use tollgate_tests::{Connection, Failing, Fault, clock, store};
 
 /// How long stores are waited for.

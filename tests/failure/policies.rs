@@ -4,12 +4,11 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use tollgate::{
-    BoxStore, Check, Denial, Fields, Key, Limiter, RateLimitLayer, Reason, Report, Store, Times, Verdict,
-    Wait,
-};
+use tollgate::store::{BoxStore, Check, Store, Times, Verdict};
+use tollgate::{Denial, Fields, Head, Key, Limiter, RateLimitLayer, Reason, Report, RequestLimiter, Wait};
 use tollgate_tests::{
-    Connection, EVERY_ALGORITHM, Strict, a_minute, call, field, per_user, queue, request, timed,
+    Connection, EVERY_ALGORITHM, Strict, a_minute, bucket, call, field, per_minute, per_user, queue, request,
+    timed,
 };
 use tower::Layer;
 
@@ -123,28 +122,36 @@ async fn a_request_of_cost_zero_always_passes() {
 #[tokio::test(start_paused = true)]
 async fn a_limiter_permits_or_denies_and_a_look_reports_nothing() {
     let ada = Key::from("ada");
-    let parts = request("ada").into_parts().0;
+    let request = request("ada");
+    let head = Head::from(&request);
     for failure in FAILURES {
         let store = failing(failure);
-        let rules = || Limiter::new([per_user("p", 5), queue("q", Duration::from_secs(5))]);
-        let (open, closed) = (rules().store(open(&store)), rules().store(closed(&store)));
+        let wait = Duration::from_secs(5);
+        let of_keys = || Limiter::new([per_minute("p", 5), bucket("q", wait)]);
+        let of_requests = || RequestLimiter::new([per_user("p", 5), queue("q", wait)]);
+        let (open_keys, open_requests) = (of_keys().store(open(&store)), of_requests().store(open(&store)));
+        let (closed_keys, closed_requests) =
+            (of_keys().store(closed(&store)), of_requests().store(closed(&store)));
 
-        for permit in [open.check(&parts).await, open.check_key(&ada, 1).await] {
+        for permit in [open_requests.check(&head).await, open_keys.check(&ada, 1).await] {
             let permit = permit.expect("open");
             assert_eq!((permit.delay(), permit.report().statuses().len()), (Duration::ZERO, 0));
         }
-        for denial in [closed.check(&parts).await, closed.check_key(&ada, 1).await] {
+        for denial in [closed_requests.check(&head).await, closed_keys.check(&ada, 1).await] {
             let denial = denial.unwrap_err();
             assert_eq!((denial.reason(), denial.status().as_u16()), (Reason::Unavailable, 503));
             assert_eq!((denial.retry_after(), denial.retry_after_seconds()), (None, Some(1)));
             assert_eq!(denial.report().statuses(), []);
         }
-        for limiter in [open, closed] {
-            for report in [limiter.look(&parts).await, limiter.look_key(&ada).await] {
-                let report = report.expect("a look is not refused");
-                let names: Vec<_> = report.policies().map(tollgate::Policy::name).collect();
-                assert_eq!((names, report.statuses()), (vec!["p", "q"], &[][..]));
-            }
+        for report in [
+            open_requests.look(&head).await,
+            open_keys.look(&ada).await,
+            closed_requests.look(&head).await,
+            closed_keys.look(&ada).await,
+        ] {
+            let report = report.expect("a look is not refused");
+            let names: Vec<_> = report.policies().map(tollgate::Policy::name).collect();
+            assert_eq!((names, report.statuses()), (vec!["p", "q"], &[][..]));
         }
     }
 }
@@ -153,15 +160,15 @@ async fn a_limiter_permits_or_denies_and_a_look_reports_nothing() {
 async fn a_request_that_failed_open_is_not_refunded() {
     for failure in FAILURES {
         let store = failing(failure);
-        let limiter = Limiter::new([per_user("p", 5)]).store(open(&store));
+        let limiter = Limiter::new([per_minute("p", 5)]).store(open(&store));
         let ada = Key::from("ada");
-        let permit = limiter.check_key(&ada, 3).await.expect("open");
+        let permit = limiter.check(&ada, 3).await.expect("open");
         store.set(Connection::Works);
-        let _ = limiter.check_key(&ada, 2).await.expect("room");
+        let _ = limiter.check(&ada, 2).await.expect("room");
         let asked = store.asked();
         limiter.refund(permit).await;
         assert_eq!(store.asked(), asked, "the store is not bothered");
-        assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 3);
+        assert_eq!(limiter.look(&ada).await.unwrap().statuses()[0].remaining(), 3);
     }
 }
 
@@ -171,15 +178,15 @@ async fn failed_refunds_and_resets_change_nothing() {
     for failure in FAILURES {
         for policy in [open, closed] {
             let store = failing(Connection::Works);
-            let limiter = Limiter::new([per_user("p", 5)]).store(policy(&store));
-            let permit = limiter.check_key(&ada, 3).await.expect("room");
+            let limiter = Limiter::new([per_minute("p", 5)]).store(policy(&store));
+            let permit = limiter.check(&ada, 3).await.expect("room");
             store.set(failure);
             assert_eq!(timed(limiter.refund(permit)).await.1, wait(failure));
             assert_eq!(timed(limiter.reset(&ada)).await.1, wait(failure));
             store.set(Connection::Works);
-            assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 2);
+            assert_eq!(limiter.look(&ada).await.unwrap().statuses()[0].remaining(), 2);
             limiter.reset(&ada).await;
-            assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 5);
+            assert_eq!(limiter.look(&ada).await.unwrap().statuses()[0].remaining(), 5);
         }
     }
 }
@@ -188,7 +195,7 @@ async fn failed_refunds_and_resets_change_nothing() {
 async fn an_exposed_verdict_has_no_statuses_while_the_store_fails() {
     for failure in FAILURES {
         let layer = RateLimitLayer::new([per_user("p", 5)]).store(open(&failing(failure)));
-        let response = call(&mut layer.expose_verdict().layer(Strict::default()), request("ada")).await;
+        let response = call(&mut layer.expose_report().layer(Strict::default()), request("ada")).await;
         assert_eq!(response.extensions().get::<Report>().unwrap().statuses(), []);
     }
 }

@@ -5,7 +5,8 @@ use std::convert::Infallible;
 use axum::Router;
 use axum::routing::get;
 use tollgate::extract::global;
-use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer, Store};
+use tollgate::store::Store;
+use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::{Client, Connection, serve};
 
 use crate::{FAILURES, closed, failing, open};

@@ -5,10 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use tokio::time::advance;
-use tollgate::failure::{BreakerError, TimeoutError, ZeroTimeout};
-use tollgate::{
-    Check, ErrorKind, FailureExt, Grant, Key, Policy, Quota, Reply, Stamp, Store, StoreError, Times, Verdict,
-};
+use tollgate::SetupError;
+use tollgate::failure::{BreakerError, TimeoutError};
+use tollgate::store::{Check, ErrorKind, Grant, Reply, Stamp, Store, StoreError, Times, Verdict};
+use tollgate::{Key, Policy, Quota, StoreExt};
 use tollgate_tests::{Connection, Fault, poll_once, timed};
 
 use crate::{TIMEOUT, failing};
@@ -122,7 +122,7 @@ async fn a_timeout_beyond_the_end_of_time_never_fires() {
 #[test]
 fn a_timeout_of_zero_is_refused_at_construction() {
     let store = failing(Connection::Works);
-    assert_eq!(store.clone().try_timeout(Duration::ZERO).unwrap_err(), ZeroTimeout);
+    assert_eq!(store.clone().try_timeout(Duration::ZERO).unwrap_err(), SetupError::ZeroTimeout);
     assert!(store.try_timeout(Duration::from_nanos(1)).is_ok());
 }
 

@@ -7,8 +7,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate::failure::Source;
-use tollgate::{BoxStore, MemoryStore, PolicyExt, RateLimit, RateLimitLayer, StoreExt};
+use tollgate::layer::RateLimit;
+use tollgate::store::BoxStore;
+use tollgate::store::Source;
+use tollgate::{MemoryStore, PolicyExt, RateLimitLayer, StoreExt};
 use tollgate_tests::{Client, Strict, field, request, user};
 use tower::{Layer, Service, ServiceExt};
 
@@ -85,7 +87,7 @@ fn decided_by(told: Option<&str>) -> Source {
     let share = policy().share(SHARE).expect("a share").quota().limit();
     let field = |limit: u32| format!("\"p\";q={limit};w=86400");
     match told {
-        None => Source::Policy,
+        None => Source::FailurePolicy,
         Some(told) if told == field(LIMIT) => Source::Store,
         Some(told) if told == field(share) => Source::Fallback,
         Some(told) => panic!("what is {told:?}?"),

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times, Verdict, Wait};
+use tollgate::store::{Check, Store, Times, Verdict};
+use tollgate::{Algorithm, Key, Policy, Quota, Wait};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{EVERY_ALGORITHM, Proxy};

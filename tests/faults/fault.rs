@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::ErrorKind;
+use tollgate::store::ErrorKind;
 use tollgate_tests::Way;
 
 /// What can go wrong.

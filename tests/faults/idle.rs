@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::task::block_in_place;
 use tokio::time::sleep;
-use tollgate::{Check, Key, Store, Times};
+use tollgate::Key;
+use tollgate::store::{Check, Store, Times};
 use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_redis::RedisStore;
 

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate::failure::{Event, Source};
-use tollgate::{
-    BoxStore, CircuitBreaker, CircuitState, ErrorKind, FailureExt, MemoryStore, Share, Store, StoreError,
-    StoreExt,
-};
+use tollgate::failure::CircuitState;
+use tollgate::failure::Event;
+use tollgate::store::Source;
+use tollgate::store::{BoxStore, ErrorKind, Store, StoreError};
+use tollgate::{CircuitBreaker, MemoryStore, Share, StoreExt};
 use tollgate_redis::RedisStore;
 
 /// What the fallback grants.
@@ -52,7 +52,7 @@ impl Guard {
         if self.has_breaker {
             let breaker =
                 CircuitBreaker::default().probe_after(Duration::from_millis(100), Duration::from_millis(400));
-            self.decides_for(store.circuit_breaker(breaker).observe(ear(heard)), heard)
+            self.decides_for(store.circuit_breaker(breaker.observe(ear(heard))), heard)
         } else {
             self.decides_for(store, heard)
         }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::ErrorKind;
-use tollgate::failure::Source;
+use tollgate::store::ErrorKind;
+use tollgate::store::Source;
 use tollgate_tests::Way as Through;
 
 use crate::caller::{Seen, Way, median};
@@ -126,14 +126,14 @@ fn complaints(row: &Row, cell: &Cell) -> Vec<String> {
     }
     // Fields and events agree about who decided.
     let by = |source| (count(cell, |seen| seen.by == source), heard.decided_by(source));
-    for source in [Source::Store, Source::Fallback, Source::Policy] {
+    for source in [Source::Store, Source::Fallback, Source::FailurePolicy] {
         let (told, heard) = by(source);
         due(told == heard, &|| format!("{told} by {source:?} as told by fields, {heard} as heard"));
     }
     let instead = count(cell, |seen| seen.by != Source::Store);
     let meant = count(cell, |seen| match guard.instead {
-        Instead::Open => seen.by == Source::Policy && seen.status == 200,
-        Instead::Closed => seen.by == Source::Policy && seen.status == 503,
+        Instead::Open => seen.by == Source::FailurePolicy && seen.status == 200,
+        Instead::Closed => seen.by == Source::FailurePolicy && seen.status == 503,
         Instead::Fallback => seen.by == Source::Fallback && seen.status != 503,
     });
     due(instead == meant, &|| format!("{instead} were not decided by the store, {meant} by the policy"));

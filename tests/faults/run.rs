@@ -8,8 +8,9 @@ use axum::Router;
 use axum::routing::get;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::failure::Source;
-use tollgate::{Algorithm, Check, ErrorKind, Key, Policy, PolicyExt, Quota, RateLimitLayer, Store, Times};
+use tollgate::store::Source;
+use tollgate::store::{Check, ErrorKind, Store, Times};
+use tollgate::{Algorithm, Key, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{lateness, serve, user};
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tollgate::{Check, Key, Store, Times};
+use tollgate::Key;
+use tollgate::store::{Check, Store, Times};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
 use tollgate_tests::Proxy;

@@ -3,12 +3,11 @@
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
-use http::request::Parts;
-use http::{Request, Response};
+use http::Response;
 use http_body_util::Full;
 use tollgate::extract::global;
-use tollgate::{Denial, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer};
-use tollgate_tests::{Client, clock, per_user, store};
+use tollgate::{Denial, Head, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate_tests::{Client, clock, per_minute, per_user, store};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
@@ -62,8 +61,8 @@ async fn other_content_types_get_a_problem_document() {
     }
 }
 
-fn changed_for_http(parts: &Parts, denial: &Denial) -> Response<Full<Bytes>> {
-    let mut response = denial.response_to(parts);
+fn changed_for_http(head: &Head<'_>, denial: &Denial) -> Response<Full<Bytes>> {
+    let mut response = denial.response_to(head);
     if !response.headers().contains_key("grpc-status") {
         *response.body_mut() = "slow down, please".into();
     }
@@ -87,7 +86,7 @@ async fn a_closure_that_changes_http_answers_leaves_grpc_answers_alone() {
 
 #[tokio::test]
 async fn a_closure_can_answer_grpc_and_the_wait_is_added() {
-    let answer = |_: &Parts, _: &Denial| Status::aborted("not now").into_http::<Body>();
+    let answer = |_: &Head<'_>, _: &Denial| Status::aborted("not now").into_http::<Body>();
     let layer = RateLimitLayer::new([per_user("p", 1)]).store(store(&clock())).answer(answer);
     let mut client = client(layer).await;
     assert_eq!(code(&mut client, "ada").await, Code::Ok);
@@ -99,8 +98,8 @@ async fn a_closure_can_answer_grpc_and_the_wait_is_added() {
 
 #[tokio::test]
 async fn a_pushback_set_by_a_closure_is_kept() {
-    let answer = |parts: &Parts, denial: &Denial| {
-        let mut response = denial.response_to(parts);
+    let answer = |head: &Head<'_>, denial: &Denial| {
+        let mut response = denial.response_to(head);
         response.headers_mut().insert("grpc-retry-pushback-ms", 7.into());
         response
     };
@@ -112,10 +111,10 @@ async fn a_pushback_set_by_a_closure_is_kept() {
 #[tokio::test]
 async fn a_denial_of_a_limiter_is_a_status() {
     async fn charge(limiter: &Limiter, cost: u32) -> Result<(), Status> {
-        let _permit = limiter.check_key(&Key::from("ada"), cost).await?;
+        let _permit = limiter.check(&Key::from("ada"), cost).await?;
         Ok(())
     }
-    let limiter = Limiter::new([per_user("p", 2)]).store(store(&clock()));
+    let limiter = Limiter::new([per_minute("p", 2)]).store(store(&clock()));
     assert!(charge(&limiter, 2).await.is_ok());
     let status = charge(&limiter, 1).await.unwrap_err();
     assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "quota exceeded: p"));
@@ -125,7 +124,7 @@ async fn a_denial_of_a_limiter_is_a_status() {
     let status = charge(&limiter, 3).await.unwrap_err();
     assert_eq!((status.code(), pushback(&status)), (Code::ResourceExhausted, -1));
     assert!(status.get_details_retry_info().is_none());
-    let status = Status::from(limiter.check(&Request::new(()).into_parts().0).await.unwrap_err());
+    let status = Status::from(limiter.check(&Key::from(""), 1).await.unwrap_err());
     assert_eq!((status.code(), pushback(&status)), (Code::InvalidArgument, -1));
 }
 

@@ -3,11 +3,11 @@
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
-use http::request::Parts;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
 use tollgate::extract::{PeerIp, global, header};
-use tollgate::{Denial, FailureExt, NeverFails, Policy, PolicyExt, Quota, RateLimitLayer, Store};
+use tollgate::store::{NeverFails, Store};
+use tollgate::{Denial, Head, Policy, PolicyExt, Quota, RateLimitLayer, StoreExt};
 use tollgate_tests::{Connection, Failing, Fault, clock, store};
 use tower::ServiceExt;
 
@@ -180,7 +180,7 @@ async fn a_policys_name_is_escaped_in_the_message() {
 
 #[tokio::test]
 async fn a_closure_that_answers_can_begin_with_the_error() {
-    let layer = one("p").answer(|parts: &Parts, denial: &Denial| denial.response_to(parts));
+    let layer = one("p").answer(|head: &Head<'_>, denial: &Denial| denial.response_to(head));
     let answer = second(layer, &["content-type: application/connect+proto"]).await;
     assert_eq!(answer.status, 200);
     assert!(answer.end_of_stream().starts_with(br#"{"error":{"code":"resource_exhausted","#));

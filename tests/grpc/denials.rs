@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use http::request::Parts;
 use prost::Message;
 use tokio::time::sleep;
 use tollgate::extract::{global, header};
-use tollgate::{FailureExt, Fields, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate::{Fields, Head, Policy, PolicyExt, Quota, RateLimitLayer, StoreExt};
 use tollgate_tests::{Connection, Failing, Fault, Later, clock, per_user, store};
 use tonic::transport::Endpoint;
 use tonic::{Code, Status};
@@ -104,7 +103,7 @@ async fn a_client_that_waits_for_the_pushback_passes() {
 
 #[tokio::test]
 async fn a_cost_that_can_never_pass_is_marked_as_not_retryable() {
-    let rule = per_user("p", 5).cost(|_: &Parts| 6);
+    let rule = per_user("p", 5).cost(|_: &Head<'_>| 6);
     let mut client = client(RateLimitLayer::new([rule]).store(store(&clock()))).await;
     let status = refused(&mut client, "ada").await;
     assert_eq!((status.code(), pushback(&status)), (Code::ResourceExhausted, -1));

@@ -11,7 +11,8 @@ mod web;
 
 use std::net::SocketAddr;
 
-use tollgate::{NeverFails, RateLimitLayer, Store};
+use tollgate::RateLimitLayer;
+use tollgate::store::{NeverFails, Store};
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
 use tonic::{Code, Response, Status};

@@ -1,11 +1,11 @@
 //! Places where a layer can stand.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
 use axum::Router;
 use axum::routing::get;
-use tollgate::extract::global;
-use tollgate::{Algorithm, Key, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate::extract::{PeerAddr, global};
+use tollgate::{Algorithm, Head, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::{Client, clock, per_user, store};
 use tonic::Code;
 use tonic::service::Routes;
@@ -129,8 +129,9 @@ async fn each_peer_of_a_tonic_server_is_limited_by_its_address() {
         assert_eq!(code(&mut client, "ada").await, expected);
     }
     let left = async |address: [u8; 4]| {
-        let key = Key::network(IpAddr::V4(Ipv4Addr::from(address)), 64);
-        limiter.look_key(&key).await.unwrap().statuses()[0].remaining()
+        let peer = PeerAddr((Ipv4Addr::from(address), 4_000).into());
+        let request = http::Request::builder().extension(peer).body(()).unwrap();
+        limiter.look(&Head::from(&request)).await.unwrap().statuses()[0].remaining()
     };
     assert_eq!((left([127, 0, 0, 1]).await, left([127, 0, 0, 2]).await), (0, 2));
 }

@@ -35,7 +35,7 @@ async fn chat(client: &mut EchoClient<Channel>) -> Result<(mpsc::Sender<Text>, S
 
 /// Layers whose verdict is there at once, must be awaited, or delays the call. Each passes the call
 /// on unchanged.
-fn layers(limit: u32) -> [RateLimitLayer<tollgate::BoxStore<std::convert::Infallible>>; 3] {
+fn layers(limit: u32) -> [RateLimitLayer<tollgate::store::BoxStore<std::convert::Infallible>>; 3] {
     let per_user = || RateLimitLayer::new([per_user("p", limit)]);
     let queue = queue("q", Duration::from_millis(100) * (limit - 1));
     [

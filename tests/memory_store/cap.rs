@@ -3,7 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use tollgate::{Check, Key, MemoryStore, Policy, Quota, Reply, Store, Times, Wait};
+use tollgate::store::{Check, Reply, Store, Times};
+use tollgate::{Key, MemoryStore, Policy, Quota, Wait};
 use tollgate_tests::{EVERY_ALGORITHM, Log, a_minute, clock};
 
 use crate::{acquire, acquire_set, passes};

@@ -1,6 +1,8 @@
 //! The conformance suite. A failure prints the name of the case.
 
+use tokio::runtime::Builder;
 use tollgate::{Clock, MemoryStore, StoreExt};
+use tollgate_conformance::Suite;
 use tollgate_tests::{Later, keeps_the_contract};
 
 fn store(clock: Clock, max_keys: usize) -> MemoryStore {
@@ -32,4 +34,10 @@ fn a_boxed_store_keeps_the_contract() {
 fn a_store_that_is_awaited_keeps_the_contract() {
     keeps_the_contract(|clock| Later::deciding_last(store(clock, 1_000_000)));
     keeps_the_contract(|clock| Later::deciding_first(store(clock, 1_000_000)).boxed());
+}
+
+#[test]
+fn recent_usage_matches_the_oracle() {
+    let runtime = Builder::new_current_thread().build().unwrap();
+    runtime.block_on(Suite::new().run_usage(async |clock| store(clock, 1_000_000)));
 }

@@ -6,7 +6,8 @@ mod reclaim;
 mod sets;
 mod threads;
 
-use tollgate::{Check, Key, MemoryStore, Policy, Store, Times, Verdict};
+use tollgate::store::{Check, Store, Times, Verdict};
+use tollgate::{Key, MemoryStore, Policy};
 use tollgate_tests::at_hand;
 
 /// Asks once, for a set of policies with a key and a cost each.

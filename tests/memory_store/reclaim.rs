@@ -104,14 +104,17 @@ fn a_reset_and_a_refund_leave_no_permanent_key() {
     let other = Policy::new("other", Quota::per_second(1_000));
     let key = Key::from("k");
     let stamp = acquire(&store, &policy, &key, 5).each()[0].stamp();
-    let grant = tollgate::Grant { policy: &policy, key: &key, units: 5, stamp, share: None };
-    assert!(matches!(tollgate::Store::refund(&store, &[grant]), tollgate::Reply::Now(Ok(()))));
+    let grant = tollgate::store::Grant { policy: &policy, key: &key, units: 5, stamp, share: None };
+    assert!(matches!(tollgate::store::Store::refund(&store, &[grant]), tollgate::store::Reply::Now(Ok(()))));
     time.advance(GRACE);
     for _ in 0..100 {
         acquire(&store, &other, &Key::global(), 1);
     }
     assert_eq!(store.keys(), 1, "its quota is full again, it means nothing more");
     assert!(passes(&store, &policy, &key));
-    assert!(matches!(tollgate::Store::reset(&store, &key, &[&policy]), tollgate::Reply::Now(Ok(()))));
+    assert!(matches!(
+        tollgate::store::Store::reset(&store, &key, &[&policy]),
+        tollgate::store::Reply::Now(Ok(()))
+    ));
     assert_eq!(store.keys(), 1, "a reset forgets at once");
 }

@@ -1,8 +1,12 @@
 //! Several policies, pairs that occur twice, and usage that can be read back.
 
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tollgate::{Algorithm, Key, MemoryStore, Policy, Quota, UsageError, Wait};
+use tollgate::usage::{RecentUsage, UsageError};
+use tollgate::{Algorithm, Key, MemoryStore, Policy, Quota, Wait};
 use tollgate_tests::{clock, store};
 
 use crate::{acquire, acquire_set};
@@ -58,24 +62,33 @@ fn a_refused_set_leaves_no_key_behind() {
     assert_eq!(store.keys(), 1);
 }
 
+fn used(store: &MemoryStore, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
+    // It answers at once.
+    let usage = pin!(store.recent_usage(policy, key, interval));
+    match usage.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(usage) => usage,
+        Poll::Pending => unreachable!("a store in memory answers on the spot"),
+    }
+}
+
 #[test]
 fn the_usage_of_shorter_intervals_can_be_read_back() {
     let time = clock();
     let store = store(&time);
     let policy = Policy::new("p", Quota::per_minute(100)).with_algorithm(Algorithm::SLIDING_BUCKETS);
     let (key, second) = (Key::from("k"), Duration::from_secs(1));
-    assert_eq!(store.usage(&policy, &key, 60 * second), Ok(0), "a key that has used nothing");
+    assert_eq!(used(&store, &policy, &key, 60 * second), Ok(0), "a key that has used nothing");
     for units in [5, 7, 11] {
         assert!(acquire(&store, &policy, &key, units).is_granted());
         // A sub-window is 6 s.
         time.advance(6 * second);
     }
-    assert_eq!(store.usage(&policy, &key, 6 * second), Ok(11));
-    assert_eq!(store.usage(&policy, &key, 12 * second), Ok(18));
-    assert_eq!(store.usage(&policy, &key, 60 * second), Ok(23));
-    assert_eq!(store.usage(&policy, &Key::from("another"), 60 * second), Ok(0));
+    assert_eq!(used(&store, &policy, &key, 6 * second), Ok(11));
+    assert_eq!(used(&store, &policy, &key, 12 * second), Ok(18));
+    assert_eq!(used(&store, &policy, &key, 60 * second), Ok(23));
+    assert_eq!(used(&store, &policy, &Key::from("another"), 60 * second), Ok(0));
     time.advance(48 * second);
-    assert_eq!(store.usage(&policy, &key, 60 * second), Ok(18), "the first has left the window");
+    assert_eq!(used(&store, &policy, &key, 60 * second), Ok(18), "the first has left the window");
     assert_eq!(store.keys(), 1, "to read is not to add");
 }
 
@@ -84,6 +97,6 @@ fn an_algorithm_without_times_has_no_usage_to_read() {
     let store = store(&clock());
     let (policy, key) = (Policy::new("p", Quota::per_minute(100)), Key::from("k"));
     assert!(acquire(&store, &policy, &key, 1).is_granted());
-    let usage = store.usage(&policy, &key, Duration::from_secs(60));
+    let usage = used(&store, &policy, &key, Duration::from_secs(60));
     assert_eq!(usage, Err(UsageError::Algorithm(Algorithm::Gcra)));
 }

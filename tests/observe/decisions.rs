@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use http::request::Parts;
 use tollgate::extract::header;
-use tollgate::{Key, Limiter, MissingKey, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, Source};
-use tollgate_tests::{Strict, call, clock, per_user, queue, request, store};
+use tollgate::store::Source;
+use tollgate::{
+    Head, Key, Limiter, MissingKey, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, RequestLimiter,
+};
+use tollgate_tests::{Strict, bucket, call, clock, per_minute, per_user, request, store};
 use tower::Layer;
 
 use crate::{Eye, named};
@@ -15,14 +17,13 @@ use crate::{Eye, named};
 async fn each_rule_shows_one_decision_for_each_request() {
     let eye = Eye::default();
     let rules = || [per_user("few", 1), per_user("many", 100)];
-    let limiter = Limiter::new(rules()).store(store(&clock())).observe(eye.watch());
+    let limiter = RequestLimiter::new(rules()).store(store(&clock())).observe(eye.watch());
     let layer = RateLimitLayer::new(rules()).store(store(&clock())).observe(eye.watch());
     let mut service = layer.layer(Strict::default());
-    let parts = request("ada").into_parts().0;
     let (passes, refused) = (Outcome::Allowed, Outcome::Denied);
     for expected in [[passes, passes], [refused, Outcome::NotCharged]] {
         let expected = named(&[("few", expected[0], 1), ("many", expected[1], 1)]);
-        let _ = limiter.check(&parts).await;
+        let _ = limiter.check(&Head::from(&request("ada"))).await;
         assert_eq!(eye.outcomes(), expected);
         call(&mut service, request("ada")).await;
         assert_eq!(eye.outcomes(), expected);
@@ -32,10 +33,10 @@ async fn each_rule_shows_one_decision_for_each_request() {
 #[tokio::test]
 async fn a_denial_shows_its_wait_and_an_allowed_request_none() {
     let eye = Eye::default();
-    let limiter = Limiter::new([per_user("p", 60)]).store(store(&clock())).observe(eye.watch());
+    let limiter = Limiter::new([per_minute("p", 60)]).store(store(&clock())).observe(eye.watch());
     let ada = Key::from("ada");
-    assert!(limiter.check_key(&ada, 60).await.is_ok());
-    let denial = limiter.check_key(&ada, 2).await.unwrap_err();
+    assert!(limiter.check(&ada, 60).await.is_ok());
+    let denial = limiter.check(&ada, 2).await.unwrap_err();
     assert_eq!(denial.retry_after(), Some(Duration::from_secs(2)));
     let seen = eye.take();
     assert_eq!((seen[0].outcome, seen[0].units, seen[0].wait), (Outcome::Allowed, 60, None));
@@ -46,8 +47,8 @@ async fn a_denial_shows_its_wait_and_an_allowed_request_none() {
 #[tokio::test]
 async fn a_cost_beyond_the_quota_is_never_possible_for_that_rule_only() {
     let eye = Eye::default();
-    let limiter = Limiter::new([per_user("few", 2), per_user("many", 100)]).observe(eye.watch());
-    let _ = limiter.check_key(&Key::from("ada"), 3).await;
+    let limiter = Limiter::new([per_minute("few", 2), per_minute("many", 100)]).observe(eye.watch());
+    let _ = limiter.check(&Key::from("ada"), 3).await;
     assert_eq!(
         eye.outcomes(),
         named(&[("few", Outcome::NeverPossible, 3), ("many", Outcome::NotCharged, 3)])
@@ -57,11 +58,11 @@ async fn a_cost_beyond_the_quota_is_never_possible_for_that_rule_only() {
 #[tokio::test]
 async fn a_rule_that_does_not_apply_is_skipped() {
     let eye = Eye::default();
-    let exempt = per_user("exempt", 1).exempt(|_: &Parts| true);
+    let exempt = per_user("exempt", 1).exempt(|_: &Head<'_>| true);
     let skips = Policy::new("skips", Quota::per_minute(1)).by(header("x-absent"));
     let rules = [exempt, skips.on_missing_key(MissingKey::Skip), per_user("applies", 1)];
-    let limiter = Limiter::new(rules).observe(eye.watch());
-    let _ = limiter.check(&request("ada").into_parts().0).await;
+    let limiter = RequestLimiter::new(rules).observe(eye.watch());
+    let _ = limiter.check(&Head::from(&request("ada"))).await;
     let expected = named(&[
         ("exempt", Outcome::Skipped, 0),
         ("skips", Outcome::Skipped, 0),
@@ -84,8 +85,8 @@ async fn a_request_without_a_key_is_shown_with_the_rule_that_needs_it() {
     let needs = || Policy::new("needs", Quota::per_minute(1)).by(header("x-absent"));
     let rules = || [per_user("p", 1), needs()];
     let expected = named(&[("p", Outcome::NotCharged, 0), ("needs", Outcome::NoKey, 0)]);
-    let limiter = Limiter::new(rules()).observe(eye.watch());
-    let _ = limiter.check(&request("ada").into_parts().0).await;
+    let limiter = RequestLimiter::new(rules()).observe(eye.watch());
+    let _ = limiter.check(&Head::from(&request("ada"))).await;
     assert_eq!(eye.outcomes(), expected);
     let layer = RateLimitLayer::new(rules()).observe(eye.watch());
     call(&mut layer.layer(Strict::default()), request("ada")).await;
@@ -95,12 +96,12 @@ async fn a_request_without_a_key_is_shown_with_the_rule_that_needs_it() {
 #[tokio::test(start_paused = true)]
 async fn only_a_leaky_bucket_delays() {
     let eye = Eye::default();
-    let rules = [queue("queue", Duration::from_secs(1)), per_user("p", 100)];
-    let limiter = Limiter::new(rules).store(store(&clock())).observe(eye.watch());
+    let policies = [bucket("queue", Duration::from_secs(1)), per_minute("p", 100)];
+    let limiter = Limiter::new(policies).store(store(&clock())).observe(eye.watch());
     let ada = Key::from("ada");
-    let _ = limiter.check_key(&ada, 1).await;
+    let _ = limiter.check(&ada, 1).await;
     assert_eq!(eye.outcomes(), named(&[("queue", Outcome::Allowed, 1), ("p", Outcome::Allowed, 1)]));
-    let _ = limiter.check_key(&ada, 1).await;
+    let _ = limiter.check(&ada, 1).await;
     let seen = eye.take();
     assert_eq!(seen[0].outcome, Outcome::Delayed);
     assert_eq!(seen[0].wait, Some(Duration::from_millis(100)));
@@ -110,14 +111,14 @@ async fn only_a_leaky_bucket_delays() {
 #[tokio::test]
 async fn a_tier_shows_its_own_policy() {
     let limits = Eye::default();
-    let tier = |_: &Parts, key: &Key| (*key == Key::from("eve")).then_some("pro");
+    let tier = |_: &Head<'_>, key: &Key| (*key == Key::from("eve")).then_some("pro");
     let tiered = per_user("tiered", 1).tiers([("pro", Quota::per_minute(600))], tier);
     let quota = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let copy = quota.clone();
-    let limiter = Limiter::new([per_user("p", 10), tiered, per_user("q", 10)])
+    let limiter = RequestLimiter::new([per_user("p", 10), tiered, per_user("q", 10)])
         .observe(limits.watch())
         .observe(move |decision| copy.lock().unwrap().push(decision.policy().quota().limit()));
-    let _ = limiter.check(&request("eve").into_parts().0).await;
+    let _ = limiter.check(&Head::from(&request("eve"))).await;
     assert_eq!(*quota.lock().unwrap(), [10, 600, 10], "the second observer is called too");
     let all = ["p", "tiered", "q"].map(|name| (name, Outcome::Allowed, 1));
     assert_eq!(limits.outcomes(), named(&all));
@@ -126,12 +127,12 @@ async fn a_tier_shows_its_own_policy() {
 #[tokio::test]
 async fn looks_refunds_and_resets_show_nothing() {
     let eye = Eye::default();
-    let limiter = Limiter::new([per_user("p", 1)]).observe(eye.watch());
+    let limiter = Limiter::new([per_minute("p", 1)]).observe(eye.watch());
     let ada = Key::from("ada");
-    let permit = limiter.check_key(&ada, 1).await.unwrap();
+    let permit = limiter.check(&ada, 1).await.unwrap();
     eye.take();
-    let _ = limiter.look_key(&ada).await;
-    let _ = limiter.look(&http::Request::new(()).into_parts().0).await;
+    let _ = limiter.look(&ada).await;
+    let _ = limiter.look(&Key::from("")).await;
     limiter.refund(permit).await;
     limiter.reset(&ada).await;
     assert_eq!(eye.take(), []);
@@ -141,6 +142,6 @@ async fn looks_refunds_and_resets_show_nothing() {
 async fn a_layer_and_its_limiter_share_their_observers() {
     let eye = Eye::default();
     let layer = RateLimitLayer::new([per_user("p", 1)]).observe(eye.watch()).store(store(&clock()));
-    let _ = layer.limiter().check_key(&Key::from("ada"), 1).await;
+    let _ = layer.limiter().check(&Head::from(&request("ada"))).await;
     assert_eq!(eye.outcomes(), named(&[("p", Outcome::Allowed, 1)]));
 }

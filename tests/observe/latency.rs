@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{Key, Limiter, RateLimitLayer};
-use tollgate_tests::{Later, Strict, call, clock, per_user, request, store};
+use tollgate_tests::{Later, Strict, call, clock, per_minute, per_user, request, store};
 use tower::Layer;
 
 use crate::Eye;
@@ -12,13 +12,14 @@ use crate::Eye;
 async fn an_awaited_answer_shows_its_latency_once_for_all_rules() {
     let eye = Eye::default();
     let rules = || [per_user("p", 1), per_user("q", 1)];
+    let policies = [per_minute("p", 1), per_minute("q", 1)];
     let later = Later::deciding_last(store(&clock()));
-    let limiter = Limiter::new(rules()).store(later.clone()).observe(eye.watch());
+    let limiter = Limiter::new(policies).store(later.clone()).observe(eye.watch());
     let layer = RateLimitLayer::new(rules()).store(later).observe(eye.watch());
     let mut service = layer.layer(Strict::default());
     // Allowed, and denied.
     for _ in 0..2 {
-        let _ = limiter.check_key(&Key::from("ada"), 1).await;
+        let _ = limiter.check(&Key::from("ada"), 1).await;
         let latencies: Vec<_> = eye.take().iter().map(|seen| seen.latency.is_some()).collect();
         assert_eq!(latencies, [true, false]);
         call(&mut service, request("bob")).await;
@@ -31,9 +32,9 @@ async fn an_awaited_answer_shows_its_latency_once_for_all_rules() {
 async fn a_latency_is_as_long_as_the_store_made_the_request_wait() {
     let eye = Eye::default();
     let later = Later::deciding_last(store(&clock()));
-    let limiter = Limiter::new([per_user("p", 1)]).store(later).observe(eye.watch());
+    let limiter = Limiter::new([per_minute("p", 1)]).store(later).observe(eye.watch());
     let ada = Key::from("ada");
-    let mut check = Box::pin(limiter.check_key(&ada, 1));
+    let mut check = Box::pin(limiter.check(&ada, 1));
     // It is pending at its first poll, and ready at the second.
     tollgate_tests::poll_once(check.as_mut()).await;
     std::thread::sleep(Duration::from_millis(30));

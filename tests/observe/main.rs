@@ -10,7 +10,8 @@ mod stores;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tollgate::{Decision, Outcome, Source};
+use tollgate::store::Source;
+use tollgate::{Decision, Outcome};
 
 /// A decision without its lifetime.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tollgate::metrics::count_errors;
-use tollgate::{Decision, FailureExt, Key, Limiter, Outcome, Policy, PolicyExt, Quota, RateLimitLayer};
-use tollgate_tests::{Connection, Failing, Fault, Later, Strict, call, clock, per_user, request, store};
+use tollgate::{Decision, Key, Limiter, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, StoreExt};
+use tollgate_tests::{
+    Connection, Failing, Fault, Later, Strict, call, clock, per_minute, per_user, request, store,
+};
 use tower::Layer;
 
 /// The series with their values.
@@ -38,13 +40,13 @@ fn counted(series: &Series) -> Vec<(&str, f64)> {
 
 #[tokio::test]
 async fn decisions_and_units_are_counted_by_policy_and_outcome() {
-    let rules = || [per_user("few", 5), per_user("many", 100)];
-    let limiter = || Limiter::new(rules()).store(store(&clock())).metrics();
+    let limiter =
+        || Limiter::new([per_minute("few", 5), per_minute("many", 100)]).store(store(&clock())).metrics();
     let work = async |limiter: &Limiter| {
         for cost in [3, 3, 200] {
-            let _ = limiter.check_key(&Key::from("ada"), cost).await;
+            let _ = limiter.check(&Key::from("ada"), cost).await;
         }
-        let _ = limiter.check(&http::Request::new(()).into_parts().0).await;
+        let _ = limiter.check(&Key::from(""), 1).await;
     };
     let series = exported(limiter, work, |_| {}).await;
     let decisions = |policy, outcome, source| {
@@ -105,7 +107,7 @@ async fn all_series_exist_before_the_first_request_and_none_is_added() {
 #[tokio::test]
 async fn every_outcome_and_source_has_a_name_of_its_own() {
     let outcomes: Vec<_> = Outcome::ALL.iter().map(|outcome| outcome.name()).collect();
-    let sources: Vec<_> = tollgate::Source::ALL.iter().map(|source| source.name()).collect();
+    let sources: Vec<_> = tollgate::store::Source::ALL.iter().map(|source| source.name()).collect();
     for names in [outcomes, sources] {
         let distinct: std::collections::BTreeSet<_> = names.iter().collect();
         assert_eq!(distinct.len(), names.len(), "{names:?}");
@@ -117,12 +119,12 @@ async fn failures_of_the_store_are_counted_by_kind() {
     let inner = Failing::new(store(&clock()), Connection::Works);
     let make = || {
         let store = inner.clone().fail_open().observe(count_errors());
-        Limiter::new([per_user("p", 1)]).store(store).metrics()
+        Limiter::new([per_minute("p", 1)]).store(store).metrics()
     };
     let work = async |limiter: &Limiter<_>| {
         for fault in [Fault::Unreachable, Fault::Unreachable, Fault::TooSlow, Fault::WrongPassword] {
             inner.set(Connection::Fails(fault));
-            let _ = limiter.check_key(&Key::from("ada"), 1).await;
+            let _ = limiter.check(&Key::from("ada"), 1).await;
         }
     };
     let series = exported(make, work, |_| {}).await;
@@ -144,10 +146,10 @@ async fn metrics_and_other_observers_are_added_up() {
     let make = || {
         let own = metrics::counter!("own_total");
         let observe = move |_: &Decision<'_>| own.increment(1);
-        Limiter::new([per_user("p", 9)]).observe(observe).metrics()
+        Limiter::new([per_minute("p", 9)]).observe(observe).metrics()
     };
     let work = async |limiter: &Limiter| {
-        let _ = limiter.check_key(&Key::from("ada"), 1).await;
+        let _ = limiter.check(&Key::from("ada"), 1).await;
     };
     let series = exported(make, work, |_| {}).await;
     let allowed = r#"tollgate_decisions_total{policy="p",outcome="allowed",source="store"}"#;

@@ -1,8 +1,7 @@
 //! The fields of the current span.
 
-use http::request::Parts;
-use tollgate::{Key, Limiter, RateLimitLayer};
-use tollgate_tests::{Later, Log, Strict, call, clock, per_user, request, store};
+use tollgate::{Head, Key, Limiter, RateLimitLayer, RequestLimiter};
+use tollgate_tests::{Later, Log, Strict, call, clock, per_minute, per_user, request, store};
 use tower::Layer;
 use tracing::field::Empty;
 use tracing::{Instrument, info, info_span};
@@ -27,33 +26,33 @@ async fn line(log: &Log, span: tracing::Span, work: impl Future) -> String {
 async fn a_span_that_declares_the_fields_gets_the_decision() {
     let (log, _guard) = Log::of_thread();
     let rules = || [per_user("many", 100), per_user("few", 1), per_user("some", 50)];
-    let at_once = Limiter::new(rules()).store(store(&clock()));
+    let at_once = RequestLimiter::new(rules()).store(store(&clock()));
     let later = RateLimitLayer::new(rules()).store(Later::deciding_last(store(&clock())));
     let mut service = later.layer(Strict::default());
     let allowed = r#"rate_limit.decision="allowed" rate_limit.policy="many" rate_limit.source="store""#;
     let denied = r#"rate_limit.decision="denied" rate_limit.policy="few" rate_limit.source="store""#;
     for expected in [allowed, denied] {
-        let ada = Key::from("ada");
-        let seen = line(&log, declared(), at_once.check_key(&ada, 1)).await;
+        let ada = request("ada");
+        let seen = line(&log, declared(), at_once.check(&Head::from(&ada))).await;
         assert!(seen.contains(expected) && !seen.contains("ada"), "{seen}");
         let seen = line(&log, declared(), call(&mut service, request("ada"))).await;
         assert!(seen.contains(expected) && !seen.contains("ada"), "{seen}");
     }
-    let exempt = Limiter::new([per_user("p", 1).exempt(|_: &Parts| true)]);
-    let parts = request("ada").into_parts().0;
-    let seen = line(&log, declared(), exempt.check(&parts)).await;
+    let exempt = RequestLimiter::new([per_user("p", 1).exempt(|_: &Head<'_>| true)]);
+    let ada = request("ada");
+    let seen = line(&log, declared(), exempt.check(&Head::from(&ada))).await;
     assert!(seen.contains(r#"decision="skipped" rate_limit.policy="p" rate_limit.source="rule""#), "{seen}");
 }
 
 #[tokio::test]
 async fn a_decision_logs_no_event_and_leaves_other_spans_unchanged() {
     let (log, _guard) = Log::of_thread();
-    let limiter = Limiter::new([per_user("p", 1)]).store(store(&clock()));
+    let limiter = Limiter::new([per_minute("p", 1)]).store(store(&clock()));
     let ada = Key::from("ada");
     for _ in 0..2 {
-        let seen = line(&log, info_span!("plain"), limiter.check_key(&ada, 1)).await;
+        let seen = line(&log, info_span!("plain"), limiter.check(&ada, 1)).await;
         assert!(seen.contains("plain: ") && !seen.contains("rate_limit"), "{seen}");
     }
-    let _ = limiter.check_key(&ada, 1).await;
+    let _ = limiter.check(&ada, 1).await;
     assert_eq!(log.lines().len(), 2, "only those of this test");
 }

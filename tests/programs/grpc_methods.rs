@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use http::request::Parts;
+use tollgate::calls::{CallLimitError, CallLimitLayer};
 use tollgate::extract::{PeerIp, header};
-use tollgate::{CallLimitError, CallLimitLayer, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate::{Head, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::{clock, store};
 use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;
@@ -12,7 +12,9 @@ use tonic::transport::{Channel, Endpoint, Server};
 use tower::{Service, ServiceBuilder, ServiceExt};
 
 /// A server without services, which answers each call that passes with 12 (`UNIMPLEMENTED`).
-async fn serve<S: tollgate::Store<Error: tollgate::NeverFails>>(layer: RateLimitLayer<S>) -> SocketAddr {
+async fn serve<S: tollgate::store::Store<Error: tollgate::store::NeverFails>>(
+    layer: RateLimitLayer<S>,
+) -> SocketAddr {
     let incoming = TcpIncoming::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let address = incoming.local_addr().unwrap();
     let server = Server::builder().layer(layer).add_routes(Routes::default());
@@ -37,7 +39,7 @@ async fn status(channel: &mut Channel, method: &str, user: &str) -> String {
 #[tokio::test]
 async fn each_caller_has_a_quota_for_each_method() {
     // The path of a gRPC call is its service and method.
-    let method = |parts: &Parts| Some(Key::from(parts.uri.path()));
+    let method = |head: &Head<'_>| Some(Key::from(head.uri().path()));
     let rule = Policy::new("calls", Quota::per_minute(1)).by((header("x-user"), method));
     let address = serve(
         RateLimitLayer::new([rule, Policy::new("address", Quota::per_minute(100)).by(PeerIp::new())])
@@ -59,7 +61,7 @@ async fn each_caller_has_a_quota_for_each_method() {
 async fn a_channel_refuses_calls_beyond_its_own_limit() {
     let address = serve(RateLimitLayer::per_ip(Quota::per_minute(100))).await;
     let channel = Endpoint::new(format!("http://{address}")).unwrap().connect().await.unwrap();
-    let limiter = Limiter::by_key([Policy::new("calls", Quota::per_minute(2))]).store(store(&clock()));
+    let limiter = Limiter::new([Policy::new("calls", Quota::per_minute(2))]).store(store(&clock()));
     let layer = CallLimitLayer::new(limiter, |_: &http::Request<tonic::body::Body>| Some(Key::global()));
     let mut limited = ServiceBuilder::new().layer(layer).service(channel);
     for _ in 0..2 {

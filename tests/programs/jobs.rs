@@ -9,9 +9,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate::{
-    Algorithm, CallLimitError, CallLimitLayer, FailureExt, Key, Limiter, MemoryStore, Policy, Quota,
-};
+use tollgate::calls::{CallLimitError, CallLimitLayer};
+use tollgate::{Algorithm, Key, Limiter, MemoryStore, Policy, Quota, StoreExt};
 use tollgate_tests::{Connection, Failing, Fault, clock, poll_once, store};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -59,7 +58,7 @@ fn by_tenant(job: &Job) -> Option<Key> {
 }
 
 fn rows(limit: u32) -> Limiter {
-    Limiter::by_key([Policy::new("rows", Quota::per_minute(limit))]).store(store(&clock()))
+    Limiter::new([Policy::new("rows", Quota::per_minute(limit))]).store(store(&clock()))
 }
 
 #[tokio::test]
@@ -83,7 +82,7 @@ async fn a_call_without_a_key_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_until_it_may_pass_and_no_longer() {
-    let limiter = Limiter::by_key([Policy::new("jobs", Quota::per_second(1))]);
+    let limiter = Limiter::new([Policy::new("jobs", Quota::per_second(1))]);
     // The store follows the time of the runtime.
     let time = clock();
     let limiter = limiter.store(store(&time));
@@ -115,7 +114,7 @@ async fn a_call_waits_until_it_may_pass_and_no_longer() {
 async fn a_call_that_is_dropped_leaves_its_place_in_the_queue() {
     let queue = Policy::new("queue", Quota::per_second(1))
         .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) });
-    let service = CallLimitLayer::new(Limiter::by_key([queue]).store(store(&clock())), by_tenant)
+    let service = CallLimitLayer::new(Limiter::new([queue]).store(store(&clock())), by_tenant)
         .layer(Workers::default());
     service.clone().oneshot(job("a", 1)).await.unwrap();
     poll_once(service.clone().oneshot(job("a", 1))).await;
@@ -128,7 +127,7 @@ async fn a_call_that_is_dropped_leaves_its_place_in_the_queue() {
 #[tokio::test]
 async fn a_store_that_fails_is_answered_by_its_failure_policy() {
     let failing = || Failing::new(MemoryStore::new(), Connection::FailsLater(Fault::Unreachable));
-    let limiter = || Limiter::by_key([Policy::new("jobs", Quota::per_second(1))]);
+    let limiter = || Limiter::new([Policy::new("jobs", Quota::per_second(1))]);
     let open = CallLimitLayer::new(limiter().store(failing().fail_open()), by_tenant);
     let closed = CallLimitLayer::new(limiter().store(failing().fail_closed()), by_tenant);
     for _ in 0..3 {

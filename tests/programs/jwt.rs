@@ -8,10 +8,9 @@ use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode};
 use tollgate::extract::{PeerIp, extension, extension_ref};
-use tollgate::{Algorithm, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate::{Algorithm, Head, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::{Client, clock, serve, store};
 
 /// Of a token whose signature was verified.
@@ -33,8 +32,8 @@ async fn verify(headers: HeaderMap, mut request: Request, next: Next) -> Respons
     next.run(request).await
 }
 
-fn writes(parts: &Parts) -> bool {
-    [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(&parts.method)
+fn writes(head: &Head<'_>) -> bool {
+    [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(head.method())
 }
 
 fn app() -> Router {
@@ -47,8 +46,10 @@ fn app() -> Router {
         Policy::new("writes", minute(2))
             .with_algorithm(Algorithm::SLIDING_LOG)
             .by(subject())
-            .exempt(|parts: &Parts| !writes(parts)),
-        Policy::new("export", minute(1)).by(subject()).exempt(|parts: &Parts| parts.uri.path() != "/export"),
+            .exempt(|head: &Head<'_>| !writes(head)),
+        Policy::new("export", minute(1))
+            .by(subject())
+            .exempt(|head: &Head<'_>| head.uri().path() != "/export"),
     ]);
     Router::new()
         .route("/", get(|| async { "read" }).post(|| async { "written" }))

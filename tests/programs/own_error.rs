@@ -8,7 +8,7 @@ use axum::routing::get;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use tollgate::extract::header;
-use tollgate::{CircuitBreaker, FailureExt, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Share};
+use tollgate::{CircuitBreaker, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Share, StoreExt};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{Client, serve};

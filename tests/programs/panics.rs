@@ -8,8 +8,8 @@ use std::time::Duration;
 use tollgate::exempt::from_networks;
 use tollgate::extract::{ClientIp, PeerIp, cookie, global, header};
 use tollgate::{
-    Algorithm, CircuitBreaker, FailureExt, Lease, Limiter, MemoryStore, Policy, PolicyExt, Quota,
-    RateLimitLayer, Share,
+    Algorithm, CircuitBreaker, Lease, Limiter, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Share,
+    StoreExt,
 };
 use tollgate_tests::{Connection, Failing};
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tokio::task::{JoinSet, block_in_place, yield_now};
 use tokio::time::sleep;
+use tollgate::calls::CallLimitLayer;
+use tollgate::store::{NeverFails, Store};
 use tollgate::{
-    Algorithm, CallLimitLayer, CircuitBreaker, Denial, FailureExt, Key, Limiter, MemoryStore, NeverFails,
-    Policy, Quota, Reason, Store,
+    Algorithm, CircuitBreaker, Denial, Key, Limiter, MemoryStore, Policy, Quota, Reason, StoreExt,
 };
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
@@ -22,7 +23,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn counting<S: Store<Error: NeverFails>>(quota: Quota, store: S) -> (Limiter<S>, Arc<AtomicUsize>) {
     let checks = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&checks);
-    let limiter = Limiter::by_key([Policy::new("calls", quota)]).store(store).observe(move |_| {
+    let limiter = Limiter::new([Policy::new("calls", quota)]).store(store).observe(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
     });
     (limiter, checks)
@@ -43,7 +44,7 @@ async fn crowd<S: Store<Error: NeverFails>>(
     let waits = (0..callers).map(|caller| {
         let (limiter, passed) = (limiter.clone(), Arc::clone(&passed));
         tokio::spawn(async move {
-            let _permit = limiter.until_key_ready(&ada(), 1, patience).await?;
+            let _permit = limiter.until_ready(&ada(), 1, patience).await?;
             passed.lock().unwrap().push(caller);
             Ok(())
         })
@@ -99,7 +100,7 @@ async fn a_caller_that_leaves_the_queue_is_skipped() {
     for caller in 0..40 {
         let (limiter, passed) = (limiter.clone(), Arc::clone(&passed));
         waits.push(tokio::spawn(async move {
-            let _permit = limiter.until_key_ready(&ada(), 1, PATIENCE).await.unwrap();
+            let _permit = limiter.until_ready(&ada(), 1, PATIENCE).await.unwrap();
             passed.lock().unwrap().push(caller);
         }));
     }
@@ -129,37 +130,37 @@ async fn a_caller_that_leaves_the_queue_is_skipped() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_is_refused_at_once_if_the_first_waits_for_longer() {
     let (limiter, checks) = counting(Quota::per_minute(1), store(&clock()));
-    let _permit = limiter.until_key_ready(&ada(), 1, PATIENCE).await.unwrap();
+    let _permit = limiter.until_ready(&ada(), 1, PATIENCE).await.unwrap();
     let first = tokio::spawn({
         let limiter = limiter.clone();
-        async move { limiter.until_key_ready(&ada(), 1, PATIENCE).await }
+        async move { limiter.until_ready(&ada(), 1, PATIENCE).await }
     });
     yield_now().await;
-    let (refused, waited) = timed(limiter.until_key_ready(&ada(), 1, 59 * SECOND)).await;
+    let (refused, waited) = timed(limiter.until_ready(&ada(), 1, 59 * SECOND)).await;
     assert_eq!(refused.unwrap_err().retry_after(), Some(60 * SECOND));
     assert_eq!((waited, checks.load(Ordering::Relaxed)), (Duration::ZERO, 2));
     // Others have queues of their own.
-    assert!(limiter.until_key_ready(&Key::from("bob"), 1, Duration::ZERO).await.is_ok());
+    assert!(limiter.until_ready(&Key::from("bob"), 1, Duration::ZERO).await.is_ok());
     // Without the first, it is known no longer.
     first.abort();
     let _ = first.await;
-    let refused = limiter.until_key_ready(&ada(), 1, 59 * SECOND).await;
+    let refused = limiter.until_ready(&ada(), 1, 59 * SECOND).await;
     assert!(refused.is_err());
     assert_eq!(checks.load(Ordering::Relaxed), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cost_that_passes_at_once_or_never_does_not_wait_in_the_queue() {
-    let limiter = Limiter::by_key([Policy::new("calls", Quota::per_minute(2))]).store(store(&clock()));
-    let _permit = limiter.until_key_ready(&ada(), 2, PATIENCE).await.unwrap();
+    let limiter = Limiter::new([Policy::new("calls", Quota::per_minute(2))]).store(store(&clock()));
+    let _permit = limiter.until_ready(&ada(), 2, PATIENCE).await.unwrap();
     let first = tokio::spawn({
         let limiter = limiter.clone();
-        async move { limiter.until_key_ready(&ada(), 1, PATIENCE).await }
+        async move { limiter.until_ready(&ada(), 1, PATIENCE).await }
     });
     yield_now().await;
-    let (free, waited) = timed(limiter.until_key_ready(&ada(), 0, PATIENCE)).await;
+    let (free, waited) = timed(limiter.until_ready(&ada(), 0, PATIENCE)).await;
     assert!(free.is_ok() && waited.is_zero());
-    let (never, waited) = timed(limiter.until_key_ready(&ada(), 3, PATIENCE)).await;
+    let (never, waited) = timed(limiter.until_ready(&ada(), 3, PATIENCE)).await;
     assert_eq!((never.unwrap_err().reason(), waited), (Reason::NeverPossible, Duration::ZERO));
     assert!(!first.is_finished());
 }
@@ -168,7 +169,7 @@ async fn a_cost_that_passes_at_once_or_never_does_not_wait_in_the_queue() {
 async fn callers_behind_one_that_is_refused_for_good_leave_without_asking() {
     let time = clock();
     let (limiter, checks) = counting(Quota::per_minute(1), store(&time));
-    let _permit = limiter.until_key_ready(&ada(), 1, PATIENCE).await.unwrap();
+    let _permit = limiter.until_ready(&ada(), 1, PATIENCE).await.unwrap();
     let crowd = tokio::spawn(async move { timed(crowd(&limiter, 100, 61 * SECOND)).await });
     yield_now().await;
     time.advance(PATIENCE);
@@ -183,10 +184,10 @@ async fn callers_behind_one_that_is_refused_for_good_leave_without_asking() {
 async fn a_caller_of_a_smaller_cost_waits_until_its_patience_ends() {
     let time = clock();
     let (limiter, checks) = counting(Quota::per_minute(2), store(&time));
-    let _permit = limiter.until_key_ready(&ada(), 2, PATIENCE).await.unwrap();
+    let _permit = limiter.until_ready(&ada(), 2, PATIENCE).await.unwrap();
     let ask = |cost, patience| {
         let limiter = limiter.clone();
-        tokio::spawn(async move { timed(limiter.until_key_ready(&ada(), cost, patience)).await })
+        tokio::spawn(async move { timed(limiter.until_ready(&ada(), cost, patience)).await })
     };
     let first = ask(2, PATIENCE);
     yield_now().await;
@@ -209,7 +210,7 @@ async fn callers_share_round_trips_while_there_is_room() {
     let time = clock();
     let failing = Failing::new(store(&time), Connection::IsSlow(Duration::from_millis(100)));
     let (limiter, _) = counting(Quota::per_second(1_000), failing.fail_closed());
-    let _permit = limiter.until_key_ready(&ada(), 1_000, PATIENCE).await.unwrap();
+    let _permit = limiter.until_ready(&ada(), 1_000, PATIENCE).await.unwrap();
     let crowd = tokio::spawn(async move { timed(crowd(&limiter, 100, PATIENCE)).await });
     sleep(Duration::from_millis(50)).await;
     time.advance(SECOND);
@@ -225,7 +226,7 @@ async fn a_long_key_waits_as_a_short_one_does() {
     let waits: JoinSet<_> = (0..5)
         .map(|_| {
             let (limiter, key) = (limiter.clone(), key.clone());
-            async move { limiter.until_key_ready(&key, 1, PATIENCE).await.is_ok() }
+            async move { limiter.until_ready(&key, 1, PATIENCE).await.is_ok() }
         })
         .collect();
     assert_eq!(waits.join_all().await, [true; 5]);
@@ -253,7 +254,7 @@ async fn calls_of_a_layer_wait_in_one_queue() {
 async fn callers_that_a_leaky_bucket_delays_do_not_hold_up_the_queue() {
     let bucket = Policy::new("bucket", Quota::per_second(1))
         .with_algorithm(Algorithm::LeakyBucket { max_wait: 100 * SECOND });
-    let limiter = Limiter::by_key([bucket]).store(store(&clock()));
+    let limiter = Limiter::new([bucket]).store(store(&clock()));
     let (waits, waited) = timed(crowd(&limiter, 10, PATIENCE)).await;
     assert!(waits.0.iter().all(Result::is_ok));
     assert_eq!(waited, 9 * SECOND);
@@ -271,7 +272,7 @@ async fn callers_wait_while_redis_is_down() {
     block_in_place(|| server.kill());
     // Most jobs wait for their turn, and the first of them for Redis.
     let refused = loop {
-        match impatient.until_key_ready(&Key::from("bob"), 1, PATIENCE).await {
+        match impatient.until_ready(&Key::from("bob"), 1, PATIENCE).await {
             Ok(_) => yield_now().await,
             Err(denial) => break denial,
         }
@@ -303,23 +304,23 @@ async fn a_failing_store_is_asked_by_the_first_only_and_ever_more_rarely() {
 async fn a_caller_may_choose_not_to_wait_for_the_store() {
     let failing =
         || Failing::new(MemoryStore::new(), Connection::FailsLater(Fault::Unreachable)).fail_closed();
-    let limiter = Limiter::by_key([Policy::new("calls", Quota::per_second(1))]);
+    let limiter = Limiter::new([Policy::new("calls", Quota::per_second(1))]);
     let limiter = limiter.wait_for_store(false).store(failing());
-    let (refused, waited) = timed(limiter.until_key_ready(&ada(), 1, PATIENCE)).await;
+    let (refused, waited) = timed(limiter.until_ready(&ada(), 1, PATIENCE)).await;
     assert_eq!((refused.unwrap_err().reason(), waited), (Reason::Unavailable, Duration::ZERO));
     // Nor does a caller without patience.
     let limiter = limiter.wait_for_store(true);
-    let (refused, waited) = timed(limiter.until_key_ready(&ada(), 1, Duration::ZERO)).await;
+    let (refused, waited) = timed(limiter.until_ready(&ada(), 1, Duration::ZERO)).await;
     assert_eq!((refused.unwrap_err().reason(), waited), (Reason::Unavailable, Duration::ZERO));
     let patient = tokio::spawn({
         let limiter = limiter.clone();
-        async move { limiter.until_key_ready(&ada(), 1, PATIENCE).await }
+        async move { limiter.until_ready(&ada(), 1, PATIENCE).await }
     });
     // It is refused meanwhile, and sleeps.
     sleep(Duration::from_millis(10)).await;
     // Nor do the impatient wait behind the patient.
     let impatient = limiter.wait_for_store(false);
-    let (refused, waited) = timed(impatient.until_key_ready(&ada(), 1, PATIENCE)).await;
+    let (refused, waited) = timed(impatient.until_ready(&ada(), 1, PATIENCE)).await;
     assert_eq!((refused.unwrap_err().reason(), waited), (Reason::Unavailable, Duration::ZERO));
     assert!(!patient.is_finished());
 }

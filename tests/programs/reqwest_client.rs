@@ -6,7 +6,8 @@ use axum::Router;
 use axum::routing::get;
 use reqwest::{Client, Method, Request, Url};
 use tokio::time::Instant;
-use tollgate::{Algorithm, CallLimitError, CallLimitLayer, Key, Limiter, Policy, Quota};
+use tollgate::calls::{CallLimitError, CallLimitLayer};
+use tollgate::{Algorithm, Key, Limiter, Policy, Quota};
 use tollgate_tests::serve;
 use tower::{Service, ServiceBuilder, ServiceExt};
 
@@ -24,7 +25,7 @@ async fn a_client_waits_for_its_turn_at_each_host() {
     let url = url().await;
     let spaced = Policy::new("spaced", Quota::per_second(20))
         .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(60) });
-    let layer = CallLimitLayer::new(Limiter::by_key([spaced]), by_host);
+    let layer = CallLimitLayer::new(Limiter::new([spaced]), by_host);
     let mut client = ServiceBuilder::new().layer(layer).service(Client::new());
     let start = Instant::now();
     for _ in 0..4 {
@@ -37,7 +38,7 @@ async fn a_client_waits_for_its_turn_at_each_host() {
 #[tokio::test]
 async fn a_refused_call_is_an_error_that_says_when_to_retry() {
     let url = url().await;
-    let limiter = Limiter::by_key([Policy::new("hourly", Quota::per_hour(1))]);
+    let limiter = Limiter::new([Policy::new("hourly", Quota::per_hour(1))]);
     let client = ServiceBuilder::new().layer(CallLimitLayer::new(limiter, by_host)).service(Client::new());
     let call = || client.clone().oneshot(Request::new(Method::GET, url.clone()));
     call().await.unwrap();

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{
-    Algorithm, Check, Clock, Key, ManualClock, MemoryStore, Policy, Quota, Store, Times, Timestamp, Verdict,
-    Wait,
-};
+use tollgate::store::{Check, Store, Times, Verdict};
+use tollgate::{Algorithm, Clock, Key, ManualClock, MemoryStore, Policy, Quota, Timestamp, Wait};
 use tollgate_conformance::random::Random;
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStoreBuilder, SlidingLogLayout};

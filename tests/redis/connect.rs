@@ -4,7 +4,8 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tollgate::{Policy, Quota, StoreError};
+use tollgate::store::StoreError;
+use tollgate::{Policy, Quota};
 use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_redis::{Error, RedisStore};
 use tollgate_tests::Proxy;

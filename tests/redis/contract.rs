@@ -20,16 +20,20 @@ pub(crate) const STEPS: u32 = 500;
 
 pub(crate) fn holds(suite: Suite, url: &str, layout: SlidingLogLayout) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(suite.run(async |clock| {
+    let make = async |clock| {
         let builder = RedisStore::builder(url).prefix(prefix()).sliding_log(layout).clock(clock);
         // The suite takes 99,991 units at once, and the other tests of the binary run at the same
         // time.
         builder.response_timeout(Duration::from_secs(60)).connect().await.unwrap()
-    }));
+    };
+    runtime.block_on(async {
+        suite.clone().run(&make).await;
+        suite.run_usage(&make).await;
+    });
 }
 
 fn holds_on(kind: Kind) {
-    holds(Suite::new().with_usage().steps(STEPS), &shared(kind).url(), SlidingLogLayout::List);
+    holds(Suite::new().steps(STEPS), &shared(kind).url(), SlidingLogLayout::List);
 }
 
 #[test]
@@ -54,7 +58,7 @@ fn the_installed_server_keeps_the_contract() {
 
 #[test]
 fn logs_in_sorted_sets_keep_the_contract() {
-    holds(Suite::new().with_usage().steps(STEPS), &shared(Kind::Redis8_2).url(), SlidingLogLayout::SortedSet);
+    holds(Suite::new().steps(STEPS), &shared(Kind::Redis8_2).url(), SlidingLogLayout::SortedSet);
 }
 
 #[test]
@@ -62,7 +66,7 @@ fn a_cluster_keeps_the_contract() {
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
     let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.address().to_string()).collect();
     let url = format!("redis-cluster://{}", nodes.join(","));
-    let suite = Suite::new().with_usage().steps(STEPS).without_atomic_sets_across_keys();
+    let suite = Suite::new().steps(STEPS).without_atomic_sets_across_keys();
     holds(suite, &url, SlidingLogLayout::List);
 }
 
@@ -71,7 +75,7 @@ fn a_master_under_sentinels_keeps_the_contract() {
     let sentinel = Sentinel::start(Kind::Installed).unwrap();
     let sentinels: Vec<String> = sentinel.sentinels().iter().map(|one| one.address().to_string()).collect();
     let url = format!("redis-sentinel://{}/{}", sentinels.join(","), sentinel.master_name());
-    holds(Suite::new().with_usage().steps(STEPS), &url, SlidingLogLayout::List);
+    holds(Suite::new().steps(STEPS), &url, SlidingLogLayout::List);
 }
 
 /// Redis up to 7.2.4 and Valkey up to 7.2.5 write a multiple of 1e+8 as `1e+8` if a script passes
@@ -117,7 +121,7 @@ fn large_numbers_reach_commands_as_digits() {
     thread::scope(|scope| {
         for layout in [SlidingLogLayout::List, SlidingLogLayout::SortedSet] {
             let url = &url;
-            scope.spawn(move || holds(Suite::new().with_usage().steps(100), url, layout));
+            scope.spawn(move || holds(Suite::new().steps(100), url, layout));
         }
     });
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times};
+use tollgate::store::{Check, Store, Times};
+use tollgate::{Algorithm, Key, Policy, Quota};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::SlidingLogLayout;
 

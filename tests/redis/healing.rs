@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tollgate::{Algorithm, Grant, Key, Policy, Quota, Stamp, Store, Wait};
+use tollgate::store::{Grant, Stamp, Store};
+use tollgate::{Algorithm, Key, Policy, Quota, Wait};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::SlidingLogLayout;
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate::{Algorithm, Check, Grant, Key, Policy, Quota, Stamp, Store, Times, Verdict, Wait};
+use tollgate::store::{Check, Grant, Stamp, Store, Times, Verdict};
+use tollgate::{Algorithm, Key, Policy, Quota, Wait};
 use tollgate_conformance::servers::{Kind, Server};
 
 use crate::calls::calls;

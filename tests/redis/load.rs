@@ -5,9 +5,8 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tollgate::{
-    Algorithm, Check, Grant, Key, Policy, Quota, Reply, Stamp, Store, StoreError, Times, Verdict,
-};
+use tollgate::store::{Check, Grant, Reply, Stamp, Store, StoreError, Times, Verdict};
+use tollgate::{Algorithm, Key, Policy, Quota};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{Error, RedisStore};
 use tollgate_tests::{EVERY_ALGORITHM, within};

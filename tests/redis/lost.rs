@@ -4,9 +4,9 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-use tollgate::{
-    Check, CircuitBreaker, CircuitState, FailureExt, Key, Policy, Quota, Store, StoreError, Times,
-};
+use tollgate::failure::CircuitState;
+use tollgate::store::{Check, Store, StoreError, Times};
+use tollgate::{CircuitBreaker, Key, Policy, Quota, StoreExt};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{Proxy, Way};

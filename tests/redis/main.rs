@@ -36,7 +36,8 @@ use std::time::Duration;
 use redis::cmd;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times, Verdict};
+use tollgate::store::{Check, Store, Times, Verdict};
+use tollgate::{Algorithm, Key, Policy, Quota};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{Error, RedisStore, RedisStoreBuilder, SlidingLogLayout};
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times, Wait};
+use tollgate::store::{Check, Store, Times};
+use tollgate::{Algorithm, Key, Policy, Quota, Wait};
 use tollgate_conformance::servers::{Kind, Server};
 
 use crate::{Fresh, acquire, builder, every_policy, look, shared, used};

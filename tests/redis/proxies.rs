@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate::{Policy, Quota, StoreError};
+use tollgate::store::StoreError;
+use tollgate::{Policy, Quota};
 use tollgate_conformance::Suite;
 use tollgate_conformance::servers::{Kind, Server, Twemproxy};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
@@ -15,7 +16,7 @@ use crate::{builder, prefix, shared, try_acquire};
 #[test]
 fn a_proxy_that_speaks_resp2_only_keeps_the_contract() {
     let proxy = Twemproxy::start(&[shared(Kind::Redis8_2).address()]).unwrap();
-    holds(Suite::new().with_usage().steps(STEPS), &proxy.url(), SlidingLogLayout::List);
+    holds(Suite::new().steps(STEPS), &proxy.url(), SlidingLogLayout::List);
 }
 
 /// Each server would admit the whole limit, so twice as much in all.

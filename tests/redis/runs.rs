@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use tollgate::{
-    Algorithm, Check, Grant, Key, ManualClock, MemoryStore, Policy, Quota, Stamp, Store, Times, Timestamp,
-};
+use tollgate::store::{Check, Grant, Stamp, Store, Times};
+use tollgate::{Algorithm, Key, ManualClock, MemoryStore, Policy, Quota, Timestamp};
 use tollgate_conformance::random::Random;
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::SlidingLogLayout;

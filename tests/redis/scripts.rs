@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate::{Algorithm, Check, Grant, Key, Policy, Quota, Store, StoreError, Times};
+use tollgate::store::{Check, Grant, Store, StoreError, Times};
+use tollgate::{Algorithm, Key, Policy, Quota};
 use tollgate_conformance::servers::{Kind, Server};
 
 use crate::{Fresh, eventually, every_policy, try_acquire, used};

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tollgate::{Algorithm, Policy, Quota, StoreError};
+use tollgate::store::StoreError;
+use tollgate::{Algorithm, Policy, Quota};
 use tollgate_conformance::servers::{Kind, Sentinel, Server};
 use tollgate_redis::RedisStore;
 use tollgate_tests::Proxy;

@@ -2,9 +2,9 @@
 //! state.
 
 use http::Request;
-use http::request::Parts;
 use tollgate::extract::header;
-use tollgate::{Algorithm, Check, FailureExt, Key, Limiter, Policy, PolicyExt, Quota, Store, Times, Verdict};
+use tollgate::store::{Check, Store, Times, Verdict};
+use tollgate::{Algorithm, Head, Key, Policy, PolicyExt, Quota, RequestLimiter, StoreExt};
 use tollgate_conformance::servers::Kind;
 use tollgate_redis::SlidingLogLayout;
 use tollgate_tests::EVERY_ALGORITHM;
@@ -57,30 +57,30 @@ async fn concurrent_tiers_of_one_key_are_not_confused() {
 
 #[tokio::test]
 async fn a_limiter_charges_refunds_and_resets_the_tier_of_a_request() {
-    let tier = |parts: &Parts, _: &Key| Some(parts.headers.get("x-plan")?.to_str().ok()?.to_owned());
+    let tier = |head: &Head<'_>, _: &Key| Some(head.headers().get("x-plan")?.to_str().ok()?.to_owned());
     let rule = Policy::new("api", Quota::per_day(2))
         .with_algorithm(Algorithm::FIXED_WINDOW)
         .by(header("x-user"))
         .tiers([("pro", Quota::per_day(4)), ("hourly", Quota::per_hour(3))], tier);
     let fresh = Fresh::on(shared(Kind::Redis6_2)).await;
-    let limiter = Limiter::new([rule]).store(fresh.store.clone().fail_closed());
-    let [free, pro, hourly] = ["free", "pro", "hourly"].map(|plan| {
-        Request::builder().header("x-user", "ada").header("x-plan", plan).body(()).unwrap().into_parts().0
-    });
+    let limiter = RequestLimiter::new([rule]).store(fresh.store.clone().fail_closed());
+    let [free, pro, hourly] = ["free", "pro", "hourly"]
+        .map(|plan| Request::builder().header("x-user", "ada").header("x-plan", plan).body(()).unwrap());
     let left = async || {
         let mut left = Vec::new();
-        for parts in [&free, &pro, &hourly] {
-            left.push(limiter.look(parts).await.unwrap().get("api").unwrap().1.remaining());
+        for request in [&free, &pro, &hourly] {
+            left.push(limiter.look(&Head::from(request)).await.unwrap().get("api").unwrap().1.remaining());
         }
         left
     };
-    let _kept = limiter.check(&free).await.unwrap();
-    let given_back = limiter.check(&hourly).await.unwrap();
+    let _kept = limiter.check(&Head::from(&free)).await.unwrap();
+    let given_back = limiter.check(&Head::from(&hourly)).await.unwrap();
     assert_eq!(left().await, [1, 3, 2], "those of one window share a state");
     limiter.refund(given_back).await;
     assert_eq!(left().await, [1, 3, 3]);
-    let (_second, _third) = (limiter.check(&pro).await.unwrap(), limiter.check(&hourly).await.unwrap());
-    assert!(limiter.check(&free).await.is_err());
+    let (_second, _third) =
+        (limiter.check(&Head::from(&pro)).await.unwrap(), limiter.check(&Head::from(&hourly)).await.unwrap());
+    assert!(limiter.check(&Head::from(&free)).await.is_err());
     assert_eq!(left().await, [0, 2, 2]);
     limiter.reset(&Key::from("ada")).await;
     assert_eq!(left().await, [2, 4, 3]);
@@ -90,27 +90,27 @@ async fn a_limiter_charges_refunds_and_resets_the_tier_of_a_request() {
 /// another tier does not.
 #[tokio::test]
 async fn a_tier_of_a_smaller_burst_forgives_no_debt_of_a_larger() {
-    let tier = |parts: &Parts, _: &Key| parts.headers.contains_key("x-small").then_some("small");
+    let tier = |head: &Head<'_>, _: &Key| head.headers().contains_key("x-small").then_some("small");
     for &kind in Kind::EVERY {
         // All is back after 12 days, or after 24 minutes. So almost nothing comes back meanwhile.
         let rule = Policy::new("api", Quota::per_day(10).burst(120))
             .by(header("x-user"))
             .tiers([("small", Quota::per_day(600).burst(10))], tier);
         let fresh = Fresh::on(shared(kind)).await;
-        let limiter = Limiter::new([rule]).store(fresh.store.clone().fail_closed());
+        let limiter = RequestLimiter::new([rule]).store(fresh.store.clone().fail_closed());
         let request = |name: &str| {
             let request = Request::builder().header("x-user", "ada").header(name, "");
-            request.body(()).unwrap().into_parts().0
+            request.body(()).unwrap()
         };
         let (large, small) = (request("x-large"), request("x-small"));
         let mut passed = 0;
         for _ in 0..200 {
-            for parts in [&large, &small] {
-                passed += u32::from(limiter.check(parts).await.is_ok());
+            for request in [&large, &small] {
+                passed += u32::from(limiter.check(&Head::from(request)).await.is_ok());
             }
         }
         assert!((120..=131).contains(&passed), "{passed} on {kind}");
-        let denial = limiter.check(&small).await.unwrap_err();
+        let denial = limiter.check(&Head::from(&small)).await.unwrap_err();
         assert!(denial.retry_after().unwrap() > std::time::Duration::from_secs(11 * 86_400), "{denial:?}");
     }
 }

@@ -7,9 +7,8 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::failure::TimeoutError;
-use tollgate::{
-    Check, Clock, ErrorKind, FailureExt, Grant, Key, Policy, Quota, Stamp, Store, StoreError, Times,
-};
+use tollgate::store::{Check, ErrorKind, Grant, Stamp, Store, StoreError, Times};
+use tollgate::{Clock, Key, Policy, Quota, StoreExt};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{Proxy, Way, within};

@@ -11,7 +11,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto::ring};
-use tollgate::{Policy, Quota, StoreError};
+use tollgate::store::StoreError;
+use tollgate::{Policy, Quota};
 use tollgate_conformance::servers::{Kind, Sentinel, Server};
 use tollgate_redis::{Error, RedisStore, RedisStoreBuilder};
 

@@ -6,10 +6,9 @@ use std::time::Duration;
 use redis::cmd;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tollgate::extract::header;
-use tollgate::{
-    Algorithm, Check, ErrorKind, FailureExt, Key, Limiter, Policy, PolicyExt, Quota, Store, Times, UsageError,
-};
+use tollgate::store::{Check, ErrorKind, Store, Times};
+use tollgate::usage::{RecentUsage, UsageError};
+use tollgate::{Algorithm, Key, Limiter, Policy, Quota, StoreExt};
 use tollgate_conformance::servers::Kind;
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 use tollgate_tests::{Proxy, Way};
@@ -28,18 +27,18 @@ async fn a_limiter_counts_an_interval_in_every_layout() {
             (Algorithm::SLIDING_LOG, SlidingLogLayout::SortedSet),
         ] {
             let policy = Policy::new("logins", Quota::per_day(50_000)).with_algorithm(algorithm);
-            let store = stores.of(layout).store.clone().fail_closed();
-            let limiter = Limiter::new([policy.by(header("x-user"))]).store(store);
+            let store = stores.of(layout).store.clone();
+            let limiter = Limiter::new([policy.clone()]).store(store.clone().fail_closed());
             let key = Key::from("ada");
             for _ in 0..5 {
-                let _ = limiter.check_key(&key, 7).await.unwrap();
+                let _ = limiter.check(&key, 7).await.unwrap();
             }
-            assert!(limiter.check_key(&key, 50_000).await.is_err());
-            let usage = limiter.usage("logins", &key, HOUR).await;
+            assert!(limiter.check(&key, 50_000).await.is_err());
+            let usage = store.recent_usage(&policy, &key, HOUR).await;
             assert_eq!(usage, Ok(35), "{algorithm:?} in {layout:?} on {kind}");
-            assert_eq!(limiter.usage("logins", &Key::from("bob"), HOUR).await, Ok(0));
+            assert_eq!(store.recent_usage(&policy, &Key::from("bob"), HOUR).await, Ok(0));
             limiter.reset(&key).await;
-            assert_eq!(limiter.usage("logins", &key, HOUR).await, Ok(0));
+            assert_eq!(store.recent_usage(&policy, &key, HOUR).await, Ok(0));
         }
     }
 }
@@ -53,7 +52,7 @@ async fn a_foreign_value_has_no_usage() {
         let mut redis = connect_to(&server.url()).unwrap();
         let name = fresh.name(&policy, "ada");
         let _: () = cmd("SET").arg(&name).arg("foreign").arg("EX").arg(60).query(&mut redis).unwrap();
-        assert_eq!(fresh.store.usage(&policy, &Key::from("ada"), HOUR).await, Ok(0), "{layout:?}");
+        assert_eq!(fresh.store.recent_usage(&policy, &Key::from("ada"), HOUR).await, Ok(0), "{layout:?}");
     }
 }
 
@@ -68,10 +67,10 @@ async fn usage_is_counted_again_after_scripts_are_flushed() {
         assert!(verdict.is_granted());
         let mut redis = connect_to(&server.url()).unwrap();
         let _: () = cmd("SCRIPT").arg("FLUSH").query(&mut redis).unwrap();
-        assert_eq!(fresh.store.usage(&policy, &key, HOUR).await, Ok(used));
+        assert_eq!(fresh.store.recent_usage(&policy, &key, HOUR).await, Ok(used));
     }
     drop(server);
-    let usage = fresh.store.usage(&policy, &key, HOUR).await;
+    let usage = fresh.store.recent_usage(&policy, &key, HOUR).await;
     assert!(matches!(usage, Err(UsageError::Store { .. })), "{usage:?}");
 }
 
@@ -84,7 +83,7 @@ async fn a_check_does_not_wait_behind_questions_about_usage() {
     let mut questions = JoinSet::new();
     for _ in 0..2_000 {
         let (store, policy) = (fresh.store.clone(), policy.clone());
-        questions.spawn(async move { store.usage(&policy, &Key::from("ada"), HOUR).await });
+        questions.spawn(async move { store.recent_usage(&policy, &Key::from("ada"), HOUR).await });
     }
     // The first questions are under way, and all others wait.
     assert_eq!(questions.join_next().await.unwrap().unwrap(), Ok(1));
@@ -103,7 +102,7 @@ async fn behind(proxy: &Proxy, policy: &Policy, timeout: Duration) -> RedisStore
     let builder = builder(&format!("redis://{}/", proxy.address())).prefix(prefix());
     let store = builder.response_timeout(timeout).connect().await.unwrap();
     acquire(&store, policy, "ada", 1).await;
-    assert_eq!(store.usage(policy, &Key::from("ada"), HOUR).await, Ok(1));
+    assert_eq!(store.recent_usage(policy, &Key::from("ada"), HOUR).await, Ok(1));
     assert_eq!(proxy.accepted(), 1);
     store
 }
@@ -115,7 +114,7 @@ async fn a_slow_answer_does_not_hold_up_the_next_question() {
     let store = behind(&proxy, &policy, Duration::from_secs(5)).await;
     // The connection answers no more, and others do.
     proxy.strand();
-    let ask = async |n: usize| (n, store.usage(&policy, &Key::from("ada"), HOUR).await);
+    let ask = async |n: usize| (n, store.recent_usage(&policy, &Key::from("ada"), HOUR).await);
     let mut slow = pin!(ask(1));
     assert!(timeout(Duration::from_millis(100), &mut slow).await.is_err());
     let (first, second) = tokio::select! {
@@ -138,7 +137,7 @@ async fn a_question_waits_no_longer_than_the_response_timeout_for_others() {
     let mut questions = JoinSet::new();
     for _ in 0..100 {
         let (store, policy) = (store.clone(), policy.clone());
-        questions.spawn(async move { store.usage(&policy, &Key::from("ada"), HOUR).await });
+        questions.spawn(async move { store.recent_usage(&policy, &Key::from("ada"), HOUR).await });
     }
     // The others wait for an answer, or for a connection.
     for n in 0..90 {

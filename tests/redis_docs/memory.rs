@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, Check, Key, ManualClock, Policy, Quota, Store, Times};
+use tollgate::store::{Check, Store, Times};
+use tollgate::{Algorithm, Key, ManualClock, Policy, Quota};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 use tollgate_tests::clock;

@@ -6,8 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tollgate::usage::{UsageLog, UsageTotals};
-use tollgate::{Check, Key, Policy, Quota, Store, Times};
+use tollgate::store::{Check, Store, Times};
+use tollgate::usage::UsageTotals;
+use tollgate::usage::top_keys::UsageLog;
+use tollgate::{Key, Policy, Quota};
 use tollgate_conformance::Suite;
 use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_redis::{RedisStore, RedisStoreBuilder, SlidingLogLayout};
@@ -47,7 +49,8 @@ async fn keeps_the_contract(server: &Server, layout: SlidingLogLayout) -> BTreeS
         let store = store(&server.url()).prefix(prefix).sliding_log(layout).clock(clock);
         store.connect().await.expect("a store")
     };
-    Suite::new().with_usage().steps(100).run(&make).await;
+    Suite::new().steps(100).run(&make).await;
+    Suite::new().run_usage(&make).await;
     Suite::new().run_totals(&make).await;
     // With the server's clock, in both protocols.
     for query in ["", "?protocol=resp2"] {

@@ -1,6 +1,7 @@
 //! The examples of stored values in the documentation of tollgate-redis, on real servers.
 
-use tollgate::{Algorithm, Check, Grant, Key, ManualClock, Policy, Quota, Stamp, Store, Times, Timestamp};
+use tollgate::store::{Check, Grant, Stamp, Store, Times};
+use tollgate::{Algorithm, Key, ManualClock, Policy, Quota, Timestamp};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 

@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use tollgate::{Algorithm, Check, Grant, Key, ManualClock, Policy, Quota, Stamp, Store, Times, Timestamp};
+use tollgate::store::{Check, Grant, Stamp, Store, Times};
+use tollgate::{Algorithm, Key, ManualClock, Policy, Quota, Timestamp};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 use tollgate_tests::clock;

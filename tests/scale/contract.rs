@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tollgate::usage::{MemoryLog, Recording, Usage, UsageExt};
-use tollgate::{
-    Check, CircuitBreaker, Clock, FailureExt, Key, Lease, MemoryStore, Policy, Quota, ScaleExt, Share, Store,
-    StoreExt, Times,
-};
+use tollgate::store::{Check, Store, Times};
+use tollgate::usage::top_keys::{MemoryLog, Recording, TopKeys};
+use tollgate::{CircuitBreaker, Clock, Key, Lease, MemoryStore, Policy, Quota, Share, StoreExt};
 use tollgate_conformance::Suite;
 use tollgate_redis::RedisStore;
 use tollgate_tests::{Connection, Failing, Later, clock, keeps_the_contract_of, store};
@@ -37,7 +35,7 @@ fn with_leases() -> Suite {
 }
 
 fn with_cache() -> Suite {
-    Suite::new().with_usage().with_cached_denials()
+    Suite::new().with_cached_denials()
 }
 
 #[test]
@@ -108,5 +106,5 @@ async fn a_patient_handle_waits_longer_than_the_timeout_in_each_wrapper() {
     waits(timed().deny_cache(10)).await;
     waits(timed().leased(Lease::default())).await;
     waits(timed().boxed()).await;
-    waits(timed().count_usage(&Usage::new(MemoryLog::new()).record(Recording::default()))).await;
+    waits(timed().count_usage(&TopKeys::new(MemoryLog::new()).record(Recording::default()))).await;
 }

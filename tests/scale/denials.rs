@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::scale::DenyCache;
-use tollgate::{
-    Algorithm, Check, Grant, Key, Limiter, Policy, Quota, ScaleExt, Source, Store, Times, Verdict, Wait,
-};
+use tollgate::store::{Check, Grant, Source, Store, Times, Verdict};
+use tollgate::{Algorithm, Key, Limiter, Policy, Quota, StoreExt, Wait};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{Connection, Failing, Later, at_hand, clock, store};
@@ -42,20 +41,20 @@ async fn a_denial_of_an_impatient_caller_is_not_that_of_a_patient_one() {
     let store = store(&time).deny_cache(1_000).clock(&time);
     let bucket = Algorithm::LeakyBucket { max_wait: 10 * SECOND };
     let policy = Policy::new("queue", Quota::per_second(10).burst(1)).with_algorithm(bucket);
-    let (limiter, key) = (Limiter::by_key([policy]).store(store), Key::from("ada"));
+    let (limiter, key) = (Limiter::new([policy]).store(store), Key::from("ada"));
     for place in 0..100 {
-        let impatient = limiter.until_key_ready(&key, 1, Duration::ZERO).await;
+        let impatient = limiter.until_ready(&key, 1, Duration::ZERO).await;
         assert_eq!(impatient.is_ok(), place == 0);
-        assert_eq!(limiter.check_key(&key, 1).await.is_ok(), place < 100, "place {place}");
+        assert_eq!(limiter.check(&key, 1).await.is_ok(), place < 100, "place {place}");
     }
     // The queue is full. This denial is for those who wait for less, too.
-    assert!(limiter.check_key(&key, 1).await.is_err());
+    assert!(limiter.check(&key, 1).await.is_err());
     let sources = Arc::<Mutex<Vec<_>>>::default();
     let seen = Arc::clone(&sources);
     let limiter = limiter.observe(move |decision| seen.lock().unwrap().push(decision.source()));
     // It waits for a place that is one second from the front, and all others for the tenth.
-    let impatient = limiter.until_key_ready(&key, 1, SECOND).await.unwrap_err();
-    let patient = limiter.check_key(&key, 1).await.unwrap_err();
+    let impatient = limiter.until_ready(&key, 1, SECOND).await.unwrap_err();
+    let patient = limiter.check(&key, 1).await.unwrap_err();
     assert_eq!(*sources.lock().unwrap(), [Source::DenyCache; 2]);
     let (shorter, longer) = (patient.retry_after().unwrap(), impatient.retry_after().unwrap());
     assert!((9 * SECOND..9 * SECOND + SECOND / 2).contains(&(longer - shorter)), "{shorter:?}, {longer:?}");

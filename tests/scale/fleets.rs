@@ -39,7 +39,7 @@ fn plan(seed: u64) -> Plan {
     let window = Duration::from_millis(random.magnitude(50, 2_000));
     let limit = random.units(1, 2_000);
     Plan {
-        mode: Mode::Leased,
+        mode: Mode::Leases,
         nodes: random.one_of(&[1, 2, 3, 5]),
         joins: random.one_of(&[0, 0, 1, 3]),
         quota: Quota::new(limit, window),

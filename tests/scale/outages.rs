@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use tokio::task::{JoinSet, block_in_place};
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::failure::{Breaking, Timeout};
-use tollgate::scale::Leased;
-use tollgate::{
-    Algorithm, BoxStore, Check, CircuitBreaker, FailureExt, Key, Lease, MemoryStore, Policy, Quota, ScaleExt,
-    Share, Store, StoreError, StoreExt, Times, Verdict,
-};
+use tollgate::failure::{Breaker, Timeout};
+use tollgate::scale::Leases;
+use tollgate::store::{BoxStore, Check, Store, StoreError, Times, Verdict};
+use tollgate::{Algorithm, CircuitBreaker, Key, Lease, MemoryStore, Policy, Quota, Share, StoreExt};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{clock, lateness};
@@ -86,12 +84,12 @@ fn is_of_the_store(verdict: &Verdict) -> bool {
     !verdict.each().is_empty() && verdict.share().is_none()
 }
 
-type Guarded = Breaking<Timeout<RedisStore>>;
+type Guarded = Breaker<Timeout<RedisStore>>;
 
 /// A store with leases and a failure policy, as users write it.
 struct Scene {
     store: BoxStore<Infallible>,
-    leased: Leased<Guarded>,
+    leased: Leases<Guarded>,
     redis: RedisStore,
 }
 

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
-use tollgate::scale::Leased;
-use tollgate::{
-    Algorithm, Check, FailureExt, Key, Lease, ManualClock, Policy, Quota, ScaleExt, Store, Times,
-};
+use tollgate::scale::Leases;
+use tollgate::store::{Check, Store, Times};
+use tollgate::{Algorithm, Key, Lease, ManualClock, Policy, Quota, StoreExt};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{Connection, Failing, Fault, Later, clock, store};
@@ -45,7 +44,7 @@ pub(crate) async fn ask<S: Store>(store: &S, policy: &Policy, key: &Key) -> Opti
 }
 
 /// Asks until units are held. Returns how many requests were granted.
-pub(crate) async fn lease<S: Store>(leased: &Leased<S>, policy: &Policy, key: &Key) -> u32 {
+pub(crate) async fn lease<S: Store>(leased: &Leases<S>, policy: &Policy, key: &Key) -> u32 {
     let held = async {
         let mut granted = 0;
         while leased.held(policy, key).is_none() {
@@ -67,7 +66,7 @@ async fn within(what: &str, is_so: impl AsyncFn() -> bool) {
 }
 
 /// A warm-up, whose runtime lives on and is not driven.
-fn warm_up<S: Store>(leased: &Leased<S>, policy: &Policy, key: &Key) -> (Runtime, u32) {
+fn warm_up<S: Store>(leased: &Leases<S>, policy: &Policy, key: &Key) -> (Runtime, u32) {
     let runtime = runtime();
     let granted = runtime.block_on(lease(leased, policy, key));
     (runtime, granted)
@@ -117,7 +116,7 @@ fn a_request_of_a_cold_key_takes_over_the_return_of_leases() {
     });
 }
 
-fn in_memory(time: &ManualClock) -> Leased<Later> {
+fn in_memory(time: &ManualClock) -> Leases<Later> {
     Later::deciding_first(store(time)).leased(Lease::at_most(UNITS).lasting(LIFE).clock(time))
 }
 

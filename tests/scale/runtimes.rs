@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
-use tollgate::scale::Leased;
-use tollgate::{
-    Algorithm, Check, CircuitBreaker, CircuitState, FailureExt, Grant, Key, Lease, ManualClock, MemoryStore,
-    Policy, Quota, Reply, ScaleExt, Store, Times, Verdict,
-};
+use tollgate::failure::CircuitState;
+use tollgate::scale::Leases;
+use tollgate::store::{Check, Grant, Reply, Store, Times, Verdict};
+use tollgate::{Algorithm, CircuitBreaker, Key, Lease, ManualClock, MemoryStore, Policy, Quota, StoreExt};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{Connection, Failing, Fault, Later, at_hand, clock, store};
@@ -37,7 +36,7 @@ async fn used<S: Store>(store: &S, policy: &Policy, key: &Key) -> u32 {
     LIMIT - verdict.each()[0].remaining()
 }
 
-fn in_memory(time: &ManualClock) -> Leased<Later> {
+fn in_memory(time: &ManualClock) -> Leases<Later> {
     let lease = Lease::at_most(UNITS).lasting(LIFE).clock(time);
     Later::deciding_first(store(time)).leased(lease)
 }
@@ -119,7 +118,7 @@ fn without_a_runtime_the_store_decides_each_request() {
 }
 
 /// Asks until a lease is held.
-async fn lease<S: Store>(leased: &Leased<S>, policy: &Policy, key: &Key) {
+async fn lease<S: Store>(leased: &Leases<S>, policy: &Policy, key: &Key) {
     let held = async {
         while leased.held(policy, key).is_none() {
             ask(leased, policy, key).await;
@@ -154,7 +153,7 @@ async fn a_reset_drops_what_is_held_and_what_is_on_its_way() {
 }
 
 /// Asks until a fetch is sent.
-async fn fetch<S: Store>(leased: &Leased<S>, policy: &Policy, key: &Key) {
+async fn fetch<S: Store>(leased: &Leases<S>, policy: &Policy, key: &Key) {
     let before = leased.stats().fetches;
     while leased.stats().fetches == before {
         ask(leased, policy, key).await;
@@ -323,8 +322,8 @@ async fn units_unspent_while_the_circuit_is_open_are_refunded_later() {
 async fn refunded_after_an_open_circuit(is_reset: bool) {
     let time = clock();
     let inside = Failing::new(store(&time), Connection::Works);
-    let settings = CircuitBreaker::default().failures_in_a_row(1);
-    let circuit = inside.clone().circuit_breaker(settings).clock(&time);
+    let settings = CircuitBreaker::default().failures_in_a_row(1).clock(&time);
+    let circuit = inside.clone().circuit_breaker(settings);
     let view = circuit.circuit();
     let leased = circuit.leased(Lease::at_most(UNITS).lasting(LIFE).clock(&time));
     // After a reset it is in the same window, and a refund from before would count.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tollgate::{CircuitBreaker, FailureExt, Key, Lease, MemoryStore, ScaleExt, Share};
+use tollgate::{CircuitBreaker, Key, Lease, MemoryStore, Share, StoreExt};
 use tollgate_tests::{Connection, Failing, Fault, Later, clock, store};
 
 use crate::returns::{ask, charged, lease, policy};

@@ -10,7 +10,7 @@ use http_body::{Body as _, Frame};
 use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
 use http_body_util::{BodyExt, Either, Empty, Full, Limited, StreamBody};
 use hyper::body::Incoming;
-use tollgate::ResponseBody;
+use tollgate::layer::ResponseBody;
 use tollgate_tests::{call, clock, per_user, request};
 use tower::{Layer, Service, service_fn};
 

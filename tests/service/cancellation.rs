@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::Body;
-use tollgate::{BoxStore, RateLimitLayer, StoreExt};
+use tollgate::store::BoxStore;
+use tollgate::{RateLimitLayer, StoreExt};
 use tollgate_tests::{Later, Strict, call, clock, per_user, queue, request, store};
 use tower::{Layer, Service, ServiceExt};
 use tower_test::mock;

@@ -12,7 +12,7 @@ const TASKS: usize = 64;
 
 /// 64 tasks with services of their own. Each asks `each` times.
 async fn passed(
-    layer: &RateLimitLayer<impl tollgate::Store<Error = std::convert::Infallible>>,
+    layer: &RateLimitLayer<impl tollgate::store::Store<Error = std::convert::Infallible>>,
     each: usize,
 ) -> u32 {
     let inner = Strict::default();
@@ -60,7 +60,7 @@ async fn concurrent_callers_of_several_rules_get_the_scarcest_limit_exactly() {
         rules.insert(3, per_user("scarcest", 700));
         let layer = RateLimitLayer::new(rules).store(store);
         assert_eq!(passed(&layer, 20).await, 700);
-        let left = layer.limiter().look_key(&tollgate::Key::from("ada")).await.unwrap();
+        let left = layer.limiter().look(&tollgate::Head::from(&request("ada"))).await.unwrap();
         for (policy, status) in left.iter().filter(|(policy, _)| policy.name() != "scarcest") {
             assert_eq!(status.remaining(), 200, "{} was charged for what passed only", policy.name());
         }

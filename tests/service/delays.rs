@@ -144,9 +144,10 @@ async fn an_awaited_verdict_delays_the_request() {
 #[tokio::test]
 async fn a_limiter_reserves_the_slot_and_reports_the_wait() {
     let limiter = layer(&clock(), [queue("q", 250 * MS)]).limiter();
-    let ada = tollgate::Key::from("ada");
+    let ada = request("ada");
+    let ada = tollgate::Head::from(&ada);
     for delay in [0, 100, 200] {
-        assert_eq!(limiter.check_key(&ada, 1).await.unwrap().delay(), delay * MS);
+        assert_eq!(limiter.check(&ada).await.unwrap().delay(), delay * MS);
     }
-    assert_eq!(limiter.check_key(&ada, 1).await.unwrap_err().retry_after(), Some(50 * MS));
+    assert_eq!(limiter.check(&ada).await.unwrap_err().retry_after(), Some(50 * MS));
 }

@@ -1,11 +1,10 @@
 //! Requests that a rule exempts, and requests that must not pass as exempt.
 
 use axum::body::Body;
-use http::request::Parts;
 use http::{Method, Request};
 use tollgate::exempt::{cors_preflight, from_networks};
 use tollgate::extract::{ClientIp, PeerAddr, PeerIp};
-use tollgate::{Fields, Key, Policy, PolicyExt, Quota, RateLimitLayer, Rule};
+use tollgate::{Fields, Head, Policy, PolicyExt, Quota, RateLimitLayer, Rule};
 use tollgate_tests::{Later, Strict, call, clock, field, per_user, request, store};
 use tower::{Layer, Service};
 
@@ -59,7 +58,7 @@ async fn a_request_that_only_resembles_a_preflight_is_limited() {
 #[tokio::test]
 async fn an_exemption_from_one_rule_leaves_the_others_in_force() {
     let rules =
-        [per_user("mild", 1).exempt(|parts: &Parts| parts.uri.path() == "/health"), per_user("strict", 3)];
+        [per_user("mild", 1).exempt(|head: &Head<'_>| head.uri().path() == "/health"), per_user("strict", 3)];
     let mut service = layer(&clock(), rules).layer(Strict::default());
     let mut told = Vec::new();
     for path in ["/health", "/health", "/", "/", "/health"] {
@@ -76,7 +75,7 @@ async fn an_exemption_from_one_rule_leaves_the_others_in_force() {
 
 #[tokio::test]
 async fn several_exemptions_of_a_rule_each_exempt() {
-    let has = |name: &'static str| move |parts: &Parts| parts.headers.contains_key(name);
+    let has = |name: &'static str| move |head: &Head<'_>| head.headers().contains_key(name);
     let rule = per_user("p", 1).exempt(has("x-a")).exempt(cors_preflight()).exempt(has("x-b"));
     let with = |name: &'static str| {
         let mut request = request("ada");
@@ -127,15 +126,16 @@ async fn a_forged_address_is_not_exempt() {
 }
 
 #[tokio::test]
-async fn a_limiter_exempts_requests_and_counts_keys() {
+async fn a_limiter_exempts_requests_and_counts_others() {
     let rule = per_user("p", 1).exempt(cors_preflight());
     let limiter = layer(&clock(), [rule]).fields(Fields::None).limiter();
-    let parts = preflight().into_parts().0;
+    let preflight = preflight();
+    let preflight = Head::from(&preflight);
     for _ in 0..3 {
-        assert_eq!(limiter.check(&parts).await.unwrap().report().iter().count(), 0);
-        assert_eq!(limiter.look(&parts).await.unwrap().iter().count(), 0);
+        assert_eq!(limiter.check(&preflight).await.unwrap().report().iter().count(), 0);
+        assert_eq!(limiter.look(&preflight).await.unwrap().iter().count(), 0);
     }
-    let ada = Key::from("ada");
-    assert!(limiter.check_key(&ada, 1).await.is_ok());
-    assert!(limiter.check_key(&ada, 1).await.is_err());
+    let ada = request("ada");
+    assert!(limiter.check(&Head::from(&ada)).await.is_ok());
+    assert!(limiter.check(&Head::from(&ada)).await.is_err());
 }

@@ -4,11 +4,10 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 
 use axum::body::Body;
-use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt;
 use tollgate::extract::PeerAddr;
-use tollgate::{Denial, Fields, Key, Reason, Report};
+use tollgate::{Denial, Fields, Head, Key, Reason, Report};
 use tollgate_tests::{Later, Strict, call, clock, field, per_user, request, store, user};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -37,7 +36,7 @@ where
 #[tokio::test]
 async fn the_verdict_is_exposed_to_handlers_and_to_outer_layers() {
     let clock = clock();
-    let layer = layer(&clock, [per_user("p", 3)]).expose_verdict();
+    let layer = layer(&clock, [per_user("p", 3)]).expose_report();
     let mut later = layer.clone().store(Later::deciding_last(store(&clock))).layer(service_fn(what_is_left));
     let mut service = layer.layer(service_fn(what_is_left));
     for left in [2, 1, 0] {
@@ -71,7 +70,7 @@ async fn a_refusal_carries_no_extension_of_the_request() {
     #[derive(Clone)]
     struct Session;
 
-    let own = |_: &Parts, _: &Denial| "no\n";
+    let own = |_: &Head<'_>, _: &Denial| "no\n";
     let kept = layer(&clock(), [per_user("p", 1)]);
     for layer in [kept.clone(), kept.answer(own)] {
         let mut service = layer.layer(service_fn(what_is_left));
@@ -98,7 +97,7 @@ async fn the_verdict_is_not_exposed_unless_asked_for() {
 #[tokio::test]
 async fn a_policy_is_found_in_a_report_by_its_name() {
     let rules = [per_user("first", 5), per_user("second", 9)];
-    let mut service = layer(&clock(), rules).expose_verdict().layer(Strict::default());
+    let mut service = layer(&clock(), rules).expose_report().layer(Strict::default());
     let response = call(&mut service, request("ada")).await;
     let report = response.extensions().get::<Report>().unwrap();
     let (policy, status) = report.get("second").unwrap();
@@ -109,7 +108,7 @@ async fn a_policy_is_found_in_a_report_by_its_name() {
 
 #[tokio::test]
 async fn stacked_layers_expose_the_verdict_of_the_nearest() {
-    let exposing = |name| layer(&clock(), [per_user(name, 3)]).expose_verdict();
+    let exposing = |name| layer(&clock(), [per_user(name, 3)]).expose_report();
     let mut service = exposing("outer").layer(exposing("inner").layer(service_fn(what_is_left)));
     let response = call(&mut service, request("ada")).await;
     let report = response.extensions().get::<Report>().unwrap();
@@ -120,10 +119,10 @@ async fn stacked_layers_expose_the_verdict_of_the_nearest() {
 /// Otherwise handlers that read a report would fail where no limit applies.
 #[tokio::test]
 async fn a_report_is_empty_where_no_rule_applies() {
-    let exempt = || per_user("p", 1).exempt(|_: &Parts| true);
-    let everybody_exempt = layer(&clock(), [exempt()]).expose_verdict();
+    let exempt = || per_user("p", 1).exempt(|_: &Head<'_>| true);
+    let everybody_exempt = layer(&clock(), [exempt()]).expose_report();
     let later = everybody_exempt.clone().store(Later::deciding_last(store(&clock())));
-    let switched_off = layer(&clock(), [per_user("p", 1)]).expose_verdict().enabled(false);
+    let switched_off = layer(&clock(), [per_user("p", 1)]).expose_report().enabled(false);
     let mut services = [
         everybody_exempt.layer(service_fn(what_is_left)).boxed_clone(),
         later.layer(service_fn(what_is_left)).boxed_clone(),
@@ -156,7 +155,7 @@ async fn a_denial_is_in_the_extensions_of_its_response() {
 
 #[tokio::test]
 async fn each_reason_has_its_status_and_retry_after_only_if_waiting_helps() {
-    let cost = |parts: &Parts| parts.headers["x-cost"].to_str().unwrap().parse().unwrap();
+    let cost = |head: &Head<'_>| head.headers()["x-cost"].to_str().unwrap().parse().unwrap();
     let mut service = layer(&clock(), [per_user("p", 5).cost(cost)]).layer(Strict::default());
     let asking = |cost: &str| {
         let mut request = request("ada");
@@ -186,8 +185,8 @@ async fn each_reason_has_its_status_and_retry_after_only_if_waiting_helps() {
 
 #[tokio::test]
 async fn a_closure_can_answer_and_missing_fields_are_added() {
-    let layer = layer(&clock(), [per_user("p", 1)]).answer(|parts: &Parts, denial: &Denial| {
-        let user = parts.headers.get("x-user").map_or("nobody", |user| user.to_str().unwrap());
+    let layer = layer(&clock(), [per_user("p", 1)]).answer(|head: &Head<'_>, denial: &Denial| {
+        let user = head.headers().get("x-user").map_or("nobody", |user| user.to_str().unwrap());
         let mut response = Response::new(format!("{user}: {denial}"));
         *response.status_mut() = StatusCode::IM_A_TEAPOT;
         if user == "ada" {
@@ -212,10 +211,10 @@ async fn a_closure_can_answer_and_missing_fields_are_added() {
 
 #[tokio::test]
 async fn a_closure_that_answers_sees_the_whole_head_of_the_request() {
-    let told = |parts: &Parts, _: &Denial| {
-        let peer = parts.extensions.get::<PeerAddr>().unwrap().0;
-        let user = parts.headers["x-user"].to_str().unwrap();
-        Response::new(format!("{} {} {:?} {user} {peer}", parts.method, parts.uri, parts.version))
+    let told = |head: &Head<'_>, _: &Denial| {
+        let peer = head.extensions().get::<PeerAddr>().unwrap().0;
+        let user = head.headers()["x-user"].to_str().unwrap();
+        Response::new(format!("{} {} {:?} {user} {peer}", head.method(), head.uri(), head.version()))
     };
     let mut service = layer(&clock(), [per_user("p", 1)]).answer(told).layer(Strict::default());
     for answer in ["hello", "PUT /a?b=c HTTP/2.0 ada 192.0.2.1:4000"] {
@@ -231,7 +230,7 @@ async fn a_closure_that_answers_sees_the_whole_head_of_the_request() {
 /// The closure may change the default answer.
 #[tokio::test]
 async fn a_closure_can_change_the_default_answer() {
-    let layer = layer(&clock(), [per_user("p", 1)]).answer(|_: &Parts, denial: &Denial| {
+    let layer = layer(&clock(), [per_user("p", 1)]).answer(|_: &Head<'_>, denial: &Denial| {
         let mut response = denial.response();
         response.headers_mut().insert("x-more", "yes".parse().unwrap());
         response
@@ -294,27 +293,28 @@ async fn the_x_fields_of_an_inner_layer_are_kept() {
 #[tokio::test]
 async fn a_layer_and_its_limiter_share_their_state() {
     let layer = layer(&clock(), [per_user("p", 3)]);
-    let (limiter, ada) = (layer.limiter(), Key::from("ada"));
+    let (limiter, asks) = (layer.limiter(), request("ada"));
+    let ada = Head::from(&asks);
     let mut service = layer.layer(Strict::default());
     call(&mut service, request("ada")).await;
-    assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 2);
-    let permit = limiter.check_key(&ada, 2).await.unwrap();
+    assert_eq!(limiter.look(&ada).await.unwrap().statuses()[0].remaining(), 2);
+    let (one, other) = (limiter.check(&ada).await.unwrap(), limiter.check(&ada).await.unwrap());
     assert_eq!(call(&mut service, request("ada")).await.status(), 429);
-    limiter.refund(permit).await;
+    limiter.refund(one).await;
+    limiter.refund(other).await;
     assert_eq!(call(&mut service, request("ada")).await.status(), 200);
-    limiter.reset(&ada).await;
-    assert_eq!(limiter.look_key(&ada).await.unwrap().statuses()[0].remaining(), 3);
-    let parts = request("ada").into_parts().0;
-    assert!(limiter.check(&parts).await.is_ok());
-    assert_eq!(limiter.look(&parts).await.unwrap().statuses()[0].remaining(), 2);
+    limiter.reset(&Key::from("ada")).await;
+    assert_eq!(limiter.look(&ada).await.unwrap().statuses()[0].remaining(), 3);
+    assert!(limiter.check(&ada).await.is_ok());
+    assert_eq!(limiter.look(&ada).await.unwrap().statuses()[0].remaining(), 2);
 }
 
 #[tokio::test]
 async fn rules_that_skip_or_share_where_there_is_no_key() {
-    use tollgate::MissingKey::{Share, Skip};
+    use tollgate::MissingKey::{OneKey, Skip};
     use tollgate::PolicyExt;
     let rule = |name: &str, limit| tollgate::Policy::new(name, tollgate::Quota::per_minute(limit)).by(user());
-    let rules = [rule("skips", 1).on_missing_key(Skip), rule("shares", 2).on_missing_key(Share)];
+    let rules = [rule("skips", 1).on_missing_key(Skip), rule("shares", 2).on_missing_key(OneKey)];
     let mut service = layer(&clock(), rules).layer(Strict::default());
     for (status, policy) in
         [(200, "\"shares\";q=2;w=60"), (200, "\"shares\";q=2;w=60"), (429, "\"shares\";q=2;w=60")]

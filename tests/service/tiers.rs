@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use http::request::Parts;
 use http::{Method, Request};
 use tollgate::extract::{global, method};
-use tollgate::{Algorithm, Denial, Fields, Key, MissingKey, Policy, PolicyExt, Quota, RateLimitLayer, Rule};
+use tollgate::{
+    Algorithm, Denial, Fields, Head, Key, Limiter, MissingKey, Policy, PolicyExt, Quota, RateLimitLayer, Rule,
+};
 use tollgate_tests::{EVERY_ALGORITHM, Later, Strict, a_minute, call, clock, field, request, store, user};
 use tower::{Layer, Service};
 
@@ -16,8 +17,8 @@ use crate::layer;
 #[derive(Clone)]
 struct Plan(&'static str);
 
-fn plan(parts: &Parts, _: &Key) -> Option<&'static str> {
-    parts.extensions.get::<Plan>().map(|plan| plan.0)
+fn plan(head: &Head<'_>, _: &Key) -> Option<&'static str> {
+    head.extensions().get::<Plan>().map(|plan| plan.0)
 }
 
 fn on(user: &str, plan: &'static str) -> Request<Body> {
@@ -107,7 +108,7 @@ async fn a_denial_names_the_policy_of_the_tier() {
 
 #[tokio::test]
 async fn a_cost_above_one_tiers_quota_can_pass_in_another() {
-    let rule = plans(Algorithm::Gcra).cost(|_: &Parts| 5);
+    let rule = plans(Algorithm::Gcra).cost(|_: &Head<'_>| 5);
     let mut service = layer(&clock(), [rule]).layer(Strict::default());
     for (plan, status) in [("free", 422), ("pro", 422), ("enterprise", 200)] {
         assert_eq!(call(&mut service, on("ada", plan)).await.status(), status, "{plan}");
@@ -196,11 +197,10 @@ async fn a_tier_with_another_window_counts_separately() {
 
 #[tokio::test]
 async fn methods_and_routes_may_be_tiers() {
-    let by_method = Policy::new("api", Quota::per_minute(5))
-        .by((user(), method()))
-        .tiers([("POST", Quota::per_minute(1)), ("PUT", Quota::per_minute(2))], |parts: &Parts, _: &Key| {
-            Some(parts.method.clone())
-        });
+    let by_method = Policy::new("api", Quota::per_minute(5)).by((user(), method())).tiers(
+        [("POST", Quota::per_minute(1)), ("PUT", Quota::per_minute(2))],
+        |head: &Head<'_>, _: &Key| Some(head.method().clone()),
+    );
     let mut service = layer(&clock(), [by_method]).layer(Strict::default());
     for (method, limit) in [(Method::GET, 5), (Method::POST, 1), (Method::PUT, 2), (Method::DELETE, 5)] {
         let asking = || {
@@ -216,7 +216,7 @@ async fn methods_and_routes_may_be_tiers() {
 async fn the_tier_closure_gets_the_counted_key_and_runs_once() {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     static ASKED: AtomicU32 = AtomicU32::new(0);
-    let vip = |_: &Parts, key: &Key| {
+    let vip = |_: &Head<'_>, key: &Key| {
         ASKED.fetch_add(1, Relaxed);
         (*key == Key::from("vip") || *key == Key::global()).then_some("vip")
     };
@@ -229,7 +229,7 @@ async fn the_tier_closure_gets_the_counted_key_and_runs_once() {
     let nobody = || Request::new(Body::empty());
     assert_eq!(call(&mut service, nobody()).await.status(), 400);
     assert_eq!(ASKED.load(Relaxed), 6, "without a key nobody is asked");
-    let sharing = rule().tiers(tiers(), vip).on_missing_key(MissingKey::Share);
+    let sharing = rule().tiers(tiers(), vip).on_missing_key(MissingKey::OneKey);
     let mut service = layer(&clock(), [sharing]).layer(Strict::default());
     assert_eq!(passing(&mut service, nobody).await, 3, "those who share a key are in its tier");
 }
@@ -259,7 +259,7 @@ async fn ten_thousand_tenants_each_have_their_quota() {
     let quota = |n: u32| Quota::per_minute(1 + n % 7);
     let tenants = (0..10_000).map(|n| (format!("tenant-{n}"), quota(n)));
     let tenant =
-        |parts: &Parts, _: &Key| Some(format!("tenant-{}", parts.headers["x-user"].to_str().unwrap()));
+        |head: &Head<'_>, _: &Key| Some(format!("tenant-{}", head.headers()["x-user"].to_str().unwrap()));
     let rule = Policy::new("tenant", Quota::per_minute(50)).by(user()).try_tiers(tenants, tenant).unwrap();
     let mut service = layer(&clock(), [rule]).layer(Strict::default());
     for n in (0..10_000).step_by(997).chain([9_999]) {
@@ -275,9 +275,11 @@ async fn a_permit_is_refunded_to_the_tier_that_it_charged() {
         let tiers = [("daily", a_day(algorithm, 4))];
         let rule = a_minute("api", algorithm, 4).by(user()).tiers(tiers, plan);
         let limiter = RateLimitLayer::new([rule]).store(store(&clock())).limiter();
-        let [daily, own] = ["daily", "none"].map(|plan| on("ada", plan).into_parts().0);
-        let left = async |parts| limiter.look(parts).await.unwrap().get("api").unwrap().1.remaining();
-        let permit = limiter.check(&daily).await.unwrap();
+        let [daily, own] = ["daily", "none"].map(|plan| on("ada", plan));
+        let left = async |request| {
+            limiter.look(&Head::from(request)).await.unwrap().get("api").unwrap().1.remaining()
+        };
+        let permit = limiter.check(&Head::from(&daily)).await.unwrap();
         assert_eq!((left(&daily).await, left(&own).await), (3, 4), "{algorithm:?}");
         limiter.refund(permit).await;
         assert_eq!((left(&daily).await, left(&own).await), (4, 4), "{algorithm:?}");
@@ -290,18 +292,19 @@ fn a_day(algorithm: Algorithm, limit: u32) -> Quota {
 }
 
 #[tokio::test]
-async fn a_check_by_key_alone_uses_the_policys_own_quota() {
-    let limiter = layer(&clock(), [plans(Algorithm::FIXED_WINDOW)]).limiter();
-    let (parts, ada) = (on("ada", "enterprise").into_parts().0, Key::from("ada"));
-    assert_eq!(limiter.check(&parts).await.unwrap().report().get("api").unwrap().1.remaining(), 7);
-    assert_eq!(
-        limiter.look_key(&ada).await.unwrap().get("api").unwrap().1.remaining(),
-        1,
-        "of 2, and one is used"
-    );
-    assert!(limiter.check_key(&ada, 2).await.is_err());
-    assert!(limiter.check_key(&ada, 1).await.is_ok());
-    assert_eq!(limiter.look(&parts).await.unwrap().get("api").unwrap().1.remaining(), 6);
+async fn a_limiter_of_keys_shares_the_state_of_a_rule_with_tiers() {
+    let shared = store(&clock());
+    let rule = plans(Algorithm::FIXED_WINDOW);
+    let by_key = Limiter::new([rule.policy().clone()]).store(shared.clone());
+    let limiter = RateLimitLayer::new([rule]).store(shared).limiter();
+    let (asks, ada) = (on("ada", "enterprise"), Key::from("ada"));
+    let head = Head::from(&asks);
+    assert_eq!(limiter.check(&head).await.unwrap().report().get("api").unwrap().1.remaining(), 7);
+    let left = by_key.look(&ada).await.unwrap().get("api").unwrap().1.remaining();
+    assert_eq!(left, 1, "of 2, and one is used");
+    assert!(by_key.check(&ada, 2).await.is_err());
+    assert!(by_key.check(&ada, 1).await.is_ok());
+    assert_eq!(limiter.look(&head).await.unwrap().get("api").unwrap().1.remaining(), 6);
 }
 
 /// One tier has a longer queue than the others. The delay is that of the caller's tier.

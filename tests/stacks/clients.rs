@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
 use tokio::task::JoinSet;
 use tollgate::extract::global;
-use tollgate::{Algorithm, Denial, Fields, Key, Policy, PolicyExt, Quota, RateLimitLayer, Rule};
+use tollgate::{Algorithm, Denial, Fields, Head, Key, Policy, PolicyExt, Quota, RateLimitLayer, Rule};
 use tollgate_tests::{clock, field, store, timed};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
@@ -39,7 +38,7 @@ fn queue(quota: Quota, max_wait: Duration) -> Policy {
 }
 
 fn by_host(policy: Policy) -> Rule {
-    policy.by(|parts: &Parts| parts.uri.authority().map(|authority| Key::from(authority.as_str())))
+    policy.by(|head: &Head<'_>| head.uri().authority().map(|authority| Key::from(authority.as_str())))
 }
 
 #[tokio::test]

@@ -109,7 +109,7 @@ async fn an_outer_trace_layer_traces_denials() {
 #[tokio::test]
 async fn an_outer_layer_can_rewrite_refusals_by_their_denial() {
     let rewritten = ServiceBuilder::new()
-        .map_response(|response: Response<tollgate::ResponseBody<Full<Bytes>>>| {
+        .map_response(|response: Response<tollgate::layer::ResponseBody<Full<Bytes>>>| {
             let denial = response.extensions().get::<Denial>();
             let code = denial.map(|denial| {
                 let violated: Vec<_> = denial.violated().collect();

@@ -10,7 +10,7 @@ use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
-use tollgate::Key;
+use tollgate::Head;
 use tollgate_tests::field;
 use tower::util::BoxCloneService;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
@@ -151,8 +151,8 @@ async fn an_overloaded_service_denies_at_once_and_sheds_the_rest() {
     // Of thirty, one is at work and some wait. All others are shed after they were charged.
     let mut callers: JoinSet<u16> = (0..15).flat_map(|user| [ask(user), ask(user)]).collect();
     for user in 0..15 {
-        let user = Key::from(user.to_string());
-        while limiter.look_key(&user).await.unwrap().get("two").unwrap().1.remaining() > 0 {
+        let asks = Request::get("/").header("x-user", user).body(()).unwrap();
+        while limiter.look(&Head::from(&asks)).await.unwrap().get("two").unwrap().1.remaining() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tollgate::{Clock, Store};
+use tollgate::Clock;
+use tollgate::store::Store;
 use tollgate_conformance::Suite;
 
 use crate::within;
@@ -18,7 +19,7 @@ pub fn keeps_the_contract<S>(make: impl Fn(Clock) -> S + Send + 'static)
 where
     S: Store<Error: Debug>,
 {
-    keeps_the_contract_of(Suite::new().with_usage(), make);
+    keeps_the_contract_of(Suite::new(), make);
 }
 
 /// [`keeps_the_contract`] with a suite that excuses the stores from something.

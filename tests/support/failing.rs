@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
-use std::future::{Future, Ready};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,9 +11,8 @@ use std::time::Duration;
 
 use tokio::task::yield_now;
 use tokio::time::sleep;
-use tollgate::{
-    Check, ErrorKind, Grant, Key, MemoryStore, Policy, Reply, Store, StoreError, Times, UsageError, Verdict,
-};
+use tollgate::store::{Check, ErrorKind, Grant, Reply, Store, StoreError, Times, Verdict};
+use tollgate::{Key, MemoryStore, Policy};
 
 use crate::later::at_hand;
 
@@ -123,12 +122,6 @@ impl Store for Failing {
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Fault>, Self::Done> {
         self.reply(|store| store.reset(key, policies))
-    }
-
-    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
-        let reached = self.reply(|_| Reply::<_, Ready<()>>::Now(Ok(()))).wait().await;
-        reached.map_err(|fault| UsageError::of_store(&fault))?;
-        self.store.usage(policy, key, interval)
     }
 }
 

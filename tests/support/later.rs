@@ -3,9 +3,9 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
 
-use tollgate::{Check, Grant, Key, MemoryStore, Policy, Reply, Store, Times, UsageError, Verdict};
+use tollgate::store::{Check, Grant, Reply, Store, Times, Verdict};
+use tollgate::{Key, MemoryStore, Policy};
 
 /// A [`MemoryStore`] at a distance: each answer is given at the second poll of its future.
 #[derive(Clone, Debug)]
@@ -89,9 +89,5 @@ impl Store for Later {
         Reply::Later(Box::pin(Later::at_a_distance(self.decides_first, move || {
             at_hand(store.reset(&key, &policies.iter().collect::<Vec<_>>()))
         })))
-    }
-
-    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
-        Later::at_a_distance(self.decides_first, || self.store.usage(policy, key, interval)).await
     }
 }

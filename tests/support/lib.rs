@@ -68,14 +68,24 @@ pub fn user() -> impl KeyExtractor {
     header("x-user")
 }
 
-/// `limit` requests a minute by each user.
-pub fn per_user(name: &str, limit: u32) -> Rule {
-    Policy::new(name, Quota::per_minute(limit)).by(user())
+/// `limit` requests a minute.
+pub fn per_minute(name: &str, limit: u32) -> Policy {
+    Policy::new(name, Quota::per_minute(limit))
 }
 
-/// A leaky bucket for each user: one request each 100 ms, and a queue as long as `max_wait`.
+/// [`per_minute`] by each user.
+pub fn per_user(name: &str, limit: u32) -> Rule {
+    per_minute(name, limit).by(user())
+}
+
+/// A leaky bucket: one request each 100 ms, and a queue as long as `max_wait`.
+pub fn bucket(name: &str, max_wait: Duration) -> Policy {
+    Policy::new(name, Quota::per_second(10)).with_algorithm(Algorithm::LeakyBucket { max_wait })
+}
+
+/// A [`bucket`] for each user.
 pub fn queue(name: &str, max_wait: Duration) -> Rule {
-    Policy::new(name, Quota::per_second(10)).with_algorithm(Algorithm::LeakyBucket { max_wait }).by(user())
+    bucket(name, max_wait).by(user())
 }
 
 /// A request of that user.

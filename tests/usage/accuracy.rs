@@ -1,7 +1,8 @@
 //! The error of the top keys, for a million decisions over keys of a Zipf distribution.
 
 use tollgate::MemoryStore;
-use tollgate::usage::{KeyUsage, Recording, UsageExt, UsageOf};
+use tollgate::StoreExt;
+use tollgate::usage::top_keys::{KeyUsage, Recording, UsageOf};
 use tollgate_conformance::random::Random;
 
 use crate::{HOUR, MINUTE, ample, ask, in_memory};

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use redis::cmd;
 use tokio::runtime::Builder;
+use tollgate::store::{Check, Store, Times};
 use tollgate::usage::{KeyTotal, Totals, UsageTotals};
-use tollgate::{Check, FailureExt, Key, Lease, MemoryStore, Policy, Quota, ScaleExt, Share, Store, Times};
+use tollgate::{Key, Lease, MemoryStore, Policy, Quota, Share, StoreExt};
 use tollgate_conformance::Suite;
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::{RedisStore, RedisStoreBuilder, SlidingLogLayout};
@@ -178,7 +179,7 @@ async fn a_key_that_is_no_longer_used_is_forgotten() {
     assert!(life() > 60_000, "a use renews the life");
     let _: i64 = cmd("PEXPIRE").arg(name).arg(60_000).query(&mut again).unwrap();
     let stamp = verdict.each()[0].stamp();
-    let grant = tollgate::Grant { policy: &policy, key: &key, units: 5, stamp, share: None };
+    let grant = tollgate::store::Grant { policy: &policy, key: &key, units: 5, stamp, share: None };
     store.refund(&[grant]).wait().await.unwrap();
     assert!(life() <= 60_000, "a refund does not");
     assert_eq!(Totals::new(store).of("api", &key).await.unwrap().unwrap().total, 1);

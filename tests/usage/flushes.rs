@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
-use tollgate::usage::{MemoryLog, Recording, Usage, UsageExt, UsageLog, UsageOf};
-use tollgate::{ErrorKind, Key, MemoryStore, UsageError};
+use tollgate::StoreExt;
+use tollgate::store::ErrorKind;
+use tollgate::usage::UsageError;
+use tollgate::usage::top_keys::{MemoryLog, Recording, TopKeys, UsageLog, UsageOf};
+use tollgate::{Key, MemoryStore};
 use tollgate_tests::{Log, clock};
 
 use crate::{HOUR, MINUTE, ample, ask, counts, in_memory};
@@ -48,7 +51,7 @@ async fn a_flush_replaces_what_the_process_stored_before() {
 #[tokio::test]
 async fn the_counts_of_processes_add_up() {
     let time = clock();
-    let usage = Usage::new(MemoryLog::new()).clock(&time);
+    let usage = TopKeys::new(MemoryLog::new()).clock(&time);
     for times in [3, 4] {
         let recorder = usage.record(Recording::default().clock(&time));
         let store = MemoryStore::new().count_usage(&recorder);
@@ -108,7 +111,7 @@ impl UsageLog for Broken {
 #[tokio::test]
 async fn counts_of_up_to_ten_minutes_wait_for_a_log_that_fails() {
     let (time, log) = (clock(), Broken { log: MemoryLog::new(), fails: Arc::new(AtomicBool::new(true)) });
-    let usage = Usage::new(log.clone()).clock(&time);
+    let usage = TopKeys::new(log.clone()).clock(&time);
     let recorder = usage.record(Recording::default().clock(&time));
     let store = MemoryStore::new().count_usage(&recorder);
     for minute in 0..13 {
@@ -129,7 +132,7 @@ async fn counts_of_up_to_ten_minutes_wait_for_a_log_that_fails() {
 #[tokio::test(start_paused = true)]
 async fn a_task_stores_again_what_a_log_did_not_take() {
     let (time, log) = (clock(), Broken { log: MemoryLog::new(), fails: Arc::new(AtomicBool::new(true)) });
-    let usage = Usage::new(log.clone()).clock(&time);
+    let usage = TopKeys::new(log.clone()).clock(&time);
     let store = MemoryStore::new().count_usage(&usage.record(Recording::default().clock(&time)));
     ask(&store, &ample("api"), "ada").await;
     sleep(Duration::from_secs(25)).await;
@@ -168,7 +171,7 @@ impl UsageLog for Slow {
 #[tokio::test(start_paused = true)]
 async fn a_flush_waits_for_the_pages_of_the_one_before() {
     let time = clock();
-    let usage = Usage::new(Slow(MemoryLog::new())).clock(&time);
+    let usage = TopKeys::new(Slow(MemoryLog::new())).clock(&time);
     let recorder = usage.record(Recording::default().clock(&time));
     let store = MemoryStore::new().count_usage(&recorder);
     ask(&store, &ample("api"), "ada").await;
@@ -187,7 +190,7 @@ async fn a_flush_waits_for_the_pages_of_the_one_before() {
 #[tokio::test(start_paused = true)]
 async fn a_flush_writes_the_pages_of_one_that_was_dropped() {
     let time = clock();
-    let usage = Usage::new(Slow(MemoryLog::new())).clock(&time);
+    let usage = TopKeys::new(Slow(MemoryLog::new())).clock(&time);
     let recorder = usage.record(Recording::default().clock(&time));
     let store = MemoryStore::new().count_usage(&recorder);
     ask(&store, &ample("api"), "ada").await;

@@ -1,18 +1,18 @@
 //! Pages that no recorder has written: a query reads what it can of them.
 
-use tollgate::usage::{KeyUsage, MemoryLog, Usage, UsageLog, UsageOf};
+use tollgate::usage::top_keys::{KeyUsage, MemoryLog, TopKeys, UsageLog, UsageOf};
 use tollgate_tests::clock;
 
 use crate::{HOUR, MINUTE};
 
 /// A log with these pages of the current minute.
-async fn log_of(pages: &[&str]) -> Usage<MemoryLog> {
+async fn log_of(pages: &[&str]) -> TopKeys<MemoryLog> {
     let (time, log) = (clock(), MemoryLog::new());
     let minute = time.now().as_micros() / 60_000_000;
     for (process, page) in (0..).zip(pages) {
         log.write(minute, process, page, HOUR).await.unwrap();
     }
-    Usage::new(log).clock(&time)
+    TopKeys::new(log).clock(&time)
 }
 
 fn bounds(top: &[KeyUsage]) -> Vec<(&str, &str, u64, u64, u64)> {

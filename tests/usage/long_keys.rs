@@ -4,8 +4,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tollgate::usage::{MemoryLog, Recorded, Recording, Usage, UsageExt, UsageLog, UsageOf};
-use tollgate::{Check, Key, MemoryStore, Policy, Quota, Store, Times, UsageError};
+use tollgate::StoreExt;
+use tollgate::store::{Check, Store, Times};
+use tollgate::usage::UsageError;
+use tollgate::usage::top_keys::{MemoryLog, Recording, TopKeys, UsageCounter, UsageLog, UsageOf};
+use tollgate::{Key, MemoryStore, Policy, Quota};
 use tollgate_tests::{clock, within};
 
 use crate::{HOUR, MINUTE, ample, ask, counts};
@@ -18,7 +21,7 @@ fn long(n: u32) -> String {
 #[tokio::test]
 async fn pages_name_long_keys_by_digests() {
     let (time, log) = (clock(), MemoryLog::new());
-    let usage = Usage::new(log.clone()).clock(&time);
+    let usage = TopKeys::new(log.clone()).clock(&time);
     let recorder = usage.record(Recording::default().clock(&time));
     let store = MemoryStore::new().count_usage(&recorder);
     let once = Policy::new("once", Quota::per_day(1));
@@ -44,7 +47,7 @@ async fn pages_name_long_keys_by_digests() {
 struct Naming {
     log: MemoryLog,
     named: Arc<Mutex<Vec<usize>>>,
-    store: Arc<OnceLock<Recorded<MemoryStore>>>,
+    store: Arc<OnceLock<UsageCounter<MemoryStore>>>,
 }
 
 impl UsageLog for Naming {
@@ -75,7 +78,7 @@ impl UsageLog for Naming {
 #[tokio::test]
 async fn a_long_key_is_named_when_it_is_counted_and_not_kept() {
     let (time, log) = (clock(), Naming::default());
-    let recorder = Usage::new(log.clone()).record(Recording::default().clock(&time));
+    let recorder = TopKeys::new(log.clone()).record(Recording::default().clock(&time));
     let store = MemoryStore::new().count_usage(&recorder);
     for key in ["ada", &long(1)] {
         ask(&store, &ample("api"), key).await;
@@ -88,7 +91,7 @@ async fn a_long_key_is_named_when_it_is_counted_and_not_kept() {
 #[tokio::test]
 async fn a_long_key_is_named_once_for_all_rules_of_a_request() {
     let (time, log) = (clock(), Naming::default());
-    let usage = Usage::new(log.clone()).clock(&time);
+    let usage = TopKeys::new(log.clone()).clock(&time);
     let recorder = usage.record(Recording::default().clock(&time));
     let store = MemoryStore::new().count_usage(&recorder);
     let policies = ["a", "b", "c", "d"].map(ample);
@@ -111,7 +114,7 @@ fn keys_are_named_while_decisions_are_counted() {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (time, log) = (clock(), Naming::default());
-            let usage = Usage::new(log.clone()).clock(&time);
+            let usage = TopKeys::new(log.clone()).clock(&time);
             let recorder = usage.record(Recording::default().clock(&time));
             let store = MemoryStore::new().count_usage(&recorder);
             let _ = log.store.set(store.clone());

@@ -13,8 +13,9 @@ mod over_redis;
 
 use std::time::Duration;
 
-use tollgate::usage::{KeyUsage, MemoryLog, Recorder, Recording, Usage};
-use tollgate::{Check, Key, ManualClock, Policy, Quota, Store, Times};
+use tollgate::store::{Check, Store, Times};
+use tollgate::usage::top_keys::{KeyUsage, MemoryLog, Recorder, Recording, TopKeys};
+use tollgate::{Key, ManualClock, Policy, Quota};
 use tollgate_tests::clock;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -26,9 +27,9 @@ fn ample(name: &str) -> Policy {
 }
 
 /// A log in memory, what records for it, and the clock of both.
-fn in_memory(recording: Recording) -> (Usage<MemoryLog>, Recorder<MemoryLog>, ManualClock) {
+fn in_memory(recording: Recording) -> (TopKeys<MemoryLog>, Recorder<MemoryLog>, ManualClock) {
     let time = clock();
-    let usage = Usage::new(MemoryLog::new()).clock(&time);
+    let usage = TopKeys::new(MemoryLog::new()).clock(&time);
     let recorder = usage.record(recording.clock(&time));
     (usage, recorder, time)
 }

@@ -2,8 +2,9 @@
 
 use std::convert::Infallible;
 
-use tollgate::usage::{Recording, UsageExt, UsageOf};
-use tollgate::{Check, FailureExt, Key, MemoryStore, Policy, Quota, Reply, Store, Times};
+use tollgate::store::{Check, Reply, Store, Times};
+use tollgate::usage::top_keys::{Recording, UsageOf};
+use tollgate::{Key, MemoryStore, Policy, Quota, StoreExt};
 use tollgate_tests::{Connection, Failing, Fault, Later, keeps_the_contract};
 
 use crate::{HOUR, ample, ask, counts, in_memory};

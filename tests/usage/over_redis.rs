@@ -7,8 +7,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use redis::cmd;
-use tollgate::usage::{Recording, Usage, UsageExt, UsageLog, UsageOf};
-use tollgate::{Check, FailureExt, Key, MemoryStore, Reply, Store, Times};
+use tollgate::store::{Check, Reply, Store, Times};
+use tollgate::usage::top_keys::{Recording, TopKeys, UsageLog, UsageOf};
+use tollgate::{Key, MemoryStore, StoreExt};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::{RedisStore, RedisStoreBuilder};
 use tollgate_tests::clock;
@@ -37,7 +38,7 @@ fn pages(prefix: &str) -> Vec<String> {
 }
 
 async fn counts_over(store: RedisStore) {
-    let usage = Usage::new(store.clone());
+    let usage = TopKeys::new(store.clone());
     let recorder = usage.record(Recording::default());
     let counted = store.fail_closed().count_usage(&recorder);
     for key in ["ada", "bob", "ada"] {
@@ -67,7 +68,7 @@ async fn usage_is_counted_in_a_cluster() {
 #[tokio::test]
 async fn with_a_secret_pages_hold_no_key() {
     let store = builder("secret").secret("hidden").connect().await.unwrap();
-    let usage = Usage::new(store.clone());
+    let usage = TopKeys::new(store.clone());
     let recorder = usage.record(Recording::default());
     let counted = MemoryStore::new().count_usage(&recorder);
     ask(&counted, &ample("api"), "ada@example.com").await;
@@ -89,7 +90,7 @@ async fn invented_keys_do_not_add_entries_beyond_the_stated_number() {
     // The keys of a request, of which all are counted.
     const SET: usize = 20;
     let time = clock();
-    let usage = Usage::new(builder("invented").connect().await.unwrap()).clock(&time);
+    let usage = TopKeys::new(builder("invented").connect().await.unwrap()).clock(&time);
     let recorder = usage.record(Recording::default().clock(&time));
     let store = MemoryStore::builder().max_keys(1_000).build().count_usage(&recorder);
     let policy = ample("api");
@@ -117,7 +118,7 @@ async fn invented_keys_do_not_add_entries_beyond_the_stated_number() {
 /// A second process follows the first one, and is killed too.
 #[tokio::test]
 async fn a_killed_process_loses_what_it_counted_since_its_last_flush() {
-    let usage = Usage::new(builder("killed").connect().await.unwrap());
+    let usage = TopKeys::new(builder("killed").connect().await.unwrap());
     for stored in [50, 100] {
         let mut process = Command::new(env!("CARGO_BIN_EXE_tollgate-usage-process"));
         process.args([&*shared().url(), "killed"]).stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -5,8 +5,10 @@ use std::io::{self, Read};
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
-use tollgate::usage::{Recording, Usage, UsageExt};
-use tollgate::{Check, Key, MemoryStore, Policy, Quota, Store, Times};
+use tollgate::StoreExt;
+use tollgate::store::{Check, Store, Times};
+use tollgate::usage::top_keys::{Recording, TopKeys};
+use tollgate::{Key, MemoryStore, Policy, Quota};
 use tollgate_redis::RedisStore;
 
 /// `URL PREFIX` counts 50 decisions, stores them, and prints `flushed 50`. Then it counts 7 more,
@@ -15,7 +17,7 @@ use tollgate_redis::RedisStore;
 async fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [url, prefix] = &*words else { panic!("what is {words:?}?") };
-    let usage = Usage::new(RedisStore::builder(url).prefix(&**prefix).connect().await?);
+    let usage = TopKeys::new(RedisStore::builder(url).prefix(&**prefix).connect().await?);
     // No flush but the one below, on a slow machine too.
     let recorder = usage.record(Recording::default().flush_every(Duration::from_secs(3_600)));
     let store = MemoryStore::new().count_usage(&recorder);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use clap::Args;
-use tollgate::{Lease, Policy, Quota, ScaleExt};
+use tollgate::{Lease, Policy, Quota, StoreExt};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
 

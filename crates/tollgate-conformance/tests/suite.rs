@@ -7,17 +7,24 @@ use std::time::Duration;
 
 use common::{Asynchronous, Mistake, OneLock, block_on};
 use tollgate_conformance::Suite;
-use tollgate_core::{Algorithm, Clock, Key, Policy, Quota, Store, UsageError};
 
 fn run(mistake: Mistake, suite: Suite) -> Result<(), String> {
-    let run = || block_on(suite.run(async |clock| OneLock::new(mistake, clock)));
+    caught(|| block_on(suite.run(async |clock| OneLock::new(mistake, clock))))
+}
+
+fn run_usage(mistake: Mistake) -> Result<(), String> {
+    caught(|| block_on(Suite::new().run_usage(async |clock| OneLock::new(mistake, clock))))
+}
+
+fn caught(run: impl FnOnce()) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(run))
         .map_err(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_default())
 }
 
 #[test]
 fn a_correct_store_passes() {
-    run(Mistake::None, Suite::new().with_usage()).unwrap();
+    run(Mistake::None, Suite::new()).unwrap();
+    run_usage(Mistake::None).unwrap();
 }
 
 #[test]
@@ -26,7 +33,7 @@ fn mistakes_of_usage_are_found() {
         (Mistake::UsageIgnoresTheInterval, "usage::counts_match_the_oracle"),
         (Mistake::UsageCharges, "usage::an_unused_key_has_no_usage_and_stays_unused"),
     ] {
-        let found = run(mistake, Suite::new().with_usage()).expect_err(&format!("{mistake:?} passes"));
+        let found = run_usage(mistake).expect_err(&format!("{mistake:?} passes"));
         assert!(found.starts_with(case), "{mistake:?} is found by {found}");
     }
 }
@@ -44,20 +51,6 @@ fn a_mistake_of_an_asynchronous_store_is_found() {
         );
     };
     assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
-}
-
-#[test]
-fn a_store_without_usage_is_found_if_usage_is_tested() {
-    let store = |clock| Asynchronous(OneLock::new(Mistake::None, clock));
-    let usage = block_on(store(Clock::system()).usage(
-        &Policy::new("p", Quota::per_minute(1)).with_algorithm(Algorithm::SLIDING_LOG),
-        &Key::from("caller"),
-        Duration::from_secs(1),
-    ));
-    assert_eq!(usage, Err(UsageError::Unsupported));
-    let run = || block_on(Suite::new().with_usage().run(async |clock| store(clock)));
-    let found = *catch_unwind(AssertUnwindSafe(run)).unwrap_err().downcast::<String>().unwrap();
-    assert!(found.starts_with("usage::an_unused_key_has_no_usage_and_stays_unused"), "{found}");
 }
 
 #[test]

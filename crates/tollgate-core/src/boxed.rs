@@ -4,33 +4,28 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::check::{Check, Grant, Times};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::{Policy, PolicyError};
-use crate::store::{Reply, Store};
-use crate::usage::UsageError;
+use crate::reply::Reply;
+use crate::store::Store;
 use crate::verdict::Verdict;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-type BoxUsage<'a> = Pin<Box<dyn Future<Output = Result<u64, UsageError>> + Send + 'a>>;
 type BoxReply<T> = Reply<T, BoxFuture<T>>;
 
-/// Methods of every [`Store`].
-pub trait StoreExt: Store {
-    /// Erases the type, for a program that chooses its store at run time. Answers that are
-    /// available stay so; each future costs one allocation.
-    fn boxed(self) -> BoxStore<Self::Error> {
-        BoxStore(Arc::new(self))
+/// A [`Store`] of any type with the error `E`, for a program that chooses its store at run time.
+/// Answers that are available stay so; each future costs one allocation.
+pub struct BoxStore<E>(Arc<dyn ErasedStore<E>>);
+
+impl<E> BoxStore<E> {
+    /// Erases the type of a store.
+    pub fn new<S: Store<Error = E>>(store: S) -> BoxStore<E> {
+        BoxStore(Arc::new(store))
     }
 }
-
-impl<S: Store> StoreExt for S {}
-
-/// A [`Store`] of any type with the error `E`: see [`StoreExt::boxed`].
-pub struct BoxStore<E>(Arc<dyn ErasedStore<E>>);
 
 impl<E> Clone for BoxStore<E> {
     fn clone(&self) -> BoxStore<E> {
@@ -51,7 +46,6 @@ trait ErasedStore<E>: Send + Sync {
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>>;
     fn patient(&self) -> BoxStore<E>;
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError>;
-    fn usage<'a>(&'a self, policy: &'a Policy, key: &'a Key, interval: Duration) -> BoxUsage<'a>;
 }
 
 impl<S: Store> ErasedStore<S::Error> for S {
@@ -68,15 +62,11 @@ impl<S: Store> ErasedStore<S::Error> for S {
     }
 
     fn patient(&self) -> BoxStore<S::Error> {
-        Store::patient(self).boxed()
+        BoxStore::new(Store::patient(self))
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         Store::supports(self, policy)
-    }
-
-    fn usage<'a>(&'a self, policy: &'a Policy, key: &'a Key, interval: Duration) -> BoxUsage<'a> {
-        Box::pin(Store::usage(self, policy, key, interval))
     }
 }
 
@@ -110,9 +100,5 @@ impl<E: StoreError> Store for BoxStore<E> {
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.0.supports(policy)
-    }
-
-    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
-        self.0.usage(policy, key, interval).await
     }
 }

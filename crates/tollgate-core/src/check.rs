@@ -25,6 +25,27 @@ impl<'a> Check<'a> {
     }
 }
 
+/// A [`Check`] that outlives the call, for a wrapper that needs it after the answer.
+#[derive(Clone, Debug)]
+pub struct OwnedCheck {
+    policy: Policy,
+    key: Key,
+    cost: u32,
+}
+
+impl From<&Check<'_>> for OwnedCheck {
+    fn from(check: &Check<'_>) -> OwnedCheck {
+        OwnedCheck { policy: check.policy.clone(), key: check.key.clone(), cost: check.cost }
+    }
+}
+
+impl OwnedCheck {
+    /// Returns the check.
+    pub fn check(&self) -> Check<'_> {
+        Check::new(&self.policy, &self.key, self.cost)
+    }
+}
+
 /// How often to acquire a set: `min` times or not at all, and up to `max` times if there is room.
 ///
 /// ```

@@ -1,12 +1,6 @@
 //! How far a bucket's state may lie ahead of the clock, and what if the clock steps back.
 
-use crate::exact::Exact;
 use crate::policy::Policy;
-use crate::quota::MAX_SPAN_US;
-
-/// A TAT further ahead than the policy's horizon and than this many windows is never that of
-/// another version of the policy.
-const MOST_WINDOWS: u64 = 1_024;
 
 impl Policy {
     /// The same policy while the clock of a store is behind a time that it has shown before, as
@@ -51,11 +45,6 @@ impl Policy {
     pub fn furthest(&self) -> (u64, u32) {
         (self.furthest.us, self.furthest.frac)
     }
-}
-
-/// The default of [`Policy::furthest`].
-pub(crate) fn furthest(horizon: Exact, window_us: u64) -> Exact {
-    horizon.max(Exact::from_us(window_us.saturating_mul(MOST_WINDOWS).min(MAX_SPAN_US)))
 }
 
 #[cfg(test)]

@@ -8,9 +8,6 @@
 //! rounding is toward *not* exceeding the limit. Waits round up: a request that is repeated after
 //! its wait passes.
 
-// From top to bottom; imports run down this list only: boxed, store, usage_log, usage_totals,
-// check, algorithm, usage, error, verdict, source, key, shared_state, share, policy, exact, quota,
-// time.
 pub mod algorithm;
 mod boxed;
 mod check;
@@ -20,6 +17,8 @@ mod exact;
 mod key;
 mod policy;
 mod quota;
+mod recent_usage;
+mod reply;
 mod share;
 mod source;
 mod store;
@@ -29,15 +28,17 @@ mod usage_log;
 mod usage_totals;
 mod verdict;
 
-pub use boxed::{BoxStore, StoreExt};
-pub use check::{Check, Grant, Times};
+pub use boxed::BoxStore;
+pub use check::{Check, Grant, OwnedCheck, Times};
 pub use error::{ErrorKind, StoreError};
 pub use key::{Key, counted_address};
 pub use policy::{Algorithm, Policy, PolicyError};
 pub use quota::{Quota, QuotaError};
+pub use recent_usage::RecentUsage;
+pub use reply::{After, Reply, Then};
 pub use share::{Share, ShareError};
 pub use source::Source;
-pub use store::{Reply, Store};
+pub use store::Store;
 pub use time::{Clock, ManualClock, Timestamp};
 pub use usage::UsageError;
 pub use usage_log::UsageLog;

@@ -5,7 +5,6 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock_behind::furthest;
 use crate::exact::{Exact, Interval};
 use crate::quota::{MAX_SPAN_US, Quota};
 
@@ -108,6 +107,10 @@ pub struct Policy {
 }
 
 const MAX_NAME: usize = 128;
+
+/// A TAT further ahead than the policy's horizon and than this many windows is never that of
+/// another version of the policy.
+const MOST_WINDOWS: u64 = 1_024;
 
 impl Policy {
     /// A policy enforced by the default algorithm, [`Algorithm::Gcra`].
@@ -224,6 +227,7 @@ impl Policy {
             Algorithm::LeakyBucket { .. } => interval.whole_units_in(horizon),
             _ => capacity,
         };
+        let windows = Exact::from_us(quota.window_us().saturating_mul(MOST_WINDOWS).min(MAX_SPAN_US));
         Ok(Policy {
             scope,
             name_length,
@@ -233,7 +237,7 @@ impl Policy {
             interval,
             tolerance,
             horizon,
-            furthest: furthest(horizon, quota.window_us()),
+            furthest: horizon.max(windows),
             capacity,
             largest_cost,
             tracks_usage: false,
@@ -268,6 +272,15 @@ impl Policy {
     #[inline]
     pub fn scope_hash(&self) -> u64 {
         self.scope_hash
+    }
+
+    /// The longest wait of a request in the queue of a leaky bucket. Zero for other algorithms.
+    #[inline]
+    pub fn longest_wait(&self) -> Duration {
+        match self.algorithm {
+            Algorithm::LeakyBucket { max_wait } => max_wait,
+            _ => Duration::ZERO,
+        }
     }
 
     /// The most units that pass at once without delay: the burst of a bucket algorithm, the limit

@@ -18,15 +18,21 @@ pub enum Source {
     /// A fallback, by its share of each quota, because the store failed.
     Fallback,
     /// A failure policy, which let the request pass or refused it, because the store failed.
-    Policy,
+    FailurePolicy,
     /// A rule that did not apply or found no key. No store was asked.
     Rule,
 }
 
 impl Source {
     /// All sources.
-    pub const ALL: [Source; 6] =
-        [Source::Store, Source::Lease, Source::DenyCache, Source::Fallback, Source::Policy, Source::Rule];
+    pub const ALL: [Source; 6] = [
+        Source::Store,
+        Source::Lease,
+        Source::DenyCache,
+        Source::Fallback,
+        Source::FailurePolicy,
+        Source::Rule,
+    ];
 
     /// The name in logs and metrics, such as `deny-cache`.
     pub const fn name(self) -> &'static str {
@@ -35,7 +41,7 @@ impl Source {
             Source::Lease => "lease",
             Source::DenyCache => "deny-cache",
             Source::Fallback => "fallback",
-            Source::Policy => "policy",
+            Source::FailurePolicy => "failure-policy",
             Source::Rule => "rule",
         }
     }
@@ -64,7 +70,7 @@ impl Decider {
             0 => Source::Store,
             1 => Source::Lease,
             2 => Source::DenyCache,
-            4 => Source::Policy,
+            4 => Source::FailurePolicy,
             5 => Source::Rule,
             _ => Source::Fallback,
         }

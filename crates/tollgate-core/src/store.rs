@@ -1,13 +1,13 @@
 //! The contract of a store, which keeps usage and decides.
 
-use std::future::{Future, ready};
+use std::future::Future;
 use std::time::Duration;
 
 use crate::check::{Check, Grant, Times};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::{Policy, PolicyError};
-use crate::usage::UsageError;
+use crate::reply::Reply;
 use crate::verdict::Verdict;
 
 /// Holds the state of every (policy, key) pair and decides atomically.
@@ -95,49 +95,4 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Forgets the usage of `policies` by `key`: the next request finds the full quota.
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done>;
-
-    /// Returns how many units `key` used in the last `interval`, as a
-    /// [`SlidingLog`](crate::Algorithm::SlidingLog) or a
-    /// [`SlidingBuckets`](crate::Algorithm::SlidingBuckets) policy has stored them. Denied requests
-    /// and refunded units do not count.
-    ///
-    /// - A log counts exactly: a unit taken at *x* counts while now − *x* < `interval`.
-    /// - A ring sums the sub-windows that overlap the interval. It may count units for up to one
-    ///   sub-window too long, and misses none.
-    /// - Neither stores more than one window, so a longer interval counts what one window has.
-    ///
-    /// The default answers [`UsageError::Unsupported`], so a store need not implement this. A
-    /// wrapper must pass the call on.
-    ///
-    /// # Errors
-    /// [`UsageError::Algorithm`] for other algorithms, and [`UsageError::Store`] if the store does
-    /// not answer. A failure policy passes that error on, since it has no count of its own.
-    fn usage(
-        &self,
-        policy: &Policy,
-        key: &Key,
-        interval: Duration,
-    ) -> impl Future<Output = Result<u64, UsageError>> + Send {
-        let _ = (policy, key, interval);
-        ready(Err(UsageError::Unsupported))
-    }
-}
-
-/// An answer that is available, or its future. The first needs no allocation and no wake-up.
-#[derive(Debug)]
-pub enum Reply<T, F> {
-    /// The answer.
-    Now(T),
-    /// The future of the answer.
-    Later(F),
-}
-
-impl<T, F: Future<Output = T>> Reply<T, F> {
-    /// Waits for the answer, if it is not available yet.
-    pub async fn wait(self) -> T {
-        match self {
-            Reply::Now(answer) => answer,
-            Reply::Later(future) => future.await,
-        }
-    }
 }

@@ -5,19 +5,14 @@ use std::fmt;
 use crate::error::{ErrorKind, StoreError};
 use crate::policy::Algorithm;
 
-/// Why the usage of an interval is unknown: the error of [`Store::usage`](crate::Store::usage).
-///
-/// A failure policy does not replace this error, because there is no count to fall back to.
+/// Why usage is unknown: the error of [`RecentUsage`](crate::RecentUsage),
+/// [`UsageTotals`](crate::UsageTotals) and [`UsageLog`](crate::UsageLog).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UsageError {
     /// The algorithm stores no times of requests. [`Algorithm::SlidingBuckets`] and
     /// [`Algorithm::SlidingLog`] do.
     Algorithm(Algorithm),
-    /// The store has no [`Store::usage`](crate::Store::usage) of its own.
-    Unsupported,
-    /// No rule has a policy of this name.
-    UnknownPolicy(String),
     /// The store did not answer.
     Store {
         /// The kind of the store's error.
@@ -41,8 +36,6 @@ impl fmt::Display for UsageError {
                 let name = algorithm.name();
                 write!(f, "{name} stores no times of requests: use sliding-buckets or sliding-log")
             }
-            UsageError::Unsupported => f.write_str("the store cannot count the usage of an interval"),
-            UsageError::UnknownPolicy(name) => write!(f, "no rule has a policy named {name:?}"),
             UsageError::Store { message, .. } => write!(f, "the store did not answer: {message}"),
         }
     }

@@ -10,7 +10,9 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
-use tollgate_core::{Check, Grant, Key, Policy, PolicyError, Reply, Store, Times, UsageError, Verdict};
+use tollgate_core::{
+    Check, Grant, Key, Policy, PolicyError, RecentUsage, Reply, Store, Times, UsageError, Verdict,
+};
 
 use crate::commit::{Answer, Ask, Caller, Commit, Deadline, Return};
 use crate::error::{Cause, Error};
@@ -185,8 +187,10 @@ impl Store for RedisStore {
         let entry = |policy: &&Policy| Return::reset(names, &key, policy);
         self.give_back(vec![(self.commit.slot(&key), policies.iter().map(entry).collect())])
     }
+}
 
-    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
+impl RecentUsage for RedisStore {
+    async fn recent_usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
         let key = self.commit.target.names.bounded(key);
         usage::of_interval(&self.commit.target, self.commit.slot(&key), (policy, &key), interval).await
     }

@@ -24,9 +24,9 @@
 //! request, none is charged.
 //!
 //! ```
-//! use http::{Method, request::Parts};
+//! use http::Method;
 //! use tollgate::extract::{ClientIp, header};
-//! use tollgate::{Algorithm, Policy, PolicyExt, Quota, RateLimitLayer};
+//! use tollgate::{Algorithm, Head, Policy, PolicyExt, Quota, RateLimitLayer};
 //!
 //! let layer = RateLimitLayer::new([
 //!     Policy::new("burst", Quota::per_second(10).burst(20))
@@ -34,17 +34,16 @@
 //!     Policy::new("daily", Quota::per_day(5_000))
 //!         .with_algorithm(Algorithm::SLIDING_BUCKETS)
 //!         .by(header("x-api-key"))
-//!         .cost(|parts: &Parts| if parts.method == Method::POST { 5 } else { 1 }),
+//!         .cost(|head: &Head<'_>| if head.method() == Method::POST { 5 } else { 1 }),
 //! ]);
 //! ```
 //!
 //! A rule may give some callers, routes or methods another quota, and ignore some requests:
 //!
 //! ```
-//! use http::request::Parts;
 //! use tollgate::exempt::{cors_preflight, from_networks};
 //! use tollgate::extract::{PeerIp, extension};
-//! use tollgate::{Key, Policy, PolicyExt, Quota};
+//! use tollgate::{Head, Key, Policy, PolicyExt, Quota};
 //!
 //! // Inserted into the extensions by an outer authentication layer.
 //! #[derive(Clone)]
@@ -55,7 +54,7 @@
 //!     .by(extension(|caller: &Caller| caller.id))
 //!     .tiers(
 //!         [("pro", Quota::per_minute(600)), ("enterprise", Quota::per_minute(6_000))],
-//!         |parts: &Parts, _: &Key| parts.extensions.get::<Caller>().map(|caller| caller.plan),
+//!         |head: &Head<'_>, _: &Key| head.extensions().get::<Caller>().map(|caller| caller.plan),
 //!     )
 //!     .exempt(cors_preflight())
 //!     .exempt(from_networks(PeerIp::new(), ["203.0.113.0/24", "2001:db8:1::/48"]));
@@ -77,15 +76,15 @@
 //! | passes | the response of the inner service | with [`Fields::Ietf`] | the same |
 //! | exceeds a quota | 429 | problem document, `Retry-After` | 8 `RESOURCE_EXHAUSTED`, pushback |
 //! | costs more than a quota can ever grant | 422 | problem document, no `Retry-After` | 8, pushback -1 |
-//! | has no key that a rule needs | 400 | problem document; or [`MissingKey::Skip`], [`MissingKey::Share`] | 3 `INVALID_ARGUMENT`, pushback -1 |
+//! | has no key that a rule needs | 400 | problem document; or [`MissingKey::Skip`], [`MissingKey::OneKey`] | 3 `INVALID_ARGUMENT`, pushback -1 |
 //! | needs the peer's address, which the server does not provide | 500 | problem document | 13 `INTERNAL`, pushback -1 |
-//! | finds the store failing, under [`fail_closed`](FailureExt::fail_closed) | 503 | problem document, `Retry-After` | 14 `UNAVAILABLE`, pushback |
+//! | finds the store failing, under [`fail_closed`](StoreExt::fail_closed) | 503 | problem document, `Retry-After` | 14 `UNAVAILABLE`, pushback |
 //!
 //! While a refusal is sent, the rest of the request's body is read within a bound, so that the
 //! client and proxies see the answer: see [`RateLimitLayer::drain_body`].
 //!
 //! [`RateLimitLayer::answer`] replaces the answer by your own. Each refusal carries its [`Denial`]
-//! in the response's extensions. [`RateLimitLayer::expose_verdict`] shows handlers the state of the
+//! in the response's extensions. [`RateLimitLayer::expose_report`] shows handlers the state of the
 //! rules, as a [`Report`].
 //!
 //! # gRPC and Connect
@@ -153,7 +152,7 @@
 //! # Without a layer
 //!
 //! A [`Limiter`] asks the same rules and store directly: for WebSocket messages, jobs, and keys
-//! from a request's body. [`Limiter::until_ready`] waits instead of refusing. A [`CallLimitLayer`]
+//! from a request's body. [`Limiter::until_ready`] waits instead of refusing. A [`CallLimitLayer`](calls::CallLimitLayer)
 //! limits a Tower service over any other type of request: see [`calls`].
 //!
 //! # In a client
@@ -165,13 +164,12 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use http::request::Parts;
-//! use tollgate::{Algorithm, Fields, Key, Policy, PolicyExt, Quota, RateLimitLayer};
+//! use tollgate::{Algorithm, Fields, Head, Key, Policy, PolicyExt, Quota, RateLimitLayer};
 //!
 //! // Ten requests a second to each host, evenly spaced.
 //! let ours = Policy::new("ours", Quota::per_second(10))
 //!     .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(30) })
-//!     .by(|parts: &Parts| parts.uri.host().map(Key::from));
+//!     .by(|head: &Head<'_>| head.uri().host().map(Key::from));
 //! // No fields, which would mix with those of the server. No connection waits for refused bodies.
 //! let layer = RateLimitLayer::new([ours]).fields(Fields::None).drain_body(0, Duration::ZERO);
 //! ```
@@ -205,6 +203,7 @@ pub mod calls;
 pub mod extract;
 pub mod failure;
 pub mod guide;
+pub mod layer;
 pub mod memory;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
@@ -213,40 +212,40 @@ pub mod metrics;
 #[cfg_attr(docsrs, doc(cfg(feature = "client")))]
 pub mod pause;
 pub mod scale;
+pub mod store;
 pub mod usage;
 
 mod answer;
 mod denial;
 mod fields;
 mod interned;
-mod layer;
 mod limiter;
 mod observe;
 mod or_panic;
+mod policy_set;
 mod reason;
 mod report;
 mod rule;
+mod setup_error;
 mod table;
 mod wait_queue;
 mod waiting_call;
 
-pub use answer::{IntoAnswer, ResponseBody};
-pub use calls::{CallLimitError, CallLimitLayer};
 pub use denial::Denial;
-pub use failure::{CircuitBreaker, CircuitBreakerError, CircuitState, FailureExt};
+pub use extract::Head;
+pub use failure::CircuitBreaker;
 pub use fields::Fields;
-pub use layer::{RateLimit, RateLimitLayer, ResponseFuture};
-pub use limiter::{Limiter, NeverFails, Permit};
+pub use layer::RateLimitLayer;
+pub use limiter::{Limiter, Permit, RequestLimiter};
 pub use memory::MemoryStore;
 pub use observe::{Decision, Outcome};
 pub use reason::Reason;
-#[cfg(feature = "axum")]
-pub use report::MissingReport;
 pub use report::Report;
-pub use rule::{IntoRules, MissingKey, PolicyExt, Rule, RulesError, TiersError, exempt};
-pub use scale::{Lease, ScaleExt};
+pub use rule::{MissingKey, PolicyExt, Rule, exempt};
+pub use scale::Lease;
+pub use setup_error::SetupError;
+pub use store::StoreExt;
 pub use tollgate_core::{
-    Algorithm, BoxStore, Check, Clock, ErrorKind, Grant, Key, ManualClock, Policy, PolicyError, Quota,
-    QuotaError, Reply, Share, ShareError, Source, Stamp, Status, Store, StoreError, StoreExt, Times,
-    Timestamp, UsageError, Verdict, Wait, algorithm,
+    Algorithm, Clock, Key, ManualClock, Policy, PolicyError, Quota, QuotaError, Share, ShareError, Status,
+    Timestamp, Wait, algorithm,
 };

@@ -7,7 +7,7 @@
 //! ```
 //! use std::time::Duration;
 //! use tollgate::metrics::{StoreMetrics, count_errors};
-//! use tollgate::{CircuitBreaker, FailureExt, MemoryStore, Quota, RateLimitLayer, Share};
+//! use tollgate::{CircuitBreaker, MemoryStore, Quota, RateLimitLayer, Share, StoreExt};
 //!
 //! # let redis = MemoryStore::new();
 //! // Install an exporter first. Metrics that are registered before are lost.
@@ -28,7 +28,7 @@ use tollgate_core::{ErrorKind, Store};
 
 use crate::failure::{CircuitState, CircuitView, Event};
 use crate::memory::MemoryStore;
-use crate::scale::Leased;
+use crate::scale::Leases;
 
 /// Shows the state of stores as metrics, each time that [`StoreMetrics::update`] is called.
 ///
@@ -64,7 +64,7 @@ impl StoreMetrics {
     }
 
     /// Adds a leased store: `tollgate_lease_stranded`, the units that this process holds.
-    pub fn leased<S: Store>(mut self, store: &Leased<S>) -> StoreMetrics {
+    pub fn leased<S: Store>(mut self, store: &Leases<S>) -> StoreMetrics {
         let store = store.clone();
         self.stranded.push(Box::new(move || store.stats().held_units));
         self
@@ -115,8 +115,8 @@ impl fmt::Debug for StoreMetrics {
 /// Returns an observer for a failure policy that counts `tollgate_store_errors_total`, by
 /// [kind](ErrorKind::name).
 ///
-/// Pass it to [`OnFailure::observe`](crate::failure::OnFailure::observe) or
-/// [`FallBack::observe`](crate::failure::FallBack::observe). To observe more, call it within a
+/// Pass it to [`FailurePolicy::observe`](crate::failure::FailurePolicy::observe) or
+/// [`Fallback::observe`](crate::failure::Fallback::observe). To observe more, call it within a
 /// closure of your own.
 pub fn count_errors() -> impl Fn(Event) + Send + Sync + 'static {
     describe();

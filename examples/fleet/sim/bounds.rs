@@ -94,7 +94,7 @@ fn sliding(plan: &Plan, outcome: &Outcome, admitted: &[&Admission]) -> Closest {
 
 /// limit + N × C.
 pub fn with_leases(plan: &Plan, nodes: u32) -> f64 {
-    let most_units = if plan.mode == Mode::Leased { plan.lease_units } else { 0 };
+    let most_units = if plan.mode == Mode::Leases { plan.lease_units } else { 0 };
     f64::from(plan.quota.limit()) + f64::from(nodes) * f64::from(most_units)
 }
 
@@ -114,7 +114,7 @@ fn most_within(admitted: &[&Admission], window: u64) -> usize {
 }
 
 fn life(plan: &Plan) -> Duration {
-    if plan.mode == Mode::Leased { plan.life } else { Duration::ZERO }
+    if plan.mode == Mode::Leases { plan.life } else { Duration::ZERO }
 }
 
 fn micros(span: Duration) -> u64 {

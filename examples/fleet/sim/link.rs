@@ -7,10 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate::{
-    Check, Clock, ErrorKind, Grant, Key, ManualClock, MemoryStore, Policy, Reply, Store, StoreError, Times,
-    Timestamp, Verdict,
-};
+use tollgate::store::{Check, ErrorKind, Grant, Reply, Store, StoreError, Times, Verdict};
+use tollgate::{Clock, Key, ManualClock, MemoryStore, Policy, Timestamp};
 use tollgate_conformance::random::Random;
 
 use super::{Admission, Faults, Outcome, Plan, START, Time, lock};

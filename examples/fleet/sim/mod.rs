@@ -12,11 +12,9 @@ pub use plan::{Faults, Load, Mode, Plan};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tollgate::scale::{LeaseStats, Leased};
-use tollgate::{
-    Check, Clock, Key, Lease, ManualClock, MemoryStore, Policy, Reply, ScaleExt, Store, Times, Timestamp,
-    Verdict,
-};
+use tollgate::scale::{LeaseStats, Leases};
+use tollgate::store::{Check, Reply, Store, Times, Verdict};
+use tollgate::{Clock, Key, Lease, ManualClock, MemoryStore, Policy, StoreExt, Timestamp};
 
 use link::{Link, Network};
 use traffic::Traffic;
@@ -78,12 +76,12 @@ struct Node {
 /// How a process decides.
 enum Way {
     Exact(Link),
-    Leased(Leased<Link>),
+    Leased(Leases<Link>),
     Local(MemoryStore),
 }
 
 impl Node {
-    fn leased(&self) -> Option<&Leased<Link>> {
+    fn leased(&self) -> Option<&Leases<Link>> {
         match &self.way {
             Way::Leased(leased) => Some(leased),
             _ => None,
@@ -188,7 +186,7 @@ impl World {
         let lease = Lease::at_most(self.plan.lease_units).lasting(self.plan.life).clock(Clock::from(&clock));
         let way = match self.plan.mode {
             Mode::Exact => Way::Exact(link),
-            Mode::Leased => Way::Leased(link.leased(lease)),
+            Mode::Leases => Way::Leased(link.leased(lease)),
             Mode::LocalShare => Way::Local(MemoryStore::builder().clock(Clock::from(&clock)).build()),
         };
         Arc::new(Node { way, clock, offset })
@@ -260,7 +258,7 @@ impl World {
 
     fn sample(&self, now: u64) {
         let nodes: Vec<_> = lock(&self.nodes).clone();
-        let stats = nodes.iter().filter_map(|node| node.leased()).map(Leased::stats);
+        let stats = nodes.iter().filter_map(|node| node.leased()).map(Leases::stats);
         let held = stats.map(|LeaseStats { held_units, .. }| held_units).sum();
         lock(&self.outcome).stranded.push((now, held));
     }

@@ -10,7 +10,7 @@ pub enum Mode {
     /// Every decision by the store.
     Exact,
     /// Leases.
-    Leased,
+    Leases,
     /// Each process grants its share of the quota by itself.
     LocalShare,
 }
@@ -83,7 +83,7 @@ impl Plan {
             Mode::LocalShare => {
                 self.policy().share(Share::new(1, self.nodes)).unwrap_or_else(|_| self.policy())
             }
-            Mode::Exact | Mode::Leased => self.policy(),
+            Mode::Exact | Mode::Leases => self.policy(),
         }
     }
 }

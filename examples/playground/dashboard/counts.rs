@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use tollgate::{Decision, Outcome, Source};
+use tollgate::store::Source;
+use tollgate::{Decision, Outcome};
 
 /// A longer answer counts as this, in microseconds.
 const LONGEST: u64 = 60_000_000;

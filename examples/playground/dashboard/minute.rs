@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
-use tollgate::{Outcome, Source};
+use tollgate::Outcome;
+use tollgate::store::Source;
 
 use super::counts::Counts;
 

@@ -33,7 +33,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
 use tollgate::failure::CircuitView;
-use tollgate::usage::{MemoryLog, Recorder, Recording, Usage, UsageExt};
+use tollgate::usage::top_keys::{MemoryLog, Recorder, Recording, TopKeys};
 use tollgate::{Decision, StoreExt};
 
 pub(crate) use self::hosts::Hosts;
@@ -63,7 +63,7 @@ const MOST_RULES: usize = 20;
 #[derive(Debug)]
 pub(crate) struct Dashboard {
     counts: Arc<Counts>,
-    usage: Usage<MemoryLog>,
+    usage: TopKeys<MemoryLog>,
     recorder: Recorder<MemoryLog>,
     /// The names of the shown policies, and their rules in words.
     rules: Vec<(String, String)>,
@@ -77,7 +77,7 @@ impl Dashboard {
     pub(crate) fn new(config: &Config) -> Dashboard {
         let shown = config.rules.iter().take(MOST_RULES);
         let rules: Vec<_> = shown.map(|rule| (rule.policy.name().to_owned(), rule.in_words())).collect();
-        let usage = Usage::new(MemoryLog::new());
+        let usage = TopKeys::new(MemoryLog::new());
         Dashboard {
             counts: Arc::new(Counts::new(rules.iter().map(|(name, _)| name.as_str()))),
             recorder: usage.record(Recording::default().keep_for(TIME_OF_KEYS)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tollgate::usage::KeyUsage;
+use tollgate::usage::top_keys::KeyUsage;
 
 use super::counts::Percentiles;
 use super::minute::Series;

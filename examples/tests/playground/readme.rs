@@ -7,13 +7,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
-use http::request::Parts;
 use http::{Method, StatusCode};
+use tollgate::calls::CallLimitLayer;
 use tollgate::extract::{ClientIp, KeyExtractor, PeerIp, extension, extension_ref, matched_path};
-use tollgate::usage::{Recording, Usage, UsageExt};
+use tollgate::usage::top_keys::{Recording, TopKeys};
 use tollgate::{
-    Algorithm, CallLimitLayer, Decision, Denial, FailureExt, Key, Lease, Limiter, ManualClock, MemoryStore,
-    Policy, PolicyExt, Quota, RateLimitLayer, Report, Rule, ScaleExt, Share,
+    Algorithm, Decision, Denial, Head, Key, Lease, Limiter, ManualClock, MemoryStore, Policy, PolicyExt,
+    Quota, RateLimitLayer, Report, Rule, Share, StoreExt,
 };
 use tollgate_examples::helloworld::greeter_server::{Greeter, GreeterServer};
 use tollgate_examples::helloworld::{HelloReply, HelloRequest};
@@ -31,8 +31,8 @@ struct User {
     plan: &'static str,
 }
 
-fn plan(parts: &Parts, _: &Key) -> Option<&'static str> {
-    parts.extensions.get::<User>().map(|user| user.plan)
+fn plan(head: &Head<'_>, _: &Key) -> Option<&'static str> {
+    head.extensions().get::<User>().map(|user| user.plan)
 }
 
 struct AppError(StatusCode);
@@ -58,11 +58,11 @@ struct Job {
 }
 
 fn jobs(policy: Policy) -> CallLimitLayer<Job> {
-    CallLimitLayer::new(Limiter::by_key([policy]), |job: &Job| Some(Key::from(job.tenant)))
+    CallLimitLayer::new(Limiter::new([policy]), |job: &Job| Some(Key::from(job.tenant)))
 }
 
 async fn client(limiter: Limiter, api: Key, patience: Duration) -> Result<(), Denial> {
-    limiter.until_key_ready(&api, 1, patience).await.map(drop)
+    limiter.until_ready(&api, 1, patience).await.map(drop)
 }
 
 fn rules(api: Policy, queue: Policy, max_wait: Duration) -> Vec<Rule> {
@@ -73,8 +73,8 @@ fn rules(api: Policy, queue: Policy, max_wait: Duration) -> Vec<Rule> {
             .tiers([("pro", Quota::per_minute(600))], plan),
         api.clone()
             .by((PeerIp::new(), matched_path()))
-            .cost(|parts: &Parts| if parts.method == Method::POST { 5 } else { 1 }),
-        api.by(PeerIp::new()).exempt(|parts: &Parts| parts.uri.path() == "/health"),
+            .cost(|head: &Head<'_>| if head.method() == Method::POST { 5 } else { 1 }),
+        api.by(PeerIp::new()).exempt(|head: &Head<'_>| head.uri().path() == "/health"),
         queue.with_algorithm(Algorithm::LeakyBucket { max_wait }).by(PeerIp::new()),
     ]
 }
@@ -89,10 +89,10 @@ fn by_user(policy: Policy) -> RateLimitLayer {
     RateLimitLayer::new(policy.by(extension(|user: &User| user.id)))
 }
 
-fn layers(burst: Rule, daily: Rule, redis: RedisStore, usage: &Usage<RedisStore>) -> Router {
+fn layers(burst: Rule, daily: Rule, redis: RedisStore, usage: &TopKeys<RedisStore>) -> Router {
     let limit = RateLimitLayer::per_ip(Quota::per_minute(100));
     let both = RateLimitLayer::new([burst, daily]);
-    let both = both.answer(|_, denial| AppError::from(denial.clone())).expose_verdict();
+    let both = both.answer(|_, denial| AppError::from(denial.clone())).expose_report();
     let redis = redis.leased(Lease::default());
     let redis = redis.deny_cache(100_000);
     let store = redis.fall_back_to(MemoryStore::new(), Share::new(1, 3));
@@ -118,8 +118,8 @@ fn grpc(limit: RateLimitLayer, greeter: GreeterServer<Hello>) {
 }
 
 async fn log_in(policy: Policy, user: Key) {
-    let failures = Limiter::by_key([policy.with_algorithm(Algorithm::SLIDING_LOG)]);
-    if let Ok(permit) = failures.check_key(&user, 1).await {
+    let failures = Limiter::new([policy.with_algorithm(Algorithm::SLIDING_LOG)]);
+    if let Ok(permit) = failures.check(&user, 1).await {
         failures.refund(permit).await;
     }
 }

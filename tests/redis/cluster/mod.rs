@@ -8,7 +8,8 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate::{Algorithm, Check, Key, Policy, Quota, Store, Times};
+use tollgate::store::{Check, Store, Times};
+use tollgate::{Algorithm, Key, Policy, Quota};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
 

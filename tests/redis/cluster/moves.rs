@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tollgate::failure::{Event, Source};
+use tollgate::failure::CircuitState;
+use tollgate::failure::Event;
+use tollgate::store::Source;
+use tollgate::store::{Check, ErrorKind, Store, StoreError, Times};
 use tollgate::usage::Totals;
-use tollgate::{Check, CircuitBreaker, CircuitState, ErrorKind, FailureExt, Key, Store, StoreError, Times};
+use tollgate::{CircuitBreaker, Key, StoreExt};
 use tollgate_conformance::servers::{Cluster, Kind, Server};
 
 use super::{a_day, another_master, home, start, store};
@@ -241,7 +244,7 @@ async fn new_keys_of_a_moving_slot_do_not_open_the_circuit() {
     let undecided = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&undecided);
     let store = store.fail_open().observe(move |event| {
-        if event == Event::Decided(Source::Policy) {
+        if event == Event::Decided(Source::FailurePolicy) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     });

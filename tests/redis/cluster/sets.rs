@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate::{Algorithm, Check, Grant, Key, Policy, Quota, Store, StoreError, Times, Wait};
+use tollgate::store::{Check, Grant, Store, StoreError, Times};
+use tollgate::{Algorithm, Key, Policy, Quota, Wait};
 use tollgate_conformance::servers::{Cluster, Kind};
 
 use super::{a_day, elsewhere, home, start, store};

@@ -1,6 +1,7 @@
 //! A store without a layer.
 
-use tollgate::{Check, Key, Policy, Store, Times};
+use tollgate::store::{Check, Store, Times};
+use tollgate::{Key, Policy};
 
 use super::measure::{Decide, failed};
 use super::scenario::Draws;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use humantime::format_duration;
-use tollgate::usage::Usage;
+use tollgate::usage::top_keys::TopKeys;
 use tollgate_core::UsageError;
 use tollgate_redis::RedisStore;
 
@@ -14,7 +14,7 @@ use crate::span::time;
 const TOP_AFTER_HELP: &str = "\
 A decision counts as one, whatever it costs. The true count lies between \"at least\" and \"at most\".
 
-Only services that count usage are seen: see UsageExt::count_usage of the crate tollgate. They store
+Only services that count usage are seen: see StoreExt::count_usage of the crate tollgate. They store
 their counts every 10 seconds, and Redis keeps them for an hour, by default.
 
 The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.";
@@ -23,7 +23,7 @@ const SERIES_AFTER_HELP: &str = "\
 A decision counts as one, whatever it costs. A key counts in the minutes in which it was among the
 top keys of a process. Up to 60 rows are drawn: for longer times a row covers several minutes.
 
-Only services that count usage are seen: see UsageExt::count_usage of the crate tollgate. They store
+Only services that count usage are seen: see StoreExt::count_usage of the crate tollgate. They store
 their counts every 10 seconds, and Redis keeps them for an hour, by default.
 
 The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.
@@ -145,8 +145,8 @@ fn at_most_a_week(text: &str) -> Result<Duration, String> {
 }
 
 impl Source {
-    pub(super) async fn usage(&self) -> Result<Usage<RedisStore>, String> {
-        self.redis.connect(PREFIX, TIMEOUT).await.map(Usage::new)
+    pub(super) async fn usage(&self) -> Result<TopKeys<RedisStore>, String> {
+        self.redis.connect(PREFIX, TIMEOUT).await.map(TopKeys::new)
     }
 
     pub(super) fn nothing(&self, what: &str) -> String {

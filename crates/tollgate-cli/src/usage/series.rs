@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use humantime::format_rfc3339_seconds;
-use tollgate::usage::{MinuteUsage, UsageOf};
+use tollgate::usage::top_keys::{MinuteUsage, UsageOf};
 use tollgate_core::Key;
 
 use super::args::{SeriesArgs, failed};

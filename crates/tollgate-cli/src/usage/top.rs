@@ -1,6 +1,6 @@
 //! `tollgate usage top` and `denied`.
 
-use tollgate::usage::KeyUsage;
+use tollgate::usage::top_keys::KeyUsage;
 
 use super::args::{TopArgs, failed};
 use crate::chart::human;

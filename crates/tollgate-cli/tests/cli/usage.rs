@@ -3,11 +3,10 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use humantime::format_rfc3339_seconds;
-use tollgate::extract::header;
-use tollgate::usage::{Recording, Usage, UsageExt};
-use tollgate::{
-    Check, Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Store, Times, Timestamp,
-};
+use tollgate::StoreExt;
+use tollgate::store::{Check, Store, Times};
+use tollgate::usage::top_keys::{Recording, TopKeys};
+use tollgate::{Key, Limiter, ManualClock, MemoryStore, Policy, Quota, Timestamp};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_core::Clock;
 use tollgate_redis::RedisStore;
@@ -16,13 +15,13 @@ use crate::run::{row, shown, tollgate};
 
 /// Counts these decisions in one process. A policy allows 5 of each key.
 async fn count(redis: &RedisStore, recording: Recording, decisions: &[(&str, &str, usize)]) {
-    let recorder = Usage::new(redis.clone()).record(recording);
+    let recorder = TopKeys::new(redis.clone()).record(recording);
     let store = MemoryStore::new().count_usage(&recorder);
     for (policy, key, times) in decisions {
-        let rule = Policy::new(policy, Quota::per_day(5)).by(header("x-user"));
-        let limiter = Limiter::new([rule]).store(store.clone());
+        let policy = Policy::new(policy, Quota::per_day(5));
+        let limiter = Limiter::new([policy]).store(store.clone());
         for _ in 0..*times {
-            let _ = limiter.check_key(&Key::from(*key), 1).await;
+            let _ = limiter.check(&Key::from(*key), 1).await;
         }
     }
     recorder.flush().await.unwrap();

@@ -103,7 +103,7 @@ impl Ledger {
         self.of(policy, key).refund(policy, now, units, mark);
     }
 
-    /// Returns the expected answer of [`Store::usage`](tollgate_core::Store::usage) at `now`.
+    /// Returns the expected answer of [`RecentUsage`](tollgate_core::RecentUsage) at `now`.
     /// `None` if the algorithm stores no times.
     pub fn usage(&mut self, policy: &Policy, key: &Key, now: Timestamp, interval: Duration) -> Option<u64> {
         let oracle = self.of(policy, key);

@@ -21,7 +21,7 @@ use std::fmt::Debug;
 use std::pin::Pin;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Clock, ManualClock, Store, Timestamp, UsageTotals};
+use tollgate_core::{Algorithm, Clock, ManualClock, RecentUsage, Store, Timestamp, UsageTotals};
 
 use case::Case;
 use excuses::{Excuses, Leases};
@@ -157,7 +157,6 @@ use totals::Totals;
 #[must_use]
 pub struct Suite {
     atomic_across_keys: bool,
-    usage: bool,
     excuses: Excuses,
     steps: u32,
     only_steps_of: Option<Algorithm>,
@@ -190,13 +189,7 @@ impl Suite {
 
     /// The whole contract.
     pub fn new() -> Suite {
-        Suite {
-            atomic_across_keys: true,
-            usage: false,
-            excuses: Excuses::default(),
-            steps: 2_000,
-            only_steps_of: None,
-        }
+        Suite { atomic_across_keys: true, excuses: Excuses::default(), steps: 2_000, only_steps_of: None }
     }
 
     /// Excuses a store that cannot decide the keys of a set in one step, such as a Redis Cluster.
@@ -230,13 +223,6 @@ impl Suite {
     /// All other cases must be exact.
     pub fn with_leases(mut self, units: u32, life: Duration) -> Suite {
         self.excuses.leases = Some(Leases { units, life });
-        self
-    }
-
-    /// Also compares [`Store::usage`] with the oracle, for stores that implement it. Not with
-    /// [leases](Suite::with_leases), which take units before they are used.
-    pub fn with_usage(mut self) -> Suite {
-        self.usage = true;
         self
     }
 
@@ -344,14 +330,6 @@ impl Suite {
                     a_burst_of_concurrent_requests_gets_the_limit,
                     concurrent_refunds_and_requests_are_counted_once;
             }
-            if self.usage {
-                cases! { self, make, start;
-                    usage:
-                        an_unused_key_has_no_usage_and_stays_unused,
-                        an_algorithm_without_times_is_an_error,
-                        counts_match_the_oracle;
-                }
-            }
             if self.atomic_across_keys {
                 cases! { self, make, start;
                     sets: a_denied_key_charges_none_of_the_others;
@@ -371,6 +349,32 @@ impl Suite {
             let store = make(Clock::from(&time)).await;
             let case = Case::new("vectors::recorded_answers_are_given", 0, store, time).excused(self.excuses);
             vectors::recorded_answers_are_given(&case, &vector).await;
+        }
+    }
+
+    /// Runs only the cases of [`RecentUsage`], for stores that say what a key used recently. `make`
+    /// is that of [`Suite::run`].
+    ///
+    /// # Panics
+    /// If a store breaks the contract, with the name of the case, the answer and the expected
+    /// answer.
+    pub async fn run_usage<S>(self, make: impl AsyncFn(Clock) -> S)
+    where
+        S: Store + RecentUsage,
+        S::Error: Debug,
+    {
+        for start in STARTS {
+            let case = async |name| {
+                let time = ManualClock::new(Timestamp::from_micros(start));
+                let store = make(Clock::from(&time)).await;
+                (Case::new(name, start, Box::new(store.clone()), time).excused(self.excuses), store)
+            };
+            let (unused, store) = case("usage::an_unused_key_has_no_usage_and_stays_unused").await;
+            usage::an_unused_key_has_no_usage_and_stays_unused(&unused, &store).await;
+            let (without_times, store) = case("usage::an_algorithm_without_times_is_an_error").await;
+            usage::an_algorithm_without_times_is_an_error(&without_times, &store).await;
+            let (compared, store) = case("usage::counts_match_the_oracle").await;
+            usage::counts_match_the_oracle(&compared, &store).await;
         }
     }
 

@@ -3,9 +3,8 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
 
-use tollgate_core::{Check, Grant, Key, Policy, Reply, Store, Times, UsageError, Verdict};
+use tollgate_core::{Check, Grant, Key, Policy, Reply, Store, Times, Verdict};
 
 pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -18,12 +17,6 @@ pub(super) trait Tested: Send + Sync {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> ReplyOf<Verdict>;
     fn refund(&self, grants: &[Grant<'_>]) -> ReplyOf<()>;
     fn reset(&self, key: &Key, policies: &[&Policy]) -> ReplyOf<()>;
-    fn usage<'a>(
-        &'a self,
-        policy: &'a Policy,
-        key: &'a Key,
-        interval: Duration,
-    ) -> BoxFuture<'a, Result<u64, UsageError>>;
     fn cloned(&self) -> Box<dyn Tested>;
 }
 
@@ -38,15 +31,6 @@ impl<S: Store<Error: Debug>> Tested for S {
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> ReplyOf<()> {
         with_text(Store::reset(self, key, policies))
-    }
-
-    fn usage<'a>(
-        &'a self,
-        policy: &'a Policy,
-        key: &'a Key,
-        interval: Duration,
-    ) -> BoxFuture<'a, Result<u64, UsageError>> {
-        Box::pin(Store::usage(self, policy, key, interval))
     }
 
     fn cloned(&self) -> Box<dyn Tested> {

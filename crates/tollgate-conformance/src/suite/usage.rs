@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Stamp, Times, Timestamp, UsageError};
+use tollgate_core::{Algorithm, Check, Key, Policy, Quota, RecentUsage, Stamp, Times, Timestamp, UsageError};
 
 use super::case::{Case, SECOND, WINDOW, micros, plain};
 use crate::oracle::{Ledger, Mark};
@@ -15,26 +15,26 @@ fn stores_times(policy: &Policy) -> bool {
     matches!(policy.algorithm(), Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog { .. })
 }
 
-pub(super) async fn an_unused_key_has_no_usage_and_stays_unused(case: &Case) {
+pub(super) async fn an_unused_key_has_no_usage_and_stays_unused(case: &Case, store: &impl RecentUsage) {
     let key = Key::from("caller");
     for policy in plain().iter().filter(|policy| stores_times(policy)) {
         for interval in [0, 1, WINDOW, u64::MAX].map(Duration::from_micros) {
-            case.same("the usage", case.store.usage(policy, &key, interval).await, Ok(0));
+            case.same("the usage", store.recent_usage(policy, &key, interval).await, Ok(0));
         }
         case.same("the reset", case.look(policy, &key, 1).await.reset_after(), Duration::ZERO);
     }
 }
 
-pub(super) async fn an_algorithm_without_times_is_an_error(case: &Case) {
+pub(super) async fn an_algorithm_without_times_is_an_error(case: &Case, store: &impl RecentUsage) {
     let key = Key::from("caller");
     for policy in plain().iter().filter(|policy| !stores_times(policy)) {
         case.must_take(policy, &key, 1).await;
-        let usage = case.store.usage(policy, &key, Duration::from_secs(1)).await;
+        let usage = store.recent_usage(policy, &key, Duration::from_secs(1)).await;
         case.same("the usage", usage, Err(UsageError::Algorithm(policy.algorithm())));
     }
 }
 
-pub(super) async fn counts_match_the_oracle(case: &Case) {
+pub(super) async fn counts_match_the_oracle(case: &Case, store: &impl RecentUsage) {
     let mut random = Random::new(0x05a6_e0f2);
     let quota = |limit, micros| Quota::new(limit, Duration::from_micros(micros));
     let policies = [
@@ -44,8 +44,14 @@ pub(super) async fn counts_match_the_oracle(case: &Case) {
         Policy::new("odd", quota(1_000, 9_999_991)).with_algorithm(Algorithm::SlidingBuckets { buckets: 7 }),
     ];
     for policy in &policies {
-        let mut compared =
-            Compared { case, policy, key: Key::from("caller"), ledger: Ledger::default(), grant: None };
+        let mut compared = Compared {
+            case,
+            store,
+            policy,
+            key: Key::from("caller"),
+            ledger: Ledger::default(),
+            grant: None,
+        };
         for _ in 0..ROUNDS {
             compared.step(&mut random).await;
             let window = micros(policy.quota().window());
@@ -58,8 +64,9 @@ pub(super) async fn counts_match_the_oracle(case: &Case) {
 }
 
 /// A store and the oracle of one policy and key.
-struct Compared<'a> {
+struct Compared<'a, S> {
     case: &'a Case,
+    store: &'a S,
     policy: &'a Policy,
     key: Key,
     ledger: Ledger,
@@ -67,7 +74,7 @@ struct Compared<'a> {
     grant: Option<(u32, Stamp, Mark)>,
 }
 
-impl Compared<'_> {
+impl<S: RecentUsage> Compared<'_, S> {
     async fn step(&mut self, random: &mut Random) {
         let (case, now) = (self.case, self.case.time.now());
         match random.below(10) {
@@ -99,7 +106,7 @@ impl Compared<'_> {
         let (policy, key, now) = (self.policy, &self.key, self.case.time.now());
         let interval = Duration::from_micros(interval);
         let due = self.ledger.usage(policy, key, now, interval);
-        let usage = self.case.store.usage(policy, key, interval).await;
+        let usage = self.store.recent_usage(policy, key, interval).await;
         self.case.same(&format!("the usage of {} in {interval:?}", policy.name()), usage.ok(), due);
     }
 }

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use tollgate_core::algorithm::State;
 use tollgate_core::{
-    Algorithm, Check, Clock, Grant, Key, Policy, Reply, Stamp, Status, Store, Times, Timestamp, UsageError,
-    Verdict, Wait,
+    Algorithm, Check, Clock, Grant, Key, Policy, RecentUsage, Reply, Stamp, Status, Store, Times, Timestamp,
+    UsageError, Verdict, Wait,
 };
 
 pub(crate) use asynchronous::Asynchronous;
@@ -335,8 +335,10 @@ impl Store for OneLock {
         }
         Reply::Now(Ok(()))
     }
+}
 
-    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
+impl RecentUsage for OneLock {
+    async fn recent_usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
         let mut states = self.lock();
         let unused = || (State::new(policy), Timestamp::EPOCH);
         let (state, _) = states.entry(self.name(policy, key)).or_insert_with(unused);

@@ -242,7 +242,7 @@ impl State {
         }
     }
 
-    /// The units used in the last `interval`: see [`Store::usage`](crate::Store::usage).
+    /// The units used in the last `interval`: see [`RecentUsage`](crate::RecentUsage).
     ///
     /// # Errors
     /// [`UsageError::Algorithm`] unless the algorithm is [`Algorithm::SlidingBuckets`] or

@@ -4,12 +4,13 @@
 use std::fmt::Write;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 
 use super::code::{code, message};
 use super::details::{Detail, Message};
 use super::response;
 use crate::denial::Denial;
+use crate::extract::Head;
 use crate::reason::escaped;
 
 /// Parsed here, and not by each denial.
@@ -17,11 +18,10 @@ const CONNECT_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("connect-pr
 
 /// Whether a request without the content type of a stream is a unary call. A GET has its version in
 /// the query.
-pub(super) fn is_unary(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
-    let is_get = || {
-        method == Method::GET && uri.query().is_some_and(|query| query.split('&').any(|p| p == "connect=v1"))
-    };
-    is_get() || headers.contains_key(CONNECT_PROTOCOL_VERSION)
+pub(super) fn is_unary(head: &Head<'_>) -> bool {
+    let has_version = |query: &str| query.split('&').any(|parameter| parameter == "connect=v1");
+    let is_get = || head.method() == Method::GET && head.uri().query().is_some_and(has_version);
+    is_get() || head.headers().contains_key(CONNECT_PROTOCOL_VERSION)
 }
 
 /// The answer to a unary call.

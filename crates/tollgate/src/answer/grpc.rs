@@ -84,7 +84,8 @@ mod tests {
 
     use super::*;
     use crate::extract::global;
-    use crate::{MemoryStore, PolicyExt, RateLimitLayer, ResponseBody};
+    use crate::layer::ResponseBody;
+    use crate::{MemoryStore, PolicyExt, RateLimitLayer};
 
     /// What the second request of a minute is answered.
     async fn second() -> Response<ResponseBody<Full<Bytes>>> {

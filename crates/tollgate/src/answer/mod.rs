@@ -19,11 +19,11 @@ mod own;
 mod tonic;
 
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::Full;
 
 use crate::denial::Denial;
+use crate::extract::Head;
 use crate::fields::number;
 use crate::reason::{Reason, problem};
 
@@ -42,14 +42,14 @@ pub(crate) enum Protocol<'a> {
 impl<'a> Protocol<'a> {
     /// The protocol of a request; `None` of plain HTTP. Content types count for the method POST
     /// only: otherwise refusals could look like successes, in logs and to caches.
-    pub(crate) fn of(method: &Method, uri: &Uri, headers: &'a HeaderMap) -> Option<Protocol<'a>> {
-        let content_type = headers.get(header::CONTENT_TYPE).filter(|_| method == Method::POST);
+    pub(crate) fn of(head: &Head<'a>) -> Option<Protocol<'a>> {
+        let content_type = head.headers().get(header::CONTENT_TYPE).filter(|_| head.method() == Method::POST);
         match content_type {
             Some(value) if grpc::is_grpc(value.as_bytes()) => Some(Protocol::Grpc(value)),
             Some(value) if grpc::after(value.as_bytes(), b"application/connect+").is_some() => {
                 Some(Protocol::ConnectStream(value))
             }
-            _ => connect::is_unary(method, uri, headers).then_some(Protocol::ConnectUnary),
+            _ => connect::is_unary(head).then_some(Protocol::ConnectUnary),
         }
     }
 
@@ -114,8 +114,8 @@ impl Denial {
     /// | stream, by its content type | 200 | one envelope that ends the stream and holds the error |
     ///
     /// [`RateLimitLayer::answer`](crate::RateLimitLayer::answer) has an example.
-    pub fn response_to(&self, parts: &Parts) -> Response<Full<Bytes>> {
-        self.response_by(Protocol::of(&parts.method, &parts.uri, &parts.headers), Full::new)
+    pub fn response_to(&self, head: &Head<'_>) -> Response<Full<Bytes>> {
+        self.response_by(Protocol::of(head), Full::new)
     }
 
     /// The default answer to a request of that protocol, with its body converted. In place, because
@@ -132,9 +132,8 @@ impl Denial {
     }
 
     /// Adds how long to wait to an answer, unless the answer says it.
-    pub(crate) fn add_wait(&self, request: &Parts, answer: &mut HeaderMap) {
-        let protocol = Protocol::of(&request.method, &request.uri, &request.headers);
-        if let Some(Protocol::Grpc(_)) = protocol {
+    pub(crate) fn add_wait(&self, head: &Head<'_>, answer: &mut HeaderMap) {
+        if let Some(Protocol::Grpc(_)) = Protocol::of(head) {
             grpc::add_pushback(self, answer);
         } else if !answer.contains_key(header::RETRY_AFTER) {
             self.add_retry_after(answer);
@@ -170,7 +169,7 @@ impl Denial {
 /// use tollgate::{Denial, Key, Limiter};
 ///
 /// async fn send(State(mails): State<Limiter>) -> Result<&'static str, Denial> {
-///     let _permit = mails.check_key(&Key::from("ada"), 1).await?;
+///     let _permit = mails.check(&Key::from("ada"), 1).await?;
 ///     Ok("sent\n")
 /// }
 /// # let _: axum::Router<Limiter> = axum::Router::new().route("/", axum::routing::post(send));

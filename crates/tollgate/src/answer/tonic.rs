@@ -16,7 +16,7 @@ use crate::denial::Denial;
 /// use tollgate::{Key, Limiter};
 ///
 /// async fn charge(limiter: &Limiter, user: u64) -> Result<(), tonic::Status> {
-///     let permit = limiter.check_key(&Key::from(user), 1).await?;
+///     let permit = limiter.check(&Key::from(user), 1).await?;
 ///     // Zero, but for a leaky bucket.
 ///     tokio::time::sleep(permit.delay()).await;
 ///     Ok(())

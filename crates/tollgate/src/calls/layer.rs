@@ -29,9 +29,8 @@ impl<R, S> CallLimitLayer<R, S> {
     /// Charges each call to the key that `key` returns. `|_| Some(Key::global())` is one quota for
     /// all calls.
     ///
-    /// A call without a key is refused, unless the limiter's rules say otherwise by
-    /// [`on_missing_key`](crate::Rule::on_missing_key). The extractors, costs, tiers and exemptions
-    /// of its rules need an HTTP request, and are not used.
+    /// A call without a key is refused with [`Reason::NoKey`](crate::Reason::NoKey). To let such
+    /// calls pass, return a key and a [cost](CallLimitLayer::cost) of 0.
     pub fn new(
         limiter: Limiter<S>,
         key: impl Fn(&R) -> Option<Key> + Send + Sync + 'static,

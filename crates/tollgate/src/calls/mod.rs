@@ -7,13 +7,14 @@
 //!
 //! ```
 //! use std::convert::Infallible;
-//! use tollgate::{CallLimitError, CallLimitLayer, Key, Limiter, Policy, Quota};
+//! use tollgate::calls::{CallLimitError, CallLimitLayer};
+//! use tollgate::{Key, Limiter, Policy, Quota};
 //! use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 //!
 //! struct Job { tenant: u64, rows: u32 }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let limiter = Limiter::by_key([Policy::new("rows", Quota::per_minute(1_000))]);
+//! let limiter = Limiter::new([Policy::new("rows", Quota::per_minute(1_000))]);
 //! let mut jobs = ServiceBuilder::new()
 //!     .layer(CallLimitLayer::new(limiter, |job: &Job| Some(Key::from(job.tenant))).cost(|job| job.rows))
 //!     .service(service_fn(async |job: Job| Ok::<_, Infallible>(job.rows)));
@@ -26,7 +27,6 @@
 //! # }
 //! ```
 
-// From top to bottom; imports run down this list only: service, layer.
 mod layer;
 mod service;
 

@@ -6,14 +6,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
-use tollgate_core::{Key, Store};
+use tollgate_core::Store;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::layer::CallLimitLayer;
 use crate::denial::Denial;
-use crate::limiter::NeverFails;
-use crate::limiter::permit::Permit;
+use crate::limiter::{NeverFails, Permit};
 use crate::memory::MemoryStore;
 use crate::waiting_call::WaitingCall;
 
@@ -58,11 +57,10 @@ where
 
     fn call(&mut self, request: R) -> CallFuture<Svc, R> {
         let CallLimitLayer { limiter, key, cost, at_most } = &self.layer;
-        // The rules treat the empty key as they do a request without one.
-        let key = key(&request).unwrap_or_else(|| Key::from(""));
         let cost = cost.as_ref().map_or(1, |cost| cost(&request));
-        let (limiter, at_most) = (limiter.clone(), *at_most);
-        let permit = Box::pin(async move { limiter.admit(limiter.asks_for(&key, cost), at_most).await });
+        let asks = limiter.asks(key(&request).as_ref(), cost);
+        let (decider, at_most) = (limiter.decider.clone(), *at_most);
+        let permit = Box::pin(async move { decider.admit(asks, at_most).await });
         CallFuture(State::Waiting { permit, call: WaitingCall::new(&mut self.inner, request) })
     }
 }

@@ -5,7 +5,7 @@ use base64::engine::{DecodePaddingMode, Engine, GeneralPurpose, GeneralPurposeCo
 use http::header::AUTHORIZATION;
 use tollgate_core::Key;
 
-use super::extractor::{ByHead, KeyExtractor};
+use super::extractor::KeyExtractor;
 use super::head::Head;
 use super::header::trimmed;
 
@@ -27,11 +27,11 @@ use super::header::trimmed;
 /// ```
 /// use http::Request;
 /// use tollgate::extract::{KeyExtractor, bearer};
-/// use tollgate::Key;
+/// use tollgate::{Head, Key};
 ///
 /// let key = |authorization: &str| {
 ///     let request = Request::get("/").header("authorization", authorization).body(()).unwrap();
-///     bearer().extract(&request.into_parts().0)
+///     bearer().extract(&Head::from(&request))
 /// };
 /// assert_eq!(key("Bearer tok"), Some(Key::from("tok")));
 /// assert_eq!(key("bearer  tok"), Some(Key::from("tok")));
@@ -59,11 +59,11 @@ pub fn bearer() -> impl KeyExtractor {
 /// ```
 /// use http::Request;
 /// use tollgate::extract::{KeyExtractor, basic_user};
-/// use tollgate::Key;
+/// use tollgate::{Head, Key};
 ///
 /// let key = |authorization: &str| {
 ///     let request = Request::get("/").header("authorization", authorization).body(()).unwrap();
-///     basic_user().extract(&request.into_parts().0)
+///     basic_user().extract(&Head::from(&request))
 /// };
 /// assert_eq!(key("Basic YWRhOjEyMzQ="), Some(Key::from("ada")), "ada:1234");
 /// assert_eq!(key("basic YWRhOnF3ZXJ0eQ"), Some(Key::from("ada")), "ada:qwerty");
@@ -93,12 +93,12 @@ fn by_credentials(
     scheme: &'static str,
     key: impl Fn(&[u8]) -> Option<Key> + Send + Sync + 'static,
 ) -> impl KeyExtractor {
-    ByHead(move |head: &Head<'_>| {
-        let lines = head.headers.get_all(AUTHORIZATION).iter();
+    move |head: &Head<'_>| {
+        let lines = head.headers().get_all(AUTHORIZATION).iter();
         let mut keys = lines.map(|line| credentials(trimmed(line), scheme).and_then(&key));
         let first = keys.next()?;
         if keys.all(|other| other == first) { first } else { Some(Key::global()) }
-    })
+    }
 }
 
 /// What follows the name of a scheme, if it is that scheme and a token68 (RFC 9110, section 11.2).
@@ -128,7 +128,7 @@ mod tests {
         for line in lines {
             request.headers_mut().append(AUTHORIZATION, HeaderValue::from_bytes(line.as_bytes()).unwrap());
         }
-        extractor.extract(&request.into_parts().0)
+        extractor.extract(&Head::from(&request))
     }
 
     #[test]

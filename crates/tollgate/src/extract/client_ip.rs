@@ -6,15 +6,15 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderName;
-use http::request::Parts;
 use tollgate_core::Key;
 
-use super::extractor::{AddressExtractor, KeyExtractor, reads_heads};
+use super::extractor::{AddressExtractor, KeyExtractor};
 use super::head::Head;
-use super::networks::{Networks, TrustError};
+use super::networks::Networks;
 use super::peer_ip::{log_missing_client, peer, peer_if_known};
 use crate::or_panic::or_panic;
 use crate::reason::Reason;
+use crate::setup_error::SetupError;
 
 /// The client's address from one header, as far as trusted proxies wrote it.
 ///
@@ -81,14 +81,6 @@ impl ClientIp {
         self
     }
 
-    /// Returns the client's address, ungrouped, for logs and handlers. Only IPv4-mapped addresses
-    /// are unmapped. `None` without a peer address; with
-    /// [`trusting_hops`](ClientIpHeader::trusting_hops), only if the header's last entry is no
-    /// address either.
-    pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
-        self.address_from(&parts.into())
-    }
-
     fn trusts(&self, address: Option<IpAddr>, hops: usize) -> bool {
         match &self.trust {
             Trust::Networks(networks) => address.is_some_and(|address| networks.contain(address)),
@@ -98,15 +90,17 @@ impl ClientIp {
 }
 
 impl AddressExtractor for ClientIp {
-    fn address_from(&self, head: &Head<'_>) -> Option<IpAddr> {
+    /// `None` without a peer address; with [`trusting_hops`](ClientIpHeader::trusting_hops), only
+    /// if the header's last entry is no address either.
+    fn address(&self, head: &Head<'_>) -> Option<IpAddr> {
         let peer = match &self.trust {
-            Trust::Networks(_) => Some(peer(head.extensions)?),
+            Trust::Networks(_) => Some(peer(head.extensions())?),
             // A proxy on a Unix socket has no address but is a hop.
-            Trust::Hops(_) => peer_if_known(head.extensions),
+            Trust::Hops(_) => peer_if_known(head.extensions()),
         };
         let mut client = peer.map(|peer| peer.to_canonical());
         let is_forwarded = self.header == http::header::FORWARDED;
-        let lines = head.headers.get_all(&self.header).iter().rev();
+        let lines = head.headers().get_all(&self.header).iter().rev();
         let mut entries = lines.flat_map(|line| EntriesFromTheRight { rest: Some(line.as_bytes()) });
         let mut hops = 0;
         while self.trusts(client, hops) {
@@ -146,15 +140,15 @@ impl ClientIpHeader {
     /// [`ClientIpHeader::trusting`] for networks that are known only at run time.
     ///
     /// # Errors
-    /// [`TrustError`] for the first text that is neither a network nor an address, or if there are
+    /// [`SetupError`] for the first text that is neither a network nor an address, or if there are
     /// none.
     pub fn try_trusting<N: AsRef<str>>(
         self,
         networks: impl IntoIterator<Item = N>,
-    ) -> Result<ClientIp, TrustError> {
+    ) -> Result<ClientIp, SetupError> {
         let networks = Networks::parse(networks)?;
         if networks.is_empty() {
-            return Err(TrustError::NoNetworks);
+            return Err(SetupError::NoNetworks);
         }
         Ok(ClientIp { header: self.0, trust: Trust::Networks(networks), v6_prefix: 64 })
     }
@@ -176,10 +170,8 @@ impl From<HeaderName> for ClientIpHeader {
 }
 
 impl KeyExtractor for ClientIp {
-    reads_heads!();
-
-    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-        self.address_from(head).map(|address| Key::network(address, self.v6_prefix))
+    fn extract(&self, head: &Head<'_>) -> Option<Key> {
+        self.address(head).map(|address| Key::network(address, self.v6_prefix))
     }
 
     /// Without an address in the header, the peer's is missing too.
@@ -274,7 +266,7 @@ mod tests {
             let name = HeaderName::try_from(header).unwrap();
             request.headers_mut().append(name, http::HeaderValue::from_bytes(line.as_bytes()).unwrap());
         }
-        extractor.address(&request.into_parts().0).unwrap().to_string()
+        extractor.address(&Head::from(&request)).unwrap().to_string()
     }
 
     /// For the peer 10.0.0.1 in the trusted network.
@@ -332,7 +324,7 @@ mod tests {
     fn an_empty_list_of_proxies_is_refused_at_construction() {
         let trusted: [&str; 0] = [];
         let error = ClientIp::from_header("x-forwarded-for").try_trusting(trusted).unwrap_err();
-        assert_eq!(error, TrustError::NoNetworks);
+        assert_eq!(error, SetupError::NoNetworks);
         // A list of exemptions may be empty.
         let client = ClientIp::from_header("x-forwarded-for").trusting_hops(1);
         assert!(try_from_networks(client, trusted).is_ok());
@@ -369,7 +361,7 @@ mod tests {
         let mut request = http::Request::new(());
         request.headers_mut().insert("x-forwarded-for", http::HeaderValue::from_static("198.51.100.7"));
         let on_a_unix_socket = ClientIp::from_header("x-forwarded-for").trusting_hops(1);
-        let address = on_a_unix_socket.address(&request.into_parts().0);
+        let address = on_a_unix_socket.address(&Head::from(&request));
         assert_eq!(address, Some("198.51.100.7".parse().unwrap()));
     }
 

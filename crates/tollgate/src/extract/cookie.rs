@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 
 use http::header::COOKIE;
-use http::request::Parts;
 use percent_encoding::percent_decode;
 use tollgate_core::Key;
 
 use super::client_ip::ClientIp;
-use super::extractor::{KeyExtractor, reads_heads};
+use super::extractor::KeyExtractor;
 use super::head::Head;
 use super::peer_ip::PeerIp;
 
@@ -87,11 +86,9 @@ impl Cookie {
 }
 
 impl KeyExtractor for Cookie {
-    reads_heads!();
-
-    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+    fn extract(&self, head: &Head<'_>) -> Option<Key> {
         // HTTP/2 may split cookies over several lines (RFC 9113, section 8.2.3).
-        let lines = head.headers.get_all(COOKIE).iter();
+        let lines = head.headers().get_all(COOKIE).iter();
         let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
         let mut values = pairs.filter_map(|pair| {
             let equals = pair.iter().position(|byte| *byte == b'=')?;
@@ -103,8 +100,8 @@ impl KeyExtractor for Cookie {
         let differs = values.any(|other| unquoted(&other) != unquoted(&value));
         match &self.client_ip {
             _ if !differs => Some(Key::from_bytes(unquoted(&value))),
-            Some(client_ip) => client_ip.extract_from(head),
-            None => PeerIp::new().extract_from(head),
+            Some(client_ip) => client_ip.extract(head),
+            None => PeerIp::new().extract(head),
         }
     }
 }
@@ -129,18 +126,18 @@ mod tests {
     use super::*;
     use http::Request;
 
-    fn parts(lines: &[&str]) -> Parts {
+    fn request(lines: &[&str]) -> Request<()> {
         let mut request = Request::new(());
         for line in lines {
             request.headers_mut().append(COOKIE, line.parse().unwrap());
         }
-        request.into_parts().0
+        request
     }
 
     fn value_from(peer: &str, lines: &[&str]) -> Option<Key> {
-        let mut parts = parts(lines);
-        parts.extensions.insert(PeerAddr(peer.parse().unwrap()));
-        cookie("session").extract(&parts)
+        let mut request = request(lines);
+        request.extensions_mut().insert(PeerAddr(peer.parse().unwrap()));
+        cookie("session").extract(&Head::from(&request))
     }
 
     fn value(lines: &[&str]) -> Option<Key> {
@@ -178,15 +175,18 @@ mod tests {
     fn cookies_that_differ_behind_a_proxy_are_counted_by_the_client() {
         let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]);
         let by_session = cookie("session").client_ip(client);
-        let mut parts = parts(&["session=planted; session=real"]);
-        parts.extensions.insert(PeerAddr("10.0.0.1:443".parse().unwrap()));
-        parts.headers.insert("x-forwarded-for", "192.0.2.1".parse().unwrap());
-        assert_eq!(by_session.extract(&parts), peer());
+        let mut request = request(&["session=planted; session=real"]);
+        request.extensions_mut().insert(PeerAddr("10.0.0.1:443".parse().unwrap()));
+        request.headers_mut().insert("x-forwarded-for", "192.0.2.1".parse().unwrap());
+        assert_eq!(by_session.extract(&Head::from(&request)), peer());
     }
 
     #[test]
     fn cookies_that_differ_without_an_address_are_no_key() {
-        assert_eq!(cookie("session").extract(&parts(&["session=planted; session=real"])), None);
+        assert_eq!(
+            cookie("session").extract(&Head::from(&request(&["session=planted; session=real"]))),
+            None
+        );
     }
 
     /// Cookie jars decode percent-encoding, and some remove quotes: these are all one session.

@@ -4,10 +4,9 @@ use std::any::type_name;
 use std::marker::PhantomData;
 use std::sync::Once;
 
-use http::request::Parts;
 use tollgate_core::Key;
 
-use super::extractor::{KeyExtractor, reads_heads};
+use super::extractor::KeyExtractor;
 use super::head::Head;
 use crate::reason::Reason;
 
@@ -69,14 +68,12 @@ where
     T: Send + Sync + 'static,
     F: Fn(&T) -> Key + Send + Sync + 'static,
 {
-    reads_heads!();
-
-    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-        head.extensions.get::<T>().map(&self.key)
+    fn extract(&self, head: &Head<'_>) -> Option<Key> {
+        head.extensions().get::<T>().map(&self.key)
     }
 
     fn why_missing(&self, head: &Head<'_>) -> Reason {
-        if head.extensions.get::<T>().is_none() {
+        if head.extensions().get::<T>().is_none() {
             self.logged.call_once(|| log_missing(type_name::<T>()));
         }
         Reason::NoKey

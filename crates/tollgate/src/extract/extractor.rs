@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::request::Parts;
 use tollgate_core::Key;
 
 use super::head::Head;
 use crate::reason::Reason;
 
-/// Derives a [`Key`] from a request's head. Closures `Fn(&Parts) -> Option<Key>` are extractors.
+/// Derives a [`Key`] from a request's head. Closures `Fn(&Head) -> Option<Key>` are
+/// extractors.
 ///
 /// `None` or an empty key means that the request has no key. The rule's
 /// [`MissingKey`](crate::MissingKey) says what happens then.
@@ -19,15 +19,14 @@ use crate::reason::Reason;
 /// [`extension`](super::extension()) then reads it.
 ///
 /// ```
-/// use http::request::Parts;
 /// use tollgate::extract::{KeyExtractor, PeerIp, header};
-/// use tollgate::Key;
+/// use tollgate::{Head, Key};
 ///
 /// // Inserted by an outer authentication layer.
 /// #[derive(Clone)]
 /// struct Tenant { id: u64 }
 ///
-/// let tenant = |parts: &Parts| parts.extensions.get::<Tenant>().map(|tenant| Key::from(tenant.id));
+/// let tenant = |head: &Head<'_>| head.extensions().get::<Tenant>().map(|tenant| Key::from(tenant.id));
 /// let tenant_and_device = (tenant, header("x-device"));
 /// let tenant_or_address = tenant.or(PeerIp::new());
 /// # fn check(_: impl KeyExtractor) {}
@@ -38,31 +37,22 @@ use crate::reason::Reason;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key extractor",
     label = "finds no key in a request",
-    note = "an extractor is one of `tollgate::extract`, or a closure `|parts: &http::request::Parts| -> Option<Key>`; its \
+    note = "an extractor is one of `tollgate::extract`, or a closure `|head: &tollgate::Head<'_>| -> Option<Key>`; its \
             captured values must be `Send + Sync + 'static`",
     note = "`ClientIp::from_header(..)` is not complete: name the proxies to trust by `.trusting([\"10.0.0.0/8\"])`, \
             with their networks, or by `.trusting_hops(1)`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Returns the key of this request, if it has one.
-    fn extract(&self, parts: &Parts) -> Option<Key>;
+    fn extract(&self, head: &Head<'_>) -> Option<Key>;
 
-    /// [`KeyExtractor::extract`] for a request that may be whole, for extractors of this crate.
-    #[doc(hidden)]
-    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-        self.extract(head.parts?)
-    }
-
-    /// Whether [`extract_from`](KeyExtractor::extract_from) finds nothing in a head without parts.
-    #[doc(hidden)]
-    fn needs_parts(&self) -> bool {
-        true
-    }
-
-    /// Why a request that is refused for want of a key has none: [`Reason::NoKey`], or the mistake
-    /// of the server. Where the likely cause is in the server's code, this logs it once.
-    #[doc(hidden)]
-    fn why_missing(&self, _head: &Head<'_>) -> Reason {
+    /// Returns why a request that is refused for want of a key has none: [`Reason::NoKey`], or
+    /// [`Reason::NoPeerAddress`] if that is the mistake of the server.
+    ///
+    /// It is called once for each such request. An extractor whose likely mistake is in the
+    /// server's code can log it here.
+    fn why_missing(&self, head: &Head<'_>) -> Reason {
+        let _ = head;
         Reason::NoKey
     }
 
@@ -72,7 +62,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// A request with the first key is not counted by the second. So `header(..).or(PeerIp::new())`
     /// does not limit a caller that invents a header for each request. Let the first be a checked
-    /// value, such as an [`extension`](super::extension), or add a second rule by address.
+    /// value, such as an [`extension`](super::extension()), or add a second rule by address.
     fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E>
     where
         Self: Sized,
@@ -83,44 +73,22 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
 impl<F> KeyExtractor for F
 where
-    F: Fn(&Parts) -> Option<Key> + Send + Sync + 'static,
+    F: Fn(&Head<'_>) -> Option<Key> + Send + Sync + 'static,
 {
-    fn extract(&self, parts: &Parts) -> Option<Key> {
-        self(parts)
+    fn extract(&self, head: &Head<'_>) -> Option<Key> {
+        self(head)
     }
 }
-
-/// The methods of an extractor that reads whole requests and parts alike.
-macro_rules! reads_heads {
-    () => {
-        fn extract(&self, parts: &Parts) -> Option<Key> {
-            self.extract_from(&parts.into())
-        }
-
-        fn needs_parts(&self) -> bool {
-            false
-        }
-    };
-}
-pub(super) use reads_heads;
 
 /// See [`KeyExtractor::or`].
 #[derive(Clone, Debug)]
 pub struct Or<A, B>(A, B);
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
-    fn extract(&self, parts: &Parts) -> Option<Key> {
-        self.extract_from(&parts.into())
-    }
-
-    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
+    fn extract(&self, head: &Head<'_>) -> Option<Key> {
         let present = |key: &Key| !key.is_empty();
-        let first = self.0.extract_from(head).filter(present).map(|key| key.of_branch(0));
-        first.or_else(|| self.1.extract_from(head).filter(present).map(|key| key.of_branch(1)))
-    }
-
-    fn needs_parts(&self) -> bool {
-        self.0.needs_parts() || self.1.needs_parts()
+        let first = self.0.extract(head).filter(present).map(|key| key.of_branch(0));
+        first.or_else(|| self.1.extract(head).filter(present).map(|key| key.of_branch(1)))
     }
 
     fn why_missing(&self, head: &Head<'_>) -> Reason {
@@ -130,7 +98,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
 
 /// Why these extractors find no key: the server's mistake, if there is one.
 fn first_mistake<const N: usize>(extractors: [&dyn KeyExtractor; N], head: &Head<'_>) -> Reason {
-    let finds_none = |extractor: &&dyn KeyExtractor| extractor.extract_from(head).is_none();
+    let finds_none = |extractor: &&dyn KeyExtractor| extractor.extract(head).is_none();
     let mut reasons = extractors.into_iter().filter(finds_none).map(|extractor| extractor.why_missing(head));
     reasons.find(|reason| *reason != Reason::NoKey).unwrap_or(Reason::NoKey)
 }
@@ -139,16 +107,8 @@ fn first_mistake<const N: usize>(extractors: [&dyn KeyExtractor; N], head: &Head
 macro_rules! join {
     ($($extractor:ident $at:tt),+) => {
         impl<$($extractor: KeyExtractor),+> KeyExtractor for ($($extractor,)+) {
-            fn extract(&self, parts: &Parts) -> Option<Key> {
-                self.extract_from(&parts.into())
-            }
-
-            fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-                Some(Key::join([$(self.$at.extract_from(head)?),+]))
-            }
-
-            fn needs_parts(&self) -> bool {
-                $(self.$at.needs_parts())||+
+            fn extract(&self, head: &Head<'_>) -> Option<Key> {
+                Some(Key::join([$(self.$at.extract(head)?),+]))
             }
 
             fn why_missing(&self, head: &Head<'_>) -> Reason {
@@ -165,16 +125,8 @@ join!(A 0, B 1, C 2);
 macro_rules! forward {
     ($pointer:ty) => {
         impl KeyExtractor for $pointer {
-            fn extract(&self, parts: &Parts) -> Option<Key> {
-                (**self).extract(parts)
-            }
-
-            fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-                (**self).extract_from(head)
-            }
-
-            fn needs_parts(&self) -> bool {
-                (**self).needs_parts()
+            fn extract(&self, head: &Head<'_>) -> Option<Key> {
+                (**self).extract(head)
             }
 
             fn why_missing(&self, head: &Head<'_>) -> Reason {
@@ -190,21 +142,7 @@ forward!(Arc<dyn KeyExtractor>);
 /// An extractor of addresses, [`PeerIp`](super::PeerIp) or [`ClientIp`](super::ClientIp): see
 /// [`from_networks`](crate::exempt::from_networks).
 pub trait AddressExtractor: KeyExtractor {
-    /// Returns the address of this request.
-    #[doc(hidden)]
-    fn address_from(&self, head: &Head<'_>) -> Option<IpAddr>;
-}
-
-/// An extractor or an exemption that is a function of a [`Head`].
-pub(crate) struct ByHead<F>(pub(crate) F);
-
-impl<F> KeyExtractor for ByHead<F>
-where
-    F: Fn(&Head<'_>) -> Option<Key> + Send + Sync + 'static,
-{
-    reads_heads!();
-
-    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-        self.0(head)
-    }
+    /// Returns the address of this request, ungrouped, for logs and handlers. Only IPv4-mapped
+    /// addresses are unmapped.
+    fn address(&self, head: &Head<'_>) -> Option<IpAddr>;
 }

@@ -1,10 +1,9 @@
 //! Keys from header values.
 
-use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 use tollgate_core::Key;
 
-use super::extractor::{KeyExtractor, reads_heads};
+use super::extractor::KeyExtractor;
 use super::head::Head;
 
 /// The value of a header: see [`header`].
@@ -51,10 +50,8 @@ impl From<HeaderName> for Header {
 }
 
 impl KeyExtractor for Header {
-    reads_heads!();
-
-    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-        let mut lines = head.headers.get_all(&self.0).iter().map(trimmed);
+    fn extract(&self, head: &Head<'_>) -> Option<Key> {
+        let mut lines = head.headers().get_all(&self.0).iter().map(trimmed);
         let value = lines.next()?;
         Some(if lines.all(|other| other == value) { Key::from_bytes(value) } else { Key::global() })
     }
@@ -80,7 +77,7 @@ mod tests {
         for line in lines {
             request.headers_mut().append("x-key", HeaderValue::from_bytes(line).unwrap());
         }
-        header("x-key").extract(&request.into_parts().0)
+        header("x-key").extract(&Head::from(&request))
     }
 
     #[test]

@@ -53,8 +53,6 @@
 #![cfg_attr(feature = "axum", doc = "[`matched_path`]: matched_path()")]
 #![cfg_attr(not(feature = "axum"), doc = "[`matched_path`]: crate::extract")]
 
-// From top to bottom; imports run down this list only: cookie, authorization, client_ip, peer_ip,
-// header, extension, extractor, head, networks.
 mod authorization;
 mod client_ip;
 mod cookie;
@@ -73,19 +71,16 @@ pub use client_ip::{ClientIp, ClientIpHeader};
 pub use cookie::{Cookie, cookie};
 pub use extension::{extension, extension_ref};
 pub use extractor::{AddressExtractor, KeyExtractor, Or};
-#[doc(hidden)]
 pub use head::Head;
 pub use header::{Header, header};
-pub use networks::TrustError;
 pub use peer_ip::{PeerAddr, PeerIp};
 
-pub(crate) use extractor::ByHead;
 pub(crate) use networks::Networks;
 
 /// The request's method. All methods that HTTP does not define share one key, since callers can
 /// invent more.
 pub fn method() -> impl KeyExtractor {
-    ByHead(|head: &Head<'_>| {
+    |head: &Head<'_>| {
         let standard = [
             Method::GET,
             Method::POST,
@@ -97,15 +92,15 @@ pub fn method() -> impl KeyExtractor {
             Method::PATCH,
             Method::TRACE,
         ];
-        let known = standard.contains(head.method);
-        Some(if known { Key::from(head.method.as_str()) } else { Key::from("(other)") })
-    })
+        let known = standard.contains(head.method());
+        Some(if known { Key::from(head.method().as_str()) } else { Key::from("(other)") })
+    }
 }
 
 /// One key for all requests.
 #[doc(alias = "GlobalKeyExtractor")]
 pub fn global() -> impl KeyExtractor {
-    ByHead(|_: &Head<'_>| Some(Key::global()))
+    |_: &Head<'_>| Some(Key::global())
 }
 
 /// The matched route of axum's `Router`, such as `/users/{id}`. Requests that match none share one
@@ -115,29 +110,31 @@ pub fn global() -> impl KeyExtractor {
 /// around a whole `Router` runs before it.
 #[cfg(feature = "axum")]
 pub fn matched_path() -> impl KeyExtractor {
-    ByHead(|head: &Head<'_>| {
-        let matched = head.extensions.get::<axum::extract::MatchedPath>();
+    |head: &Head<'_>| {
+        let matched = head.extensions().get::<axum::extract::MatchedPath>();
         Some(Key::from(matched.map_or("(unmatched)", axum::extract::MatchedPath::as_str)))
-    })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use http::Request;
-    use http::request::Parts;
 
     use super::*;
 
-    fn parts(build: impl FnOnce(http::request::Builder) -> http::request::Builder) -> Parts {
-        build(Request::builder()).body(()).unwrap().into_parts().0
+    fn key_of(
+        extractor: &dyn KeyExtractor,
+        build: impl FnOnce(http::request::Builder) -> http::request::Builder,
+    ) -> Option<Key> {
+        extractor.extract(&Head::from(&build(Request::builder()).body(()).unwrap()))
     }
 
     #[test]
     fn a_header_value_is_never_the_key_of_an_address() {
         let extractor = header("x-user").or(PeerIp::new());
         let address = "192.0.2.1:5".parse::<std::net::SocketAddr>().unwrap();
-        let by_address = extractor.extract(&parts(|b| b.extension(PeerAddr(address))));
-        let by_header = extractor.extract(&parts(|b| b.header("x-user", "192.0.2.1")));
+        let by_address = key_of(&extractor, |b| b.extension(PeerAddr(address)));
+        let by_header = key_of(&extractor, |b| b.header("x-user", "192.0.2.1"));
         assert!(by_address.is_some() && by_header.is_some());
         assert_ne!(by_address, by_header);
     }
@@ -145,16 +142,16 @@ mod tests {
     #[test]
     fn an_empty_header_is_no_key() {
         let both = header("a").or(header("b"));
-        let key = both.extract(&parts(|b| b.header("a", "").header("b", "x")));
+        let key = key_of(&both, |b| b.header("a", "").header("b", "x"));
         assert_eq!(key, Some(Key::from("x").of_branch(1)));
-        assert!((header("a"), header("b")).extract(&parts(|b| b.header("a", ""))).is_none());
-        let key = (header("a"), header("b")).extract(&parts(|b| b.header("a", "").header("b", "x")));
+        assert!(key_of(&(header("a"), header("b")), |b| b.header("a", "")).is_none());
+        let key = key_of(&(header("a"), header("b")), |b| b.header("a", "").header("b", "x"));
         assert!(key.unwrap().is_empty());
     }
 
     #[test]
     fn invented_methods_share_a_key() {
-        let key = |name: &str| method().extract(&parts(|b| b.method(name))).unwrap();
+        let key = |name: &str| key_of(&method(), |b| b.method(name)).unwrap();
         assert_eq!(key("BREW"), key("WHEN"));
         assert_ne!(key("GET"), key("POST"));
     }

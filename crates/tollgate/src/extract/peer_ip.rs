@@ -3,10 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::Extensions;
-use http::request::Parts;
 use tollgate_core::Key;
 
-use super::extractor::{AddressExtractor, KeyExtractor, reads_heads};
+use super::extractor::{AddressExtractor, KeyExtractor};
 use super::head::Head;
 use crate::reason::Reason;
 
@@ -69,10 +68,8 @@ impl Default for PeerIp {
 }
 
 impl KeyExtractor for PeerIp {
-    reads_heads!();
-
-    fn extract_from(&self, head: &Head<'_>) -> Option<Key> {
-        match peer_if_known(head.extensions) {
+    fn extract(&self, head: &Head<'_>) -> Option<Key> {
+        match peer_if_known(head.extensions()) {
             // Built in place: moving a key just written costs a store-forwarding stall (`layer`
             // bench).
             Some(IpAddr::V4(address)) => Some(Key::network(address.into(), 128)),
@@ -86,8 +83,8 @@ impl KeyExtractor for PeerIp {
 }
 
 impl AddressExtractor for PeerIp {
-    fn address_from(&self, head: &Head<'_>) -> Option<IpAddr> {
-        peer(head.extensions).map(|address| address.to_canonical())
+    fn address(&self, head: &Head<'_>) -> Option<IpAddr> {
+        peer(head.extensions()).map(|address| address.to_canonical())
     }
 }
 
@@ -168,7 +165,7 @@ mod tests {
         let key = |address: &str| {
             let mut request = http::Request::new(());
             request.extensions_mut().insert(PeerAddr(address.parse().unwrap()));
-            PeerIp::new().extract(&request.into_parts().0).unwrap()
+            PeerIp::new().extract(&Head::from(&request)).unwrap()
         };
         assert_eq!(key("[2001:db8::1]:1"), key("[2001:db8::ffff:2]:9"));
         assert_ne!(key("[2001:db8::1]:1"), key("[2001:db8:0:1::1]:1"));
@@ -180,6 +177,6 @@ mod tests {
 
     #[test]
     fn no_address_is_no_key() {
-        assert!(PeerIp::new().extract(&http::Request::new(()).into_parts().0).is_none());
+        assert!(PeerIp::new().extract(&Head::from(&http::Request::new(()))).is_none());
     }
 }

@@ -2,62 +2,40 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use pin_project::{pin_project, pinned_drop};
 use tollgate_core::{
-    Check, Clock, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Times, Timestamp,
-    UsageError, Verdict,
+    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Then, Times,
+    Timestamp, Verdict,
 };
 
-use super::circuit::{Admission, Circuit, CircuitBreaker, CircuitState, Probed};
-use super::event::{Event, Observer};
+use super::circuit::{Admission, Circuit, CircuitState, Probed};
+use super::event::Event;
+use super::settings::CircuitBreaker;
+
+/// The reply of the store inside, which the circuit watches.
+type Watched<T, E, F> = Reply<Result<T, BreakerError<E>>, Then<F, Role>>;
 
 /// A [`Store`] behind a circuit breaker: see
-/// [`FailureExt::circuit_breaker`](super::FailureExt::circuit_breaker).
+/// [`StoreExt::circuit_breaker`](crate::StoreExt::circuit_breaker).
 #[derive(Clone, Debug)]
-pub struct Breaking<S> {
+pub struct Breaker<S> {
     store: S,
-    breaker: Arc<Breaker>,
+    shared: Arc<SharedCircuit>,
 }
 
-impl<S: Store> Breaking<S> {
-    pub(super) fn new(store: S, settings: CircuitBreaker) -> Breaking<S> {
-        Breaking { store, breaker: Arc::new(Breaker::new(settings, Clock::system(), Observer::default())) }
-    }
-
-    /// Uses another clock, for tests. Starts a new circuit: call this before cloning, and before
-    /// taking a [view](Breaking::circuit).
-    #[must_use]
-    pub fn clock(self, clock: impl Into<Clock>) -> Breaking<S> {
-        let Breaker { settings, observer, .. } = &*self.breaker;
-        let breaker = Breaker::new(*settings, clock.into(), observer.clone());
-        Breaking { breaker: Arc::new(breaker), ..self }
-    }
-
-    /// Calls `observe` for every [`Event::Circuit`], within a request: it must not block. Only the
-    /// last observer is called. Starts a new circuit: call this before cloning, and before taking a
-    /// [view](Breaking::circuit).
-    ///
-    /// Two events of the same moment may arrive in either order. To show the state, read
-    /// [`CircuitView::state`].
-    #[must_use]
-    pub fn observe(self, observe: impl Fn(Event) + Send + Sync + 'static) -> Breaking<S> {
-        let Breaker { settings, clock, .. } = &*self.breaker;
-        let breaker = Breaker::new(*settings, clock.clone(), Observer::new(observe));
-        Breaking { breaker: Arc::new(breaker), ..self }
+impl<S: Store> Breaker<S> {
+    pub(crate) fn new(store: S, settings: CircuitBreaker) -> Breaker<S> {
+        Breaker { store, shared: Arc::new(SharedCircuit::new(settings)) }
     }
 
     /// Returns a view of the circuit, for metrics. Do not use it for a health check that takes a
     /// node out of service: requests are the probes, so without requests the circuit stays open.
     pub fn circuit(&self) -> CircuitView {
-        CircuitView(Arc::clone(&self.breaker))
+        CircuitView(Arc::clone(&self.shared))
     }
 
     #[inline]
@@ -65,63 +43,50 @@ impl<S: Store> Breaking<S> {
         &self,
         admitted: Result<Role, Duration>,
         ask: impl FnOnce(&S) -> Reply<Result<T, S::Error>, F>,
-    ) -> Reply<Result<T, BreakerError<S::Error>>, Watched<F>> {
-        let role = match admitted {
-            Ok(role) => role,
-            Err(retry_in) => return Reply::Now(Err(BreakerError::Open { retry_in })),
-        };
-        match ask(&self.store) {
-            Reply::Now(answer) => {
-                self.breaker.record(role, answer.as_ref().err());
-                Reply::Now(answer.map_err(BreakerError::Store))
-            }
-            Reply::Later(future) => {
-                Reply::Later(Watched { future, breaker: Arc::clone(&self.breaker), role: Some(role) })
-            }
+    ) -> Watched<T, S::Error, F>
+    where
+        F: Future<Output = Result<T, S::Error>>,
+    {
+        match admitted {
+            Ok(role) => ask(&self.store).then(&self.shared, role),
+            Err(retry_in) => Reply::Now(Err(BreakerError::Open { retry_in })),
         }
     }
 }
 
-impl<S: Store> Store for Breaking<S> {
+impl<S: Store> Store for Breaker<S> {
     type Error = BreakerError<S::Error>;
-    type Acquire = Watched<S::Acquire>;
-    type Done = Watched<S::Done>;
+    type Acquire = Then<S::Acquire, Role>;
+    type Done = Then<S::Done, Role>;
 
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire> {
         // No probe without checks: the answer would not show whether the store works.
-        let admitted = if set.is_empty() { Ok(Role::Uncounted) } else { self.breaker.admit() };
+        let admitted = if set.is_empty() { Ok(Role::Uncounted) } else { self.shared.admit() };
         self.ask(admitted, |store| store.acquire(set, times))
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done> {
         let asks = grants.iter().any(|grant| grant.units > 0);
-        self.ask(self.breaker.admit_uncounted(asks), |store| store.refund(grants))
+        self.ask(self.shared.admit_uncounted(asks), |store| store.refund(grants))
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {
-        self.ask(self.breaker.admit_uncounted(!policies.is_empty()), |store| store.reset(key, policies))
+        self.ask(self.shared.admit_uncounted(!policies.is_empty()), |store| store.reset(key, policies))
     }
 
-    fn patient(&self) -> Breaking<S> {
-        Breaking { store: self.store.patient(), ..self.clone() }
+    fn patient(&self) -> Breaker<S> {
+        Breaker { store: self.store.patient(), ..self.clone() }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
     }
-
-    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
-        if let Err(retry_in) = self.breaker.admit_uncounted(true) {
-            return Err(UsageError::of_store(&BreakerError::<S::Error>::Open { retry_in }));
-        }
-        self.store.usage(policy, key, interval).await
-    }
 }
 
 /// A view of the state of a circuit. Does not keep the store alive.
 #[derive(Clone, Debug)]
-pub struct CircuitView(Arc<Breaker>);
+pub struct CircuitView(Arc<SharedCircuit>);
 
 impl CircuitView {
     /// The current state.
@@ -131,10 +96,8 @@ impl CircuitView {
 }
 
 /// Shared by the clones of a store.
-struct Breaker {
+pub struct SharedCircuit {
     settings: CircuitBreaker,
-    clock: Clock,
-    observer: Observer,
     circuit: Mutex<Circuit>,
     /// When the refusals end, in microseconds, so that most requests need no lock; 0 if the circuit
     /// is closed.
@@ -146,25 +109,48 @@ struct Breaker {
 }
 
 /// The role of a request for the circuit.
-#[derive(Clone, Copy, Debug)]
-enum Role {
+#[derive(Debug)]
+pub enum Role {
     /// A check under a closed circuit, and how often the circuit had closed before. Its failure
     /// does not count if a probe was answered since.
     Passing(u32),
-    /// The probe with this number.
-    Probe(u32),
+    /// The probe.
+    Probe(Probe),
     /// A refund, a reset or an empty request. Its answer does not count.
     Uncounted,
 }
 
-impl Breaker {
-    fn new(settings: CircuitBreaker, clock: Clock, observer: Observer) -> Breaker {
+/// The probe with this number. If its caller leaves, the next request becomes the probe.
+#[derive(Debug)]
+pub struct Probe {
+    circuit: Arc<SharedCircuit>,
+    number: u32,
+    result: Probed,
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.circuit.probed(self.number, self.result);
+    }
+}
+
+impl<T, E: StoreError> After<Result<T, E>> for Role {
+    type Shared = Arc<SharedCircuit>;
+    type Output = Result<T, BreakerError<E>>;
+
+    #[inline]
+    fn after(self, circuit: &Arc<SharedCircuit>, answer: Result<T, E>) -> Result<T, BreakerError<E>> {
+        circuit.record(self, answer.as_ref().err());
+        answer.map_err(BreakerError::Store)
+    }
+}
+
+impl SharedCircuit {
+    fn new(settings: CircuitBreaker) -> SharedCircuit {
         let seed = RandomState::new().hash_one(0);
-        Breaker {
+        SharedCircuit {
+            circuit: Mutex::new(Circuit::new(settings.clone(), seed)),
             settings,
-            clock,
-            observer,
-            circuit: Mutex::new(Circuit::new(settings, seed)),
             refuses_until: AtomicU64::new(0),
             answered: AtomicU32::new(0),
             closings: AtomicU32::new(0),
@@ -177,7 +163,7 @@ impl Breaker {
 
     /// The role of a check, or the time until the next probe.
     #[inline]
-    fn admit(&self) -> Result<Role, Duration> {
+    fn admit(self: &Arc<Self>) -> Result<Role, Duration> {
         match self.refuses_until.load(Ordering::Acquire) {
             0 => Ok(self.passing()),
             until => self.admit_at(until),
@@ -187,7 +173,9 @@ impl Breaker {
     /// Refuses a refund or a reset unless the circuit is closed. They are never probes.
     fn admit_uncounted(&self, asks: bool) -> Result<Role, Duration> {
         match self.refuses_until.load(Ordering::Acquire) {
-            until if asks && until > 0 => Err(span(self.clock.now(), until)),
+            until if asks && until > 0 => {
+                Err(Timestamp::from_micros(until).saturating_since(self.settings.clock.now()))
+            }
             _ => Ok(Role::Uncounted),
         }
     }
@@ -198,15 +186,17 @@ impl Breaker {
     }
 
     #[inline(never)]
-    fn admit_at(&self, until: u64) -> Result<Role, Duration> {
-        let now = self.clock.now();
+    fn admit_at(self: &Arc<Self>, until: u64) -> Result<Role, Duration> {
+        let now = self.settings.clock.now();
         if now.as_micros() < until {
-            return Err(span(now, until));
+            return Err(Timestamp::from_micros(until).saturating_since(now));
         }
         match self.change(|circuit| circuit.admit(now)) {
             Admission::Pass => Ok(self.passing()),
-            Admission::Probe(number) => Ok(Role::Probe(number)),
-            Admission::Refuse(until) => Err(span(now, until.as_micros())),
+            Admission::Probe(number) => {
+                Ok(Role::Probe(Probe { circuit: Arc::clone(self), number, result: Probed::Abandoned }))
+            }
+            Admission::Refuse(until) => Err(until.saturating_since(now)),
         }
     }
 
@@ -229,29 +219,28 @@ impl Breaker {
                     self.failed(error.call());
                 }
             }
-            (Role::Probe(number), None) => self.probed(number, Probed::Answered),
-            (Role::Probe(number), Some(error)) => {
-                let probed = match error.kind() {
+            (Role::Probe(mut probe), None) => probe.result = Probed::Answered,
+            (Role::Probe(mut probe), Some(error)) => {
+                probe.result = match error.kind() {
                     // The store was not asked, so the next request is the probe.
                     ErrorKind::Overloaded => Probed::Abandoned,
                     // The store did answer, and an open circuit would hide the misconfiguration.
                     ErrorKind::Misconfigured | ErrorKind::Moving => Probed::Answered,
                     _ => Probed::Failed,
                 };
-                self.probed(number, probed);
             }
         }
     }
 
     #[cold]
     fn failed(&self, call: Option<u64>) {
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         self.change(|circuit| circuit.failed(now, call, || self.answered.swap(0, Ordering::Relaxed)));
     }
 
     #[cold]
     fn probed(&self, number: u32, probed: Probed) {
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         self.change(|circuit| circuit.probed(now, number, probed));
     }
 
@@ -270,15 +259,10 @@ impl Breaker {
         drop(circuit);
         if state != before {
             log(before, state);
-            self.observer.notify(Event::Circuit(state));
+            self.settings.observers.notify(Event::Circuit(state));
         }
         result
     }
-}
-
-/// The time from `now` until `until`, in microseconds since the epoch.
-fn span(now: Timestamp, until: u64) -> Duration {
-    Duration::from_micros(until.saturating_sub(now.as_micros()))
 }
 
 /// Logs when the circuit opens and closes, and at `debug` each other change.
@@ -296,48 +280,9 @@ fn log(before: CircuitState, state: CircuitState) {
     }
 }
 
-impl fmt::Debug for Breaker {
+impl fmt::Debug for SharedCircuit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Breaker").field("state", &self.circuit().state()).finish_non_exhaustive()
-    }
-}
-
-/// The answer of a store behind a circuit breaker.
-#[pin_project(PinnedDrop)]
-#[derive(Debug)]
-pub struct Watched<F> {
-    #[pin]
-    future: F,
-    breaker: Arc<Breaker>,
-    /// `None` once the result is recorded.
-    role: Option<Role>,
-}
-
-impl<F, T, E> Future for Watched<F>
-where
-    F: Future<Output = Result<T, E>>,
-    E: StoreError,
-{
-    type Output = Result<T, BreakerError<E>>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let answer = ready!(this.future.poll(cx));
-        if let Some(role) = this.role.take() {
-            this.breaker.record(role, answer.as_ref().err());
-        }
-        Poll::Ready(answer.map_err(BreakerError::Store))
-    }
-}
-
-/// If the caller of a probe leaves, the next request becomes the probe.
-#[pinned_drop]
-impl<F> PinnedDrop for Watched<F> {
-    fn drop(self: Pin<&mut Self>) {
-        let this = self.project();
-        if let Some(Role::Probe(number)) = *this.role {
-            this.breaker.probed(number, Probed::Abandoned);
-        }
+        f.debug_struct("SharedCircuit").field("state", &self.circuit().state()).finish_non_exhaustive()
     }
 }
 

@@ -1,185 +1,11 @@
 //! The state machine of a circuit breaker.
 
-use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use tollgate_core::Timestamp;
 
-use crate::or_panic::or_panic;
-
-/// Settings of a circuit breaker: when it opens, and when it probes whether the store is back.
-///
-/// It opens by the last answers of the store; either of the two triggers is enough. If requests
-/// share a call to the store, a failed call counts once: see
-/// [`StoreError::call`](crate::StoreError::call). So does a stall of Redis, whatever the load; a
-/// silence of twice the timeout or more is one failure after another. Errors of kind
-/// [`Overloaded`](crate::ErrorKind::Overloaded), [`Moving`](crate::ErrorKind::Moving) or
-/// [`Misconfigured`](crate::ErrorKind::Misconfigured) do not count, nor do refunds and resets.
-///
-/// After a wait, an open circuit admits one request at a time, the *probe*. A probe that fails, or
-/// gets no answer within the wait, doubles the next wait, up to the longest. Every wait is extended
-/// at random by up to a half, so that the processes of a fleet do not return at the same moment.
-///
-/// | setting | default |
-/// |---|---|
-/// | [`failures_in_a_row`](CircuitBreaker::failures_in_a_row) | 5 |
-/// | [`failures_of`](CircuitBreaker::failures_of) | 50 of the last 100 |
-/// | [`probe_after`](CircuitBreaker::probe_after) | 500 ms, at most 2 s |
-///
-/// ```
-/// use std::time::Duration;
-/// use tollgate::CircuitBreaker;
-///
-/// let eager = CircuitBreaker::default()
-///     .failures_in_a_row(3)
-///     .failures_of(10, 50)
-///     .probe_after(Duration::from_millis(100), Duration::from_secs(5));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CircuitBreaker {
-    in_a_row: u32,
-    failures: u32,
-    answers: u32,
-    first_wait: Duration,
-    longest_wait: Duration,
-}
-
-impl Default for CircuitBreaker {
-    fn default() -> CircuitBreaker {
-        CircuitBreaker {
-            in_a_row: 5,
-            failures: 50,
-            answers: 100,
-            first_wait: Duration::from_millis(500),
-            longest_wait: Duration::from_secs(2),
-        }
-    }
-}
-
-impl CircuitBreaker {
-    /// How many of the last answers it remembers.
-    pub const MEMORY: u32 = u128::BITS;
-
-    /// Opens after this many failures in a row: 1 to [`CircuitBreaker::MEMORY`].
-    ///
-    /// [`failures_of`](CircuitBreaker::failures_of) also counts failures in a row: for more than
-    /// 50, set both.
-    ///
-    /// # Panics
-    /// If [`CircuitBreaker::try_failures_in_a_row`] would return an error.
-    #[must_use]
-    #[track_caller]
-    pub fn failures_in_a_row(self, failures: u32) -> CircuitBreaker {
-        or_panic(self.try_failures_in_a_row(failures))
-    }
-
-    /// [`CircuitBreaker::failures_in_a_row`] for a number that is known only at run time.
-    ///
-    /// # Errors
-    /// [`CircuitBreakerError::Failures`].
-    pub fn try_failures_in_a_row(self, failures: u32) -> Result<CircuitBreaker, CircuitBreakerError> {
-        match failures {
-            1..=CircuitBreaker::MEMORY => Ok(CircuitBreaker { in_a_row: failures, ..self }),
-            _ => Err(CircuitBreakerError::Failures),
-        }
-    }
-
-    /// Opens when `failures` of the last `answers` are failures, in any order: for a store that
-    /// fails now and then. Both are 1 to [`CircuitBreaker::MEMORY`]. Before the store was asked
-    /// that often, the missing answers count as successes.
-    ///
-    /// A Cluster that lost one of three masters soon fails five times in a row by chance, and at
-    /// times 50 of 100. `.failures_in_a_row(70).failures_of(70, 100)` tolerates that.
-    ///
-    /// # Panics
-    /// If [`CircuitBreaker::try_failures_of`] would return an error.
-    #[must_use]
-    #[track_caller]
-    pub fn failures_of(self, failures: u32, answers: u32) -> CircuitBreaker {
-        or_panic(self.try_failures_of(failures, answers))
-    }
-
-    /// [`CircuitBreaker::failures_of`] for numbers that are known only at run time.
-    ///
-    /// # Errors
-    /// [`CircuitBreakerError::Failures`], also for more failures than answers.
-    pub fn try_failures_of(self, failures: u32, answers: u32) -> Result<CircuitBreaker, CircuitBreakerError> {
-        let fits = (1..=answers).contains(&failures) && answers <= CircuitBreaker::MEMORY;
-        if fits {
-            Ok(CircuitBreaker { failures, answers, ..self })
-        } else {
-            Err(CircuitBreakerError::Failures)
-        }
-    }
-
-    /// Sets the wait before the first probe, and the longest wait, both before the random
-    /// extension.
-    ///
-    /// # Panics
-    /// If [`CircuitBreaker::try_probe_after`] would return an error.
-    #[must_use]
-    #[track_caller]
-    pub fn probe_after(self, first: Duration, longest: Duration) -> CircuitBreaker {
-        or_panic(self.try_probe_after(first, longest))
-    }
-
-    /// [`CircuitBreaker::probe_after`] for times that are known only at run time.
-    ///
-    /// # Errors
-    /// [`CircuitBreakerError::Wait`] for a first wait below 1 ms, or a longest that is shorter than
-    /// the first.
-    pub fn try_probe_after(
-        self,
-        first: Duration,
-        longest: Duration,
-    ) -> Result<CircuitBreaker, CircuitBreakerError> {
-        if first < Duration::from_millis(1) || longest < first {
-            return Err(CircuitBreakerError::Wait);
-        }
-        Ok(CircuitBreaker { first_wait: first, longest_wait: longest, ..self })
-    }
-
-    /// Whether these answers open the circuit. The latest is the lowest bit; a failure is a 1.
-    fn opens(&self, answers: u128) -> bool {
-        let last = answers & (u128::MAX >> (CircuitBreaker::MEMORY - self.answers));
-        answers.trailing_ones() >= self.in_a_row || last.count_ones() >= self.failures
-    }
-
-    /// The wait before the next probe, after `failed` failed ones.
-    fn wait(&self, failed: u32, chance: u64) -> Duration {
-        let factor = 1_u32.checked_shl(failed).unwrap_or(u32::MAX);
-        let wait = self.first_wait.saturating_mul(factor).min(self.longest_wait);
-        // Adds 0 to 64 steps of a 128th.
-        wait.saturating_add((wait / 128).saturating_mul(u32::try_from(chance % 65).unwrap_or(0)))
-    }
-}
-
-/// Reasons why a [`CircuitBreaker`] cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CircuitBreakerError {
-    /// A number of failures or answers is outside of 1 to [`CircuitBreaker::MEMORY`], or there are
-    /// more failures than answers.
-    Failures,
-    /// The first wait is below 1 ms, or the longest wait is below the first.
-    Wait,
-}
-
-impl fmt::Display for CircuitBreakerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CircuitBreakerError::Failures => {
-                "a circuit breaker counts 1 to 128 failures and answers, and no more failures than answers"
-            }
-            CircuitBreakerError::Wait => {
-                "a circuit breaker's first wait must be at least 1 ms, and the longest no shorter than the first"
-            }
-        })
-    }
-}
-
-impl std::error::Error for CircuitBreakerError {}
+use super::settings::CircuitBreaker;
 
 /// The state of a circuit breaker: which requests reach the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -342,6 +168,7 @@ impl Circuit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::setup_error::SetupError;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -417,7 +244,7 @@ mod tests {
             (128, CircuitState::Closed),
             (u32::MAX, CircuitState::Closed),
         ] {
-            let mut circuit = circuit(settings);
+            let mut circuit = circuit(settings.clone());
             circuit.failed(at(0), None, || 0);
             circuit.failed(at(0), None, || answered);
             assert_eq!(circuit.state(), state, "{answered}");
@@ -580,15 +407,23 @@ mod tests {
     fn settings_out_of_range_are_refused() {
         let settings = CircuitBreaker::default();
         for failures in [0, 129, u32::MAX] {
-            assert_eq!(settings.try_failures_in_a_row(failures), Err(CircuitBreakerError::Failures));
+            assert_eq!(
+                settings.clone().try_failures_in_a_row(failures).err(),
+                Some(SetupError::BreakerFailures)
+            );
         }
         for (failures, answers) in [(0, 0), (0, 1), (2, 1), (1, 129), (129, 129)] {
-            assert_eq!(settings.try_failures_of(failures, answers), Err(CircuitBreakerError::Failures));
+            assert_eq!(
+                settings.clone().try_failures_of(failures, answers).err(),
+                Some(SetupError::BreakerFailures)
+            );
         }
-        assert!(settings.try_failures_of(128, 128).is_ok());
+        assert!(settings.clone().try_failures_of(128, 128).is_ok());
         for (first, longest) in [(0, 0), (0, 10), (20, 10), (20, 19)] {
-            let wait = settings.try_probe_after(Duration::from_millis(first), Duration::from_millis(longest));
-            assert_eq!(wait, Err(CircuitBreakerError::Wait), "{first} {longest}");
+            let wait = settings
+                .clone()
+                .try_probe_after(Duration::from_millis(first), Duration::from_millis(longest));
+            assert_eq!(wait.err(), Some(SetupError::BreakerWait), "{first} {longest}");
         }
         assert!(settings.try_probe_after(SECOND, SECOND).is_ok());
     }

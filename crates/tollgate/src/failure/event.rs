@@ -23,13 +23,13 @@ pub enum Event {
     Circuit(CircuitState),
 }
 
-/// A callback for events, if there is one.
+/// Those who see the events of a store.
 #[derive(Clone, Default)]
-pub(super) struct Observer(Option<Arc<dyn Fn(Event) + Send + Sync>>);
+pub(super) struct EventObservers(Vec<Arc<dyn Fn(Event) + Send + Sync>>);
 
-impl Observer {
-    pub(super) fn new(observe: impl Fn(Event) + Send + Sync + 'static) -> Observer {
-        Observer(Some(Arc::new(observe)))
+impl EventObservers {
+    pub(super) fn add(&mut self, observe: impl Fn(Event) + Send + Sync + 'static) {
+        self.0.push(Arc::new(observe));
     }
 
     #[inline]
@@ -41,14 +41,14 @@ impl Observer {
             // The circuit breaker logs its own changes.
             Event::Circuit(_) => {}
         }
-        if let Some(observe) = &self.0 {
+        for observe in &self.0 {
             observe(event);
         }
     }
 }
 
-impl fmt::Debug for Observer {
+impl fmt::Debug for EventObservers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Observer(..)" } else { "Observer(none)" })
+        write!(f, "EventObservers({})", self.0.len())
     }
 }

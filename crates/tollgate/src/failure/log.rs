@@ -8,15 +8,15 @@ use tollgate_core::{Clock, StoreError, Timestamp};
 
 /// The log of one store.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(super) struct OutageLog {
     meaning: &'static str,
     clock: Clock,
     logged: Logged,
 }
 
-impl Log {
-    pub(super) fn new(meaning: &'static str) -> Log {
-        Log { meaning, clock: Clock::system(), logged: Logged::default() }
+impl OutageLog {
+    pub(super) fn new(meaning: &'static str) -> OutageLog {
+        OutageLog { meaning, clock: Clock::system(), logged: Logged::default() }
     }
 
     /// Costs one atomic load while the store works.

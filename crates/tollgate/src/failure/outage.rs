@@ -1,46 +1,49 @@
 //! Watches whether a store answers.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use tollgate_core::{Source, StoreError, Verdict};
+use tollgate_core::{After, Source, StoreError, Verdict};
 
-use super::event::{Event, Observer};
+use super::event::{Event, EventObservers};
 #[cfg(feature = "tracing")]
-use super::log::Log;
+use super::log::OutageLog;
 
-/// Records every answer of a store for the log and the observer. Clones watch the same store.
+/// Records every answer of a store for the log and the observers. Clones watch the same store.
 #[derive(Clone, Debug)]
-pub(super) struct Outage(Arc<Watch>);
+pub struct Outage(Arc<OutageWatch>);
 
 #[derive(Debug)]
-struct Watch {
+struct OutageWatch {
     meaning: &'static str,
     /// What decides while the store fails.
     substitute: Source,
-    observer: Observer,
+    observers: EventObservers,
     #[cfg(feature = "tracing")]
-    log: Log,
+    log: OutageLog,
 }
 
 impl Outage {
     /// `meaning` says in the log what happens to requests during an outage.
     pub(super) fn new(meaning: &'static str, substitute: Source) -> Outage {
-        Outage::observed(meaning, substitute, Observer::default())
+        Outage::observed(meaning, substitute, EventObservers::default())
     }
 
-    fn observed(meaning: &'static str, substitute: Source, observer: Observer) -> Outage {
-        Outage(Arc::new(Watch {
+    fn observed(meaning: &'static str, substitute: Source, observers: EventObservers) -> Outage {
+        Outage(Arc::new(OutageWatch {
             meaning,
             substitute,
-            observer,
+            observers,
             #[cfg(feature = "tracing")]
-            log: Log::new(meaning),
+            log: OutageLog::new(meaning),
         }))
     }
 
-    /// The same with another observer.
+    /// The same with one observer more.
     pub(super) fn observe(&self, observe: impl Fn(Event) + Send + Sync + 'static) -> Outage {
-        Outage::observed(self.0.meaning, self.0.substitute, Observer::new(observe))
+        let mut observers = self.0.observers.clone();
+        observers.add(observe);
+        Outage::observed(self.0.meaning, self.0.substitute, observers)
     }
 
     /// Records the answer to a request.
@@ -48,7 +51,7 @@ impl Outage {
     pub(super) fn record_decision<E: StoreError>(&self, answer: &Result<Verdict, E>) {
         self.record(answer);
         let source = answer.as_ref().map_or(self.0.substitute, Verdict::source);
-        self.0.observer.notify(Event::Decided(source));
+        self.0.observers.notify(Event::Decided(source));
     }
 
     /// Records any answer.
@@ -67,7 +70,7 @@ impl Outage {
     fn record_failure(&self, error: &dyn StoreError) {
         #[cfg(feature = "tracing")]
         self.0.log.failed(error);
-        self.0.observer.notify(Event::Failed(error.kind()));
+        self.0.observers.notify(Event::Failed(error.kind()));
     }
 }
 
@@ -75,4 +78,18 @@ impl Outage {
 #[cold]
 pub(super) fn undecided(times: u32, source: Source) -> Verdict {
     Verdict::without_statuses(times).from_source(source)
+}
+
+/// Completes a refund or a reset, even if the store fails.
+#[derive(Debug)]
+pub struct Complete;
+
+impl<E: StoreError> After<Result<(), E>> for Complete {
+    type Shared = Outage;
+    type Output = Result<(), Infallible>;
+
+    fn after(self, outage: &Outage, answer: Result<(), E>) -> Result<(), Infallible> {
+        outage.record(&answer);
+        Ok(())
+    }
 }

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use pin_project::pin_project;
 use tollgate_core::{
-    Check, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Times, UsageError, Verdict,
+    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Then, Times, Verdict,
 };
 
+use crate::setup_error::SetupError;
+
 /// A [`Store`] with a limit on the wait for its answers: see
-/// [`FailureExt::timeout`](super::FailureExt::timeout).
+/// [`StoreExt::timeout`](crate::StoreExt::timeout).
 #[derive(Clone, Debug)]
 pub struct Timeout<S> {
     store: S,
@@ -23,54 +25,61 @@ pub struct Timeout<S> {
 }
 
 impl<S: Store> Timeout<S> {
-    pub(super) fn try_new(mut store: S, limit: Duration) -> Result<Timeout<S>, ZeroTimeout> {
+    pub(crate) fn try_new(mut store: S, limit: Duration) -> Result<Timeout<S>, SetupError> {
         if limit.is_zero() {
-            return Err(ZeroTimeout);
+            return Err(SetupError::ZeroTimeout);
         }
         let needs_timer = !store.end_waits_after(limit);
         Ok(Timeout { store, limit, needs_timer })
     }
 
+    /// Ends the wait for an answer that comes later. The limit counts from here, not from the first
+    /// poll: what the caller does before polling is part of the request's time.
     #[inline]
-    fn limited<T, F>(
-        &self,
-        reply: Reply<Result<T, S::Error>, F>,
-    ) -> Reply<Result<T, TimeoutError<S::Error>>, Timed<F>>
+    fn limited<T, F>(&self, reply: Reply<T, F>) -> Reply<T, Limited<F>>
     where
-        F: Future<Output = Result<T, S::Error>>,
+        F: Future<Output = T>,
     {
         match reply {
-            Reply::Now(answer) => Reply::Now(answer.map_err(TimeoutError::Store)),
-            Reply::Later(future) => {
-                // The deadline counts from here, not from the first poll: what the caller does
-                // before polling is part of the request's time.
-                let answer = if self.needs_timer {
-                    Awaited::Limited(tokio::time::timeout(self.limit, future))
-                } else {
-                    Awaited::Unlimited(future)
-                };
-                Reply::Later(Timed { answer, limit: self.limit })
+            Reply::Now(answer) => Reply::Now(answer),
+            Reply::Later(future) if self.needs_timer => {
+                Reply::Later(Limited::Timed(tokio::time::timeout(self.limit, future), self.limit))
             }
+            Reply::Later(future) => Reply::Later(Limited::Untimed(future)),
         }
+    }
+}
+
+/// Marks an error as that of the store.
+#[derive(Debug)]
+pub struct OfStore;
+
+impl<T, E> After<Result<T, E>> for OfStore {
+    type Shared = ();
+    type Output = Result<T, TimeoutError<E>>;
+
+    #[inline]
+    fn after(self, (): &(), answer: Result<T, E>) -> Result<T, TimeoutError<E>> {
+        answer.map_err(TimeoutError::Store)
     }
 }
 
 impl<S: Store> Store for Timeout<S> {
     type Error = TimeoutError<S::Error>;
-    type Acquire = Timed<S::Acquire>;
-    type Done = Timed<S::Done>;
+    type Acquire = Limited<Then<S::Acquire, OfStore>>;
+    type Done = Limited<Then<S::Done, OfStore>>;
 
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire> {
-        self.limited(self.store.acquire(set, times))
+        self.limited(self.store.acquire(set, times).then(&(), OfStore))
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done> {
-        self.limited(self.store.refund(grants))
+        self.limited(self.store.refund(grants).then(&(), OfStore))
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {
-        self.limited(self.store.reset(key, policies))
+        self.limited(self.store.reset(key, policies).then(&(), OfStore))
     }
 
     fn patient(&self) -> Timeout<S> {
@@ -80,48 +89,31 @@ impl<S: Store> Store for Timeout<S> {
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
     }
-
-    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
-        let answer = tokio::time::timeout(self.limit, self.store.usage(policy, key, interval));
-        answer
-            .await
-            .unwrap_or_else(|_| Err(UsageError::of_store(&TimeoutError::<S::Error>::Elapsed(self.limit))))
-    }
 }
 
 /// The answer of a store, or an error once the limit has passed.
-#[pin_project]
+#[pin_project(project = LimitedProjection)]
 #[derive(Debug)]
-pub struct Timed<F> {
-    #[pin]
-    answer: Awaited<F>,
-    limit: Duration,
-}
-
-#[pin_project(project = AwaitedProjection)]
-#[derive(Debug)]
-enum Awaited<F> {
+pub enum Limited<F> {
     /// The store ends the wait by itself, or no limit holds.
-    Unlimited(#[pin] F),
-    Limited(#[pin] tokio::time::Timeout<F>),
+    Untimed(#[pin] F),
+    Timed(#[pin] tokio::time::Timeout<F>, Duration),
 }
 
-impl<F, T, E> Future for Timed<F>
+impl<F, T, E> Future for Limited<F>
 where
-    F: Future<Output = Result<T, E>>,
+    F: Future<Output = Result<T, TimeoutError<E>>>,
 {
     type Output = Result<T, TimeoutError<E>>;
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        Poll::Ready(match this.answer.project() {
-            AwaitedProjection::Unlimited(future) => ready!(future.poll(cx)).map_err(TimeoutError::Store),
-            AwaitedProjection::Limited(future) => match ready!(future.poll(cx)) {
-                Ok(answer) => answer.map_err(TimeoutError::Store),
-                Err(_) => Err(TimeoutError::Elapsed(*this.limit)),
-            },
-        })
+        match self.project() {
+            LimitedProjection::Untimed(future) => future.poll(cx),
+            LimitedProjection::Timed(future, limit) => {
+                Poll::Ready(ready!(future.poll(cx)).unwrap_or(Err(TimeoutError::Elapsed(*limit))))
+            }
+        }
     }
 }
 
@@ -191,15 +183,3 @@ impl<E: Error> Error for TimeoutError<E> {
         }
     }
 }
-
-/// The error for a timeout of zero, which no store over a network can keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ZeroTimeout;
-
-impl fmt::Display for ZeroTimeout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a store's timeout must be longer than zero")
-    }
-}
-
-impl Error for ZeroTimeout {}

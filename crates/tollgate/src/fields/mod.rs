@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue};
 use tollgate_core::{Clock, Verdict};
 
 use crate::interned::{interned, printable};
-use crate::rule::set::{Ask, Rules};
+use crate::policy_set::{Ask, PolicySet};
 
 use ietf::{Item, Lists, join};
 use numbers::{Form, Numbers};
@@ -78,7 +78,8 @@ pub(crate) struct FieldWriter {
     items: Box<[Item]>,
     /// `RateLimit-Policy` if all rules apply, each with its own policy.
     own_policies: HeaderValue,
-    rules: usize,
+    /// How many policies have a name of their own.
+    own: usize,
     clock: Clock,
 }
 
@@ -92,11 +93,12 @@ pub(crate) enum Written {
 }
 
 impl FieldWriter {
-    pub(crate) fn new(rules: &Rules, fields: Fields) -> FieldWriter {
-        let items: Box<[Item]> = rules.policies().iter().map(|policy| Item::new(policy, interned)).collect();
-        let count = rules.iter().count();
+    pub(crate) fn new(policies: &PolicySet, fields: Fields) -> FieldWriter {
+        let items: Box<[Item]> =
+            policies.policies().iter().map(|policy| Item::new(policy, interned)).collect();
+        let count = policies.own().len();
         let own_policies = printable(interned(join(items[..count].iter())));
-        FieldWriter { fields, own_policies, rules: count, items, clock: Clock::system() }
+        FieldWriter { fields, own_policies, own: count, items, clock: Clock::system() }
     }
 
     /// Whether responses carry no fields.
@@ -106,12 +108,12 @@ impl FieldWriter {
     }
 
     /// The fields for a verdict on what was asked; `None` if no store was asked.
-    pub(crate) fn write(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict) -> Option<Written> {
+    pub(crate) fn write(&self, policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> Option<Written> {
         if verdict.each().is_empty() {
             return None;
         }
-        let ietf = || self.ietf(rules, asks, verdict);
-        let numbers = |form| self.numbers(form, rules, asks, verdict);
+        let ietf = || self.ietf(policies, asks, verdict);
+        let numbers = |form| self.numbers(form, policies, asks, verdict);
         Some(match self.fields {
             Fields::None => return None,
             Fields::Ietf => Written::Lists(ietf()),
@@ -124,18 +126,18 @@ impl FieldWriter {
         })
     }
 
-    fn ietf(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict) -> Lists {
+    fn ietf(&self, policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> Lists {
         match verdict.share() {
             Some(share) => {
                 // Not cached, since an outage is short.
-                let shares = asks.iter().filter_map(|ask| rules.policy(ask.policy).share(share).ok());
+                let shares = asks.iter().filter_map(|ask| policies.policy(ask.policy).share(share).ok());
                 let items: Vec<Item> = shares.map(|policy| Item::new(&policy, Bytes::from)).collect();
                 Lists::new(None, items.iter(), verdict)
             }
             None => {
                 let items = asks.iter().map(|ask| &self.items[ask.policy]);
                 // The numbers are ascending and distinct, so these are the policies of all rules.
-                let all_own = asks.len() == self.rules && asks.iter().all(|ask| ask.policy < self.rules);
+                let all_own = asks.len() == self.own && asks.iter().all(|ask| ask.policy < self.own);
                 let policy = match asks {
                     _ if all_own => Some(&self.own_policies),
                     [only] => Some(self.items[only.policy].policy()),
@@ -146,8 +148,8 @@ impl FieldWriter {
         }
     }
 
-    fn numbers(&self, form: Form, rules: &Rules, asks: &[Ask], verdict: &Verdict) -> Numbers {
-        Numbers::new(form, asks.iter().map(|ask| rules.policy(ask.policy)), verdict, &self.clock)
+    fn numbers(&self, form: Form, policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> Numbers {
+        Numbers::new(form, asks.iter().map(|ask| policies.policy(ask.policy)), verdict, &self.clock)
     }
 }
 
@@ -168,8 +170,6 @@ impl Written {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::extract::global;
-    use crate::rule::PolicyExt;
     use std::time::Duration;
 
     use tollgate_core::{Algorithm, Key, Policy, Quota, Stamp, Status, Wait};
@@ -185,11 +185,12 @@ mod tests {
     }
 
     fn add_to(headers: &mut HeaderMap, fields: Fields, policies: &[Policy], statuses: &[Status]) {
-        let rules = Rules::try_new(policies.iter().map(|policy| policy.clone().by(global()))).unwrap();
+        let with_tiers = policies.iter().map(|policy| (policy.clone(), &[] as &[Policy])).collect();
+        let policies = PolicySet::try_new(with_tiers).unwrap();
         let ask = |policy| Ask { policy, key: Key::global(), cost: 1 };
         let asks: Vec<Ask> = (0..statuses.len()).map(ask).collect();
         let verdict = Verdict::new(1, Duration::ZERO, statuses.iter().copied());
-        if let Some(mut written) = FieldWriter::new(&rules, fields).write(&rules, &asks, &verdict) {
+        if let Some(mut written) = FieldWriter::new(&policies, fields).write(&policies, &asks, &verdict) {
             written.add_to(headers);
         }
     }

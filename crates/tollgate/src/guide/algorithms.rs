@@ -46,17 +46,16 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tollgate::extract::global;
-//! use tollgate::{Algorithm, Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Timestamp};
+//! use tollgate::{Algorithm, Key, Limiter, ManualClock, MemoryStore, Policy, Quota, Timestamp};
 //!
 //! async fn pass_in_200_ms(algorithm: Algorithm) -> usize {
 //!     let time = ManualClock::new(Timestamp::from_micros(59_900_000));
 //!     let policy = Policy::new("ten", Quota::per_minute(10)).with_algorithm(algorithm);
-//!     let limiter = Limiter::new([policy.by(global())]).store(MemoryStore::builder().clock(&time).build());
+//!     let limiter = Limiter::new([policy]).store(MemoryStore::builder().clock(&time).build());
 //!     let mut passed = 0;
 //!     for _ in 0..2 {
 //!         for _ in 0..10 {
-//!             passed += usize::from(limiter.check_key(&Key::global(), 1).await.is_ok());
+//!             passed += usize::from(limiter.check(&Key::global(), 1).await.is_ok());
 //!         }
 //!         time.advance(Duration::from_millis(200));
 //!     }
@@ -83,21 +82,20 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tollgate::extract::global;
-//! use tollgate::{Algorithm, Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Timestamp};
+//! use tollgate::{Algorithm, Key, Limiter, ManualClock, MemoryStore, Policy, Quota, Timestamp};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let even = Policy::new("even", Quota::per_second(10))
 //!     .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_millis(200) });
 //! # let time = ManualClock::new(Timestamp::from_micros(1_000_000));
-//! let limiter = Limiter::new([even.by(global())]);
+//! let limiter = Limiter::new([even]);
 //! # let limiter = limiter.store(MemoryStore::builder().clock(&time).build());
 //!
 //! for wait in [0, 100, 200] {
-//!     let permit = limiter.check_key(&Key::global(), 1).await.unwrap();
+//!     let permit = limiter.check(&Key::global(), 1).await.unwrap();
 //!     assert_eq!(permit.delay(), Duration::from_millis(wait));
 //! }
-//! let denial = limiter.check_key(&Key::global(), 1).await.unwrap_err();
+//! let denial = limiter.check(&Key::global(), 1).await.unwrap_err();
 //! assert_eq!(denial.retry_after(), Some(Duration::from_millis(100)));
 //! # }
 //! ```

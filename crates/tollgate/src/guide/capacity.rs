@@ -65,7 +65,7 @@
 //! *decisions × round trips for each decision*. The simulator counts those: for a limit of 20,000 a
 //! second with 80 % load on 20 processes they are 0.016, so Redis sees 251 calls a second for
 //! 16,000 decisions. Above the limit most requests are denials, which leases do not save: with 150
-//! % load they are 0.62. Add [`deny_cache`](crate::ScaleExt::deny_cache) for those.
+//! % load they are 0.62. Add [`deny_cache`](crate::StoreExt::deny_cache) for those.
 //!
 //! In that fleet a process has 200 requests of the key in the life of a lease (250 ms), on average.
 //! Fewer requests in a life save fewer round trips. A key with up to two is not leased.

@@ -27,19 +27,19 @@
 //! # async fn read() {}
 //! # async fn write() {}
 //! use axum::{Router, routing::get};
-//! use http::{Method, request::Parts};
+//! use http::Method;
 //! use tollgate::extract::ClientIp;
-//! use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
+//! use tollgate::{Head, Policy, PolicyExt, Quota, RateLimitLayer};
 //!
 //! let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]).ipv6_prefix(56);
-//! let is_health = |parts: &Parts| parts.uri.path() == "/health";
+//! let is_health = |head: &Head<'_>| head.uri().path() == "/health";
 //! let limit = RateLimitLayer::new([
 //!     Policy::new("default", Quota::per_minute(60).burst(10))
 //!         .by(client.clone())
-//!         .exempt(move |parts: &Parts| parts.method == Method::POST || is_health(parts)),
+//!         .exempt(move |head: &Head<'_>| head.method() == Method::POST || is_health(head)),
 //!     Policy::new("post", Quota::per_minute(6))
 //!         .by(client)
-//!         .exempt(move |parts: &Parts| parts.method != Method::POST || is_health(parts)),
+//!         .exempt(move |head: &Head<'_>| head.method() != Method::POST || is_health(head)),
 //! ]);
 //! let app: Router = Router::new().route("/", get(read).post(write)).layer(limit);
 //! # for (method, passing) in [("POST", 6), ("GET", 10)] {

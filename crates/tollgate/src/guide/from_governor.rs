@@ -12,7 +12,7 @@
 //! calls.until_ready().await;
 //! call_api().await;
 //!
-//! match mails.check_key_n(&user, recipients) {
+//! match mails.check_n(&user, recipients) {
 //!     Ok(Ok(())) => send().await,
 //!     Ok(Err(not_until)) => later(not_until.wait_time_from(clock.now())),
 //!     Err(InsufficientCapacity(capacity)) => never(capacity),
@@ -34,16 +34,16 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Denial> {
 //! # let time = tollgate::ManualClock::new(tollgate::Timestamp::from_micros(1_000_000));
 //! # let store = tollgate::MemoryStore::builder().clock(&time).build();
-//! let calls = Limiter::by_key([Policy::new("calls", Quota::per_second(10))]);
-//! let mails = Limiter::by_key([Policy::new("mails", Quota::per_hour(60).burst(10))]);
+//! let calls = Limiter::new([Policy::new("calls", Quota::per_second(10))]);
+//! let mails = Limiter::new([Policy::new("mails", Quota::per_hour(60).burst(10))]);
 //! # let mails = mails.store(store);
 //!
 //! // Fails if the turn would come later than in a minute.
-//! let _permit = calls.until_key_ready(&Key::global(), 1, Duration::from_secs(60)).await?;
+//! let _permit = calls.until_ready(&Key::global(), 1, Duration::from_secs(60)).await?;
 //! call_api().await;
 //!
 //! # for (user, recipients) in [("ada", 10), ("ada", 1), ("bob", 11)] {
-//! match mails.check_key(&Key::from(user), recipients).await {
+//! match mails.check(&Key::from(user), recipients).await {
 //!     Ok(_permit) => send().await,
 //!     Err(denial) => match denial.retry_after() {
 //!         Some(wait) => later(wait),
@@ -51,8 +51,8 @@
 //!     },
 //! }
 //! # }
-//! # assert!(mails.check_key(&Key::from("ada"), 1).await.is_err());
-//! # let denial = mails.check_key(&Key::from("bob"), 11).await.unwrap_err();
+//! # assert!(mails.check(&Key::from("ada"), 1).await.is_err());
+//! # let denial = mails.check(&Key::from("bob"), 11).await.unwrap_err();
 //! # assert_eq!((denial.reason(), denial.retry_after()), (tollgate::Reason::NeverPossible, None));
 //! # Ok(())
 //! # }
@@ -65,17 +65,17 @@
 //! | `Quota::per_second(n)`, `per_minute`, `per_hour` | [the same](crate::Quota), with the same rate and burst. `n` is a `u32`: a zero in a constant is a compile error |
 //! | `Quota::with_period(d)`: one each `d`, burst 1 | [`Quota::new(1, d)`](crate::Quota::new) |
 //! | `.allow_burst(n)` | [`.burst(n)`](crate::Quota::burst) |
-//! | `RateLimiter::direct(quota)` | [`Limiter::by_key`](crate::Limiter::by_key), asked with [`Key::global`](crate::Key::global) |
-//! | `RateLimiter::keyed(quota)`, `dashmap`, `hashmap` | [`Limiter::by_key`](crate::Limiter::by_key), which takes several policies |
+//! | `RateLimiter::direct(quota)` | [`Limiter::new`](crate::Limiter::new), asked with [`Key::global`](crate::Key::global) |
+//! | `RateLimiter::keyed(quota)`, `dashmap`, `hashmap` | [`Limiter::new`](crate::Limiter::new), which takes several policies |
 //! | a key of any type that is `Hash + Eq + Clone` | a [`Key`](crate::Key), from numbers, texts, bytes and addresses; [`Key::join`](crate::Key::join) for tuples |
-//! | `check()`, `check_key(&key)` | [`check_key(&key, 1)`](crate::Limiter::check_key) |
-//! | `check_n(n)`, `check_key_n(&key, n)` | `check_key(&key, n)` |
-//! | `until_ready`, `until_key_ready`, `until_n_ready`, `until_key_n_ready` | [`until_key_ready(&key, n, at_most)`](crate::Limiter::until_key_ready) |
+//! | `check()`, `check(&key)` | [`check(&key, 1)`](crate::Limiter::check) |
+//! | `check_n(n)`, `check_n(&key, n)` | `check(&key, n)` |
+//! | `until_ready`, `until_ready`, `until_n_ready`, `until_key_n_ready` | [`until_ready(&key, n, at_most)`](crate::Limiter::until_ready) |
 //! | `.._with_jitter(jitter)` | not needed: callers of one key wait in a queue |
 //! | `NotUntil::wait_time_from(now)` | [`Denial::retry_after`](crate::Denial::retry_after) |
 //! | `InsufficientCapacity` | [`Reason::NeverPossible`](crate::Reason::NeverPossible), and `retry_after` is `None` |
 //! | `StateInformationMiddleware`, `remaining_burst_capacity` | [`Permit::report`](crate::Permit::report), whose statuses have `remaining` |
-//! | `stream.ratelimit_stream(&limiter)` | `until_key_ready` before each item |
+//! | `stream.ratelimit_stream(&limiter)` | `until_ready` before each item |
 //! | `retain_recent`, `shrink_to_fit` | not needed: remove them |
 //! | `len` | [`MemoryStore::keys`](crate::MemoryStore::keys) of a store that you give to the limiter |
 //! | `FakeRelativeClock` | [`ManualClock`](crate::ManualClock) |
@@ -101,10 +101,10 @@
 //! use std::task::{Context, Poll, Waker};
 //! use tollgate::{Key, Limiter, Policy, Quota};
 //!
-//! let limiter = Limiter::by_key([Policy::new("one", Quota::per_hour(1))]);
+//! let limiter = Limiter::new([Policy::new("one", Quota::per_hour(1))]);
 //! let check = || {
 //!     let key = Key::global();
-//!     let check = pin!(limiter.check_key(&key, 1));
+//!     let check = pin!(limiter.check(&key, 1));
 //!     match check.poll(&mut Context::from_waker(Waker::noop())) {
 //!         Poll::Ready(result) => result.is_ok(),
 //!         Poll::Pending => unreachable!("a store in memory answers at once"),

@@ -24,8 +24,9 @@
 //! use std::time::Duration;
 //! use axum::{Router, routing::get};
 //! use tollgate::extract::header;
-//! use tollgate::{Algorithm, CircuitBreaker, FailureExt, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer};
-//! use tollgate::{Share, Store};
+//! use tollgate::{Algorithm, CircuitBreaker, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, StoreExt};
+//! use tollgate::store::Store;
+//! use tollgate::Share;
 //!
 //! fn app<S: Store>(redis: S) -> Router {
 //!     let store = redis
@@ -51,11 +52,11 @@
 //! | a sorted set of times | [`SLIDING_LOG`](crate::Algorithm::SLIDING_LOG); [`SLIDING_BUCKETS`](crate::Algorithm::SLIDING_BUCKETS) needs less memory |
 //! | two counters, weighted | [`SlidingWindow`](crate::Algorithm::SlidingWindow) |
 //! | a hash of tokens and a time | [`Gcra`](crate::Algorithm::Gcra), the default: a token bucket in one number |
-//! | `INCRBY KEYS[1] cost` | [`Rule::cost`](crate::Rule::cost), or [`check_key(&key, cost)`](crate::Limiter::check_key) |
+//! | `INCRBY KEYS[1] cost` | [`Rule::cost`](crate::Rule::cost), or [`Limiter::check(&key, cost)`](crate::Limiter::check) |
 //! | `TTL` for `Retry-After` | [`Denial::retry_after`](crate::Denial::retry_after), and the header |
 //! | `DECR` to give back | [`Limiter::refund`](crate::Limiter::refund) |
 //! | `DEL` to forgive | [`Limiter::reset`](crate::Limiter::reset) |
-//! | `ZCOUNT` of the last ten seconds | [`Limiter::usage`](crate::Limiter::usage) |
+//! | `ZCOUNT` of the last ten seconds | [`RecentUsage`](crate::usage::RecentUsage) |
 //! | the prefix of the key | `RedisStore::builder(url).prefix(..)` |
 //!
 //! [Algorithms](super::algorithms) says how much each admits. Around the end of a window, a counter

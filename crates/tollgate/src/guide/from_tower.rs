@@ -31,13 +31,14 @@
 //! ```
 //! use std::convert::Infallible;
 //! use std::time::Duration;
-//! use tollgate::{Algorithm, CallLimitLayer, Key, Limiter, Policy, Quota};
+//! use tollgate::calls::CallLimitLayer;
+//! use tollgate::{Algorithm, Key, Limiter, Policy, Quota};
 //! use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let calls = Policy::new("calls", Quota::new(5, Duration::from_millis(100)))
 //!     .with_algorithm(Algorithm::FIXED_WINDOW);
-//! let limit = CallLimitLayer::new(Limiter::by_key([calls]), |_: &u32| Some(Key::global()));
+//! let limit = CallLimitLayer::new(Limiter::new([calls]), |_: &u32| Some(Key::global()));
 //! let mut client = ServiceBuilder::new()
 //!     .layer(limit.wait_at_most(Duration::from_secs(60)))
 //!     .service(service_fn(async |id: u32| Ok::<_, Infallible>(id)));
@@ -75,8 +76,8 @@
 //! |---|---|
 //! | `.rate_limit(n, per)`, `RateLimitLayer::new(n, per)` | [`Quota::new(n, per)`](crate::Quota::new) |
 //! | its window, which the first call opens | [`FIXED_WINDOW`](crate::Algorithm::FIXED_WINDOW). A [`LeakyBucket`](crate::Algorithm::LeakyBucket) spaces calls evenly, the [default](super::algorithms) refills continuously |
-//! | waiting until the service is ready | [`wait_at_most`](crate::CallLimitLayer::wait_at_most), or a leaky bucket |
-//! | `.load_shed()` outside, and its error `Overloaded` | leave out `wait_at_most`: [`CallLimitError::Denied`](crate::CallLimitError::Denied) says when to retry |
+//! | waiting until the service is ready | [`wait_at_most`](crate::calls::CallLimitLayer::wait_at_most), or a leaky bucket |
+//! | `.load_shed()` outside, and its error `Overloaded` | leave out `wait_at_most`: [`CallLimitError::Denied`](crate::calls::CallLimitError::Denied) says when to retry |
 //! | `.buffer(n)` outside, so that clones share the limit | not needed: services of one layer count together |
 //! | `HandleErrorLayer` outside of those, in axum | not needed: a [`RateLimitLayer`](crate::RateLimitLayer) makes responses |
 //! | the panic of a zero | the same, and [`try_new`](crate::Quota::try_new) returns an error |

@@ -59,7 +59,7 @@
 //! | `.use_headers()` | [`.fields(Fields::XDelta)`](crate::RateLimitLayer::fields). Without `.use_headers()`, write `.fields(Fields::None)`: by default the layer sends those of the IETF draft, [`Fields::Ietf`](crate::Fields::Ietf) |
 //! | `.error_handler(..)` of the layer | [`.answer(..)`](crate::RateLimitLayer::answer), whose closure also gets the request. Take the status from [`Denial::status`](crate::Denial::status); there is [a recipe](super::recipes::applications#the-applications-json-error) with an error of your own |
 //! | `GovernorError::TooManyRequests { wait_time, .. }` | [`Denial::retry_after`](crate::Denial::retry_after); [`Denial::reason`](crate::Denial::reason) for other causes |
-//! | `.methods(vec![Method::POST])` | an [exemption](crate::Rule::exempt) of the other methods: `.exempt(\|parts: &Parts\| parts.method != Method::POST)` |
+//! | `.methods(vec![Method::POST])` | an [exemption](crate::Rule::exempt) of the other methods: `.exempt(\|head: &Head<'_>\| head.method() != Method::POST)` |
 //! | `retain_recent` in a thread | not needed: remove the thread |
 //! | `config.limiter().len()` | [`MemoryStore::keys`](crate::MemoryStore::keys) of a store that you [give](crate::RateLimitLayer::store) to the layer |
 //!
@@ -82,18 +82,17 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tollgate::extract::global;
-//! use tollgate::{Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Timestamp};
+//! use tollgate::{Key, Limiter, ManualClock, MemoryStore, Policy, Quota, Timestamp};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! for quota in [Quota::per_minute(30).burst(5), Quota::new(1, Duration::from_secs(2)).burst(5)] {
 //!     let time = ManualClock::new(Timestamp::from_micros(1_000_000));
-//!     let limiter = Limiter::new([Policy::new("default", quota).by(global())])
+//!     let limiter = Limiter::new([Policy::new("default", quota)])
 //!         .store(MemoryStore::builder().clock(&time).build());
 //!     for _ in 0..5 {
-//!         assert!(limiter.check_key(&Key::global(), 1).await.is_ok());
+//!         assert!(limiter.check(&Key::global(), 1).await.is_ok());
 //!     }
-//!     let denial = limiter.check_key(&Key::global(), 1).await.unwrap_err();
+//!     let denial = limiter.check(&Key::global(), 1).await.unwrap_err();
 //!     assert_eq!(denial.retry_after(), Some(Duration::from_secs(2)));
 //! }
 //! # }

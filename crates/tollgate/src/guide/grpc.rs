@@ -123,17 +123,16 @@
 //! called method. Callers can invent paths, so a key by method should list the known ones:
 //!
 //! ```
-//! use http::request::Parts;
 //! use tollgate::extract::PeerIp;
-//! use tollgate::{Key, Policy, PolicyExt, Quota};
+//! use tollgate::{Head, Key, Policy, PolicyExt, Quota};
 //!
-//! let method = |parts: &Parts| {
+//! let method = |head: &Head<'_>| {
 //!     let known = ["/reports.Reports/Get", "/reports.Reports/Make"];
-//!     Some(Key::from(known.into_iter().find(|known| *known == parts.uri.path()).unwrap_or("(other)")))
+//!     Some(Key::from(known.into_iter().find(|known| *known == head.uri().path()).unwrap_or("(other)")))
 //! };
 //! let rule = Policy::new("reports", Quota::per_minute(100))
 //!     .by((PeerIp::new(), method))
-//!     .cost(|parts: &Parts| if parts.uri.path() == "/reports.Reports/Make" { 10 } else { 1 });
+//!     .cost(|head: &Head<'_>| if head.uri().path() == "/reports.Reports/Make" { 10 } else { 1 });
 //! ```
 //!
 //! # Streams
@@ -144,7 +143,7 @@
 //! ```
 //! # #[cfg(feature = "tonic")]
 //! async fn before_each_message(limiter: &tollgate::Limiter, user: u64) -> Result<(), tonic::Status> {
-//!     let permit = limiter.check_key(&tollgate::Key::from(user), 1).await?;
+//!     let permit = limiter.check(&tollgate::Key::from(user), 1).await?;
 //!     // Zero, unless a rule is a leaky bucket.
 //!     tokio::time::sleep(permit.delay()).await;
 //!     Ok(())
@@ -166,10 +165,10 @@
 //!     let pushback = status.metadata().get("grpc-retry-pushback-ms")?.to_str().ok()?;
 //!     Some(Duration::from_millis(pushback.parse().ok()?))
 //! }
-//! # use tollgate::{Key, Limiter, Policy, PolicyExt, Quota, extract::global};
-//! # let limiter = Limiter::new([Policy::new("one", Quota::per_day(1)).by(global())]);
+//! # use tollgate::{Key, Limiter, Policy, Quota};
+//! # let limiter = Limiter::new([Policy::new("one", Quota::per_day(1))]);
 //! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-//! # let mut ask = |cost| runtime.block_on(limiter.check_key(&Key::global(), cost));
+//! # let mut ask = |cost| runtime.block_on(limiter.check(&Key::global(), cost));
 //! # assert!(wait(&ask(2).unwrap_err().into()).is_none());
 //! # assert!(ask(1).is_ok());
 //! # assert!(wait(&ask(1).unwrap_err().into()).is_some_and(|wait| wait > Duration::from_secs(80_000)));

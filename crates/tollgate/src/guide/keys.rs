@@ -55,13 +55,14 @@
 //!
 //! ```
 //! use http::Request;
-//! use tollgate::extract::{ClientIp, PeerAddr};
+//! use tollgate::Head;
+//! use tollgate::extract::{AddressExtractor, ClientIp, PeerAddr};
 //!
 //! let client = ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]);
 //! let seen = |peer: [u8; 4], header: &str| {
 //!     let request = Request::get("/").header("x-forwarded-for", header);
 //!     let request = request.extension(PeerAddr((peer, 443).into())).body(()).unwrap();
-//!     client.address(&request.into_parts().0).unwrap().to_string()
+//!     client.address(&Head::from(&request)).unwrap().to_string()
 //! };
 //!
 //! assert_eq!(seen([10, 0, 0, 1], "203.0.113.7"), "203.0.113.7");
@@ -81,7 +82,7 @@
 //! |---|---|---|
 //! | [`Refuse`](crate::MissingKey::Refuse), the default | gets a 400, and no rule is charged | anything that a caller could leave out |
 //! | [`Skip`](crate::MissingKey::Skip) | passes this rule; the others still apply | a rule for some callers, in addition to one for all |
-//! | [`Share`](crate::MissingKey::Share) | is counted with all others without a key | anonymous callers, which together get the quota of one user |
+//! | [`OneKey`](crate::MissingKey::OneKey) | is counted with all others without a key | anonymous callers, which together get the quota of one user |
 //!
 //! An empty key counts as missing. `(a, b)` has a key if both have one, and
 //! [`a.or(b)`](crate::extract::KeyExtractor::or) if one of them has. `or` keeps the keys of the two
@@ -96,22 +97,22 @@
 //! ```
 //! use http::{Request, Response};
 //! use tollgate::extract::{PeerAddr, PeerIp, header};
-//! use tollgate::{Denial, Limiter, Policy, PolicyExt, Quota};
+//! use tollgate::{Denial, Head, Policy, PolicyExt, Quota, RequestLimiter};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! // The same rules make a layer, by `RateLimitLayer::new`.
-//! let limiter = Limiter::new([
+//! let limiter = RequestLimiter::new([
 //!     Policy::new("address", Quota::per_hour(3)).by(PeerIp::new()),
 //!     Policy::new("api-key", Quota::per_hour(1_000)).by(header("x-api-key")),
 //! ]);
 //! let with = |api_key: &str| {
 //!     let request = Request::get("/").header("x-api-key", api_key);
-//!     request.extension(PeerAddr(([192, 0, 2, 1], 443).into())).body(()).unwrap().into_parts().0
+//!     request.extension(PeerAddr(([192, 0, 2, 1], 443).into())).body(()).unwrap()
 //! };
 //! for invented in ["a", "b", "c"] {
-//!     assert!(limiter.check(&with(invented)).await.is_ok());
+//!     assert!(limiter.check(&Head::from(&with(invented))).await.is_ok());
 //! }
-//! let denial = limiter.check(&with("d")).await.unwrap_err();
+//! let denial = limiter.check(&Head::from(&with("d"))).await.unwrap_err();
 //! assert_eq!(denial.violated().collect::<Vec<_>>(), ["address"]);
 //! # }
 //! ```
@@ -125,15 +126,14 @@
 //! closure over the request's head is an extractor:
 //!
 //! ```
-//! use http::request::Parts;
 //! use tollgate::extract::method;
-//! use tollgate::{Key, Policy, PolicyExt, Quota};
+//! use tollgate::{Head, Key, Policy, PolicyExt, Quota};
 //!
 //! // An authentication layer inserts it into the extensions.
 //! #[derive(Clone)]
 //! struct Tenant { id: u64, is_internal: bool }
 //!
-//! let tenant = |parts: &Parts| match parts.extensions.get::<Tenant>()? {
+//! let tenant = |head: &Head<'_>| match head.extensions().get::<Tenant>()? {
 //!     Tenant { is_internal: true, .. } => Some(Key::from("internal")),
 //!     Tenant { id, .. } => Some(Key::from(*id)),
 //! };
@@ -161,7 +161,7 @@
 //! async fn log_in(failures: &Limiter, user: &str, password: &str) -> Response<Body> {
 //!     let key = Key::from(user.to_lowercase());
 //!     // Charge before checking the password: concurrent requests cannot exceed the limit.
-//!     let permit = match failures.check_key(&key, 1).await {
+//!     let permit = match failures.check(&key, 1).await {
 //!         Ok(permit) => permit,
 //!         Err(denial) => return denial.response().map(Body::new),
 //!     };
@@ -175,7 +175,7 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! // A log admits at most two failures in any hour. A bucket would let more guesses pass as it refills.
 //! let policy = Policy::new("failures", Quota::per_hour(2)).with_algorithm(Algorithm::SLIDING_LOG);
-//! let failures = Limiter::by_key([policy]);
+//! let failures = Limiter::new([policy]);
 //! for password in ["secret", "1234", "secret", "qwerty"] {
 //!     assert_ne!(log_in(&failures, "Ada", password).await.status(), 429);
 //! }

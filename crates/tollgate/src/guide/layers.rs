@@ -259,7 +259,7 @@
 //! # What outer layers can read
 //!
 //! Each refusal carries its [`Denial`](crate::Denial) in the extensions of the response. A 429 of
-//! the handler has none. With [`expose_verdict`](crate::RateLimitLayer::expose_verdict), responses
+//! the handler has none. With [`expose_report`](crate::RateLimitLayer::expose_report), responses
 //! that passed carry a [`Report`](crate::Report).
 //!
 //! ```

@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tollgate::{CircuitBreaker, FailureExt, MemoryStore, Quota, RateLimitLayer, Share};
+//! use tollgate::{CircuitBreaker, MemoryStore, Quota, RateLimitLayer, Share, StoreExt};
 //!
 //! // In your code: `let redis = RedisStore::connect("redis://127.0.0.1/").await?;`
 //! # let redis = MemoryStore::new();
@@ -40,8 +40,9 @@
 //! ```
 //! use std::time::Duration;
 //! use axum::{Router, routing::{get, post}};
-//! use tollgate::{CircuitBreaker, FailureExt, Quota, RateLimitLayer, Share};
-//! use tollgate::{MemoryStore, Policy, PolicyExt, extract::PeerIp};
+//! use tollgate::{CircuitBreaker, Quota, RateLimitLayer, Share, StoreExt};
+//! use tollgate::extract::PeerIp;
+//! use tollgate::{MemoryStore, Policy, PolicyExt};
 //!
 //! # let redis = MemoryStore::new();
 //! let store = redis.timeout(Duration::from_millis(50)).circuit_breaker(CircuitBreaker::default());
@@ -75,7 +76,7 @@
 //! # Callers that wait
 //!
 //! [`until_ready`](crate::Limiter::until_ready) and
-//! [`wait_at_most`](crate::CallLimitLayer::wait_at_most) also wait for a store that is unavailable,
+//! [`wait_at_most`](crate::calls::CallLimitLayer::wait_at_most) also wait for a store that is unavailable,
 //! if the failure policy refuses. Of each queue only the first asks, at most every second in a long
 //! outage. [`Limiter::wait_for_store`](crate::Limiter::wait_for_store) switches that off.
 //!
@@ -86,12 +87,12 @@
 //! error appears when the layer is built, not in the outage:
 //!
 //! ```
-//! use tollgate::{FailureExt, MemoryStore, Quota, RateLimitLayer, RulesError, Share};
+//! use tollgate::{MemoryStore, Quota, RateLimitLayer, SetupError, Share, StoreExt};
 //!
 //! # let redis = MemoryStore::new();
 //! let store = redis.fall_back_to(MemoryStore::new(), Share::new(1, 20));
 //! let error = RateLimitLayer::per_ip(Quota::per_minute(10)).try_store(store).err();
-//! assert!(matches!(error, Some(RulesError::Unsupported(policy, _)) if policy.name() == "default"));
+//! assert!(matches!(error, Some(SetupError::Unsupported(policy, _)) if policy.name() == "default"));
 //! ```
 //!
 //! # Alerts

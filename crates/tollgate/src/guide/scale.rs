@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tollgate::{CircuitBreaker, FailureExt, Lease, MemoryStore, Quota, RateLimitLayer, ScaleExt, Share};
+//! use tollgate::{CircuitBreaker, Lease, MemoryStore, Quota, RateLimitLayer, Share, StoreExt};
 //!
 //! // In your code: `let redis = RedisStore::connect("redis://127.0.0.1/").await?;`
 //! # let redis = MemoryStore::new();
@@ -87,7 +87,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tollgate::{FailureExt, Lease, MemoryStore, ScaleExt};
+//! use tollgate::{Lease, MemoryStore, StoreExt};
 //! use tokio::time::timeout;
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -108,12 +108,12 @@
 //!
 //! # What to watch
 //!
-//! [`Leased::stats`](crate::scale::Leased::stats) has the round trips, the units that were refunded
+//! [`Leases::stats`](crate::scale::Leases::stats) has the round trips, the units that were refunded
 //! and the units that are held now. [`LeaseStats::decisions_per_round_trip`] near 1 means that
 //! leases save nothing: the keys are cold, or the limit is reached.
 //!
 //! ```
-//! use tollgate::{Lease, MemoryStore, ScaleExt};
+//! use tollgate::{Lease, MemoryStore, StoreExt};
 //!
 //! # let redis = MemoryStore::new();
 //! let store = redis.leased(Lease::default());

@@ -7,22 +7,21 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tollgate::extract::global;
-//! use tollgate::{Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Timestamp};
+//! use tollgate::{Key, Limiter, ManualClock, MemoryStore, Policy, Quota, Timestamp};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let time = ManualClock::new(Timestamp::from_micros(1_000_000));
-//! let limiter = Limiter::new([Policy::new("one", Quota::per_minute(1)).by(global())])
+//! let limiter = Limiter::new([Policy::new("one", Quota::per_minute(1))])
 //!     .store(MemoryStore::builder().clock(&time).build());
 //!
-//! assert!(limiter.check_key(&Key::global(), 1).await.is_ok());
-//! let denial = limiter.check_key(&Key::global(), 1).await.unwrap_err();
+//! assert!(limiter.check(&Key::global(), 1).await.is_ok());
+//! let denial = limiter.check(&Key::global(), 1).await.unwrap_err();
 //! assert_eq!(denial.retry_after(), Some(Duration::from_secs(60)));
 //!
 //! time.advance(Duration::from_micros(59_999_999));
-//! assert!(limiter.check_key(&Key::global(), 1).await.is_err());
+//! assert!(limiter.check(&Key::global(), 1).await.is_err());
 //! time.advance(Duration::from_micros(1));
-//! assert!(limiter.check_key(&Key::global(), 1).await.is_ok());
+//! assert!(limiter.check(&Key::global(), 1).await.is_ok());
 //! # }
 //! ```
 //!
@@ -38,7 +37,8 @@
 //! use axum::{Router, body::Body, routing::get};
 //! use http::{Request, StatusCode};
 //! use tollgate::extract::{PeerAddr, PeerIp};
-//! use tollgate::{ManualClock, MemoryStore, NeverFails, Policy, PolicyExt, Quota, RateLimitLayer, Store, Timestamp};
+//! use tollgate::store::{NeverFails, Store};
+//! use tollgate::{ManualClock, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Timestamp};
 //! use tower::ServiceExt;
 //!
 //! // `main` passes the store of production: any store with a failure policy.
@@ -116,9 +116,8 @@
 //! ```
 //! use std::future::{Ready, ready};
 //! use std::{error, fmt};
-//! use tollgate::extract::global;
-//! use tollgate::{Check, ErrorKind, Grant, Reply, Store, StoreError, Times, Verdict};
-//! use tollgate::{FailureExt, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, Reason, Share};
+//! use tollgate::store::{Check, ErrorKind, Grant, Reply, Store, StoreError, Times, Verdict};
+//! use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, Reason, Share, StoreExt};
 //!
 //! #[derive(Debug)]
 //! struct Away;
@@ -148,18 +147,18 @@
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let rule = || Policy::new("two", Quota::per_minute(2)).by(global());
-//! let half = Limiter::new([rule()]).store(Broken.fall_back_to(MemoryStore::new(), Share::new(1, 2)));
-//! assert!(half.check_key(&Key::global(), 1).await.is_ok());
-//! assert!(half.check_key(&Key::global(), 1).await.is_err());
+//! let policy = || Policy::new("two", Quota::per_minute(2));
+//! let half = Limiter::new([policy()]).store(Broken.fall_back_to(MemoryStore::new(), Share::new(1, 2)));
+//! assert!(half.check(&Key::global(), 1).await.is_ok());
+//! assert!(half.check(&Key::global(), 1).await.is_err());
 //!
-//! let closed = Limiter::new([rule()]).store(Broken.fail_closed());
-//! let denial = closed.check_key(&Key::global(), 1).await.unwrap_err();
+//! let closed = Limiter::new([policy()]).store(Broken.fail_closed());
+//! let denial = closed.check(&Key::global(), 1).await.unwrap_err();
 //! assert_eq!(denial.reason(), Reason::Unavailable);
 //! # }
 //! ```
 //!
-//! With `std::future::pending()` instead, and a [`timeout`](crate::FailureExt::timeout), the store
+//! With `std::future::pending()` instead, and a [`timeout`](crate::StoreExt::timeout), the store
 //! hangs: [`failure`](crate::failure#example) has that example.
 //!
 //! # With Redis

@@ -14,9 +14,9 @@
 //! makes a caller unlimited.
 //!
 //! ```
-//! use http::{Request, request::Parts};
+//! use http::Request;
 //! use tollgate::extract::extension;
-//! use tollgate::{Key, Limiter, Policy, PolicyExt, Quota};
+//! use tollgate::{Head, Key, Policy, PolicyExt, Quota, RequestLimiter};
 //!
 //! // The authentication layer inserts it into the extensions.
 //! #[derive(Clone)]
@@ -27,14 +27,14 @@
 //!     .by(extension(|caller: &Caller| caller.id))
 //!     .tiers(
 //!         [("pro", Quota::per_minute(600)), ("enterprise", Quota::per_minute(6_000).burst(500))],
-//!         |parts: &Parts, _: &Key| parts.extensions.get::<Caller>().map(|caller| caller.plan),
+//!         |head: &Head<'_>, _: &Key| head.extensions().get::<Caller>().map(|caller| caller.plan),
 //!     );
 //!
 //! // The same rules make a layer, by `RateLimitLayer::new`.
-//! let limiter = Limiter::new([rule]);
+//! let limiter = RequestLimiter::new([rule]);
 //! for (id, plan, at_once) in [(1, "free", 60), (2, "pro", 600), (3, "enterprise", 500), (4, "misspelt", 60)] {
 //!     let request = Request::get("/").extension(Caller { id, plan }).body(()).unwrap();
-//!     let permit = limiter.check(&request.into_parts().0).await.unwrap();
+//!     let permit = limiter.check(&Head::from(&request)).await.unwrap();
 //!     let (policy, status) = permit.report().get("api").unwrap();
 //!     assert_eq!((policy.capacity(), status.remaining()), (at_once, at_once - 1));
 //! }
@@ -54,9 +54,11 @@
 //! the time that it needs to fill.
 //!
 //! ```
-//! use http::{Request, request::Parts};
+//! use http::Request;
 //! use tollgate::extract::global;
-//! use tollgate::{Algorithm, Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Timestamp};
+//! use tollgate::{
+//!     Algorithm, Head, Key, ManualClock, MemoryStore, Policy, PolicyExt, Quota, RequestLimiter, Timestamp,
+//! };
 //!
 //! #[derive(Clone)]
 //! struct Plan(&'static str);
@@ -64,15 +66,15 @@
 //! async fn left_after_the_upgrade(algorithm: Algorithm) -> u32 {
 //!     let rule = Policy::new("api", Quota::per_minute(60)).with_algorithm(algorithm).by(global()).tiers(
 //!         [("pro", Quota::per_minute(600))],
-//!         |parts: &Parts, _: &Key| parts.extensions.get::<Plan>().map(|plan| plan.0),
+//!         |head: &Head<'_>, _: &Key| head.extensions().get::<Plan>().map(|plan| plan.0),
 //!     );
 //!     let time = ManualClock::new(Timestamp::from_micros(1_000_000));
-//!     let limiter = Limiter::new([rule]).store(MemoryStore::builder().clock(&time).build());
-//!     let of = |plan| Request::get("/").extension(Plan(plan)).body(()).unwrap().into_parts().0;
+//!     let limiter = RequestLimiter::new([rule]).store(MemoryStore::builder().clock(&time).build());
+//!     let of = |plan| Request::get("/").extension(Plan(plan)).body(()).unwrap();
 //!     for _ in 0..30 {
-//!         limiter.check(&of("free")).await.unwrap();
+//!         limiter.check(&Head::from(&of("free"))).await.unwrap();
 //!     }
-//!     limiter.look(&of("pro")).await.unwrap().statuses()[0].remaining()
+//!     limiter.look(&Head::from(&of("pro"))).await.unwrap().statuses()[0].remaining()
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -83,13 +85,13 @@
 //!
 //! A tier with another window has a state of its own: a caller that switches between the two has
 //! both quotas. Give the tiers one window if callers could profit from that.
-//! [`Limiter::reset`](crate::Limiter::reset) forgets the usage of a key in all tiers, for example
+//! [`RequestLimiter::reset`](crate::RequestLimiter::reset) forgets the usage of a key in all tiers, for example
 //! as a gift after an upgrade.
 //!
 //! # From a configuration
 //!
 //! [`Rule::try_tiers`](crate::Rule::try_tiers) takes names and quotas that are known only at run
-//! time. Its [`TiersError`](crate::TiersError) names the wrong one. Even with thousands of tiers, a
+//! time. Its [`SetupError`](crate::SetupError) names the wrong one. Even with thousands of tiers, a
 //! request costs a few comparisons.
 //!
 //! # Exemptions
@@ -98,16 +100,15 @@
 //! still apply.
 //!
 //! ```
-//! use http::request::Parts;
 //! use tollgate::exempt::{cors_preflight, from_networks};
 //! use tollgate::extract::PeerIp;
-//! use tollgate::{Policy, PolicyExt, Quota};
+//! use tollgate::{Head, Policy, PolicyExt, Quota};
 //!
 //! let rule = Policy::new("api", Quota::per_minute(60))
 //!     .by(PeerIp::new())
 //!     .exempt(cors_preflight())
 //!     .exempt(from_networks(PeerIp::new(), ["203.0.113.0/24", "2001:db8:1::/48"]))
-//!     .exempt(|parts: &Parts| parts.uri.path() == "/health");
+//!     .exempt(|head: &Head<'_>| head.uri().path() == "/health");
 //! ```
 //!
 //! Never exempt by anything that callers can write: see [`exempt`](crate::exempt) for exemptions
@@ -116,7 +117,7 @@
 //!
 //! # Show callers what is left
 //!
-//! With [`expose_verdict`](crate::RateLimitLayer::expose_verdict), handlers find a
+//! With [`expose_report`](crate::RateLimitLayer::expose_report), handlers find a
 //! [`Report`](crate::Report) in the request's extensions. With the feature `axum` it is an
 //! extractor:
 //!

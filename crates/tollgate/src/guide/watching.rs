@@ -6,7 +6,7 @@
 //! # #[cfg(feature = "metrics")] {
 //! use std::time::Duration;
 //! use tollgate::metrics::{StoreMetrics, count_errors};
-//! use tollgate::{CircuitBreaker, FailureExt, MemoryStore, Quota, RateLimitLayer, Share};
+//! use tollgate::{CircuitBreaker, MemoryStore, Quota, RateLimitLayer, Share, StoreExt};
 //!
 //! # let redis = MemoryStore::new();
 //! // First, in your code: `PrometheusBuilder::new().install()?;`
@@ -45,7 +45,7 @@
 //! its limit is that of the policy itself. Two layers with a policy of the same name add to the
 //! same counters. `tollgate_store_seconds` has no sample of an answer that was available at once.
 //!
-//! The `kind` of an error is that of [`ErrorKind::name`](crate::ErrorKind::name): `timeout`,
+//! The `kind` of an error is that of [`ErrorKind::name`](crate::store::ErrorKind::name): `timeout`,
 //! `unavailable`, `overloaded`, `circuit-open`, `moving` or `misconfigured`.
 //!
 //! # Outcomes
@@ -74,7 +74,7 @@
 //! | `lease` | units that this process [fetched ahead](super::scale#leases) |
 //! | `deny-cache` | a [denial that this process remembers](super::scale#the-cache-of-denials) |
 //! | `fallback` | the [fallback](super::outages#a-share), by its share, while the store failed |
-//! | `policy` | [`fail_open`](crate::FailureExt::fail_open) or [`fail_closed`](crate::FailureExt::fail_closed), while the store failed |
+//! | `policy` | [`fail_open`](crate::StoreExt::fail_open) or [`fail_closed`](crate::StoreExt::fail_closed), while the store failed |
 //! | `rule` | a rule that did not apply or found no key; the store was not asked |
 //!
 //! # Spans

@@ -1,13 +1,13 @@
 //! How to keep the state in a store of your own: a database, a cache, another process.
 //!
-//! A wrapper may be enough. Everything in [`failure`](crate::failure) is a [`Store`](crate::Store)
+//! A wrapper may be enough. Everything in [`failure`](crate::failure) is a [`Store`](crate::store::Store)
 //! around another one. A wrapper of yours can count, log or add prefixes.
 //!
 //! # What a store does
 //!
-//! The [contract](crate::Store) has one main operation. [`acquire`](crate::Store::acquire) charges
-//! a set of checks, all or nothing, between [`Times::min`](crate::Times::min) and
-//! [`Times::max`](crate::Times::max) times. The arithmetic exists already:
+//! The [contract](crate::store::Store) has one main operation. [`acquire`](crate::store::Store::acquire) charges
+//! a set of checks, all or nothing, between [`Times::min`](crate::store::Times::min) and
+//! [`Times::max`](crate::store::Times::max) times. The arithmetic exists already:
 //! [`algorithm::State`](crate::algorithm::State) is the state of a key under a policy. For each
 //! call:
 //!
@@ -24,7 +24,7 @@
 //!    If your clock can step back, use
 //!    [`Policy::with_clock_behind`](crate::Policy::with_clock_behind) in these steps until it
 //!    reaches the latest time that you have seen.
-//! 5. Return a [`Verdict`](crate::Verdict): a status for each check, in the order of the checks,
+//! 5. Return a [`Verdict`](crate::store::Verdict): a status for each check, in the order of the checks,
 //!    and the longest delay.
 //!
 //! That takes about sixty lines around a `Mutex<HashMap>`. The documentation of
@@ -34,21 +34,21 @@
 //!
 //! If your store computes the decision itself, as a script in Redis does, store the numbers of
 //! [`State::restore`](crate::algorithm::State::restore) instead of a `State`. Build the answer with
-//! [`Status::new`](crate::Status::new) and [`Stamp::new`](crate::Stamp::new).
+//! [`Status::new`](crate::Status::new) and [`Stamp::new`](crate::store::Stamp::new).
 //!
 //! # What a network adds
 //!
 //! | in the trait | meaning |
 //! |---|---|
-//! | [`Reply::Now`](crate::Reply::Now) | an answer without a round trip and without a future: all answers of a store in memory; of other stores an empty set, or a cached answer |
-//! | [`Reply::Later`](crate::Reply::Later) | an answer to await. The future is `'static`, so it owns what it needs of the set |
-//! | [`Store::Error`](crate::Store::Error) | [`Infallible`](std::convert::Infallible), or your error type: then a layer requires a [failure policy](crate::failure) |
-//! | [`StoreError::kind`](crate::StoreError::kind) | the wrappers use it: `Timeout` and `Unavailable` open a circuit breaker; `Misconfigured` does not, and is logged as an error |
-//! | [`Store::end_waits_after`](crate::Store::end_waits_after) | a limit on how long callers wait. Without it, a [`timeout`](crate::FailureExt::timeout) around your store uses a timer for each call |
-//! | [`Store::patient`](crate::Store::patient) | a handle without that limit, for what no request waits for |
-//! | [`StoreError::executed_nothing`](crate::StoreError::executed_nothing) | whether an operation may be sent again: a refused connection, a server that is starting |
-//! | [`Store::usage`](crate::Store::usage) | counts the units of a recent interval, for [`Limiter::usage`](crate::Limiter::usage). `Suite::with_usage` tests it |
-//! | [`Store::supports`](crate::Store::supports) | refuses policies that the store cannot enforce, when a layer is built and not when a request arrives |
+//! | [`Reply::Now`](crate::store::Reply::Now) | an answer without a round trip and without a future: all answers of a store in memory; of other stores an empty set, or a cached answer |
+//! | [`Reply::Later`](crate::store::Reply::Later) | an answer to await. The future is `'static`, so it owns what it needs of the set |
+//! | [`Store::Error`](crate::store::Store::Error) | [`Infallible`](std::convert::Infallible), or your error type: then a layer requires a [failure policy](crate::failure) |
+//! | [`StoreError::kind`](crate::store::StoreError::kind) | the wrappers use it: `Timeout` and `Unavailable` open a circuit breaker; `Misconfigured` does not, and is logged as an error |
+//! | [`Store::end_waits_after`](crate::store::Store::end_waits_after) | a limit on how long callers wait. Without it, a [`timeout`](crate::StoreExt::timeout) around your store uses a timer for each call |
+//! | [`Store::patient`](crate::store::Store::patient) | a handle without that limit, for what no request waits for |
+//! | [`StoreError::executed_nothing`](crate::store::StoreError::executed_nothing) | whether an operation may be sent again: a refused connection, a server that is starting |
+//! | [`RecentUsage`](crate::usage::RecentUsage) | a trait of its own: the units of a recent interval. `Suite::run_usage` tests it |
+//! | [`Store::supports`](crate::store::Store::supports) | refuses policies that the store cannot enforce, when a layer is built and not when a request arrives |
 //!
 //! - A failure policy writes the error's text to the log, so the text must not contain a key.
 //! - If a request is cancelled, its future is dropped. It may have charged or not, but never a part
@@ -66,8 +66,10 @@
 //! use std::{error, fmt};
 //!
 //! use tollgate::extract::global;
-//! use tollgate::{Algorithm, Check, ErrorKind, FailureExt, Grant, Key, Limiter, MemoryStore, Policy, PolicyError};
-//! use tollgate::{PolicyExt, Quota, RateLimitLayer, Reason, Reply, Store, StoreError, Times, Verdict};
+//! use tollgate::store::{Check, ErrorKind, Grant, OwnedCheck, Reply, Store, StoreError, Times, Verdict};
+//! use tollgate::{
+//!     Algorithm, Key, Limiter, MemoryStore, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer, Reason, StoreExt,
+//! };
 //! use tollgate_conformance::Suite;
 //!
 //! #[derive(Clone)]
@@ -116,10 +118,10 @@
 //!             return Reply::Now(Ok(Verdict::new(times.max(), Duration::ZERO, [])));
 //!         }
 //!         let remote = self.clone();
-//!         let set: Vec<_> = set.iter().map(|check| (check.policy.clone(), check.key.clone(), check.cost)).collect();
+//!         let set: Vec<OwnedCheck> = set.iter().map(OwnedCheck::from).collect();
 //!         Reply::Later(Box::pin(async move {
 //!             remote.trip().await?;
-//!             let set: Vec<_> = set.iter().map(|(policy, key, cost)| Check::new(policy, key, *cost)).collect();
+//!             let set: Vec<Check<'_>> = set.iter().map(OwnedCheck::check).collect();
 //!             let Ok(verdict) = remote.inner.acquire(&set, times).wait().await;
 //!             Ok(verdict)
 //!         }))
@@ -168,12 +170,12 @@
 //! // Then what an outage does:
 //! let store = Remote::new(MemoryStore::new());
 //! let closed = store.clone().timeout(Duration::from_millis(50)).fail_closed();
-//! let limiter = Limiter::new([Policy::new("one", Quota::per_minute(1)).by(global())]).store(closed);
+//! let limiter = Limiter::new([Policy::new("one", Quota::per_minute(1))]).store(closed);
 //! store.is_cut.store(true, Ordering::Relaxed);
-//! let denial = limiter.check_key(&Key::global(), 1).await.unwrap_err();
+//! let denial = limiter.check(&Key::global(), 1).await.unwrap_err();
 //! assert_eq!(denial.reason(), Reason::Unavailable);
 //! store.is_cut.store(false, Ordering::Relaxed);
-//! assert!(limiter.check_key(&Key::global(), 1).await.is_ok(), "nothing was charged");
+//! assert!(limiter.check(&Key::global(), 1).await.is_ok(), "nothing was charged");
 //!
 //! // Then the policies that the store does not support:
 //! let large = Policy::new("large", Quota::per_day(5_000)).with_algorithm(Algorithm::SLIDING_LOG);

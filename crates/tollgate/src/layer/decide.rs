@@ -7,37 +7,35 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
-use http::request::Parts;
 use http::{HeaderName, Method, Request, Response};
 use http_body::Body;
 use tollgate_core::{Reply, Store, Times, Timestamp, Verdict};
 
+use super::deadline::deadline;
+use super::drain::Bound;
 use crate::answer::Protocol;
 use crate::answer::body::{OwnBody, ResponseBody};
 use crate::denial::Denial;
 use crate::extract::Head;
 use crate::fields::{FieldWriter, Written, number};
-use crate::layer::deadline::deadline;
-use crate::layer::drain::Bound;
-use crate::limiter::permit::Permit;
-use crate::limiter::queue_slot::Place;
-use crate::limiter::{Limiter, NeverFails};
+use crate::limiter::queue_slot::QueueSlot;
+use crate::limiter::{NeverFails, Permit, RequestLimiter};
+use crate::policy_set::{Ask, Asks};
 use crate::report::Report;
-use crate::rule::set::{Ask, Asks};
 
 /// Makes the answer to a refused request.
-pub(crate) type Answer = dyn Fn(&Parts, &Denial) -> Response<OwnBody> + Send + Sync;
+pub(crate) type Answer = dyn Fn(&Head<'_>, &Denial) -> Response<OwnBody> + Send + Sync;
 
 /// The limiter and the options of a layer.
 #[derive(Clone)]
 pub(crate) struct Shared<S> {
-    pub(crate) limiter: Limiter<S>,
+    pub(crate) limiter: RequestLimiter<S>,
     pub(crate) fields: FieldWriter,
     pub(crate) answer: Option<Arc<Answer>>,
     pub(crate) drain: Bound,
     /// The header that holds a request's deadline in milliseconds.
     pub(crate) deadline: Option<HeaderName>,
-    pub(crate) expose_verdict: bool,
+    pub(crate) expose_report: bool,
     pub(crate) enabled: bool,
 }
 
@@ -46,7 +44,7 @@ pub(crate) enum Next<S: Store> {
     /// The inner service gets it.
     Pass(Extras),
     /// The inner service gets it after this time.
-    Delay(Duration, Place<S>, Extras),
+    Delay(Duration, QueueSlot<S>, Extras),
     /// It is refused. `None` if no store was asked.
     Refuse(Denial, Option<Written>),
     /// The store has not answered yet. If there are observers, with the time when it was asked.
@@ -85,33 +83,26 @@ impl<S: Store<Error: NeverFails>> Shared<S> {
     #[inline]
     pub(crate) fn decide<B>(&self, request: &mut Request<B>) -> Next<S> {
         let (lone, several);
-        let rules = self.limiter.rules();
+        let RequestLimiter { rules, decider } = &self.limiter;
+        let head = Head::from(&*request);
         let asks = if !self.enabled {
             &[]
-        } else if let Some(ask) = rules.lone(request) {
+        } else if let Some(ask) = rules.lone(&head) {
             lone = ask;
             slice::from_ref(&lone)
         } else {
-            let asks = if rules.need_parts() {
-                with_parts(request, |parts| self.limiter.ask(&parts.into()))
-            } else {
-                self.limiter.ask(&Head::of(request))
-            };
-            several = match asks {
+            several = match decider.shown(self.limiter.asks(&head)) {
                 Ok(asks) => asks,
-                Err(denial) => {
-                    self.limiter.show_no_key(&denial);
-                    return Next::Refuse(denial, None);
-                }
+                Err(denial) => return Next::Refuse(denial, None),
             };
             &several
         };
-        let deadline =
-            if rules.may_delay() { deadline(request.headers(), self.deadline.as_ref()) } else { None };
-        match self.limiter.acquire(asks, Times::ONCE, deadline) {
+        let may_delay = decider.policies.may_delay();
+        let deadline = if may_delay { deadline(head.headers(), self.deadline.as_ref()) } else { None };
+        match decider.acquire(asks, Times::ONCE, deadline) {
             Reply::Now(Ok(ref verdict)) => self.after(request, asks, verdict, None),
             Reply::Now(Err(error)) => error.never(),
-            Reply::Later(verdict) => Next::Ask(verdict, asks.into(), self.limiter.waits_since()),
+            Reply::Later(verdict) => Next::Ask(verdict, asks.into(), decider.waits_since()),
         }
     }
 
@@ -124,27 +115,29 @@ impl<S: Store<Error: NeverFails>> Shared<S> {
         verdict: &Verdict,
         since: Option<Timestamp>,
     ) -> Next<S> {
-        self.limiter.show(asks, verdict, since);
+        let decider = &self.limiter.decider;
+        decider.show(asks, verdict, since);
         if !verdict.is_granted() {
-            let report = self.limiter.report(asks, verdict);
-            return Next::Refuse(Denial::of(report), self.fields.write(self.limiter.rules(), asks, verdict));
+            let denial = Denial::of(decider.report(asks, verdict));
+            return Next::Refuse(denial, self.fields.write(&decider.policies, asks, verdict));
         }
         let extras =
             if self.adds_something() { self.extras(request, asks, verdict) } else { Extras::default() };
         if verdict.delay().is_zero() {
             return Next::Pass(extras);
         }
-        let permit = Permit::new(self.limiter.report(asks, verdict), asks.into());
-        Next::Delay(verdict.delay(), Place::new(&self.limiter, permit), extras)
+        let permit = Permit::new(decider.report(asks, verdict), asks.into());
+        Next::Delay(verdict.delay(), QueueSlot::new(decider, permit), extras)
     }
 
     #[inline(never)]
     fn extras<B>(&self, request: &mut Request<B>, asks: &[Ask], verdict: &Verdict) -> Extras {
-        let report = self.expose_verdict.then(|| self.limiter.report(asks, verdict));
+        let decider = &self.limiter.decider;
+        let report = self.expose_report.then(|| decider.report(asks, verdict));
         if let Some(report) = &report {
             request.extensions_mut().insert(report.clone());
         }
-        Extras { fields: self.fields.write(self.limiter.rules(), asks, verdict), report }
+        Extras { fields: self.fields.write(&decider.policies, asks, verdict), report }
     }
 }
 
@@ -152,7 +145,7 @@ impl<S> Shared<S> {
     /// Whether responses to requests that pass are changed.
     #[inline]
     fn adds_something(&self) -> bool {
-        self.expose_verdict || !self.fields.is_off()
+        self.expose_report || !self.fields.is_off()
     }
 
     /// Returns the response to a refused request, and drains the rest of its body.
@@ -166,18 +159,19 @@ impl<S> Shared<S> {
         let is_head = request.method() == Method::HEAD;
         let mut response = match &self.answer {
             None => {
-                let protocol = Protocol::of(request.method(), request.uri(), request.headers());
+                let protocol = Protocol::of(&Head::from(&request));
                 let mut response = denial.response_by(protocol, ResponseBody::answer);
                 // Reuses the allocation of the request's extensions for the denial.
                 *response.extensions_mut() = mem::take(request.extensions_mut());
                 response.extensions_mut().clear();
                 response
             }
-            Some(answer) => with_parts(&mut request, |parts| {
-                let mut response = answer(parts, &denial);
-                denial.add_wait(parts, response.headers_mut());
+            Some(answer) => {
+                let head = Head::from(&request);
+                let mut response = answer(&head, &denial);
+                denial.add_wait(&head, response.headers_mut());
                 response.map(ResponseBody::own)
-            }),
+            }
         };
         if is_head {
             // Not every server removes the body of such an answer (RFC 9110, section 9.3.2).
@@ -196,22 +190,4 @@ impl<S> Shared<S> {
         }
         response
     }
-}
-
-/// Lends the parts of a request, which `http` returns only by value. The request stays in its
-/// place, because it is large.
-fn with_parts<R, T>(request: &mut Request<R>, read: impl FnOnce(&Parts) -> T) -> T {
-    let (mut parts, ()) = Request::new(()).into_parts();
-    swap_parts(request, &mut parts);
-    let result = read(&parts);
-    swap_parts(request, &mut parts);
-    result
-}
-
-fn swap_parts<R>(request: &mut Request<R>, parts: &mut Parts) {
-    mem::swap(&mut parts.method, request.method_mut());
-    mem::swap(&mut parts.uri, request.uri_mut());
-    mem::swap(&mut parts.version, request.version_mut());
-    mem::swap(&mut parts.headers, request.headers_mut());
-    mem::swap(&mut parts.extensions, request.extensions_mut());
 }

@@ -14,14 +14,14 @@ use tokio::time::{Sleep, sleep};
 use tollgate_core::{Store, Timestamp};
 use tower_service::Service;
 
+use super::decide::{Extras, Next, Shared};
 use crate::answer::body::ResponseBody;
-use crate::layer::decide::{Extras, Next, Shared};
 use crate::limiter::NeverFails;
-use crate::limiter::queue_slot::Place;
-use crate::rule::set::Asks;
+use crate::limiter::queue_slot::QueueSlot;
+use crate::policy_set::Asks;
 use crate::waiting_call::WaitingCall;
 
-/// The response of a [`RateLimit`](crate::RateLimit) service.
+/// The response of a [`RateLimit`](crate::layer::RateLimit) service.
 ///
 /// It may be dropped at any time. A request that waits for its slot in a leaky bucket then returns
 /// what it was charged; the slot itself returns only if no request has queued behind it. Otherwise
@@ -73,7 +73,7 @@ struct Asking<Svc, S: Store, ReqBody> {
 struct Delayed<Svc, S: Store, ReqBody> {
     #[pin]
     sleep: Sleep,
-    place: Place<S>,
+    slot: QueueSlot<S>,
     call: WaitingCall<Svc, Request<ReqBody>>,
     extras: Extras,
 }
@@ -116,9 +116,9 @@ where
         match next {
             // A service handles `Pass` and `Refuse` itself. They arrive here from `poll_wait`.
             Next::Pass(extras) => State::Passed { future: service.call(request), extras },
-            Next::Delay(delay, place, extras) => {
+            Next::Delay(delay, slot, extras) => {
                 let (sleep, call) = (sleep(delay), WaitingCall::new(service, request));
-                State::Delayed(Box::pin(Delayed { sleep, place, call, extras }))
+                State::Delayed(Box::pin(Delayed { sleep, slot, call, extras }))
             }
             Next::Refuse(denial, fields) => {
                 State::Refused { response: Some(shared.refuse(request, denial, fields)) }
@@ -187,7 +187,7 @@ where
                 let delayed = delayed.as_mut().project();
                 ready!(delayed.sleep.poll(cx));
                 let (mut service, request) = delayed.call.take();
-                delayed.place.keep();
+                delayed.slot.keep();
                 State::Passed { future: service.call(request), extras: mem::take(delayed.extras) }
             }
             StateProj::Passed { .. } | StateProj::Refused { .. } => return Poll::Ready(()),

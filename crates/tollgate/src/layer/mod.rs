@@ -1,10 +1,10 @@
-//! The Tower layer.
+//! The Tower layer, its service, and their future and body.
 
-pub(crate) mod deadline;
-pub(crate) mod decide;
-pub(crate) mod drain;
-pub(crate) mod future;
-pub(crate) mod service;
+mod deadline;
+mod decide;
+mod drain;
+mod future;
+mod service;
 #[cfg(feature = "tonic")]
 mod tonic;
 
@@ -13,26 +13,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
-use http::request::Parts;
 use tollgate_core::{Policy, Quota, Store};
 use tower_layer::Layer;
 
-use crate::answer::IntoAnswer;
 use crate::denial::Denial;
-use crate::extract::PeerIp;
+use crate::extract::{Head, PeerIp};
 use crate::fields::{FieldWriter, Fields};
-use crate::limiter::{Limiter, NeverFails};
+use crate::limiter::{NeverFails, RequestLimiter};
 use crate::memory::MemoryStore;
 use crate::observe::Decision;
 use crate::or_panic::or_panic;
-use crate::rule::set::RulesError;
-use crate::rule::{IntoRules, PolicyExt};
+use crate::rule::PolicyExt;
+use crate::setup_error::SetupError;
 
 use self::decide::Shared;
 use self::drain::Bound;
 
 pub use self::future::ResponseFuture;
 pub use self::service::RateLimit;
+pub use crate::answer::{IntoAnswer, ResponseBody};
+#[cfg(feature = "axum")]
+pub use crate::report::MissingReport;
+pub use crate::rule::IntoRules;
 
 /// Limits the requests that reach a service, by one or several rules that are decided together.
 ///
@@ -48,7 +50,7 @@ pub use self::service::RateLimit;
 /// # Panics
 /// A request that a [leaky bucket](crate::Algorithm::LeakyBucket) delays uses tokio's timer.
 /// Without a tokio runtime with a timer it panics. Nothing else of the layer needs a runtime; a
-/// store may, and [`timeout`](crate::FailureExt::timeout) does.
+/// store may, and [`timeout`](crate::StoreExt::timeout) does.
 ///
 /// ```
 /// use tollgate::extract::{PeerIp, header};
@@ -86,15 +88,15 @@ impl RateLimitLayer {
     /// If [`RateLimitLayer::try_new`] would return an error.
     #[track_caller]
     pub fn new(rules: impl IntoRules) -> RateLimitLayer {
-        RateLimitLayer::from(Limiter::new(rules))
+        RateLimitLayer::from(RequestLimiter::new(rules))
     }
 
     /// [`RateLimitLayer::new`] for rules that are known only at run time.
     ///
     /// # Errors
-    /// [`RulesError`] if there are none, or if two have one name.
-    pub fn try_new(rules: impl IntoRules) -> Result<RateLimitLayer, RulesError> {
-        Limiter::try_new(rules).map(RateLimitLayer::from)
+    /// [`SetupError`] if there are none, or if two have one name.
+    pub fn try_new(rules: impl IntoRules) -> Result<RateLimitLayer, SetupError> {
+        RequestLimiter::try_new(rules).map(RateLimitLayer::from)
     }
 }
 
@@ -120,24 +122,24 @@ impl<S: Clone> RateLimitLayer<S> {
     /// [`RateLimitLayer::store`] for rules or stores that are known only at run time.
     ///
     /// # Errors
-    /// [`RulesError::Unsupported`] if the store cannot enforce a policy, such as a
-    /// [fallback](crate::FailureExt::fall_back_to) whose share of it is less than one unit.
-    pub fn try_store<T>(self, store: T) -> Result<RateLimitLayer<T>, RulesError>
+    /// [`SetupError::Unsupported`] if the store cannot enforce a policy, such as a
+    /// [fallback](crate::StoreExt::fall_back_to) whose share of it is less than one unit.
+    pub fn try_store<T>(self, store: T) -> Result<RateLimitLayer<T>, SetupError>
     where
         T: Store,
         T::Error: NeverFails,
     {
-        let Shared { limiter, fields, answer, drain, deadline, expose_verdict, enabled } =
+        let Shared { limiter, fields, answer, drain, deadline, expose_report, enabled } =
             Arc::unwrap_or_clone(self.shared);
         let limiter = limiter.try_store(store)?;
-        let shared = Shared { limiter, fields, answer, drain, deadline, expose_verdict, enabled };
+        let shared = Shared { limiter, fields, answer, drain, deadline, expose_report, enabled };
         Ok(RateLimitLayer { shared: Arc::new(shared) })
     }
 
     /// Sets the fields that report quotas to clients; [`Fields::Ietf`] by default.
     pub fn fields(mut self, fields: Fields) -> RateLimitLayer<S> {
         let shared = Arc::make_mut(&mut self.shared);
-        shared.fields = FieldWriter::new(shared.limiter.rules(), fields);
+        shared.fields = FieldWriter::new(&shared.limiter.decider.policies, fields);
         self
     }
 
@@ -151,10 +153,10 @@ impl<S: Clone> RateLimitLayer<S> {
     /// The closure returns any [`Response`](http::Response) with a body of `Bytes`:
     ///
     /// ```
-    /// use http::{Response, request::Parts};
-    /// use tollgate::{Denial, Quota, RateLimitLayer};
+    /// use http::Response;
+    /// use tollgate::{Denial, Head, Quota, RateLimitLayer};
     ///
-    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).answer(|_: &Parts, denial: &Denial| {
+    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).answer(|_: &Head<'_>, denial: &Denial| {
     ///     let mut response = Response::new("slow down, please\n".to_owned());
     ///     *response.status_mut() = denial.status();
     ///     response
@@ -190,10 +192,9 @@ impl<S: Clone> RateLimitLayer<S> {
     /// from the default answer to the request:
     ///
     /// ```
-    /// # use http::request::Parts;
-    /// # use tollgate::{Denial, Quota, RateLimitLayer};
-    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).answer(|parts: &Parts, denial: &Denial| {
-    ///     let mut response = denial.response_to(parts);
+    /// # use tollgate::{Denial, Head, Quota, RateLimitLayer};
+    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).answer(|head: &Head<'_>, denial: &Denial| {
+    ///     let mut response = denial.response_to(head);
     ///     if !response.headers().contains_key("grpc-status") {
     ///         *response.body_mut() = "slow down, please\n".into();
     ///     }
@@ -203,9 +204,9 @@ impl<S: Clone> RateLimitLayer<S> {
     #[doc(alias("error_handler", "on_denied"))]
     pub fn answer<A: IntoAnswer>(
         mut self,
-        answer: impl Fn(&Parts, &Denial) -> A + Send + Sync + 'static,
+        answer: impl Fn(&Head<'_>, &Denial) -> A + Send + Sync + 'static,
     ) -> RateLimitLayer<S> {
-        let answer = move |parts: &Parts, denial: &Denial| answer(parts, denial).into_answer();
+        let answer = move |head: &Head<'_>, denial: &Denial| answer(head, denial).into_answer();
         Arc::make_mut(&mut self.shared).answer = Some(Arc::new(answer));
         self
     }
@@ -280,8 +281,8 @@ impl<S: Clone> RateLimitLayer<S> {
     /// The report is empty if no rule applied or if the layer is switched off. If several layers
     /// expose theirs, a handler finds the report of the innermost, and the response has that of the
     /// outermost.
-    pub fn expose_verdict(mut self) -> RateLimitLayer<S> {
-        Arc::make_mut(&mut self.shared).expose_verdict = true;
+    pub fn expose_report(mut self) -> RateLimitLayer<S> {
+        Arc::make_mut(&mut self.shared).expose_report = true;
         self
     }
 
@@ -342,22 +343,22 @@ impl<S: Clone> RateLimitLayer<S> {
 
     /// Returns a limiter with the same rules and state, to ask directly. Call this after
     /// [`store`](RateLimitLayer::store).
-    pub fn limiter(&self) -> Limiter<S> {
+    pub fn limiter(&self) -> RequestLimiter<S> {
         self.shared.limiter.clone()
     }
 }
 
 /// Makes a layer that enforces the rules of a limiter, on its state.
-impl<S> From<Limiter<S>> for RateLimitLayer<S> {
-    fn from(limiter: Limiter<S>) -> RateLimitLayer<S> {
-        let fields = FieldWriter::new(limiter.rules(), Fields::default());
+impl<S> From<RequestLimiter<S>> for RateLimitLayer<S> {
+    fn from(limiter: RequestLimiter<S>) -> RateLimitLayer<S> {
+        let fields = FieldWriter::new(&limiter.decider.policies, Fields::default());
         let shared = Shared {
             limiter,
             fields,
             answer: None,
             drain: Bound::default(),
             deadline: None,
-            expose_verdict: false,
+            expose_report: false,
             enabled: true,
         };
         RateLimitLayer { shared: Arc::new(shared) }

@@ -9,9 +9,9 @@ use http_body::Body;
 use tollgate_core::Store;
 use tower_service::Service;
 
+use super::decide::{Next, Shared};
+use super::future::ResponseFuture;
 use crate::answer::body::ResponseBody;
-use crate::layer::decide::{Next, Shared};
-use crate::layer::future::ResponseFuture;
 use crate::limiter::NeverFails;
 use crate::memory::MemoryStore;
 

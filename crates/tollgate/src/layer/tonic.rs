@@ -2,7 +2,7 @@
 
 use tonic::server::NamedService;
 
-use crate::layer::service::RateLimit;
+use super::service::RateLimit;
 
 /// Lets a layer wrap a single service of a server, which finds services by their names.
 impl<Svc: NamedService, S> NamedService for RateLimit<Svc, S> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Grant, Reply, Stamp, Status, Store};
 
+use crate::policy_set::Asks;
 use crate::report::Report;
-use crate::rule::set::Asks;
 
 /// A request that was charged and may pass.
 #[must_use = "a leaky bucket asks for a delay before the request passes: see `delay`"]

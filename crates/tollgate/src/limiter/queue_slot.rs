@@ -1,14 +1,14 @@
-//! The place of a delayed request in the queue of a leaky bucket.
+//! The slot of a delayed request in the queue of a leaky bucket.
 
 use tokio::runtime::Handle;
 use tollgate_core::{Reply, Store};
 
-use crate::limiter::Limiter;
-use crate::limiter::permit::Permit;
+use super::decider::Decider;
+use super::permit::Permit;
 
 /// The charge of a delayed request. Refunded if this is dropped before the request passes, because
 /// the caller has left.
-pub(crate) struct Place<S: Store> {
+pub(crate) struct QueueSlot<S: Store> {
     store: S,
     /// `None` once the request has passed.
     permit: Option<Permit>,
@@ -16,9 +16,9 @@ pub(crate) struct Place<S: Store> {
     runtime: Option<Handle>,
 }
 
-impl<S: Store> Place<S> {
-    pub(crate) fn new(limiter: &Limiter<S>, permit: Permit) -> Place<S> {
-        Place { store: limiter.store.clone(), permit: Some(permit), runtime: Handle::try_current().ok() }
+impl<S: Store> QueueSlot<S> {
+    pub(crate) fn new(decider: &Decider<S>, permit: Permit) -> QueueSlot<S> {
+        QueueSlot { store: decider.store.clone(), permit: Some(permit), runtime: Handle::try_current().ok() }
     }
 
     /// Keeps the charge, because the request passes.
@@ -27,7 +27,7 @@ impl<S: Store> Place<S> {
     }
 }
 
-impl<S: Store> Drop for Place<S> {
+impl<S: Store> Drop for QueueSlot<S> {
     fn drop(&mut self) {
         let Some(mut permit) = self.permit.take() else { return };
         // A store may need the runtime's timers.

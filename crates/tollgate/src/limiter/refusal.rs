@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::denial::Denial;
-use crate::rule::set::Ask;
+use crate::policy_set::Ask;
 
 /// The denial of a caller that waits, for others in its queue.
 #[derive(Clone)]

@@ -2,94 +2,20 @@
 
 use std::time::Duration;
 
-use http::request::Parts;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-use tollgate_core::{Algorithm, Key, Reply, Store, Times, Wait};
+use tollgate_core::{Reply, Store, Times, Wait};
 
+use super::decider::Decider;
+use super::never_fails::NeverFails;
+use super::permit::Permit;
+use super::queue_slot::QueueSlot;
+use super::refusal::Refusal;
 use crate::denial::Denial;
-use crate::limiter::permit::Permit;
-use crate::limiter::queue_slot::Place;
-use crate::limiter::refusal::Refusal;
-use crate::limiter::{Limiter, NeverFails};
+use crate::policy_set::{Ask, Asks};
 use crate::reason::Reason;
-use crate::rule::set::{Ask, Asks};
 use crate::wait_queue::Waiter;
 
-impl<S: Store<Error: NeverFails>> Limiter<S> {
-    /// Waits until a request may pass, and charges it: [`Limiter::check`] for a caller that waits
-    /// instead of giving up, such as a job or a client of another API.
-    ///
-    /// Sleeps for [`Denial::retry_after`] and asks again, and sleeps for the delay of a leaky
-    /// bucket. Returns the denial at once if the request cannot pass within `at_most`.
-    ///
-    /// # Order
-    /// Callers that wait for the same keys form a queue, in order of arrival. Only the first asks
-    /// again, and a caller that leaves is skipped. In total, callers ask at most three times for
-    /// each one that passes, unless other processes, or checks that do not wait, take the units.
-    ///
-    /// - A caller that finds others waiting joins them without asking. It is refused at once if a
-    ///   caller of the same cost, or less, has just been refused for longer than `at_most`.
-    ///   Otherwise it waits for its turn until `at_most` is over. In both cases it gets the latest
-    ///   denial of a caller in the queue, and observers see no decision.
-    /// - Rules that apply together are one queue for each set of keys. Callers whose sets share
-    ///   only some keys are not ordered, and neither are the tiers of a rule.
-    /// - Over a network, several callers of a queue ask at once while nothing is refused. They may
-    ///   pass in another order.
-    /// - A queue belongs to a limiter and its clones, in one process. [`Limiter::check`] does not
-    ///   wait in it, nor does a request that costs nothing or can never pass.
-    ///
-    /// # Outages
-    /// While the store is unavailable and a failure policy refuses, the caller waits too, unless
-    /// [`Limiter::wait_for_store`] says otherwise. The first of a queue asks again after 50 ms, and
-    /// then after pauses that grow to a second. A request that the store decided, but whose answer
-    /// was lost, stays charged.
-    ///
-    /// # Observers
-    /// Each time a caller asks is a decision that [observers](Limiter::observe) see.
-    ///
-    /// # Cancellation
-    /// If the future is dropped before it is ready, the request may have been charged. A place in a
-    /// leaky bucket is returned.
-    ///
-    /// # Errors
-    /// A [`Denial`] with the rules that refuse the request for longer than `at_most`. Also if the
-    /// request can never pass or has no key, or if the store is unavailable until `at_most` is
-    /// over.
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime with a timer, if there is something to wait for.
-    #[doc(alias("wait", "queue", "throttle"))]
-    pub async fn until_ready(&self, parts: &Parts, at_most: Duration) -> Result<Permit, Denial> {
-        self.admit(self.ask(&parts.into()), Some(at_most)).await
-    }
-
-    /// [`Limiter::until_ready`] for `cost` units of each rule, charged to `key` as
-    /// [`Limiter::check_key`] does.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::{Key, Limiter, Policy, Quota};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Denial> {
-    /// let calls = Limiter::by_key([Policy::new("calls", Quota::per_second(100).burst(1))]);
-    /// let api = Key::from("api.example.com");
-    /// for _ in 0..3 {
-    ///     // Every 10 ms after the first.
-    ///     let _permit = calls.until_key_ready(&api, 1, Duration::from_secs(5)).await?;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As those of [`Limiter::until_ready`].
-    ///
-    /// # Panics
-    /// As [`Limiter::until_ready`].
-    pub async fn until_key_ready(&self, key: &Key, cost: u32, at_most: Duration) -> Result<Permit, Denial> {
-        self.admit(self.asks_for(key, cost), Some(at_most)).await
-    }
-
+impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Charges what is asked, and waits for the delay of a leaky bucket. With `at_most`, also until
     /// the rules allow it.
     pub(crate) async fn admit(
@@ -173,7 +99,7 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// Whether another answer is possible later. A cost of 0 passes now, and one that exceeds a
     /// quota never does.
     fn may_have_to_wait(&self, asks: &Asks) -> bool {
-        let fits = |ask: &Ask| ask.cost <= self.rules().policy(ask.policy).largest_cost();
+        let fits = |ask: &Ask| ask.cost <= self.policies.policy(ask.policy).largest_cost();
         asks.iter().any(|ask| ask.cost > 0) && asks.iter().all(fits)
     }
 
@@ -188,18 +114,17 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
         if delay.is_zero() {
             return permit;
         }
-        let mut place = Place::new(self, permit);
+        let mut slot = QueueSlot::new(self, permit);
         sleep(delay).await;
-        place.keep().expect("it is kept once").delayed()
+        slot.keep().expect("it is kept once").delayed()
     }
 }
 
 /// How long the request would wait at least: until each rule allows it, and in the queue of each
 /// leaky bucket that refused it, which is full when it accepts the request.
 fn passes_after(denial: &Denial, left: Duration) -> Duration {
-    let each = denial.report().iter().map(|(policy, status)| match (status.wait(), policy.algorithm()) {
-        (Wait::For(wait), Algorithm::LeakyBucket { max_wait }) => wait.saturating_add(max_wait.min(left)),
-        (Wait::For(wait), _) => wait,
+    let each = denial.report().iter().map(|(policy, status)| match status.wait() {
+        Wait::For(wait) => wait.saturating_add(policy.longest_wait().min(left)),
         _ => Duration::ZERO,
     });
     each.max().unwrap_or_default()

@@ -47,18 +47,18 @@
 //!   in the log, once for each store (feature `tracing`).
 //!
 //! ```
-//! use tollgate::{Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, extract::header};
+//! use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let store = MemoryStore::builder().max_keys(2).build();
-//! let limiter = Limiter::new([Policy::new("daily", Quota::per_day(1)).by(header("x-user"))]).store(store.clone());
+//! let limiter = Limiter::new([Policy::new("daily", Quota::per_day(1))]).store(store.clone());
 //! for invented in ["a", "b"] {
-//!     assert!(limiter.check_key(&Key::from(invented), 1).await.is_ok());
-//!     assert!(limiter.check_key(&Key::from(invented), 1).await.is_err());
+//!     assert!(limiter.check(&Key::from(invented), 1).await.is_ok());
+//!     assert!(limiter.check(&Key::from(invented), 1).await.is_err());
 //! }
 //! // The table is full of denied keys: new users share one quota.
-//! assert!(limiter.check_key(&Key::from("ada"), 1).await.is_ok());
-//! assert!(limiter.check_key(&Key::from("bob"), 1).await.is_err());
+//! assert!(limiter.check(&Key::from("ada"), 1).await.is_ok());
+//! assert!(limiter.check(&Key::from("bob"), 1).await.is_err());
 //! assert_eq!((store.keys(), store.overflows()), (2, 2));
 //! # }
 //! ```
@@ -84,12 +84,12 @@ use std::time::Duration;
 
 use tollgate_core::algorithm::State;
 use tollgate_core::{
-    Check, Clock, Grant, Key, KeyTotal, Policy, Reply, Store, Times, Timestamp, UsageError, UsageTotals,
-    Verdict, Wait,
+    Check, Clock, Grant, Key, KeyTotal, Policy, RecentUsage, Reply, Store, Times, Timestamp, UsageError,
+    UsageTotals, Verdict, Wait,
 };
 
 use shards::Shards;
-use totals::Totals;
+use totals::TotalsTable;
 
 use crate::table::Slot;
 
@@ -154,7 +154,7 @@ impl MemoryStoreBuilder {
 
     /// Builds the store.
     pub fn build(self) -> MemoryStore {
-        let totals = Totals::new(self.max_tracked_keys, self.usage_life, self.clock.clone());
+        let totals = TotalsTable::new(self.max_tracked_keys, self.usage_life, self.clock.clone());
         MemoryStore(Arc::new(Shards::new(self.max_keys, self.clock, totals)))
     }
 }
@@ -185,13 +185,13 @@ impl MemoryStore {
     /// busy day, or a caller invents keys.
     ///
     /// ```
-    /// use tollgate::{Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, extract::header};
+    /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
     /// let store = MemoryStore::builder().max_keys(2).build();
-    /// let limiter = Limiter::new([Policy::new("daily", Quota::per_day(100)).by(header("x-user"))]).store(store.clone());
+    /// let limiter = Limiter::new([Policy::new("daily", Quota::per_day(100))]).store(store.clone());
     /// for user in ["ada", "bob", "eve"] {
-    ///     let _ = limiter.check_key(&Key::from(user), 1).await;
+    ///     let _ = limiter.check(&Key::from(user), 1).await;
     /// }
     /// assert_eq!((store.keys(), store.evictions()), (2, 1));
     /// # }
@@ -205,20 +205,6 @@ impl MemoryStore {
     /// costs new users](self#what-a-flood-costs-new-users).
     pub fn overflows(&self) -> u64 {
         self.0.overflows()
-    }
-
-    /// Returns how many units `key` used in the last `interval`: [`Store::usage`] without a future.
-    ///
-    /// # Errors
-    /// [`UsageError::Algorithm`] unless the algorithm is
-    /// [`SlidingLog`](crate::Algorithm::SlidingLog) or
-    /// [`SlidingBuckets`](crate::Algorithm::SlidingBuckets).
-    pub fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
-        let (mut table, digest, now) = self.0.tables.enter(policy, key);
-        match table.find(&digest) {
-            Some(at) => table.slot(at).value.usage(policy, now, interval),
-            None => State::new(policy).usage(policy, now, interval),
-        }
     }
 
     /// Decides a set, and records it for policies that track usage.
@@ -315,9 +301,15 @@ impl Store for MemoryStore {
         }
         Reply::Now(Ok(()))
     }
+}
 
-    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
-        MemoryStore::usage(self, policy, key, interval)
+impl RecentUsage for MemoryStore {
+    async fn recent_usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
+        let (mut table, digest, now) = self.0.tables.enter(policy, key);
+        match table.find(&digest) {
+            Some(at) => table.slot(at).value.usage(policy, now, interval),
+            None => State::new(policy).usage(policy, now, interval),
+        }
     }
 }
 

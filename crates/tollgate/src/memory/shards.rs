@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use tollgate_core::Clock;
 use tollgate_core::algorithm::State;
 
-use super::totals::Totals;
+use super::totals::TotalsTable;
 use crate::table::Table;
 use crate::table::sharded::{Sharded, lock};
 
@@ -18,11 +18,11 @@ pub(super) struct Shards {
     overflows: AtomicU64,
     /// The latest time that a clock has shown which may go back, in microseconds.
     latest_us: AtomicU64,
-    pub(super) totals: Totals,
+    pub(super) totals: TotalsTable,
 }
 
 impl Shards {
-    pub(super) fn new(max_keys: usize, clock: Clock, totals: Totals) -> Shards {
+    pub(super) fn new(max_keys: usize, clock: Clock, totals: TotalsTable) -> Shards {
         Shards {
             tables: Sharded::new(max_keys, clock),
             overflow: Mutex::new(Table::new(usize::MAX)),

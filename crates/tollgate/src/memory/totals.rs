@@ -11,7 +11,7 @@ use crate::table::sharded::Sharded;
 /// Where a total stops, as in Redis, whose scripts compute with doubles.
 const MOST: u64 = 1 << 53;
 
-pub(super) struct Totals {
+pub(super) struct TotalsTable {
     tables: Sharded<Total>,
     life: Duration,
     hasher: RandomState,
@@ -24,9 +24,9 @@ struct Total {
     last_use: Timestamp,
 }
 
-impl Totals {
-    pub(super) fn new(max_keys: usize, life: Duration, clock: Clock) -> Totals {
-        Totals { tables: Sharded::new(max_keys, clock), life, hasher: RandomState::new() }
+impl TotalsTable {
+    pub(super) fn new(max_keys: usize, life: Duration, clock: Clock) -> TotalsTable {
+        TotalsTable { tables: Sharded::new(max_keys, clock), life, hasher: RandomState::new() }
     }
 
     /// Records a set that was granted so many times.

@@ -83,7 +83,7 @@ pub enum Outcome {
     /// Another rule refused the request. This policy had room, or was not asked.
     NotCharged,
     /// The policy refused the request. Or the store failed, and the failure policy refused it: the
-    /// [source](Decision::source) is [`Source::Policy`] then.
+    /// [source](Decision::source) is [`Source::FailurePolicy`] then.
     Denied,
     /// The request costs more than the policy can ever grant.
     NeverPossible,

@@ -5,7 +5,7 @@ use tollgate_core::{Policy, Source};
 
 use super::decision::{Decision, Outcome};
 use crate::metrics::describe;
-use crate::rule::set::Rules;
+use crate::policy_set::PolicySet;
 
 /// The handles of a limiter, registered once: a request then costs two additions for each rule.
 pub(crate) struct Metrics {
@@ -20,10 +20,10 @@ struct Handles {
 
 impl Metrics {
     /// Registers the handles of all rules.
-    pub(crate) fn new(rules: &Rules) -> Metrics {
+    pub(crate) fn new(policies: &PolicySet) -> Metrics {
         describe();
-        let policies = (0..rules.count()).map(|rule| Handles::new(rules.policy(rule))).collect();
-        Metrics { policies, store_seconds: histogram!("tollgate_store_seconds") }
+        let handles = policies.own().iter().map(Handles::new).collect();
+        Metrics { policies: handles, store_seconds: histogram!("tollgate_store_seconds") }
     }
 
     #[inline]

@@ -11,19 +11,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Clock, Policy, Status, Timestamp, Verdict, Wait};
+use tollgate_core::{Clock, Policy, Status, Timestamp, Verdict, Wait};
 
 pub use decision::{Decision, Outcome};
 
-use crate::rule::set::{Ask, Rules};
+use crate::policy_set::{Ask, PolicySet};
 
 type Observe = dyn Fn(&Decision<'_>) + Send + Sync;
 
 /// The observers of a limiter.
 #[derive(Clone, Default)]
-pub(crate) struct Observers(Option<Arc<Watch>>);
+pub(crate) struct Observers(Option<Arc<Watcher>>);
 
-struct Watch {
+struct Watcher {
     /// Calls all observers.
     observe: Arc<Observe>,
     clock: Clock,
@@ -32,14 +32,14 @@ struct Watch {
 impl Observers {
     pub(crate) fn add(&mut self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) {
         let watch = match self.0.take() {
-            None => Watch { observe: Arc::new(observe), clock: Clock::system() },
+            None => Watcher { observe: Arc::new(observe), clock: Clock::system() },
             Some(watch) => {
                 let earlier = Arc::clone(&watch.observe);
                 let both = move |decision: &Decision<'_>| {
                     earlier(decision);
                     observe(decision);
                 };
-                Watch { observe: Arc::new(both), clock: watch.clock.clone() }
+                Watcher { observe: Arc::new(both), clock: watch.clock.clone() }
             }
         };
         self.0 = Some(Arc::new(watch));
@@ -59,37 +59,43 @@ impl Observers {
     /// Shows the verdict on what a request asked, with the time [from which](Observers::now) it
     /// waited.
     #[inline]
-    pub(crate) fn verdict(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
+    pub(crate) fn verdict(
+        &self,
+        policies: &PolicySet,
+        asks: &[Ask],
+        verdict: &Verdict,
+        since: Option<Timestamp>,
+    ) {
         if self.is_on() {
-            self.show_verdict(rules, asks, verdict, since);
+            self.show_verdict(policies, asks, verdict, since);
         }
     }
 
     #[inline]
-    fn show_verdict(&self, rules: &Rules, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
-        let mut latency = since.and_then(|since| Some(span_of(since, self.now()?)));
+    fn show_verdict(&self, policies: &PolicySet, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
+        let mut latency = since.and_then(|since| Some(self.now()?.saturating_since(since)));
         let mut at = 0;
         let decision = |rule: usize| {
             // Asks are in the order of the rules.
-            let Some(ask) = asks.get(at).filter(|ask| rules.rule_of(ask.policy) == rule) else {
-                return Decision::of_rule(rules.policy(rule), rule, Outcome::Skipped);
+            let Some(ask) = asks.get(at).filter(|ask| policies.named(ask.policy) == rule) else {
+                return Decision::of_rule(policies.policy(rule), rule, Outcome::Skipped);
             };
-            let policy = rules.policy(ask.policy);
+            let policy = policies.policy(ask.policy);
             let (outcome, wait) = outcome(verdict, at, policy);
             at += 1;
             let (source, latency) = (verdict.source(), latency.take());
             Decision { policy, rule, outcome, units: ask.cost, source, wait, latency }
         };
-        self.show((0..rules.count()).map(decision));
+        self.show((0..policies.own().len()).map(decision));
     }
 
     /// Shows that the rule with this number found no key.
-    pub(crate) fn no_key(&self, rules: &Rules, rule: usize) {
+    pub(crate) fn no_key(&self, policies: &PolicySet, rule: usize) {
         let decision = |number: usize| {
             let outcome = if number == rule { Outcome::NoKey } else { Outcome::NotCharged };
-            Decision::of_rule(rules.policy(number), number, outcome)
+            Decision::of_rule(policies.policy(number), number, outcome)
         };
-        self.show((0..rules.count()).map(decision));
+        self.show((0..policies.own().len()).map(decision));
     }
 
     #[inline]
@@ -124,11 +130,11 @@ fn is_traced() -> bool {
 #[inline]
 fn outcome(verdict: &Verdict, at: usize, policy: &Policy) -> (Outcome, Option<Duration>) {
     if verdict.is_granted() {
-        return match policy.algorithm() {
-            Algorithm::LeakyBucket { .. } if !verdict.delay().is_zero() => {
-                (Outcome::Delayed, Some(verdict.delay()))
-            }
-            _ => (Outcome::Allowed, None),
+        let delay = verdict.delay().min(policy.longest_wait());
+        return if delay.is_zero() {
+            (Outcome::Allowed, None)
+        } else {
+            (Outcome::Delayed, Some(verdict.delay()))
         };
     }
     match verdict.each().get(at).map(Status::wait) {
@@ -138,10 +144,6 @@ fn outcome(verdict: &Verdict, at: usize, policy: &Policy) -> (Outcome, Option<Du
         // A failure policy refused.
         Some(Wait::None) | None => (Outcome::Denied, None),
     }
-}
-
-fn span_of(since: Timestamp, now: Timestamp) -> Duration {
-    Duration::from_micros(now.as_micros().saturating_sub(since.as_micros()))
 }
 
 impl fmt::Debug for Observers {

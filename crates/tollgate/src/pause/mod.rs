@@ -41,7 +41,7 @@
 //! # }
 //! ```
 //!
-//! A pause ends for all requests at once. Put a [`CallLimitLayer`](crate::CallLimitLayer) or a
+//! A pause ends for all requests at once. Put a [`CallLimitLayer`](crate::calls::CallLimitLayer) or a
 //! [`RateLimitLayer`](crate::RateLimitLayer) inside of this layer to space them.
 
 // From top to bottom; imports run down this list only: service, layer, origin, pauses,

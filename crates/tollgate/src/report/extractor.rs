@@ -11,7 +11,7 @@ use http::request::Parts;
 use super::Report;
 
 /// Feature `axum`. Without a layer that [exposes its
-/// verdict](crate::RateLimitLayer::expose_verdict), the request is answered 500, and the log says
+/// verdict](crate::RateLimitLayer::expose_report), the request is answered 500, and the log says
 /// once which call is missing. `Option<Report>` is `None` then.
 ///
 /// ```
@@ -27,7 +27,7 @@ use super::Report;
 ///
 /// let app: Router = Router::new()
 ///     .route("/me", get(me))
-///     .layer(RateLimitLayer::per_ip(Quota::per_minute(100)).expose_verdict());
+///     .layer(RateLimitLayer::per_ip(Quota::per_minute(100)).expose_report());
 /// ```
 impl<S: Sync> FromRequestParts<S> for Report {
     type Rejection = MissingReport;

@@ -10,17 +10,17 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tollgate_core::{Policy, Share, Status, Verdict};
 
-use crate::rule::set::Rules;
+use crate::policy_set::PolicySet;
 
 #[cfg(feature = "axum")]
 pub use extractor::MissingReport;
 
 /// The state of the rules that applied to a request. Cheap to clone.
 #[derive(Clone)]
-pub struct Report(Arc<Inner>);
+pub struct Report(Arc<ReportInner>);
 
-struct Inner {
-    rules: Arc<Rules>,
+struct ReportInner {
+    policies: Arc<PolicySet>,
     /// The numbers of the policies that applied.
     asked: SmallVec<[usize; 4]>,
     verdict: Verdict,
@@ -29,18 +29,18 @@ struct Inner {
 impl Report {
     /// The report on the policies with these numbers.
     pub(crate) fn new(
-        rules: &Arc<Rules>,
+        policies: &Arc<PolicySet>,
         asked: impl IntoIterator<Item = usize>,
         verdict: Verdict,
     ) -> Report {
         let asked = asked.into_iter().collect();
-        Report(Arc::new(Inner { rules: Arc::clone(rules), asked, verdict }))
+        Report(Arc::new(ReportInner { policies: Arc::clone(policies), asked, verdict }))
     }
 
     /// Returns the policies that applied, in the order of their rules. For a rule with
     /// [tiers](crate::Rule::tiers), it is the policy of the request's tier.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.0.asked.iter().map(|policy| self.0.rules.policy(*policy))
+        self.0.asked.iter().map(|policy| self.0.policies.policy(*policy))
     }
 
     /// Returns the status of each of [`Report::policies`]. Empty if no store decided: the request
@@ -50,7 +50,7 @@ impl Report {
     }
 
     /// Returns the share of each quota that decided, if a
-    /// [fallback](crate::FailureExt::fall_back_to) did.
+    /// [fallback](crate::StoreExt::fall_back_to) did.
     pub fn share(&self) -> Option<Share> {
         self.0.verdict.share()
     }
@@ -75,7 +75,7 @@ impl Report {
 
     /// The problem document of a request that only the policy at this index refused.
     pub(crate) fn quota_exceeded(&self, at: usize) -> Option<&Bytes> {
-        self.0.asked.get(at).map(|policy| self.0.rules.quota_exceeded(*policy))
+        self.0.asked.get(at).map(|policy| self.0.policies.quota_exceeded(*policy))
     }
 
     /// The number of the first policy that applied.

@@ -11,53 +11,24 @@
 //! copy a header, a cookie, a query or a `User-Agent`. Exempt by what callers cannot choose: their
 //! address, or what an outer authentication layer left in the request's extensions.
 
-use http::request::Parts;
 use http::{Method, header};
 
-use crate::extract::{AddressExtractor, ByHead, Head, Networks, TrustError};
+use crate::extract::{AddressExtractor, Head, Networks};
 use crate::or_panic::or_panic;
+use crate::setup_error::SetupError;
 
-/// Says which requests a rule ignores. Closures `Fn(&Parts) -> bool` are exemptions.
+/// Says which requests a rule ignores. Closures `Fn(&Head) -> bool` are exemptions.
 pub trait Exemption: Send + Sync + 'static {
     /// Whether the rule ignores this request.
-    fn exempts(&self, parts: &Parts) -> bool;
-
-    /// [`Exemption::exempts`] for a request that may be whole, for exemptions of this crate.
-    #[doc(hidden)]
-    fn exempts_head(&self, head: &Head<'_>) -> bool {
-        head.parts.is_some_and(|parts| self.exempts(parts))
-    }
-
-    /// Whether [`exempts_head`](Exemption::exempts_head) needs a head with parts.
-    #[doc(hidden)]
-    fn needs_parts(&self) -> bool {
-        true
-    }
+    fn exempts(&self, head: &Head<'_>) -> bool;
 }
 
 impl<F> Exemption for F
 where
-    F: Fn(&Parts) -> bool + Send + Sync + 'static,
-{
-    fn exempts(&self, parts: &Parts) -> bool {
-        self(parts)
-    }
-}
-
-impl<F> Exemption for ByHead<F>
-where
     F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
 {
-    fn exempts(&self, parts: &Parts) -> bool {
-        self.0(&parts.into())
-    }
-
-    fn exempts_head(&self, head: &Head<'_>) -> bool {
-        self.0(head)
-    }
-
-    fn needs_parts(&self) -> bool {
-        false
+    fn exempts(&self, head: &Head<'_>) -> bool {
+        self(head)
     }
 }
 
@@ -76,11 +47,11 @@ where
 /// let rule = Policy::new("api", Quota::per_minute(60)).by(header("x-api-key")).exempt(cors_preflight());
 /// ```
 pub fn cors_preflight() -> impl Exemption {
-    ByHead(|head: &Head<'_>| {
-        head.method == Method::OPTIONS
-            && head.headers.contains_key(header::ORIGIN)
-            && head.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
-    })
+    |head: &Head<'_>| {
+        head.method() == Method::OPTIONS
+            && head.headers().contains_key(header::ORIGIN)
+            && head.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+    }
 }
 
 /// Exempts requests from these networks, in CIDR notation (`10.0.0.0/8`, `fd00::/8`) or single
@@ -118,15 +89,13 @@ pub fn from_networks<A: AddressExtractor, N: AsRef<str>>(
 /// [`from_networks`] for a list that is known only at run time. An empty list exempts no request.
 ///
 /// # Errors
-/// [`TrustError`] for the first text that is neither a network nor an address.
+/// [`SetupError`] for the first text that is neither a network nor an address.
 pub fn try_from_networks<A: AddressExtractor, N: AsRef<str>>(
     addresses: A,
     networks: impl IntoIterator<Item = N>,
-) -> Result<impl Exemption, TrustError> {
+) -> Result<impl Exemption, SetupError> {
     let networks = Networks::parse(networks)?;
-    Ok(ByHead(move |head: &Head<'_>| {
-        addresses.address_from(head).is_some_and(|address| networks.contain_caller(address))
-    }))
+    Ok(move |head: &Head<'_>| addresses.address(head).is_some_and(|address| networks.contain_caller(address)))
 }
 
 #[cfg(test)]
@@ -139,9 +108,7 @@ mod tests {
     use crate::extract::{ClientIp, PeerAddr, PeerIp};
 
     fn exempts(exemption: &impl Exemption, request: Request<()>) -> bool {
-        let whole = exemption.exempts_head(&Head::of(&request));
-        assert_eq!(exemption.exempts(&request.into_parts().0), whole);
-        whole
+        exemption.exempts(&Head::from(&request))
     }
 
     fn from(peer: &str, forwarded_for: &str) -> Request<()> {

@@ -7,23 +7,20 @@ mod tiers;
 use std::fmt;
 use std::sync::Arc;
 
-use http::request::Parts;
 use tollgate_core::{Key, Policy, Quota};
 
 use crate::extract::{Head, KeyExtractor};
 use crate::or_panic::or_panic;
 use crate::reason::Reason;
+use crate::setup_error::SetupError;
 
 use exempt::Exemption;
 use tiers::Tiers;
 
-pub use set::RulesError;
-pub use tiers::TiersError;
-
 /// Makes a [`Policy`] a [`Rule`].
 pub trait PolicyExt {
     /// Gives each key that `extractor` finds in a request a quota of its own. The extractor is one
-    /// of [`extract`](crate::extract), or a closure `Fn(&Parts) -> Option<Key>`.
+    /// of [`extract`](crate::extract), or a closure `Fn(&Head) -> Option<Key>`.
     fn by(self, extractor: impl KeyExtractor) -> Rule;
 }
 
@@ -40,20 +37,20 @@ impl PolicyExt for Policy {
     }
 }
 
-type Cost = dyn Fn(&Parts) -> u32 + Send + Sync;
+type Cost = dyn Fn(&Head<'_>) -> u32 + Send + Sync;
 
-/// A [`Policy`] with a key extractor and a cost: what a layer or a [`Limiter`](crate::Limiter)
-/// enforces.
+/// A [`Policy`] with a key extractor and a cost: what a layer or a
+/// [`RequestLimiter`](crate::RequestLimiter) enforces.
 ///
 /// ```
-/// use http::{Method, request::Parts};
+/// use http::Method;
 /// use tollgate::extract::header;
-/// use tollgate::{MissingKey, Policy, PolicyExt, Quota};
+/// use tollgate::{Head, MissingKey, Policy, PolicyExt, Quota};
 ///
 /// let rule = Policy::new("daily", Quota::per_day(5_000))
 ///     .by(header("x-api-key"))
-///     .cost(|parts: &Parts| if parts.method == Method::POST { 5 } else { 1 })
-///     .on_missing_key(MissingKey::Share);
+///     .cost(|head: &Head<'_>| if head.method() == Method::POST { 5 } else { 1 })
+///     .on_missing_key(MissingKey::OneKey);
 /// ```
 #[derive(Clone)]
 #[must_use]
@@ -103,8 +100,8 @@ pub enum MissingKey {
     Refuse,
     /// This rule does not apply to the request; the other rules do.
     Skip,
-    /// All such requests share one key.
-    Share,
+    /// All such requests share one key, [`Key::global`].
+    OneKey,
 }
 
 impl Rule {
@@ -112,7 +109,7 @@ impl Rule {
     /// state. A cost above [`Policy::largest_cost`] is refused as never possible.
     ///
     /// The closure runs for every request that reaches the rule, before anything is charged.
-    pub fn cost(mut self, cost: impl Fn(&Parts) -> u32 + Send + Sync + 'static) -> Rule {
+    pub fn cost(mut self, cost: impl Fn(&Head<'_>) -> u32 + Send + Sync + 'static) -> Rule {
         self.cost = Some(Arc::new(cost));
         self
     }
@@ -142,20 +139,15 @@ impl Rule {
     /// or an `Arc<str>` saves a copy of the name for each request. It runs once the request has a
     /// key, also a shared one.
     ///
-    /// [`Limiter::check`](crate::Limiter::check) asks for the quota of the request's tier.
-    /// [`Limiter::check_key`](crate::Limiter::check_key) has no request, and asks for the policy's
-    /// own.
-    ///
     /// ```
-    /// use http::request::Parts;
     /// use tollgate::extract::header;
-    /// use tollgate::{Key, Policy, PolicyExt, Quota};
+    /// use tollgate::{Head, Key, Policy, PolicyExt, Quota};
     ///
     /// #[derive(Clone, Copy)]
     /// enum Plan { Free, Pro, Enterprise }
     ///
     /// // Inserted into the extensions by an outer authentication layer.
-    /// let plan = |parts: &Parts, _: &Key| match parts.extensions.get::<Plan>()? {
+    /// let plan = |head: &Head<'_>, _: &Key| match head.extensions().get::<Plan>()? {
     ///     Plan::Free => None,
     ///     Plan::Pro => Some("pro"),
     ///     Plan::Enterprise => Some("enterprise"),
@@ -173,7 +165,7 @@ impl Rule {
     pub fn tiers<N: AsRef<str>, T: AsRef<str>>(
         self,
         quotas: impl IntoIterator<Item = (N, Quota)>,
-        tier: impl Fn(&Parts, &Key) -> Option<T> + Send + Sync + 'static,
+        tier: impl Fn(&Head<'_>, &Key) -> Option<T> + Send + Sync + 'static,
     ) -> Rule {
         let name = self.policy.name().to_owned();
         or_panic(self.try_tiers(quotas, tier).map_err(|error| format!("policy {name:?}: {error}")))
@@ -182,15 +174,14 @@ impl Rule {
     /// [`Rule::tiers`] for quotas that are known only at run time.
     ///
     /// # Errors
-    /// [`TiersError`] if there are no tiers, if a name is empty or not unique, or if the policy's
+    /// [`SetupError`] if there are no tiers, if a name is empty or not unique, or if the policy's
     /// algorithm does not allow a quota.
     ///
     /// ```
     /// use std::sync::Arc;
     ///
-    /// use http::request::Parts;
     /// use tollgate::extract::extension;
-    /// use tollgate::{Key, Policy, PolicyExt, Quota, TiersError};
+    /// use tollgate::{Head, Key, Policy, PolicyExt, Quota, SetupError};
     ///
     /// #[derive(Clone)]
     /// struct Tenant(Arc<str>);
@@ -199,20 +190,20 @@ impl Rule {
     /// let quotas = vec![("acme".to_owned(), Quota::per_hour(100_000)), ("acme".to_owned(), Quota::per_hour(5))];
     /// let rule = Policy::new("tenant", Quota::per_hour(1_000))
     ///     .by(extension(|tenant: &Tenant| Key::from(&*tenant.0)))
-    ///     .try_tiers(quotas, |parts: &Parts, _: &Key| parts.extensions.get::<Tenant>().map(|tenant| tenant.0.clone()));
-    /// assert_eq!(rule.unwrap_err(), TiersError::NameTwice("acme".to_owned()));
+    ///     .try_tiers(quotas, |head: &Head<'_>, _: &Key| head.extensions().get::<Tenant>().map(|tenant| tenant.0.clone()));
+    /// assert_eq!(rule.unwrap_err(), SetupError::TierTwice("acme".to_owned()));
     /// ```
     pub fn try_tiers<N: AsRef<str>, T: AsRef<str>>(
         self,
         quotas: impl IntoIterator<Item = (N, Quota)>,
-        tier: impl Fn(&Parts, &Key) -> Option<T> + Send + Sync + 'static,
-    ) -> Result<Rule, TiersError> {
+        tier: impl Fn(&Head<'_>, &Key) -> Option<T> + Send + Sync + 'static,
+    ) -> Result<Rule, SetupError> {
         let tiers = Tiers::try_new(&self.policy, quotas, tier)?;
         Ok(Rule { tiers: Some(tiers), ..self })
     }
 
     /// Ignores some requests: this rule needs no key of them and does not charge them; the other
-    /// rules do. The exemption is one of [`exempt`](crate::exempt), or a closure `Fn(&Parts) ->
+    /// rules do. The exemption is one of [`exempt`](crate::exempt), or a closure `Fn(&Head) ->
     /// bool`. Calls add up.
     ///
     /// **Attackers can use an exemption by what callers write**: see
@@ -238,31 +229,23 @@ impl Rule {
         &self.policy
     }
 
-    /// Whether this rule needs the parts of a request.
-    pub(crate) fn needs_parts(&self) -> bool {
-        self.cost.is_some()
-            || self.tiers.is_some()
-            || self.extractor.needs_parts()
-            || self.exemptions.iter().any(|exemption| exemption.needs_parts())
-    }
-
     pub(crate) fn is_exempt(&self, head: &Head<'_>) -> bool {
-        self.exemptions.iter().any(|exemption| exemption.exempts_head(head))
+        self.exemptions.iter().any(|exemption| exemption.exempts(head))
     }
 
     /// The key that the extractor finds in this request.
     #[inline]
     pub(crate) fn find(&self, head: &Head<'_>) -> Option<Key> {
         // Dereferenced: `Arc` is an extractor itself, which would only add a call.
-        (*self.extractor).extract_from(head)
+        (*self.extractor).extract(head)
     }
 
     pub(crate) fn why_missing(&self, head: &Head<'_>) -> Reason {
         self.extractor.why_missing(head)
     }
 
-    pub(crate) fn cost_of(&self, parts: &Parts) -> u32 {
-        self.cost.as_ref().map_or(1, |cost| cost(parts))
+    pub(crate) fn cost_of(&self, head: &Head<'_>) -> u32 {
+        self.cost.as_ref().map_or(1, |cost| cost(head))
     }
 
     /// The policies of its tiers.
@@ -271,13 +254,13 @@ impl Rule {
     }
 
     /// The index of the tier of a request.
-    pub(crate) fn tier(&self, parts: &Parts, key: &Key) -> Option<usize> {
-        self.tiers.as_ref()?.choose(parts, key)
+    pub(crate) fn tier(&self, head: &Head<'_>, key: &Key) -> Option<usize> {
+        self.tiers.as_ref()?.choose(head, key)
     }
 
-    /// Whether the only thing that it needs of a request is its key, in a whole request.
+    /// Whether the only thing that it needs of a request is its key.
     pub(crate) fn is_only_a_key(&self) -> bool {
-        !self.needs_parts() && self.exemptions.is_empty()
+        self.cost.is_none() && self.tiers.is_none() && self.exemptions.is_empty()
     }
 
     /// The key, or that of requests without one, or why there is none.
@@ -285,7 +268,7 @@ impl Rule {
     pub(crate) fn key_or_else(&self, key: Option<Key>) -> Result<Key, MissingKey> {
         match key {
             Some(key) if !key.is_empty() => Ok(key),
-            _ if self.missing_key == MissingKey::Share => Ok(Key::global()),
+            _ if self.missing_key == MissingKey::OneKey => Ok(Key::global()),
             _ => Err(self.missing_key),
         }
     }

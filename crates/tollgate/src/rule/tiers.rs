@@ -1,12 +1,13 @@
 //! Quotas for some callers, routes or methods in the place of a rule's own.
 
-use std::fmt;
 use std::sync::Arc;
 
-use http::request::Parts;
-use tollgate_core::{Key, Policy, PolicyError, Quota};
+use tollgate_core::{Key, Policy, Quota};
 
-type Choose = dyn Fn(&Parts, &Key) -> Option<usize> + Send + Sync;
+use crate::extract::Head;
+use crate::setup_error::SetupError;
+
+type Choose = dyn Fn(&Head<'_>, &Key) -> Option<usize> + Send + Sync;
 
 /// Named quotas, and the closure that chooses one.
 #[derive(Clone)]
@@ -20,31 +21,31 @@ impl Tiers {
     pub(super) fn try_new<N: AsRef<str>, T: AsRef<str>>(
         policy: &Policy,
         quotas: impl IntoIterator<Item = (N, Quota)>,
-        tier: impl Fn(&Parts, &Key) -> Option<T> + Send + Sync + 'static,
-    ) -> Result<Tiers, TiersError> {
+        tier: impl Fn(&Head<'_>, &Key) -> Option<T> + Send + Sync + 'static,
+    ) -> Result<Tiers, SetupError> {
         let mut tiers = Vec::new();
         for (name, quota) in quotas {
             let name = name.as_ref();
             if name.is_empty() {
-                return Err(TiersError::EmptyName);
+                return Err(SetupError::UnnamedTier);
             }
             let policy = Policy::try_new(policy.name(), quota, policy.algorithm())
                 .map(|tier| tier.tracking_usage_as(policy));
-            let policy = policy.map_err(|error| TiersError::Quota(name.to_owned(), error))?;
+            let policy = policy.map_err(|error| SetupError::TierQuota(name.to_owned(), error))?;
             tiers.push((Box::<str>::from(name), policy));
         }
         if tiers.is_empty() {
-            return Err(TiersError::NoTiers);
+            return Err(SetupError::NoTiers);
         }
         tiers.sort_by(|(a, _), (b, _)| a.cmp(b));
         if let Some(two) = tiers.windows(2).find(|two| two[0].0 == two[1].0) {
-            return Err(TiersError::NameTwice(two[0].0.to_string()));
+            return Err(SetupError::TierTwice(two[0].0.to_string()));
         }
         let (names, policies): (Vec<Box<str>>, Vec<Policy>) = tiers.into_iter().unzip();
         // A search in a sorted list has no hash to be attacked, and takes 14 comparisons for 10,000
         // tiers.
-        let choose = move |parts: &Parts, key: &Key| {
-            let name = tier(parts, key)?;
+        let choose = move |head: &Head<'_>, key: &Key| {
+            let name = tier(head, key)?;
             names.binary_search_by(|other| (**other).cmp(name.as_ref())).ok()
         };
         Ok(Tiers { policies: policies.into(), choose: Arc::new(choose) })
@@ -55,42 +56,8 @@ impl Tiers {
     }
 
     /// The index of a request's tier among the policies, if it has one.
-    pub(super) fn choose(&self, parts: &Parts, key: &Key) -> Option<usize> {
-        (self.choose)(parts, key)
-    }
-}
-
-/// Reasons why the tiers of a rule are refused: see [`Rule::try_tiers`](crate::Rule::try_tiers).
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TiersError {
-    /// There are no tiers.
-    NoTiers,
-    /// A tier's name is empty.
-    EmptyName,
-    /// Two tiers have this name.
-    NameTwice(String),
-    /// The algorithm of the rule's policy does not allow the quota of the tier with this name.
-    Quota(String, PolicyError),
-}
-
-impl fmt::Display for TiersError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TiersError::NoTiers => f.write_str("no tiers: all callers would have the rule's own quota"),
-            TiersError::EmptyName => f.write_str("a tier has no name"),
-            TiersError::NameTwice(name) => write!(f, "two tiers have the name {name:?}"),
-            TiersError::Quota(name, error) => write!(f, "tier {name:?}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for TiersError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            TiersError::Quota(_, error) => Some(error),
-            _ => None,
-        }
+    pub(super) fn choose(&self, head: &Head<'_>, key: &Key) -> Option<usize> {
+        (self.choose)(head, key)
     }
 }
 
@@ -99,30 +66,30 @@ mod tests {
     use super::*;
     use crate::extract::global;
     use crate::rule::PolicyExt;
-    use tollgate_core::Algorithm;
+    use tollgate_core::{Algorithm, PolicyError};
 
-    fn tiers(algorithm: Algorithm, quotas: &[(&str, Quota)]) -> Result<(), TiersError> {
+    fn tiers(algorithm: Algorithm, quotas: &[(&str, Quota)]) -> Result<(), SetupError> {
         let rule = Policy::new("p", Quota::per_minute(1)).with_algorithm(algorithm).by(global());
-        rule.try_tiers(quotas.iter().copied(), |_: &Parts, _: &Key| None::<&str>).map(drop)
+        rule.try_tiers(quotas.iter().copied(), |_: &Head<'_>, _: &Key| None::<&str>).map(drop)
     }
 
     #[test]
     fn invalid_tiers_are_refused_at_construction() {
         let quota = Quota::per_minute(5);
         assert_eq!(tiers(Algorithm::Gcra, &[("a", quota), ("b", quota.burst(9))]), Ok(()));
-        assert_eq!(tiers(Algorithm::Gcra, &[]), Err(TiersError::NoTiers));
-        assert_eq!(tiers(Algorithm::Gcra, &[("a", quota), ("", quota)]), Err(TiersError::EmptyName));
+        assert_eq!(tiers(Algorithm::Gcra, &[]), Err(SetupError::NoTiers));
+        assert_eq!(tiers(Algorithm::Gcra, &[("a", quota), ("", quota)]), Err(SetupError::UnnamedTier));
         let twice = [("a", quota), ("b", quota), ("a", Quota::per_day(1))];
-        assert_eq!(tiers(Algorithm::Gcra, &twice), Err(TiersError::NameTwice("a".to_owned())));
+        assert_eq!(tiers(Algorithm::Gcra, &twice), Err(SetupError::TierTwice("a".to_owned())));
         let burst = [("a", quota), ("b", quota.burst(9))];
-        let error = TiersError::Quota("b".to_owned(), PolicyError::BurstOnWindow);
+        let error = SetupError::TierQuota("b".to_owned(), PolicyError::BurstOnWindow);
         assert_eq!(tiers(Algorithm::SlidingWindow, &burst), Err(error));
     }
 
     /// Otherwise a debt that only the replaced tiers allow would not be forgiven.
     #[test]
     fn replaced_tiers_do_not_change_the_policy() {
-        let no_tier = |_: &Parts, _: &Key| None::<&str>;
+        let no_tier = |_: &Head<'_>, _: &Key| None::<&str>;
         let quota = Quota::per_minute(600);
         let rule = || Policy::new("p", Quota::per_minute(60)).by(global());
         let once = rule().tiers([("b", quota)], no_tier);
@@ -138,6 +105,6 @@ mod tests {
     fn a_duplicate_tier_panics_with_its_name() {
         let quota = Quota::per_minute(5);
         let rule = Policy::new("p", quota).by(global());
-        let _ = rule.tiers([("a", quota), ("a", quota)], |_: &Parts, _: &Key| Some("a"));
+        let _ = rule.tiers([("a", quota), ("a", quota)], |_: &Head<'_>, _: &Key| Some("a"));
     }
 }

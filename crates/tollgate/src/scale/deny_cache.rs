@@ -1,20 +1,15 @@
 //! The cache of denials: a denied key is answered in the process until its wait is over.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use pin_project::pin_project;
 use smallvec::SmallVec;
 use tollgate_core::{
-    Algorithm, Check, Clock, Grant, Key, Policy, PolicyError, Quota, Reply, Source, Stamp, Status, Store,
-    Times, Timestamp, UsageError, Verdict, Wait,
+    After, Check, Clock, Grant, Key, Policy, PolicyError, Quota, Reply, Source, Stamp, Status, Store, Then,
+    Times, Timestamp, Verdict, Wait,
 };
 
-use super::forgetting::{Forgetting, forgetting};
 use crate::table::digest::Digest;
 use crate::table::sharded::Sharded;
 
@@ -25,18 +20,20 @@ const CONFIRM_AFTER: Duration = Duration::from_secs(1);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// A [`Store`] that answers denials from memory: see
-/// [`ScaleExt::deny_cache`](crate::ScaleExt::deny_cache).
+/// [`ScaleExt::deny_cache`](crate::StoreExt::deny_cache).
 #[derive(Clone)]
 pub struct DenyCache<S> {
     store: S,
-    denials: Arc<Sharded<Denial>>,
+    denials: Arc<Denials>,
     capacity: usize,
 }
 
+type Denials = Sharded<KnownDenial>;
+
 /// What the store said of one policy and key when it denied a set.
 #[derive(Clone, Copy, Debug)]
-struct Denial {
-    terms: Terms,
+pub struct KnownDenial {
+    terms: DeniedTerms,
     /// `None` after a refund or a reset. Denials that were asked for before that do not count.
     said: Option<Said>,
     /// When the store was asked, and when it answered. Its decision was between the two.
@@ -48,7 +45,7 @@ struct Denial {
 
 /// What was denied, and what it denies too.
 #[derive(Clone, Copy, Debug)]
-struct Terms {
+struct DeniedTerms {
     quota: Quota,
     /// How long the caller would have waited in the queue of a leaky bucket. A denial says nothing
     /// about callers that wait for longer.
@@ -67,15 +64,28 @@ struct Said {
 
 /// A check that the store was asked: what is needed to remember its denial.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct AskedCheck {
     digest: Digest,
-    terms: Terms,
+    terms: DeniedTerms,
 }
 
-type AskedSet = SmallVec<[Asked; 1]>;
+type AskedChecks = SmallVec<[AskedCheck; 1]>;
+
+/// Remembers the answer to what was asked then.
+#[derive(Debug)]
+pub struct Remember {
+    set: AskedChecks,
+    times: Times,
+    asked: Timestamp,
+}
+
+/// Forgets denials after a refund or a reset, as before it: what is learned between the two may be
+/// from before the change.
+#[derive(Debug)]
+pub struct ForgetDenials(AskedChecks);
 
 impl<S: Store> DenyCache<S> {
-    pub(super) fn new(store: S, capacity: usize) -> DenyCache<S> {
+    pub(crate) fn new(store: S, capacity: usize) -> DenyCache<S> {
         DenyCache { store, denials: Arc::new(Sharded::new(capacity, Clock::system())), capacity }
     }
 
@@ -96,10 +106,10 @@ impl<S: Store> DenyCache<S> {
     /// One denied check is enough. Otherwise a denied caller would reach the store by inventing
     /// keys of another rule.
     #[inline]
-    fn denied(&self, set: &[Check<'_>], asked: &[Asked]) -> Option<Verdict> {
+    fn denied(&self, set: &[Check<'_>], asked: &[AskedCheck]) -> Option<Verdict> {
         let mut is_denied = false;
         let mut statuses = SmallVec::<[Status; 4]>::new();
-        for (check, Asked { digest, terms }) in set.iter().zip(asked) {
+        for (check, AskedCheck { digest, terms }) in set.iter().zip(asked) {
             let (mut table, now) = self.denials.enter_at(digest);
             table.sweep(now);
             let found = table.find(digest);
@@ -126,12 +136,12 @@ impl<S: Store> DenyCache<S> {
         Some(verdict.from_source(Source::DenyCache))
     }
 
-    fn asked(&self, set: &[Check<'_>]) -> AskedSet {
-        let asked = |check: &Check<'_>| Asked {
+    fn asked(&self, set: &[Check<'_>]) -> AskedChecks {
+        let asked = |check: &Check<'_>| AskedCheck {
             digest: self.denials.digest(check.policy, check.key),
-            terms: Terms::of(check),
+            terms: DeniedTerms::of(check),
         };
-        let mut each: AskedSet = set.iter().map(asked).collect();
+        let mut each: AskedChecks = set.iter().map(asked).collect();
         if each.len() > 1 {
             let one_by_one = each.clone();
             for asked in &mut each {
@@ -142,35 +152,33 @@ impl<S: Store> DenyCache<S> {
         each
     }
 
-    /// Forgets denials before a change, and again after it.
-    fn forgetting(
-        &self,
-        set: &[Check<'_>],
-        change: impl FnOnce() -> Reply<Result<(), S::Error>, S::Done>,
-    ) -> Reply<Result<(), S::Error>, Forgetting<S::Done>> {
-        let (denials, set) = (Arc::clone(&self.denials), self.asked(set));
-        forgetting(move || forget(&denials, &set), change)
+    /// Forgets denials before a change. Returns what forgets them again after it.
+    fn forget<'a>(&self, of: impl Iterator<Item = (&'a Policy, &'a Key)>) -> ForgetDenials {
+        let set: SmallVec<[Check<'_>; 4]> = of.map(|(policy, key)| Check::new(policy, key, 0)).collect();
+        let asked = self.asked(&set);
+        forget(&self.denials, &asked);
+        ForgetDenials(asked)
     }
 }
 
 /// The status of a check of which nothing is remembered, in a set that another check denies.
-fn unknown(policy: &Policy, asked: &Terms) -> Status {
+fn unknown(policy: &Policy, asked: &DeniedTerms) -> Status {
     let wait = if asked.cost > policy.largest_cost().into() { Wait::Never } else { Wait::None };
     Status::new(0, wait, Duration::ZERO, Stamp::default())
 }
 
 /// Forgets denials because a refund or a reset is sent, or done. Denials between the two do not
 /// count.
-fn forget(denials: &Sharded<Denial>, of: &[Asked]) {
-    for Asked { digest, terms } in of {
+fn forget(denials: &Denials, of: &[AskedCheck]) {
+    for AskedCheck { digest, terms } in of {
         let now = denials.clock().now();
-        let forgotten = Denial { terms: *terms, said: None, asked: now, answered: now, confirm: now };
+        let forgotten = KnownDenial { terms: *terms, said: None, asked: now, answered: now, confirm: now };
         put(denials, *digest, forgotten);
     }
 }
 
 /// Remembers a denial, unless a newer or better one is known.
-fn put(denials: &Sharded<Denial>, digest: Digest, denial: Denial) {
+fn put(denials: &Denials, digest: Digest, denial: KnownDenial) {
     let mut table = denials.lock(denials.shard_of(&digest));
     if let Some(at) = table.find(&digest) {
         let slot = table.slot(at);
@@ -185,17 +193,11 @@ fn put(denials: &Sharded<Denial>, digest: Digest, denial: Denial) {
 }
 
 /// Remembers a denial of the store. A grant changes what is known, and a failure forgets it.
-fn answered<E>(
-    denials: &Sharded<Denial>,
-    set: &[Asked],
-    times: Times,
-    answer: &Result<Verdict, E>,
-    asked: Timestamp,
-) {
+fn remember(denials: &Denials, Remember { set, times, asked }: Remember, verdict: Option<&Verdict>) {
     // By the store itself, and not by a fallback behind it.
-    let verdict = answer.as_ref().ok().filter(|verdict| verdict.share().is_none());
+    let verdict = verdict.filter(|verdict| verdict.share().is_none());
     let now = denials.clock().now();
-    for (at, Asked { digest, terms }) in set.iter().enumerate() {
+    for (at, AskedCheck { digest, terms }) in set.iter().enumerate() {
         let known = verdict.and_then(|verdict| Some((verdict.is_granted(), *verdict.each().get(at)?)));
         let Some((is_granted, status)) = known else {
             let mut table = denials.lock(denials.shard_of(digest));
@@ -207,7 +209,7 @@ fn answered<E>(
         let said =
             Said { wait: status.wait(), remaining: status.remaining(), reset_after: status.reset_after() };
         let confirm = now.saturating_add(CONFIRM_AFTER);
-        let answer = Denial { terms: *terms, said: Some(said), asked, answered: now, confirm };
+        let answer = KnownDenial { terms: *terms, said: Some(said), asked, answered: now, confirm };
         if is_granted {
             // A cost of 0 changes nothing, and nothing is remembered of keys that are not denied.
             let mut table = denials.lock(denials.shard_of(digest));
@@ -224,23 +226,20 @@ fn answered<E>(
     }
 }
 
-impl Terms {
-    fn of(check: &Check<'_>) -> Terms {
-        let max_wait = match check.policy.algorithm() {
-            Algorithm::LeakyBucket { max_wait } => max_wait,
-            _ => Duration::ZERO,
-        };
-        Terms { quota: check.policy.quota(), max_wait, cost: check.cost.into() }
+impl DeniedTerms {
+    fn of(check: &Check<'_>) -> DeniedTerms {
+        let Check { policy, cost, .. } = *check;
+        DeniedTerms { quota: policy.quota(), max_wait: policy.longest_wait(), cost: cost.into() }
     }
 
     /// Whether what the store said applies to a request on these terms too.
     #[inline]
-    fn hold_for(&self, asked: &Terms) -> bool {
+    fn hold_for(&self, asked: &DeniedTerms) -> bool {
         self.quota == asked.quota && self.max_wait >= asked.max_wait
     }
 }
 
-impl Denial {
+impl KnownDenial {
     /// When the table may drop it: it is not used after the next confirmation.
     fn expires(&self) -> Timestamp {
         self.confirm.saturating_add(CONFIRM_AFTER)
@@ -248,17 +247,17 @@ impl Denial {
 
     /// Whether it was asked for after `other`. A refund or a reset counts as later than a request
     /// of the same microsecond.
-    fn is_newer(&self, other: &Denial) -> bool {
+    fn is_newer(&self, other: &KnownDenial) -> bool {
         self.asked > other.asked || (self.asked == other.asked && self.said.is_none())
     }
 
     /// Whether to remember it instead of `known`. A fresh denial of a smaller cost, or of a longer
     /// wait, is kept, since it answers more requests.
-    fn replaces(&self, known: &Denial) -> bool {
+    fn replaces(&self, known: &KnownDenial) -> bool {
         if self.said.is_none() {
             return self.asked >= known.asked;
         }
-        let denies = |denial: &Denial| denial.said.is_some_and(|said| said.wait != Wait::None);
+        let denies = |denial: &KnownDenial| denial.said.is_some_and(|said| said.wait != Wait::None);
         let keeps = known.is_fresh(self.answered)
             && denies(known)
             && known.terms.hold_for(&self.terms)
@@ -281,7 +280,7 @@ impl Denial {
 
     /// The status of a check that costs so much. `None` if the store has to decide.
     #[inline]
-    fn status(&self, policy: &Policy, asked: &Terms, now: Timestamp) -> Option<Status> {
+    fn status(&self, policy: &Policy, asked: &DeniedTerms, now: Timestamp) -> Option<Status> {
         let Said { wait, remaining, reset_after } = self.said?;
         // A manual clock may step back.
         if !self.terms.hold_for(asked) || now < self.asked {
@@ -293,7 +292,7 @@ impl Denial {
         }
         let cost = asked.cost;
         // Waits count from the answer, so that none is too short.
-        let passed = Duration::from_micros(now.as_micros().saturating_sub(self.answered.as_micros()));
+        let passed = now.saturating_since(self.answered);
         let wait = match wait {
             // The store decided after it was asked, so it denies at least until then.
             Wait::For(wait) if now >= self.asked.saturating_add(wait) => return None,
@@ -315,36 +314,51 @@ impl Denial {
     }
 }
 
+impl<E> After<Result<Verdict, E>> for Remember {
+    type Shared = Arc<Denials>;
+    type Output = Result<Verdict, E>;
+
+    fn after(self, denials: &Arc<Denials>, answer: Result<Verdict, E>) -> Result<Verdict, E> {
+        remember(denials, self, answer.as_ref().ok());
+        answer
+    }
+}
+
+impl<T> After<T> for ForgetDenials {
+    type Shared = Arc<Denials>;
+    type Output = T;
+
+    fn after(self, denials: &Arc<Denials>, answer: T) -> T {
+        forget(denials, &self.0);
+        answer
+    }
+}
+
 impl<S: Store> Store for DenyCache<S> {
     type Error = S::Error;
-    type Acquire = Asking<S::Acquire>;
-    type Done = Forgetting<S::Done>;
+    type Acquire = Then<S::Acquire, Remember>;
+    type Done = Then<S::Done, ForgetDenials>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Self::Acquire> {
         // Looks change nothing, and show what the store knows.
-        let asked_set = if times == Times::LOOK { AskedSet::new() } else { self.asked(set) };
+        let asked_set = if times == Times::LOOK { AskedChecks::new() } else { self.asked(set) };
         if times == Times::ONCE
             && let Some(verdict) = self.denied(set, &asked_set)
         {
             return Reply::Now(Ok(verdict));
         }
         let asked = self.denials.clock().now();
-        match self.store.acquire(set, times) {
-            Reply::Now(answer) => {
-                answered(&self.denials, &asked_set, times, &answer, asked);
-                Reply::Now(answer)
-            }
-            Reply::Later(answer) => {
-                let denials = Arc::clone(&self.denials);
-                Reply::Later(Asking { answer, asked, set: asked_set, times, denials })
-            }
-        }
+        self.store.acquire(set, times).then(&self.denials, Remember { set: asked_set, times, asked })
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, Self::Done> {
-        let set: SmallVec<[Check<'_>; 4]> =
-            grants.iter().map(|grant| Check::new(grant.policy, grant.key, 0)).collect();
-        self.forgetting(&set, || self.store.refund(grants))
+        let forget = self.forget(grants.iter().map(|grant| (grant.policy, grant.key)));
+        self.store.refund(grants).then(&self.denials, forget)
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, Self::Done> {
+        let forget = self.forget(policies.iter().map(|policy| (*policy, key)));
+        self.store.reset(key, policies).then(&self.denials, forget)
     }
 
     fn end_waits_after(&mut self, limit: Duration) -> bool {
@@ -358,52 +372,11 @@ impl<S: Store> Store for DenyCache<S> {
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
     }
-
-    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
-        self.store.usage(policy, key, interval).await
-    }
-
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, Self::Done> {
-        let set: SmallVec<[Check<'_>; 4]> =
-            policies.iter().map(|policy| Check::new(policy, key, 0)).collect();
-        self.forgetting(&set, || self.store.reset(key, policies))
-    }
 }
 
 impl<S: fmt::Debug> fmt::Debug for DenyCache<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let DenyCache { store, capacity, .. } = self;
         f.debug_struct("DenyCache").field("store", store).field("capacity", capacity).finish_non_exhaustive()
-    }
-}
-
-/// The answer of a store, remembered if it is a denial.
-#[pin_project]
-pub struct Asking<F> {
-    #[pin]
-    answer: F,
-    asked: Timestamp,
-    set: AskedSet,
-    times: Times,
-    denials: Arc<Sharded<Denial>>,
-}
-
-impl<F, E> Future for Asking<F>
-where
-    F: Future<Output = Result<Verdict, E>>,
-{
-    type Output = Result<Verdict, E>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let answer = ready!(this.answer.poll(cx));
-        answered(this.denials, this.set, *this.times, &answer, *this.asked);
-        Poll::Ready(answer)
-    }
-}
-
-impl<F> fmt::Debug for Asking<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asking").finish_non_exhaustive()
     }
 }

@@ -6,12 +6,12 @@
 //!
 //! | wrapper | what it does | what it changes |
 //! |---|---|---|
-//! | [`deny_cache`](ScaleExt::deny_cache) | remembers denials until their wait is over | changes by other processes are seen after a second and a round trip, or two seconds while the store does not answer |
-//! | [`leased`](ScaleExt::leased) | fetches units of busy keys ahead of demand and pays for them at once | the bounds [below](#the-bounds-of-a-lease) |
+//! | [`deny_cache`](crate::StoreExt::deny_cache) | remembers denials until their wait is over | changes by other processes are seen after a second and a round trip, or two seconds while the store does not answer |
+//! | [`leased`](crate::StoreExt::leased) | fetches units of busy keys ahead of demand and pays for them at once | the bounds [below](#the-bounds-of-a-lease) |
 //!
 //! ```
 //! use std::time::Duration;
-//! use tollgate::{CircuitBreaker, FailureExt, Lease, MemoryStore, Quota, RateLimitLayer, ScaleExt, Share};
+//! use tollgate::{CircuitBreaker, Lease, MemoryStore, Quota, RateLimitLayer, Share, StoreExt};
 //!
 //! # let shared_store = MemoryStore::new();
 //! let store = shared_store
@@ -43,12 +43,12 @@
 //! - **At most *N* × *C* units of a key are stranded**, each for at most *d*: they are held by a
 //!   process that does not use them. Then they are refunded.
 //! - **A refund is sent again for up to a minute if nothing of it was
-//!   [executed](crate::StoreError::executed_nothing)**: a circuit is open, or a server refuses the
+//!   [executed](crate::store::StoreError::executed_nothing)**: a circuit is open, or a server refuses the
 //!   connection. Any other refund that fails is lost, and its units stay charged.
 //! - **A lease that arrives late is refunded.** Fetches and refunds outlive the
-//!   [timeout](crate::FailureExt::timeout) of requests. They end when the store itself gives up.
+//!   [timeout](crate::StoreExt::timeout) of requests. They end when the store itself gives up.
 //! - **A process that is killed loses at most *C* units of a key.** It never spends them twice. A
-//!   process that ends with [`Leased::give_back`] loses none.
+//!   process that ends with [`Leases::give_back`] loses none.
 //! - **After a [reset](crate::Limiter::reset) by another process**, units from before it may be
 //!   spent or refunded: at most *N* × *C* of a key, for at most *d*, and for up to a minute if
 //!   their refund is sent again. A reset by this process drops what it holds.
@@ -82,43 +82,8 @@
 //! of a shard, so leased keys have at most 4,096 bytes. The store decides all requests of longer
 //! ones.
 
-// Imports run down this list only: deny_cache and lease, forgetting.
 mod deny_cache;
-mod forgetting;
 mod lease;
 
-pub use deny_cache::{Asking, DenyCache};
-pub use forgetting::Forgetting;
-pub use lease::{Fetching, HeldLease, Lease, LeaseError, LeaseStats, Leased};
-
-use tollgate_core::Store;
-
-/// Wraps stores so that fewer decisions need a round trip: see the [module](self).
-pub trait ScaleExt: Store {
-    /// Decides requests of busy keys by units that this process fetched ahead of demand.
-    ///
-    /// See [the bounds of a lease](self#the-bounds-of-a-lease).
-    fn leased(self, lease: Lease) -> Leased<Self> {
-        Leased::new(self, lease)
-    }
-
-    /// Answers denials from memory until their wait is over, for up to `capacity` policies of keys.
-    ///
-    /// It denies only what the store would deny too: the same policy, quota and key, for at least
-    /// the denied cost. The store confirms a denial each second by one request. Until it answers,
-    /// another request asks every 100 ms. After a second without an answer, all requests ask.
-    ///
-    /// A refund, a reset or a raise by *another* process is therefore seen a second and a round
-    /// trip later; by this process, at once. What [leases](ScaleExt::leased) give back counts as
-    /// another's.
-    ///
-    /// `retry_after` is exact for the smallest cost that was denied. For a larger cost it is a
-    /// lower bound. `remaining` is up to a second old. Of several rules, one that is known to deny
-    /// is enough: a rule of which nothing is remembered then shows nothing left and no wait. Looks
-    /// are answered by the store.
-    fn deny_cache(self, capacity: usize) -> DenyCache<Self> {
-        DenyCache::new(self, capacity)
-    }
-}
-
-impl<S: Store> ScaleExt for S {}
+pub use deny_cache::DenyCache;
+pub use lease::{HeldLease, Lease, LeaseStats, Leases};

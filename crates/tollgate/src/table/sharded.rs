@@ -1,5 +1,6 @@
 //! Shards, each behind a lock of its own, which keys are spread over by their digests.
 
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::{Clock, Key, Policy, Timestamp};
@@ -8,7 +9,7 @@ use super::Table;
 use super::digest::{Digest, Secret};
 
 /// A table of keys in several shards.
-pub(crate) struct Sharded<V> {
+pub struct Sharded<V> {
     shards: Box<[Shard<V>]>,
     secret: Secret,
     clock: Clock,
@@ -100,4 +101,10 @@ impl<V> Sharded<V> {
 /// Ignores poison: no code panics under the lock, and the state would stay valid.
 pub(crate) fn lock<T>(shard: &Mutex<T>) -> MutexGuard<'_, T> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<V> fmt::Debug for Sharded<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sharded").field("shards", &self.shards.len()).finish_non_exhaustive()
+    }
 }

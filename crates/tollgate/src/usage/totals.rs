@@ -6,7 +6,7 @@ use tollgate_core::{Key, KeyTotal, UsageError, UsageTotals};
 
 /// Asks a store for the keys of policies that [track usage](crate::Policy::track_usage): the
 /// oldest, the newest, and those with the highest totals. See [the
-/// module](super#exactly-for-chosen-policies).
+/// module](super#totals).
 ///
 /// Each question reads the usage of all keys of the policy. It holds no more than the rows that it
 /// returns.

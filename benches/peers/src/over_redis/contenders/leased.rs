@@ -9,9 +9,8 @@ use http::{Request, Response, StatusCode};
 use redis::Client;
 use tollgate::extract::header;
 use tollgate::failure::Timeout;
-use tollgate::{
-    FailureExt, Fields, Lease, MemoryStore, NeverFails, PolicyExt, RateLimitLayer, ScaleExt, Store,
-};
+use tollgate::store::{NeverFails, Store};
+use tollgate::{Fields, Lease, MemoryStore, PolicyExt, RateLimitLayer, StoreExt};
 use tollgate_redis::RedisStore;
 use tower::Layer;
 use trypema::hybrid::{HybridRateLimiterProvider, SyncInterval};

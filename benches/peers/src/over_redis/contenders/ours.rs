@@ -7,7 +7,7 @@ use axum::body::Body;
 use http::{Request, Response};
 use tokio::task::yield_now;
 use tollgate::extract::header;
-use tollgate::{FailureExt, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer, StoreExt};
 use tollgate_redis::RedisStore;
 use tower::{Layer, service_fn};
 

@@ -65,9 +65,9 @@
 //! # assert_eq!(get("x-api-key").await, (200, false, "hello".into()));
 //! # assert_eq!(get("x-api-key").await, (429, true, "{\"error\":\"quota exceeded: api\"}".into()));
 //! # assert_eq!(get("x-other").await.0, 400);
-//! # let limiter = tollgate::Limiter::by_key([Policy::new("mails", Quota::per_hour(1))]);
+//! # let limiter = tollgate::Limiter::new([Policy::new("mails", Quota::per_hour(1))]);
 //! # let mail = async || -> Result<(), AppError> {
-//! #     let _permit = limiter.check_key(&tollgate::Key::from("a"), 1).await?;
+//! #     let _permit = limiter.check(&tollgate::Key::from("a"), 1).await?;
 //! #     Ok(())
 //! # };
 //! # assert!(mail().await.is_ok());
@@ -112,15 +112,14 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! # use {axum::body::Body, http::Request, tower::ServiceExt};
 //! use axum::{Router, routing::get};
-//! use http::request::Parts;
 //! use tollgate::extract::PeerIp;
-//! use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
+//! use tollgate::{Head, Policy, PolicyExt, Quota, RateLimitLayer};
 //!
 //! let limit = RateLimitLayer::per_ip(Quota::per_minute(100));
 //! let below = Router::new().route("/", get(|| async {})).layer(limit).route("/health", get(|| async {}));
 //!
 //! let rule = Policy::new("default", Quota::per_minute(100)).by(PeerIp::new());
-//! let exempt = RateLimitLayer::new(rule.exempt(|parts: &Parts| parts.uri.path() == "/health"));
+//! let exempt = RateLimitLayer::new(rule.exempt(|head: &Head<'_>| head.uri().path() == "/health"));
 //! # let exempt = Router::new().route("/health", get(|| async {})).route("/", get(|| async {})).layer(exempt);
 //! # for app in [below, exempt] {
 //! #     for (path, status) in [("/health", 200), ("/", 500)] {
@@ -134,7 +133,7 @@
 //! # reqwest
 //!
 //! A `reqwest::Client` is a Tower service over `reqwest::Request`, so a
-//! [`CallLimitLayer`](crate::CallLimitLayer) keeps it within the limit of another API. A leaky
+//! [`CallLimitLayer`](crate::calls::CallLimitLayer) keeps it within the limit of another API. A leaky
 //! bucket spaces the requests to each host. A request that would wait too long is not sent. The
 //! repository has this as a program, `examples/reqwest.rs`.
 //!
@@ -157,13 +156,14 @@
 //! # use tower::ServiceExt;
 //! use std::time::Duration;
 //! use reqwest::{Client, Request};
-//! use tollgate::{Algorithm, CallLimitError, CallLimitLayer, Key, Limiter, Policy, Quota};
+//! use tollgate::calls::{CallLimitError, CallLimitLayer};
+//! use tollgate::{Algorithm, Key, Limiter, Policy, Quota};
 //! use tower::ServiceBuilder;
 //!
 //! let spaced = Policy::new("spaced", Quota::per_second(50))
 //!     .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_millis(30) });
 //! let by_host = |request: &Request| request.url().host_str().map(Key::from);
-//! let limiter = Limiter::by_key([spaced]);
+//! let limiter = Limiter::new([spaced]);
 //! # let time = tollgate::ManualClock::new(tollgate::Timestamp::from_micros(1_000_000));
 //! # let limiter = limiter.store(tollgate::MemoryStore::builder().clock(&time).build());
 //! let client = ServiceBuilder::new().layer(CallLimitLayer::new(limiter, by_host)).service(Client::new());
@@ -211,7 +211,8 @@
 //! use axum::{Router, body::Body, routing::get};
 //! use http::Request;
 //! use tollgate::extract::header;
-//! use tollgate::{ManualClock, MemoryStore, NeverFails, Policy, PolicyExt, Quota, RateLimitLayer, Store, Timestamp};
+//! use tollgate::store::{NeverFails, Store};
+//! use tollgate::{ManualClock, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Timestamp};
 //! use tower::ServiceExt;
 //!
 //! fn app<S: Store<Error: NeverFails>>(store: S) -> Router {
@@ -246,17 +247,17 @@
 //! use axum::middleware::{Next, from_fn_with_state};
 //! use axum::{Router, extract::{Request, State}, response::Response, routing::get};
 //! use tollgate::extract::header;
-//! use tollgate::{Limiter, Outcome, Policy, PolicyExt, Quota};
+//! use tollgate::{Head, Outcome, Policy, PolicyExt, Quota, RequestLimiter};
 //!
-//! async fn shadow(State(planned): State<Limiter>, request: Request, next: Next) -> Response {
+//! async fn shadow(State(planned): State<RequestLimiter>, request: Request, next: Next) -> Response {
 //!     let (parts, body) = request.into_parts();
-//!     let _ignored = planned.check(&parts).await;
+//!     let _ignored = planned.check(&Head::from(&parts)).await;
 //!     next.run(Request::from_parts(parts, body)).await
 //! }
 //!
 //! let refused = Arc::new(AtomicU64::new(0));
 //! let count = Arc::clone(&refused);
-//! let planned = Limiter::new(Policy::new("planned", Quota::per_hour(2)).by(header("x-api-key")))
+//! let planned = RequestLimiter::new(Policy::new("planned", Quota::per_hour(2)).by(header("x-api-key")))
 //!     .observe(move |decision| {
 //!         if decision.outcome() == Outcome::Denied {
 //!             count.fetch_add(1, Ordering::Relaxed);

@@ -21,17 +21,17 @@
 //! use axum::{Router, extract::State, routing::post};
 //! use http::{StatusCode, request::Parts};
 //! use tollgate::extract::{PeerIp, extension_ref};
-//! use tollgate::{Algorithm, Limiter, Policy, PolicyExt, Quota};
+//! use tollgate::{Algorithm, Head, Policy, PolicyExt, Quota, RequestLimiter};
 //!
 //! # async fn is_right(_: &str, password: &str) -> bool { password == "secret" }
 //! #[derive(Clone)]
 //! struct Name(String);
 //!
-//! async fn log_in(State(failures): State<Limiter>, mut parts: Parts, body: String) -> Response {
+//! async fn log_in(State(failures): State<RequestLimiter>, mut parts: Parts, body: String) -> Response {
 //!     let (name, password) = body.split_once(':').unwrap_or_default();
 //!     parts.extensions.insert(Name(name.to_lowercase()));
 //!     // First the charge: concurrent guesses cannot exceed the limit.
-//!     let permit = match failures.check(&parts).await {
+//!     let permit = match failures.check(&Head::from(&parts)).await {
 //!         Ok(permit) => permit,
 //!         Err(denial) => return denial.into_response(),
 //!     };
@@ -43,7 +43,7 @@
 //! }
 //!
 //! let failures = |name, quota| Policy::new(name, quota).with_algorithm(Algorithm::SLIDING_LOG);
-//! let failures = Limiter::new([
+//! let failures = RequestLimiter::new([
 //!     failures("address", Quota::per_hour(4)).by(PeerIp::new()),
 //!     failures("name", Quota::per_hour(2)).by(extension_ref(|Name(name): &Name| name.as_str())),
 //! ]);
@@ -126,7 +126,7 @@
 //! async fn session(socket: &mut WebSocket, user: u64, messages: Limiter) {
 //!     let key = Key::from(user);
 //!     while let Some(text) = socket.recv().await {
-//!         match messages.check_key(&key, 1).await {
+//!         match messages.check(&key, 1).await {
 //!             Ok(_permit) => socket.send(format!("you said {text}")).await,
 //!             Err(denial) => {
 //!                 let seconds = denial.retry_after_seconds().unwrap_or(1);
@@ -136,7 +136,7 @@
 //!     }
 //! }
 //!
-//! let messages = Limiter::by_key([Policy::new("messages", Quota::per_minute(10).burst(2))]);
+//! let messages = Limiter::new([Policy::new("messages", Quota::per_minute(10).burst(2))]);
 //! # let mut socket = WebSocket(vec!["c", "b", "a"], Vec::new());
 //! # session(&mut socket, 7, messages.clone()).await;
 //! # assert_eq!(socket.1, ["you said a", "you said b", "lost c: wait for 6 s"]);
@@ -144,7 +144,7 @@
 //! ```
 //!
 //! To slow a sender down instead, wait with
-//! [`until_key_ready`](crate::Limiter::until_key_ready). The socket is not read meanwhile, and TCP
+//! [`until_ready`](crate::Limiter::until_ready). The socket is not read meanwhile, and TCP
 //! holds the sender back.
 //!
 //! # GraphQL cost
@@ -172,14 +172,14 @@
 //! ) -> Result<String, Denial> {
 //!     // At most what the query can select, by its depth and its page sizes.
 //!     let estimate = complexity(&query).max(1);
-//!     let mut permit = fields.check_key(&Key::from(user.id), estimate).await?;
+//!     let mut permit = fields.check(&Key::from(user.id), estimate).await?;
 //!     let (answer, used) = execute(&query).await;
 //!     // What was not selected after all.
 //!     fields.refund_units(&mut permit, estimate.saturating_sub(used)).await;
 //!     Ok(answer)
 //! }
 //!
-//! let fields = Limiter::by_key([Policy::new("fields", Quota::per_hour(10))]);
+//! let fields = Limiter::new([Policy::new("fields", Quota::per_hour(10))]);
 //! let app = Router::new().route("/graphql", post(graphql)).layer(Extension(User { id: 7 })).with_state(fields);
 //! # let ask = async |query: &str| {
 //! #     let request = Request::post("/graphql").body(Body::from(query.to_owned())).unwrap();

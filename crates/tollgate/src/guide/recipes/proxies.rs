@@ -20,11 +20,12 @@
 //! only.
 //!
 //! ```
-//! # use {http::Request, tollgate::extract::PeerAddr};
-//! use tollgate::extract::{ClientIp, TrustError};
+//! # use {http::Request, tollgate::Head, tollgate::extract::{AddressExtractor, PeerAddr}};
+//! use tollgate::extract::ClientIp;
+//! use tollgate::SetupError;
 //!
 //! /// Takes the texts of both lists, one after the other.
-//! fn behind_cloudflare(lists: &str) -> Result<ClientIp, TrustError> {
+//! fn behind_cloudflare(lists: &str) -> Result<ClientIp, SetupError> {
 //!     ClientIp::from_header("cf-connecting-ip").try_trusting(lists.split_whitespace())
 //! }
 //!
@@ -33,12 +34,12 @@
 //! # let seen = |peer: [u8; 4]| {
 //! #     let request = Request::get("/").header("cf-connecting-ip", "203.0.113.7");
 //! #     let request = request.extension(PeerAddr((peer, 443).into())).body(()).unwrap();
-//! #     client.address(&request.into_parts().0).unwrap().to_string()
+//! #     client.address(&Head::from(&request)).unwrap().to_string()
 //! # };
 //! # assert_eq!(seen([173, 245, 48, 9]), "203.0.113.7");
 //! # assert_eq!(seen([198, 51, 100, 1]), "198.51.100.1", "forged");
 //! # assert!(behind_cloudflare("<html>").is_err() && behind_cloudflare("\n").is_err());
-//! # Ok::<(), TrustError>(())
+//! # Ok::<(), SetupError>(())
 //! ```
 //!
 //! With a load balancer between Cloudflare and the server, the peer is the load balancer. Then
@@ -53,7 +54,7 @@
 //! Entries with a port (`routing.http.xff_client_port.enabled`) are read too.
 //!
 //! ```
-//! # use {http::Request, tollgate::extract::PeerAddr};
+//! # use {http::Request, tollgate::Head, tollgate::extract::{AddressExtractor, PeerAddr}};
 //! use tollgate::extract::ClientIp;
 //!
 //! // The subnets of the load balancer.
@@ -61,7 +62,7 @@
 //! # let seen = |entries: &str| {
 //! #     let request = Request::get("/").header("x-forwarded-for", entries);
 //! #     let request = request.extension(PeerAddr(([10, 0, 2, 9], 443).into())).body(()).unwrap();
-//! #     client.address(&request.into_parts().0).unwrap().to_string()
+//! #     client.address(&Head::from(&request)).unwrap().to_string()
 //! # };
 //! # assert_eq!(seen("192.0.2.1, 203.0.113.7"), "203.0.113.7", "the first is forged");
 //! # assert_eq!([seen("203.0.113.7:8080"), seen("[2001:db8::7]:8080")], ["203.0.113.7", "2001:db8::7"]);
@@ -81,14 +82,14 @@
 //! you need no list of networks.
 //!
 //! ```
-//! # use {http::Request, tollgate::extract::PeerAddr};
+//! # use {http::Request, tollgate::Head, tollgate::extract::{AddressExtractor, PeerAddr}};
 //! use tollgate::extract::ClientIp;
 //!
 //! // The load balancer, and CloudFront. With CloudFront alone, it is one.
 //! let client = ClientIp::from_header("x-forwarded-for").trusting_hops(2);
 //! # let request = Request::get("/").header("x-forwarded-for", "192.0.2.1, 203.0.113.7, 130.176.96.72");
 //! # let request = request.extension(PeerAddr(([10, 0, 2, 9], 443).into())).body(()).unwrap();
-//! # assert_eq!(client.address(&request.into_parts().0).unwrap().to_string(), "203.0.113.7");
+//! # assert_eq!(client.address(&Head::from(&request)).unwrap().to_string(), "203.0.113.7");
 //! ```
 //!
 //! If the origin cannot be closed to others, trust networks instead: the load balancer's subnets,
@@ -105,13 +106,13 @@
 //! address, not the client's.
 //!
 //! ```
-//! # use {http::Request, tollgate::extract::PeerAddr};
+//! # use {http::Request, tollgate::Head, tollgate::extract::{AddressExtractor, PeerAddr}};
 //! use tollgate::extract::ClientIp;
 //!
 //! let client = ClientIp::from_header("fly-client-ip").trusting_hops(1);
 //! # let request = Request::get("/").header("fly-client-ip", "203.0.113.7");
 //! # let request = request.extension(PeerAddr(([172, 16, 0, 9], 443).into())).body(()).unwrap();
-//! # assert_eq!(client.address(&request.into_parts().0).unwrap().to_string(), "203.0.113.7");
+//! # assert_eq!(client.address(&Head::from(&request)).unwrap().to_string(), "203.0.113.7");
 //! ```
 //!
 //! Apps that reach yours over the private network bypass the proxy, and can write the header. With
@@ -133,7 +134,8 @@
 //! use std::net::IpAddr;
 //! use http::Request;
 //! use lambda_http::request::RequestContext;
-//! use tollgate::{Quota, RateLimitLayer, extract::PeerAddr};
+//! use tollgate::extract::PeerAddr;
+//! use tollgate::{Quota, RateLimitLayer};
 //! use tower::ServiceBuilder;
 //!
 //! fn with_peer<B>(mut request: Request<B>) -> Request<B> {
@@ -159,8 +161,9 @@
 //! #     assert_eq!(peer.as_deref(), known.then_some("203.0.113.7"));
 //! # }
 //! # let request = Request::get("/").header("x-forwarded-for", "192.0.2.1, 203.0.113.7").body(()).unwrap();
+//! # use tollgate::{Head, extract::AddressExtractor};
 //! # let client = tollgate::extract::ClientIp::from_header("x-forwarded-for").trusting_hops(1);
-//! # assert_eq!(client.address(&request.into_parts().0).unwrap().to_string(), "203.0.113.7");
+//! # assert_eq!(client.address(&Head::from(&request)).unwrap().to_string(), "203.0.113.7");
 //! ```
 //!
 //! - Behind a load balancer instead of API Gateway, the context has no address. Use

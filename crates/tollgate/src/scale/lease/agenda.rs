@@ -86,7 +86,7 @@ impl Agenda {
     /// How long until there is something to give back. `None` if there is nothing.
     pub(super) fn next(&self, now: Timestamp) -> Option<Duration> {
         let due = lock(&self.state).due()?;
-        Some(Duration::from_micros(due.as_micros().saturating_sub(now.as_micros())))
+        Some(due.saturating_since(now))
     }
 
     /// Whether a task has to begin to return units: none does, or it is late.
@@ -122,7 +122,7 @@ impl Agenda {
                 state.began = None;
                 return None;
             };
-            let left = Duration::from_micros(due.as_micros().saturating_sub(now.as_micros()));
+            let left = due.saturating_since(now);
             Some(left.max(self.life / END_TOGETHER))
         })
     }

@@ -12,12 +12,13 @@ use super::settings::Lease;
 use super::stats::{HeldLease, LeaseStats};
 use super::underway::Underway;
 use crate::table::Table;
+use crate::table::digest::Digest;
 use crate::table::sharded::Sharded;
 
 /// The demand for a key is remembered for so many lives of a lease after the last request.
 const REMEMBERED_LIVES: u32 = 8;
 
-pub(super) struct Books {
+pub struct Books {
     lease: Lease,
     accounts: Sharded<Account>,
     pub(super) agenda: Agenda,
@@ -65,18 +66,32 @@ impl Books {
 
     /// Counts a check that the store decides. Returns whether a lease is worth its fetch.
     pub(super) fn ask(&self, check: &Check<'_>) -> bool {
-        self.asked.fetch_add(1, Ordering::Relaxed);
         let (mut table, digest, now) = self.accounts.enter(check.policy, check.key);
+        self.ask_in(&mut table, digest, now, check.cost)
+    }
+
+    /// [`Books::spend`], or [`Books::ask`] if too little is held.
+    #[inline]
+    pub(super) fn spend_or_ask(&self, check: &Check<'_>) -> Result<Spent, bool> {
+        let (mut table, digest, now) = self.accounts.enter(check.policy, check.key);
+        table.sweep(now);
+        let at = table.find(&digest);
+        let spent = at.and_then(|at| table.slot(at).value.spend(check.policy, check.cost, now));
+        spent.ok_or_else(|| self.ask_in(&mut table, digest, now, check.cost))
+    }
+
+    fn ask_in(&self, table: &mut Table<Account>, digest: Digest, now: Timestamp, cost: u32) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let expires = now.saturating_add(self.lease.life * REMEMBERED_LIVES);
         if let Some(at) = table.find(&digest) {
             let slot = table.slot(at);
             slot.renew(expires, false);
-            return slot.value.ask(check.cost, now, self.lease.life);
+            return slot.value.ask(cost, now, self.lease.life);
         }
         // Keys that hold units are pinned: those would be lost.
         if table.make_room(1, now, |_| false) {
             table.reserve(1);
-            table.insert(digest, Account::new(check.cost, now), expires);
+            table.insert(digest, Account::new(cost, now), expires);
         }
         false
     }
@@ -172,7 +187,7 @@ impl Books {
         let (mut table, digest, now) = self.accounts.enter(policy, key);
         let at = table.find(&digest)?;
         let (units, ends) = table.slot(at).value.held(now)?;
-        Some(HeldLease { units, ends_in: Duration::from_micros(ends.as_micros() - now.as_micros()) })
+        Some(HeldLease { units, ends_in: ends.saturating_since(now) })
     }
 
     /// Whether units are held for a check, or on their way.

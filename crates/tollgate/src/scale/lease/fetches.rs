@@ -5,9 +5,9 @@ use tollgate_core::{Check, Key, Policy, Reply, Store, Times, Verdict};
 
 use super::account::{Fetch, Granted};
 use super::background::Sent;
-use super::leased::Leased;
+use super::leases::Leases;
 
-impl<S: Store> Leased<S> {
+impl<S: Store> Leases<S> {
     /// Fetches a lease if the key is in demand, without making the caller wait for it.
     ///
     /// `left` is what the store had left just now, if it was asked.

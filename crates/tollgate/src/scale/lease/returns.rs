@@ -8,12 +8,12 @@ use tollgate_core::{Grant, Store, StoreError};
 
 use super::account::Unspent;
 use super::background::Turn;
-use super::leased::Leased;
+use super::leases::Leases;
 
 /// How many refunds are sent at once. They share the store's queue with requests.
 const AT_ONCE: usize = 1_000;
 
-impl<S: Store> Leased<S> {
+impl<S: Store> Leases<S> {
     /// Gives all unspent units back to the store, and waits until it has them. From then on the
     /// store decides each request.
     ///
@@ -23,7 +23,7 @@ impl<S: Store> Leased<S> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{FailureExt, Lease, MemoryStore, ScaleExt};
+    /// use tollgate::{Lease, MemoryStore, StoreExt};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
     /// # let redis = MemoryStore::new();

@@ -1,11 +1,11 @@
 //! The settings of leases.
 
-use std::fmt;
 use std::time::Duration;
 
 use tollgate_core::Clock;
 
 use crate::or_panic::or_panic;
+use crate::setup_error::SetupError;
 
 /// Settings of leases: how many units a process fetches ahead of demand, and for how long.
 ///
@@ -58,10 +58,10 @@ impl Lease {
     /// [`Lease::at_most`] for a number that is known only at run time.
     ///
     /// # Errors
-    /// [`LeaseError::NoUnits`].
-    pub fn try_at_most(units: u32) -> Result<Lease, LeaseError> {
+    /// [`SetupError::LeaseOfNothing`].
+    pub fn try_at_most(units: u32) -> Result<Lease, SetupError> {
         match units {
-            0 => Err(LeaseError::NoUnits),
+            0 => Err(SetupError::LeaseOfNothing),
             most_units => Ok(Lease { most_units, ..Lease::default() }),
         }
     }
@@ -78,12 +78,12 @@ impl Lease {
     /// [`Lease::lasting`] for a life that is known only at run time.
     ///
     /// # Errors
-    /// [`LeaseError::LifeOutOfRange`].
-    pub fn try_lasting(self, life: Duration) -> Result<Lease, LeaseError> {
+    /// [`SetupError::LeaseLife`].
+    pub fn try_lasting(self, life: Duration) -> Result<Lease, SetupError> {
         if (Duration::from_millis(1)..=Lease::LONGEST).contains(&life) {
             Ok(Lease { life, ..self })
         } else {
-            Err(LeaseError::LifeOutOfRange(life))
+            Err(SetupError::LeaseLife(life))
         }
     }
 
@@ -98,26 +98,3 @@ impl Lease {
         Lease { clock: clock.into(), ..self }
     }
 }
-
-/// Reasons why settings of leases are refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LeaseError {
-    /// A lease of no units.
-    NoUnits,
-    /// A life outside of 1 ms to [`Lease::LONGEST`].
-    LifeOutOfRange(Duration),
-}
-
-impl fmt::Display for LeaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LeaseError::NoUnits => f.write_str("a lease must have at least 1 unit, got 0"),
-            LeaseError::LifeOutOfRange(life) => {
-                write!(f, "a lease must last 1 ms to {:?}, got {life:?}", Lease::LONGEST)
-            }
-        }
-    }
-}
-
-impl std::error::Error for LeaseError {}

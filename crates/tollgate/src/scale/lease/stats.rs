@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// What the leases of a process have saved, and what they hold: see
-/// [`Leased::stats`](super::Leased::stats).
+/// [`Leases::stats`](super::Leases::stats).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseStats {
@@ -38,7 +38,7 @@ impl LeaseStats {
     }
 }
 
-/// The units that a process holds of one key: see [`Leased::held`](super::Leased::held).
+/// The units that a process holds of one key: see [`Leases::held`](super::Leases::held).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldLease {

@@ -218,7 +218,7 @@ impl Account {
         open.held.retain(|lease| lease.units > 0);
         open.held.push(Held { units: granted.units, ends: granted.ends, stamp: granted.stamp });
         open.refetch_below = (granted.units / 2).max(1);
-        let eighth = Duration::from_micros(granted.ends.as_micros() - sent.as_micros()).min(life) / 8;
+        let eighth = granted.ends.saturating_since(sent).min(life) / 8;
         open.refetch_from = before(granted.ends, eighth);
         true
     }
@@ -329,7 +329,7 @@ fn quota_of(policy: &Policy) -> (u32, u32) {
 }
 
 fn since(now: Timestamp, then: Timestamp) -> Duration {
-    Duration::from_micros(then.as_micros().saturating_sub(now.as_micros()))
+    then.saturating_since(now)
 }
 
 fn before(time: Timestamp, span: Duration) -> Timestamp {

@@ -5,116 +5,114 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use pin_project::pin_project;
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Grant, Key, Policy, PolicyError, Reply, Share, Source, Store, StoreError, Times, UsageError,
+    Check, Grant, Key, OwnedCheck, Policy, PolicyError, Reply, Share, Source, Store, StoreError, Then, Times,
     Verdict, Wait,
 };
 
-use super::done::Done;
+use super::both::Both;
 use super::event::Event;
-use super::outage::{Outage, undecided};
+use super::outage::{Complete, Outage, undecided};
 
 /// A [`Store`] whose fallback decides, by a share of each quota, while the inner store fails: see
-/// [`FailureExt::fall_back_to`](super::FailureExt::fall_back_to).
+/// [`fall_back_to`](crate::StoreExt::fall_back_to).
 #[derive(Clone, Debug)]
-pub struct FallBack<S, F> {
+pub struct Fallback<S, F> {
     store: S,
-    fallback: Fallback<F>,
-    outage: Outage,
+    substitute: ByShare<F>,
 }
 
 /// The other store, and its share of each quota.
 #[derive(Clone, Debug)]
-struct Fallback<F> {
+struct ByShare<F> {
     store: F,
     share: Share,
+    outage: Outage,
 }
 
 type Checks<'a> = SmallVec<[Check<'a>; 4]>;
 type Grants<'a> = SmallVec<[Grant<'a>; 4]>;
 
-impl<S: Store, F: Store<Error = Infallible>> FallBack<S, F> {
-    pub(super) fn new(store: S, fallback: F, share: Share) -> FallBack<S, F> {
+impl<S: Store, F: Store<Error = Infallible>> Fallback<S, F> {
+    pub(crate) fn new(store: S, fallback: F, share: Share) -> Fallback<S, F> {
         let outage = Outage::new("a share of each quota is granted here", Source::Fallback);
-        FallBack { store, fallback: Fallback { store: fallback, share }, outage }
+        Fallback { store, substitute: ByShare { store: fallback, share, outage } }
     }
 
     /// Calls `observe` for every [`Event::Decided`] and [`Event::Failed`], within the request: it
-    /// must not block. Call this before cloning: existing clones keep their observer. Only the last
-    /// observer is called.
+    /// must not block. Several observers may be added. Call this before cloning: existing clones
+    /// keep their observers.
     #[must_use]
-    pub fn observe(self, observe: impl Fn(Event) + Send + Sync + 'static) -> FallBack<S, F> {
-        FallBack { outage: self.outage.observe(observe), ..self }
-    }
-
-    fn wait_for<A>(
-        &self,
-        asking: Asking<A, F::Acquire>,
-        set: &[Check<'_>],
-        times: Times,
-    ) -> FallingBack<A, F> {
-        // The set is borrowed, and is needed again if the store fails.
-        let set = set.iter().map(OwnedCheck::new).collect();
-        FallingBack { asking, set, times, fallback: self.fallback.clone(), outage: self.outage.clone() }
+    pub fn observe(mut self, observe: impl Fn(Event) + Send + Sync + 'static) -> Fallback<S, F> {
+        self.substitute.outage = self.substitute.outage.observe(observe);
+        self
     }
 }
 
-impl<S: Store, F: Store<Error = Infallible>> Store for FallBack<S, F> {
+impl<S: Store, F: Store<Error = Infallible>> Store for Fallback<S, F> {
     type Error = Infallible;
     type Acquire = FallingBack<S::Acquire, F>;
-    type Done = Done<S::Done, F::Done>;
+    type Done = Both<F::Done, Then<S::Done, Complete>>;
 
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         let asking = match self.store.acquire(set, times) {
-            Reply::Now(answer) => {
-                self.outage.record_decision(&answer);
-                if let Ok(verdict) = answer {
-                    return Reply::Now(Ok(verdict));
-                }
-                match self.fallback.acquire(set, times) {
-                    Reply::Now(verdict) => return Reply::Now(Ok(verdict)),
-                    Reply::Later(future) => Asking::Fallback(future),
-                }
-            }
-            Reply::Later(future) => Asking::Store(future),
+            Reply::Now(answer) => match self.substitute.after(answer, set, times) {
+                Reply::Now(verdict) => return Reply::Now(Ok(verdict)),
+                Reply::Later(future) => FirstOrSecond::Second(future),
+            },
+            Reply::Later(future) => FirstOrSecond::First(future),
         };
-        Reply::Later(self.wait_for(asking, set, times))
+        // The set is borrowed, and is needed again if the store fails.
+        let set = set.iter().map(OwnedCheck::from).collect();
+        Reply::Later(FallingBack { asking, set, times, substitute: self.substitute.clone() })
     }
 
     /// Refunds each grant to the store that made it.
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
         let (of_share, of_store): (Grants<'_>, Grants<'_>) =
             grants.iter().copied().partition(|grant| grant.share.is_some());
-        let store = (!of_store.is_empty()).then(|| self.store.refund(&of_store));
-        let fallback = (!of_share.is_empty()).then(|| self.fallback.refund(&of_share));
-        Done::of(store, fallback, &self.outage)
+        let by_share =
+            if of_share.is_empty() { Reply::Now(Ok(())) } else { self.substitute.refund(&of_share) };
+        let store = if of_store.is_empty() {
+            Reply::Now(Ok(()))
+        } else {
+            self.store.refund(&of_store).then(&self.substitute.outage, Complete)
+        };
+        Both::of(by_share, store)
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
-        let store = self.store.reset(key, policies);
-        Done::of(Some(store), Some(self.fallback.store.reset(key, policies)), &self.outage)
+        let store = self.store.reset(key, policies).then(&self.substitute.outage, Complete);
+        Both::of(self.substitute.store.reset(key, policies), store)
     }
 
-    fn patient(&self) -> FallBack<S, F> {
-        FallBack { store: self.store.patient(), ..self.clone() }
+    fn patient(&self) -> Fallback<S, F> {
+        Fallback { store: self.store.patient(), ..self.clone() }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)?;
-        self.fallback.store.supports(&policy.share(self.fallback.share)?)
-    }
-
-    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
-        self.store.usage(policy, key, interval).await
+        self.substitute.store.supports(&policy.share(self.substitute.share)?)
     }
 }
 
-impl<F: Store<Error = Infallible>> Fallback<F> {
+impl<F: Store<Error = Infallible>> ByShare<F> {
+    /// The verdict of the store, or that of the fallback if the store failed.
+    #[inline]
+    fn after<E: StoreError>(
+        &self,
+        answer: Result<Verdict, E>,
+        set: &[Check<'_>],
+        times: Times,
+    ) -> Reply<Verdict, F::Acquire> {
+        self.outage.record_decision(&answer);
+        answer.map_or_else(|_| self.acquire(set, times), Reply::Now)
+    }
+
     /// Asks the fallback for its share.
     #[inline(never)]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Verdict, F::Acquire> {
@@ -149,39 +147,21 @@ impl<F: Store<Error = Infallible>> Fallback<F> {
     }
 }
 
-/// A check that outlives the call, in case the store fails.
-#[derive(Debug)]
-struct OwnedCheck {
-    policy: Policy,
-    key: Key,
-    cost: u32,
-}
-
-impl OwnedCheck {
-    fn new(check: &Check<'_>) -> OwnedCheck {
-        OwnedCheck { policy: check.policy.clone(), key: check.key.clone(), cost: check.cost }
-    }
-
-    fn check(&self) -> Check<'_> {
-        Check::new(&self.policy, &self.key, self.cost)
-    }
-}
-
 /// The decision of a store, or that of the fallback if the store fails.
 #[pin_project]
 pub struct FallingBack<A, F: Store> {
     #[pin]
-    asking: Asking<A, F::Acquire>,
+    asking: FirstOrSecond<A, F::Acquire>,
     set: SmallVec<[OwnedCheck; 1]>,
     times: Times,
-    fallback: Fallback<F>,
-    outage: Outage,
+    substitute: ByShare<F>,
 }
 
-#[pin_project(project = AskingProjection)]
-enum Asking<A, B> {
-    Store(#[pin] A),
-    Fallback(#[pin] B),
+/// The store that is asked: the first, or the second after it.
+#[pin_project(project = FirstOrSecondProjection)]
+enum FirstOrSecond<A, B> {
+    First(#[pin] A),
+    Second(#[pin] B),
 }
 
 impl<A, F, E> Future for FallingBack<A, F>
@@ -195,27 +175,26 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
-            match this.asking.as_mut().project() {
-                AskingProjection::Store(future) => {
+            let next = match this.asking.as_mut().project() {
+                FirstOrSecondProjection::First(future) => {
                     let answer = ready!(future.poll(cx));
-                    this.outage.record_decision(&answer);
-                    if let Ok(verdict) = answer {
-                        return Poll::Ready(Ok(verdict));
-                    }
-                    let set: Checks<'_> = this.set.iter().map(OwnedCheck::check).collect();
-                    match this.fallback.acquire(&set, *this.times) {
-                        Reply::Now(verdict) => return Poll::Ready(Ok(verdict)),
-                        Reply::Later(future) => this.asking.set(Asking::Fallback(future)),
-                    }
+                    this.substitute.after(answer, &checks(this.set), *this.times)
                 }
-                AskingProjection::Fallback(future) => {
+                FirstOrSecondProjection::Second(future) => {
                     let Ok(verdict) = ready!(future.poll(cx));
-                    let set: Checks<'_> = this.set.iter().map(OwnedCheck::check).collect();
-                    return Poll::Ready(Ok(this.fallback.reported(verdict, &set, *this.times)));
+                    Reply::Now(this.substitute.reported(verdict, &checks(this.set), *this.times))
                 }
+            };
+            match next {
+                Reply::Now(verdict) => return Poll::Ready(Ok(verdict)),
+                Reply::Later(future) => this.asking.set(FirstOrSecond::Second(future)),
             }
         }
     }
+}
+
+fn checks(set: &[OwnedCheck]) -> Checks<'_> {
+    set.iter().map(OwnedCheck::check).collect()
 }
 
 impl<A, F: Store> fmt::Debug for FallingBack<A, F> {

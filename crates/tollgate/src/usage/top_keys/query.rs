@@ -6,6 +6,7 @@ use std::time::Duration;
 use tollgate_core::{Clock, Key, Timestamp, UsageError, UsageLog};
 
 use super::book;
+use super::key_usage::KeyUsage;
 use super::merge::Merge;
 use super::page::Page;
 use super::recorder::Recorder;
@@ -13,25 +14,9 @@ use super::settings::Recording;
 
 /// The usage that the processes of a fleet counted: see the [module](super).
 #[derive(Clone, Debug)]
-pub struct Usage<L> {
+pub struct TopKeys<L> {
     log: L,
     clock: Clock,
-}
-
-/// How often a key was allowed or denied under a policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct KeyUsage {
-    /// The name of the policy.
-    pub policy: String,
-    /// The key as the log names it: readable, or a digest.
-    pub key: String,
-    /// The decisions that were counted.
-    pub count: u64,
-    /// The least that the true count can be, with five standard deviations if it was sampled.
-    pub at_least: u64,
-    /// The most that the true count can be, with five standard deviations if it was sampled.
-    pub at_most: u64,
 }
 
 /// The decisions of one minute.
@@ -46,7 +31,7 @@ pub struct MinuteUsage {
     pub denied: u64,
 }
 
-/// What a [series](Usage::series) is about.
+/// What a [series](TopKeys::series) is about.
 #[derive(Clone, Copy, Debug)]
 pub enum UsageOf<'a> {
     /// All keys of the policy with this name.
@@ -58,17 +43,17 @@ pub enum UsageOf<'a> {
 /// The longest time that a question covers: a week.
 const MOST_MINUTES: u64 = 7 * 24 * 60;
 
-impl<L: UsageLog> Usage<L> {
+impl<L: UsageLog> TopKeys<L> {
     /// Asks this log: a store in Redis, or a [`MemoryLog`](super::MemoryLog). Starts nothing.
-    pub fn new(log: L) -> Usage<L> {
-        Usage { log, clock: Clock::system() }
+    pub fn new(log: L) -> TopKeys<L> {
+        TopKeys { log, clock: Clock::system() }
     }
 
     /// Sets the clock by which questions end now. A [`ManualClock`](crate::ManualClock) is for
     /// tests.
     #[must_use]
-    pub fn clock(self, clock: impl Into<Clock>) -> Usage<L> {
-        Usage { clock: clock.into(), ..self }
+    pub fn clock(self, clock: impl Into<Clock>) -> TopKeys<L> {
+        TopKeys { clock: clock.into(), ..self }
     }
 
     /// Starts to count in this process. A task stores the counts in the log.
@@ -91,7 +76,7 @@ impl<L: UsageLog> Usage<L> {
         self.top(n, last, true).await
     }
 
-    /// [`Usage::top_allowed`] for the keys that were denied most often.
+    /// [`TopKeys::top_allowed`] for the keys that were denied most often.
     ///
     /// # Errors
     /// [`UsageError::Store`] if the log does not answer.

@@ -10,11 +10,11 @@ pub(super) const MOST_ONE_IN: u32 = 1 << 16;
 /// The most for [`Recording::keys`].
 pub(super) const MOST_KEYS: usize = 10_000;
 
-/// How a process counts usage: see [`Usage::record`](super::Usage::record).
+/// How a process counts usage: see [`TopKeys::record`](super::TopKeys::record).
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::usage::Recording;
+/// use tollgate::usage::top_keys::Recording;
 ///
 /// let recording = Recording::default().keys(50).keep_for(Duration::from_secs(24 * 3_600));
 /// ```

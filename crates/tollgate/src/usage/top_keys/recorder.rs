@@ -11,7 +11,7 @@ use tollgate_core::{Key, UsageError, UsageLog};
 use super::book::{Book, Destination, Minute};
 use super::settings::Recording;
 
-/// Counts the decisions of this process: see [`Usage::record`](super::Usage::record).
+/// Counts the decisions of this process: see [`TopKeys::record`](super::TopKeys::record).
 ///
 /// It is a handle: clones share their counts. A task of the runtime in which it was made stores
 /// them, some time after the first was counted. If that runtime is gone, or is not driven, that of

@@ -38,7 +38,7 @@ pub(super) trait Destination: Send + Sync {
 }
 
 /// Shared by the clones of a recorder.
-pub(super) struct Book {
+pub struct Book {
     settings: Recording,
     destination: Box<dyn Destination>,
     /// One in this many decisions is counted, with that weight.

@@ -1,28 +1,22 @@
 //! The store that spends leases.
 
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use pin_project::pin_project;
 use smallvec::SmallVec;
 use tollgate_core::{
-    Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Source, Status, Store, Times, UsageError,
+    After, Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Source, Status, Store, Then, Times,
     Verdict, Wait,
 };
 
-use super::super::forgetting::{Forgetting, forgetting};
 use super::books::Books;
 use super::settings::Lease;
 use super::stats::{HeldLease, LeaseStats};
 
 /// A [`Store`] that answers most checks of busy keys from leases: see
-/// [`ScaleExt::leased`](crate::ScaleExt::leased).
+/// [`StoreExt::leased`](crate::StoreExt::leased).
 #[derive(Clone, Debug)]
-pub struct Leased<S> {
+pub struct Leases<S> {
     store: S,
     /// For fetches and refunds, which no request waits for: they outlive the limits of requests.
     pub(super) patient: S,
@@ -39,15 +33,24 @@ type Wanted = SmallVec<[(usize, Policy, Key); 1]>;
 /// A check that is looked at, with the cost of all checks of its set with this policy and key.
 type Looked = (Policy, Key, u64);
 
-/// What follows the answer of the store.
-enum Then<S> {
-    Fetch(Leased<S>, Wanted),
-    AddHeld(Leased<S>, Vec<Looked>),
+/// What follows the answer of the store: nothing, unless keys are in demand or held.
+#[derive(Debug)]
+pub struct FollowUp<S>(Option<Box<Step<S>>>);
+
+#[derive(Debug)]
+enum Step<S> {
+    Fetch(Leases<S>, Wanted),
+    AddHeld(Leases<S>, Vec<Looked>),
 }
 
-impl<S: Store> Leased<S> {
-    pub(crate) fn new(store: S, lease: Lease) -> Leased<S> {
-        Leased { patient: store.patient(), store, books: Arc::new(Books::new(lease)) }
+/// Drops what this process holds of keys, after a reset as before it: what is fetched between the
+/// two may be from before the reset.
+#[derive(Debug)]
+pub struct ForgetLeases(Vec<(Policy, Key)>);
+
+impl<S: Store> Leases<S> {
+    pub(crate) fn new(store: S, lease: Lease) -> Leases<S> {
+        Leases { patient: store.patient(), store, books: Arc::new(Books::new(lease)) }
     }
 
     /// Returns the store inside.
@@ -67,24 +70,28 @@ impl<S: Store> Leased<S> {
         self.books.held(policy, key)
     }
 
-    /// Spends leases for a whole set, or for none of it.
+    /// Spends leases for a whole set, or for none of it. If they do not suffice, its checks count as
+    /// demand, and those for which a lease is worth its fetch are added to `wanted`.
     #[inline]
     fn spend(&self, set: &[Check<'_>], wanted: &mut Wanted) -> Option<Verdict> {
-        if let [check] = set
-            && let Some(spent) = self.books.spend(check)
-        {
-            if spent.refetch {
-                self.fetch(check.policy, check.key, None);
+        let [check] = set else { return self.spend_all(set, wanted) };
+        match self.books.spend_or_ask(check) {
+            Ok(spent) => {
+                if spent.refetch {
+                    self.fetch(check.policy, check.key, None);
+                }
+                Some(Verdict::of_one(1, Duration::ZERO, spent.status).from_source(Source::Lease))
             }
-            return Some(Verdict::of_one(1, Duration::ZERO, spent.status).from_source(Source::Lease));
+            Err(is_worth_a_lease) => {
+                if is_worth_a_lease {
+                    wanted.push((0, check.policy.clone(), check.key.clone()));
+                }
+                None
+            }
         }
-        self.spend_all_or_count(set, wanted)
     }
 
-    /// Spends leases for a whole set. If they do not suffice, its checks count as demand, and those
-    /// for which a lease is worth its fetch are added to `wanted`.
-    #[inline(never)]
-    fn spend_all_or_count(&self, set: &[Check<'_>], wanted: &mut Wanted) -> Option<Verdict> {
+    fn spend_all(&self, set: &[Check<'_>], wanted: &mut Wanted) -> Option<Verdict> {
         let mut statuses = SmallVec::<[Status; 4]>::new();
         let mut spends = SmallVec::<[_; 4]>::new();
         for check in set {
@@ -155,14 +162,30 @@ impl<S: Store> Leased<S> {
     }
 }
 
-fn followed_by<S: Store>(then: Option<Then<S>>, verdict: Verdict) -> Verdict {
-    match then {
-        None => verdict,
-        Some(Then::AddHeld(leased, looked)) => leased.with_held(&looked, verdict),
-        Some(Then::Fetch(leased, wanted)) => {
-            leased.fetch_wanted(&wanted, &verdict);
-            verdict
+impl<S: Store> After<Result<Verdict, S::Error>> for FollowUp<S> {
+    type Shared = ();
+    type Output = Result<Verdict, S::Error>;
+
+    #[inline]
+    fn after(self, (): &(), answer: Result<Verdict, S::Error>) -> Result<Verdict, S::Error> {
+        match (answer, self.0.map(|step| *step)) {
+            (Ok(verdict), Some(Step::AddHeld(leases, looked))) => Ok(leases.with_held(&looked, verdict)),
+            (Ok(verdict), Some(Step::Fetch(leases, wanted))) => {
+                leases.fetch_wanted(&wanted, &verdict);
+                Ok(verdict)
+            }
+            (answer, _) => answer,
         }
+    }
+}
+
+impl<T> After<T> for ForgetLeases {
+    type Shared = Arc<Books>;
+    type Output = T;
+
+    fn after(self, books: &Arc<Books>, answer: T) -> T {
+        self.0.iter().for_each(|(policy, key)| books.forget(policy, key));
+        answer
     }
 }
 
@@ -176,12 +199,12 @@ fn is_leasable(set: &[Check<'_>], times: Times) -> bool {
     times == Times::ONCE && !set.is_empty() && set.iter().all(fits)
 }
 
-impl<S: Store> Store for Leased<S> {
+impl<S: Store> Store for Leases<S> {
     type Error = S::Error;
-    type Acquire = Fetching<S>;
-    type Done = Forgetting<S::Done>;
+    type Acquire = Then<S::Acquire, FollowUp<S>>;
+    type Done = Then<S::Done, ForgetLeases>;
 
-    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Fetching<S>> {
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Self::Acquire> {
         let mut wanted = Wanted::new();
         if is_leasable(set, times)
             && let Some(verdict) = self.spend(set, &mut wanted)
@@ -190,69 +213,35 @@ impl<S: Store> Store for Leased<S> {
         }
         self.return_overdue();
         let looked = if times == Times::LOOK { self.looked(set) } else { Vec::new() };
-        let then = if !looked.is_empty() {
-            Some(Then::AddHeld(self.clone(), looked))
+        let step = if !looked.is_empty() {
+            Some(Box::new(Step::AddHeld(self.clone(), looked)))
         } else if !wanted.is_empty() {
-            Some(Then::Fetch(self.clone(), wanted))
+            Some(Box::new(Step::Fetch(self.clone(), wanted)))
         } else {
             None
         };
-        match self.store.acquire(set, times) {
-            Reply::Now(answer) => Reply::Now(answer.map(|verdict| followed_by(then, verdict))),
-            Reply::Later(answer) => Reply::Later(Fetching { answer, then: then.map(Box::new) }),
-        }
+        self.store.acquire(set, times).then(&(), FollowUp(step))
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, Self::Done> {
-        forgetting(|| {}, || self.store.refund(grants))
+        self.store.refund(grants).then(&self.books, ForgetLeases(Vec::new()))
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, Self::Done> {
+        policies.iter().for_each(|policy| self.books.forget(policy, key));
+        let of = policies.iter().map(|&policy| (policy.clone(), key.clone())).collect();
+        self.store.reset(key, policies).then(&self.books, ForgetLeases(of))
     }
 
     fn end_waits_after(&mut self, limit: Duration) -> bool {
         self.store.end_waits_after(limit)
     }
 
-    fn patient(&self) -> Leased<S> {
-        Leased { store: self.patient.clone(), ..self.clone() }
+    fn patient(&self) -> Leases<S> {
+        Leases { store: self.patient.clone(), ..self.clone() }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
-    }
-
-    async fn usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
-        self.store.usage(policy, key, interval).await
-    }
-
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, Self::Done> {
-        let books = Arc::clone(&self.books);
-        let of: Vec<(Policy, Key)> = policies.iter().map(|&policy| (policy.clone(), key.clone())).collect();
-        let forget = move || of.iter().for_each(|(policy, key)| books.forget(policy, key));
-        forgetting(forget, || self.store.reset(key, policies))
-    }
-}
-
-/// The answer of the store, after which leases may be fetched.
-#[pin_project]
-pub struct Fetching<S: Store> {
-    #[pin]
-    answer: S::Acquire,
-    /// Only for keys in demand, and for looks at keys that are held.
-    then: Option<Box<Then<S>>>,
-}
-
-impl<S: Store> Future for Fetching<S> {
-    type Output = Result<Verdict, S::Error>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let answer = ready!(this.answer.poll(cx));
-        let then = this.then.take().map(|then| *then);
-        Poll::Ready(answer.map(|verdict| followed_by(then, verdict)))
-    }
-}
-
-impl<S: Store> fmt::Debug for Fetching<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fetching").finish_non_exhaustive()
     }
 }

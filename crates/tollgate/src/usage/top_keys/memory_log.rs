@@ -12,9 +12,9 @@ use crate::table::digest::Secret;
 /// Keeps the usage of a single process in its memory, as a [`MemoryStore`](crate::MemoryStore)
 /// keeps its limits. Keys are readable, and those of more than 128 bytes are digests.
 #[derive(Clone)]
-pub struct MemoryLog(Arc<Kept>);
+pub struct MemoryLog(Arc<MemoryPages>);
 
-struct Kept {
+struct MemoryPages {
     minutes: Mutex<Minutes>,
     secret: Secret,
 }
@@ -25,7 +25,7 @@ type Minutes = BTreeMap<u64, HashMap<u64, Arc<str>>>;
 impl MemoryLog {
     /// Returns an empty log.
     pub fn new() -> MemoryLog {
-        MemoryLog(Arc::new(Kept { minutes: Mutex::default(), secret: Secret::random() }))
+        MemoryLog(Arc::new(MemoryPages { minutes: Mutex::default(), secret: Secret::random() }))
     }
 }
 

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use super::key_usage::KeyUsage;
 use super::page::Page;
-use super::query::KeyUsage;
 
 /// The keys that are held, unless more are asked for.
 const MOST_KEYS: usize = 100_000;
@@ -156,7 +156,7 @@ impl Sampled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::usage::page::{Listed, PolicyCount};
+    use crate::usage::top_keys::page::{Listed, PolicyCount};
 
     /// A page that lists these keys with their counts.
     fn page(keys: impl IntoIterator<Item = (String, u64)>) -> Page {

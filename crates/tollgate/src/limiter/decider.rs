@@ -1,0 +1,178 @@
+//! The way from what is asked to a decision, for keys and for requests alike.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate_core::{Algorithm, Check, Key, Policy, Reply, Source, Store, Times, Timestamp, Verdict};
+
+use super::never_fails::NeverFails;
+use super::permit::Permit;
+use super::refusal::Refusal;
+use crate::denial::Denial;
+use crate::memory::MemoryStore;
+#[cfg(feature = "metrics")]
+use crate::observe::metrics::Metrics;
+use crate::observe::{Decision, Observers};
+use crate::policy_set::{Ask, Asks, PolicySet};
+use crate::reason::Reason;
+use crate::report::Report;
+use crate::setup_error::SetupError;
+use crate::wait_queue::WaitQueues;
+
+/// Policies, the store that decides them, and who sees the decisions.
+#[derive(Clone, Debug)]
+pub(crate) struct Decider<S> {
+    pub(crate) policies: Arc<PolicySet>,
+    pub(crate) store: S,
+    observers: Observers,
+    pub(super) queues: WaitQueues<Refusal>,
+    pub(super) waits_for_store: bool,
+}
+
+impl Decider<MemoryStore> {
+    pub(super) fn new(policies: PolicySet) -> Decider<MemoryStore> {
+        Decider {
+            policies: Arc::new(policies),
+            store: MemoryStore::new(),
+            observers: Observers::default(),
+            queues: WaitQueues::new(),
+            waits_for_store: true,
+        }
+    }
+}
+
+impl<S> Decider<S> {
+    pub(super) fn try_store<T: Store>(self, store: T) -> Result<Decider<T>, SetupError> {
+        self.policies.supported_by(&store)?;
+        let Decider { policies, observers, waits_for_store, .. } = self;
+        Ok(Decider { policies, store, observers, queues: WaitQueues::new(), waits_for_store })
+    }
+
+    pub(super) fn observe(mut self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> Decider<S> {
+        self.observers.add(observe);
+        self
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(super) fn metrics(self) -> Decider<S> {
+        let metrics = Metrics::new(&self.policies);
+        self.observe(move |decision| metrics.record(decision))
+    }
+
+    pub(super) fn wait_for_store(self, wait: bool) -> Decider<S> {
+        Decider { queues: WaitQueues::new(), waits_for_store: wait, ..self }
+    }
+
+    /// Shows observers what was decided about a request that waited `since` then.
+    #[inline]
+    pub(crate) fn show(&self, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
+        self.observers.verdict(&self.policies, asks, verdict, since);
+    }
+
+    /// The time now, if there are observers, for a request that begins to wait.
+    pub(crate) fn waits_since(&self) -> Option<Timestamp> {
+        self.observers.now()
+    }
+
+    /// The denial of a request without a key that this policy needs, for that reason.
+    pub(super) fn no_key(&self, policy: usize, reason: Reason) -> Denial {
+        Denial::new(reason, Report::new(&self.policies, [policy], Verdict::without_statuses(0)))
+    }
+
+    /// Shows observers that a policy found no key, if it did not.
+    pub(crate) fn shown(&self, asks: Result<Asks, Denial>) -> Result<Asks, Denial> {
+        asks.inspect_err(|denial| {
+            if let Some(policy) = denial.report().first() {
+                self.observers.no_key(&self.policies, policy);
+            }
+        })
+    }
+
+    pub(crate) fn report(&self, asks: &[Ask], verdict: &Verdict) -> Report {
+        Report::new(&self.policies, asks.iter().map(|ask| ask.policy), verdict.clone())
+    }
+}
+
+impl<S: Store<Error: NeverFails>> Decider<S> {
+    /// Asks the store once, for a caller that waits until `deadline` at the longest.
+    #[inline]
+    pub(crate) fn acquire(
+        &self,
+        asks: &[Ask],
+        times: Times,
+        deadline: Option<Duration>,
+    ) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
+        match (asks, deadline) {
+            ([], _) => Reply::Now(Ok(Verdict::without_statuses(times.max()).from_source(Source::Rule))),
+            ([ask], None) => {
+                self.store.acquire(&[Check::new(self.policies.policy(ask.policy), &ask.key, ask.cost)], times)
+            }
+            _ => self.acquire_set(asks, times, deadline),
+        }
+    }
+
+    fn acquire_set(
+        &self,
+        asks: &[Ask],
+        times: Times,
+        deadline: Option<Duration>,
+    ) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
+        let policy = |ask: &Ask| {
+            let policy = self.policies.policy(ask.policy);
+            deadline.map_or(Cow::Borrowed(policy), |deadline| waiting_until(policy, deadline))
+        };
+        let policies: SmallVec<[Cow<'_, Policy>; 4]> = asks.iter().map(policy).collect();
+        let set: SmallVec<[Check<'_>; 4]> =
+            asks.iter().zip(&policies).map(|(ask, policy)| Check::new(policy, &ask.key, ask.cost)).collect();
+        self.store.acquire(&set, times)
+    }
+
+    /// Charges what is asked, for a caller that waits until `deadline` at the longest.
+    pub(super) async fn charge(&self, asks: Asks, deadline: Option<Duration>) -> Result<Permit, Denial> {
+        let reply = self.acquire(&asks, Times::ONCE, deadline);
+        self.decided(asks, reply).await
+    }
+
+    /// The decision on what was asked, when the store has answered.
+    pub(super) async fn decided(
+        &self,
+        asks: Asks,
+        reply: Reply<Result<Verdict, S::Error>, S::Acquire>,
+    ) -> Result<Permit, Denial> {
+        let since = if let Reply::Later(_) = reply { self.waits_since() } else { None };
+        let verdict = reply.wait().await.unwrap_or_else(NeverFails::never);
+        self.show(&asks, &verdict, since);
+        let report = self.report(&asks, &verdict);
+        if verdict.is_granted() { Ok(Permit::new(report, asks)) } else { Err(Denial::of(report)) }
+    }
+
+    pub(super) async fn look(&self, asks: &[Ask]) -> Report {
+        let verdict = self.acquire(asks, Times::LOOK, None).wait().await.unwrap_or_else(NeverFails::never);
+        self.report(asks, &verdict)
+    }
+
+    pub(super) async fn refund(&self, permit: &mut Permit, units: u32) {
+        permit.start_refund(&self.store, units).wait().await.unwrap_or_else(NeverFails::never);
+    }
+
+    pub(super) async fn reset(&self, key: &Key) {
+        if key.is_empty() {
+            return;
+        }
+        let policies: SmallVec<[&Policy; 4]> = self.policies.with_states().collect();
+        self.store.reset(key, &policies).wait().await.unwrap_or_else(NeverFails::never);
+    }
+}
+
+/// The same policy for a caller that waits until `deadline` at the longest.
+fn waiting_until(policy: &Policy, deadline: Duration) -> Cow<'_, Policy> {
+    if policy.longest_wait() <= deadline {
+        return Cow::Borrowed(policy);
+    }
+    let algorithm = Algorithm::LeakyBucket { max_wait: deadline };
+    // Valid, since a longer wait is.
+    let shorter = Policy::try_new(policy.name(), policy.quota(), algorithm);
+    shorter.map_or(Cow::Borrowed(policy), |shorter| Cow::Owned(shorter.tracking_usage_as(policy)))
+}

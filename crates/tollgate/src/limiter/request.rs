@@ -1,0 +1,186 @@
+//! The limiter of requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{Key, Policy, Store};
+
+use super::decider::Decider;
+use super::never_fails::NeverFails;
+use super::permit::Permit;
+use crate::denial::Denial;
+use crate::extract::Head;
+use crate::memory::MemoryStore;
+use crate::observe::Decision;
+use crate::or_panic::or_panic;
+use crate::policy_set::Asks;
+use crate::report::Report;
+use crate::rule::IntoRules;
+use crate::rule::set::RuleSet;
+use crate::setup_error::SetupError;
+
+/// Asks rules directly, with the head of a request: for handlers that decide themselves. A
+/// [`RateLimitLayer`](crate::RateLimitLayer) is one with a service around it.
+///
+/// A layer and a limiter made from each other
+/// ([`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter)) share their rules and their state.
+/// A [`Limiter`](crate::Limiter) takes keys instead of requests.
+///
+/// ```
+/// use http::Request;
+/// use tollgate::extract::header;
+/// use tollgate::{Head, Policy, PolicyExt, Quota, RequestLimiter};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Denial> {
+/// let limiter = RequestLimiter::new([Policy::new("mails", Quota::per_day(2)).by(header("x-user"))]);
+/// let request = Request::post("/mails").header("x-user", "ada").body("Dear Ada").unwrap();
+///
+/// let _permit = limiter.check(&Head::from(&request)).await?;
+/// let report = limiter.look(&Head::from(&request)).await?;
+/// assert_eq!(report.get("mails").unwrap().1.remaining(), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RequestLimiter<S = MemoryStore> {
+    pub(crate) rules: Arc<RuleSet>,
+    pub(crate) decider: Decider<S>,
+}
+
+impl RequestLimiter {
+    /// Enforces one rule, or decides several together, on a [`MemoryStore`] of their own.
+    ///
+    /// # Panics
+    /// If [`RequestLimiter::try_new`] would return an error.
+    #[track_caller]
+    pub fn new(rules: impl IntoRules) -> RequestLimiter {
+        or_panic(RequestLimiter::try_new(rules))
+    }
+
+    /// [`RequestLimiter::new`] for rules that are known only at run time.
+    ///
+    /// # Errors
+    /// [`SetupError`] if there are none, or if two have one name.
+    pub fn try_new(rules: impl IntoRules) -> Result<RequestLimiter, SetupError> {
+        let (rules, policies) = RuleSet::try_new(rules)?;
+        Ok(RequestLimiter { rules: Arc::new(rules), decider: Decider::new(policies) })
+    }
+}
+
+impl<S> RequestLimiter<S> {
+    /// Sets the store. A store that can fail needs a [failure policy](crate::failure) first.
+    ///
+    /// # Panics
+    /// If [`RequestLimiter::try_store`] would return an error.
+    #[track_caller]
+    pub fn store<T>(self, store: T) -> RequestLimiter<T>
+    where
+        T: Store,
+        T::Error: NeverFails,
+    {
+        or_panic(self.try_store(store))
+    }
+
+    /// [`RequestLimiter::store`] for rules or stores that are known only at run time.
+    ///
+    /// # Errors
+    /// [`SetupError::Unsupported`] if the store cannot enforce a policy, such as a
+    /// [fallback](crate::StoreExt::fall_back_to) whose share of it is less than one unit.
+    pub fn try_store<T>(self, store: T) -> Result<RequestLimiter<T>, SetupError>
+    where
+        T: Store,
+        T::Error: NeverFails,
+    {
+        Ok(RequestLimiter { rules: self.rules, decider: self.decider.try_store(store)? })
+    }
+
+    /// Calls `observe` for each decision: [`RateLimitLayer::observe`] says more.
+    ///
+    /// [`RateLimitLayer::observe`]: crate::RateLimitLayer::observe
+    #[must_use]
+    pub fn observe(self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> RequestLimiter<S> {
+        RequestLimiter { decider: self.decider.observe(observe), ..self }
+    }
+
+    /// Counts decisions and units as metrics: [`RateLimitLayer::metrics`] says more.
+    ///
+    /// [`RateLimitLayer::metrics`]: crate::RateLimitLayer::metrics
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    #[must_use]
+    pub fn metrics(self) -> RequestLimiter<S> {
+        RequestLimiter { decider: self.decider.metrics(), ..self }
+    }
+
+    /// Sets whether callers of [`until_ready`](RequestLimiter::until_ready) also wait while the store
+    /// is unavailable: [`Limiter::wait_for_store`](crate::Limiter::wait_for_store) says more.
+    #[must_use]
+    pub fn wait_for_store(self, wait: bool) -> RequestLimiter<S> {
+        RequestLimiter { decider: self.decider.wait_for_store(wait), ..self }
+    }
+
+    /// Returns the policies that together hold all states of a key: one for each window of a rule
+    /// and its tiers. To sum what a key used [recently](crate::usage::RecentUsage), or to list what
+    /// a [reset](RequestLimiter::reset) forgets.
+    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.decider.policies.with_states()
+    }
+
+    /// What a request asks of each rule that applies to it.
+    pub(crate) fn asks(&self, head: &Head<'_>) -> Result<Asks, Denial> {
+        self.rules.ask(head).map_err(|(rule, reason)| self.decider.no_key(rule, reason))
+    }
+}
+
+impl<S> RequestLimiter<S>
+where
+    S: Store,
+    S::Error: NeverFails,
+{
+    /// Charges a request to all rules that apply to it, or to none. If the future is dropped before
+    /// it is ready, the request may have been charged.
+    ///
+    /// # Errors
+    /// A [`Denial`] with the rules that refused, and how long they do.
+    pub async fn check(&self, head: &Head<'_>) -> Result<Permit, Denial> {
+        self.decider.charge(self.decider.shown(self.asks(head))?, None).await
+    }
+
+    /// Returns the state of the rules that apply to a request. Charges nothing.
+    ///
+    /// # Errors
+    /// A [`Denial`] if a rule finds no key and refuses such requests.
+    #[doc(alias("peek", "dry_run"))]
+    pub async fn look(&self, head: &Head<'_>) -> Result<Report, Denial> {
+        Ok(self.decider.look(&self.asks(head)?).await)
+    }
+
+    /// Waits until a request may pass, and charges it: see
+    /// [`Limiter::until_ready`](crate::Limiter::until_ready), also for errors and panics.
+    pub async fn until_ready(&self, head: &Head<'_>, at_most: Duration) -> Result<Permit, Denial> {
+        self.decider.admit(self.asks(head), Some(at_most)).await
+    }
+
+    /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
+    /// The permit must be from this limiter or a clone, because only its store has charged it.
+    pub async fn refund(&self, mut permit: Permit) {
+        self.decider.refund(&mut permit, u32::MAX).await;
+    }
+
+    /// Refunds up to `units` of what each rule charged a permit and has not refunded yet: for work
+    /// that cost less than was reserved for it. A leaky bucket refunds only its latest grant.
+    pub async fn refund_units(&self, permit: &mut Permit, units: u32) {
+        self.decider.refund(permit, units).await;
+    }
+
+    /// Forgets what `key` has used of every rule, in all of its tiers. Do not
+    /// [refund](RequestLimiter::refund) a permit from before: that would return what others were
+    /// charged since.
+    ///
+    /// The empty key belongs to no caller, and this does nothing for it. With
+    /// [`MissingKey::OneKey`](crate::MissingKey::OneKey), requests without a key share the state of
+    /// [`Key::global`]: reset that.
+    pub async fn reset(&self, key: &Key) {
+        self.decider.reset(key).await;
+    }
+}

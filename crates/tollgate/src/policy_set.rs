@@ -1,0 +1,119 @@
+//! A set of policies that are decided together, and what is asked of them.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tollgate_core::{Key, Policy, Store};
+
+use crate::interned::interned;
+use crate::reason::{Reason, problem};
+use crate::setup_error::SetupError;
+
+/// Policies with different names, and the policies of tiers. Each has a number.
+#[derive(Debug)]
+pub(crate) struct PolicySet {
+    /// Those with a name of their own, followed by those of all tiers.
+    policies: Box<[Policy]>,
+    /// For each policy, the number of the one whose tier it is, or its own.
+    named: Box<[usize]>,
+    /// How many have a name of their own.
+    own: usize,
+    /// Whether a policy may delay requests.
+    may_delay: bool,
+    /// For each policy, the problem document of a request that only this policy refuses.
+    quota_exceeded: Box<[Bytes]>,
+    /// The numbers of one policy for each scope: together they reach all states of a key.
+    scopes: Box<[usize]>,
+}
+
+/// What a request asks of one policy.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    /// The number of the policy.
+    pub(crate) policy: usize,
+    pub(crate) key: Key,
+    pub(crate) cost: u32,
+}
+
+/// What a request asks of the policies that apply to it, in their order.
+pub(crate) type Asks = SmallVec<[Ask; 4]>;
+
+impl PolicySet {
+    /// A set of policies, each with those of its tiers.
+    pub(crate) fn try_new(with_tiers: Vec<(Policy, &[Policy])>) -> Result<PolicySet, SetupError> {
+        let own = with_tiers.len();
+        if own == 0 {
+            return Err(SetupError::NoRules);
+        }
+        let mut names = HashSet::new();
+        if let Some((twice, _)) = with_tiers.iter().find(|(policy, _)| !names.insert(policy.name())) {
+            return Err(SetupError::PolicyTwice(twice.name().to_owned()));
+        }
+        let mut policies: Vec<Policy> = with_tiers.iter().map(|(policy, _)| policy.clone()).collect();
+        let mut named: Vec<usize> = (0..own).collect();
+        for (number, (_, tiers)) in with_tiers.iter().enumerate() {
+            policies.extend_from_slice(tiers);
+            named.resize(policies.len(), number);
+        }
+        // A document contains the policy's name, which is also that of its tiers.
+        let documents: Vec<Bytes> = policies[..own].iter().map(document).collect();
+        let mut known = HashSet::new();
+        let scopes = (0..policies.len()).filter(|number| known.insert(policies[*number].scope())).collect();
+        Ok(PolicySet {
+            quota_exceeded: named.iter().map(|number| documents[*number].clone()).collect(),
+            may_delay: policies.iter().any(|policy| policy.longest_wait() > Duration::ZERO),
+            policies: policies.into(),
+            named: named.into(),
+            own,
+            scopes,
+        })
+    }
+
+    /// Checks whether a store can enforce all policies, including those of tiers.
+    pub(crate) fn supported_by(&self, store: &impl Store) -> Result<(), SetupError> {
+        self.policies.iter().try_for_each(|policy| {
+            let unsupported = |error| SetupError::Unsupported(Box::new(policy.clone()), error);
+            store.supports(policy).map_err(unsupported)
+        })
+    }
+
+    /// The policies by their numbers.
+    pub(crate) fn policies(&self) -> &[Policy] {
+        &self.policies
+    }
+
+    /// Those with a name of their own.
+    pub(crate) fn own(&self) -> &[Policy] {
+        &self.policies[..self.own]
+    }
+
+    #[inline]
+    pub(crate) fn policy(&self, number: usize) -> &Policy {
+        &self.policies[number]
+    }
+
+    /// The number of the policy whose tier this is, or its own.
+    pub(crate) fn named(&self, policy: usize) -> usize {
+        self.named[policy]
+    }
+
+    /// The policies that together reach all states of a key.
+    pub(crate) fn with_states(&self) -> impl Iterator<Item = &Policy> {
+        self.scopes.iter().map(|number| &self.policies[*number])
+    }
+
+    pub(crate) fn quota_exceeded(&self, policy: usize) -> &Bytes {
+        &self.quota_exceeded[policy]
+    }
+
+    pub(crate) fn may_delay(&self) -> bool {
+        self.may_delay
+    }
+}
+
+/// The problem document of a request that only this policy refuses.
+fn document(policy: &Policy) -> Bytes {
+    interned(problem(Reason::QuotaExceeded, [policy.name()].into_iter()))
+}

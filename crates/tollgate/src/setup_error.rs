@@ -1,0 +1,88 @@
+//! The mistakes that constructors find.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use tollgate_core::{Policy, PolicyError};
+
+/// The reason why settings are refused: the error of every `try_` method of this crate.
+///
+/// A [`Quota`](crate::Quota), a [`Policy`] and a [`Share`](crate::Share) have errors of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// There are no rules and no policies: nothing would be limited.
+    NoRules,
+    /// Two policies have this name. Names identify policies in responses and stored states.
+    PolicyTwice(String),
+    /// The store cannot enforce this policy. The policy of a tier has the name of its rule and the
+    /// quota of the tier.
+    Unsupported(Box<Policy>, PolicyError),
+    /// A rule has an empty list of tiers.
+    NoTiers,
+    /// A tier's name is empty.
+    UnnamedTier,
+    /// Two tiers of a rule have this name.
+    TierTwice(String),
+    /// The algorithm of the rule's policy does not allow the quota of the tier with this name.
+    TierQuota(String, PolicyError),
+    /// A text is neither a network in CIDR notation nor an address.
+    NotANetwork(String),
+    /// There is no network to trust. The header would never be read, and all clients of a proxy
+    /// would share one quota.
+    NoNetworks,
+    /// A store's timeout of zero, which no store over a network can keep.
+    ZeroTimeout,
+    /// A circuit breaker counts 1 to [`CircuitBreaker::MEMORY`](crate::CircuitBreaker::MEMORY)
+    /// failures and answers, and no more failures than answers.
+    BreakerFailures,
+    /// The first wait of a circuit breaker is below 1 ms, or its longest wait is below the first.
+    BreakerWait,
+    /// A lease of no units.
+    LeaseOfNothing,
+    /// The life of a lease is outside of 1 ms to [`Lease::LONGEST`](crate::Lease::LONGEST).
+    LeaseLife(Duration),
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetupError::NoRules => f.write_str(
+                "no rules: nothing would be limited; to switch a layer off, give it rules and call `.enabled(false)`",
+            ),
+            SetupError::PolicyTwice(name) => write!(f, "two rules have the name {name:?}"),
+            SetupError::Unsupported(policy, error) => {
+                let (name, quota) = (policy.name(), policy.quota());
+                let (limit, window) = (quota.limit(), quota.window());
+                write!(f, "the store cannot enforce the policy {name:?} of {limit} in {window:?}: {error}")
+            }
+            SetupError::NoTiers => f.write_str("no tiers: all callers would have the rule's own quota"),
+            SetupError::UnnamedTier => f.write_str("a tier has no name"),
+            SetupError::TierTwice(name) => write!(f, "two tiers have the name {name:?}"),
+            SetupError::TierQuota(name, error) => write!(f, "tier {name:?}: {error}"),
+            SetupError::NotANetwork(text) => {
+                write!(f, "{text:?} is neither a network such as 10.0.0.0/8 nor an address")
+            }
+            SetupError::NoNetworks => f.write_str("no networks to trust: the header would never be read"),
+            SetupError::ZeroTimeout => f.write_str("a store's timeout must be longer than zero"),
+            SetupError::BreakerFailures => f.write_str(
+                "a circuit breaker counts 1 to 128 failures and answers, and no more failures than answers",
+            ),
+            SetupError::BreakerWait => f.write_str(
+                "a circuit breaker's first wait must be at least 1 ms, and the longest no shorter than the first",
+            ),
+            SetupError::LeaseOfNothing => f.write_str("a lease must have at least 1 unit, got 0"),
+            SetupError::LeaseLife(life) => write!(f, "a lease must last 1 ms to 60 s, got {life:?}"),
+        }
+    }
+}
+
+impl Error for SetupError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            SetupError::TierQuota(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}

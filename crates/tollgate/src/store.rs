@@ -1,0 +1,170 @@
+//! What stores are: for authors of stores and of wrappers, and the wrappers of this crate.
+//!
+//! A [`Store`] holds the state of every policy and key, and decides atomically. Its docs are the
+//! contract, and the crate `tollgate-conformance` is its test suite. The guide has a chapter on
+//! [writing a store](crate::guide::writing_a_store). Applications need [`StoreExt`] only.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+pub use tollgate_core::{
+    After, BoxStore, Check, ErrorKind, Grant, OwnedCheck, Reply, Source, Stamp, Store, StoreError, Then,
+    Times, Verdict,
+};
+
+use tollgate_core::Share;
+#[cfg(feature = "top-keys")]
+use tollgate_core::UsageLog;
+
+pub use crate::limiter::NeverFails;
+
+use crate::failure::{Breaker, CircuitBreaker, FailurePolicy, Fallback, Timeout};
+#[cfg(doc)]
+use crate::failure::{BreakerError, TimeoutError};
+use crate::or_panic::or_panic;
+use crate::scale::{DenyCache, Lease, Leases};
+use crate::setup_error::SetupError;
+#[cfg(feature = "top-keys")]
+use crate::usage::top_keys::{Recorder, UsageCounter};
+
+/// The wrappers of a [`Store`]. Each is a store around this one.
+///
+/// Order matters: the timeout, the circuit breaker, leases, the cache of denials, the failure
+/// policy, and last the counter of usage. The modules [`failure`](crate::failure) and
+/// [`scale`](crate::scale) say why.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::extract::PeerIp;
+/// use tollgate::{MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Share, StoreExt};
+///
+/// // A memory store never fails. It stands for a store over a network here.
+/// let store = MemoryStore::new().timeout(Duration::from_millis(50));
+///
+/// let a_third = store.clone().fall_back_to(MemoryStore::new(), Share::new(1, 3));
+/// let pages = RateLimitLayer::per_ip(Quota::per_minute(100)).store(a_third);
+/// let log_ins = RateLimitLayer::new([Policy::new("log-ins", Quota::per_hour(20)).by(PeerIp::new())])
+///     .store(store.fail_closed());
+/// ```
+pub trait StoreExt: Store {
+    /// Fails with [`TimeoutError::Elapsed`] if an answer of this store takes longer than `limit`,
+    /// counted from the call.
+    ///
+    /// An answer that is available at once needs no timer. Nor does a store that
+    /// [ends waits by itself](Store::end_waits_after), such as `RedisStore`: it fails with an error
+    /// of its own, of the kind [`Timeout`](ErrorKind::Timeout).
+    ///
+    /// # Panics
+    /// If `limit` is zero. Also outside of a tokio runtime with a timer, where the store is asked
+    /// or its answer awaited, if the answer is not available at once.
+    #[track_caller]
+    fn timeout(self, limit: Duration) -> Timeout<Self> {
+        or_panic(self.try_timeout(limit))
+    }
+
+    /// [`StoreExt::timeout`] for a limit that is known only at run time.
+    ///
+    /// # Errors
+    /// [`SetupError::ZeroTimeout`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{MemoryStore, SetupError, StoreExt};
+    ///
+    /// let from_a_config_file = Duration::ZERO;
+    /// assert_eq!(MemoryStore::new().try_timeout(from_a_config_file).unwrap_err(), SetupError::ZeroTimeout);
+    /// ```
+    fn try_timeout(self, limit: Duration) -> Result<Timeout<Self>, SetupError> {
+        Timeout::try_new(self, limit)
+    }
+
+    /// Stops asking this store while it keeps failing. Requests then fail at once with
+    /// [`BreakerError::Open`], except for a probe from time to time, which shows whether the store
+    /// is back. Only [transient](StoreError::is_transient) errors count.
+    ///
+    /// Put it after a [`timeout`](StoreExt::timeout), without which a silent store never fails,
+    /// and before the failure policy. Callers should wait longer than the timeout: a request whose
+    /// caller leaves earlier does not count as failed. Keep the timeout no longer than the first
+    /// wait: otherwise a probe is replaced before it fails.
+    fn circuit_breaker(self, settings: CircuitBreaker) -> Breaker<Self> {
+        Breaker::new(self, settings)
+    }
+
+    /// Lets `fallback`, such as a [`MemoryStore`](crate::MemoryStore), decide while this store
+    /// fails, by `share` of every quota. The nodes of a fleet do not know of each other then. With
+    /// 1/N on each of N nodes, together they admit no more than the quota.
+    ///
+    /// A layer or a limiter refuses a policy whose share is less than one unit. Fields and reports
+    /// show the share.
+    ///
+    /// What the fallback admits is not charged to this store afterwards. The fallback does not know
+    /// what this store admitted before: an outage grants at most one share more.
+    ///
+    /// Do not nest fallbacks: fields then show the share of the outer one, and refunds go to its
+    /// store.
+    fn fall_back_to<F>(self, fallback: F, share: Share) -> Fallback<Self, F>
+    where
+        F: Store<Error = Infallible>,
+    {
+        Fallback::new(self, fallback, share)
+    }
+
+    /// Lets requests pass while this store fails, without limit. They are not delayed, and their
+    /// responses carry no fields.
+    ///
+    /// **Callers can switch limits off with it.** A decision that comes too late is a failure, and
+    /// load makes decisions late. A caller that produces such load passes, and so do all others.
+    /// Prefer [`fall_back_to`](StoreExt::fall_back_to), under which a limit stays.
+    fn fail_open(self) -> FailurePolicy<Self> {
+        FailurePolicy::open(self)
+    }
+
+    /// Refuses requests while this store fails, with
+    /// [`Reason::Unavailable`](crate::Reason::Unavailable): a layer answers 503 with a problem
+    /// document and `Retry-After`. Requests that cost nothing pass.
+    fn fail_closed(self) -> FailurePolicy<Self> {
+        FailurePolicy::closed(self)
+    }
+
+    /// Decides requests of busy keys by units that this process fetched ahead of demand.
+    ///
+    /// See [the bounds of a lease](crate::scale#the-bounds-of-a-lease).
+    fn leased(self, lease: Lease) -> Leases<Self> {
+        Leases::new(self, lease)
+    }
+
+    /// Answers denials from memory until their wait is over, for up to `capacity` policies of keys.
+    ///
+    /// It denies only what the store would deny too: the same policy, quota and key, for at least
+    /// the denied cost. The store confirms a denial each second by one request. Until it answers,
+    /// another request asks every 100 ms. After a second without an answer, all requests ask.
+    ///
+    /// A refund, a reset or a raise by *another* process is therefore seen a second and a round
+    /// trip later; by this process, at once. What [leases](StoreExt::leased) give back counts as
+    /// another's.
+    ///
+    /// `retry_after` is exact for the smallest cost that was denied. For a larger cost it is a
+    /// lower bound. `remaining` is up to a second old. Of several rules, one that is known to deny
+    /// is enough: a rule of which nothing is remembered then shows nothing left and no wait. Looks
+    /// are answered by the store.
+    fn deny_cache(self, capacity: usize) -> DenyCache<Self> {
+        DenyCache::new(self, capacity)
+    }
+
+    /// Counts the decisions of this store by key and by policy: see [`top_keys`](crate::usage::top_keys).
+    ///
+    /// Put it last, so that it also counts what a cache, a lease or a failure policy decides.
+    #[cfg(feature = "top-keys")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "top-keys")))]
+    fn count_usage<L: UsageLog>(self, recorder: &Recorder<L>) -> UsageCounter<Self> {
+        UsageCounter::new(self, recorder)
+    }
+
+    /// Erases the type, for a program that chooses its store at run time. Answers that are
+    /// available stay so; each future costs one allocation.
+    fn boxed(self) -> BoxStore<Self::Error> {
+        BoxStore::new(self)
+    }
+}
+
+impl<S: Store> StoreExt for S {}

@@ -1,0 +1,82 @@
+//! The store that is counted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{
+    After, Check, Grant, Key, OwnedCheck, Policy, PolicyError, Reply, Store, Then, Times, UsageLog, Verdict,
+};
+
+use super::book::Book;
+use super::recorder::Recorder;
+
+/// A [`Store`] whose decisions are counted: see
+/// [`StoreExt::count_usage`](crate::StoreExt::count_usage).
+#[derive(Clone, Debug)]
+pub struct UsageCounter<S> {
+    store: S,
+    book: Arc<Book>,
+}
+
+impl<S: Store> UsageCounter<S> {
+    pub(crate) fn new<L: UsageLog>(store: S, recorder: &Recorder<L>) -> UsageCounter<S> {
+        UsageCounter { store, book: Arc::clone(recorder.book()) }
+    }
+}
+
+/// Counts a decision, if it was chosen.
+#[derive(Debug)]
+pub struct Count(Option<Box<Chosen>>);
+
+#[derive(Debug)]
+struct Chosen {
+    set: Vec<OwnedCheck>,
+    /// How many decisions it stands for.
+    weight: u32,
+}
+
+impl<E> After<Result<Verdict, E>> for Count {
+    type Shared = Arc<Book>;
+    type Output = Result<Verdict, E>;
+
+    #[inline]
+    fn after(self, book: &Arc<Book>, answer: Result<Verdict, E>) -> Result<Verdict, E> {
+        if let (Some(Chosen { set, weight }), Ok(verdict)) = (self.0.as_deref(), &answer) {
+            book.record(set.iter().map(OwnedCheck::check), verdict, *weight);
+        }
+        answer
+    }
+}
+
+impl<S: Store> Store for UsageCounter<S> {
+    type Error = S::Error;
+    type Acquire = Then<S::Acquire, Count>;
+    type Done = S::Done;
+
+    #[inline]
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Self::Acquire> {
+        let weight = self.book.sample().filter(|_| times.max() > 0);
+        let owned = |weight| Box::new(Chosen { set: set.iter().map(OwnedCheck::from).collect(), weight });
+        self.store.acquire(set, times).then(&self.book, Count(weight.map(owned)))
+    }
+
+    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, S::Done> {
+        self.store.refund(grants)
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, S::Done> {
+        self.store.reset(key, policies)
+    }
+
+    fn end_waits_after(&mut self, limit: Duration) -> bool {
+        self.store.end_waits_after(limit)
+    }
+
+    fn patient(&self) -> UsageCounter<S> {
+        UsageCounter { store: self.store.patient(), ..self.clone() }
+    }
+
+    fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
+        self.store.supports(policy)
+    }
+}

@@ -1,0 +1,17 @@
+//! How often a key was allowed or denied.
+
+/// How often a key was allowed or denied under a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyUsage {
+    /// The name of the policy.
+    pub policy: String,
+    /// The key as the log names it: readable, or a digest.
+    pub key: String,
+    /// The decisions that were counted.
+    pub count: u64,
+    /// The least that the true count can be, with five standard deviations if it was sampled.
+    pub at_least: u64,
+    /// The most that the true count can be, with five standard deviations if it was sampled.
+    pub at_most: u64,
+}
