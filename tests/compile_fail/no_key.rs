@@ -1,13 +1,13 @@
 //! Gives policies without keys to a layer and to a limiter.
 
-use tollgate::{Limiter, Policy, Quota, RateLimitLayer};
+use tollgate::{Policy, Quota, RateLimitLayer, RequestLimiter};
 
 fn layer(policy: Policy) {
     let _ = RateLimitLayer::new(policy);
 }
 
 fn limiter(policies: [Policy; 2]) {
-    let _ = Limiter::new(policies);
+    let _ = RequestLimiter::new(policies);
 }
 
 fn quota() {

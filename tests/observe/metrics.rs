@@ -137,7 +137,7 @@ async fn failures_of_the_store_are_counted_by_kind() {
     ] {
         assert_eq!(series[&format!("tollgate_store_errors_total{{kind=\"{kind}\"}}")], count);
     }
-    let by_policy = r#"tollgate_decisions_total{policy="p",outcome="allowed",source="policy"}"#;
+    let by_policy = r#"tollgate_decisions_total{policy="p",outcome="allowed",source="failure-policy"}"#;
     assert_eq!(series[by_policy], 4.0);
 }
 

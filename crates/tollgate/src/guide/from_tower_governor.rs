@@ -55,7 +55,7 @@
 //! | `PeerIpKeyExtractor` | [`PeerIp`](crate::extract::PeerIp) |
 //! | `SmartIpKeyExtractor` | [`ClientIp`](crate::extract::ClientIp), and [a choice of proxies](super::keys#behind-a-proxy): see below |
 //! | `GlobalKeyExtractor` | [`global`](crate::extract::global) |
-//! | `impl KeyExtractor`, generic over the body | a closure `Fn(&Parts) -> Option<Key>`; after authentication, [`extension`](crate::extract::extension). For the user, or the address of others: `extension_ref(\|user: &User\| user.name.as_str()).or(PeerIp::new())` |
+//! | `impl KeyExtractor`, generic over the body | a closure `Fn(&Head) -> Option<Key>`; after authentication, [`extension`](crate::extract::extension). For the user, or the address of others: `extension_ref(\|user: &User\| user.name.as_str()).or(PeerIp::new())` |
 //! | `.use_headers()` | [`.fields(Fields::XDelta)`](crate::RateLimitLayer::fields). Without `.use_headers()`, write `.fields(Fields::None)`: by default the layer sends those of the IETF draft, [`Fields::Ietf`](crate::Fields::Ietf) |
 //! | `.error_handler(..)` of the layer | [`.answer(..)`](crate::RateLimitLayer::answer), whose closure also gets the request. Take the status from [`Denial::status`](crate::Denial::status); there is [a recipe](super::recipes::applications#the-applications-json-error) with an error of your own |
 //! | `GovernorError::TooManyRequests { wait_time, .. }` | [`Denial::retry_after`](crate::Denial::retry_after); [`Denial::reason`](crate::Denial::reason) for other causes |

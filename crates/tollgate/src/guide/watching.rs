@@ -74,7 +74,7 @@
 //! | `lease` | units that this process [fetched ahead](super::scale#leases) |
 //! | `deny-cache` | a [denial that this process remembers](super::scale#the-cache-of-denials) |
 //! | `fallback` | the [fallback](super::outages#a-share), by its share, while the store failed |
-//! | `policy` | [`fail_open`](crate::StoreExt::fail_open) or [`fail_closed`](crate::StoreExt::fail_closed), while the store failed |
+//! | `failure-policy` | [`fail_open`](crate::StoreExt::fail_open) or [`fail_closed`](crate::StoreExt::fail_closed), while the store failed |
 //! | `rule` | a rule that did not apply or found no key; the store was not asked |
 //!
 //! # Spans

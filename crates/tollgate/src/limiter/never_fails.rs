@@ -11,7 +11,7 @@
             while it fails, `.fail_closed()` to refuse requests, or `.fail_open()` to let them pass without limit",
     note = "a store over a network needs `.timeout(..)` before that, or requests wait for as long as it does; \
             `.circuit_breaker(..)` after it spares them that wait",
-    note = "these are methods of the trait `tollgate::FailureExt`"
+    note = "these are methods of the trait `tollgate::StoreExt`"
 )]
 pub trait NeverFails: sealed::Sealed + Send + 'static {
     /// Converts an error that cannot exist into any type.

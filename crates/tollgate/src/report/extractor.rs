@@ -54,7 +54,7 @@ pub struct MissingReport(());
 impl fmt::Display for MissingReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "a handler asks for a `tollgate::Report`, but no layer around it inserted one: call `.expose_verdict()` on \
+            "a handler asks for a `tollgate::Report`, but no layer around it inserted one: call `.expose_report()` on \
              its `RateLimitLayer`",
         )
     }

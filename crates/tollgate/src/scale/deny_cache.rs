@@ -20,7 +20,7 @@ const CONFIRM_AFTER: Duration = Duration::from_secs(1);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// A [`Store`] that answers denials from memory: see
-/// [`ScaleExt::deny_cache`](crate::StoreExt::deny_cache).
+/// [`StoreExt::deny_cache`](crate::StoreExt::deny_cache).
 #[derive(Clone)]
 pub struct DenyCache<S> {
     store: S,
