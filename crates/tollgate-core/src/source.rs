@@ -52,16 +52,16 @@ impl Source {
 /// A share is its part in the upper half and what it is a part of in the lower half, neither of
 /// them 0. All other sources leave the upper half 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Decider(u32);
+pub(crate) struct PackedSource(u32);
 
-impl Decider {
-    pub(crate) fn of_source(source: Source) -> Decider {
-        Decider(source as u32)
+impl PackedSource {
+    pub(crate) fn of_source(source: Source) -> PackedSource {
+        PackedSource(source as u32)
     }
 
-    pub(crate) fn of_share(share: Share) -> Decider {
+    pub(crate) fn of_share(share: Share) -> PackedSource {
         let (part, of) = share.parts();
-        Decider(u32::from(part.get()) << 16 | u32::from(of.get()))
+        PackedSource(u32::from(part.get()) << 16 | u32::from(of.get()))
     }
 
     #[inline]
@@ -91,12 +91,12 @@ mod tests {
     #[test]
     fn a_decider_holds_each_source_and_each_share() {
         for source in Source::ALL {
-            let decider = Decider::of_source(source);
+            let decider = PackedSource::of_source(source);
             assert_eq!((decider.source(), decider.share()), (source, None));
         }
         for (part, of) in [(1, 1), (1, 3), (1, u16::MAX), (u16::MAX, u16::MAX)] {
             let share = Share::new(part, of);
-            let decider = Decider::of_share(share);
+            let decider = PackedSource::of_share(share);
             assert_eq!((decider.source(), decider.share()), (Source::Fallback, Some(share)));
         }
     }

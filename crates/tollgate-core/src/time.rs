@@ -70,10 +70,10 @@ fn whole_micros(span: Duration) -> u64 {
 ///
 /// Clones are cheap. Clones of a manual clock share their time.
 #[derive(Clone)]
-pub struct Clock(Source);
+pub struct Clock(TimeSource);
 
 #[derive(Clone)]
-enum Source {
+enum TimeSource {
     System { wall: Timestamp, since: Monotonic },
     Manual(Arc<AtomicU64>),
 }
@@ -87,7 +87,7 @@ impl Clock {
         // A wall clock before 1970 reads as the epoch: a single process only needs differences.
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         SYSTEM_CLOCKS.fetch_add(1, Ordering::Relaxed);
-        Clock(Source::System { wall: Timestamp::EPOCH.saturating_add(wall), since: Monotonic::start() })
+        Clock(TimeSource::System { wall: Timestamp::EPOCH.saturating_add(wall), since: Monotonic::start() })
     }
 
     /// The number of system clocks that this process has constructed. A test shows that no decision
@@ -102,17 +102,17 @@ impl Clock {
     /// fraction of a second.)
     #[inline]
     pub fn only_moves_forward(&self) -> bool {
-        matches!(self.0, Source::System { .. })
+        matches!(self.0, TimeSource::System { .. })
     }
 
     /// The time now.
     #[inline]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
-            Source::System { wall, since } => {
+            TimeSource::System { wall, since } => {
                 Timestamp::from_micros(wall.0.saturating_add(since.elapsed_us()))
             }
-            Source::Manual(micros) => Timestamp(micros.load(Ordering::Acquire)),
+            TimeSource::Manual(micros) => Timestamp(micros.load(Ordering::Acquire)),
         }
     }
 }
@@ -230,8 +230,8 @@ impl Default for Clock {
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Source::System { .. } => "Clock(system)",
-            Source::Manual(_) => "Clock(manual)",
+            TimeSource::System { .. } => "Clock(system)",
+            TimeSource::Manual(_) => "Clock(manual)",
         })
     }
 }
@@ -276,7 +276,7 @@ impl ManualClock {
 
 impl From<&ManualClock> for Clock {
     fn from(manual: &ManualClock) -> Clock {
-        Clock(Source::Manual(Arc::clone(&manual.0)))
+        Clock(TimeSource::Manual(Arc::clone(&manual.0)))
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::share::Share;
-use crate::source::{Decider, Source};
+use crate::source::{PackedSource, Source};
 
 /// The time until a cost would pass, if no other request is granted meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -116,7 +116,7 @@ fn micros_up(span: Duration) -> u64 {
 pub struct Verdict {
     times: u32,
     // With the source in one word: the size of a verdict is a test below.
-    decider: Decider,
+    decider: PackedSource,
     delay_us: u64,
     each: SmallVec<[Status; 4]>,
 }
@@ -140,7 +140,7 @@ impl Verdict {
     pub fn new(times: u32, delay: Duration, each: impl IntoIterator<Item = Status>) -> Verdict {
         Verdict {
             times,
-            decider: Decider::default(),
+            decider: PackedSource::default(),
             delay_us: micros_up(delay),
             each: each.into_iter().collect(),
         }
@@ -151,25 +151,25 @@ impl Verdict {
     pub fn of_one(times: u32, delay: Duration, status: Status) -> Verdict {
         let mut each = SmallVec::new();
         each.push(status);
-        Verdict { times, decider: Decider::default(), delay_us: micros_up(delay), each }
+        Verdict { times, decider: PackedSource::default(), delay_us: micros_up(delay), each }
     }
 
     /// A verdict without statuses: of an empty set, or of a failure policy, which has no state.
     pub fn without_statuses(times: u32) -> Verdict {
-        Verdict { times, decider: Decider::default(), delay_us: 0, each: SmallVec::new() }
+        Verdict { times, decider: PackedSource::default(), delay_us: 0, each: SmallVec::new() }
     }
 
     /// The same verdict, decided by a [fallback](Source::Fallback) with that share of each policy's
     /// quota.
     #[must_use]
     pub fn of_share(self, share: Share) -> Verdict {
-        Verdict { decider: Decider::of_share(share), ..self }
+        Verdict { decider: PackedSource::of_share(share), ..self }
     }
 
     /// The same verdict, decided by `source` and by the whole of each policy's quota.
     #[must_use]
     pub fn from_source(self, source: Source) -> Verdict {
-        Verdict { decider: Decider::of_source(source), ..self }
+        Verdict { decider: PackedSource::of_source(source), ..self }
     }
 
     /// What decided: [`Source::Store`] unless a wrapper of the store did.

@@ -20,9 +20,9 @@ use crate::table::digest::{Digest, Secret};
 const FIRST_TURNS: usize = 64;
 
 /// All queues of a limiter and its clones. `T` is what a refusal says.
-pub(crate) struct WaitQueues<T>(Arc<Shared<T>>);
+pub(crate) struct WaitQueues<T>(Arc<QueueTable<T>>);
 
-struct Shared<T> {
+struct QueueTable<T> {
     secret: Secret,
     /// Without keys, so that a caller in a queue takes the same memory whatever its key is.
     queues: Mutex<BTreeMap<Digest, WaitQueue<T>>>,
@@ -45,7 +45,7 @@ type Wakers = SmallVec<[Waker; 2]>;
 
 impl<T> WaitQueues<T> {
     pub(crate) fn new() -> WaitQueues<T> {
-        let shared = Shared { secret: Secret::random(), queues: Mutex::default(), used: AtomicUsize::new(0) };
+        let shared = QueueTable { secret: Secret::random(), queues: Mutex::default(), used: AtomicUsize::new(0) };
         WaitQueues(Arc::new(shared))
     }
 
@@ -92,7 +92,7 @@ impl<T> WaitQueues<T> {
     }
 }
 
-impl<T> Shared<T> {
+impl<T> QueueTable<T> {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Digest, WaitQueue<T>>> {
         // No code panics under the lock.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
@@ -140,7 +140,7 @@ impl<T> fmt::Debug for WaitQueues<T> {
 
 /// A caller in a queue. It leaves the queue when this is dropped.
 pub(crate) struct Waiter<T> {
-    queues: Arc<Shared<T>>,
+    queues: Arc<QueueTable<T>>,
     digest: Digest,
     place: u64,
 }

@@ -75,24 +75,15 @@ impl Key {
     #[inline]
     pub fn network(address: IpAddr, v6_prefix: u8) -> Key {
         match counted_address(address) {
-            IpAddr::V4(v4) => {
-                // Written at once: moving bytes just written one by one stalls (`layer` bench).
-                let tagged = u64::from(u32::from_le_bytes(v4.octets())) << 8 | u64::from(NETWORK_V4);
-                let mut bytes = [0; INLINE];
-                bytes[..6].copy_from_slice(&tagged.to_le_bytes()[..6]);
-                Key(Encoded::Inline { length: 5, bytes })
+            IpAddr::V4(v4) => Key::tagged(NETWORK_V4, &v4.octets()),
+            IpAddr::V6(v6) => {
+                let prefix = v6_prefix.min(128);
+                let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+                let mut value = [prefix; 17];
+                value[1..].copy_from_slice(&(v6.to_bits() & mask).to_be_bytes());
+                Key::tagged(NETWORK_V6, &value)
             }
-            IpAddr::V6(v6) => Key::network_v6(v6, v6_prefix),
         }
-    }
-
-    #[inline(never)]
-    fn network_v6(address: Ipv6Addr, prefix: u8) -> Key {
-        let prefix = prefix.min(128);
-        let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-        let mut value = [prefix; 17];
-        value[1..].copy_from_slice(&(address.to_bits() & mask).to_be_bytes());
-        Key::tagged(NETWORK_V6, &value)
     }
 
     /// Joins several keys into one. Empty if there are none, or if one of them is empty.

@@ -61,7 +61,7 @@ where
         let asks = limiter.asks(key(&request).as_ref(), cost);
         let (decider, at_most) = (limiter.decider.clone(), *at_most);
         let permit = Box::pin(async move { decider.admit(asks, at_most).await });
-        CallFuture(State::Waiting { permit, call: WaitingCall::new(&mut self.inner, request) })
+        CallFuture(CallState::Waiting { permit, call: WaitingCall::new(&mut self.inner, request) })
     }
 }
 
@@ -81,10 +81,10 @@ impl<Svc: fmt::Debug, R, S: fmt::Debug> fmt::Debug for CallLimit<Svc, R, S> {
 ///
 /// [`Limiter::until_ready`]: crate::Limiter::until_ready
 #[pin_project]
-pub struct CallFuture<Svc: Service<R>, R>(#[pin] State<Svc, R>);
+pub struct CallFuture<Svc: Service<R>, R>(#[pin] CallState<Svc, R>);
 
-#[pin_project(project = StateProj)]
-enum State<Svc: Service<R>, R> {
+#[pin_project(project = CallStateProj)]
+enum CallState<Svc: Service<R>, R> {
     Waiting {
         permit: Pin<Box<dyn Future<Output = Result<Permit, Denial>> + Send>>,
         call: WaitingCall<Svc, R>,
@@ -102,8 +102,8 @@ impl<Svc: Service<R>, R> Future for CallFuture<Svc, R> {
         let mut state = self.project().0;
         loop {
             let future = match state.as_mut().project() {
-                StateProj::Called { future } => return future.poll(cx).map_err(CallLimitError::Inner),
-                StateProj::Waiting { permit, call } => match ready!(permit.as_mut().poll(cx)) {
+                CallStateProj::Called { future } => return future.poll(cx).map_err(CallLimitError::Inner),
+                CallStateProj::Waiting { permit, call } => match ready!(permit.as_mut().poll(cx)) {
                     Err(denial) => return Poll::Ready(Err(CallLimitError::Denied(denial))),
                     Ok(_permit) => {
                         let (mut service, request) = call.take();
@@ -111,7 +111,7 @@ impl<Svc: Service<R>, R> Future for CallFuture<Svc, R> {
                     }
                 },
             };
-            state.set(State::Called { future });
+            state.set(CallState::Called { future });
         }
     }
 }
@@ -119,8 +119,8 @@ impl<Svc: Service<R>, R> Future for CallFuture<Svc, R> {
 impl<Svc: Service<R>, R> fmt::Debug for CallFuture<Svc, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            State::Waiting { .. } => "CallFuture(waiting)",
-            State::Called { .. } => "CallFuture(called)",
+            CallState::Waiting { .. } => "CallFuture(waiting)",
+            CallState::Called { .. } => "CallFuture(called)",
         })
     }
 }

@@ -51,14 +51,6 @@ impl PeerIp {
         self.v6_prefix = bits.min(128);
         self
     }
-
-    #[inline(never)]
-    fn key_of_other(&self, peer: Option<IpAddr>) -> Option<Key> {
-        if peer.is_none() {
-            log_missing_peer();
-        }
-        peer.map(|address| Key::network(address, self.v6_prefix))
-    }
 }
 
 impl Default for PeerIp {
@@ -69,12 +61,7 @@ impl Default for PeerIp {
 
 impl KeyExtractor for PeerIp {
     fn extract(&self, head: &Head<'_>) -> Option<Key> {
-        match peer_if_known(head.extensions()) {
-            // Built in place: moving a key just written costs a store-forwarding stall (`layer`
-            // bench).
-            Some(IpAddr::V4(address)) => Some(Key::network(address.into(), 128)),
-            other => self.key_of_other(other),
-        }
+        peer(head.extensions()).map(|address| Key::network(address, self.v6_prefix))
     }
 
     fn why_missing(&self, _: &Head<'_>) -> Reason {

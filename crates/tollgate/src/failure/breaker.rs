@@ -185,7 +185,6 @@ impl SharedCircuit {
         Role::Passing(self.closings.load(Ordering::Relaxed))
     }
 
-    #[inline(never)]
     fn admit_at(self: &Arc<Self>, until: u64) -> Result<Role, Duration> {
         let now = self.settings.clock.now();
         if now.as_micros() < until {

@@ -33,8 +33,8 @@ struct ByShare<F> {
     outage: Outage,
 }
 
-type Checks<'a> = SmallVec<[Check<'a>; 4]>;
-type Grants<'a> = SmallVec<[Grant<'a>; 4]>;
+type CheckSet<'a> = SmallVec<[Check<'a>; 4]>;
+type GrantSet<'a> = SmallVec<[Grant<'a>; 4]>;
 
 impl<S: Store, F: Store<Error = Infallible>> Fallback<S, F> {
     pub(crate) fn new(store: S, fallback: F, share: Share) -> Fallback<S, F> {
@@ -73,7 +73,7 @@ impl<S: Store, F: Store<Error = Infallible>> Store for Fallback<S, F> {
 
     /// Refunds each grant to the store that made it.
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
-        let (of_share, of_store): (Grants<'_>, Grants<'_>) =
+        let (of_share, of_store): (GrantSet<'_>, GrantSet<'_>) =
             grants.iter().copied().partition(|grant| grant.share.is_some());
         let by_share =
             if of_share.is_empty() { Reply::Now(Ok(())) } else { self.substitute.refund(&of_share) };
@@ -114,13 +114,12 @@ impl<F: Store<Error = Infallible>> ByShare<F> {
     }
 
     /// Asks the fallback for its share.
-    #[inline(never)]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Verdict, F::Acquire> {
         let shares: Result<SmallVec<[Policy; 1]>, PolicyError> =
             set.iter().map(|check| check.policy.share(self.share)).collect();
         // A layer refuses such a policy when it is made.
         let Ok(shares) = shares else { return Reply::Now(undecided(0, Source::Fallback)) };
-        let checks: Checks<'_> =
+        let checks: CheckSet<'_> =
             set.iter().zip(&shares).map(|(check, policy)| Check { policy, ..*check }).collect();
         match self.store.acquire(&checks, times) {
             Reply::Now(Ok(verdict)) => Reply::Now(self.reported(verdict, set, times)),
@@ -141,7 +140,7 @@ impl<F: Store<Error = Infallible>> ByShare<F> {
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, F::Done> {
         let shares: SmallVec<[(&Grant<'_>, Policy); 1]> =
             grants.iter().filter_map(|grant| Some((grant, grant.policy.share(self.share).ok()?))).collect();
-        let grants: Grants<'_> =
+        let grants: GrantSet<'_> =
             shares.iter().map(|(grant, policy)| Grant { policy, share: None, ..**grant }).collect();
         self.store.refund(&grants)
     }
@@ -193,7 +192,7 @@ where
     }
 }
 
-fn checks(set: &[OwnedCheck]) -> Checks<'_> {
+fn checks(set: &[OwnedCheck]) -> CheckSet<'_> {
     set.iter().map(OwnedCheck::check).collect()
 }
 

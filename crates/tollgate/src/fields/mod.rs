@@ -12,7 +12,7 @@ use crate::interned::{interned, printable};
 use crate::policy_set::{Ask, PolicySet};
 
 use ietf::{Item, Lists, join};
-use numbers::{Form, Numbers};
+use numbers::{NumberForm, NumberFields};
 
 pub(crate) use numbers::{number, strictness};
 
@@ -88,8 +88,8 @@ pub(crate) struct FieldWriter {
 #[derive(Debug)]
 pub(crate) enum Written {
     Lists(Lists),
-    Numbers(Numbers),
-    Both(Box<(Lists, Numbers)>),
+    Numbers(NumberFields),
+    Both(Box<(Lists, NumberFields)>),
 }
 
 impl FieldWriter {
@@ -117,12 +117,12 @@ impl FieldWriter {
         Some(match self.fields {
             Fields::None => return None,
             Fields::Ietf => Written::Lists(ietf()),
-            Fields::XEpoch => Written::Numbers(numbers(Form::XEpoch)),
-            Fields::XDelta => Written::Numbers(numbers(Form::XDelta)),
-            Fields::IetfAndXEpoch => Written::Both(Box::new((ietf(), numbers(Form::XEpoch)))),
-            Fields::IetfAndXDelta => Written::Both(Box::new((ietf(), numbers(Form::XDelta)))),
-            Fields::Draft06 => Written::Numbers(numbers(Form::Draft06)),
-            Fields::Draft07 => Written::Numbers(numbers(Form::Draft07)),
+            Fields::XEpoch => Written::Numbers(numbers(NumberForm::XEpoch)),
+            Fields::XDelta => Written::Numbers(numbers(NumberForm::XDelta)),
+            Fields::IetfAndXEpoch => Written::Both(Box::new((ietf(), numbers(NumberForm::XEpoch)))),
+            Fields::IetfAndXDelta => Written::Both(Box::new((ietf(), numbers(NumberForm::XDelta)))),
+            Fields::Draft06 => Written::Numbers(numbers(NumberForm::Draft06)),
+            Fields::Draft07 => Written::Numbers(numbers(NumberForm::Draft07)),
         })
     }
 
@@ -148,8 +148,8 @@ impl FieldWriter {
         }
     }
 
-    fn numbers(&self, form: Form, policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> Numbers {
-        Numbers::new(form, asks.iter().map(|ask| policies.policy(ask.policy)), verdict, &self.clock)
+    fn numbers(&self, form: NumberForm, policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> NumberFields {
+        NumberFields::new(form, asks.iter().map(|ask| policies.policy(ask.policy)), verdict, &self.clock)
     }
 }
 

@@ -22,7 +22,7 @@ const COMBINED: HeaderName = HeaderName::from_static("ratelimit");
 
 /// How the numbers are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum NumberForm {
     XEpoch,
     XDelta,
     Draft06,
@@ -31,21 +31,21 @@ pub(super) enum Form {
 
 /// The numbers of one rule.
 #[derive(Debug)]
-pub(crate) struct Numbers {
-    form: Form,
+pub(crate) struct NumberFields {
+    form: NumberForm,
     limit: u32,
     remaining: u32,
     reset: u64,
 }
 
-impl Numbers {
+impl NumberFields {
     /// Those of the strictest policy; the policies are those of the verdict's statuses.
     pub(super) fn new<'a>(
-        form: Form,
+        form: NumberForm,
         policies: impl Iterator<Item = &'a Policy>,
         verdict: &Verdict,
         clock: &Clock,
-    ) -> Numbers {
+    ) -> NumberFields {
         let (policy, status) = policies
             .zip(verdict.each())
             .max_by_key(|(_, status)| strictness(status))
@@ -55,12 +55,12 @@ impl Numbers {
             Wait::For(wait) => wait,
             Wait::None | Wait::Never => status.reset_after(),
         };
-        let reset = if form == Form::XEpoch {
+        let reset = if form == NumberForm::XEpoch {
             Duration::from_micros(clock.now().as_micros()).saturating_add(reset)
         } else {
             reset.saturating_sub(verdict.delay())
         };
-        Numbers {
+        NumberFields {
             form,
             limit: share.as_ref().unwrap_or(policy).capacity(),
             remaining: status.remaining(),
@@ -71,11 +71,11 @@ impl Numbers {
     /// Adds the fields, unless an inner layer has: its work is closer, and there is room for one
     /// rule only.
     pub(super) fn add_to(&self, headers: &mut HeaderMap) {
-        let Numbers { form, limit, remaining, reset } = self;
+        let NumberFields { form, limit, remaining, reset } = self;
         let names = match form {
-            Form::XEpoch | Form::XDelta => [X_LIMIT, X_REMAINING, X_RESET],
-            Form::Draft06 => [LIMIT, REMAINING, RESET],
-            Form::Draft07 => {
+            NumberForm::XEpoch | NumberForm::XDelta => [X_LIMIT, X_REMAINING, X_RESET],
+            NumberForm::Draft06 => [LIMIT, REMAINING, RESET],
+            NumberForm::Draft07 => {
                 let value = format!("limit={limit}, remaining={remaining}, reset={reset}");
                 headers.entry(COMBINED).or_insert_with(|| printable(value.into()));
                 return;
@@ -107,25 +107,25 @@ pub(crate) fn number(number: impl itoa::Integer) -> HeaderValue {
 mod tests {
     use super::*;
 
-    fn added(forms: impl IntoIterator<Item = (Form, u32)>) -> HeaderMap {
+    fn added(forms: impl IntoIterator<Item = (NumberForm, u32)>) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (form, limit) in forms {
-            Numbers { form, limit, remaining: 4, reset: 3 }.add_to(&mut headers);
+            NumberFields { form, limit, remaining: 4, reset: 3 }.add_to(&mut headers);
         }
         headers
     }
 
     #[test]
     fn fields_of_an_inner_layer_stay() {
-        let headers = added([(Form::XDelta, 1), (Form::XDelta, 2)]);
+        let headers = added([(NumberForm::XDelta, 1), (NumberForm::XDelta, 2)]);
         assert_eq!(headers.get_all(&X_LIMIT).iter().collect::<Vec<_>>(), ["1"]);
-        let headers = added([(Form::Draft07, 1), (Form::Draft07, 2)]);
+        let headers = added([(NumberForm::Draft07, 1), (NumberForm::Draft07, 2)]);
         assert_eq!(headers.get_all(&COMBINED).iter().collect::<Vec<_>>(), ["limit=1, remaining=4, reset=3"]);
     }
 
     #[test]
     fn draft_06_has_a_field_for_each_number() {
-        let headers = added([(Form::Draft06, 5)]);
+        let headers = added([(NumberForm::Draft06, 5)]);
         assert_eq!(
             (&headers[LIMIT], &headers[REMAINING], &headers[RESET]),
             (&5.into(), &4.into(), &3.into())

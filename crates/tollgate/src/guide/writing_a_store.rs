@@ -1,7 +1,7 @@
 //! How to keep the state in a store of your own: a database, a cache, another process.
 //!
-//! A wrapper may be enough. Everything in [`failure`](crate::failure) is a [`Store`](crate::store::Store)
-//! around another one. A wrapper of yours can count, log or add prefixes.
+//! A wrapper may be enough: see [below](#a-wrapper). Everything in [`failure`](crate::failure) is a
+//! [`Store`](crate::store::Store) around another one.
 //!
 //! # What a store does
 //!
@@ -188,3 +188,78 @@
 //! If keys are in different places, ask the places in order. If a later one refuses, give back what
 //! the earlier ones granted. Configure the suite for that:
 //! `Suite::new().without_atomic_sets_across_keys()`. Policies of one key must always stay together.
+//!
+//! # A wrapper
+//!
+//! A wrapper passes calls on, and follows answers with a rule. [`Reply::then`](crate::store::Reply::then)
+//! applies the rule to an answer that is available, and to one that comes later. This one logs slow
+//! decisions:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate::store::{After, Check, Grant, Reply, Store, Then, Times, Verdict};
+//! use tollgate::{Clock, Key, Limiter, MemoryStore, Policy, PolicyError, Quota, Timestamp};
+//!
+//! #[derive(Clone)]
+//! struct Slow<S> {
+//!     store: S,
+//!     clock: Clock,
+//! }
+//!
+//! /// Logs the decision on a set if it took long.
+//! struct LogSlow {
+//!     asked: Timestamp,
+//! }
+//!
+//! impl<E> After<Result<Verdict, E>> for LogSlow {
+//!     /// What all requests share.
+//!     type Shared = Clock;
+//!     type Output = Result<Verdict, E>;
+//!
+//!     fn after(self, clock: &Clock, answer: Result<Verdict, E>) -> Result<Verdict, E> {
+//!         let took = clock.now().saturating_since(self.asked);
+//!         if took > Duration::from_millis(10) {
+//!             println!("a decision took {took:?}");
+//!         }
+//!         answer
+//!     }
+//! }
+//!
+//! impl<S: Store> Store for Slow<S> {
+//!     type Error = S::Error;
+//!     type Acquire = Then<S::Acquire, LogSlow>;
+//!     type Done = S::Done;
+//!
+//!     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Self::Acquire> {
+//!         let asked = self.clock.now();
+//!         self.store.acquire(set, times).then(&self.clock, LogSlow { asked })
+//!     }
+//!
+//!     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, S::Done> {
+//!         self.store.refund(grants)
+//!     }
+//!
+//!     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, S::Done> {
+//!         self.store.reset(key, policies)
+//!     }
+//!
+//!     // The default of these knows nothing of the store inside.
+//!     fn end_waits_after(&mut self, limit: Duration) -> bool {
+//!         self.store.end_waits_after(limit)
+//!     }
+//!
+//!     fn patient(&self) -> Slow<S> {
+//!         Slow { store: self.store.patient(), clock: self.clock.clone() }
+//!     }
+//!
+//!     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
+//!         self.store.supports(policy)
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let store = Slow { store: MemoryStore::new(), clock: Clock::system() };
+//! let limiter = Limiter::new([Policy::new("api", Quota::per_minute(1))]).store(store);
+//! assert!(limiter.check(&Key::from("ada"), 1).await.is_ok());
+//! # }
+//! ```

@@ -24,14 +24,14 @@ use crate::policy_set::{Ask, Asks};
 use crate::report::Report;
 
 /// Makes the answer to a refused request.
-pub(crate) type Answer = dyn Fn(&Head<'_>, &Denial) -> Response<OwnBody> + Send + Sync;
+pub(crate) type AnswerFn = dyn Fn(&Head<'_>, &Denial) -> Response<OwnBody> + Send + Sync;
 
 /// The limiter and the options of a layer.
 #[derive(Clone)]
-pub(crate) struct Shared<S> {
+pub(crate) struct LayerShared<S> {
     pub(crate) limiter: RequestLimiter<S>,
     pub(crate) fields: FieldWriter,
-    pub(crate) answer: Option<Arc<Answer>>,
+    pub(crate) answer: Option<Arc<AnswerFn>>,
     pub(crate) drain: Bound,
     /// The header that holds a request's deadline in milliseconds.
     pub(crate) deadline: Option<HeaderName>,
@@ -59,13 +59,11 @@ pub(crate) struct Extras {
 }
 
 impl Extras {
-    /// Spares most responses a move: see the number at `Sharded::digest`.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.fields.is_none() && self.report.is_none()
     }
 
-    #[inline(never)]
     pub(crate) fn add_to<B>(&mut self, response: &mut Response<B>) {
         if let Some(fields) = &mut self.fields {
             fields.add_to(response.headers_mut());
@@ -76,10 +74,8 @@ impl Extras {
     }
 }
 
-impl<S: Store<Error: NeverFails>> Shared<S> {
+impl<S: Store<Error: NeverFails>> LayerShared<S> {
     /// Asks the rules and the store about a request.
-    // Without `#[inline]` here and at `after`, a request with fields costs 1.06 × (peers, allowed,
-    // hot).
     #[inline]
     pub(crate) fn decide<B>(&self, request: &mut Request<B>) -> Next<S> {
         let (lone, several);
@@ -130,7 +126,6 @@ impl<S: Store<Error: NeverFails>> Shared<S> {
         Next::Delay(verdict.delay(), QueueSlot::new(decider, permit), extras)
     }
 
-    #[inline(never)]
     fn extras<B>(&self, request: &mut Request<B>, asks: &[Ask], verdict: &Verdict) -> Extras {
         let decider = &self.limiter.decider;
         let report = self.expose_report.then(|| decider.report(asks, verdict));
@@ -141,7 +136,7 @@ impl<S: Store<Error: NeverFails>> Shared<S> {
     }
 }
 
-impl<S> Shared<S> {
+impl<S> LayerShared<S> {
     /// Whether responses to requests that pass are changed.
     #[inline]
     fn adds_something(&self) -> bool {

@@ -14,7 +14,7 @@ use tokio::time::{Sleep, sleep};
 use tollgate_core::{Store, Timestamp};
 use tower_service::Service;
 
-use super::decide::{Extras, Next, Shared};
+use super::decide::{Extras, Next, LayerShared};
 use crate::answer::body::ResponseBody;
 use crate::limiter::NeverFails;
 use crate::limiter::queue_slot::QueueSlot;
@@ -27,7 +27,7 @@ use crate::waiting_call::WaitingCall;
 /// what it was charged; the slot itself returns only if no request has queued behind it. Otherwise
 /// what was charged stays charged.
 #[pin_project]
-pub struct ResponseFuture<Svc, S, ReqBody, ResBody>(#[pin] State<Svc, S, ReqBody, ResBody>)
+pub struct ResponseFuture<Svc, S, ReqBody, ResBody>(#[pin] ResponseState<Svc, S, ReqBody, ResBody>)
 where
     Svc: Service<Request<ReqBody>>,
     S: Store;
@@ -39,8 +39,8 @@ where
 ///         ├─▶ Passed
 ///         └─▶ Refused
 /// ```
-#[pin_project(project = StateProj)]
-enum State<Svc, S, ReqBody, ResBody>
+#[pin_project(project = ResponseStateProj)]
+enum ResponseState<Svc, S, ReqBody, ResBody>
 where
     Svc: Service<Request<ReqBody>>,
     S: Store,
@@ -66,7 +66,7 @@ struct Asking<Svc, S: Store, ReqBody> {
     asks: Asks,
     since: Option<Timestamp>,
     call: WaitingCall<Svc, Request<ReqBody>>,
-    shared: Arc<Shared<S>>,
+    shared: Arc<LayerShared<S>>,
 }
 
 #[pin_project]
@@ -86,25 +86,24 @@ where
 {
     #[inline]
     pub(crate) fn pass(future: Svc::Future, extras: Extras) -> Self {
-        ResponseFuture(State::Passed { future, extras })
+        ResponseFuture(ResponseState::Passed { future, extras })
     }
 
     pub(crate) fn refuse(response: Response<ResponseBody<ResBody>>) -> Self {
-        ResponseFuture(State::Refused { response: Some(response) })
+        ResponseFuture(ResponseState::Refused { response: Some(response) })
     }
 
-    #[inline(never)]
     pub(crate) fn new(
         next: Next<S>,
         service: &mut Svc,
         request: Request<ReqBody>,
-        shared: &Arc<Shared<S>>,
+        shared: &Arc<LayerShared<S>>,
     ) -> Self {
-        ResponseFuture(State::new(next, service, request, shared))
+        ResponseFuture(ResponseState::new(next, service, request, shared))
     }
 }
 
-impl<Svc, S, ReqBody, ResBody> State<Svc, S, ReqBody, ResBody>
+impl<Svc, S, ReqBody, ResBody> ResponseState<Svc, S, ReqBody, ResBody>
 where
     Svc: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     S: Store,
@@ -112,20 +111,20 @@ where
 {
     /// Does what was decided with a request, for a service that is ready.
     #[inline]
-    fn new(next: Next<S>, service: &mut Svc, request: Request<ReqBody>, shared: &Arc<Shared<S>>) -> Self {
+    fn new(next: Next<S>, service: &mut Svc, request: Request<ReqBody>, shared: &Arc<LayerShared<S>>) -> Self {
         match next {
             // A service handles `Pass` and `Refuse` itself. They arrive here from `poll_wait`.
-            Next::Pass(extras) => State::Passed { future: service.call(request), extras },
+            Next::Pass(extras) => ResponseState::Passed { future: service.call(request), extras },
             Next::Delay(delay, slot, extras) => {
                 let (sleep, call) = (sleep(delay), WaitingCall::new(service, request));
-                State::Delayed(Box::pin(Delayed { sleep, slot, call, extras }))
+                ResponseState::Delayed(Box::pin(Delayed { sleep, slot, call, extras }))
             }
             Next::Refuse(denial, fields) => {
-                State::Refused { response: Some(shared.refuse(request, denial, fields)) }
+                ResponseState::Refused { response: Some(shared.refuse(request, denial, fields)) }
             }
             Next::Ask(verdict, asks, since) => {
                 let (call, shared) = (WaitingCall::new(service, request), Arc::clone(shared));
-                State::Asking(Box::pin(Asking { verdict, asks, since, call, shared }))
+                ResponseState::Asking(Box::pin(Asking { verdict, asks, since, call, shared }))
             }
         }
     }
@@ -145,7 +144,7 @@ where
         let mut state = self.project().0;
         loop {
             match state.as_mut().project() {
-                StateProj::Passed { future, extras } => {
+                ResponseStateProj::Passed { future, extras } => {
                     if extras.is_empty() {
                         return future.poll(cx).map_ok(|response| response.map(ResponseBody::inner));
                     }
@@ -155,17 +154,17 @@ where
                     }
                     return done.map_ok(|response| response.map(ResponseBody::inner));
                 }
-                StateProj::Refused { response } => {
+                ResponseStateProj::Refused { response } => {
                     let response = response.take();
                     return Poll::Ready(Ok(response.expect("a future is not polled after it was ready")));
                 }
-                StateProj::Asking(_) | StateProj::Delayed(_) => ready!(state.as_mut().poll_wait(cx)),
+                ResponseStateProj::Asking(_) | ResponseStateProj::Delayed(_) => ready!(state.as_mut().poll_wait(cx)),
             }
         }
     }
 }
 
-impl<Svc, S, ReqBody, ResBody> State<Svc, S, ReqBody, ResBody>
+impl<Svc, S, ReqBody, ResBody> ResponseState<Svc, S, ReqBody, ResBody>
 where
     Svc: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     S: Store,
@@ -173,24 +172,23 @@ where
     ReqBody: Body + Send + 'static,
 {
     /// Brings a request that waits to its next state.
-    #[inline(never)]
     fn poll_wait(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let next = match self.as_mut().project() {
-            StateProj::Asking(asking) => {
+            ResponseStateProj::Asking(asking) => {
                 let asking = asking.as_mut().project();
                 let verdict = ready!(asking.verdict.poll(cx)).unwrap_or_else(NeverFails::never);
                 let (mut service, mut request) = asking.call.take();
                 let next = asking.shared.after(&mut request, asking.asks, &verdict, *asking.since);
-                State::new(next, &mut service, request, asking.shared)
+                ResponseState::new(next, &mut service, request, asking.shared)
             }
-            StateProj::Delayed(delayed) => {
+            ResponseStateProj::Delayed(delayed) => {
                 let delayed = delayed.as_mut().project();
                 ready!(delayed.sleep.poll(cx));
                 let (mut service, request) = delayed.call.take();
                 delayed.slot.keep();
-                State::Passed { future: service.call(request), extras: mem::take(delayed.extras) }
+                ResponseState::Passed { future: service.call(request), extras: mem::take(delayed.extras) }
             }
-            StateProj::Passed { .. } | StateProj::Refused { .. } => return Poll::Ready(()),
+            ResponseStateProj::Passed { .. } | ResponseStateProj::Refused { .. } => return Poll::Ready(()),
         };
         self.set(next);
         Poll::Ready(())
@@ -204,10 +202,10 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            State::Asking(_) => "ResponseFuture(asking)",
-            State::Delayed(_) => "ResponseFuture(delayed)",
-            State::Passed { .. } => "ResponseFuture(passed)",
-            State::Refused { .. } => "ResponseFuture(refused)",
+            ResponseState::Asking(_) => "ResponseFuture(asking)",
+            ResponseState::Delayed(_) => "ResponseFuture(delayed)",
+            ResponseState::Passed { .. } => "ResponseFuture(passed)",
+            ResponseState::Refused { .. } => "ResponseFuture(refused)",
         })
     }
 }

@@ -26,7 +26,7 @@ use crate::or_panic::or_panic;
 use crate::rule::PolicyExt;
 use crate::setup_error::SetupError;
 
-use self::decide::Shared;
+use self::decide::LayerShared;
 use self::drain::Bound;
 
 pub use self::future::ResponseFuture;
@@ -66,7 +66,7 @@ pub use crate::rule::IntoRules;
 #[doc(alias("GovernorLayer", "throttle"))]
 #[must_use]
 pub struct RateLimitLayer<S = MemoryStore> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<LayerShared<S>>,
 }
 
 impl RateLimitLayer {
@@ -129,10 +129,10 @@ impl<S: Clone> RateLimitLayer<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        let Shared { limiter, fields, answer, drain, deadline, expose_report, enabled } =
+        let LayerShared { limiter, fields, answer, drain, deadline, expose_report, enabled } =
             Arc::unwrap_or_clone(self.shared);
         let limiter = limiter.try_store(store)?;
-        let shared = Shared { limiter, fields, answer, drain, deadline, expose_report, enabled };
+        let shared = LayerShared { limiter, fields, answer, drain, deadline, expose_report, enabled };
         Ok(RateLimitLayer { shared: Arc::new(shared) })
     }
 
@@ -352,7 +352,7 @@ impl<S: Clone> RateLimitLayer<S> {
 impl<S> From<RequestLimiter<S>> for RateLimitLayer<S> {
     fn from(limiter: RequestLimiter<S>) -> RateLimitLayer<S> {
         let fields = FieldWriter::new(&limiter.decider.policies, Fields::default());
-        let shared = Shared {
+        let shared = LayerShared {
             limiter,
             fields,
             answer: None,

@@ -9,7 +9,7 @@ use http_body::Body;
 use tollgate_core::Store;
 use tower_service::Service;
 
-use super::decide::{Next, Shared};
+use super::decide::{Next, LayerShared};
 use super::future::ResponseFuture;
 use crate::answer::body::ResponseBody;
 use crate::limiter::NeverFails;
@@ -21,11 +21,11 @@ use crate::memory::MemoryStore;
 /// stays ready for the next one.
 pub struct RateLimit<Svc, S = MemoryStore> {
     inner: Svc,
-    shared: Arc<Shared<S>>,
+    shared: Arc<LayerShared<S>>,
 }
 
 impl<Svc, S> RateLimit<Svc, S> {
-    pub(crate) fn new(inner: Svc, shared: Arc<Shared<S>>) -> RateLimit<Svc, S> {
+    pub(crate) fn new(inner: Svc, shared: Arc<LayerShared<S>>) -> RateLimit<Svc, S> {
         RateLimit { inner, shared }
     }
 

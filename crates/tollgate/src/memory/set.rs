@@ -52,7 +52,7 @@ pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict
 
 /// The table and the digest of a check.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Target {
+struct TableShard {
     shard: usize,
     digest: Digest,
 }
@@ -65,21 +65,21 @@ struct Tables<'a> {
     /// The tables by the numbers of their shards.
     locked: SmallVec<[(usize, MutexGuard<'a, Table<State>>); 4]>,
     /// One for each check.
-    targets: SmallVec<[Target; 4]>,
+    targets: SmallVec<[TableShard; 4]>,
 }
 
 /// A distinct (policy, key) of a set.
 struct Place<'a> {
     policy: &'a Policy,
-    target: Target,
+    target: TableShard,
     /// The sum of the costs of its checks.
     cost: u64,
-    held: Held,
+    held: StateHeld,
     look: Look,
 }
 
 /// Where a state is during a decision.
-enum Held {
+enum StateHeld {
     Slot(usize),
     /// The state of a new key, which gets a slot only if it is charged: a denial stores nothing.
     Fresh(State),
@@ -90,9 +90,9 @@ impl<'a> Tables<'a> {
     fn lock(store: &'a Shards, set: &[Check<'_>]) -> Tables<'a> {
         let target = |check: &Check<'_>| {
             let digest = store.tables.digest(check.policy, check.key);
-            Target { shard: store.tables.shard_of(&digest), digest }
+            TableShard { shard: store.tables.shard_of(&digest), digest }
         };
-        let targets: SmallVec<[Target; 4]> = set.iter().map(target).collect();
+        let targets: SmallVec<[TableShard; 4]> = set.iter().map(target).collect();
         let mut shards: SmallVec<[usize; 4]> = targets.iter().map(|target| target.shard).collect();
         shards.sort_unstable();
         shards.dedup();
@@ -158,7 +158,7 @@ impl<'a> Tables<'a> {
                 missing.push(target.shard);
             } else {
                 let digest = store.tables.digest_of_all(check.policy);
-                self.targets[i] = Target { shard: OVERFLOW, digest };
+                self.targets[i] = TableShard { shard: OVERFLOW, digest };
                 overflows += 1;
             }
         }
@@ -183,8 +183,8 @@ impl<'a> Tables<'a> {
                 continue;
             }
             let held = match self.table(target.shard).find(&target.digest) {
-                Some(at) => Held::Slot(at),
-                None => Held::Fresh(State::new(check.policy)),
+                Some(at) => StateHeld::Slot(at),
+                None => StateHeld::Fresh(State::new(check.policy)),
             };
             of_check.push(places.len());
             let look = Look { remaining: 0, room: 0 };
@@ -197,7 +197,7 @@ impl<'a> Tables<'a> {
         let wanted = place.cost.saturating_mul(u64::from(times.min().max(1)));
         let (policy, look) = (place.policy, place.look);
         let status = self.state(place).refuse(policy, now, look, wanted);
-        if let (Held::Slot(at), true) =
+        if let (StateHeld::Slot(at), true) =
             (&place.held, times.max() > 0 && matches!(status.wait(), Wait::For(_)))
         {
             self.table(place.target.shard).slot(*at).pin();
@@ -212,9 +212,9 @@ impl<'a> Tables<'a> {
         let charge = self.state(place).charge(policy, now, look, units);
         let table = self.table(place.target.shard);
         match &mut place.held {
-            Held::Slot(at) => table.slot(*at).renew(charge.expires, look.remaining == policy.capacity()),
-            Held::Fresh(_) if units == 0 => {}
-            Held::Fresh(state) => {
+            StateHeld::Slot(at) => table.slot(*at).renew(charge.expires, look.remaining == policy.capacity()),
+            StateHeld::Fresh(_) if units == 0 => {}
+            StateHeld::Fresh(state) => {
                 let state = std::mem::replace(state, State::new(policy));
                 table.insert(place.target.digest, state, charge.expires);
             }
@@ -224,11 +224,11 @@ impl<'a> Tables<'a> {
 
     fn state<'s>(&'s mut self, place: &'s mut Place<'_>) -> &'s mut State {
         match &mut place.held {
-            Held::Slot(at) => {
+            StateHeld::Slot(at) => {
                 let at = *at;
                 &mut self.table(place.target.shard).slot(at).value
             }
-            Held::Fresh(state) => state,
+            StateHeld::Fresh(state) => state,
         }
     }
 

@@ -44,11 +44,11 @@ where
     fn call(&mut self, request: R) -> PauseFuture<Svc, R, T> {
         let origin = self.layer.origin(&request);
         let state = match self.layer.left(origin) {
-            None => State::Called { future: self.inner.call(request) },
-            Some(left) if left > self.layer.at_most => State::Refused { left },
+            None => PauseState::Called { future: self.inner.call(request) },
+            Some(left) if left > self.layer.at_most => PauseState::Refused { left },
             Some(left) => {
                 let call = WaitingCall::new(&mut self.inner, request);
-                State::Waiting { sleep: sleep(left), call, patience: self.layer.at_most - left }
+                PauseState::Waiting { sleep: sleep(left), call, patience: self.layer.at_most - left }
             }
         };
         PauseFuture { state, origin, layer: self.layer.clone() }
@@ -71,13 +71,13 @@ impl<Svc: fmt::Debug, R, T> fmt::Debug for Pause<Svc, R, T> {
 #[pin_project]
 pub struct PauseFuture<Svc: Service<R>, R, T> {
     #[pin]
-    state: State<Svc, R>,
+    state: PauseState<Svc, R>,
     origin: Option<Origin>,
     layer: PauseLayer<R, T>,
 }
 
 #[pin_project(project = StateProj)]
-enum State<Svc: Service<R>, R> {
+enum PauseState<Svc: Service<R>, R> {
     // ## Waiting => (Waiting | Called | Refused)
     Waiting {
         #[pin]
@@ -118,7 +118,7 @@ where
                     ready!(sleep.as_mut().poll(cx));
                     // Another response may have made the pause longer.
                     match this.layer.left(*this.origin) {
-                        Some(left) if left > *patience => State::Refused { left },
+                        Some(left) if left > *patience => PauseState::Refused { left },
                         Some(left) => {
                             *patience -= left;
                             let until = sleep.deadline() + left;
@@ -127,7 +127,7 @@ where
                         }
                         None => {
                             let (mut service, request) = call.take();
-                            State::Called { future: service.call(request) }
+                            PauseState::Called { future: service.call(request) }
                         }
                     }
                 }
@@ -140,9 +140,9 @@ where
 impl<Svc: Service<R>, R, T> fmt::Debug for PauseFuture<Svc, R, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.state {
-            State::Waiting { .. } => "PauseFuture(waiting)",
-            State::Called { .. } => "PauseFuture(called)",
-            State::Refused { .. } => "PauseFuture(refused)",
+            PauseState::Waiting { .. } => "PauseFuture(waiting)",
+            PauseState::Called { .. } => "PauseFuture(called)",
+            PauseState::Refused { .. } => "PauseFuture(refused)",
         })
     }
 }

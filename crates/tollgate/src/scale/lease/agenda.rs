@@ -26,13 +26,13 @@ const RETRY_FOR: Duration = Duration::from_secs(60);
 /// its runtime is not driven, a task of another runtime takes over.
 pub(super) struct Agenda {
     life: Duration,
-    state: Mutex<State>,
+    state: Mutex<AgendaState>,
     /// From this time another task takes over, in microseconds, so that most requests need no lock.
     overdue_from: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
+struct AgendaState {
     /// The ends of leases, the next one first.
     ends: BinaryHeap<Reverse<(Timestamp, Digest)>>,
     /// Units of which nothing was refunded, and when that is tried again.
@@ -136,7 +136,7 @@ impl Agenda {
         });
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut AgendaState) -> T) -> T {
         let mut state = lock(&self.state);
         let changed = change(&mut state);
         let overdue_from = match (state.due(), state.began) {
@@ -153,7 +153,7 @@ impl Agenda {
     }
 }
 
-impl State {
+impl AgendaState {
     /// When there is something to give back.
     fn due(&self) -> Option<Timestamp> {
         let ends = self.ends.peek().map(|Reverse((ends, _))| *ends);

@@ -26,7 +26,7 @@ const MAX_KEY_LENGTH: usize = 128;
 const OVERDUE_AFTER: Duration = Duration::from_secs(60);
 
 /// The keys of a set. Long ones have names.
-type Names<'a> = SmallVec<[(&'a Key, Option<Arc<str>>); 4]>;
+type KeyNames<'a> = SmallVec<[(&'a Key, Option<Arc<str>>); 4]>;
 
 /// Where the counts go.
 pub(super) trait Destination: Send + Sync {
@@ -43,12 +43,12 @@ pub struct Book {
     destination: Box<dyn Destination>,
     /// One in this many decisions is counted, with that weight.
     one_in: AtomicU32,
-    pages: Mutex<Pages>,
+    pages: Mutex<OpenPages>,
     flushing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
-struct Pages {
+struct OpenPages {
     open: Minute,
     closed: VecDeque<Minute>,
     /// When the counts should be stored at the latest. `None` if nothing was counted since.
@@ -85,7 +85,7 @@ pub(super) struct Top {
 impl Book {
     pub(super) fn new(settings: Recording, destination: Box<dyn Destination>, runtime: Handle) -> Book {
         let open = Minute::new(minute_of(settings.clock.now()), &settings);
-        let pages = Mutex::new(Pages { open, closed: VecDeque::new(), due: None, runtime });
+        let pages = Mutex::new(OpenPages { open, closed: VecDeque::new(), due: None, runtime });
         Book { settings, destination, one_in: AtomicU32::new(1), pages, flushing: Default::default() }
     }
 
@@ -106,7 +106,6 @@ impl Book {
     }
 
     /// Counts the decision on a set, which stands for `weight` decisions.
-    #[inline(never)]
     pub(super) fn record<'a>(
         self: &Arc<Self>,
         set: impl Iterator<Item = Check<'a>> + Clone,
@@ -114,7 +113,7 @@ impl Book {
         weight: u32,
     ) {
         // Before the lock, since callers choose how long a key is. Once for all rules by that key.
-        let mut names = Names::new();
+        let mut names = KeyNames::new();
         for Check { key, .. } in set.clone() {
             let is_long = key.as_encoded().len() > MAX_KEY_LENGTH;
             let known = names.iter().find(|(known, _)| is_long && *known == key);
@@ -200,12 +199,12 @@ impl Book {
         pages.bound();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pages> {
+    fn lock(&self) -> MutexGuard<'_, OpenPages> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Pages {
+impl OpenPages {
     /// The runtime for a flush, unless one is on its way. The runtime of an overdue flush is gone,
     /// or is not driven: then the caller's takes over.
     fn schedule(&mut self, now: Timestamp, interval: Duration) -> Option<Handle> {

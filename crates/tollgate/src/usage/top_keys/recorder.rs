@@ -29,7 +29,7 @@ pub struct Recorder<L> {
 impl<L: UsageLog> Recorder<L> {
     pub(super) fn start(log: L, settings: Recording) -> Recorder<L> {
         let process = RandomState::new().hash_one(std::process::id());
-        let destination = Box::new(Pages { log: log.clone(), process });
+        let destination = Box::new(PagesOfProcess { log: log.clone(), process });
         let book = Arc::new(Book::new(settings, destination, Handle::current()));
         Recorder { log, book, process }
     }
@@ -53,12 +53,12 @@ impl<L: UsageLog> Recorder<L> {
 }
 
 /// The pages of this process in a log.
-struct Pages<L> {
+struct PagesOfProcess<L> {
     log: L,
     process: u64,
 }
 
-impl<L: UsageLog> Destination for Pages<L> {
+impl<L: UsageLog> Destination for PagesOfProcess<L> {
     fn name(&self, key: &Key) -> String {
         self.log.name(key)
     }
