@@ -31,4 +31,4 @@ mod layer;
 mod service;
 
 pub use layer::CallLimitLayer;
-pub use service::{CallFuture, CallLimit, CallLimitError};
+pub use service::{CallLimit, CallLimitError};

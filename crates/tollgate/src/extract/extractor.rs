@@ -63,7 +63,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// A request with the first key is not counted by the second. So `header(..).or(PeerIp::new())`
     /// does not limit a caller that invents a header for each request. Let the first be a checked
     /// value, such as an [`extension`](super::extension()), or add a second rule by address.
-    fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E>
+    fn or(self, other: impl KeyExtractor) -> impl KeyExtractor
     where
         Self: Sized,
     {
@@ -80,9 +80,7 @@ where
     }
 }
 
-/// See [`KeyExtractor::or`].
-#[derive(Clone, Debug)]
-pub struct Or<A, B>(A, B);
+struct Or<A, B>(A, B);
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, head: &Head<'_>) -> Option<Key> {

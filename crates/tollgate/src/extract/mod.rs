@@ -70,7 +70,7 @@ pub use authorization::{basic_user, bearer};
 pub use client_ip::{ClientIp, ClientIpHeader};
 pub use cookie::{Cookie, cookie};
 pub use extension::{extension, extension_ref};
-pub use extractor::{AddressExtractor, KeyExtractor, Or};
+pub use extractor::{AddressExtractor, KeyExtractor};
 pub use head::Head;
 pub use header::{Header, header};
 pub use peer_ip::{PeerAddr, PeerIp};

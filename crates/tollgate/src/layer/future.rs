@@ -21,11 +21,7 @@ use crate::limiter::queue_slot::QueueSlot;
 use crate::policy_set::Asks;
 use crate::waiting_call::WaitingCall;
 
-/// The response of a [`RateLimit`](crate::layer::RateLimit) service.
-///
-/// It may be dropped at any time. A request that waits for its slot in a leaky bucket then returns
-/// what it was charged; the slot itself returns only if no request has queued behind it. Otherwise
-/// what was charged stays charged.
+/// The response of a [`RateLimit`](super::RateLimit) service.
 #[pin_project]
 pub struct ResponseFuture<Svc, S, ReqBody, ResBody>(#[pin] ResponseState<Svc, S, ReqBody, ResBody>)
 where

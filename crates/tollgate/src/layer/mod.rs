@@ -16,6 +16,7 @@ use http::HeaderName;
 use tollgate_core::{Policy, Quota, Store};
 use tower_layer::Layer;
 
+use crate::answer::IntoAnswer;
 use crate::denial::Denial;
 use crate::extract::{Head, PeerIp};
 use crate::fields::{FieldWriter, Fields};
@@ -29,9 +30,8 @@ use crate::setup_error::SetupError;
 use self::decide::LayerShared;
 use self::drain::Bound;
 
-pub use self::future::ResponseFuture;
 pub use self::service::RateLimit;
-pub use crate::answer::{IntoAnswer, ResponseBody};
+pub use crate::answer::ResponseBody;
 #[cfg(feature = "axum")]
 pub use crate::report::MissingReport;
 pub use crate::rule::IntoRules;

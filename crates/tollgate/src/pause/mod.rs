@@ -53,4 +53,4 @@ mod pauses;
 mod service;
 
 pub use layer::PauseLayer;
-pub use service::{Pause, PauseError, PauseFuture};
+pub use service::{Pause, PauseError};
