@@ -45,7 +45,8 @@ type Wakers = SmallVec<[Waker; 2]>;
 
 impl<T> WaitQueues<T> {
     pub(crate) fn new() -> WaitQueues<T> {
-        let shared = QueueTable { secret: Secret::random(), queues: Mutex::default(), used: AtomicUsize::new(0) };
+        let shared =
+            QueueTable { secret: Secret::random(), queues: Mutex::default(), used: AtomicUsize::new(0) };
         WaitQueues(Arc::new(shared))
     }
 

@@ -28,7 +28,7 @@ use crate::fields::number;
 use crate::reason::{Reason, problem};
 
 pub use body::ResponseBody;
-pub use own::IntoAnswer;
+pub(crate) use own::IntoAnswer;
 
 /// Which protocol a call is of, with the content type that its answer repeats.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@ use crate::interned::{interned, printable};
 use crate::policy_set::{Ask, PolicySet};
 
 use ietf::{Item, Lists, join};
-use numbers::{NumberForm, NumberFields};
+use numbers::{NumberFields, NumberForm};
 
 pub(crate) use numbers::{number, strictness};
 
@@ -148,7 +148,13 @@ impl FieldWriter {
         }
     }
 
-    fn numbers(&self, form: NumberForm, policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> NumberFields {
+    fn numbers(
+        &self,
+        form: NumberForm,
+        policies: &PolicySet,
+        asks: &[Ask],
+        verdict: &Verdict,
+    ) -> NumberFields {
         NumberFields::new(form, asks.iter().map(|ask| policies.policy(ask.policy)), verdict, &self.clock)
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::{Sleep, sleep};
 use tollgate_core::{Store, Timestamp};
 use tower_service::Service;
 
-use super::decide::{Extras, Next, LayerShared};
+use super::decide::{Extras, LayerShared, Next};
 use crate::answer::body::ResponseBody;
 use crate::limiter::NeverFails;
 use crate::limiter::queue_slot::QueueSlot;
@@ -107,7 +107,12 @@ where
 {
     /// Does what was decided with a request, for a service that is ready.
     #[inline]
-    fn new(next: Next<S>, service: &mut Svc, request: Request<ReqBody>, shared: &Arc<LayerShared<S>>) -> Self {
+    fn new(
+        next: Next<S>,
+        service: &mut Svc,
+        request: Request<ReqBody>,
+        shared: &Arc<LayerShared<S>>,
+    ) -> Self {
         match next {
             // A service handles `Pass` and `Refuse` itself. They arrive here from `poll_wait`.
             Next::Pass(extras) => ResponseState::Passed { future: service.call(request), extras },
@@ -154,7 +159,9 @@ where
                     let response = response.take();
                     return Poll::Ready(Ok(response.expect("a future is not polled after it was ready")));
                 }
-                ResponseStateProj::Asking(_) | ResponseStateProj::Delayed(_) => ready!(state.as_mut().poll_wait(cx)),
+                ResponseStateProj::Asking(_) | ResponseStateProj::Delayed(_) => {
+                    ready!(state.as_mut().poll_wait(cx));
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use http_body::Body;
 use tollgate_core::Store;
 use tower_service::Service;
 
-use super::decide::{Next, LayerShared};
+use super::decide::{LayerShared, Next};
 use super::future::ResponseFuture;
 use crate::answer::body::ResponseBody;
 use crate::limiter::NeverFails;
