@@ -89,6 +89,7 @@ where
         ResponseFuture(ResponseState::Refused { response: Some(response) })
     }
 
+    #[inline(always)]
     pub(crate) fn new(
         next: Next<S>,
         service: &mut Svc,
@@ -106,7 +107,7 @@ where
     ReqBody: Body + Send + 'static,
 {
     /// Does what was decided with a request, for a service that is ready.
-    #[inline]
+    #[inline(always)]
     fn new(
         next: Next<S>,
         service: &mut Svc,
