@@ -19,6 +19,7 @@ mod policy;
 mod quota;
 mod recent_usage;
 mod reply;
+mod scope;
 mod share;
 mod source;
 mod store;

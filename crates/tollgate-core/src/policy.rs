@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::exact::{Exact, Interval};
 use crate::quota::{MAX_SPAN_US, Quota};
+use crate::scope::Scope;
 
 /// The algorithm that enforces a quota. The [module `algorithm`](crate::algorithm) says what each
 /// guarantees, what it costs and when to choose it.
@@ -176,14 +177,52 @@ impl Policy {
         if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(|b| matches!(b, 0x20..=0x7e)) {
             return Err(PolicyError::InvalidName);
         }
-        let scope = match algorithm {
-            Algorithm::SlidingBuckets { buckets } => {
-                format!("{name}~{}.{buckets}~{}", algorithm.name(), Window(quota.window_us()))
-            }
-            _ => format!("{name}~{}~{}", algorithm.name(), Window(quota.window_us())),
+        let buckets = match algorithm {
+            Algorithm::SlidingBuckets { buckets } => Some(buckets),
+            _ => None,
         };
+        let window_us = quota.window_us();
+        let scope = Scope { name, algorithm: algorithm.name(), buckets, window_us }.to_string();
         let name_length = u8::try_from(name.len()).map_err(|_| PolicyError::InvalidName)?;
         Policy::of_scope(hash_of(&scope), scope.into(), name_length, quota, algorithm)
+    }
+
+    /// Returns a policy with this [scope](Policy::scope), for tools that list stored states. `None`
+    /// if no policy of this version has it.
+    ///
+    /// A scope contains neither limit nor burst, so the policy has the largest. To look with it
+    /// shows what a window has used, and when a bucket is full again, but not what is left.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Policy};
+    ///
+    /// let policy = Policy::from_scope("api~sliding-buckets.10~1m").unwrap();
+    /// assert_eq!((policy.name(), policy.algorithm()), ("api", Algorithm::SLIDING_BUCKETS));
+    /// assert_eq!(Policy::from_scope("api~none~1m"), None);
+    /// ```
+    pub fn from_scope(scope: &str) -> Option<Policy> {
+        let Scope { name, algorithm, buckets, window_us } = Scope::parse(scope)?;
+        let window = Duration::from_micros(window_us);
+        let algorithm = match (algorithm, buckets) {
+            ("gcra", None) => Algorithm::Gcra,
+            ("leaky-bucket", None) => Algorithm::LeakyBucket { max_wait: Duration::ZERO },
+            ("fixed-window", None) => Algorithm::FIXED_WINDOW,
+            ("fixed-window-aligned", None) => Algorithm::FIXED_WINDOW_ALIGNED,
+            ("sliding-window", None) => Algorithm::SlidingWindow,
+            ("sliding-buckets", Some(buckets)) => Algorithm::SlidingBuckets { buckets },
+            ("sliding-log", None) => Algorithm::SlidingLog { max_limit: u32::MAX },
+            _ => return None,
+        };
+        let quota = match algorithm {
+            // A bucket that takes as long to fill as any can.
+            Algorithm::Gcra | Algorithm::LeakyBucket { .. } => {
+                let burst = MAX_SPAN_US.checked_div(window_us)?;
+                let quota = Quota::try_new(1, window).ok()?;
+                quota.try_burst(u32::try_from(burst).unwrap_or(u32::MAX)).ok()?
+            }
+            _ => Quota::try_new(u32::MAX, window).ok()?,
+        };
+        Policy::try_new(name, quota, algorithm).ok()
     }
 
     /// The same policy with another quota of the same window, and so with the same scope.
@@ -321,19 +360,6 @@ fn hash_of(scope: &str) -> u64 {
     hasher.finish()
 }
 
-/// A window in the largest unit that divides it: `10s`, `1500ms`, `1d`.
-struct Window(u64);
-
-impl fmt::Display for Window {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u64, &str); 5] =
-            [(86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms")];
-        let (unit, suffix) =
-            UNITS.into_iter().find(|(unit, _)| self.0.is_multiple_of(*unit)).unwrap_or((1, "us"));
-        write!(f, "{}{suffix}", self.0 / unit)
-    }
-}
-
 /// Reasons why a [`Policy`] cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -399,6 +425,39 @@ mod tests {
         assert_eq!(scope(Quota::per_day(9), Algorithm::SLIDING_BUCKETS), "p~sliding-buckets.10~1d");
         let odd = Quota::new(1, Duration::from_micros(1_500_001));
         assert_eq!(scope(odd, Algorithm::FIXED_WINDOW), "p~fixed-window~1500001us");
+    }
+
+    #[test]
+    fn a_policy_is_found_by_its_scope() {
+        for algorithm in [
+            Algorithm::Gcra,
+            Algorithm::LeakyBucket { max_wait: Duration::ZERO },
+            Algorithm::FIXED_WINDOW,
+            Algorithm::FIXED_WINDOW_ALIGNED,
+            Algorithm::SlidingWindow,
+            Algorithm::SlidingBuckets { buckets: 7 },
+            Algorithm::SlidingLog { max_limit: u32::MAX },
+        ] {
+            for window in
+                [Duration::from_millis(1), Duration::from_secs(90), Duration::from_secs(366 * 86_400)]
+            {
+                let policy = Policy::try_new("a~b=c", Quota::new(1, window), algorithm).unwrap();
+                let found = Policy::from_scope(policy.scope()).unwrap();
+                assert_eq!((found.scope(), found.algorithm()), (policy.scope(), algorithm));
+                assert!(found.largest_cost() >= policy.largest_cost() && found.horizon() >= policy.horizon());
+            }
+        }
+        for scope in [
+            "api~gcra.1~1m",
+            "api~other~1m",
+            "api~sliding-buckets~1m",
+            "api~sliding-buckets.0~1m",
+            "~gcra~1m",
+            "api~gcra~0us",
+            "api~gcra~367d",
+        ] {
+            assert_eq!(Policy::from_scope(scope), None, "{scope}");
+        }
     }
 
     #[test]
