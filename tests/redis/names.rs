@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use tollgate::store::{Check, Store, Times};
 use tollgate::{Algorithm, Key, Policy, Quota, Wait};
-use tollgate_conformance::servers::{Kind, Server};
+use tollgate_conformance::servers::{Cluster, Kind, Server};
+use tollgate_redis::SlidingLogLayout;
 
-use crate::{Fresh, acquire, builder, every_policy, look, shared, used};
+use crate::{Fresh, acquire, builder, every_policy, look, prefix, shared, used};
 
 fn names(server: &Server) -> BTreeSet<String> {
     let told = server.command(&["KEYS", "*"]).unwrap();
@@ -119,6 +120,44 @@ async fn stores_with_different_prefixes_share_no_state() {
     for prefix in ["a", "a:1", "a:1:", "a:", ":a", "A", "~", "*"] {
         let store = builder(&server.url()).prefix(prefix).connect().await.unwrap();
         assert!(acquire(&store, &policy, "ada", 1).await.is_granted(), "{prefix:?} is not alone");
+    }
+}
+
+/// Also of a key whose names are digests, and under a prefix that is special in patterns.
+#[tokio::test]
+async fn stored_policies_are_those_with_a_state_of_the_key() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.address().to_string()).collect();
+    let urls = Kind::EVERY.iter().map(|kind| shared(*kind).url());
+    for url in urls.chain([format!("redis-cluster://{}", nodes.join(","))]) {
+        for layout in [SlidingLogLayout::List, SlidingLogLayout::SortedSet] {
+            let builder = builder(&url).prefix(format!("[{}]*", prefix())).sliding_log(layout);
+            let store = builder.connect().await.unwrap();
+            let policies: Vec<Policy> = every_policy(5, std::time::Duration::from_secs(36_000))
+                .into_iter()
+                .filter(|(policy, of)| {
+                    *of == layout || !matches!(policy.algorithm(), Algorithm::SlidingLog { .. })
+                })
+                .map(|(policy, _)| policy.track_usage())
+                .collect();
+            for key in [Key::from("ada"), Key::global(), Key::from("x".repeat(1_000))] {
+                let scopes = async || {
+                    let stored = store.stored_policies(&key).await.unwrap();
+                    assert_eq!(stored.others, [""; 0]);
+                    stored.policies.iter().map(|policy| policy.scope().to_owned()).collect::<BTreeSet<_>>()
+                };
+                assert_eq!(scopes().await, BTreeSet::new());
+                for policy in &policies {
+                    let set = [Check::new(policy, &key, 1)];
+                    assert!(store.acquire(&set, Times::ONCE).wait().await.unwrap().is_granted());
+                }
+                let all = policies.iter().map(|policy| policy.scope().to_owned()).collect();
+                assert_eq!(scopes().await, all, "{key:?} in {layout:?} on {url}");
+                let (reset, rest) = policies.split_at(3);
+                store.reset(&key, &reset.iter().collect::<Vec<_>>()).wait().await.unwrap();
+                assert_eq!(scopes().await, rest.iter().map(|policy| policy.scope().to_owned()).collect());
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bb8_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
-use tollgate_core::{ErrorKind as Kind, StoreError};
+use tollgate_core::{ErrorKind as Kind, StoreError, UsageError};
 
 /// Why Redis did not decide.
 ///
@@ -190,6 +190,13 @@ impl From<Cause> for Error {
 impl From<RedisError> for Error {
     fn from(error: RedisError) -> Error {
         Cause::Redis(error).into()
+    }
+}
+
+/// The failure of a question about usage.
+impl From<Error> for UsageError {
+    fn from(error: Error) -> UsageError {
+        UsageError::of_store(&error)
     }
 }
 

@@ -308,7 +308,7 @@
 //! - `cluster|slots` and `asking` are for a Cluster only, and `role` for Sentinels only. The last
 //!   line but two is for sorted sets only, and the last two are for
 //!   [usage](https://docs.rs/tollgate/latest/tollgate/usage/) only: `scan` for questions about
-//!   tracked usage.
+//!   tracked usage, and for [`RedisStore::stored_policies`].
 //! - `client|setname` names connections. Without it they have no name.
 //! - `ping` is for RESP2 only.
 //! - If the URL names a database, add `+select`.
@@ -324,7 +324,8 @@
 //! # Modules
 //!
 //! From top to bottom, each imports only those below it: `builder`, `trial`,
-//! `usage_log`, `usage_totals`, `store`, `usage`, `set`, `commit`, `link`, `wire`, `error`.
+//! `stored_policies`, `usage_log`, `usage_totals`, `store`, `usage`, `question`, `set`, `commit`,
+//! `link`, `wire`, `error`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -332,8 +333,10 @@ mod builder;
 mod commit;
 mod error;
 mod link;
+mod question;
 mod set;
 mod store;
+mod stored_policies;
 mod trial;
 mod usage;
 mod usage_log;
@@ -343,4 +346,5 @@ mod wire;
 pub use builder::RedisStoreBuilder;
 pub use error::Error;
 pub use store::{Acquire, Done, RedisStore};
+pub use stored_policies::StoredPolicies;
 pub use wire::layout::SlidingLogLayout;

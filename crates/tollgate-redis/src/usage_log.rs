@@ -11,8 +11,8 @@ use tollgate_core::{Key, UsageError, UsageLog};
 use crate::commit::Target;
 use crate::error::Error;
 use crate::link::Text;
+use crate::question::{in_runtime, read};
 use crate::store::RedisStore;
-use crate::usage::{in_runtime, read};
 use crate::wire::names::Name;
 use crate::wire::numbers::life_in_millis;
 
@@ -45,7 +45,7 @@ impl UsageLog for RedisStore {
             };
             target.link.call(slot, &build).await.map(drop)
         };
-        self.with_pages(minute, write).await
+        Ok(self.with_pages(minute, write).await?)
     }
 
     async fn read(&self, minute: u64, mut each: impl FnMut(&str) + Send) -> Result<(), UsageError> {
@@ -92,7 +92,7 @@ impl RedisStore {
         &self,
         minute: u64,
         call: impl FnOnce(Arc<Target>, Name, u16) -> F,
-    ) -> Result<T, UsageError>
+    ) -> Result<T, Error>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,

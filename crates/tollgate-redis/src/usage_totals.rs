@@ -1,7 +1,6 @@
 //! The last use and the total of each key: questions of operators, answered by a scan.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 
 use bb8_redis::redis::Cmd;
@@ -11,12 +10,9 @@ use tollgate_core::{Key, KeyTotal, Timestamp, UsageError, UsageTotals};
 use crate::commit::Target;
 use crate::error::{Cause, Error};
 use crate::link::{Master, Text};
+use crate::question::{in_runtime, read, scan};
 use crate::store::RedisStore;
-use crate::usage::{in_runtime, read};
-use crate::wire::names::Name;
-
-/// How many names Redis looks at in one step of a scan.
-const STEP: u32 = 1_000;
+use crate::wire::names::{Name, escaped};
 
 /// Keeps usage next to the state of a key, as `prefix:1:{key}:policy~usage`, for
 /// [30 days](crate::RedisStoreBuilder::keep_usage_for) after the last use. The script that decides
@@ -69,12 +65,7 @@ async fn step(
 ) -> Result<(u64, Vec<KeyTotal>), Error> {
     let (head, tail) = target.names.around_totals(&policy);
     let pattern = format!("{}*{}", escaped(head), escaped(&tail));
-    let scan = |_: Text| {
-        let mut cmd = Cmd::new();
-        cmd.arg("SCAN").arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
-        Some(cmd)
-    };
-    let (next, names): (u64, Vec<Vec<u8>>) = read(target.link.call_on(&master, &scan).await?)?;
+    let (next, names) = scan(&target.link, &master, &pattern, cursor).await?;
     let mut of_slot: BTreeMap<u16, Vec<Name>> = BTreeMap::new();
     for name in names.iter().map(|name| Name::listed(name)) {
         let slot = if target.link.has_slots() { name.slot() } else { 0 };
@@ -124,17 +115,6 @@ fn total(key: String, value: &[u8]) -> Option<KeyTotal> {
     Some(KeyTotal { key, total, last_use: Timestamp::from_micros(last_use.parse().ok()?) })
 }
 
-/// A pattern that matches the text itself.
-fn escaped(text: &str) -> String {
-    let mut pattern = String::new();
-    for sign in text.chars() {
-        let escape = if matches!(sign, '*' | '?' | '[' | ']' | '\\') { "\\" } else { "" };
-        // Writing to a string does not fail.
-        let _ = write!(pattern, "{escape}{sign}");
-    }
-    pattern
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,10 +133,5 @@ mod tests {
         for foreign in ["", "x", "-1", "1.5", "31767225600000000 ", &"9".repeat(40)] {
             assert_eq!(read(foreign), None, "{foreign:?}");
         }
-    }
-
-    #[test]
-    fn a_pattern_matches_special_characters_as_they_are() {
-        assert_eq!(escaped("t:1:{a?[b]*\\"), "t:1:{a\\?\\[b\\]\\*\\\\");
     }
 }

@@ -110,6 +110,12 @@ impl Cluster {
         masters.ok_or_else(no_owner)
     }
 
+    /// The owner of a slot, as a node knows it now.
+    pub(super) async fn master_of(&self, slot: u16) -> Result<Arc<Node>, Error> {
+        self.0.refresh().await?;
+        self.owner(slot).await
+    }
+
     /// The number of the node that owns a slot, 0 if it is unknown.
     pub(super) fn number_of_owner(&self, slot: u16) -> u64 {
         self.0.map().slots.as_ref().and_then(|slots| slots.owner(slot)).map_or(0, |node| node.number)

@@ -100,6 +100,14 @@ impl Link {
         }
     }
 
+    /// The server that holds the keys of a slot, as a node knows it now.
+    pub(crate) async fn master_of(&self, slot: u16) -> Result<Master, Error> {
+        match self {
+            Link::Pool(_) => Ok(Master::Pooled),
+            Link::Cluster(cluster) => cluster.master_of(slot).await.map(Master::Node),
+        }
+    }
+
     /// Runs a command that names no key on one of [`Link::masters`].
     pub(crate) async fn call_on(&self, master: &Master, build: Build<'_>) -> Result<Value, Error> {
         match master {

@@ -23,6 +23,9 @@ const LAYOUT: &str = "1";
 /// A new `LAYOUT` would have reset the states of all other algorithms.
 const LOG_FORM: &str = "~runs";
 
+/// The same in the other layout of logs.
+const SORTED_SET_FORM: &str = "~runs~sorted-set";
+
 /// The suffix of names whose value is the usage of a key. No scope of a policy ends with it.
 const USAGE_FORM: &str = "~usage";
 
@@ -168,15 +171,48 @@ impl Names {
         let mut name = self.of_key(key);
         // A policy's name may contain any printable character. Behind the braces nothing is parsed.
         name.push(policy.scope());
-        let part = Part::of(policy, self.log);
-        if part.is_log() {
-            name.push(LOG_FORM);
-        }
-        if part == Part::SlidingLogSortedSet {
-            name.push("~sorted-set");
-        }
+        name.push(form_of(Part::of(policy, self.log)));
         name
     }
+
+    /// The policy whose names have this text behind the key. `None` if it has another form.
+    pub(crate) fn policy(&self, text: &[u8]) -> Option<Policy> {
+        let text = str::from_utf8(text).ok()?;
+        let form = [SORTED_SET_FORM, LOG_FORM].into_iter().find(|form| text.ends_with(form)).unwrap_or("");
+        let policy = Policy::from_scope(text.strip_suffix(form)?)?;
+        (form_of(Part::find(&policy, self.log)?) == form).then_some(policy)
+    }
+
+    /// The text behind the key in the name of one of its states. `None` for other names.
+    pub(crate) fn of_state<'a>(&self, key: &BoundedKey, name: &'a [u8]) -> Option<&'a [u8]> {
+        name.strip_prefix(&*self.of_key(key)).filter(|text| !text.ends_with(USAGE_FORM.as_bytes()))
+    }
+
+    /// A pattern that matches all names of a key.
+    pub(crate) fn pattern_of(&self, key: &BoundedKey) -> String {
+        escaped(&String::from_utf8_lossy(&self.of_key(key))) + "*"
+    }
+}
+
+/// The suffix of names whose values have the form of this part.
+fn form_of(part: Part) -> &'static str {
+    match part {
+        Part::SlidingLogSortedSet => SORTED_SET_FORM,
+        part if part.is_log() => LOG_FORM,
+        _ => "",
+    }
+}
+
+/// A pattern that matches the text itself.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut pattern = String::new();
+    for sign in text.chars() {
+        if matches!(sign, '*' | '?' | '[' | ']' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(sign);
+    }
+    pattern
 }
 
 /// The name of a key. Most names are short enough to be stored in place.
@@ -288,6 +324,42 @@ mod tests {
         let set = Names::new("t", None, SlidingLogLayout::SortedSet);
         assert_eq!(text(&set, &Key::global(), &policy), "t:1:{*}:api~sliding-log~1m~runs~sorted-set");
         assert_eq!(text(&names(None), &Key::global(), &policy), "tollgate:1:{*}:api~sliding-log~1m~runs");
+    }
+
+    #[test]
+    fn a_policy_is_found_by_what_its_name_has_behind_the_key() {
+        let set = Names::new("t", None, SlidingLogLayout::SortedSet);
+        let scope = |names: &Names, text: &str| Some(names.policy(text.as_bytes())?.scope().to_owned());
+        for (text, in_list, in_set) in [
+            ("api~gcra~1m", true, true),
+            ("api~sliding-buckets.7~1d~runs", true, true),
+            ("api~sliding-log~1d~runs", true, false),
+            ("api~sliding-log~1d~runs~sorted-set", false, true),
+            ("api~sliding-log~1d", false, false),
+            ("api~gcra~1m~runs", false, false),
+            ("api~sliding-buckets.7~1d~runs~sorted-set", false, false),
+            ("strange", false, false),
+        ] {
+            let plain = text.trim_end_matches("~sorted-set").trim_end_matches("~runs");
+            assert_eq!(scope(&names(None), text), in_list.then(|| plain.to_owned()), "{text}");
+            assert_eq!(scope(&set, text), in_set.then(|| plain.to_owned()), "{text}");
+        }
+        assert_eq!(names(None).policy(b"\xff~gcra~1m"), None);
+    }
+
+    #[test]
+    fn only_states_of_the_key_are_found_by_its_pattern() {
+        let names = names(None);
+        let key = names.bounded(&Key::global());
+        assert_eq!(names.pattern_of(&key), "tollgate:1:{\\*}:*");
+        assert_eq!(names.of_state(&key, b"tollgate:1:{*}:api~gcra~1m"), Some(&b"api~gcra~1m"[..]));
+        assert_eq!(names.of_state(&key, b"tollgate:1:{*}:api~usage"), None);
+        assert_eq!(names.of_state(&key, b"tollgate:1:{=a}:api~gcra~1m"), None);
+    }
+
+    #[test]
+    fn a_pattern_matches_special_characters_as_they_are() {
+        assert_eq!(escaped("t:1:{a?[b]*\\"), "t:1:{a\\?\\[b\\]\\*\\\\");
     }
 
     #[test]
