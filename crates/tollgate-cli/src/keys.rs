@@ -6,17 +6,17 @@ use std::time::Duration;
 use clap::Args;
 use humantime::format_duration;
 use tollgate_core::{Algorithm, Check, Key, Policy, Status, Store, Times, Wait};
-use tollgate_redis::RedisStore;
+use tollgate_redis::{RedisStore, StoredPolicies};
 
 use crate::chart::human;
 use crate::output::{print, printable};
 use crate::redis_args::{PREFIX, RedisArgs, TIMEOUT};
 use crate::table::table;
-use crate::{found, key_spec, policy_spec};
+use crate::{key_spec, policy_spec};
 
 pub(crate) const LOOK_AFTER_HELP: &str = "\
 Without --policy, this finds the policies that hold a state of the key. It scans all key names of
-the Redis, in small steps. A Redis stores no limits, so it cannot show what is left.
+the server, in small steps. A Redis stores no limits, so it cannot show what is left.
 Nothing is charged.
 
 The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.
@@ -27,7 +27,7 @@ Examples:
 
 pub(crate) const RESET_AFTER_HELP: &str = "\
 Without --policy, this resets all policies that hold a state of the key. It scans all key names of
-the Redis, in small steps. The limit of a --policy has no effect.
+the server, in small steps. The limit of a --policy has no effect.
 
 The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.
 
@@ -102,13 +102,8 @@ impl Subject {
         if !given.is_empty() {
             return Ok(Subject { store, key, policies: given, found: false, others: Vec::new() });
         }
-        let (mut policies, mut others) = (Vec::new(), Vec::new());
-        for scope in found::scopes(&args.redis, &store, &key).await? {
-            match found::policy(&scope) {
-                Some(policy) => policies.push(policy),
-                None => others.push(scope),
-            }
-        }
+        let stored = store.stored_policies(&key).await.map_err(|error| format!("--redis: {error}"))?;
+        let StoredPolicies { policies, others, .. } = stored;
         Ok(Subject { store, key, policies, found: true, others })
     }
 

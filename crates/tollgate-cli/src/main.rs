@@ -2,11 +2,10 @@
 
 #![allow(clippy::float_arithmetic, clippy::cast_precision_loss, reason = "figures of a report")]
 
-// From top to bottom; imports run down this list only: this module, cli, load, keys, usage, found,
+// From top to bottom; imports run down this list only: this module, cli, load, keys, usage,
 // policy_spec, and then the others.
 mod chart;
 mod cli;
-mod found;
 mod key_spec;
 mod keys;
 mod load;

@@ -61,7 +61,7 @@ impl RedisArgs {
     }
 
     /// Returns the URL with user and password.
-    pub(crate) fn url(&self) -> Result<String, String> {
+    fn url(&self) -> Result<String, String> {
         let redis = self.redis.as_deref().unwrap_or("127.0.0.1");
         let (scheme, rest) = redis.split_once("://").unwrap_or(("redis", redis));
         if self.user.is_none() && self.password.is_none() {

@@ -142,19 +142,42 @@ fn a_cluster_is_searched_on_each_of_its_nodes() {
     }
 }
 
+/// Names show a digest of the key.
+#[test]
+fn policies_are_found_with_a_secret() {
+    let redis = Server::start(Kind::Redis8_2).unwrap();
+    let url = redis.url();
+    let policies = ["--policy", "a=5/d,algorithm=fixed-window", "--policy", "b=5/d"];
+    charge(&url, &[&["--secret", "sesame"], &policies[..]].concat());
+    let table = shown(&["look", "=1", "--redis", &url, "--secret", "sesame"]);
+    assert_eq!((row(&table, "a")[4], row(&table, "b")[4]), ("5", "?"), "{table}");
+    let nothing = "key =1\nno policy holds a state of it\n";
+    assert_eq!(shown(&["look", "=1", "--redis", &url]), nothing);
+    assert_eq!(shown(&["look", "=1", "--redis", &url, "--secret", "another"]), nothing);
+    let found = shown(&["reset", "=1", "--redis", &url, "--secret", "sesame"]);
+    assert_eq!(found, "key =1\nreset a (fixed-window)\nreset b (gcra)\n");
+}
+
+#[test]
+fn policies_are_found_through_sentinels() {
+    let sentinel = Sentinel::start(Kind::Redis8_2).unwrap();
+    let sentinels =
+        format!("redis-sentinel://{}/{}", sentinel.sentinels()[0].address(), sentinel.master_name());
+    charge(&sentinels, &["--policy", "api=5/d,algorithm=fixed-window"]);
+    assert_eq!(row(&shown(&["look", "=1", "--redis", &sentinels]), "api")[4], "5");
+    let given = ["look", "=1", "--redis", &sentinels, "--policy", "api=5/d,algorithm=fixed-window"];
+    assert_eq!(row(&shown(&given), "api")[4..6], ["5", "0"]);
+    assert_eq!(shown(&["reset", "=1", "--redis", &sentinels]), "key =1\nreset api (fixed-window)\n");
+}
+
 #[test]
 fn what_cannot_be_found_is_one_error_line() {
     let redis = Server::start(Kind::Redis8_2).unwrap();
     let url = redis.url();
-    let sentinel = Sentinel::start(Kind::Redis8_2).unwrap();
-    let sentinels =
-        format!("redis-sentinel://{}/{}", sentinel.sentinels()[0].address(), sentinel.master_name());
-    let long = "x".repeat(200);
+    redis.command(&["ACL", "SETUSER", "ada", "on", ">pw", "~*", "+@all", "-scan"]).unwrap();
     for (arguments, hint) in [
-        (&["alice", "--redis", &url, "--secret", "sesame"][..], "is a digest: give each --policy"),
-        (&[&long, "--redis", &url], "is a digest: give each --policy"),
-        (&["alice", "--redis", &sentinels], "use the URL of the master, or --policy"),
-        (&["alice", "--redis", "127.0.0.1:1"], "--redis: redis: "),
+        (&["alice", "--redis", "127.0.0.1:1"][..], "--redis: redis: "),
+        (&["alice", "--redis", &url[8..], "--user", "ada", "--password", "pw"], "scan"),
         (&["alice", "--redis", "127.0.0.1:1", "--policy", "api=5/s"], "--redis: "),
         (&["127.0.0.1", "--redis", &url], "write '@127.0.0.1' or '=127.0.0.1'"),
         (&["alice", "--redis", &url, "--policy", "api"], "expected NAME=LIMIT/WINDOW"),
@@ -173,6 +196,4 @@ fn what_cannot_be_found_is_one_error_line() {
         row(&shown(&[&["look", "=1", "--redis", &url], &secret[..]].concat()), "api")[4..6],
         ["5", "0"]
     );
-    let sentinels = ["look", "=1", "--redis", &sentinels, "--policy", "api=5/d"];
-    assert_eq!(row(&shown(&sentinels), "api")[4..6], ["0", "5"]);
 }
