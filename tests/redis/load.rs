@@ -147,7 +147,7 @@ async fn processes_that_share_a_limit_get_it_exactly() {
 async fn stalled(
     server: &Server,
     most_waiting: usize,
-) -> (Fresh, Reply<Result<Verdict, Error>, tollgate_redis::Acquire>) {
+) -> (Fresh, Reply<Result<Verdict, Error>, tollgate_redis::AcquireFuture>) {
     let fresh =
         Fresh::with(server, Default::default(), |builder| builder.connections(1).most_waiting(most_waiting))
             .await;

@@ -8,15 +8,15 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tollgate_core::Clock;
 
-use crate::commit::{Commit, ServerClocks, Target};
+use crate::commit::{CallContext, Commit, ServerClocks};
 use crate::error::Error;
 use crate::link::tls::Certificates;
 use crate::link::topology::Topology;
 use crate::link::{Link, QUESTIONS, Timeouts};
+use crate::startup_check;
 use crate::store::RedisStore;
-use crate::trial;
 use crate::wire::layout::SlidingLogLayout;
-use crate::wire::names::Names;
+use crate::wire::names::KeyNames;
 use crate::wire::numbers::life_in_millis;
 use crate::wire::script::Scripts;
 
@@ -230,9 +230,9 @@ impl RedisStoreBuilder {
         if let Some((user, password)) = &self.sentinel_credentials {
             topology.set_sentinel_credentials(user, password)?;
         }
-        let target = Target {
+        let context = CallContext {
             link: Link::new(topology, &self.prefix, self.connections, timeouts),
-            names: Names::new(&self.prefix, self.secret.as_deref(), self.log),
+            names: KeyNames::new(&self.prefix, self.secret.as_deref(), self.log),
             scripts: Scripts::new(self.clock.is_some()),
             usage_life_ms: life_in_millis(self.usage_life),
             clock: self.clock,
@@ -247,8 +247,8 @@ impl RedisStoreBuilder {
             clocks: ServerClocks::default(),
         };
         let lanes = usize::try_from(self.connections).unwrap_or(usize::MAX);
-        let store = RedisStore::new(Commit::new(target, lanes, self.most_waiting));
-        let eviction = trial::run(&store).await?;
+        let store = RedisStore::new(Commit::new(context, lanes, self.most_waiting));
+        let eviction = startup_check::run(&store).await?;
         Ok(store.warning_of(eviction))
     }
 

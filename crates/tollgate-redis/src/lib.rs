@@ -323,7 +323,7 @@
 //!
 //! # Modules
 //!
-//! From top to bottom, each imports only those below it: `builder`, `trial`,
+//! From top to bottom, each imports only those below it: `builder`, `startup_check`,
 //! `stored_policies`, `usage_log`, `usage_totals`, `store`, `usage`, `question`, `set`, `commit`,
 //! `link`, `wire`, `error`.
 
@@ -335,9 +335,9 @@ mod error;
 mod link;
 mod question;
 mod set;
+mod startup_check;
 mod store;
 mod stored_policies;
-mod trial;
 mod usage;
 mod usage_log;
 mod usage_totals;
@@ -345,6 +345,6 @@ mod wire;
 
 pub use builder::RedisStoreBuilder;
 pub use error::Error;
-pub use store::{Acquire, Done, RedisStore};
+pub use store::{AcquireFuture, RedisStore, RefundFuture};
 pub use stored_policies::StoredPolicies;
 pub use wire::layout::SlidingLogLayout;

@@ -8,7 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::commit::Target;
+use crate::commit::CallContext;
 use crate::error::{Cause, Error};
 use crate::link::{Link, Master, Text};
 
@@ -20,11 +20,11 @@ const STEP: u32 = 1_000;
 ///
 /// One slow answer holds up no other question, and several do for the response timeout at most.
 pub(crate) async fn in_runtime<T: Send + 'static>(
-    target: &Target,
+    context: &CallContext,
     call: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, Error> {
-    let turn = turn(target).await?;
-    let answer = target.runtime.spawn(async move {
+    let turn = turn(context).await?;
+    let answer = context.runtime.spawn(async move {
         let _turn = turn;
         call.await
     });
@@ -33,14 +33,14 @@ pub(crate) async fn in_runtime<T: Send + 'static>(
 
 /// Waits until a question may be asked, by the timers of the store's runtime: the caller's may have
 /// none. A caller that leaves gives up its place.
-async fn turn(target: &Target) -> Result<OwnedSemaphorePermit, Error> {
-    let questions = Arc::clone(&target.questions);
+async fn turn(context: &CallContext) -> Result<OwnedSemaphorePermit, Error> {
+    let questions = Arc::clone(&context.questions);
     if let Ok(turn) = Arc::clone(&questions).try_acquire_owned() {
         return Ok(turn);
     }
-    let limit = target.longest_turn;
+    let limit = context.longest_turn;
     let mut waiting = JoinSet::new();
-    waiting.spawn_on(async move { timeout(limit, questions.acquire_owned()).await }, &target.runtime);
+    waiting.spawn_on(async move { timeout(limit, questions.acquire_owned()).await }, &context.runtime);
     match waiting.join_next().await {
         Some(Ok(Ok(Ok(turn)))) => Ok(turn),
         Some(Ok(Err(_))) => Err(Cause::Overloaded.into()),

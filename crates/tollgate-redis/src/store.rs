@@ -14,12 +14,12 @@ use tollgate_core::{
     Check, Grant, Key, Policy, PolicyError, RecentUsage, Reply, Store, Times, UsageError, Verdict,
 };
 
-use crate::commit::{Answer, Ask, Caller, Commit, Deadline, Return};
+use crate::commit::{AcquireRequest, Caller, Commit, Deadline, RefundEntry, VerdictReceiver};
 use crate::error::{Cause, Error};
-use crate::set::{self, Order, spread};
+use crate::set::{self, PairOrder, multi_slot};
 use crate::usage;
+use crate::wire::arguments::ScriptArguments;
 use crate::wire::script::Part;
-use crate::wire::terms::Terms;
 
 /// A store in Redis or Valkey, shared by all processes that connect to it. See the [crate's
 /// documentation](crate).
@@ -49,54 +49,64 @@ impl RedisStore {
         &self.commit
     }
 
-    fn ask(&self, slot: u16, ask: Ask<'_>, order: Option<Order>) -> Reply<Result<Verdict, Error>, Acquire> {
+    fn ask(
+        &self,
+        slot: u16,
+        request: AcquireRequest<'_>,
+        order: Option<PairOrder>,
+    ) -> Reply<Result<Verdict, Error>, AcquireFuture> {
         // First: it panics where there are no timers, and then nothing has been asked.
         let (deadline, end) = self.deadline();
-        match self.commit.acquire(slot, ask, deadline) {
-            Ok(answer) => Reply::Later(Acquire { answer, end, order }),
+        match self.commit.acquire(slot, request, deadline) {
+            Ok(answer) => Reply::Later(AcquireFuture { answer, end, order }),
             Err(error) => Reply::Now(Err(error)),
         }
     }
 
-    fn give_back(&self, of_slot: Vec<(u16, Vec<Return>)>) -> Reply<Result<(), Error>, Done> {
+    fn give_back(&self, of_slot: Vec<(u16, Vec<RefundEntry>)>) -> Reply<Result<(), Error>, RefundFuture> {
         let mut of_slot = of_slot;
         match of_slot.pop() {
             None => Reply::Now(Ok(())),
             Some((slot, entries)) if of_slot.is_empty() => {
                 let (deadline, end) = self.deadline();
                 match self.commit.give_back(slot, entries, deadline) {
-                    Ok(answer) => Reply::Later(Done(Acquire { answer, end, order: None })),
+                    Ok(answer) => Reply::Later(RefundFuture(AcquireFuture { answer, end, order: None })),
                     Err(error) => Reply::Now(Err(error)),
                 }
             }
             Some(last) => {
                 of_slot.push(last);
                 let commit = Arc::clone(&self.commit);
-                Reply::Later(Done(self.in_a_task(async move { spread::give_back(&commit, of_slot).await })))
+                Reply::Later(RefundFuture(
+                    self.in_a_task(async move { multi_slot::give_back(&commit, of_slot).await }),
+                ))
             }
         }
     }
 
     /// Runs several steps to their end in the store's runtime, so that a caller that leaves does
     /// not leave them half done.
-    fn in_a_task(&self, steps: impl Future<Output = Result<Verdict, Error>> + Send + 'static) -> Acquire {
+    fn in_a_task(
+        &self,
+        steps: impl Future<Output = Result<Verdict, Error>> + Send + 'static,
+    ) -> AcquireFuture {
         let (deadline, end) = self.deadline();
         let (caller, answer) = Caller::new(deadline);
-        let target = Arc::clone(&self.commit.target);
-        self.commit.target.runtime.spawn(async move { caller.notify_in_time(&target.waits, steps).await });
-        Acquire { answer, end, order: None }
+        let context = Arc::clone(&self.commit.context);
+        self.commit.context.runtime.spawn(async move { caller.notify_in_time(&context.waits, steps).await });
+        AcquireFuture { answer, end, order: None }
     }
 
     /// The deadline of a caller, and its own timer if it is in another runtime. There it always has
     /// one, since the store's runtime may not be driven any more.
     fn deadline(&self) -> (Option<Deadline>, Option<Timer>) {
-        let target = &self.commit.target;
-        let is_elsewhere = || Handle::try_current().is_ok_and(|here| here.id() != target.runtime.id());
-        let limit = self.limit.or_else(|| is_elsewhere().then_some(target.longest_wait_elsewhere));
+        let context = &self.commit.context;
+        let is_elsewhere = || Handle::try_current().is_ok_and(|here| here.id() != context.runtime.id());
+        let limit = self.limit.or_else(|| is_elsewhere().then_some(context.longest_wait_elsewhere));
         let Some(limit) = limit else { return (None, None) };
         // Rounded up: neither the time nor the limit need be whole microseconds.
         let limit = limit.saturating_add(Duration::from_micros(2));
-        let asked = self.commit.target.waits.now();
+        let asked = self.commit.context.waits.now();
         let deadline = Deadline { asked, until: asked.saturating_add(limit) };
         (Some(deadline), self.end_elsewhere(limit))
     }
@@ -104,7 +114,7 @@ impl RedisStore {
     /// The timer of a caller in another runtime, since the store's runtime may be held up while the
     /// caller's is not. Notifies callers like the task that watches deadlines.
     fn end_elsewhere(&self, limit: Duration) -> Option<Timer> {
-        let runtime = &self.commit.target.runtime;
+        let runtime = &self.commit.context.runtime;
         let here = Handle::try_current().ok()?;
         if here.id() == runtime.id() {
             return None;
@@ -119,23 +129,23 @@ impl RedisStore {
 
 impl Store for RedisStore {
     type Error = Error;
-    type Acquire = Acquire;
-    type Done = Done;
+    type Acquire = AcquireFuture;
+    type Done = RefundFuture;
 
-    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Error>, Acquire> {
-        let (pairs, keys, order) = set::pairs(set, &self.commit.target.names);
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Error>, AcquireFuture> {
+        let (pairs, keys, order) = set::pairs(set, &self.commit.context.names);
         let slots: SmallVec<[u16; 4]> = keys.iter().map(|key| self.commit.slot(key)).collect();
         match slots[..] {
             [] => Reply::Now(Ok(Verdict::without_statuses(times.max()))),
             [slot, ref others @ ..] if others.iter().all(|other| *other == slot) => {
                 let order = (order.len() != pairs.len()).then_some(order);
-                self.ask(slot, Ask { pairs, keys, times }, order)
+                self.ask(slot, AcquireRequest { pairs, keys, times }, order)
             }
             _ => {
-                let legs = spread::legs(&pairs, &keys, &slots, self.commit.target.names.log);
+                let parts = multi_slot::parts(&pairs, &keys, &slots, self.commit.context.names.log);
                 let commit = Arc::clone(&self.commit);
-                let steps = async move { spread::acquire(&commit, &legs, times).await };
-                Reply::Later(Acquire { order: Some(order), ..self.in_a_task(steps) })
+                let steps = async move { multi_slot::acquire(&commit, &parts, times).await };
+                Reply::Later(AcquireFuture { order: Some(order), ..self.in_a_task(steps) })
             }
         }
     }
@@ -149,7 +159,7 @@ impl Store for RedisStore {
                  volatile-lru instead of {eviction}"
             );
         }
-        let part = Part::find(policy, self.commit.target.names.log);
+        let part = Part::find(policy, self.commit.context.names.log);
         part.map(drop).ok_or(PolicyError::Unsupported)
     }
 
@@ -162,14 +172,14 @@ impl Store for RedisStore {
         RedisStore { limit: None, ..self.clone() }
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Error>, Done> {
-        let names = &self.commit.target.names;
-        let mut of_slot: Vec<(u16, Vec<Return>)> = Vec::new();
+    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Error>, RefundFuture> {
+        let names = &self.commit.context.names;
+        let mut of_slot: Vec<(u16, Vec<RefundEntry>)> = Vec::new();
         for grant in grants.iter().filter(|grant| grant.units > 0) {
             let key = names.bounded(grant.key);
             let slot = self.commit.slot(&key);
-            let terms = Terms::new(grant.policy, u64::from(grant.units), names.log);
-            let entry = Return::refund(names, &key, terms, grant.stamp);
+            let arguments = ScriptArguments::new(grant.policy, u64::from(grant.units), names.log);
+            let entry = RefundEntry::refund(names, &key, arguments, grant.stamp);
             match of_slot.iter_mut().find(|(of, _)| *of == slot) {
                 Some((_, entries)) => entries.push(entry),
                 None => of_slot.push((slot, vec![entry])),
@@ -178,21 +188,21 @@ impl Store for RedisStore {
         self.give_back(of_slot)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Error>, Done> {
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Error>, RefundFuture> {
         if policies.is_empty() {
             return Reply::Now(Ok(()));
         }
-        let names = &self.commit.target.names;
+        let names = &self.commit.context.names;
         let key = names.bounded(key);
-        let entry = |policy: &&Policy| Return::reset(names, &key, policy);
+        let entry = |policy: &&Policy| RefundEntry::reset(names, &key, policy);
         self.give_back(vec![(self.commit.slot(&key), policies.iter().map(entry).collect())])
     }
 }
 
 impl RecentUsage for RedisStore {
     async fn recent_usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
-        let key = self.commit.target.names.bounded(key);
-        usage::of_interval(&self.commit.target, self.commit.slot(&key), (policy, &key), interval).await
+        let key = self.commit.context.names.bounded(key);
+        usage::of_interval(&self.commit.context, self.commit.slot(&key), (policy, &key), interval).await
     }
 }
 
@@ -204,15 +214,15 @@ type Timer = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 /// A caller that drops it before it was sent is charged nothing. Once it was sent, it is decided
 /// and may be charged. A set over several slots of a Cluster is started at once and brought to its
 /// end.
-pub struct Acquire {
-    answer: Answer,
+pub struct AcquireFuture {
+    answer: VerdictReceiver,
     /// `None` in the store's runtime, where a task watches deadlines.
     end: Option<Timer>,
     /// Which status belongs to which check, if the set names a pair twice or is spread over slots.
-    order: Option<Order>,
+    order: Option<PairOrder>,
 }
 
-impl Future for Acquire {
+impl Future for AcquireFuture {
     type Output = Result<Verdict, Error>;
 
     #[inline]
@@ -235,16 +245,16 @@ impl Future for Acquire {
     }
 }
 
-impl fmt::Debug for Acquire {
+impl fmt::Debug for AcquireFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Acquire(..)")
+        f.write_str("AcquireFuture(..)")
     }
 }
 
 /// A refund or a reset of a [`RedisStore`], on its way, whether or not it is awaited.
-pub struct Done(Acquire);
+pub struct RefundFuture(AcquireFuture);
 
-impl Future for Done {
+impl Future for RefundFuture {
     type Output = Result<(), Error>;
 
     #[inline]
@@ -253,9 +263,9 @@ impl Future for Done {
     }
 }
 
-impl fmt::Debug for Done {
+impl fmt::Debug for RefundFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Done(..)")
+        f.write_str("RefundFuture(..)")
     }
 }
 

@@ -45,16 +45,16 @@ impl RedisStore {
     /// # Errors
     /// Fails if Redis does not answer, or if the user has no permission for `SCAN`.
     pub async fn stored_policies(&self, key: &Key) -> Result<StoredPolicies, Error> {
-        let target = &self.commit().target;
-        let key = target.names.bounded(key);
-        let (slot, pattern) = (self.commit().slot(&key), target.names.pattern_of(&key));
-        let of = Arc::clone(target);
-        let master = in_runtime(target, async move { of.link.master_of(slot).await }).await?;
+        let context = &self.commit().context;
+        let key = context.names.bounded(key);
+        let (slot, pattern) = (self.commit().slot(&key), context.names.pattern_of(&key));
+        let of = Arc::clone(context);
+        let master = in_runtime(context, async move { of.link.master_of(slot).await }).await?;
         let (mut names, mut cursor) = (BTreeSet::new(), 0);
         loop {
-            let (of, master, pattern) = (Arc::clone(target), master.clone(), pattern.clone());
+            let (of, master, pattern) = (Arc::clone(context), master.clone(), pattern.clone());
             let step = async move { scan(&of.link, &master, &pattern, cursor).await };
-            let (next, found) = in_runtime(target, step).await?;
+            let (next, found) = in_runtime(context, step).await?;
             names.extend(found);
             cursor = next;
             if cursor == 0 {
@@ -62,8 +62,8 @@ impl RedisStore {
             }
         }
         let mut stored = StoredPolicies::default();
-        for text in names.iter().filter_map(|name| target.names.of_state(&key, name)) {
-            match target.names.policy(text) {
+        for text in names.iter().filter_map(|name| context.names.of_state(&key, name)) {
+            match context.names.policy(text) {
                 Some(policy) => stored.policies.push(policy),
                 None => stored.others.push(String::from_utf8_lossy(text).into_owned()),
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bb8_redis::redis::Cmd;
 use tollgate_core::{Key, UsageError, UsageLog};
 
-use crate::commit::Target;
+use crate::commit::CallContext;
 use crate::error::Error;
 use crate::link::Text;
 use crate::question::{in_runtime, read};
@@ -24,7 +24,7 @@ use crate::wire::numbers::life_in_millis;
 /// are read 50 at a time, and other calls pass between.
 impl UsageLog for RedisStore {
     fn name(&self, key: &Key) -> String {
-        let names = &self.commit().target.names;
+        let names = &self.commit().context.names;
         names.text(&names.bounded(key)).to_string()
     }
 
@@ -37,13 +37,13 @@ impl UsageLog for RedisStore {
     ) -> Result<(), UsageError> {
         let page = page.to_owned();
         let millis = life_in_millis(keep_for);
-        let write = async move |target: Arc<Target>, name: Name, slot| {
+        let write = async move |context: Arc<CallContext>, name: Name, slot| {
             let build = |text: Text| {
-                Some(target.command(target.scripts.usage_page(), text, 1, |cmd| {
+                Some(context.command(context.scripts.usage_page(), text, 1, |cmd| {
                     cmd.arg(&*name).arg(process).arg(&page).arg(millis);
                 }))
             };
-            target.link.call(slot, &build).await.map(drop)
+            context.link.call(slot, &build).await.map(drop)
         };
         Ok(self.with_pages(minute, write).await?)
     }
@@ -53,7 +53,7 @@ impl UsageLog for RedisStore {
         let mut processes = HashSet::new();
         let mut cursor = 0;
         loop {
-            let scan = async move |target, name, slot| part(target, name, slot, cursor).await;
+            let scan = async move |context, name, slot| part(context, name, slot, cursor).await;
             let (next, pages) = self.with_pages(minute, scan).await?;
             for (process, page) in pages {
                 if processes.insert(process)
@@ -74,16 +74,16 @@ impl UsageLog for RedisStore {
 const STEP: u32 = 50;
 
 /// Where the next step begins, 0 at the end; processes, and their pages.
-type Part = (u64, Vec<(Vec<u8>, Vec<u8>)>);
+type ScannedPages = (u64, Vec<(Vec<u8>, Vec<u8>)>);
 
 /// One step of a scan of the pages of a minute.
-async fn part(target: Arc<Target>, name: Name, slot: u16, cursor: u64) -> Result<Part, Error> {
+async fn part(context: Arc<CallContext>, name: Name, slot: u16, cursor: u64) -> Result<ScannedPages, Error> {
     let build = |_: Text| {
         let mut cmd = Cmd::new();
         cmd.arg("HSCAN").arg(&*name).arg(cursor).arg("COUNT").arg(STEP);
         Some(cmd)
     };
-    read(target.link.call(slot, &build).await?)
+    read(context.link.call(slot, &build).await?)
 }
 
 impl RedisStore {
@@ -91,15 +91,15 @@ impl RedisStore {
     async fn with_pages<T, F>(
         &self,
         minute: u64,
-        call: impl FnOnce(Arc<Target>, Name, u16) -> F,
+        call: impl FnOnce(Arc<CallContext>, Name, u16) -> F,
     ) -> Result<T, Error>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        let target = &self.commit().target;
-        let (name, slot) = target.names.of_usage(minute);
-        let slot = if target.link.has_slots() { slot } else { 0 };
-        in_runtime(target, call(Arc::clone(target), name, slot)).await
+        let context = &self.commit().context;
+        let (name, slot) = context.names.of_usage(minute);
+        let slot = if context.link.has_slots() { slot } else { 0 };
+        in_runtime(context, call(Arc::clone(context), name, slot)).await
     }
 }

@@ -7,7 +7,7 @@ use bb8_redis::redis::Cmd;
 use tokio::task::JoinSet;
 use tollgate_core::{Key, KeyTotal, Timestamp, UsageError, UsageTotals};
 
-use crate::commit::Target;
+use crate::commit::CallContext;
 use crate::error::{Cause, Error};
 use crate::link::{Master, Text};
 use crate::question::{in_runtime, read, scan};
@@ -23,14 +23,14 @@ use crate::wire::names::{Name, escaped};
 /// moves or a replica takes over, some keys may be missed.
 impl UsageTotals for RedisStore {
     async fn total_of(&self, policy: &str, key: &Key) -> Result<Option<KeyTotal>, UsageError> {
-        let target = &self.commit().target;
-        let key = target.names.bounded(key);
-        let (slot, names) = (self.commit().slot(&key), vec![target.names.of_total(&key, policy)]);
-        let values = in_runtime(target, values(Arc::clone(target), slot, names)).await?;
+        let context = &self.commit().context;
+        let key = context.names.bounded(key);
+        let (slot, names) = (self.commit().slot(&key), vec![context.names.of_total(&key, policy)]);
+        let values = in_runtime(context, values(Arc::clone(context), slot, names)).await?;
         Ok(values
             .into_iter()
             .next()
-            .and_then(|(_, value)| total(target.names.text(&key).to_string(), &value?)))
+            .and_then(|(_, value)| total(context.names.text(&key).to_string(), &value?)))
     }
 
     async fn scan_totals(
@@ -38,13 +38,13 @@ impl UsageTotals for RedisStore {
         policy: &str,
         mut each: impl FnMut(KeyTotal) + Send,
     ) -> Result<(), UsageError> {
-        let target = &self.commit().target;
-        let of = Arc::clone(target);
-        for master in in_runtime(target, async move { of.link.masters().await }).await? {
+        let context = &self.commit().context;
+        let of = Arc::clone(context);
+        for master in in_runtime(context, async move { of.link.masters().await }).await? {
             let mut cursor = 0;
             loop {
-                let step = step(Arc::clone(target), master.clone(), policy.to_owned(), cursor);
-                let (next, totals) = in_runtime(target, step).await?;
+                let step = step(Arc::clone(context), master.clone(), policy.to_owned(), cursor);
+                let (next, totals) = in_runtime(context, step).await?;
                 totals.into_iter().for_each(&mut each);
                 cursor = next;
                 if next == 0 {
@@ -58,22 +58,22 @@ impl UsageTotals for RedisStore {
 
 /// One step of a scan. Returns where the next begins, 0 at the end, and the usage of some keys.
 async fn step(
-    target: Arc<Target>,
+    context: Arc<CallContext>,
     master: Master,
     policy: String,
     cursor: u64,
 ) -> Result<(u64, Vec<KeyTotal>), Error> {
-    let (head, tail) = target.names.around_totals(&policy);
+    let (head, tail) = context.names.around_totals(&policy);
     let pattern = format!("{}*{}", escaped(head), escaped(&tail));
-    let (next, names) = scan(&target.link, &master, &pattern, cursor).await?;
+    let (next, names) = scan(&context.link, &master, &pattern, cursor).await?;
     let mut of_slot: BTreeMap<u16, Vec<Name>> = BTreeMap::new();
     for name in names.iter().map(|name| Name::listed(name)) {
-        let slot = if target.link.has_slots() { name.slot() } else { 0 };
+        let slot = if context.link.has_slots() { name.slot() } else { 0 };
         of_slot.entry(slot).or_default().push(name);
     }
     // A master of a Cluster answers for one slot at a time.
     let mut calls: JoinSet<_> =
-        of_slot.into_iter().map(|(slot, names)| values(Arc::clone(&target), slot, names)).collect();
+        of_slot.into_iter().map(|(slot, names)| values(Arc::clone(&context), slot, names)).collect();
     let mut totals = Vec::new();
     while let Some(values) = calls.join_next().await {
         for (name, value) in values.map_err(|_| Cause::Stopped)?? {
@@ -90,7 +90,7 @@ async fn step(
 
 /// The values under some names of one slot.
 async fn values(
-    target: Arc<Target>,
+    context: Arc<CallContext>,
     slot: u16,
     names: Vec<Name>,
 ) -> Result<Vec<(Name, Option<Vec<u8>>)>, Error> {
@@ -102,7 +102,7 @@ async fn values(
         });
         Some(cmd)
     };
-    let values: Vec<Option<Vec<u8>>> = read(target.link.call(slot, &build).await?)?;
+    let values: Vec<Option<Vec<u8>>> = read(context.link.call(slot, &build).await?)?;
     Ok(names.into_iter().zip(values).collect())
 }
 

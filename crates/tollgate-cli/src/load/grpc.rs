@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 
-use super::outcome::Outcome;
+use super::outcome::RequestOutcome;
 
 const OK: &[u8] = b"0";
 const RESOURCE_EXHAUSTED: &[u8] = b"8";
@@ -15,17 +15,17 @@ pub(crate) fn frame(message: &[u8]) -> Vec<u8> {
 }
 
 /// Reads the status from the trailers, or from the headers of a response without a message.
-pub(crate) fn outcome(headers: &HeaderMap, trailers: Option<&HeaderMap>) -> Outcome {
+pub(crate) fn outcome(headers: &HeaderMap, trailers: Option<&HeaderMap>) -> RequestOutcome {
     let field = |name| trailers.and_then(|trailers| trailers.get(name)).or_else(|| headers.get(name));
     match field("grpc-status").map(|status| status.as_bytes()) {
-        Some(OK) => Outcome::Allowed,
-        Some(RESOURCE_EXHAUSTED) => Outcome::Denied,
+        Some(OK) => RequestOutcome::Allowed,
+        Some(RESOURCE_EXHAUSTED) => RequestOutcome::Denied,
         Some(status) => {
             let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
             let message = field("grpc-message").map(|message| format!(": {}", text(message.as_bytes())));
-            Outcome::Failed(format!("grpc-status {}{}", text(status), message.unwrap_or_default()))
+            RequestOutcome::Failed(format!("grpc-status {}{}", text(status), message.unwrap_or_default()))
         }
-        None => Outcome::Failed("the response has no grpc-status".to_owned()),
+        None => RequestOutcome::Failed("the response has no grpc-status".to_owned()),
     }
 }
 
@@ -46,10 +46,10 @@ mod tests {
     #[test]
     fn the_status_is_read_from_trailers_and_from_headers() {
         let none = HeaderMap::new();
-        assert_eq!(outcome(&none, Some(&status("0"))), Outcome::Allowed);
-        assert_eq!(outcome(&status("8"), None), Outcome::Denied);
-        assert_eq!(outcome(&status("0"), Some(&status("8"))), Outcome::Denied);
-        assert_eq!(outcome(&status("12"), None), Outcome::Failed("grpc-status 12".to_owned()));
-        assert!(matches!(outcome(&none, None), Outcome::Failed(_)));
+        assert_eq!(outcome(&none, Some(&status("0"))), RequestOutcome::Allowed);
+        assert_eq!(outcome(&status("8"), None), RequestOutcome::Denied);
+        assert_eq!(outcome(&status("0"), Some(&status("8"))), RequestOutcome::Denied);
+        assert_eq!(outcome(&status("12"), None), RequestOutcome::Failed("grpc-status 12".to_owned()));
+        assert!(matches!(outcome(&none, None), RequestOutcome::Failed(_)));
     }
 }

@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use super::args::LoadArgs;
 use super::grpc;
-use super::outcome::{Outcome, reason};
+use super::outcome::{RequestOutcome, reason};
 
 /// What the number of the key replaces.
 const KEY: &str = "{key}";
@@ -102,22 +102,22 @@ impl HttpTarget {
         request.body(Full::from(body)).map_err(|error| format!("--header: {}", reason(&error)))
     }
 
-    pub(crate) async fn send(&self, key: u32) -> Outcome {
-        self.exchange(key).await.unwrap_or_else(Outcome::Failed)
+    pub(crate) async fn send(&self, key: u32) -> RequestOutcome {
+        self.exchange(key).await.unwrap_or_else(RequestOutcome::Failed)
     }
 
     /// Reads the whole response, so that the connection can be used again.
-    async fn exchange(&self, key: u32) -> Result<Outcome, String> {
+    async fn exchange(&self, key: u32) -> Result<RequestOutcome, String> {
         let response = self.client.request(self.request(key)?).await.map_err(|error| reason(&error))?;
         let (head, body) = response.into_parts();
         let body = body.collect().await.map_err(|error| reason(&error))?;
         Ok(match head.status {
-            StatusCode::TOO_MANY_REQUESTS => Outcome::Denied,
+            StatusCode::TOO_MANY_REQUESTS => RequestOutcome::Denied,
             status if status.is_client_error() || status.is_server_error() => {
-                Outcome::Failed(status.to_string())
+                RequestOutcome::Failed(status.to_string())
             }
             _ if self.grpc => grpc::outcome(&head.headers, body.trailers()),
-            _ => Outcome::Allowed,
+            _ => RequestOutcome::Allowed,
         })
     }
 }

@@ -31,8 +31,8 @@ use self::interrupt::Interrupts;
 use self::keys::Keys;
 use self::plot::Plot;
 use self::tally::Tally;
-use self::target::Target;
-use self::worker::{Run, work};
+use self::target::LoadTarget;
+use self::worker::{LoadRun, work};
 use crate::output::{complain, print};
 use crate::span;
 
@@ -51,7 +51,7 @@ pub(crate) async fn run(args: LoadArgs) -> Result<ExitCode, String> {
     // A file that cannot be written is found before the load. An old plot stays until then.
     let writable = |file| File::options().create(true).append(true).open(file);
     args.plot.as_ref().map(writable).transpose().map_err(cannot_write)?;
-    let target = Target::open(&args).await?;
+    let target = LoadTarget::open(&args).await?;
     let interrupts = Interrupts::new().map_err(|error| format!("cannot wait for Ctrl-C: {error}"))?;
 
     let clock = Clock::system();
@@ -82,13 +82,13 @@ pub(crate) async fn run(args: LoadArgs) -> Result<ExitCode, String> {
 }
 
 /// Sends the requests, until all are answered, the time is over, or Ctrl-C.
-async fn load(args: &LoadArgs, target: Target, clock: Clock, interrupts: Interrupts) -> Tally {
+async fn load(args: &LoadArgs, target: LoadTarget, clock: Clock, interrupts: Interrupts) -> Tally {
     let iterations = match (args.iterations, args.duration) {
         (Some(iterations), _) => iterations,
         (None, None) => ITERATIONS,
         (None, Some(_)) => u64::MAX,
     };
-    let run = Arc::new(Run::new(iterations, progress(iterations), args.timeout, clock));
+    let run = Arc::new(LoadRun::new(iterations, progress(iterations), args.timeout, clock));
     let target = Arc::new(target);
     let keys = Keys::new(args.distribution, args.keys);
     let mut workers = JoinSet::new();
@@ -106,7 +106,7 @@ async fn load(args: &LoadArgs, target: Target, clock: Clock, interrupts: Interru
 }
 
 /// Ends the load after `duration` or Ctrl-C. A second Ctrl-C ends it at once.
-async fn end(run: Arc<Run>, duration: Option<Duration>, mut interrupts: Interrupts) {
+async fn end(run: Arc<LoadRun>, duration: Option<Duration>, mut interrupts: Interrupts) {
     let over = async {
         match duration {
             Some(duration) => sleep(duration).await,

@@ -4,7 +4,7 @@ use std::error::Error;
 
 /// The answer to a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum RequestOutcome {
     Allowed,
     Denied,
     /// Neither, with the reason.

@@ -5,7 +5,7 @@ use tollgate_core::{Check, Key, Policy, Store, Times, Verdict};
 use tollgate_redis::{Error, RedisStore};
 
 use super::args::LoadArgs;
-use super::outcome::Outcome;
+use super::outcome::RequestOutcome;
 use crate::policy_spec;
 
 /// Not the prefix of services, so that a load does not use up the limits of their users.
@@ -30,14 +30,14 @@ impl StoreTarget {
     }
 
     /// Waits as a layer does if a leaky bucket delays the request.
-    pub(crate) async fn send(&self, key: u32) -> Outcome {
+    pub(crate) async fn send(&self, key: u32) -> RequestOutcome {
         match self.acquire(key, Times::ONCE).await {
             Ok(verdict) if verdict.is_granted() => {
                 sleep(verdict.delay()).await;
-                Outcome::Allowed
+                RequestOutcome::Allowed
             }
-            Ok(_) => Outcome::Denied,
-            Err(error) => Outcome::Failed(error.to_string()),
+            Ok(_) => RequestOutcome::Denied,
+            Err(error) => RequestOutcome::Failed(error.to_string()),
         }
     }
 

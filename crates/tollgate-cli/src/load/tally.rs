@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use hdrhistogram::Histogram;
 
-use super::outcome::Outcome;
+use super::outcome::RequestOutcome;
 
 /// The counts of one worker, or of all.
 #[derive(Debug)]
@@ -59,20 +59,20 @@ impl Tally {
         }
     }
 
-    pub(crate) fn record(&mut self, request: Admitted, outcome: Outcome) {
+    pub(crate) fn record(&mut self, request: Admitted, outcome: RequestOutcome) {
         let counts = self.keys.entry(request.key).or_default();
         let took = request.answered.saturating_sub(request.sent);
         match outcome {
-            Outcome::Allowed => {
+            RequestOutcome::Allowed => {
                 counts.allowed += 1;
                 self.allowed.0.saturating_record(took);
                 self.admitted.push(request);
             }
-            Outcome::Denied => {
+            RequestOutcome::Denied => {
                 counts.denied += 1;
                 self.denied.0.saturating_record(took);
             }
-            Outcome::Failed(reason) => {
+            RequestOutcome::Failed(reason) => {
                 counts.failed += 1;
                 *self.failures.entry(reason).or_default() += 1;
             }

@@ -10,12 +10,12 @@ use tokio::time::timeout;
 use tollgate_core::Clock;
 
 use super::keys::Keys;
-use super::outcome::Outcome;
+use super::outcome::RequestOutcome;
 use super::tally::{Admitted, Tally};
-use super::target::Target;
+use super::target::LoadTarget;
 
 /// What the workers of a load share.
-pub(crate) struct Run {
+pub(crate) struct LoadRun {
     /// Requests that are still to be sent.
     left: AtomicU64,
     given_up: watch::Sender<bool>,
@@ -24,9 +24,9 @@ pub(crate) struct Run {
     clock: Clock,
 }
 
-impl Run {
-    pub(crate) fn new(iterations: u64, progress: ProgressBar, timeout: Duration, clock: Clock) -> Run {
-        Run {
+impl LoadRun {
+    pub(crate) fn new(iterations: u64, progress: ProgressBar, timeout: Duration, clock: Clock) -> LoadRun {
+        LoadRun {
             left: AtomicU64::new(iterations),
             given_up: watch::Sender::new(false),
             progress,
@@ -52,7 +52,7 @@ impl Run {
 }
 
 /// Sends requests until none is left.
-pub(crate) async fn work(run: Arc<Run>, target: Arc<Target>, keys: Keys) -> Tally {
+pub(crate) async fn work(run: Arc<LoadRun>, target: Arc<LoadTarget>, keys: Keys) -> Tally {
     let mut tally = Tally::new();
     let mut given_up = run.given_up.subscribe();
     while run.take() {
@@ -67,7 +67,7 @@ pub(crate) async fn work(run: Arc<Run>, target: Arc<Target>, keys: Keys) -> Tall
             }
         };
         let answered = run.clock.now().as_micros().max(sent);
-        let late = || Outcome::Failed(format!("no response within {:?}", run.timeout));
+        let late = || RequestOutcome::Failed(format!("no response within {:?}", run.timeout));
         tally.record(Admitted { key, sent, answered }, outcome.unwrap_or_else(|_| late()));
         run.progress.inc(1);
     }

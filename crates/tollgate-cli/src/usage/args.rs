@@ -90,7 +90,7 @@ pub(super) struct TopArgs {
     pub(super) keys: u32,
 
     #[command(flatten)]
-    pub(super) source: Source,
+    pub(super) source: UsageSource,
 }
 
 #[derive(Debug, Args)]
@@ -110,16 +110,16 @@ pub(super) struct TotalsArgs {
 #[derive(Debug, Args)]
 pub(super) struct SeriesArgs {
     #[command(flatten)]
-    pub(super) subject: Subject,
+    pub(super) subject: SeriesSubject,
 
     #[command(flatten)]
-    pub(super) source: Source,
+    pub(super) source: UsageSource,
 }
 
 /// One of the two.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub(super) struct Subject {
+pub(super) struct SeriesSubject {
     /// All keys of the policy with this name
     #[arg(long, value_name = "NAME")]
     pub(super) policy: Option<String>,
@@ -130,7 +130,7 @@ pub(super) struct Subject {
 
 /// Which counts are read.
 #[derive(Debug, Args)]
-pub(super) struct Source {
+pub(super) struct UsageSource {
     /// The time until now, such as 15m or 24h; at most 7d
     #[arg(long, value_name = "D", default_value = "1h", value_parser = at_most_a_week)]
     pub(super) last: Duration,
@@ -144,7 +144,7 @@ fn at_most_a_week(text: &str) -> Result<Duration, String> {
     if last > MOST { Err("at most 7d can be read".to_owned()) } else { Ok(last) }
 }
 
-impl Source {
+impl UsageSource {
     pub(super) async fn usage(&self) -> Result<TopKeys<RedisStore>, String> {
         self.redis.connect(PREFIX, TIMEOUT).await.map(TopKeys::new)
     }

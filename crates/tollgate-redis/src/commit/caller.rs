@@ -10,7 +10,7 @@ use tollgate_core::{Clock, Timestamp, Verdict};
 use crate::error::{Cause, Error};
 
 /// Resolves to the answer for one caller. Refunds and resets get an empty verdict.
-pub(crate) type Answer = oneshot::Receiver<Result<Verdict, Error>>;
+pub(crate) type VerdictReceiver = oneshot::Receiver<Result<Verdict, Error>>;
 
 /// When a caller asked, and when its wait ends.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn new(deadline: Option<Deadline>) -> (Caller, Answer) {
+    pub(crate) fn new(deadline: Option<Deadline>) -> (Caller, VerdictReceiver) {
         let (answer, receiver) = oneshot::channel();
         (Caller { answer: Some(answer), deadline }, receiver)
     }

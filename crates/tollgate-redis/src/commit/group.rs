@@ -12,10 +12,10 @@ use tokio::time::sleep;
 use tollgate_core::Timestamp;
 
 use super::caller::{Deadline, Overdue, span};
+use super::context::CallContext;
 use super::pace::Pace;
 use super::server_clock::Shown;
 use super::silence::Silences;
-use super::target::Target;
 use crate::error::{Cause, Error};
 use crate::link::Text;
 
@@ -49,7 +49,7 @@ pub(super) trait Load: Default + Send + 'static {
 
     /// The command, or `None` if nothing is left to send. `is_behind` says whether the server's
     /// clock is behind.
-    fn command(&self, target: &Target, text: Text, is_behind: bool) -> Option<Cmd>;
+    fn command(&self, context: &CallContext, text: Text, is_behind: bool) -> Option<Cmd>;
 
     /// Answers the callers. `fell_behind` notes the time in the reply: see
     /// [`ServerClocks::answered`](super::server_clock::ServerClocks::answered). Returns what has to
@@ -62,7 +62,7 @@ pub(super) trait Load: Default + Send + 'static {
 
 /// Requests of one kind: those that are queued, and those in flight.
 pub(super) struct Group<L> {
-    pub(super) target: Arc<Target>,
+    pub(super) context: Arc<CallContext>,
     /// How many calls are in flight at once, for each slot.
     lanes: usize,
     /// How many callers may be queued.
@@ -74,7 +74,7 @@ pub(super) struct Group<L> {
 
 pub(super) struct Queues<L> {
     /// By slot. Without slots there is one.
-    of_slot: BTreeMap<u16, Queue<L>>,
+    of_slot: BTreeMap<u16, SlotQueue<L>>,
     /// How many callers are queued.
     waiting: usize,
     /// Calls in flight, by their numbers. Those that are being written are not here.
@@ -95,7 +95,7 @@ pub(super) struct InFlight<L> {
     pub(super) clock: Shown,
 }
 
-struct Queue<L> {
+struct SlotQueue<L> {
     loads: VecDeque<Queued<L>>,
     lanes: usize,
     /// When the server last answered a call of this queue.
@@ -108,7 +108,7 @@ struct Queued<L> {
 }
 
 impl<L: Load> Group<L> {
-    pub(super) fn new(target: Arc<Target>, lanes: usize, most_waiting: usize) -> Group<L> {
+    pub(super) fn new(context: Arc<CallContext>, lanes: usize, most_waiting: usize) -> Group<L> {
         let queues = Queues {
             of_slot: BTreeMap::new(),
             waiting: 0,
@@ -117,7 +117,7 @@ impl<L: Load> Group<L> {
             next_look: None,
             pace: Pace::new(),
         };
-        Group { target, lanes, most_waiting, queues: Mutex::new(queues), wake: Arc::default() }
+        Group { context, lanes, most_waiting, queues: Mutex::new(queues), wake: Arc::default() }
     }
 
     /// Queues a request with one caller, which `add` puts into a load. Returns whether a lane is
@@ -155,7 +155,7 @@ impl<L: Load> Group<L> {
             _ if !is_earliest => {}
             Some(_) => self.wake.notify_one(),
             None => {
-                self.target.runtime.spawn(Group::watch(Arc::downgrade(self), Arc::clone(&self.wake)));
+                self.context.runtime.spawn(Group::watch(Arc::downgrade(self), Arc::clone(&self.wake)));
             }
         }
     }
@@ -181,10 +181,10 @@ impl<L: Load> Group<L> {
 
     /// Notes that the server answered a call of this slot, after `work`.
     pub(super) fn answered(&self, slot: u16, work: u32, sent: Timestamp) {
-        let now = self.target.waits.now();
+        let now = self.context.waits.now();
         let mut queues = self.queues();
         queues.pace.learn(work, span(sent, now));
-        queues.silences.answered(|| self.target.link.node(slot), now);
+        queues.silences.answered(|| self.context.link.node(slot), now);
         if let Some(queue) = queues.of_slot.get_mut(&slot) {
             queue.answered = now;
         }
@@ -195,7 +195,7 @@ impl<L: Load> Group<L> {
     async fn watch(group: Weak<Self>, wake: Arc<Notify>) {
         let look = || {
             let group = group.upgrade()?;
-            group.watch_once().map(|next| span(group.target.waits.now(), next))
+            group.watch_once().map(|next| span(group.context.waits.now(), next))
         };
         while let Some(wait) = look() {
             select! {
@@ -227,12 +227,12 @@ impl<L: Load> Group<L> {
 
     /// Takes callers whose deadline has passed, in flight and queued. The queues stay locked.
     fn take_overdue(&self) -> (MutexGuard<'_, Queues<L>>, Overdue) {
-        let now = self.target.waits.now();
+        let now = self.context.waits.now();
         let mut overdue = Overdue::new(now);
         let mut guard = self.queues();
         let Queues { of_slot, waiting, in_flight, silences, .. } = &mut *guard;
         let mut silence = |slot: u16, deadline: Deadline| {
-            let number = silences.number(self.target.link.node(slot), deadline, now);
+            let number = silences.number(self.context.link.node(slot), deadline, now);
             Error::from(Cause::Late).of_silence(number)
         };
         for InFlight { load, slot, is_moving, .. } in in_flight.values_mut() {
@@ -265,8 +265,8 @@ impl<L: Load> Group<L> {
 
     /// The number of the silence in which a call was not answered in time, if it does not last.
     pub(super) fn silence(&self, slot: u16, sent: Timestamp) -> Option<u64> {
-        let now = self.target.waits.now();
-        let node = self.target.link.node(slot);
+        let now = self.context.waits.now();
+        let node = self.context.link.node(slot);
         self.queues().silences.number(node, Deadline { asked: sent, until: now }, now)
     }
 
@@ -286,10 +286,10 @@ impl<L> Drop for Group<L> {
 }
 
 impl<L: Load> Queues<L> {
-    fn push(&mut self, slot: u16, add: impl FnOnce(&mut L)) -> &mut Queue<L> {
+    fn push(&mut self, slot: u16, add: impl FnOnce(&mut L)) -> &mut SlotQueue<L> {
         self.waiting += 1;
         let most_work = self.pace.most_work();
-        let queue = self.of_slot.entry(slot).or_insert_with(Queue::new);
+        let queue = self.of_slot.entry(slot).or_insert_with(SlotQueue::new);
         if queue.loads.back().is_none_or(|last| is_full(&last.load, most_work)) {
             queue.loads.push_back(Queued { load: L::default(), callers: 0 });
         }
@@ -328,8 +328,8 @@ impl<L: Load> Queues<L> {
     }
 }
 
-impl<L> Queue<L> {
-    fn new() -> Queue<L> {
-        Queue { loads: VecDeque::new(), lanes: 0, answered: Timestamp::EPOCH }
+impl<L> SlotQueue<L> {
+    fn new() -> SlotQueue<L> {
+        SlotQueue { loads: VecDeque::new(), lanes: 0, answered: Timestamp::EPOCH }
     }
 }

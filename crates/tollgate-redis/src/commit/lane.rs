@@ -12,7 +12,7 @@ use bb8_redis::redis::{Cmd, Value};
 use super::caller::Overdue;
 use super::group::{Group, InFlight, Load, Queues};
 use crate::error::{Cause, Error, next_call};
-use crate::link::{Connection, Moving, Text};
+use crate::link::{CallConnection, Moving, Text};
 
 /// A call in flight. The task that watches deadlines finds its load by the number.
 struct Call<L: Load> {
@@ -32,16 +32,16 @@ impl<L: Load> Call<L> {
 
     fn new(group: &Arc<Group<L>>, queues: &mut Queues<L>, slot: u16, load: L, waiting: usize) -> Call<L> {
         let number = next_call();
-        let clock = group.target.clocks.before(slot);
+        let clock = group.context.clocks.before(slot);
         queues.in_flight.insert(number, InFlight { load, slot, is_moving: false, clock });
         queues.count_waiting(waiting);
         Call { group: Arc::clone(group), number, waiting }
     }
 
-    /// Sends the load. `moving` says what to do while its slot moves: see [`Connection::run`].
+    /// Sends the load. `moving` says what to do while its slot moves: see [`CallConnection::run`].
     async fn send(
         &self,
-        connection: Result<Connection<'_>, Error>,
+        connection: Result<CallConnection<'_>, Error>,
         slot: u16,
         moving: Moving<'_>,
     ) -> Result<Value, Error> {
@@ -53,7 +53,7 @@ impl<L: Load> Call<L> {
             command
         };
         let connection = connection.map_err(|error| error.of_call(self.number))?;
-        let sent = self.group.target.waits.now();
+        let sent = self.group.context.waits.now();
         let answer = connection.run(slot, &build, moving).await;
         if answer.as_ref().err().is_none_or(Error::is_reply) {
             self.group.answered(slot, work.into_inner(), sent);
@@ -67,18 +67,18 @@ impl<L: Load> Call<L> {
     /// Writes the command, and returns the work that it carries. Writing takes a while, and other
     /// callers need the queues: so the load is taken out meanwhile.
     fn write(&self, text: Text) -> Option<(Option<Cmd>, u32)> {
-        let target = &self.group.target;
+        let context = &self.group.context;
         let mut call = self.group.queues().in_flight.remove(&self.number)?;
         let mut command;
         loop {
-            let mut overdue = Overdue::new(target.waits.now());
+            let mut overdue = Overdue::new(context.waits.now());
             call.load.take_overdue(&mut overdue, &mut |_| Cause::Queued.into());
             overdue.notify();
             call.load.drop_abandoned();
-            call.clock = target.clocks.before(call.slot);
-            command = call.load.command(target, text, call.clock.is_behind);
+            call.clock = context.clocks.before(call.slot);
+            command = call.load.command(context, text, call.clock.is_behind);
             // A deadline that passes while we write is no failure of the server: it is not sent.
-            let now = target.waits.now();
+            let now = context.waits.now();
             if call.load.first_end().is_none_or(|end| end > now) {
                 break;
             }
@@ -100,7 +100,7 @@ impl<L: Load> Call<L> {
 
     /// Runs the call outside of any lane.
     async fn run_alone(self, slot: u16) {
-        let connection = self.group.target.link.connection(slot).await;
+        let connection = self.group.context.link.connection(slot).await;
         let answer = self.send(connection, slot, Some(&|| self.note_moving())).await;
         self.answer(answer);
     }
@@ -109,7 +109,7 @@ impl<L: Load> Call<L> {
     fn answer(self, answer: Result<Value, Error>) {
         let call = self.group.queues().in_flight.remove(&self.number);
         let Some(InFlight { load, slot, clock, .. }) = call else { return };
-        let fell_behind = |now| self.group.target.clocks.answered(slot, clock, now);
+        let fell_behind = |now| self.group.context.clocks.answered(slot, clock, now);
         if let Some(again) = load.answer(answer, &fell_behind) {
             let (callers, until) = (again.callers(), again.first_end());
             let mut queues = self.group.queues();
@@ -118,7 +118,7 @@ impl<L: Load> Call<L> {
             self.group.watch_until(queues, until);
             // Boxed, since `run_alone` calls this.
             let run: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(call.run_alone(slot));
-            self.group.target.runtime.spawn(run);
+            self.group.context.runtime.spawn(run);
         }
     }
 
@@ -168,14 +168,14 @@ impl<L: Load> Lane<L> {
                 yield_once().await;
             }
             // First a connection: until there is one, requests go on gathering.
-            let connection = self.group.target.link.connection(self.slot).await;
+            let connection = self.group.context.link.connection(self.slot).await;
             let Some(call) = Call::next(&self.group, self.slot) else { continue };
             match call.send(connection, self.slot, None).await {
                 Err(error) if error.is_try_again() => {
                     // Nothing was executed. Each part goes alone, so that only the keys that move
                     // are held up.
                     for call in call.split() {
-                        self.group.target.runtime.spawn(call.run_alone(self.slot));
+                        self.group.context.runtime.spawn(call.run_alone(self.slot));
                     }
                 }
                 answer => call.answer(answer),

@@ -4,81 +4,82 @@
 //! Under load, calls grow by themselves, and the requests in a call share the price of its round
 //! trip.
 //!
-//! Checks and returns (refunds and resets) have a [`Group`] each, so that returns never hold up a
-//! check: they have one lane of their own, and a connection that checks do not use.
+//! Checks have a [`Group`], and refunds have another one together with resets, so that refunds
+//! never hold up a check: they have one lane of their own, and a connection that checks do not use.
 //!
-//! From top to bottom, each module imports only those below it: this one, `lane`, `checks` and
-//! `returns`, `group`, `silence`, `target`, `server_clock`, `ask`, `caller`, `pace`. `group` has
-//! the queues, and bounds how many requests a call carries. `pace` bounds how much work it carries.
+//! From top to bottom, each module imports only those below it: this one, `lane`, `check_batch` and
+//! `refund_batch`, `group`, `silence`, `context`, `server_clock`, `acquire_request`, `caller`,
+//! `pace`. `group` has the queues, and bounds how many requests a call carries. `pace` bounds how
+//! much work it carries.
 
-mod ask;
+mod acquire_request;
 mod caller;
-mod checks;
+mod check_batch;
+mod context;
 mod group;
 mod lane;
 mod pace;
-mod returns;
+mod refund_batch;
 mod server_clock;
 mod silence;
-mod target;
 
 use std::hash::RandomState;
 use std::sync::Arc;
 
 use crate::error::Error;
 use crate::wire::names::BoundedKey;
-use checks::Checks;
+use check_batch::CheckBatch;
 use group::{Group, Load};
 use lane::Lane;
-use returns::Returns;
+use refund_batch::RefundBatch;
 
-pub(crate) use ask::{Ask, Pair, SetKeys};
-pub(crate) use caller::{Answer, Caller, Deadline};
-pub(crate) use returns::Return;
+pub(crate) use acquire_request::{AcquireRequest, Pair, SetKeys};
+pub(crate) use caller::{Caller, Deadline, VerdictReceiver};
+pub(crate) use context::CallContext;
+pub(crate) use refund_batch::RefundEntry;
 pub(crate) use server_clock::ServerClocks;
-pub(crate) use target::Target;
 
-/// How many calls with returns are in flight at once, for each slot.
-const RETURN_LANES: usize = 1;
+/// How many calls with refunds are in flight at once, for each slot.
+const REFUND_LANES: usize = 1;
 
 /// Both groups of a store.
 pub(crate) struct Commit {
-    pub(crate) target: Arc<Target>,
-    checks: Arc<Group<Checks>>,
-    returns: Arc<Group<Returns>>,
+    pub(crate) context: Arc<CallContext>,
+    checks: Arc<Group<CheckBatch>>,
+    refunds: Arc<Group<RefundBatch>>,
     hasher: RandomState,
 }
 
 impl Commit {
     /// `lanes` is how many calls with checks are in flight at once. A slot of a Cluster has one.
-    pub(crate) fn new(target: Target, lanes: usize, most_waiting: usize) -> Commit {
-        let lanes = if target.link.has_slots() { 1 } else { lanes };
-        let target = Arc::new(target);
+    pub(crate) fn new(context: CallContext, lanes: usize, most_waiting: usize) -> Commit {
+        let lanes = if context.link.has_slots() { 1 } else { lanes };
+        let context = Arc::new(context);
         Commit {
-            checks: Arc::new(Group::new(Arc::clone(&target), lanes, most_waiting)),
-            returns: Arc::new(Group::new(Arc::clone(&target), RETURN_LANES, most_waiting)),
-            target,
+            checks: Arc::new(Group::new(Arc::clone(&context), lanes, most_waiting)),
+            refunds: Arc::new(Group::new(Arc::clone(&context), REFUND_LANES, most_waiting)),
+            context,
             hasher: RandomState::new(),
         }
     }
 
     /// The slot of a key; 0 without a Cluster, where all keys can be decided together.
     pub(crate) fn slot(&self, key: &BoundedKey) -> u16 {
-        if self.target.link.has_slots() { self.target.names.slot(key) } else { 0 }
+        if self.context.link.has_slots() { self.context.names.slot(key) } else { 0 }
     }
 
     /// Queues a set whose keys are all in this slot.
     pub(crate) fn acquire(
         &self,
         slot: u16,
-        ask: Ask<'_>,
+        request: AcquireRequest<'_>,
         deadline: Option<Deadline>,
-    ) -> Result<Answer, Error> {
+    ) -> Result<VerdictReceiver, Error> {
         // Everything that needs no lock comes before it.
-        let hash = ask.hash(&self.hasher);
-        let log = self.target.names.log;
+        let hash = request.hash(&self.hasher);
+        let log = self.context.names.log;
         let (caller, answer) = Caller::new(deadline);
-        push(&self.checks, slot, deadline, |checks| checks.push(ask, hash, log, caller))?;
+        push(&self.checks, slot, deadline, |checks| checks.push(request, hash, log, caller))?;
         Ok(answer)
     }
 
@@ -87,11 +88,11 @@ impl Commit {
     pub(crate) fn give_back(
         &self,
         slot: u16,
-        entries: Vec<Return>,
+        entries: Vec<RefundEntry>,
         deadline: Option<Deadline>,
-    ) -> Result<Answer, Error> {
+    ) -> Result<VerdictReceiver, Error> {
         let (caller, answer) = Caller::new(deadline);
-        push(&self.returns, slot, deadline, |returns| returns.push(entries, caller))?;
+        push(&self.refunds, slot, deadline, |refunds| refunds.push(entries, caller))?;
         Ok(answer)
     }
 
@@ -99,7 +100,7 @@ impl Commit {
     /// held up.
     pub(crate) fn notify_overdue(&self) {
         self.checks.notify_overdue();
-        self.returns.notify_overdue();
+        self.refunds.notify_overdue();
     }
 }
 
@@ -111,7 +112,7 @@ fn push<L: Load>(
     add: impl FnOnce(&mut L),
 ) -> Result<(), Error> {
     if group.push(slot, deadline, add)? {
-        group.target.runtime.spawn(Lane::new(Arc::clone(group), slot).run());
+        group.context.runtime.spawn(Lane::new(Arc::clone(group), slot).run());
     }
     Ok(())
 }

@@ -33,7 +33,7 @@ pub(super) fn is_replica(error: &RedisError) -> bool {
 }
 
 /// What a call says about its connection.
-pub(super) enum Outcome {
+pub(super) enum CallOutcome {
     /// The server answered, with a value or an error.
     Answered,
     TimedOut,
@@ -41,12 +41,12 @@ pub(super) enum Outcome {
     Ended,
 }
 
-impl Outcome {
-    pub(super) fn of(result: &Result<Value, RedisError>) -> Outcome {
+impl CallOutcome {
+    pub(super) fn of(result: &Result<Value, RedisError>) -> CallOutcome {
         match result {
-            Err(error) if error.is_timeout() => Outcome::TimedOut,
-            Err(error) if error.is_unrecoverable_error() || error.is_io_error() => Outcome::Ended,
-            _ => Outcome::Answered,
+            Err(error) if error.is_timeout() => CallOutcome::TimedOut,
+            Err(error) if error.is_unrecoverable_error() || error.is_io_error() => CallOutcome::Ended,
+            _ => CallOutcome::Answered,
         }
     }
 }

@@ -21,7 +21,7 @@ use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
 use super::call::{Build, Moving, Text, is_replica};
-use super::node::{Node, NodeConn};
+use super::node::{ClusterNode, NodeConn};
 use super::open::{Address, Timeouts, at};
 use super::slots::{Range, SLOTS, Slots, covered, ranges, redirected};
 use crate::error::{Cause, Error};
@@ -37,9 +37,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const MIN_REFRESH_PAUSE: Duration = Duration::from_millis(100);
 const MAX_REFRESH_PAUSE: Duration = Duration::from_millis(500);
 
-pub(crate) struct Cluster(Arc<Inner>);
+pub(crate) struct ClusterLink(Arc<ClusterState>);
 
-struct Inner {
+struct ClusterState {
     /// The nodes of the URL. Other nodes have the settings of the first.
     infos: Vec<ConnectionInfo>,
     timeouts: Timeouts,
@@ -58,7 +58,7 @@ struct ClusterMap {
     /// The ranges that `slots` was made of. Empty after a redirection has changed `slots`.
     ranges: Vec<Range>,
     /// The owners of slots, and other nodes that calls were redirected to.
-    nodes: BTreeMap<Address, Arc<Node>>,
+    nodes: BTreeMap<Address, Arc<ClusterNode>>,
     is_refreshing: bool,
     /// The earliest time of the next refresh, and the pause before it.
     next_refresh: Timestamp,
@@ -67,16 +67,16 @@ struct ClusterMap {
 
 /// The connection to the owner of a slot, for a call.
 pub(crate) struct Handle<'a> {
-    cluster: &'a Cluster,
-    node: Arc<Node>,
+    cluster: &'a ClusterLink,
+    node: Arc<ClusterNode>,
     conn: NodeConn,
 }
 
-impl Cluster {
-    pub(super) fn new(infos: Vec<ConnectionInfo>, timeouts: Timeouts) -> Cluster {
+impl ClusterLink {
+    pub(super) fn new(infos: Vec<ConnectionInfo>, timeouts: Timeouts) -> ClusterLink {
         let clock = Clock::system();
         let map = Mutex::new(ClusterMap { next_refresh: Timestamp::EPOCH, ..ClusterMap::default() });
-        Cluster(Arc::new(Inner {
+        ClusterLink(Arc::new(ClusterState {
             infos,
             timeouts,
             clock,
@@ -91,7 +91,7 @@ impl Cluster {
         self.handle_of(node).await
     }
 
-    async fn handle_of(&self, node: Arc<Node>) -> Result<Handle<'_>, Error> {
+    async fn handle_of(&self, node: Arc<ClusterNode>) -> Result<Handle<'_>, Error> {
         node.is_wanted.store(true, Ordering::Relaxed);
         match node.connection().await {
             Ok(conn) => Ok(Handle { cluster: self, node, conn }),
@@ -104,14 +104,14 @@ impl Cluster {
     }
 
     /// The owners of all slots, as a node knows them now.
-    pub(super) async fn masters(&self) -> Result<Vec<Arc<Node>>, Error> {
+    pub(super) async fn masters(&self) -> Result<Vec<Arc<ClusterNode>>, Error> {
         self.0.refresh().await?;
         let masters = self.0.map().slots.as_ref().and_then(Slots::owners);
         masters.ok_or_else(no_owner)
     }
 
     /// The owner of a slot, as a node knows it now.
-    pub(super) async fn master_of(&self, slot: u16) -> Result<Arc<Node>, Error> {
+    pub(super) async fn master_of(&self, slot: u16) -> Result<Arc<ClusterNode>, Error> {
         self.0.refresh().await?;
         self.owner(slot).await
     }
@@ -121,7 +121,7 @@ impl Cluster {
         self.0.map().slots.as_ref().and_then(|slots| slots.owner(slot)).map_or(0, |node| node.number)
     }
 
-    async fn owner(&self, slot: u16) -> Result<Arc<Node>, Error> {
+    async fn owner(&self, slot: u16) -> Result<Arc<ClusterNode>, Error> {
         if self.0.map().slots.is_none() {
             self.0.first_refresh().await?;
         }
@@ -144,20 +144,20 @@ impl Cluster {
             map.pause = Duration::ZERO;
         }
         map.is_refreshing = true;
-        let inner = Arc::clone(&self.0);
+        let state = Arc::clone(&self.0);
         tokio::spawn(async move {
             // If no node answers, the map stays as it is.
-            let found_new = inner.refresh().await.unwrap_or(false);
-            let mut map = inner.map();
+            let found_new = state.refresh().await.unwrap_or(false);
+            let mut map = state.map();
             let longer = map.pause.saturating_mul(2).clamp(MIN_REFRESH_PAUSE, MAX_REFRESH_PAUSE);
             map.pause = if found_new { MIN_REFRESH_PAUSE } else { longer };
-            map.next_refresh = inner.clock.now().saturating_add(map.pause);
+            map.next_refresh = state.clock.now().saturating_add(map.pause);
             map.is_refreshing = false;
         });
     }
 
     /// Notes the new owner of a slot, from a redirection.
-    fn moved(&self, slot: u16, to: &Arc<Node>) {
+    fn moved(&self, slot: u16, to: &Arc<ClusterNode>) {
         let mut map = self.0.map();
         if let Some(slots) = &mut map.slots {
             slots.set_owner(slot, Arc::clone(to));
@@ -168,17 +168,17 @@ impl Cluster {
     }
 }
 
-impl Inner {
+impl ClusterState {
     fn map(&self) -> MutexGuard<'_, ClusterMap> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn node(&self, address: &Address) -> Arc<Node> {
+    fn node(&self, address: &Address) -> Arc<ClusterNode> {
         self.node_of(&mut self.map(), address)
     }
 
-    fn node_of(&self, map: &mut ClusterMap, address: &Address) -> Arc<Node> {
-        let new = || Arc::new(Node::new(address.clone(), at(&self.infos[0], address), self.timeouts));
+    fn node_of(&self, map: &mut ClusterMap, address: &Address) -> Arc<ClusterNode> {
+        let new = || Arc::new(ClusterNode::new(address.clone(), at(&self.infos[0], address), self.timeouts));
         Arc::clone(map.nodes.entry(address.clone()).or_insert_with(new))
     }
 
@@ -276,7 +276,7 @@ fn no_owner() -> Error {
     RedisError::from((kind, "no node owns the slot")).into()
 }
 
-async fn slots_of(node: &Node) -> Result<Vec<Range>, Error> {
+async fn slots_of(node: &ClusterNode) -> Result<Vec<Range>, Error> {
     let answer = node.connection().await?.slots().await?;
     ranges(&answer, &node.address).ok_or_else(|| {
         let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);

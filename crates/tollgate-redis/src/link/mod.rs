@@ -5,7 +5,7 @@
 //! executed, and sending it again could charge twice.
 //!
 //! From top to bottom, each module imports only those below it: this one, `pool` and `cluster`,
-//! `sentinels`, `sharded`, `slots`, `node`, `open`, `call`, `backoff`, `topology`, `tls`.
+//! `sentinels`, `proxy_check`, `slots`, `node`, `open`, `call`, `backoff`, `topology`, `tls`.
 
 mod backoff;
 mod call;
@@ -13,8 +13,8 @@ mod cluster;
 mod node;
 mod open;
 mod pool;
+mod proxy_check;
 mod sentinels;
-mod sharded;
 mod slots;
 pub(crate) mod tls;
 pub(crate) mod topology;
@@ -24,10 +24,10 @@ use std::sync::Arc;
 use bb8_redis::redis::{Cmd, Value};
 
 use crate::error::{Cause, Error};
-use cluster::Cluster;
-use node::Node;
+use cluster::ClusterLink;
+use node::ClusterNode;
 pub(crate) use pool::QUESTIONS;
-use pool::{Pool, Source};
+use pool::{Pool, ServerSource};
 use topology::Topology;
 
 pub(crate) use call::{Build, Moving, Text};
@@ -37,7 +37,7 @@ use sentinels::Sentinels;
 pub(crate) enum Link {
     /// A server, or the master that Sentinels name.
     Pool(Pool),
-    Cluster(Cluster),
+    Cluster(ClusterLink),
 }
 
 /// A server that holds keys.
@@ -46,11 +46,11 @@ pub(crate) enum Master {
     /// The server of the pool.
     Pooled,
     /// A master of a Cluster.
-    Node(Arc<Node>),
+    Node(Arc<ClusterNode>),
 }
 
 /// A connection for one call.
-pub(crate) enum Connection<'a> {
+pub(crate) enum CallConnection<'a> {
     Pooled(&'a Pool, pool::Checkout<'a>),
     Cluster(cluster::Handle<'a>),
 }
@@ -59,9 +59,9 @@ impl Link {
     /// `prefix` is that of all keys.
     pub(crate) fn new(topology: Topology, prefix: &str, connections: u32, timeouts: Timeouts) -> Link {
         let source = match topology {
-            Topology::Server(info) => Source::Server(info),
-            Topology::Sentinel(sentinel) => Source::Sentinels(Sentinels::new(sentinel, timeouts)),
-            Topology::Cluster(nodes) => return Link::Cluster(Cluster::new(nodes, timeouts)),
+            Topology::Server(info) => ServerSource::Server(info),
+            Topology::Sentinel(sentinel) => ServerSource::Sentinels(Sentinels::new(sentinel, timeouts)),
+            Topology::Cluster(nodes) => return Link::Cluster(ClusterLink::new(nodes, timeouts)),
         };
         Link::Pool(Pool::new(source, prefix, connections, timeouts))
     }
@@ -80,14 +80,14 @@ impl Link {
     }
 
     /// A connection for a call on keys of a slot. Fails at once if connecting has just failed.
-    pub(crate) async fn connection(&self, slot: u16) -> Result<Connection<'_>, Error> {
+    pub(crate) async fn connection(&self, slot: u16) -> Result<CallConnection<'_>, Error> {
         match self {
-            Link::Pool(pool) => Ok(Connection::Pooled(pool, pool.checkout().await?)),
-            Link::Cluster(cluster) => Ok(Connection::Cluster(cluster.handle(slot).await?)),
+            Link::Pool(pool) => Ok(CallConnection::Pooled(pool, pool.checkout().await?)),
+            Link::Cluster(cluster) => Ok(CallConnection::Cluster(cluster.handle(slot).await?)),
         }
     }
 
-    /// [`Link::connection`] and [`Connection::run`].
+    /// [`Link::connection`] and [`CallConnection::run`].
     pub(crate) async fn call(&self, slot: u16, build: Build<'_>) -> Result<Value, Error> {
         self.connection(slot).await?.run(slot, build, Some(&|| {})).await
     }
@@ -149,12 +149,12 @@ impl Link {
     }
 }
 
-impl Connection<'_> {
+impl CallConnection<'_> {
     /// Runs a command on keys of one slot. `moving` says what to do while the slot moves.
     pub(crate) async fn run(self, slot: u16, build: Build<'_>, moving: Moving<'_>) -> Result<Value, Error> {
         match self {
-            Connection::Pooled(pool, checkout) => pool.run(checkout, build).await,
-            Connection::Cluster(handle) => handle.run(slot, build, moving).await,
+            CallConnection::Pooled(pool, checkout) => pool.run(checkout, build).await,
+            CallConnection::Cluster(handle) => handle.run(slot, build, moving).await,
         }
     }
 }

@@ -9,11 +9,11 @@ use tokio::spawn;
 use tokio::sync::Mutex;
 
 use super::backoff::Backoff;
-use super::call::{MAX_TIMEOUTS, Outcome, server_kind};
+use super::call::{CallOutcome, MAX_TIMEOUTS, server_kind};
 use super::open::{Address, End, Opened, Timeouts, open};
 use crate::error::{Cause, Error, next_call};
 
-pub(crate) struct Node {
+pub(crate) struct ClusterNode {
     pub(super) address: Address,
     /// Unique in this process.
     pub(super) number: u64,
@@ -50,11 +50,11 @@ struct Health {
     timeouts: AtomicU32,
 }
 
-impl Node {
-    pub(super) fn new(address: Address, info: ConnectionInfo, timeouts: Timeouts) -> Node {
+impl ClusterNode {
+    pub(super) fn new(address: Address, info: ConnectionInfo, timeouts: Timeouts) -> ClusterNode {
         let (number, backoff) = (next_call(), Backoff::new());
         let (connection, attempts, is_wanted, standing) = Default::default();
-        Node { address, number, info, timeouts, backoff, connection, attempts, is_wanted, standing }
+        ClusterNode { address, number, info, timeouts, backoff, connection, attempts, is_wanted, standing }
     }
 
     /// The node's connection. Fails at once if connecting has just failed. Concurrent callers wait
@@ -126,14 +126,14 @@ impl NodeConn {
             cmd.query_async(&mut self.inner).await
         };
         self.record(&result);
-        let standing = match Outcome::of(&result) {
-            Outcome::Answered => match result.as_ref().err().and_then(server_kind) {
+        let standing = match CallOutcome::of(&result) {
+            CallOutcome::Answered => match result.as_ref().err().and_then(server_kind) {
                 Some(ServerErrorKind::ClusterDown) => DOWN,
                 // Another node has the keys.
                 Some(ServerErrorKind::Moved) => UNKNOWN,
                 _ => SERVES,
             },
-            Outcome::TimedOut | Outcome::Ended => UNKNOWN,
+            CallOutcome::TimedOut | CallOutcome::Ended => UNKNOWN,
         };
         if self.standing.load(Ordering::Relaxed) != standing {
             self.standing.store(standing, Ordering::Relaxed);
@@ -157,16 +157,16 @@ impl NodeConn {
 
     fn record(&self, result: &Result<Value, RedisError>) {
         let health = &self.health;
-        match Outcome::of(result) {
-            Outcome::Answered if health.timeouts.load(Ordering::Relaxed) == 0 => {}
-            Outcome::Answered => health.timeouts.store(0, Ordering::Relaxed),
-            Outcome::TimedOut => {
+        match CallOutcome::of(result) {
+            CallOutcome::Answered if health.timeouts.load(Ordering::Relaxed) == 0 => {}
+            CallOutcome::Answered => health.timeouts.store(0, Ordering::Relaxed),
+            CallOutcome::TimedOut => {
                 let timeouts = health.timeouts.fetch_add(1, Ordering::Relaxed) + 1;
                 if timeouts >= MAX_TIMEOUTS {
                     health.broken.store(true, Ordering::Relaxed);
                 }
             }
-            Outcome::Ended => health.broken.store(true, Ordering::Relaxed),
+            CallOutcome::Ended => health.broken.store(true, Ordering::Relaxed),
         }
     }
 }

@@ -16,10 +16,10 @@ use tokio::time::timeout;
 use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
-use super::call::{Build, MAX_TIMEOUTS, Outcome, Text, is_replica, server_kind};
+use super::call::{Build, CallOutcome, MAX_TIMEOUTS, Text, is_replica, server_kind};
 use super::open::{End, Opened, Timeouts, open, open_resp2, ping};
+use super::proxy_check::ShardingCheck;
 use super::sentinels::Sentinels;
-use super::sharded::ShardingCheck;
 use crate::error::{Cause, Error};
 
 /// How many questions about usage are asked at once, each over a connection that checks do not
@@ -42,7 +42,7 @@ const RECHECK: Duration = Duration::from_millis(10);
 pub(crate) type Checkout<'a> = PooledConnection<'a, Manager>;
 
 impl Pool {
-    pub(super) fn new(source: Source, prefix: &str, connections: u32, timeouts: Timeouts) -> Pool {
+    pub(super) fn new(source: ServerSource, prefix: &str, connections: u32, timeouts: Timeouts) -> Pool {
         let failures = Arc::new(Failures { backoff: Backoff::new(), notify: Notify::new() });
         // More than checks and refunds have connections, so that one pause of the server does not
         // replace them all.
@@ -222,7 +222,7 @@ impl PathHealth {
 }
 
 pub(crate) struct Manager {
-    source: Source,
+    source: ServerSource,
     timeouts: Timeouts,
     /// Whether the server has spoken RESP3.
     has_resp3: AtomicBool,
@@ -232,7 +232,7 @@ pub(crate) struct Manager {
 }
 
 /// How connections are made.
-pub(super) enum Source {
+pub(super) enum ServerSource {
     Server(ConnectionInfo),
     Sentinels(Sentinels),
 }
@@ -261,8 +261,8 @@ impl ManageConnection for Manager {
     async fn connect(&self) -> Result<Conn, RedisError> {
         let generation = self.path.generation.load(Ordering::Relaxed);
         let Opened { mut connection, end } = match &self.source {
-            Source::Server(info) => self.open_server(info).await?,
-            Source::Sentinels(sentinels) => sentinels.connect().await?,
+            ServerSource::Server(info) => self.open_server(info).await?,
+            ServerSource::Sentinels(sentinels) => sentinels.connect().await?,
         };
         self.sharding.run(&mut connection).await?;
         let (path, clock) = (Arc::clone(&self.path), Clock::system());
@@ -330,18 +330,18 @@ impl Conn {
         {
             result = build(Text::Source)?.query_async(&mut self.inner).await;
         }
-        match Outcome::of(&result) {
-            Outcome::Answered if result.as_ref().is_err_and(is_replica) => {
+        match CallOutcome::of(&result) {
+            CallOutcome::Answered if result.as_ref().is_err_and(is_replica) => {
                 self.broken = true;
                 self.path.replace_all(self.generation);
             }
-            Outcome::Answered => self.answered(),
-            Outcome::TimedOut => {
+            CallOutcome::Answered => self.answered(),
+            CallOutcome::TimedOut => {
                 self.timeouts += 1;
                 self.broken = self.timeouts >= MAX_TIMEOUTS;
                 self.path.timed_out(self.generation);
             }
-            Outcome::Ended => self.broken = true,
+            CallOutcome::Ended => self.broken = true,
         }
         Some(result)
     }

@@ -12,7 +12,7 @@ use tokio::select;
 use tokio::task::JoinSet;
 
 use super::open::{Address, Opened, Timeouts, at, open};
-use super::topology::Sentinel;
+use super::topology::SentinelTopology;
 use crate::error::is_configuration;
 
 pub(super) struct Sentinels {
@@ -24,8 +24,8 @@ pub(super) struct Sentinels {
 }
 
 impl Sentinels {
-    pub(super) fn new(sentinel: Sentinel, timeouts: Timeouts) -> Sentinels {
-        let Sentinel { sentinels: addresses, master, server } = sentinel;
+    pub(super) fn new(sentinel: SentinelTopology, timeouts: Timeouts) -> Sentinels {
+        let SentinelTopology { sentinels: addresses, master, server } = sentinel;
         Sentinels { addresses, master, server, timeouts }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bb8_redis::redis::Value;
 
-use super::node::Node;
+use super::node::ClusterNode;
 use super::open::Address;
 
 pub(super) const SLOTS: usize = 16_384;
@@ -20,10 +20,10 @@ pub(super) struct Range {
 }
 
 /// The known owner of each slot.
-pub(super) struct Slots(Vec<Option<Arc<Node>>>);
+pub(super) struct Slots(Vec<Option<Arc<ClusterNode>>>);
 
 impl Slots {
-    pub(super) fn new(ranges: &[Range], nodes: &BTreeMap<Address, Arc<Node>>) -> Slots {
+    pub(super) fn new(ranges: &[Range], nodes: &BTreeMap<Address, Arc<ClusterNode>>) -> Slots {
         let mut slots = vec![None; SLOTS];
         for range in ranges {
             let master = range.master.as_ref().and_then(|master| nodes.get(master));
@@ -33,13 +33,13 @@ impl Slots {
         Slots(slots)
     }
 
-    pub(super) fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
+    pub(super) fn owner(&self, slot: u16) -> Option<&Arc<ClusterNode>> {
         self.0.get(usize::from(slot))?.as_ref()
     }
 
     /// Each owner once. `None` if a slot has none.
-    pub(super) fn owners(&self) -> Option<Vec<Arc<Node>>> {
-        let mut owners: Vec<Arc<Node>> = Vec::new();
+    pub(super) fn owners(&self) -> Option<Vec<Arc<ClusterNode>>> {
+        let mut owners: Vec<Arc<ClusterNode>> = Vec::new();
         for owner in &self.0 {
             let owner = owner.as_ref()?;
             if !owners.iter().any(|known| Arc::ptr_eq(known, owner)) {
@@ -49,7 +49,7 @@ impl Slots {
         Some(owners)
     }
 
-    pub(super) fn set_owner(&mut self, slot: u16, node: Arc<Node>) {
+    pub(super) fn set_owner(&mut self, slot: u16, node: Arc<ClusterNode>) {
         if let Some(owner) = self.0.get_mut(usize::from(slot)) {
             *owner = Some(node);
         }

@@ -7,12 +7,12 @@ use crate::error::Error;
 
 pub(crate) enum Topology {
     Server(ConnectionInfo),
-    Sentinel(Sentinel),
+    Sentinel(SentinelTopology),
     Cluster(Vec<ConnectionInfo>),
 }
 
 /// Sentinels, and the master that they name.
-pub(crate) struct Sentinel {
+pub(crate) struct SentinelTopology {
     pub(crate) sentinels: Vec<ConnectionInfo>,
     pub(crate) master: String,
     /// The settings for connections to the master. Its address is replaced.
@@ -121,7 +121,7 @@ fn sentinel(scheme: &str, rest: &str, certificates: &Certificates) -> Result<Top
     let server = infos[0].clone().set_redis_settings(settings);
     let bare = |info: ConnectionInfo| info.set_redis_settings(RedisConnectionInfo::default());
     let sentinels = infos.into_iter().map(bare).collect();
-    Ok(Topology::Sentinel(Sentinel { sentinels, master: master.to_owned(), server }))
+    Ok(Topology::Sentinel(SentinelTopology { sentinels, master: master.to_owned(), server }))
 }
 
 fn cluster(scheme: &str, rest: &str, certificates: &Certificates) -> Result<Topology, Error> {

@@ -1,19 +1,22 @@
 //! Sets of checks: each pair of policy and key once, and sets over several slots of a Cluster.
 
-pub(crate) mod spread;
+pub(crate) mod multi_slot;
 
 use smallvec::SmallVec;
 use tollgate_core::{Check, Verdict};
 
 use crate::commit::{Pair, SetKeys};
-use crate::wire::names::Names;
+use crate::wire::names::KeyNames;
 
 /// Which pair each check of a set is.
-pub(crate) type Order = SmallVec<[usize; 4]>;
+pub(crate) type PairOrder = SmallVec<[usize; 4]>;
 
 /// Each pair of policy and key once, with the sum of its costs and its key.
-pub(crate) fn pairs<'a>(set: &[Check<'a>], names: &Names) -> (SmallVec<[Pair<'a>; 4]>, SetKeys, Order) {
-    let (mut pairs, mut keys, mut order) = (SmallVec::new(), SetKeys::new(), Order::new());
+pub(crate) fn pairs<'a>(
+    set: &[Check<'a>],
+    names: &KeyNames,
+) -> (SmallVec<[Pair<'a>; 4]>, SetKeys, PairOrder) {
+    let (mut pairs, mut keys, mut order) = (SmallVec::new(), SetKeys::new(), PairOrder::new());
     for (i, check) in set.iter().enumerate() {
         let before = &set[..i];
         let is_same = |other: &Check<'_>| {

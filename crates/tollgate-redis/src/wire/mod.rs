@@ -1,7 +1,7 @@
 //! What is sent to Redis, and its answers.
 
+pub(crate) mod arguments;
 pub(crate) mod layout;
 pub(crate) mod names;
 pub(crate) mod numbers;
 pub(crate) mod script;
-pub(crate) mod terms;

@@ -72,18 +72,18 @@ impl Write for KeyText {
     }
 }
 
-pub(crate) struct Names {
+pub(crate) struct KeyNames {
     /// `prefix:layout:{`.
     head: String,
     secret: Option<Hmac<Sha256>>,
     pub(crate) log: SlidingLogLayout,
 }
 
-impl Names {
-    pub(crate) fn new(prefix: &str, secret: Option<&[u8]>, log: SlidingLogLayout) -> Names {
+impl KeyNames {
+    pub(crate) fn new(prefix: &str, secret: Option<&[u8]>, log: SlidingLogLayout) -> KeyNames {
         // HMAC accepts a key of any length.
         let secret = secret.and_then(|secret| Hmac::new_from_slice(secret).ok());
-        Names { head: format!("{prefix}:{LAYOUT}:{{"), secret, log }
+        KeyNames { head: format!("{prefix}:{LAYOUT}:{{"), secret, log }
     }
 
     /// A key, to be named when its call is written.
@@ -263,11 +263,11 @@ mod tests {
 
     use super::*;
 
-    fn names(secret: Option<&[u8]>) -> Names {
-        Names::new("tollgate", secret, SlidingLogLayout::List)
+    fn names(secret: Option<&[u8]>) -> KeyNames {
+        KeyNames::new("tollgate", secret, SlidingLogLayout::List)
     }
 
-    fn text(names: &Names, key: &Key, policy: &Policy) -> String {
+    fn text(names: &KeyNames, key: &Key, policy: &Policy) -> String {
         String::from_utf8(names.of(&names.bounded(key), policy).to_vec()).unwrap()
     }
 
@@ -321,15 +321,15 @@ mod tests {
     #[test]
     fn the_layouts_of_a_log_do_not_share_a_key() {
         let policy = Policy::new("api", Quota::per_minute(100)).with_algorithm(Algorithm::SLIDING_LOG);
-        let set = Names::new("t", None, SlidingLogLayout::SortedSet);
+        let set = KeyNames::new("t", None, SlidingLogLayout::SortedSet);
         assert_eq!(text(&set, &Key::global(), &policy), "t:1:{*}:api~sliding-log~1m~runs~sorted-set");
         assert_eq!(text(&names(None), &Key::global(), &policy), "tollgate:1:{*}:api~sliding-log~1m~runs");
     }
 
     #[test]
     fn a_policy_is_found_by_what_its_name_has_behind_the_key() {
-        let set = Names::new("t", None, SlidingLogLayout::SortedSet);
-        let scope = |names: &Names, text: &str| Some(names.policy(text.as_bytes())?.scope().to_owned());
+        let set = KeyNames::new("t", None, SlidingLogLayout::SortedSet);
+        let scope = |names: &KeyNames, text: &str| Some(names.policy(text.as_bytes())?.scope().to_owned());
         for (text, in_list, in_set) in [
             ("api~gcra~1m", true, true),
             ("api~sliding-buckets.7~1d~runs", true, true),

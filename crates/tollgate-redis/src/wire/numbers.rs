@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 /// Integers up to 2^53, as doubles.
-pub(crate) struct Numbers(Vec<u8>);
+pub(crate) struct Doubles(Vec<u8>);
 
-impl Numbers {
+impl Doubles {
     /// Has room for the numbers of most calls.
-    pub(crate) fn new() -> Numbers {
-        Numbers(Vec::with_capacity(32 * size_of::<f64>()))
+    pub(crate) fn new() -> Doubles {
+        Doubles(Vec::with_capacity(32 * size_of::<f64>()))
     }
 
     pub(crate) fn push(&mut self, number: u64) {
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn numbers_up_to_2_to_the_53rd_keep_every_digit() {
         let numbers = [0, 1, 1_767_225_600_123_457, 9_007_199_254_740_991, 1 << 53];
-        let mut sent = Numbers::new();
+        let mut sent = Doubles::new();
         numbers.iter().for_each(|number| sent.push(*number));
         assert!(read(sent.as_bytes()).eq(numbers.map(u64::cast_signed)));
         assert_eq!(read(&(-1.0_f64).to_le_bytes()).collect::<Vec<_>>(), [-1]);

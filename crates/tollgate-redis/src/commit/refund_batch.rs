@@ -4,66 +4,71 @@ use bb8_redis::redis::{Cmd, Value};
 use tollgate_core::{Clock, Policy, Stamp, Timestamp, Verdict};
 
 use super::caller::{Caller, Deadline, Overdue, sooner};
+use super::context::CallContext;
 use super::group::Load;
-use super::target::Target;
 use crate::error::{Cause, Error};
 use crate::link::Text;
-use crate::wire::names::{BoundedKey, Name, Names};
-use crate::wire::numbers::Numbers;
+use crate::wire::arguments::ScriptArguments;
+use crate::wire::names::{BoundedKey, KeyNames, Name};
+use crate::wire::numbers::Doubles;
 use crate::wire::script::Parts;
-use crate::wire::terms::Terms;
 
 /// One key of a refund or a reset.
-pub(crate) struct Return {
+pub(crate) struct RefundEntry {
     name: Name,
     /// Without it, the key is reset.
     refund: Option<Refund>,
 }
 
-/// Units of a grant, which are the cost of the terms.
+/// Units of a grant, which are the cost of the arguments.
 struct Refund {
-    terms: Terms,
+    arguments: ScriptArguments,
     stamp: Stamp,
     /// The name of the key's usage, if the policy tracks it.
     total: Option<Name>,
 }
 
-impl Return {
-    /// Gives back units of a grant, which are the cost of the terms.
-    pub(crate) fn refund(names: &Names, key: &BoundedKey, terms: Terms, stamp: Stamp) -> Return {
-        let total = terms.tracks_usage().then(|| names.of_total(key, terms.policy.name()));
-        let name = names.of(key, &terms.policy);
-        Return { name, refund: Some(Refund { terms, stamp, total }) }
+impl RefundEntry {
+    /// Gives back units of a grant, which are the cost of the arguments.
+    pub(crate) fn refund(
+        names: &KeyNames,
+        key: &BoundedKey,
+        arguments: ScriptArguments,
+        stamp: Stamp,
+    ) -> RefundEntry {
+        let total = arguments.tracks_usage().then(|| names.of_total(key, arguments.policy.name()));
+        let name = names.of(key, &arguments.policy);
+        RefundEntry { name, refund: Some(Refund { arguments, stamp, total }) }
     }
 
     /// Forgets what a key has used of a policy.
-    pub(crate) fn reset(names: &Names, key: &BoundedKey, policy: &Policy) -> Return {
-        Return { name: names.of(key, policy), refund: None }
+    pub(crate) fn reset(names: &KeyNames, key: &BoundedKey, policy: &Policy) -> RefundEntry {
+        RefundEntry { name: names.of(key, policy), refund: None }
     }
 
     /// The units to take from a total, and its name.
     fn tracked(&self) -> Option<(u64, &Name)> {
         let refund = self.refund.as_ref()?;
-        refund.total.as_ref().map(|name| (refund.terms.cost, name))
+        refund.total.as_ref().map(|name| (refund.arguments.cost, name))
     }
 }
 
 /// Refunds and resets of many callers, on their way to refund.lua.
 #[derive(Default)]
-pub(super) struct Returns {
-    requests: Vec<Request>,
+pub(super) struct RefundBatch {
+    requests: Vec<RefundRequest>,
     work: u32,
     parts: Parts,
     /// The earliest deadline of a caller.
     first_end: Option<Timestamp>,
 }
 
-struct Request {
-    entries: Vec<Return>,
+struct RefundRequest {
+    entries: Vec<RefundEntry>,
     caller: Caller,
 }
 
-impl Load for Returns {
+impl Load for RefundBatch {
     fn work(&self) -> u32 {
         self.work
     }
@@ -93,19 +98,19 @@ impl Load for Returns {
         )
     }
 
-    // Returns are sent even if their callers have left: the units are to come back.
+    // They are sent even if their callers have left: the units are to come back.
     fn drop_overdue(&mut self) {}
 
     fn drop_abandoned(&mut self) {}
 
-    fn command(&self, target: &Target, text: Text, is_behind: bool) -> Option<Cmd> {
-        let of_entry = |entry: &Return| 1 + usize::from(entry.tracked().is_some());
+    fn command(&self, context: &CallContext, text: Text, is_behind: bool) -> Option<Cmd> {
+        let of_entry = |entry: &RefundEntry| 1 + usize::from(entry.tracked().is_some());
         let keys = self.entries().map(of_entry).sum();
-        let script = target.scripts.refund(self.parts);
-        (keys > 0).then(|| target.command(script, text, keys, |cmd| self.write(cmd, target, is_behind)))
+        let script = context.scripts.refund(self.parts);
+        (keys > 0).then(|| context.command(script, text, keys, |cmd| self.write(cmd, context, is_behind)))
     }
 
-    fn answer(self, answer: Result<Value, Error>, _: &dyn Fn(Timestamp) -> bool) -> Option<Returns> {
+    fn answer(self, answer: Result<Value, Error>, _: &dyn Fn(Timestamp) -> bool) -> Option<RefundBatch> {
         for request in self.requests {
             let done = answer.as_ref().map(|_| Verdict::without_statuses(0));
             request.caller.notify(done.map_err(Error::clone));
@@ -113,9 +118,9 @@ impl Load for Returns {
         None
     }
 
-    fn split(self) -> Vec<Returns> {
-        let alone = |request: Request| {
-            let mut load = Returns::default();
+    fn split(self) -> Vec<RefundBatch> {
+        let alone = |request: RefundRequest| {
+            let mut load = RefundBatch::default();
             load.push(request.entries, request.caller);
             load
         };
@@ -123,53 +128,53 @@ impl Load for Returns {
     }
 }
 
-impl Returns {
-    pub(super) fn push(&mut self, entries: Vec<Return>, caller: Caller) {
+impl RefundBatch {
+    pub(super) fn push(&mut self, entries: Vec<RefundEntry>, caller: Caller) {
         self.first_end = sooner(self.first_end, caller.until());
         for entry in &entries {
             self.work =
-                self.work.saturating_add(entry.refund.as_ref().map_or(1, |refund| refund.terms.work()));
+                self.work.saturating_add(entry.refund.as_ref().map_or(1, |refund| refund.arguments.work()));
             if let Some(refund) = &entry.refund {
-                self.parts.add(refund.terms.part);
+                self.parts.add(refund.arguments.part);
             }
             if entry.tracked().is_some() {
                 self.parts.add_tracking();
             }
         }
-        self.requests.push(Request { entries, caller });
+        self.requests.push(RefundRequest { entries, caller });
     }
 
-    fn entries(&self) -> impl Iterator<Item = &Return> {
+    fn entries(&self) -> impl Iterator<Item = &RefundEntry> {
         self.requests.iter().flat_map(|request| &request.entries)
     }
 
     /// The keys and arguments of refund.lua and of untrack.lua.
-    fn write(&self, cmd: &mut Cmd, target: &Target, is_behind: bool) {
-        let tracked = || self.entries().filter_map(Return::tracked);
+    fn write(&self, cmd: &mut Cmd, context: &CallContext, is_behind: bool) {
+        let tracked = || self.entries().filter_map(RefundEntry::tracked);
         for entry in self.entries() {
             cmd.arg(&*entry.name);
         }
         for (_, name) in tracked() {
             cmd.arg(&**name);
         }
-        if let Some(now) = target.clock.as_ref().map(Clock::now) {
+        if let Some(now) = context.clock.as_ref().map(Clock::now) {
             cmd.arg(now.as_micros());
         }
-        let mut numbers = Numbers::new();
+        let mut numbers = Doubles::new();
         for entry in self.entries() {
             match &entry.refund {
-                Some(Refund { terms, stamp, .. }) => {
-                    numbers.push(terms.cost);
+                Some(Refund { arguments, stamp, .. }) => {
+                    numbers.push(arguments.cost);
                     numbers.push(stamp.micros());
                     numbers.push(stamp.fraction().into());
-                    terms.write_refund(&mut numbers, is_behind);
+                    arguments.write_refund(&mut numbers, is_behind);
                 }
-                None => Terms::write_reset(&mut numbers),
+                None => ScriptArguments::write_reset(&mut numbers),
             }
         }
         cmd.arg(numbers.as_bytes());
         if self.parts.have_tracking() {
-            let mut numbers = Numbers::new();
+            let mut numbers = Doubles::new();
             tracked().for_each(|(units, _)| numbers.push(units));
             cmd.arg(numbers.as_bytes());
         }

@@ -10,20 +10,20 @@ use smallvec::SmallVec;
 use tollgate_core::algorithm::State;
 use tollgate_core::{Clock, Times, Timestamp, Verdict};
 
-use super::ask::{Ask, SetKeys};
+use super::acquire_request::{AcquireRequest, SetKeys};
 use super::caller::{Caller, Deadline, Overdue, sooner};
+use super::context::CallContext;
 use super::group::Load;
-use super::target::Target;
 use crate::error::{Cause, Error, next_call};
 use crate::link::Text;
+use crate::wire::arguments::ScriptArguments;
 use crate::wire::layout::SlidingLogLayout;
-use crate::wire::numbers::{self, Numbers};
+use crate::wire::numbers::{self, Doubles};
 use crate::wire::script::Parts;
-use crate::wire::terms::Terms;
 
 /// Checks of many callers, on their way to acquire.lua.
 #[derive(Default)]
-pub(super) struct Checks {
+pub(super) struct CheckBatch {
     groups: Vec<Alike>,
     /// Finds a set by the hash of its keys and its group: its group, and its place there.
     places: HashMap<u64, (usize, usize)>,
@@ -34,9 +34,9 @@ pub(super) struct Checks {
     first_end: Option<Timestamp>,
 }
 
-/// Sets that are alike but for their keys, so that their terms are sent once.
+/// Sets that are alike but for their keys, so that their arguments are sent once.
 struct Alike {
-    terms: SmallVec<[Terms; 1]>,
+    arguments: SmallVec<[ScriptArguments; 1]>,
     times: Times,
     sets: Vec<Set>,
 }
@@ -48,7 +48,7 @@ struct Set {
     callers: SmallVec<[Caller; 1]>,
 }
 
-impl Load for Checks {
+impl Load for CheckBatch {
     fn work(&self) -> u32 {
         self.work
     }
@@ -83,7 +83,7 @@ impl Load for Checks {
                 set.callers.retain(|caller| caller.is_waiting());
             }
             group.sets.retain(|set| !set.callers.is_empty());
-            // Sets with as many callers stand together: see `Checks::write`.
+            // Sets with as many callers stand together: see `CheckBatch::write`.
             group.sets.sort_by_key(|set| set.callers.len());
         }
         self.groups.retain(|group| !group.sets.is_empty());
@@ -91,14 +91,18 @@ impl Load for Checks {
         self.sets = self.groups.iter().map(|group| group.sets.len()).sum();
     }
 
-    fn command(&self, target: &Target, text: Text, is_behind: bool) -> Option<Cmd> {
-        let of_group = |group: &Alike| group.sets.len() * (group.terms.len() + group.tracked().count());
+    fn command(&self, context: &CallContext, text: Text, is_behind: bool) -> Option<Cmd> {
+        let of_group = |group: &Alike| group.sets.len() * (group.arguments.len() + group.tracked().count());
         let keys = self.groups.iter().map(of_group).sum();
-        let script = target.scripts.acquire(self.parts);
-        (keys > 0).then(|| target.command(script, text, keys, |cmd| self.write(cmd, target, is_behind)))
+        let script = context.scripts.acquire(self.parts);
+        (keys > 0).then(|| context.command(script, text, keys, |cmd| self.write(cmd, context, is_behind)))
     }
 
-    fn answer(self, answer: Result<Value, Error>, fell_behind: &dyn Fn(Timestamp) -> bool) -> Option<Checks> {
+    fn answer(
+        self,
+        answer: Result<Value, Error>,
+        fell_behind: &dyn Fn(Timestamp) -> bool,
+    ) -> Option<CheckBatch> {
         match answer {
             Ok(Value::BulkString(bytes)) => return self.grant(&bytes, fell_behind),
             Ok(_) => self.fail(&garbled()),
@@ -107,34 +111,40 @@ impl Load for Checks {
         None
     }
 
-    fn split(self) -> Vec<Checks> {
+    fn split(self) -> Vec<CheckBatch> {
         let parts = self.parts;
-        let of_group = |Alike { terms, times, sets }: Alike| {
-            let alone = move |set| Alike { terms: terms.clone(), times, sets: vec![set] };
-            sets.into_iter().map(move |set| Checks::of_groups(vec![alone(set)], parts))
+        let of_group = |Alike { arguments, times, sets }: Alike| {
+            let alone = move |set| Alike { arguments: arguments.clone(), times, sets: vec![set] };
+            sets.into_iter().map(move |set| CheckBatch::of_groups(vec![alone(set)], parts))
         };
         self.groups.into_iter().flat_map(of_group).collect()
     }
 }
 
-impl Checks {
+impl CheckBatch {
     /// Checks to be sent. No other is added.
-    fn of_groups(groups: Vec<Alike>, parts: Parts) -> Checks {
+    fn of_groups(groups: Vec<Alike>, parts: Parts) -> CheckBatch {
         let sets = || groups.iter().flat_map(|group| &group.sets);
-        Checks {
+        CheckBatch {
             sets: sets().count(),
             work: groups.iter().map(Alike::work).fold(0, u32::saturating_add),
             first_end: sets().flat_map(|set| &set.callers).filter_map(Caller::until).min(),
             groups,
             parts,
-            ..Checks::default()
+            ..CheckBatch::default()
         }
     }
 
     /// Adds what a caller asks for. `hash` is that of its keys.
-    pub(super) fn push(&mut self, ask: Ask<'_>, hash: u64, log: SlidingLogLayout, caller: Caller) {
+    pub(super) fn push(
+        &mut self,
+        request: AcquireRequest<'_>,
+        hash: u64,
+        log: SlidingLogLayout,
+        caller: Caller,
+    ) {
         self.first_end = sooner(self.first_end, caller.until());
-        let alike = self.group_of(&ask, log);
+        let alike = self.group_of(&request, log);
         let group = match self.places.entry(hash.wrapping_add(alike as u64)) {
             // The group has no such set.
             Entry::Vacant(place) => {
@@ -145,75 +155,75 @@ impl Checks {
                 let (of, at) = *place.get();
                 let set = &mut self.groups[of].sets[at];
                 // The same set, as a plain check: it is acquired once more.
-                if of == alike && ask.times == Times::ONCE && ask.keys == set.keys {
+                if of == alike && request.times == Times::ONCE && request.keys == set.keys {
                     set.callers.push(caller);
                     return;
                 }
                 // The same set, but not a plain check, or another one by a collision. No key may be
                 // twice in one group: the script reads all keys of a group before it charges any.
-                self.open_group(&ask, log)
+                self.open_group(&request, log)
             }
         };
         let group = &mut self.groups[group];
-        group.sets.push(Set { keys: ask.keys, callers: SmallVec::from_buf([caller]) });
+        group.sets.push(Set { keys: request.keys, callers: SmallVec::from_buf([caller]) });
         self.work = self.work.saturating_add(group.work_of_set());
         self.sets += 1;
     }
 
-    fn group_of(&mut self, ask: &Ask<'_>, log: SlidingLogLayout) -> usize {
+    fn group_of(&mut self, request: &AcquireRequest<'_>, log: SlidingLogLayout) -> usize {
         let is_alike = |group: &Alike| {
-            group.times == ask.times
-                && group.terms.len() == ask.pairs.len()
+            group.times == request.times
+                && group.arguments.len() == request.pairs.len()
                 && group
-                    .terms
+                    .arguments
                     .iter()
-                    .zip(&ask.pairs)
-                    .all(|(terms, pair)| terms.matches(pair.policy, pair.cost))
+                    .zip(&request.pairs)
+                    .all(|(arguments, pair)| arguments.matches(pair.policy, pair.cost))
         };
         // A call has few groups: as many as its callers have different rules and costs.
-        self.groups.iter().position(is_alike).unwrap_or_else(|| self.open_group(ask, log))
+        self.groups.iter().position(is_alike).unwrap_or_else(|| self.open_group(request, log))
     }
 
-    fn open_group(&mut self, ask: &Ask<'_>, log: SlidingLogLayout) -> usize {
-        let terms: SmallVec<[Terms; 1]> =
-            ask.pairs.iter().map(|pair| Terms::new(pair.policy, pair.cost, log)).collect();
-        terms.iter().for_each(|terms| self.parts.add(terms.part));
-        if terms.iter().any(Terms::tracks_usage) {
+    fn open_group(&mut self, request: &AcquireRequest<'_>, log: SlidingLogLayout) -> usize {
+        let arguments: SmallVec<[ScriptArguments; 1]> =
+            request.pairs.iter().map(|pair| ScriptArguments::new(pair.policy, pair.cost, log)).collect();
+        arguments.iter().for_each(|arguments| self.parts.add(arguments.part));
+        if arguments.iter().any(ScriptArguments::tracks_usage) {
             self.parts.add_tracking();
         }
-        self.groups.push(Alike { terms, times: ask.times, sets: Vec::new() });
+        self.groups.push(Alike { arguments, times: request.times, sets: Vec::new() });
         self.groups.len() - 1
     }
 
     /// The keys and arguments of acquire.lua and of track.lua.
-    fn write(&self, cmd: &mut Cmd, target: &Target, is_behind: bool) {
+    fn write(&self, cmd: &mut Cmd, context: &CallContext, is_behind: bool) {
         for group in &self.groups {
             for set in &group.sets {
-                for (key, terms) in set.keys.iter().zip(&group.terms) {
-                    cmd.arg(&*target.names.of(key, &terms.policy));
+                for (key, arguments) in set.keys.iter().zip(&group.arguments) {
+                    cmd.arg(&*context.names.of(key, &arguments.policy));
                 }
             }
         }
         for group in &self.groups {
             for set in &group.sets {
-                for (at, terms) in group.tracked() {
-                    cmd.arg(&*target.names.of_total(&set.keys[at], terms.policy.name()));
+                for (at, arguments) in group.tracked() {
+                    cmd.arg(&*context.names.of_total(&set.keys[at], arguments.policy.name()));
                 }
             }
         }
-        if let Some(now) = target.clock.as_ref().map(Clock::now) {
+        if let Some(now) = context.clock.as_ref().map(Clock::now) {
             cmd.arg(now.as_micros());
         }
-        let mut numbers = Numbers::new();
+        let mut numbers = Doubles::new();
         for group in &self.groups {
             // Sets with as many callers are a run: their `max` is the same.
             let runs = || group.sets.chunk_by(|a, b| a.callers.len() == b.callers.len());
-            numbers.push(group.terms.len() as u64);
+            numbers.push(group.arguments.len() as u64);
             numbers.push(group.is_whole().into());
             numbers.push(group.sets.len() as u64);
             numbers.push(group.times.min().into());
             numbers.push(runs().count() as u64);
-            group.terms.iter().for_each(|terms| terms.write(&mut numbers, is_behind));
+            group.arguments.iter().for_each(|arguments| arguments.write(&mut numbers, is_behind));
             for run in runs() {
                 numbers.push(run.len() as u64);
                 numbers.push(group.max_of(run[0].callers.len()).into());
@@ -221,10 +231,10 @@ impl Checks {
         }
         cmd.arg(numbers.as_bytes());
         if self.parts.have_tracking() {
-            let mut numbers = Numbers::new();
-            numbers.push(target.usage_life_ms);
-            let terms = self.groups.iter().flat_map(|group| &group.terms);
-            terms.for_each(|terms| terms.write_tracking(&mut numbers));
+            let mut numbers = Doubles::new();
+            numbers.push(context.usage_life_ms);
+            let arguments = self.groups.iter().flat_map(|group| &group.arguments);
+            arguments.for_each(|arguments| arguments.write_tracking(&mut numbers));
             cmd.arg(numbers.as_bytes());
         }
     }
@@ -232,7 +242,7 @@ impl Checks {
     /// Hands out what acquire.lua returned. Returns the sets that were refused or only looked at
     /// before the server's clock was known to be behind: none was charged, and asked again they
     /// find the buckets cut that are too far ahead.
-    fn grant(self, answer: &[u8], fell_behind: &dyn Fn(Timestamp) -> bool) -> Option<Checks> {
+    fn grant(self, answer: &[u8], fell_behind: &dyn Fn(Timestamp) -> bool) -> Option<CheckBatch> {
         let mut numbers = numbers::read(answer).peekable();
         let now = Timestamp::from_micros(numbers.next().map_or(0, i64::cast_unsigned));
         // An answer without a time is garbled.
@@ -257,7 +267,7 @@ impl Checks {
                 again.push(group);
             }
         }
-        (!again.is_empty()).then(|| Checks::of_groups(again, self.parts))
+        (!again.is_empty()).then(|| CheckBatch::of_groups(again, self.parts))
     }
 
     fn fail(self, error: &Error) {
@@ -272,13 +282,13 @@ fn garbled() -> Error {
 }
 
 impl Alike {
-    /// The terms that record usage, and their places in each set.
-    fn tracked(&self) -> impl Iterator<Item = (usize, &Terms)> {
-        self.terms.iter().enumerate().filter(|(_, terms)| terms.tracks_usage())
+    /// The arguments that record usage, and their places in each set.
+    fn tracked(&self) -> impl Iterator<Item = (usize, &ScriptArguments)> {
+        self.arguments.iter().enumerate().filter(|(_, arguments)| arguments.tracks_usage())
     }
 
     fn work_of_set(&self) -> u32 {
-        self.terms.iter().map(Terms::work).fold(0, u32::saturating_add)
+        self.arguments.iter().map(ScriptArguments::work).fold(0, u32::saturating_add)
     }
 
     fn work(&self) -> u32 {
@@ -297,7 +307,7 @@ impl Alike {
 
     /// Whether gcra_whole.lua may decide.
     fn is_whole(&self) -> bool {
-        matches!(&*self.terms, [terms] if terms.has_whole_cost())
+        matches!(&*self.arguments, [arguments] if arguments.has_whole_cost())
             && self.times.min() <= 1
             && self.times.max() >= 1
     }
@@ -305,8 +315,8 @@ impl Alike {
     /// Bounds the units of a grant to one caller to a `u32`. Merged callers have a grant each, and
     /// may together queue for more in a leaky bucket.
     fn most_times(&self) -> u32 {
-        let most = |terms: &Terms| u64::from(u32::MAX).checked_div(terms.cost);
-        let least = self.terms.iter().filter_map(most).min();
+        let most = |arguments: &ScriptArguments| u64::from(u32::MAX).checked_div(arguments.cost);
+        let least = self.arguments.iter().filter_map(most).min();
         least.and_then(|least| u32::try_from(least).ok()).unwrap_or(u32::MAX)
     }
 
@@ -320,8 +330,9 @@ impl Alike {
             Some(number) => u32::try_from(-1 - number).ok()?,
             None => self.max_of(callers),
         };
-        let states: SmallVec<[State; 1]> = self.terms.iter().map_while(|terms| terms.read(numbers)).collect();
-        (states.len() == self.terms.len()).then_some((granted, states))
+        let states: SmallVec<[State; 1]> =
+            self.arguments.iter().map_while(|arguments| arguments.read(numbers)).collect();
+        (states.len() == self.arguments.len()).then_some((granted, states))
     }
 
     /// Grants callers in the order of their arrival as often as Redis did, and denies the others.
@@ -342,23 +353,23 @@ impl Alike {
     }
 
     fn verdict(&self, now: Timestamp, granted: u32, states: &mut [State]) -> Verdict {
-        let status = |terms: &Terms, state: &mut State| {
-            let look = state.look(&terms.policy, now);
+        let status = |arguments: &ScriptArguments, state: &mut State| {
+            let look = state.look(&arguments.policy, now);
             if granted == 0 {
-                let wanted = terms.cost.saturating_mul(u64::from(self.times.min().max(1)));
-                return (Duration::ZERO, state.refuse(&terms.policy, now, look, wanted));
+                let wanted = arguments.cost.saturating_mul(u64::from(self.times.min().max(1)));
+                return (Duration::ZERO, state.refuse(&arguments.policy, now, look, wanted));
             }
-            let units = u64::from(granted) * terms.cost;
-            let charge = state.charge(&terms.policy, now, look, u32::try_from(units).unwrap_or(u32::MAX));
+            let units = u64::from(granted) * arguments.cost;
+            let charge = state.charge(&arguments.policy, now, look, u32::try_from(units).unwrap_or(u32::MAX));
             (charge.delay, charge.status)
         };
         let mut longest = Duration::ZERO;
         let each: SmallVec<[_; 4]> = self
-            .terms
+            .arguments
             .iter()
             .zip(states)
-            .map(|(terms, state)| {
-                let (delay, status) = status(terms, state);
+            .map(|(arguments, state)| {
+                let (delay, status) = status(arguments, state);
                 longest = longest.max(delay);
                 status
             })
@@ -373,25 +384,25 @@ mod tests {
 
     use tollgate_core::{Key, Policy, Quota, StoreError};
 
-    use super::super::ask::Pair;
+    use super::super::acquire_request::Pair;
     use super::*;
-    use crate::wire::names::Names;
+    use crate::wire::names::KeyNames;
 
     #[test]
     fn an_answer_that_cannot_be_read_is_one_failure() {
         let (policy, hasher) = (Policy::new("p", Quota::per_day(5)), RandomState::new());
-        let names = Names::new("t", None, SlidingLogLayout::List);
+        let names = KeyNames::new("t", None, SlidingLogLayout::List);
         // Too few numbers, and no bulk string.
         for answer in [Value::BulkString(Vec::new()), Value::Int(1)] {
-            let mut checks = Checks::default();
+            let mut checks = CheckBatch::default();
             let answers: Vec<_> = (0..10_u32)
                 .map(|n| {
                     let pairs = SmallVec::from_iter([Pair { policy: &policy, cost: 1 }]);
                     let keys = SetKeys::from_iter([names.bounded(&Key::from(n))]);
-                    let ask = Ask { pairs, keys, times: Times::ONCE };
+                    let request = AcquireRequest { pairs, keys, times: Times::ONCE };
                     let (caller, answer) = Caller::new(None);
-                    let hash = ask.hash(&hasher);
-                    checks.push(ask, hash, names.log, caller);
+                    let hash = request.hash(&hasher);
+                    checks.push(request, hash, names.log, caller);
                     answer
                 })
                 .collect();

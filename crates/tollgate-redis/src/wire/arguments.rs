@@ -6,12 +6,12 @@ use tollgate_core::algorithm::State;
 use tollgate_core::{Algorithm, Policy};
 
 use super::layout::SlidingLogLayout;
-use super::numbers::Numbers;
+use super::numbers::Doubles;
 use super::script::Part;
 
 /// A policy and a cost, as arguments of a script.
 #[derive(Clone, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct ScriptArguments {
     pub(crate) policy: Policy,
     /// The cost of one acquisition. More than a `u32` only if a set names the pair several times,
     /// and then it can never pass.
@@ -25,9 +25,9 @@ const NEVER_US: u64 = 1 << 53;
 /// How many arguments are sent with every algorithm. Unused ones are zero.
 const ARGUMENTS: usize = 7;
 
-impl Terms {
-    pub(crate) fn new(policy: &Policy, cost: u64, log: SlidingLogLayout) -> Terms {
-        Terms { policy: policy.clone(), cost, part: Part::of(policy, log) }
+impl ScriptArguments {
+    pub(crate) fn new(policy: &Policy, cost: u64, log: SlidingLogLayout) -> ScriptArguments {
+        ScriptArguments { policy: policy.clone(), cost, part: Part::of(policy, log) }
     }
 
     /// Whether another check has the same arguments, and can share them.
@@ -72,27 +72,27 @@ impl Terms {
     }
 
     /// Appends what track.lua needs to know of a check.
-    pub(crate) fn write_tracking(&self, numbers: &mut Numbers) {
+    pub(crate) fn write_tracking(&self, numbers: &mut Doubles) {
         numbers.push(self.width() as u64);
         numbers.push(if self.tracks_usage() { self.cost.min(NEVER_US) } else { 0 });
     }
 
     /// Appends the algorithm and its arguments, for a server whose clock is behind or not.
-    pub(crate) fn write(&self, numbers: &mut Numbers, is_behind: bool) {
+    pub(crate) fn write(&self, numbers: &mut Doubles, is_behind: bool) {
         self.write_with(numbers, is_behind, self.emission().unwrap_or((NEVER_US, 0)));
     }
 
     /// The same for a refund. Its cost is at most the horizon, since TAT never lies further ahead.
-    pub(crate) fn write_refund(&self, numbers: &mut Numbers, is_behind: bool) {
+    pub(crate) fn write_refund(&self, numbers: &mut Doubles, is_behind: bool) {
         self.write_with(numbers, is_behind, self.emission().unwrap_or_else(|| self.policy.horizon()));
     }
 
     /// Appends the zeros that refund.lua reads as a reset.
-    pub(crate) fn write_reset(numbers: &mut Numbers) {
+    pub(crate) fn write_reset(numbers: &mut Doubles) {
         (0..3 + 1 + ARGUMENTS).for_each(|_| numbers.push(0));
     }
 
-    fn write_with(&self, numbers: &mut Numbers, is_behind: bool, emission: (u64, u32)) {
+    fn write_with(&self, numbers: &mut Doubles, is_behind: bool, emission: (u64, u32)) {
         let policy = &self.policy;
         let (limit, window) = (policy.quota().limit().into(), micros(policy.quota().window()));
         // A larger cost is refused anyway.
@@ -175,7 +175,7 @@ mod tests {
     fn work_grows_with_the_logarithm_of_the_runs_and_not_with_the_cost() {
         let work = |algorithm, limit, cost| {
             let policy = Policy::new("p", Quota::per_day(limit)).with_algorithm(algorithm);
-            Terms::new(&policy, cost, SlidingLogLayout::List).work()
+            ScriptArguments::new(&policy, cost, SlidingLogLayout::List).work()
         };
         for cost in [0, 1, 100_000, u64::MAX] {
             assert_eq!(work(Algorithm::Gcra, 100_000, cost), 1);

@@ -10,12 +10,12 @@ use tollgate_core::Clock;
 
 use super::server_clock::ServerClocks;
 use crate::link::{Link, Text};
-use crate::wire::names::Names;
+use crate::wire::names::KeyNames;
 use crate::wire::script::{Script, Scripts};
 
-pub(crate) struct Target {
+pub(crate) struct CallContext {
     pub(crate) link: Link,
-    pub(crate) names: Names,
+    pub(crate) names: KeyNames,
     pub(crate) scripts: Scripts,
     /// How long the usage of a key is kept after its last use, in milliseconds.
     pub(crate) usage_life_ms: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Target {
     pub(crate) runtime: Handle,
 }
 
-impl Target {
+impl CallContext {
     /// A call of a script on this number of keys. `write` adds the keys and the arguments.
     pub(crate) fn command(
         &self,

@@ -18,14 +18,14 @@ pub(crate) struct Pair<'a> {
 }
 
 /// A set that names each pair of policy and key once, and how often to acquire it.
-pub(crate) struct Ask<'a> {
+pub(crate) struct AcquireRequest<'a> {
     pub(crate) pairs: SmallVec<[Pair<'a>; 4]>,
     /// The key of each pair.
     pub(crate) keys: SetKeys,
     pub(crate) times: Times,
 }
 
-impl Ask<'_> {
+impl AcquireRequest<'_> {
     /// A hash of the keys, which finds callers that ask for the same.
     pub(super) fn hash(&self, hasher: &RandomState) -> u64 {
         let mut hasher = hasher.build_hasher();

@@ -15,9 +15,9 @@ use crate::store::RedisStore;
 pub(crate) async fn run(store: &RedisStore) -> Result<Option<Arc<str>>, Error> {
     let tried = commands(store).await;
     // First the mode, since it says more than what a node of another kind answers to a script.
-    store.commit().target.link.check_mode().await?;
+    store.commit().context.link.check_mode().await?;
     match tried {
-        Ok(()) => Ok(eviction(&store.commit().target.link).await),
+        Ok(()) => Ok(eviction(&store.commit().context.link).await),
         Err(error) if error.is_configuration() => Err(error),
         Err(_) => Ok(None),
     }
@@ -66,13 +66,13 @@ async fn commands(store: &RedisStore) -> Result<(), Error> {
     // The scripts are loaded by now, but a server that restarts forgets them, and then EVAL is
     // needed.
     let commit = store.commit();
-    let key = commit.target.names.bounded(&key);
-    let name = commit.target.names.of(&key, &policy);
+    let key = commit.context.names.bounded(&key);
+    let name = commit.context.names.of(&key, &policy);
     let eval = |_: Text| {
         let mut cmd = Cmd::new();
         // With a key: some proxies refuse a script without one.
         cmd.arg("EVAL").arg("return 1").arg(1).arg(&*name);
         Some(cmd)
     };
-    commit.target.link.call(commit.slot(&key), &eval).await.map(drop)
+    commit.context.link.call(commit.slot(&key), &eval).await.map(drop)
 }
