@@ -181,15 +181,10 @@ pub(crate) fn is_configuration(error: &RedisError) -> bool {
     }
 }
 
+/// An error of the `redis` crate becomes one by its cause: `From<RedisError>` would be public.
 impl From<Cause> for Error {
     fn from(cause: Cause) -> Error {
         Error { cause: Arc::new(cause), call: None, is_partial: false }
-    }
-}
-
-impl From<RedisError> for Error {
-    fn from(error: RedisError) -> Error {
-        Cause::Redis(error).into()
     }
 }
 
@@ -239,8 +234,8 @@ mod tests {
 
     #[test]
     fn only_what_was_refused_executed_nothing() {
-        let of_server = |kind| Error::from(RedisError::from((ErrorKind::Server(kind), "refused")));
-        let of_network = |kind: io::ErrorKind| Error::from(RedisError::from(io::Error::from(kind)));
+        let of_server = |kind| Error::from(Cause::Redis((ErrorKind::Server(kind), "refused").into()));
+        let of_network = |kind: io::ErrorKind| Error::from(Cause::Redis(io::Error::from(kind).into()));
         for refused in [
             of_server(ServerErrorKind::ClusterDown),
             of_server(ServerErrorKind::BusyLoading),

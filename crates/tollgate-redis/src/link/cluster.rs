@@ -273,14 +273,14 @@ impl ClusterState {
 
 fn no_owner() -> Error {
     let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
-    RedisError::from((kind, "no node owns the slot")).into()
+    Cause::Redis((kind, "no node owns the slot").into()).into()
 }
 
 async fn slots_of(node: &ClusterNode) -> Result<Vec<Range>, Error> {
-    let answer = node.connection().await?.slots().await?;
+    let answer = node.connection().await?.slots().await.map_err(Cause::Redis)?;
     ranges(&answer, &node.address).ok_or_else(|| {
         let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
-        RedisError::from((kind, "a node does not know the owners of the slots")).into()
+        Cause::Redis((kind, "a node does not know the owners of the slots").into()).into()
     })
 }
 
@@ -308,7 +308,7 @@ impl Handle<'_> {
                 }
                 ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => true,
                 ErrorKind::Server(ServerErrorKind::TryAgain) => {
-                    let Some(note) = moving else { return Err(error.into()) };
+                    let Some(note) = moving else { return Err(Cause::Redis(error).into()) };
                     note();
                     false
                 }
@@ -320,14 +320,14 @@ impl Handle<'_> {
                         // A replica may have taken over by the next call.
                         self.cluster.refresh_in_background();
                     }
-                    return Err(error.into());
+                    return Err(Cause::Redis(error).into());
                 }
             };
             // A redirection is followed at once, unless it follows another. Two nodes may redirect
             // to each other for a while after a slot has moved.
             if !redirects || was_redirected {
                 if retries == MAX_RETRIES {
-                    return Err(unsettled(error).into());
+                    return Err(Cause::Redis(unsettled(error)).into());
                 }
                 retries += 1;
                 self.cluster.refresh_in_background();
@@ -348,7 +348,7 @@ impl Handle<'_> {
         let named = error.redirect_node().and_then(|(to, _)| redirected(to, &self.node.address));
         let Some(address) = named else {
             self.cluster.refresh_in_background();
-            return Err(unsettled(error).into());
+            return Err(Cause::Redis(unsettled(error)).into());
         };
         self.cluster.handle_of(self.cluster.0.node(&address)).await
     }

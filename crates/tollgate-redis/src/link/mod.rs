@@ -114,7 +114,7 @@ impl Link {
             Master::Pooled => self.call(0, build).await,
             Master::Node(node) => {
                 let cmd = build(Text::Hash).ok_or(Cause::Late)?;
-                Ok(node.connection().await?.run_without_key(cmd).await?)
+                Ok(node.connection().await?.run_without_key(cmd).await.map_err(Cause::Redis)?)
             }
         }
     }

@@ -74,17 +74,19 @@ impl ClusterNode {
         *kept = None;
         // In a task, so that its timeout does not depend on how often the caller is polled.
         let connects = spawn(open(self.info.clone(), self.timeouts));
-        let connected = connects.await.map_err(|_| Cause::Stopped.into());
+        let connected =
+            connects.await.map_err(|_| Cause::Stopped).and_then(|made| made.map_err(Cause::Redis));
         // Counted at the end, so that callers that came during the attempt notice it.
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        match connected.and_then(|made| made.map_err(Error::from)) {
+        match connected {
             Ok(Opened { connection: inner, end }) => {
                 self.backoff.succeeded();
                 let health = Health { end, broken: AtomicBool::new(false), timeouts: AtomicU32::new(0) };
                 let standing = Arc::clone(&self.standing);
                 Ok(kept.insert(NodeConn { inner, health: Arc::new(health), standing }).clone())
             }
-            Err(error) => {
+            Err(cause) => {
+                let error = Error::from(cause);
                 self.backoff.failed(error.clone());
                 Err(error)
             }

@@ -141,11 +141,11 @@ impl Pool {
                         && is_replica(error)
                     {
                         // There is no new master yet, which counts as a failure to connect.
-                        self.failures.backoff.failed(error.clone().into());
+                        self.failures.backoff.failed(Cause::Redis(error.clone()).into());
                     }
                     drop(checkout);
                     self.freed.notify_one();
-                    return Ok(result.ok_or(Cause::Late)??);
+                    return Ok(result.ok_or(Cause::Late)?.map_err(Cause::Redis)?);
                 }
             }
         }
@@ -174,7 +174,7 @@ impl fmt::Debug for Sink {
 
 impl ErrorSink<RedisError> for Sink {
     fn sink(&self, error: RedisError) {
-        self.0.backoff.failed(error.into());
+        self.0.backoff.failed(Cause::Redis(error).into());
         self.0.notify.notify_waiters();
     }
 

@@ -6,6 +6,7 @@ use crate::error::Error;
 
 #[cfg(feature = "tls")]
 use {
+    crate::error::Cause,
     bb8_redis::redis::{Client, ClientTlsConfig, ConnectionAddr, TlsCertificates},
     rustls::crypto::{CryptoProvider, ring},
     rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
@@ -63,7 +64,10 @@ impl Certificates {
         }
         Ok(match self.given() {
             // Fails if the URL is not one of TLS.
-            Some(certificates) => Client::build_with_tls(info, certificates)?.get_connection_info().clone(),
+            Some(certificates) => {
+                let client = Client::build_with_tls(info, certificates).map_err(Cause::Redis)?;
+                client.get_connection_info().clone()
+            }
             None => info,
         })
     }
