@@ -55,6 +55,10 @@ const JOINED: u8 = b'(';
 const BRANCH: u8 = b'|';
 
 impl Key {
+    /// The longest text of a key that stores keep as it is, in bytes. A key with a longer one has a
+    /// digest in its place, in names and in counts of usage.
+    pub const MAX_TEXT: usize = 128;
+
     const EMPTY: Key = Key(Encoded::Inline { length: 0, bytes: [0; INLINE] });
 
     /// The single key of a quota that all callers share.

@@ -29,16 +29,13 @@ const SORTED_SET_FORM: &str = "~runs~sorted-set";
 /// The suffix of names whose value is the usage of a key. No scope of a policy ends with it.
 const USAGE_FORM: &str = "~usage";
 
-/// The longest text of a key, in bytes. A key that is longer is hashed.
-const MAX_KEY_LENGTH: usize = 128;
-
 /// A key as it waits for its call: itself, or the digest of a long one.
 ///
 /// The caller makes it before it takes any lock, since a request may carry a key of any length.
 /// What follows costs the same for each key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BoundedKey {
-    /// Of at most [`MAX_KEY_LENGTH`] bytes.
+    /// Of at most [`Key::MAX_TEXT`] bytes.
     Whole(Key),
     Hashed(KeyDigest),
 }
@@ -55,7 +52,7 @@ impl BoundedKey {
     }
 }
 
-/// The text of a key in its names, of at most [`MAX_KEY_LENGTH`] bytes.
+/// The text of a key in its names, of at most [`Key::MAX_TEXT`] bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyText(SmallVec<[u8; 40]>);
 
@@ -89,7 +86,7 @@ impl KeyNames {
     /// A key, to be named when its call is written.
     pub(crate) fn bounded(&self, key: &Key) -> BoundedKey {
         match key.as_encoded().len() {
-            ..=MAX_KEY_LENGTH => BoundedKey::Whole(key.clone()),
+            ..=Key::MAX_TEXT => BoundedKey::Whole(key.clone()),
             _ => BoundedKey::Hashed(self.digest(key)),
         }
     }
@@ -107,7 +104,7 @@ impl KeyNames {
             BoundedKey::Whole(key) if self.secret.is_none() => {
                 let _ = key.write_text(&mut text);
                 // Each escaped byte is three.
-                if text.0.len() <= MAX_KEY_LENGTH {
+                if text.0.len() <= Key::MAX_TEXT {
                     return text;
                 }
                 text.0.clear();
@@ -309,9 +306,9 @@ mod tests {
                 let names = names(secret);
                 let keys: Vec<BoundedKey> =
                     (0..300).map(|length| names.bounded(&Key::from(sign.repeat(length)))).collect();
-                assert!(keys.iter().all(|key| key.as_bytes().len() <= MAX_KEY_LENGTH));
+                assert!(keys.iter().all(|key| key.as_bytes().len() <= Key::MAX_TEXT));
                 let texts: Vec<KeyText> = keys.iter().map(|key| names.text(key)).collect();
-                assert!(texts.iter().all(|text| text.0.len() <= MAX_KEY_LENGTH));
+                assert!(texts.iter().all(|text| text.0.len() <= Key::MAX_TEXT));
                 let shorter = texts.windows(2).filter(|pair| pair[0] == pair[1]);
                 assert_eq!(shorter.count(), 0, "{sign:?}: two keys with one text");
             }

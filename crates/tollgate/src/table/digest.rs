@@ -6,9 +6,6 @@ use std::hash::{BuildHasher, RandomState};
 use siphasher::{sip, sip128};
 use tollgate_core::Key;
 
-/// A longer text of a key is replaced by the digest, as in Redis. In bytes.
-const MAX_KEY_LENGTH: usize = 128;
-
 /// A hash of 64 bits, and either the key itself if it is short, or 64 more bits of the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Digest(u64, u64);
@@ -33,10 +30,10 @@ impl Digest {
     pub(crate) fn name(&self, key: &Key) -> String {
         let mut text = String::new();
         // First the length of the key: this runs under a lock, and each escaped byte is three.
-        if key.as_encoded().len() <= MAX_KEY_LENGTH {
+        if key.as_encoded().len() <= Key::MAX_TEXT {
             // Writing to a string does not fail.
             let _ = key.write_text(&mut text);
-            if text.len() <= MAX_KEY_LENGTH {
+            if text.len() <= Key::MAX_TEXT {
                 return text;
             }
         }

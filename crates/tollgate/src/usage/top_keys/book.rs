@@ -19,9 +19,6 @@ use super::space_saving::{Counted, Kept, SpaceSaving};
 /// Minutes that wait for a store that does not answer. The oldest is forgotten first.
 const MOST_CLOSED: usize = 10;
 
-/// Of a longer key only the name is kept. In bytes.
-const MAX_KEY_LENGTH: usize = 128;
-
 /// A flush that is due for longer has no runtime that drives it.
 const OVERDUE_AFTER: Duration = Duration::from_secs(60);
 
@@ -115,7 +112,8 @@ impl Book {
         // Before the lock, since callers choose how long a key is. Once for all rules by that key.
         let mut names = KeyNames::new();
         for Check { key, .. } in set.clone() {
-            let is_long = key.as_encoded().len() > MAX_KEY_LENGTH;
+            // Of a long key only the name is kept.
+            let is_long = key.as_encoded().len() > Key::MAX_TEXT;
             let known = names.iter().find(|(known, _)| is_long && *known == key);
             let name = match known {
                 Some((_, name)) => name.clone(),
