@@ -3,14 +3,14 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use bb8_redis::redis::{Cmd, FromRedisValue, Value, from_redis_value};
+use bb8_redis::redis::{FromRedisValue, Value, cmd, from_redis_value};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::commit::CallContext;
 use crate::error::{Cause, Error};
-use crate::link::{Link, Master, Text};
+use crate::link::{Link, Master, plain};
 
 /// How many names Redis looks at in one step of a scan.
 const STEP: u32 = 1_000;
@@ -19,14 +19,19 @@ const STEP: u32 = 1_000;
 /// checks and refunds never wait for a connection that many questions hold.
 ///
 /// One slow answer holds up no other question, and several do for the response timeout at most.
-pub(crate) async fn in_runtime<T: Send + 'static>(
-    context: &CallContext,
-    call: impl Future<Output = Result<T, Error>> + Send + 'static,
-) -> Result<T, Error> {
+pub(crate) async fn ask<T, F>(
+    context: &Arc<CallContext>,
+    question: impl FnOnce(Arc<CallContext>) -> F,
+) -> Result<T, Error>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Error>> + Send + 'static,
+{
     let turn = turn(context).await?;
+    let question = question(Arc::clone(context));
     let answer = context.runtime.spawn(async move {
         let _turn = turn;
-        call.await
+        question.await
     });
     answer.await.unwrap_or_else(|_| Err(Cause::Stopped.into()))
 }
@@ -56,12 +61,8 @@ pub(crate) async fn scan(
     pattern: &str,
     cursor: u64,
 ) -> Result<(u64, Vec<Vec<u8>>), Error> {
-    let build = |_: Text| {
-        let mut cmd = Cmd::new();
-        cmd.arg("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(STEP);
-        Some(cmd)
-    };
-    read(link.call_on(master, &build).await?)
+    let scan = plain(cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(STEP));
+    read(link.call_on(master, &scan).await?)
 }
 
 /// An answer in the form of its command.

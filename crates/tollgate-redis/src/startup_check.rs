@@ -3,11 +3,11 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use bb8_redis::redis::{Cmd, Value};
+use bb8_redis::redis::cmd;
 use tollgate_core::{Check, Key, Policy, Quota, Store, Times};
 
 use crate::error::Error;
-use crate::link::{Link, Text};
+use crate::link::{Link, plain};
 use crate::store::RedisStore;
 
 /// Fails only for what a retry cannot fix. Returns the `maxmemory-policy` of a server that evicts
@@ -26,17 +26,8 @@ pub(crate) async fn run(store: &RedisStore) -> Result<Option<Arc<str>>, Error> {
 /// The `maxmemory-policy` of a master that evicts limits before usage. `None` if there is none, or
 /// if the servers do not say.
 async fn eviction(link: &Link) -> Option<Arc<str>> {
-    let info = |_: Text| {
-        let mut cmd = Cmd::new();
-        cmd.arg("INFO").arg("memory");
-        Some(cmd)
-    };
     for master in link.masters().await.ok()? {
-        let text = match link.call_on(&master, &info).await {
-            Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),
-            Ok(Value::VerbatimString { text, .. }) => text,
-            _ => continue,
-        };
+        let Some(text) = link.info(&master, "memory").await else { continue };
         if let Some(policy) = unfit_eviction(&text) {
             return Some(policy.into());
         }
@@ -68,11 +59,7 @@ async fn commands(store: &RedisStore) -> Result<(), Error> {
     let commit = store.commit();
     let key = commit.context.names.bounded(&key);
     let name = commit.context.names.of(&key, &policy);
-    let eval = |_: Text| {
-        let mut cmd = Cmd::new();
-        // With a key: some proxies refuse a script without one.
-        cmd.arg("EVAL").arg("return 1").arg(1).arg(&*name);
-        Some(cmd)
-    };
+    // With a key: some proxies refuse a script without one.
+    let eval = plain(cmd("EVAL").arg("return 1").arg(1).arg(&*name));
     commit.context.link.call(commit.slot(&key), &eval).await.map(drop)
 }

@@ -18,7 +18,7 @@ use crate::commit::{AcquireRequest, Caller, Commit, Deadline, RefundEntry, Verdi
 use crate::error::{Cause, Error};
 use crate::set::{self, PairOrder, multi_slot};
 use crate::usage;
-use crate::wire::arguments::ScriptArguments;
+use crate::wire::args::ScriptArgs;
 use crate::wire::script::Part;
 
 /// A store in Redis or Valkey, shared by all processes that connect to it. See the [crate's
@@ -178,8 +178,8 @@ impl Store for RedisStore {
         for grant in grants.iter().filter(|grant| grant.units > 0) {
             let key = names.bounded(grant.key);
             let slot = self.commit.slot(&key);
-            let arguments = ScriptArguments::new(grant.policy, u64::from(grant.units), names.log);
-            let entry = RefundEntry::refund(names, &key, arguments, grant.stamp);
+            let args = ScriptArgs::new(grant.policy, u64::from(grant.units), names.log);
+            let entry = RefundEntry::refund(names, &key, args, grant.stamp);
             match of_slot.iter_mut().find(|(of, _)| *of == slot) {
                 Some((_, entries)) => entries.push(entry),
                 None => of_slot.push((slot, vec![entry])),

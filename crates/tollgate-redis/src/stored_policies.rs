@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tollgate_core::{Key, Policy};
 
+use crate::commit::CallContext;
 use crate::error::Error;
-use crate::question::{in_runtime, scan};
+use crate::question::{ask, scan};
 use crate::store::RedisStore;
 
 /// The policies that hold a state of a key: see [`RedisStore::stored_policies`].
@@ -48,13 +49,14 @@ impl RedisStore {
         let context = &self.commit().context;
         let key = context.names.bounded(key);
         let (slot, pattern) = (self.commit().slot(&key), context.names.pattern_of(&key));
-        let of = Arc::clone(context);
-        let master = in_runtime(context, async move { of.link.master_of(slot).await }).await?;
+        let master = async move |context: Arc<CallContext>| context.link.master_of(slot).await;
+        let master = ask(context, master).await?;
         let (mut names, mut cursor) = (BTreeSet::new(), 0);
         loop {
-            let (of, master, pattern) = (Arc::clone(context), master.clone(), pattern.clone());
-            let step = async move { scan(&of.link, &master, &pattern, cursor).await };
-            let (next, found) = in_runtime(context, step).await?;
+            let (master, pattern) = (master.clone(), pattern.clone());
+            let step =
+                async move |context: Arc<CallContext>| scan(&context.link, &master, &pattern, cursor).await;
+            let (next, found) = ask(context, step).await?;
             names.extend(found);
             cursor = next;
             if cursor == 0 {

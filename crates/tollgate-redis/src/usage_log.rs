@@ -1,19 +1,17 @@
 //! Pages of usage: a hash for each minute, with a field for each process.
 
 use std::collections::HashSet;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bb8_redis::redis::Cmd;
+use bb8_redis::redis::cmd;
 use tollgate_core::{Key, UsageError, UsageLog};
 
 use crate::commit::CallContext;
 use crate::error::Error;
-use crate::link::Text;
-use crate::question::{in_runtime, read};
+use crate::link::{Text, plain};
+use crate::question::{ask, read};
 use crate::store::RedisStore;
-use crate::wire::names::Name;
 use crate::wire::numbers::life_in_millis;
 
 /// Keeps the pages of [`tollgate::usage`](https://docs.rs/tollgate/latest/tollgate/usage/). Keys have
@@ -37,15 +35,16 @@ impl UsageLog for RedisStore {
     ) -> Result<(), UsageError> {
         let page = page.to_owned();
         let millis = life_in_millis(keep_for);
-        let write = async move |context: Arc<CallContext>, name: Name, slot| {
+        let write = async move |context: Arc<CallContext>| {
+            let name = context.names.of_usage(minute);
             let build = |text: Text| {
                 Some(context.command(context.scripts.usage_page(), text, 1, |cmd| {
                     cmd.arg(&*name).arg(process).arg(&page).arg(millis);
                 }))
             };
-            context.link.call(slot, &build).await.map(drop)
+            context.link.call(context.slot_of(&name), &build).await.map(drop)
         };
-        Ok(self.with_pages(minute, write).await?)
+        Ok(ask(&self.commit().context, write).await?)
     }
 
     async fn read(&self, minute: u64, mut each: impl FnMut(&str) + Send) -> Result<(), UsageError> {
@@ -53,8 +52,12 @@ impl UsageLog for RedisStore {
         let mut processes = HashSet::new();
         let mut cursor = 0;
         loop {
-            let scan = async move |context, name, slot| part(context, name, slot, cursor).await;
-            let (next, pages) = self.with_pages(minute, scan).await?;
+            let step = async move |context: Arc<CallContext>| -> Result<ScannedPages, Error> {
+                let name = context.names.of_usage(minute);
+                let scan = plain(cmd("HSCAN").arg(&*name).arg(cursor).arg("COUNT").arg(STEP));
+                read(context.link.call(context.slot_of(&name), &scan).await?)
+            };
+            let (next, pages) = ask(&self.commit().context, step).await?;
             for (process, page) in pages {
                 if processes.insert(process)
                     && let Ok(page) = str::from_utf8(&page)
@@ -75,31 +78,3 @@ const STEP: u32 = 50;
 
 /// Where the next step begins, 0 at the end; processes, and their pages.
 type ScannedPages = (u64, Vec<(Vec<u8>, Vec<u8>)>);
-
-/// One step of a scan of the pages of a minute.
-async fn part(context: Arc<CallContext>, name: Name, slot: u16, cursor: u64) -> Result<ScannedPages, Error> {
-    let build = |_: Text| {
-        let mut cmd = Cmd::new();
-        cmd.arg("HSCAN").arg(&*name).arg(cursor).arg("COUNT").arg(STEP);
-        Some(cmd)
-    };
-    read(context.link.call(slot, &build).await?)
-}
-
-impl RedisStore {
-    /// Runs a call on the pages of a minute.
-    async fn with_pages<T, F>(
-        &self,
-        minute: u64,
-        call: impl FnOnce(Arc<CallContext>, Name, u16) -> F,
-    ) -> Result<T, Error>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Error>> + Send + 'static,
-    {
-        let context = &self.commit().context;
-        let (name, slot) = context.names.of_usage(minute);
-        let slot = if context.link.has_slots() { slot } else { 0 };
-        in_runtime(context, call(Arc::clone(context), name, slot)).await
-    }
-}

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bb8_redis::redis::Cmd;
+use bb8_redis::redis::cmd;
 use tokio::task::JoinSet;
 use tollgate_core::{Key, KeyTotal, Timestamp, UsageError, UsageTotals};
 
 use crate::commit::CallContext;
 use crate::error::{Cause, Error};
-use crate::link::{Master, Text};
-use crate::question::{in_runtime, read, scan};
+use crate::link::{Master, plain};
+use crate::question::{ask, read, scan};
 use crate::store::RedisStore;
 use crate::wire::names::{Name, escaped};
 
@@ -26,7 +26,7 @@ impl UsageTotals for RedisStore {
         let context = &self.commit().context;
         let key = context.names.bounded(key);
         let (slot, names) = (self.commit().slot(&key), vec![context.names.of_total(&key, policy)]);
-        let values = in_runtime(context, values(Arc::clone(context), slot, names)).await?;
+        let values = ask(context, |context| values(context, slot, names)).await?;
         Ok(values
             .into_iter()
             .next()
@@ -39,12 +39,13 @@ impl UsageTotals for RedisStore {
         mut each: impl FnMut(KeyTotal) + Send,
     ) -> Result<(), UsageError> {
         let context = &self.commit().context;
-        let of = Arc::clone(context);
-        for master in in_runtime(context, async move { of.link.masters().await }).await? {
+        for master in
+            ask(context, async move |context: Arc<CallContext>| context.link.masters().await).await?
+        {
             let mut cursor = 0;
             loop {
-                let step = step(Arc::clone(context), master.clone(), policy.to_owned(), cursor);
-                let (next, totals) = in_runtime(context, step).await?;
+                let (master, policy) = (master.clone(), policy.to_owned());
+                let (next, totals) = ask(context, |context| step(context, master, policy, cursor)).await?;
                 totals.into_iter().for_each(&mut each);
                 cursor = next;
                 if next == 0 {
@@ -68,8 +69,7 @@ async fn step(
     let (next, names) = scan(&context.link, &master, &pattern, cursor).await?;
     let mut of_slot: BTreeMap<u16, Vec<Name>> = BTreeMap::new();
     for name in names.iter().map(|name| Name::listed(name)) {
-        let slot = if context.link.has_slots() { name.slot() } else { 0 };
-        of_slot.entry(slot).or_default().push(name);
+        of_slot.entry(context.slot_of(&name)).or_default().push(name);
     }
     // A master of a Cluster answers for one slot at a time.
     let mut calls: JoinSet<_> =
@@ -94,15 +94,8 @@ async fn values(
     slot: u16,
     names: Vec<Name>,
 ) -> Result<Vec<(Name, Option<Vec<u8>>)>, Error> {
-    let build = |_: Text| {
-        let mut cmd = Cmd::new();
-        cmd.arg("MGET");
-        names.iter().for_each(|name| {
-            cmd.arg(&**name);
-        });
-        Some(cmd)
-    };
-    let values: Vec<Option<Vec<u8>>> = read(context.link.call(slot, &build).await?)?;
+    let get = plain(cmd("MGET").arg(names.iter().map(|name| &**name).collect::<Vec<&[u8]>>()));
+    let values: Vec<Option<Vec<u8>>> = read(context.link.call(slot, &get).await?)?;
     Ok(names.into_iter().zip(values).collect())
 }
 

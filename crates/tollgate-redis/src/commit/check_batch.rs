@@ -16,7 +16,7 @@ use super::context::CallContext;
 use super::group::Load;
 use crate::error::{Cause, Error, next_call};
 use crate::link::Text;
-use crate::wire::arguments::ScriptArguments;
+use crate::wire::args::ScriptArgs;
 use crate::wire::layout::SlidingLogLayout;
 use crate::wire::numbers::{self, Doubles};
 use crate::wire::script::Parts;
@@ -36,7 +36,7 @@ pub(super) struct CheckBatch {
 
 /// Sets that are alike but for their keys, so that their arguments are sent once.
 struct Alike {
-    arguments: SmallVec<[ScriptArguments; 1]>,
+    args: SmallVec<[ScriptArgs; 1]>,
     times: Times,
     sets: Vec<Set>,
 }
@@ -92,7 +92,7 @@ impl Load for CheckBatch {
     }
 
     fn command(&self, context: &CallContext, text: Text, is_behind: bool) -> Option<Cmd> {
-        let of_group = |group: &Alike| group.sets.len() * (group.arguments.len() + group.tracked().count());
+        let of_group = |group: &Alike| group.sets.len() * (group.args.len() + group.tracked().count());
         let keys = self.groups.iter().map(of_group).sum();
         let script = context.scripts.acquire(self.parts);
         (keys > 0).then(|| context.command(script, text, keys, |cmd| self.write(cmd, context, is_behind)))
@@ -113,8 +113,8 @@ impl Load for CheckBatch {
 
     fn split(self) -> Vec<CheckBatch> {
         let parts = self.parts;
-        let of_group = |Alike { arguments, times, sets }: Alike| {
-            let alone = move |set| Alike { arguments: arguments.clone(), times, sets: vec![set] };
+        let of_group = |Alike { args, times, sets }: Alike| {
+            let alone = move |set| Alike { args: args.clone(), times, sets: vec![set] };
             sets.into_iter().map(move |set| CheckBatch::of_groups(vec![alone(set)], parts))
         };
         self.groups.into_iter().flat_map(of_group).collect()
@@ -173,25 +173,25 @@ impl CheckBatch {
     fn group_of(&mut self, request: &AcquireRequest<'_>, log: SlidingLogLayout) -> usize {
         let is_alike = |group: &Alike| {
             group.times == request.times
-                && group.arguments.len() == request.pairs.len()
+                && group.args.len() == request.pairs.len()
                 && group
-                    .arguments
+                    .args
                     .iter()
                     .zip(&request.pairs)
-                    .all(|(arguments, pair)| arguments.matches(pair.policy, pair.cost))
+                    .all(|(args, pair)| args.matches(pair.policy, pair.cost))
         };
         // A call has few groups: as many as its callers have different rules and costs.
         self.groups.iter().position(is_alike).unwrap_or_else(|| self.open_group(request, log))
     }
 
     fn open_group(&mut self, request: &AcquireRequest<'_>, log: SlidingLogLayout) -> usize {
-        let arguments: SmallVec<[ScriptArguments; 1]> =
-            request.pairs.iter().map(|pair| ScriptArguments::new(pair.policy, pair.cost, log)).collect();
-        arguments.iter().for_each(|arguments| self.parts.add(arguments.part));
-        if arguments.iter().any(ScriptArguments::tracks_usage) {
+        let args: SmallVec<[ScriptArgs; 1]> =
+            request.pairs.iter().map(|pair| ScriptArgs::new(pair.policy, pair.cost, log)).collect();
+        args.iter().for_each(|args| self.parts.add(args.part));
+        if args.iter().any(ScriptArgs::tracks_usage) {
             self.parts.add_tracking();
         }
-        self.groups.push(Alike { arguments, times: request.times, sets: Vec::new() });
+        self.groups.push(Alike { args, times: request.times, sets: Vec::new() });
         self.groups.len() - 1
     }
 
@@ -199,15 +199,15 @@ impl CheckBatch {
     fn write(&self, cmd: &mut Cmd, context: &CallContext, is_behind: bool) {
         for group in &self.groups {
             for set in &group.sets {
-                for (key, arguments) in set.keys.iter().zip(&group.arguments) {
-                    cmd.arg(&*context.names.of(key, &arguments.policy));
+                for (key, args) in set.keys.iter().zip(&group.args) {
+                    cmd.arg(&*context.names.of(key, &args.policy));
                 }
             }
         }
         for group in &self.groups {
             for set in &group.sets {
-                for (at, arguments) in group.tracked() {
-                    cmd.arg(&*context.names.of_total(&set.keys[at], arguments.policy.name()));
+                for (at, args) in group.tracked() {
+                    cmd.arg(&*context.names.of_total(&set.keys[at], args.policy.name()));
                 }
             }
         }
@@ -218,12 +218,12 @@ impl CheckBatch {
         for group in &self.groups {
             // Sets with as many callers are a run: their `max` is the same.
             let runs = || group.sets.chunk_by(|a, b| a.callers.len() == b.callers.len());
-            numbers.push(group.arguments.len() as u64);
+            numbers.push(group.args.len() as u64);
             numbers.push(group.is_whole().into());
             numbers.push(group.sets.len() as u64);
             numbers.push(group.times.min().into());
             numbers.push(runs().count() as u64);
-            group.arguments.iter().for_each(|arguments| arguments.write(&mut numbers, is_behind));
+            group.args.iter().for_each(|args| args.write(&mut numbers, is_behind));
             for run in runs() {
                 numbers.push(run.len() as u64);
                 numbers.push(group.max_of(run[0].callers.len()).into());
@@ -233,8 +233,8 @@ impl CheckBatch {
         if self.parts.have_tracking() {
             let mut numbers = Doubles::new();
             numbers.push(context.usage_life_ms);
-            let arguments = self.groups.iter().flat_map(|group| &group.arguments);
-            arguments.for_each(|arguments| arguments.write_tracking(&mut numbers));
+            let args = self.groups.iter().flat_map(|group| &group.args);
+            args.for_each(|args| args.write_tracking(&mut numbers));
             cmd.arg(numbers.as_bytes());
         }
     }
@@ -283,12 +283,12 @@ fn garbled() -> Error {
 
 impl Alike {
     /// The arguments that record usage, and their places in each set.
-    fn tracked(&self) -> impl Iterator<Item = (usize, &ScriptArguments)> {
-        self.arguments.iter().enumerate().filter(|(_, arguments)| arguments.tracks_usage())
+    fn tracked(&self) -> impl Iterator<Item = (usize, &ScriptArgs)> {
+        self.args.iter().enumerate().filter(|(_, args)| args.tracks_usage())
     }
 
     fn work_of_set(&self) -> u32 {
-        self.arguments.iter().map(ScriptArguments::work).fold(0, u32::saturating_add)
+        self.args.iter().map(ScriptArgs::work).fold(0, u32::saturating_add)
     }
 
     fn work(&self) -> u32 {
@@ -307,7 +307,7 @@ impl Alike {
 
     /// Whether gcra_whole.lua may decide.
     fn is_whole(&self) -> bool {
-        matches!(&*self.arguments, [arguments] if arguments.has_whole_cost())
+        matches!(&*self.args, [args] if args.has_whole_cost())
             && self.times.min() <= 1
             && self.times.max() >= 1
     }
@@ -315,8 +315,8 @@ impl Alike {
     /// Bounds the units of a grant to one caller to a `u32`. Merged callers have a grant each, and
     /// may together queue for more in a leaky bucket.
     fn most_times(&self) -> u32 {
-        let most = |arguments: &ScriptArguments| u64::from(u32::MAX).checked_div(arguments.cost);
-        let least = self.arguments.iter().filter_map(most).min();
+        let most = |args: &ScriptArgs| u64::from(u32::MAX).checked_div(args.cost);
+        let least = self.args.iter().filter_map(most).min();
         least.and_then(|least| u32::try_from(least).ok()).unwrap_or(u32::MAX)
     }
 
@@ -330,9 +330,8 @@ impl Alike {
             Some(number) => u32::try_from(-1 - number).ok()?,
             None => self.max_of(callers),
         };
-        let states: SmallVec<[State; 1]> =
-            self.arguments.iter().map_while(|arguments| arguments.read(numbers)).collect();
-        (states.len() == self.arguments.len()).then_some((granted, states))
+        let states: SmallVec<[State; 1]> = self.args.iter().map_while(|args| args.read(numbers)).collect();
+        (states.len() == self.args.len()).then_some((granted, states))
     }
 
     /// Grants callers in the order of their arrival as often as Redis did, and denies the others.
@@ -353,23 +352,23 @@ impl Alike {
     }
 
     fn verdict(&self, now: Timestamp, granted: u32, states: &mut [State]) -> Verdict {
-        let status = |arguments: &ScriptArguments, state: &mut State| {
-            let look = state.look(&arguments.policy, now);
+        let status = |args: &ScriptArgs, state: &mut State| {
+            let look = state.look(&args.policy, now);
             if granted == 0 {
-                let wanted = arguments.cost.saturating_mul(u64::from(self.times.min().max(1)));
-                return (Duration::ZERO, state.refuse(&arguments.policy, now, look, wanted));
+                let wanted = args.cost.saturating_mul(u64::from(self.times.min().max(1)));
+                return (Duration::ZERO, state.refuse(&args.policy, now, look, wanted));
             }
-            let units = u64::from(granted) * arguments.cost;
-            let charge = state.charge(&arguments.policy, now, look, u32::try_from(units).unwrap_or(u32::MAX));
+            let units = u64::from(granted) * args.cost;
+            let charge = state.charge(&args.policy, now, look, u32::try_from(units).unwrap_or(u32::MAX));
             (charge.delay, charge.status)
         };
         let mut longest = Duration::ZERO;
         let each: SmallVec<[_; 4]> = self
-            .arguments
+            .args
             .iter()
             .zip(states)
-            .map(|(arguments, state)| {
-                let (delay, status) = status(arguments, state);
+            .map(|(args, state)| {
+                let (delay, status) = status(args, state);
                 longest = longest.max(delay);
                 status
             })

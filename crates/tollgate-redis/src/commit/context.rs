@@ -10,7 +10,7 @@ use tollgate_core::Clock;
 
 use super::server_clock::ServerClocks;
 use crate::link::{Link, Text};
-use crate::wire::names::KeyNames;
+use crate::wire::names::{KeyNames, Name};
 use crate::wire::script::{Script, Scripts};
 
 pub(crate) struct CallContext {
@@ -35,6 +35,11 @@ pub(crate) struct CallContext {
 }
 
 impl CallContext {
+    /// The slot of a name; 0 without a Cluster.
+    pub(crate) fn slot_of(&self, name: &Name) -> u16 {
+        if self.link.has_slots() { name.slot() } else { 0 }
+    }
+
     /// A call of a script on this number of keys. `write` adds the keys and the arguments.
     pub(crate) fn command(
         &self,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The most work in a call, for which the server takes 4 to 8 ms at worst. A check of GCRA is 1:
-/// see `ScriptArguments::work`.
+/// see `ScriptArgs::work`.
 const MOST_WORK: u32 = 4_096;
 
 /// The least that the limit shrinks to, so that a slow server is not slowed further by the price of

@@ -8,7 +8,7 @@ use super::context::CallContext;
 use super::group::Load;
 use crate::error::{Cause, Error};
 use crate::link::Text;
-use crate::wire::arguments::ScriptArguments;
+use crate::wire::args::ScriptArgs;
 use crate::wire::names::{BoundedKey, KeyNames, Name};
 use crate::wire::numbers::Doubles;
 use crate::wire::script::Parts;
@@ -22,7 +22,7 @@ pub(crate) struct RefundEntry {
 
 /// Units of a grant, which are the cost of the arguments.
 struct Refund {
-    arguments: ScriptArguments,
+    args: ScriptArgs,
     stamp: Stamp,
     /// The name of the key's usage, if the policy tracks it.
     total: Option<Name>,
@@ -30,15 +30,10 @@ struct Refund {
 
 impl RefundEntry {
     /// Gives back units of a grant, which are the cost of the arguments.
-    pub(crate) fn refund(
-        names: &KeyNames,
-        key: &BoundedKey,
-        arguments: ScriptArguments,
-        stamp: Stamp,
-    ) -> RefundEntry {
-        let total = arguments.tracks_usage().then(|| names.of_total(key, arguments.policy.name()));
-        let name = names.of(key, &arguments.policy);
-        RefundEntry { name, refund: Some(Refund { arguments, stamp, total }) }
+    pub(crate) fn refund(names: &KeyNames, key: &BoundedKey, args: ScriptArgs, stamp: Stamp) -> RefundEntry {
+        let total = args.tracks_usage().then(|| names.of_total(key, args.policy.name()));
+        let name = names.of(key, &args.policy);
+        RefundEntry { name, refund: Some(Refund { args, stamp, total }) }
     }
 
     /// Forgets what a key has used of a policy.
@@ -49,7 +44,7 @@ impl RefundEntry {
     /// The units to take from a total, and its name.
     fn tracked(&self) -> Option<(u64, &Name)> {
         let refund = self.refund.as_ref()?;
-        refund.total.as_ref().map(|name| (refund.arguments.cost, name))
+        refund.total.as_ref().map(|name| (refund.args.cost, name))
     }
 }
 
@@ -133,9 +128,9 @@ impl RefundBatch {
         self.first_end = sooner(self.first_end, caller.until());
         for entry in &entries {
             self.work =
-                self.work.saturating_add(entry.refund.as_ref().map_or(1, |refund| refund.arguments.work()));
+                self.work.saturating_add(entry.refund.as_ref().map_or(1, |refund| refund.args.work()));
             if let Some(refund) = &entry.refund {
-                self.parts.add(refund.arguments.part);
+                self.parts.add(refund.args.part);
             }
             if entry.tracked().is_some() {
                 self.parts.add_tracking();
@@ -163,13 +158,13 @@ impl RefundBatch {
         let mut numbers = Doubles::new();
         for entry in self.entries() {
             match &entry.refund {
-                Some(Refund { arguments, stamp, .. }) => {
-                    numbers.push(arguments.cost);
+                Some(Refund { args, stamp, .. }) => {
+                    numbers.push(args.cost);
                     numbers.push(stamp.micros());
                     numbers.push(stamp.fraction().into());
-                    arguments.write_refund(&mut numbers, is_behind);
+                    args.write_refund(&mut numbers, is_behind);
                 }
-                None => ScriptArguments::write_reset(&mut numbers),
+                None => ScriptArgs::write_reset(&mut numbers),
             }
         }
         cmd.arg(numbers.as_bytes());

@@ -9,6 +9,12 @@ pub(super) const MAX_TIMEOUTS: u32 = 3;
 /// for it any more.
 pub(crate) type Build<'a> = &'a (dyn Fn(Text) -> Option<Cmd> + Send + Sync);
 
+/// Makes a command that is no script.
+pub(crate) fn plain(cmd: &Cmd) -> impl Fn(Text) -> Option<Cmd> + Send + Sync + use<> {
+    let cmd = cmd.clone();
+    move |_| Some(cmd.clone())
+}
+
 /// What to do while the slot of a call's keys moves, so that they may be on two nodes and the call
 /// is refused. `None` fails at once, for a call that can be split. Otherwise this is called, and
 /// the call is repeated after a pause, for a while.

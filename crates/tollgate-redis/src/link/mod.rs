@@ -21,7 +21,7 @@ pub(crate) mod topology;
 
 use std::sync::Arc;
 
-use bb8_redis::redis::{Cmd, Value};
+use bb8_redis::redis::{Value, cmd};
 
 use crate::error::{Cause, Error};
 use cluster::ClusterLink;
@@ -30,7 +30,7 @@ pub(crate) use pool::QUESTIONS;
 use pool::{Pool, ServerSource};
 use topology::Topology;
 
-pub(crate) use call::{Build, Moving, Text};
+pub(crate) use call::{Build, Moving, Text, plain};
 pub(crate) use open::Timeouts;
 use sentinels::Sentinels;
 
@@ -119,6 +119,15 @@ impl Link {
         }
     }
 
+    /// A section of `INFO`. `None` if the server does not say.
+    pub(crate) async fn info(&self, master: &Master, section: &str) -> Option<String> {
+        match self.call_on(master, &plain(cmd("INFO").arg(section))).await.ok()? {
+            Value::BulkString(text) => Some(String::from_utf8_lossy(&text).into_owned()),
+            Value::VerbatimString { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
     /// Checks that the server is what the URL says.
     ///
     /// # Errors
@@ -126,16 +135,7 @@ impl Link {
     /// be asked, that is not an error.
     pub(crate) async fn check_mode(&self) -> Result<(), Error> {
         let Link::Pool(_) = self else { return Ok(()) };
-        let build = |_: Text| {
-            let mut cmd = Cmd::new();
-            cmd.arg("INFO").arg("server");
-            Some(cmd)
-        };
-        let text = match self.call(0, &build).await {
-            Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),
-            Ok(Value::VerbatimString { text, .. }) => text,
-            _ => return Ok(()),
-        };
+        let text = self.info(&Master::Pooled, "server").await.unwrap_or_default();
         // Valkey calls it server_mode.
         if text.contains("_mode:cluster") {
             return Err(Error::config("the server is a node of a cluster: use a redis-cluster:// URL"));

@@ -17,13 +17,13 @@ use tollgate_core::{Algorithm, Stamp, Status, Times, Verdict, Wait};
 use crate::commit::{AcquireRequest, Commit, Pair, RefundEntry, SetKeys, VerdictReceiver};
 use crate::error::Cause;
 use crate::error::Error;
-use crate::wire::arguments::ScriptArguments;
+use crate::wire::args::ScriptArgs;
 use crate::wire::layout::SlidingLogLayout;
 
 /// The pairs of one slot.
 pub(crate) struct SlotPart {
     slot: u16,
-    arguments: Vec<ScriptArguments>,
+    args: Vec<ScriptArgs>,
     keys: SetKeys,
     /// Which pairs of the set these are.
     at: Vec<usize>,
@@ -38,10 +38,10 @@ pub(crate) fn parts(
     let mut parts: Vec<SlotPart> = Vec::new();
     for (at, (pair, slot)) in pairs.iter().zip(slots).enumerate() {
         let part = parts.iter().position(|part| part.slot == *slot).unwrap_or_else(|| {
-            parts.push(SlotPart { slot: *slot, arguments: Vec::new(), keys: SetKeys::new(), at: Vec::new() });
+            parts.push(SlotPart { slot: *slot, args: Vec::new(), keys: SetKeys::new(), at: Vec::new() });
             parts.len() - 1
         });
-        parts[part].arguments.push(ScriptArguments::new(pair.policy, pair.cost, log));
+        parts[part].args.push(ScriptArgs::new(pair.policy, pair.cost, log));
         parts[part].keys.push(keys[at].clone());
         parts[part].at.push(at);
     }
@@ -122,13 +122,13 @@ async fn return_surplus(
     for (part, answer) in parts.iter().zip(verdicts) {
         let Ok(verdict) = answer else { continue };
         let surplus = verdict.times().saturating_sub(keep);
-        let pairs = part.arguments.iter().zip(verdict.each()).zip(&part.keys);
+        let pairs = part.args.iter().zip(verdict.each()).zip(&part.keys);
         let entries: Vec<RefundEntry> = pairs
-            .filter(|((arguments, _), _)| surplus > 0 && arguments.cost > 0)
-            .map(|((arguments, status), key)| {
-                let cost = arguments.cost.saturating_mul(u64::from(surplus));
-                let arguments = ScriptArguments { cost, ..arguments.clone() };
-                RefundEntry::refund(&commit.context.names, key, arguments, status.stamp())
+            .filter(|((args, _), _)| surplus > 0 && args.cost > 0)
+            .map(|((args, status), key)| {
+                let cost = args.cost.saturating_mul(u64::from(surplus));
+                let args = ScriptArgs { cost, ..args.clone() };
+                RefundEntry::refund(&commit.context.names, key, args, status.stamp())
             })
             .collect();
         if !entries.is_empty() {
@@ -146,7 +146,7 @@ async fn return_surplus(
 fn known(parts: &[SlotPart], looks: Vec<Result<Verdict, Error>>) -> Vec<Verdict> {
     let unknown = Status::new(0, Wait::None, Duration::ZERO, Stamp::default());
     let of_part = |(part, look): (&SlotPart, Result<Verdict, Error>)| {
-        look.unwrap_or_else(|_| Verdict::new(0, Duration::ZERO, part.arguments.iter().map(|_| unknown)))
+        look.unwrap_or_else(|_| Verdict::new(0, Duration::ZERO, part.args.iter().map(|_| unknown)))
     };
     parts.iter().zip(looks).map(of_part).collect()
 }
@@ -172,10 +172,10 @@ impl SlotPart {
     /// reset stay those of the whole, and so does what a queue has left: the surplus was behind the
     /// kept places.
     fn kept(&self, verdict: &Verdict, keep: u32, surplus: u32) -> Verdict {
-        let each = self.arguments.iter().zip(verdict.each()).map(|(arguments, status)| {
-            let units = u32::try_from(arguments.cost.saturating_mul(u64::from(surplus))).unwrap_or(u32::MAX);
-            let stamp = status.stamp().after_refund(&arguments.policy, units);
-            let left = match arguments.policy.algorithm() {
+        let each = self.args.iter().zip(verdict.each()).map(|(args, status)| {
+            let units = u32::try_from(args.cost.saturating_mul(u64::from(surplus))).unwrap_or(u32::MAX);
+            let stamp = status.stamp().after_refund(&args.policy, units);
+            let left = match args.policy.algorithm() {
                 Algorithm::LeakyBucket { .. } => status.remaining(),
                 _ => status.remaining().saturating_add(units),
             };
@@ -186,12 +186,8 @@ impl SlotPart {
 
     /// Asks for the pairs of this part, each at `costs` times its cost.
     fn ask(&self, commit: &Commit, times: Times, costs: u32) -> Result<VerdictReceiver, Error> {
-        let cost = |arguments: &ScriptArguments| arguments.cost.saturating_mul(costs.into());
-        let pairs = self
-            .arguments
-            .iter()
-            .map(|arguments| Pair { policy: &arguments.policy, cost: cost(arguments) })
-            .collect();
+        let cost = |args: &ScriptArgs| args.cost.saturating_mul(costs.into());
+        let pairs = self.args.iter().map(|args| Pair { policy: &args.policy, cost: cost(args) }).collect();
         commit.acquire(self.slot, AcquireRequest { pairs, keys: self.keys.clone(), times }, None)
     }
 }

@@ -142,12 +142,9 @@ impl KeyNames {
         slot_of(&self.text(key).0)
     }
 
-    /// The name of the pages of usage of a minute, and its slot. No key has this text.
-    pub(crate) fn of_usage(&self, minute: u64) -> (Name, u16) {
-        let mut name = Name::default();
-        let _ = write!(name, "{}usage}}:{minute}", self.head);
-        let slot = name.slot();
-        (name, slot)
+    /// The name of the pages of usage of a minute. No key has this text.
+    pub(crate) fn of_usage(&self, minute: u64) -> Name {
+        Name::listed(format!("{}usage}}:{minute}", self.head).as_bytes())
     }
 
     /// The name of a key's usage under the policy with this name.
@@ -244,13 +241,6 @@ impl Deref for Name {
 
     fn deref(&self) -> &[u8] {
         &self.0
-    }
-}
-
-impl Write for Name {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.push(text);
-        Ok(())
     }
 }
 

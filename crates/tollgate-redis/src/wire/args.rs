@@ -11,7 +11,7 @@ use super::script::Part;
 
 /// A policy and a cost, as arguments of a script.
 #[derive(Clone, Debug)]
-pub(crate) struct ScriptArguments {
+pub(crate) struct ScriptArgs {
     pub(crate) policy: Policy,
     /// The cost of one acquisition. More than a `u32` only if a set names the pair several times,
     /// and then it can never pass.
@@ -25,9 +25,9 @@ const NEVER_US: u64 = 1 << 53;
 /// How many arguments are sent with every algorithm. Unused ones are zero.
 const ARGUMENTS: usize = 7;
 
-impl ScriptArguments {
-    pub(crate) fn new(policy: &Policy, cost: u64, log: SlidingLogLayout) -> ScriptArguments {
-        ScriptArguments { policy: policy.clone(), cost, part: Part::of(policy, log) }
+impl ScriptArgs {
+    pub(crate) fn new(policy: &Policy, cost: u64, log: SlidingLogLayout) -> ScriptArgs {
+        ScriptArgs { policy: policy.clone(), cost, part: Part::of(policy, log) }
     }
 
     /// Whether another check has the same arguments, and can share them.
@@ -97,10 +97,10 @@ impl ScriptArguments {
         let (limit, window) = (policy.quota().limit().into(), micros(policy.quota().window()));
         // A larger cost is refused anyway.
         let cost = self.cost.min(NEVER_US);
-        let mut put = |arguments: &[u64]| {
+        let mut put = |args: &[u64]| {
             numbers.push(self.part.number().into());
             let zeros = std::iter::repeat(&0);
-            arguments.iter().chain(zeros).take(ARGUMENTS).for_each(|argument| numbers.push(*argument));
+            args.iter().chain(zeros).take(ARGUMENTS).for_each(|argument| numbers.push(*argument));
         };
         match self.part {
             Part::FixedWindow => {
@@ -175,7 +175,7 @@ mod tests {
     fn work_grows_with_the_logarithm_of_the_runs_and_not_with_the_cost() {
         let work = |algorithm, limit, cost| {
             let policy = Policy::new("p", Quota::per_day(limit)).with_algorithm(algorithm);
-            ScriptArguments::new(&policy, cost, SlidingLogLayout::List).work()
+            ScriptArgs::new(&policy, cost, SlidingLogLayout::List).work()
         };
         for cost in [0, 1, 100_000, u64::MAX] {
             assert_eq!(work(Algorithm::Gcra, 100_000, cost), 1);
