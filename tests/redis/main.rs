@@ -124,8 +124,8 @@ impl Fresh {
     /// The name of a key's state on the server.
     fn name(&self, policy: &Policy, key: &str) -> String {
         let form = match (policy.algorithm(), self.layout) {
-            (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) => "~runs~sorted-set",
-            (Algorithm::SlidingLog { .. } | Algorithm::SlidingBuckets { .. }, _) => "~runs",
+            (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) => "~sums~sorted-set",
+            (Algorithm::SlidingLog { .. } | Algorithm::SlidingBuckets { .. }, _) => "~sums",
             _ => "",
         };
         format!("{}:1:{{={key}}}:{}{form}", self.prefix, policy.scope())

@@ -108,8 +108,8 @@ struct Bytes {
 fn policy(algorithm: Algorithm, layout: SlidingLogLayout) -> Policy {
     let policy = |name: &str| Policy::new(name, Quota::per_minute(1_000)).with_algorithm(algorithm);
     let suffix = match (algorithm, layout) {
-        (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) => "~runs~sorted-set",
-        (Algorithm::SlidingLog { .. } | Algorithm::SlidingBuckets { .. }, _) => "~runs",
+        (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) => "~sums~sorted-set",
+        (Algorithm::SlidingLog { .. } | Algorithm::SlidingBuckets { .. }, _) => "~sums",
         _ => "",
     };
     let rest = format!("tollgate:1:{{@192.0.2.1}}:{}{suffix}", policy("x").scope()).len();

@@ -89,6 +89,7 @@ async fn prepare(server: &Server) {
         later.charge(seconds, units).await;
     }
     assert_eq!(later.used(60).await, 3);
+    // Units that come back leave no trace.
     let back = Caller::new(server, "back", 100, Algorithm::SLIDING_LOG).await;
     let stamp = back.charge(0, 3).await;
     back.charge(1, 2).await;

@@ -168,7 +168,8 @@ impl Watched {
                 }
                 // One in part, one whole, and the newest one whole.
                 let newest = stamps.len() - 1;
-                let (part, whole) = (newest - newest / 4, newest - newest / 3);
+                // As old as can be refunded.
+                let (part, whole) = (newest - (newest / 4).min(1_023), newest - (newest / 3).min(1_022));
                 for (at, units) in [(part, 1), (whole, LIMIT), (newest, LIMIT)] {
                     row.refund = row.refund.most(self.refund(policy, units, stamps[at]).await);
                 }

@@ -55,6 +55,9 @@ impl Algorithm {
     pub const SLIDING_BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
     /// A log for limits up to 100,000.
     pub const SLIDING_LOG: Algorithm = Algorithm::SlidingLog { max_limit: 100_000 };
+    /// How far back a refund reaches in [`Algorithm::SlidingLog`]: a grant with as many newer times
+    /// of charges stays charged. Redis writes all newer times again, and no call may take long.
+    pub const REFUNDABLE_TIMES: usize = 1_024;
     /// The largest number of sub-windows of [`Algorithm::SlidingBuckets`].
     pub const MAX_BUCKETS: u32 = 1_000;
 

@@ -75,7 +75,7 @@ mod tests {
             "api~gcra~01m",
             "api~gcra~1w",
             "api~gcra~m",
-            "api~gcra~1m~runs",
+            "api~gcra~1m~sums",
             "api~sliding-buckets.+7~1m",
             "api~sliding-buckets.~1m",
             "api~gcra~18446744073709551615d",

@@ -44,7 +44,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     ///
     /// A refund never exceeds the capacity, never reaches another window and never creates state.
     /// It has no effect if the units have already been refilled or if their window is over. A leaky
-    /// bucket keeps the delays of later requests, so only its latest grant can be refunded.
+    /// bucket keeps the delays of later requests, so only its latest grant can be refunded. A
+    /// sliding log refunds grants of the newest
+    /// [`REFUNDABLE_TIMES`](crate::Algorithm::REFUNDABLE_TIMES): an older one stays charged.
     ///
     /// To refund a grant in parts, pass the stamp from
     /// [`Stamp::after_refund`](crate::Stamp::after_refund) to the next part. A bucket only knows

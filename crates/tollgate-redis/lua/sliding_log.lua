@@ -1,61 +1,36 @@
 -- The sliding log: all charges and their times. In Rust: sliding_log.rs in tollgate-core.
 --
 -- A log is a sequence of runs, oldest first. A run has all units that were charged at one time, so
--- the cost of a request does not multiply the work. An entry is a time and a text:
+-- the cost of a request does not multiply the work. An entry is a time and a count:
 --
---   time      in spans since the epoch. In sliding_log_*.lua a span is a microsecond.
---   text      COUNT or COUNT-RETURNED.
---   COUNT     Units charged up to and with this run, since the log was empty.
---   RETURNED  Units refunded, of this run and of some that follow. See `refunded`.
+--   time   in spans since the epoch. In sliding_log_*.lua a span is a microsecond.
+--   count  units charged up to and with this run, since the log was empty
 --
--- So the units in use are a difference of two counts, and a search for a unit is a binary search.
--- A head may stand before the runs, with a time of -1. Its text is COUNT or COUNT-NUMBER: the units
--- charged before the first run that is still stored, and the number of that run. Only a log with
--- refunds has the number.
---
+-- So the units in use are a difference of two counts, and a search for a unit is a binary search. A
+-- head may stand before the runs: a time of -1, and the count of the last run that was dropped.
 -- sliding_log_list.lua and sliding_log_sorted_set.lua store the entries. Each has a table `layout`
 -- of functions that find entries by position: 0 is the oldest, -1 the newest.
 --
 -- With n runs stored, and w of them over (older than the window): a check reads O(log n) entries. A
--- refund reads and writes O((log n)^2), usually a few. A charge also drops the w runs that are
--- over, by one command of O(w): each run is dropped once. `rebuild` takes O(n), at most once in n/2
--- refunds.
+-- charge also drops the w runs that are over, by one command of O(w): each run is dropped once. A
+-- refund writes all newer runs again, about 1 us each. So it reaches back 1,024 runs, which is more
+-- than a ring has. What an older run has charged stays charged.
 --
 -- KEYS     see sliding_log_list.lua and sliding_log_sorted_set.lua
--- ARGV     limit:   units
---          window:  spans
---          cost:    units
+-- ARGV     limit in units, window in spans, cost in units
 -- RETURNS  a summary of the log before the charge, from which the caller computes the same report:
 --          a time and a number of units, twice. The first is the time of the run that the refused
 --          cost waits for, with the units that expire by then. The second is the time of the newest
 --          run, with the other units
 
--- The numbers of an entry: its time, its count, and the number behind the dash. nil for each that
--- is foreign. `index` is that of its time in what a layout returned.
+local NEWEST = 1024 -- `Algorithm::REFUNDABLE_TIMES`
+
+-- The time and the count of an entry, nil for each that is foreign. `index` is that of its time in
+-- what a layout returned.
 local function numbers_of(entries, index)
-  local time, text = entries[index], entries[index + 1] or ''
-  time = time and find(time, '^%-?%d+$') and math.min(tonumber(time), 9007199254740992)
-  if find(text, '^%d+$') then
-    return time, math.min(tonumber(text), 9007199254740992)
-  end
-  local _, _, count, more = find(text, '^(%d+)%-(%d+)$')
-  if count then
-    return time, math.min(tonumber(count), 9007199254740992), math.min(tonumber(more), 1125899906842624)
-  end
-  return time
-end
-
-local function text_of_both(count, more)
-  return more and more > 0 and text_of(count) .. '-' .. text_of(more) or text_of(count)
-end
-
--- The largest power of two that divides a number.
-local function size_at(number)
-  local size = 1
-  while number % (2 * size) == 0 do
-    size = 2 * size
-  end
-  return size
+  local time, count = entries[index], entries[index + 1]
+  return time and find(time, '^%-?%d+$') and math.min(tonumber(time), 9007199254740992),
+    count and find(count, '^%d+$') and math.min(tonumber(count), 9007199254740992)
 end
 
 local function sliding_log(layout, limit, window, cost, span)
@@ -65,81 +40,33 @@ local function sliding_log(layout, limit, window, cost, span)
     return ((log.newest or current) + window) * span
   end
 
-  -- The units refunded of the runs from a position on. A run whose number is divisible by 2^k and
-  -- not by 2^(k+1) keeps the sum of 2^k runs: a Fenwick tree. So a sum reads few entries, and a
-  -- refund changes few. Sums are of newer runs, so that dropping old ones changes none.
-  local function refunded(key, log, at)
-    local sum = 0
-    while log.first and at < log.length do
-      local _, _, returned = numbers_of(layout.entries(key, at, at), 1)
-      sum = sum + (returned or 0)
-      at = at + size_at(log.first + at - 1)
-    end
-    return sum
-  end
-
-  -- Adds to the refunded units of the run at a position, in all sums that include it.
-  local function add_refunded(key, log, at, units)
-    repeat
-      local entry = layout.entries(key, at, at)
-      local _, count, returned = numbers_of(entry, 1)
-      layout.replace(key, at, entry, text_of_both(count or 0, (returned or 0) + units))
-      at = at - size_at(log.first + at - 1)
-    until at < 1
-  end
-
-  -- Drops the runs from a position on, and subtracts their refunds from the sums of those before.
-  local function cut(key, log, from)
-    local gone, at = refunded(key, log, from), from
-    while gone > 0 do
-      at = at - size_at(log.first + at - 1)
-      if at < 1 then
-        break
-      end
-      local entry = layout.entries(key, at, at)
-      local _, count, returned = numbers_of(entry, 1)
-      local beyond = refunded(key, log, at + size_at(log.first + at - 1))
-      layout.replace(key, at, entry, text_of_both(count or 0, (returned or 0) - (gone - beyond)))
-    end
-    layout.drop_newest(key, log.length - from)
-    log.length = from
-  end
-
   -- The log under a key. Runs inside the window are those that count.
-  --   used:     the units of runs that count
-  --   length:   the number of entries, with the head; nil if there are none or foreign ones
-  --   over:     the number of entries that do not count, with the head
-  --   gone:     the count of the last of these
-  --   newest:   the time of the newest run
-  --   returned: the number behind the dash of the newest run
-  --   count:    the count of the newest run
-  --   head:     whether there is a head
-  --   base:     the count in the head
-  --   first:    the number of the first run, if the head has it
-  --   refunded: the units refunded of the runs that count
+  --   used:   the units of runs that count
+  --   length: the number of entries, with the head; nil if there are none or foreign ones
+  --   over:   the number of entries that do not count, with the head
+  --   gone:   the count of the last of these
+  --   newest, count: those of the newest run
+  --   head:   whether there is a head
   --   oldest_time, oldest_count: those of the oldest run that counts, if known
   local function look(key)
-    local newest, count, returned = numbers_of(layout.entries(key, -1, -1), 1)
+    local newest, count = numbers_of(layout.entries(key, -1, -1), 1)
     local length = count and newest and layout.length(key)
     if not length or length % 1 ~= 0 then
       return { used = 0 }
     end
     local front = layout.entries(key, 0, 1)
-    local time, gone, first = numbers_of(front, 1)
-    local log = { length = length, newest = newest, count = count, returned = returned, head = time == -1 }
-    log.base, log.first = log.head and gone or 0, log.head and first and math.max(first, 1)
-
+    local time, gone = numbers_of(front, 1)
+    local log = { length = length, newest = newest, count = count, head = time == -1 }
     if newest > current then
       -- The clock stepped back: runs in the future become one run now.
       local from = layout.count_until(key, length, current - 1, 0)
       local _, before = numbers_of(from > 0 and layout.entries(key, from - 1, from - 1) or {}, 1)
       before = before or 0
-      local ahead = count - before - refunded(key, log, from)
-      count = before + math.max(0, math.min(ahead, 4294967295))
-      cut(key, log, from)
-      layout.push(key, { text_of(current), text_of(count) })
+      log.count = before + math.max(0, math.min(count - before, 4294967295))
+      layout.drop_newest(key, length - from)
+      layout.push(key, { text_of(current), text_of(log.count) })
       call('PEXPIRE', key, life((current + window) * span))
-      log.length, log.newest, log.count, log.returned = from + 1, current, count, nil
+      log.length, log.newest = from + 1, current
       front = layout.entries(key, 0, 1)
       time, gone = numbers_of(front, 1)
     end
@@ -151,8 +78,7 @@ local function sliding_log(layout, limit, window, cost, span)
       if log.length > 1 and (second or 0) <= last then
         over, gone = layout.count_until(key, log.length, last, 2), gone_at_second
         if over > 2 then
-          local _, gone_at_last = numbers_of(layout.entries(key, over - 1, over - 1), 1)
-          gone = gone_at_last
+          gone = layout.count_at(key, over - 1)
         end
       end
     end
@@ -163,9 +89,7 @@ local function sliding_log(layout, limit, window, cost, span)
       log.oldest_time, log.oldest_count = second, gone_at_second
     end
     log.over, log.gone = over, gone or 0
-    log.refunded = refunded(key, log, over)
-    log.used = over < log.length and log.count - log.gone - log.refunded or 0
-    log.used = math.max(0, math.min(log.used, 4294967295))
+    log.used = over < log.length and math.max(0, math.min(log.count - log.gone, 4294967295)) or 0
     return log
   end
 
@@ -173,9 +97,9 @@ local function sliding_log(layout, limit, window, cost, span)
     return fitting(times, cost, limit - log.used)
   end
 
-  -- The position of the run at whose end this many units have expired, in a log without refunds.
-  -- Looks at the oldest run, then does a binary search.
-  local function run_by_halves(key, log, units)
+  -- The position of the run at whose end this many units have expired. Looks at the oldest run,
+  -- then does a binary search.
+  local function run_of(key, log, units)
     local low, middle, high = log.over - 1, log.over, log.length - 1
     while high - low > 1 do
       local count = log.oldest_count
@@ -192,78 +116,16 @@ local function sliding_log(layout, limit, window, cost, span)
     return high
   end
 
-  -- The same in a log with refunds: over blocks of runs that double, then by halves of a block. The
-  -- blocks are those of `refunded`.
-  local function run_of(key, log, units)
-    if not log.first then
-      return run_by_halves(key, log, units)
-    end
-    local at, before, numbers = log.over, log.gone, log.first - 1
-    local _, _, returned = numbers_of(layout.entries(key, at, at), 1)
-    returned = returned or 0
-    -- The count of the last of so many runs, and the units refunded of the block behind them.
-    local function around(runs)
-      local entries = layout.entries(key, at + runs - 1, at + runs)
-      local _, count = numbers_of(entries, 1)
-      local _, _, behind = numbers_of(entries, 3)
-      return count or 0, behind or 0
-    end
-    local size = size_at(numbers + at)
-    while at + size < log.length do
-      local count, behind = around(size)
-      if count - before - returned >= units then
-        break
+  -- Appends the entries from an index on, each count less the same units. In chunks, since unpack
+  -- returns at most 8,000 values.
+  local function push_less(key, entries, index, less)
+    for from = index, #entries, 4000 do
+      local runs = {}
+      for i = from, math.min(from + 3999, #entries), 2 do
+        local _, count = numbers_of(entries, i)
+        runs[#runs + 1], runs[#runs + 2] = entries[i], text_of(math.max(0, (count or 0) - less))
       end
-      units, before, at, returned = units - (count - before - returned), count, at + size, behind
-      size = size_at(numbers + at)
-    end
-    while size > 1 do
-      size = size / 2
-      if at + size < log.length then
-        local count, behind = around(size)
-        local found = count - before - (returned - behind)
-        if found < units then
-          units, before, at, returned = units - found, count, at + size, behind
-        else
-          returned = returned - behind
-        end
-      end
-    end
-    return at
-  end
-
-  -- Writes the log again: only the runs that count, each with the units that were not refunded.
-  local function rebuild(key, log)
-    local times, counts, returned = {}, {}, {}
-    for from = log.over, log.length - 1, 2000 do
-      local entries = layout.entries(key, from, math.min(from + 1999, log.length - 1))
-      for i = 1, #entries, 2 do
-        local _, count, units = numbers_of(entries, i)
-        times[#times + 1], counts[#counts + 1], returned[#returned + 1] = entries[i], count or 0, units or 0
-      end
-    end
-    call('DEL', key)
-    local count, before, runs = 0, log.gone, {}
-    for i = 1, #times do
-      local units = counts[i] - before
-      before = counts[i]
-      if log.first then
-        units = units - returned[i]
-        local size = 1
-        local sizes = size_at(log.first + log.over + i - 2)
-        while size < sizes do
-          units, size = units + (returned[i + size] or 0), 2 * size
-        end
-      end
-      if units > 0 then
-        count = count + units
-        runs[#runs + 1], runs[#runs + 2] = times[i], text_of(count)
-      end
-      -- In chunks, since unpack returns at most 8,000 values.
-      if #runs >= 4000 or (i == #times and #runs > 0) then
-        layout.push(key, runs)
-        runs = {}
-      end
+      layout.push(key, runs)
     end
   end
 
@@ -272,27 +134,27 @@ local function sliding_log(layout, limit, window, cost, span)
     if units == 0 then
       return
     end
-    local count, returned = units, nil
+    local count = units
     if log.used == 0 then
       call('DEL', key)
     else
-      -- Counts stay below 2^52, where doubles are exact.
+      -- Counts stay below 2^52, where doubles are exact: then they begin again.
       if log.count + units > 4503599627370496 then
-        rebuild(key, log)
+        local runs = layout.entries(key, log.over, log.length - 1)
+        call('DEL', key)
+        push_less(key, runs, 1, log.gone)
         log = look(key)
       end
       if log.over > (log.head and 1 or 0) then
         layout.drop_oldest(key, log.over)
-        local first = log.first and log.refunded > 0 and log.first + log.over - 1
-        layout.head(key, text_of_both(log.gone, first))
+        layout.head(key, text_of(log.gone))
       end
       count = log.count + units
       if log.newest == current then
         layout.drop_newest(key, 1)
-        returned = log.returned
       end
     end
-    layout.push(key, { text_of(current), text_of_both(count, returned) })
+    layout.push(key, { text_of(current), text_of(count) })
     call('PEXPIRE', key, life((current + window) * span))
   end
 
@@ -313,50 +175,28 @@ local function sliding_log(layout, limit, window, cost, span)
 
   local refund = refunds and function(key, text, units, stamp)
     local log = look(key)
-    if log.used == 0 or units == 0 or stamp + window <= current then
+    local at = log.used > 0 and layout.count_until(key, log.length, stamp, 0) - 1 or -1
+    if at < 0 or at < log.over or at < log.length - NEWEST then
       return
     end
-    local at = layout.count_until(key, log.length, stamp, 0) - 1
-    if at < log.over then
-      return
-    end
-    local time, count = numbers_of(layout.entries(key, at, at), 1)
-    if time ~= stamp or not count then
-      return
-    end
-    local _, before = numbers_of(at > 0 and layout.entries(key, at - 1, at - 1) or {}, 1)
-    local left = count - (before or 0) - (refunded(key, log, at) - refunded(key, log, at + 1))
+    -- From the entry before the run on, if there is one.
+    local first = math.max(0, at - 1)
+    local entries = layout.entries(key, first, log.length - 1)
+    local index = 2 * (at - first) + 1
+    local time, count = numbers_of(entries, index)
+    local before, before_count = numbers_of(entries, index - 2)
+    local left = (count or 0) - (before_count or 0)
     units = math.min(units, left)
-    if units <= 0 then
+    if time ~= stamp or units <= 0 then
       return
+    elseif units >= log.used then
+      return call('DEL', key)
     end
-    local used = log.used - units
-    if used <= 0 then
-      call('DEL', key)
-      return
-    end
-    if units == left and at == log.length - 1 then
-      -- All units of the newest run come back, so it is removed, and with it refunded runs before
-      -- it: the newest run always has units left.
-      local newest = run_of(key, log, used)
-      cut(key, log, newest + 1)
-      log.newest = numbers_of(layout.entries(key, newest, newest), 1) or current
-    else
-      if not log.first then
-        if log.head then
-          layout.drop_oldest(key, 1)
-        else
-          at, log.over, log.length = at + 1, log.over + 1, log.length + 1
-        end
-        layout.head(key, text_of_both(log.base, 1))
-        log.first = 1
-      end
-      add_refunded(key, log, at, units)
-      -- More than half of the runs may be refunded.
-      if log.length > 2 * used + 64 then
-        rebuild(key, log)
-      end
-    end
+    -- A run without units is left out.
+    index = units == left and index + 2 or index
+    layout.drop_newest(key, log.length - at)
+    push_less(key, entries, index, units)
+    log.newest = index > #entries and before or log.newest
     call('PEXPIRE', key, life(ends(log)))
   end
 
@@ -368,8 +208,7 @@ local function sliding_log(layout, limit, window, cost, span)
     if log.used == 0 or at <= log.over then
       return log.used
     end
-    local _, gone = numbers_of(layout.entries(key, at - 1, at - 1), 1)
-    local used = at < log.length and log.count - (gone or 0) - refunded(key, log, at) or 0
+    local used = at < log.length and log.count - layout.count_at(key, at - 1) or 0
     return math.max(0, math.min(used, log.used))
   end
 

@@ -64,10 +64,6 @@ function list.head(key, text)
   call('LPUSH', key, text, '-1')
 end
 
-function list.replace(key, at, entry, text)
-  call('LSET', key, text_of(2 * at + 1), text)
-end
-
 local function sliding_log_list(limit, window, cost)
   return sliding_log(list, limit, window, cost, 1)
 end

@@ -50,11 +50,6 @@ function sorted_set.head(key, text)
   call('ZADD', key, '-1', text)
 end
 
-function sorted_set.replace(key, at, entry, text)
-  call('ZREM', key, entry[2])
-  call('ZADD', key, entry[1], text)
-end
-
 local function sliding_log_sorted_set(limit, window, cost)
   return sliding_log(sorted_set, limit, window, cost, 1)
 end

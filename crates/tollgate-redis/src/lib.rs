@@ -202,9 +202,8 @@
 //!
 //! A `SlidingLog` stores a run for each charge, whatever its cost: a time and a running count.
 //! Charges of the same microsecond share a run. `SlidingBuckets` stores the same for each
-//! sub-window with a charge. A run whose units were all refunded may stay until its window ends.
-//! Such runs are at most half of a log, plus 64. A [sorted set](SlidingLogLayout::SortedSet) can be
-//! searched by time, and needs more memory than a [list](SlidingLogLayout::List) from 129 runs on.
+//! sub-window with a charge. A [sorted set](SlidingLogLayout::SortedSet) can be searched by time,
+//! and needs more memory than a [list](SlidingLogLayout::List) from 129 runs on.
 //!
 //! # What a check costs the server
 //!
@@ -218,22 +217,23 @@
 //! | `LeakyBucket` | 3 (1) | 2 (1) | 1 (1) | 2 (1) |
 //! | `FixedWindow` | 2 (1) | 2 (1) | 1 (1) | 2 (1) |
 //! | `SlidingWindow` | 2 (1) | 2 (1) | 1 (1) | 2 (1) |
-//! | `SlidingBuckets` of 10 | 15 (11) | 16 (20) | 15 (20) | 29 (31) |
-//! | `SlidingBuckets` of 1,000 | 29 (25) | 34 (50) | 35 (50) | 58 (73) |
-//! | `SlidingLog`, 10 runs | 15 (11) | 16 (20) | 15 (20) | 29 (31) |
-//! | `SlidingLog`, 100,000 runs | 50 (46) | 55 (85) | 63 (85) | 92 (112) |
-//! | the same as a sorted set, 10 runs | 12 (8) | 16 (20) | 15 (20) | 25 (25) |
-//! | the same as a sorted set, 100,000 runs | 25 (21) | 55 (85) | 54 (85) | 67 (79) |
+//! | `SlidingBuckets` of 10 | 13 (9) | 10 (9) | 13 (13) | 14 (15) |
+//! | `SlidingBuckets` of 1,000 | 26 (22) | 16 (15) | 32 (32) | 27 (358) |
+//! | `SlidingLog`, 10 runs | 13 (9) | 10 (9) | 13 (13) | 14 (15) |
+//! | `SlidingLog`, 100,000 runs | 40 (36) | 23 (22) | 53 (53) | 40 (1061) |
+//! | the same as a sorted set, 10 runs | 10 (5) | 10 (9) | 10 (9) | 9 (10) |
+//! | the same as a sorted set, 100,000 runs | 10 (5) | 23 (22) | 24 (23) | 9 (1029) |
 //!
 //! Each call adds a `TIME`. In a call of many checks, the first denial of `Gcra` runs 4 commands,
-//! since its key was charged optimistically. These are the worst states, with units refunded all
-//! over the log. Usually a charge runs 6 to 10 commands, and a denial of cost 1 runs 5 or 6.
+//! since its key was charged optimistically. These are the worst states. Usually a charge runs 6 to
+//! 10 commands, and a denial of cost 1 runs 5 or 6.
 //!
 //! - `Gcra`, `LeakyBucket`, `FixedWindow`, `SlidingWindow`: constant.
 //! - `SlidingBuckets` and `SlidingLog` with n runs: a check runs O(log n) commands, each of at most
 //!   two entries. Neither the cost nor the number of buckets multiplies that.
-//! - A refund runs O((log n)²) commands, and usually about as many as a check. One refund in n / 2
-//!   rewrites the log without the refunded units, in O(n).
+//! - A refund runs O(log n) commands, and writes all runs again that are newer than the grant. It
+//!   reaches back [1,024 runs](tollgate_core::Algorithm::REFUNDABLE_TIMES), which is more than a
+//!   ring has. What an older run of a log has charged stays charged.
 //! - A charge drops all runs whose window has ended with one command. That takes linear time, but
 //!   each run is dropped once, so a charge pays for one run on average.
 //!
@@ -299,8 +299,8 @@
 //!     +eval +evalsha +info +time +cluster|slots +asking +role
 //!     +client|setname +ping
 //!     +mget +psetex +incrby +del +pttl +pexpire
-//!     +lindex +llen +lpush +lrange +lset +ltrim +rpush
-//!     +zadd +zcard +zcount +zrange +zrem +zremrangebyrank
+//!     +lindex +llen +lpush +lrange +ltrim +rpush
+//!     +zadd +zcard +zcount +zrange +zremrangebyrank
 //!     +hset +hscan
 //!     +scan
 //! ```

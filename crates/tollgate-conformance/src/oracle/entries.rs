@@ -1,5 +1,7 @@
 //! A list of grants, each with a label: a time, or the number of a window.
 
+use std::collections::HashSet;
+
 #[derive(Debug, Default)]
 pub(super) struct Entries(Vec<Entry>);
 
@@ -32,6 +34,13 @@ impl Entries {
         for entry in &mut self.0 {
             entry.label = new(entry.label);
         }
+    }
+
+    /// How many different labels are newer than this one.
+    pub(super) fn labels_after(&self, label: i128) -> usize {
+        let newer: HashSet<i128> =
+            self.0.iter().map(|entry| entry.label).filter(|other| *other > label).collect();
+        newer.len()
     }
 
     /// Removes up to `units` of the entries with this label.

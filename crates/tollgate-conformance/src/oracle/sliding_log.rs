@@ -1,5 +1,7 @@
 //! Recounts the grants of less than a window ago.
 
+use tollgate_core::Algorithm;
+
 use super::entries::Entries;
 use super::{Mark, Model, Terms};
 
@@ -37,6 +39,8 @@ impl Model for SlidingLog {
     }
 
     fn refund(&mut self, _terms: &Terms, _now: i128, units: i128, mark: Mark) {
-        self.0.take_back(mark.at, units);
+        if self.0.labels_after(mark.at) < Algorithm::REFUNDABLE_TIMES {
+            self.0.take_back(mark.at, units);
+        }
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use crate::exact::saturated;
-use crate::policy::Policy;
+use crate::policy::{Algorithm, Policy};
 use crate::verdict::Stamp;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,9 +37,13 @@ impl Log {
     pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u32 {
         let window = policy.quota().window_us();
         // If the clock stepped back, entries in the future count as of now.
-        for entry in self.entries.iter_mut().rev().take_while(|entry| entry.at > now) {
-            entry.at = now;
+        let mut ahead = 0;
+        while let Some(entry) = self.entries.back().filter(|entry| entry.at > now) {
+            ahead += u64::from(entry.units);
+            self.entries.pop_back();
         }
+        self.sum -= ahead;
+        self.charge(now, saturated(ahead));
         while let Some(oldest) = self.entries.front().filter(|oldest| oldest.at + window <= now) {
             self.sum -= u64::from(oldest.units);
             self.entries.pop_front();
@@ -97,19 +101,18 @@ impl Log {
         (at + policy.quota().window_us()).saturating_sub(now)
     }
 
-    pub(super) fn refund(&mut self, mut units: u32, stamp: Stamp) {
-        let first = self.entries.partition_point(|entry| entry.at < stamp.us);
-        while units > 0 {
-            let Some(entry) = self.entries.get_mut(first).filter(|entry| entry.at == stamp.us) else {
-                return;
-            };
-            let back = entry.units.min(units);
-            entry.units -= back;
-            units -= back;
-            self.sum -= u64::from(back);
-            if entry.units == 0 {
-                self.entries.remove(first);
-            }
+    pub(super) fn refund(&mut self, units: u32, stamp: Stamp) {
+        let at = self.entries.partition_point(|entry| entry.at < stamp.us);
+        let newest = self.entries.len().saturating_sub(Algorithm::REFUNDABLE_TIMES);
+        let Some(entry) = self.entries.get_mut(at).filter(|entry| entry.at == stamp.us && at >= newest)
+        else {
+            return;
+        };
+        let back = entry.units.min(units);
+        entry.units -= back;
+        self.sum -= u64::from(back);
+        if entry.units == 0 {
+            self.entries.remove(at);
         }
     }
 
@@ -122,5 +125,25 @@ impl Log {
 
     fn free(&self, policy: &Policy) -> u32 {
         saturated(u64::from(policy.quota().limit()).saturating_sub(self.sum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refund_reaches_back_a_bounded_number_of_times() {
+        let policy = Policy::new("p", crate::Quota::per_day(5_000)).with_algorithm(Algorithm::SLIDING_LOG);
+        let mut log = Log::default();
+        let stamps: Vec<Stamp> = (0..=1_024).map(|at| log.charge(at, 3)).collect();
+        log.refund(3, stamps[0]);
+        assert_eq!(log.sum, 3 * 1_025);
+        log.refund(1, stamps[1]);
+        assert_eq!(log.sum, 3 * 1_025 - 1);
+        // A run without units does not count.
+        log.refund(3, stamps[1]);
+        log.refund(3, stamps[0]);
+        assert_eq!(log.look(&policy, 1_024), 5_000 - 3 * 1_023);
     }
 }

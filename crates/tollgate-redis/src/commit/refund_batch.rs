@@ -128,7 +128,7 @@ impl RefundBatch {
         self.first_end = sooner(self.first_end, caller.until());
         for entry in &entries {
             self.work =
-                self.work.saturating_add(entry.refund.as_ref().map_or(1, |refund| refund.args.work()));
+                self.work.saturating_add(entry.refund.as_ref().map_or(1, |refund| refund.args.refund_work()));
             if let Some(refund) = &entry.refund {
                 self.parts.add(refund.args.part);
             }

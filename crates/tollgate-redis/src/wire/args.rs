@@ -55,15 +55,29 @@ impl ScriptArgs {
     /// µs, a window 1.5 to 3.5 µs, a log or a ring 5 to 10 µs. The denial of a cost above 1
     /// searches for the run that it waits for, by halves: 18 to 41 µs with 1,000 runs.
     pub(crate) fn work(&self) -> u32 {
-        let limit = self.policy.quota().limit();
         let tracking = u32::from(self.tracks_usage());
-        let runs = match self.part {
-            Part::Gcra | Part::LeakyBucket => return 1 + tracking,
-            Part::FixedWindow | Part::SlidingWindow => return 2 + tracking,
-            Part::SlidingBuckets => limit.min(self.buckets() + 1),
-            Part::SlidingLogList | Part::SlidingLogSortedSet => limit,
-        };
-        tracking + if self.cost <= 1 { 5 } else { 5 + 2 * runs.ilog2() }
+        tracking
+            + match (self.part, self.runs()) {
+                (Part::Gcra | Part::LeakyBucket, _) => 1,
+                (_, None) => 2,
+                (_, Some(_)) if self.cost <= 1 => 5,
+                (_, Some(runs)) => 5 + 2 * runs.ilog2(),
+            }
+    }
+
+    /// The same for a refund. A log writes up to 1,024 runs again, at about 1 µs each.
+    pub(crate) fn refund_work(&self) -> u32 {
+        let most = u32::try_from(Algorithm::REFUNDABLE_TIMES).unwrap_or(u32::MAX);
+        self.work() + self.runs().map_or(0, |runs| runs.min(most) / 2)
+    }
+
+    /// The most runs of a log. `None` for other algorithms.
+    fn runs(&self) -> Option<u32> {
+        let limit = self.policy.quota().limit();
+        match self.part {
+            Part::SlidingBuckets => Some(limit.min(self.buckets() + 1)),
+            part => part.is_log().then_some(limit),
+        }
     }
 
     /// Whether a charge records the usage of the key.
@@ -169,6 +183,7 @@ fn micros(span: Duration) -> u64 {
 mod tests {
     use tollgate_core::Quota;
 
+    use super::super::script::{Parts, Scripts};
     use super::*;
 
     #[test]
@@ -187,5 +202,21 @@ mod tests {
             assert_eq!(work(Algorithm::SLIDING_BUCKETS, 1, cost), 5);
         }
         assert_eq!(work(Algorithm::SLIDING_LOG, 100_000, 1), 5);
+    }
+
+    #[test]
+    fn the_work_of_a_refund_grows_with_the_runs_that_are_written_again() {
+        let work = |algorithm, limit| {
+            let policy = Policy::new("p", Quota::per_day(limit)).with_algorithm(algorithm);
+            ScriptArgs::new(&policy, 1, SlidingLogLayout::List).refund_work()
+        };
+        assert_eq!(work(Algorithm::Gcra, 100_000), 1);
+        assert_eq!(work(Algorithm::SLIDING_LOG, 100_000), 5 + 512);
+        assert_eq!(work(Algorithm::SLIDING_LOG, 100), 5 + 50);
+        assert_eq!(work(Algorithm::SLIDING_BUCKETS, 100_000), 5 + 5);
+        let mut log = Parts::default();
+        log.add(Part::SlidingLogList);
+        let bound = format!("local NEWEST = {} ", Algorithm::REFUNDABLE_TIMES);
+        assert!(Scripts::new(false).refund(log).text.contains(&bound), "Lua has another bound");
     }
 }

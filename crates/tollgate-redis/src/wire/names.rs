@@ -19,12 +19,12 @@ use super::script::Part;
 /// versions of tollgate never misread each other's.
 const LAYOUT: &str = "1";
 
-/// The suffix of names whose value is a log of runs. Earlier forms of logs and rings had no suffix.
-/// A new `LAYOUT` would have reset the states of all other algorithms.
-const LOG_FORM: &str = "~runs";
+/// The suffix of names whose value is a log of runs. Earlier forms of logs and rings had no suffix,
+/// or `~runs`. A new `LAYOUT` would have reset the states of all other algorithms.
+const LOG_FORM: &str = "~sums";
 
 /// The same in the other layout of logs.
-const SORTED_SET_FORM: &str = "~runs~sorted-set";
+const SORTED_SET_FORM: &str = "~sums~sorted-set";
 
 /// The suffix of names whose value is the usage of a key. No scope of a policy ends with it.
 const USAGE_FORM: &str = "~usage";
@@ -309,8 +309,8 @@ mod tests {
     fn the_layouts_of_a_log_do_not_share_a_key() {
         let policy = Policy::new("api", Quota::per_minute(100)).with_algorithm(Algorithm::SLIDING_LOG);
         let set = KeyNames::new("t", None, SlidingLogLayout::SortedSet);
-        assert_eq!(text(&set, &Key::global(), &policy), "t:1:{*}:api~sliding-log~1m~runs~sorted-set");
-        assert_eq!(text(&names(None), &Key::global(), &policy), "tollgate:1:{*}:api~sliding-log~1m~runs");
+        assert_eq!(text(&set, &Key::global(), &policy), "t:1:{*}:api~sliding-log~1m~sums~sorted-set");
+        assert_eq!(text(&names(None), &Key::global(), &policy), "tollgate:1:{*}:api~sliding-log~1m~sums");
     }
 
     #[test]
@@ -319,15 +319,15 @@ mod tests {
         let scope = |names: &KeyNames, text: &str| Some(names.policy(text.as_bytes())?.scope().to_owned());
         for (text, in_list, in_set) in [
             ("api~gcra~1m", true, true),
-            ("api~sliding-buckets.7~1d~runs", true, true),
-            ("api~sliding-log~1d~runs", true, false),
-            ("api~sliding-log~1d~runs~sorted-set", false, true),
+            ("api~sliding-buckets.7~1d~sums", true, true),
+            ("api~sliding-log~1d~sums", true, false),
+            ("api~sliding-log~1d~sums~sorted-set", false, true),
             ("api~sliding-log~1d", false, false),
-            ("api~gcra~1m~runs", false, false),
-            ("api~sliding-buckets.7~1d~runs~sorted-set", false, false),
+            ("api~gcra~1m~sums", false, false),
+            ("api~sliding-buckets.7~1d~sums~sorted-set", false, false),
             ("strange", false, false),
         ] {
-            let plain = text.trim_end_matches("~sorted-set").trim_end_matches("~runs");
+            let plain = text.trim_end_matches("~sorted-set").trim_end_matches("~sums");
             assert_eq!(scope(&names(None), text), in_list.then(|| plain.to_owned()), "{text}");
             assert_eq!(scope(&set, text), in_set.then(|| plain.to_owned()), "{text}");
         }
