@@ -233,3 +233,104 @@ impl Scripts {
         text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use mlua::Lua;
+
+    use super::*;
+
+    /// Every script that a store may load.
+    fn all() -> impl Iterator<Item = String> {
+        [false, true].map(Scripts::new).into_iter().flat_map(|scripts| {
+            let sets = (0..).take(Parts::COUNT).map(Parts);
+            let both = sets.flat_map(|parts| [scripts.acquire(parts), scripts.refund(parts)]);
+            let usage = Part::ALL.into_iter().filter(|part| part.is_log()).map(|part| scripts.usage(part));
+            let texts = both.chain(usage).chain([scripts.usage_page()]).map(|script| script.text.clone());
+            texts.collect::<Vec<_>>()
+        })
+    }
+
+    /// The functions of a script in the bytecode of Lua 5.1, on a machine of 64 bits.
+    struct Bytecode<'a>(&'a [u8]);
+
+    impl<'a> Bytecode<'a> {
+        fn take(&mut self, bytes: usize) -> &'a [u8] {
+            self.0.split_off(..bytes).expect("bytecode")
+        }
+
+        fn count(&mut self) -> usize {
+            u32::from_le_bytes(self.take(4).try_into().unwrap()) as usize
+        }
+
+        fn text(&mut self) -> &'a [u8] {
+            let bytes = usize::from_le_bytes(self.take(8).try_into().unwrap());
+            self.take(bytes)
+        }
+
+        fn constant(&mut self) -> &'a [u8] {
+            match self.take(1) {
+                [0] => &[],
+                [1] => self.take(1),
+                [3] => self.take(8),
+                [4] => self.text(),
+                unknown => panic!("a constant of type {unknown:?}"),
+            }
+        }
+
+        /// Adds the names of globals that a function and those inside it read and write.
+        fn globals(&mut self, read: &mut BTreeSet<String>, written: &mut BTreeSet<String>) {
+            self.text();
+            // The lines, and four numbers of a byte.
+            self.take(12);
+            let code = self.count();
+            let code = self.take(4 * code).chunks(4);
+            let code = code.map(|instruction| u32::from_le_bytes(instruction.try_into().unwrap()));
+            let constants: Vec<_> = (0..self.count()).map(|_| self.constant()).collect();
+            for instruction in code {
+                let name = || {
+                    let name = constants[(instruction >> 14) as usize];
+                    String::from_utf8(name.to_vec()).unwrap().trim_end_matches('\0').to_owned()
+                };
+                _ = match instruction & 63 {
+                    5 => read.insert(name()),
+                    7 => written.insert(name()),
+                    _ => false,
+                };
+            }
+            (0..self.count()).for_each(|_| self.globals(read, written));
+            // For debuggers: the lines of the code, locals and upvalues.
+            let lines = self.count();
+            self.take(4 * lines);
+            for _ in 0..self.count() {
+                self.text();
+                self.take(8);
+            }
+            for _ in 0..self.count() {
+                self.text();
+            }
+        }
+    }
+
+    #[test]
+    fn every_script_compiles_and_uses_only_globals_of_redis() {
+        let lua = Lua::new();
+        let words =
+            ["ARGV", "KEYS", "math", "redis", "string", "struct", "table", "tonumber", "type", "unpack"];
+        for text in all() {
+            let script = lua.load(&text).into_function().unwrap_or_else(|error| panic!("{error}\n{text}"));
+            let code = script.dump(true);
+            let (mut read, mut written) = (BTreeSet::new(), BTreeSet::new());
+            // Behind the header.
+            Bytecode(&code[12..]).globals(&mut read, &mut written);
+            if !text.contains("function gcra_whole(") {
+                // Only a check that needs GCRA calls it.
+                read.remove("gcra_whole");
+            }
+            read.retain(|name| !words.contains(&name.as_str()));
+            assert!(read.is_empty() && written.is_empty(), "reads {read:?}, writes {written:?}:\n{text}");
+        }
+    }
+}
