@@ -122,6 +122,10 @@ fn address(host: &str, port: u16, by: &Address) -> Option<Address> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
 
     fn word(text: &str) -> Value {
@@ -205,6 +209,72 @@ mod tests {
         assert_eq!(redirected(":7001", &by), Some(("by".to_owned(), 7_001)));
         for junk in ["", "7001", "a:b", "a:70000", "?:7001"] {
             assert_eq!(redirected(junk, &by), None, "{junk}");
+        }
+    }
+
+    /// An answer of any shape without numbers, so it has no range.
+    fn garbage() -> impl Strategy<Value = Value> {
+        let texts = ["", "?", "::", "10.0.0.1", "hostname", "ip", "5"];
+        let leaf = prop_oneof![
+            select(texts.to_vec()).prop_map(word),
+            vec(any::<u8>(), 0..3).prop_map(Value::BulkString),
+            Just(Value::Nil),
+        ];
+        leaf.prop_recursive(3, 20, 4, |inner| vec(inner, 0..5).prop_map(Value::Array))
+    }
+
+    /// A range with numbers at and beyond their bounds, and whether it is one.
+    fn doubtful_range() -> impl Strategy<Value = (Value, bool)> {
+        let slots = || prop_oneof![-2_i64..2, 16_382_i64..16_386, any::<i64>()];
+        (slots(), slots(), prop_oneof![-1_i64..2, 65_534_i64..65_538]).prop_map(|(first, last, port)| {
+            let master = Value::Array(vec![word("10.0.0.1"), Value::Int(port)]);
+            let is_range = 0 <= first && first <= last && last < 16_384 && (0..65_536).contains(&port);
+            (Value::Array(vec![Value::Int(first), Value::Int(last), master]), is_range)
+        })
+    }
+
+    /// A master as a node reports it, with its address, if it is known.
+    fn reported_master() -> impl Strategy<Value = (Value, Option<Address>)> {
+        let (host, about) =
+            ("10\\.0\\.0\\.[1-9]", |host: &str| [word("hostname"), word(""), word("ip"), word(host)]);
+        (host, any::<u16>(), 0..5).prop_map(move |(host, port, form)| {
+            let (reported, about, known) = match form {
+                0 => (Value::Nil, Value::Array(vec![]), Some("asked")),
+                1 => (word("::"), Value::Nil, Some("asked")),
+                2 => (word("?"), Value::Array(about(&host).to_vec()), Some(&*host)),
+                3 => (word("?"), Value::Map(vec![(word("hostname"), word("a"))]), None),
+                _ => (Value::SimpleString(host.clone()), Value::Nil, Some(&*host)),
+            };
+            let known = known.map(|host| (host.to_owned(), port));
+            (Value::Array(vec![reported, Value::Int(port.into()), word("id"), about]), known)
+        })
+    }
+
+    proptest! {
+        // `PROPTEST_CASES` sets more.
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn reported_ranges_are_read_and_one_malformed_range_refuses_all(
+            reported in vec((0_u16..16_384, 0_u16..16_384, reported_master(), vec(garbage(), 0..3)), 1..5),
+            (other, is_range) in prop_oneof![garbage().prop_map(|value| (value, false)), doubtful_range()],
+            place in any::<prop::sample::Index>(),
+        ) {
+            let asked = ("asked".to_owned(), 7_000);
+            let (mut answer, mut expected) = (Vec::new(), Vec::new());
+            for (a, b, (master, known), replicas) in reported {
+                let (first, last) = (a.min(b), a.max(b));
+                let range = [Value::Int(first.into()), Value::Int(last.into()), master];
+                answer.push(Value::Array(range.into_iter().chain(replicas).collect()));
+                expected.push(Range { first, last, master: known });
+            }
+            let slots = expected.iter().filter(|range| range.master.is_some());
+            prop_assert_eq!(covered(&expected), slots.flat_map(|range| range.first..=range.last).count());
+            let read = ranges(&Value::Array(answer.clone()), &asked);
+            prop_assert_eq!(read, Some(expected));
+
+            answer.insert(place.index(answer.len() + 1), other);
+            prop_assert_eq!(ranges(&Value::Array(answer), &asked).is_some(), is_range);
         }
     }
 }

@@ -62,6 +62,8 @@ mod head;
 mod header;
 mod networks;
 mod peer_ip;
+#[cfg(test)]
+mod strangers;
 
 use http::Method;
 use tollgate_core::Key;

@@ -5,6 +5,8 @@ mod decide;
 mod drain;
 mod future;
 mod service;
+#[cfg(test)]
+mod strangers;
 #[cfg(feature = "tonic")]
 mod tonic;
 

@@ -51,6 +51,8 @@ mod layer;
 mod origin;
 mod pauses;
 mod service;
+#[cfg(test)]
+mod strangers;
 
 pub use layer::PauseLayer;
 pub use service::{Pause, PauseError};

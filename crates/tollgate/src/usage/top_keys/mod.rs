@@ -93,6 +93,8 @@ mod recorder;
 mod sample;
 mod settings;
 mod space_saving;
+#[cfg(test)]
+mod strangers;
 
 pub use counter::UsageCounter;
 pub use key_usage::KeyUsage;
