@@ -3,8 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::{
@@ -15,6 +14,8 @@ use tollgate_core::{
 use super::circuit::{Admission, Circuit, CircuitState, Probed};
 use super::event::Event;
 use super::settings::CircuitBreaker;
+use super::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use super::sync::{Mutex, MutexGuard};
 
 /// The reply of the store inside, which the circuit watches.
 type Watched<T, E, F> = Reply<Result<T, BreakerError<E>>, Then<F, Role>>;
@@ -157,7 +158,7 @@ impl SharedCircuit {
         }
     }
 
-    fn circuit(&self) -> std::sync::MutexGuard<'_, Circuit> {
+    fn circuit(&self) -> MutexGuard<'_, Circuit> {
         self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -214,8 +215,8 @@ impl SharedCircuit {
             (Role::Passing(closings), Some(error)) => {
                 let is_alive = matches!(error.kind(), ErrorKind::Overloaded | ErrorKind::Moving);
                 let counts = error.is_transient() && !is_alive;
-                if counts && closings == self.closings.load(Ordering::Relaxed) {
-                    self.failed(error.call());
+                if counts {
+                    self.failed(closings, error.call());
                 }
             }
             (Role::Probe(mut probe), None) => probe.result = Probed::Answered,
@@ -232,9 +233,14 @@ impl SharedCircuit {
     }
 
     #[cold]
-    fn failed(&self, call: Option<u64>) {
+    fn failed(&self, closings: u32, call: Option<u64>) {
         let now = self.settings.clock.now();
-        self.change(|circuit| circuit.failed(now, call, || self.answered.swap(0, Ordering::Relaxed)));
+        self.change(|circuit| {
+            // Under the lock, so that no probe closes the circuit between the two.
+            if closings == self.closings.load(Ordering::Relaxed) {
+                circuit.failed(now, call, || self.answered.swap(0, Ordering::Relaxed));
+            }
+        });
     }
 
     #[cold]

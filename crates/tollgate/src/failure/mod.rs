@@ -146,8 +146,13 @@ mod fallback;
 mod log;
 mod outage;
 mod policy;
+#[cfg(test)]
+mod schedules;
 mod settings;
 mod timeout;
+
+// The breaker's, which its schedules replace by loom's.
+use std::sync;
 
 pub use breaker::{Breaker, BreakerError, CircuitView};
 pub use circuit::CircuitState;

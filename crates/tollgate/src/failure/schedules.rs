@@ -1,0 +1,216 @@
+//! Every order in which threads reach a circuit breaker.
+
+// The breaker once more, whose `super::sync` is loom's.
+#[allow(clippy::duplicate_mod, dead_code, unreachable_pub)]
+#[path = "breaker.rs"]
+mod breaker;
+
+use std::fmt;
+use std::future::{Ready, ready};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64 as Counter, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use loom::sync::atomic::AtomicU64;
+use loom::{sync, thread};
+use tollgate_core::{
+    Check, Clock, ErrorKind, Grant, Key, ManualClock, Policy, Quota, Reply, Store, StoreError, Times,
+    Timestamp, Verdict,
+};
+
+use self::breaker::{Breaker, BreakerError, CircuitView};
+use super::circuit::CircuitState;
+use super::settings::CircuitBreaker;
+use super::{circuit, event, settings};
+
+/// Longer than the wait for a probe.
+const LATER: Duration = Duration::from_secs(10);
+
+/// A store that fails each check that costs something. Its answers come later.
+#[derive(Clone)]
+struct FailsCharges;
+
+#[derive(Debug)]
+struct Failure;
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("failed")
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl StoreError for Failure {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Unavailable
+    }
+}
+
+impl Store for FailsCharges {
+    type Error = Failure;
+    type Acquire = Ready<Result<Verdict, Failure>>;
+    type Done = Ready<Result<(), Failure>>;
+
+    fn acquire(&self, set: &[Check<'_>], _: Times) -> Reply<Result<Verdict, Failure>, Self::Acquire> {
+        let fails = set.iter().any(|check| check.cost > 0);
+        Reply::Later(ready(if fails { Err(Failure) } else { Ok(Verdict::without_statuses(1)) }))
+    }
+
+    fn refund(&self, _: &[Grant<'_>]) -> Reply<Result<(), Failure>, Self::Done> {
+        Reply::Now(Ok(()))
+    }
+
+    fn reset(&self, _: &Key, _: &[&Policy]) -> Reply<Result<(), Failure>, Self::Done> {
+        Reply::Now(Ok(()))
+    }
+}
+
+/// A request that reached the store.
+type Asked = <Breaker<FailsCharges> as Store>::Acquire;
+
+fn answered(asked: Asked) {
+    let answer = pin!(asked).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(answer, Poll::Ready(Ok(_) | Err(BreakerError::Store(_)))));
+}
+
+/// A breaker that one failure opens, and its clock.
+struct Process {
+    breaker: Breaker<FailsCharges>,
+    circuit: CircuitView,
+    clock: ManualClock,
+    policy: Policy,
+    key: Key,
+    /// Probes without a result. Of loom, so that others run meanwhile.
+    in_flight: AtomicU64,
+}
+
+impl Process {
+    fn start() -> Process {
+        let clock = ManualClock::new(Timestamp::from_micros(1_000_000));
+        let settings = CircuitBreaker::default().failures_in_a_row(1);
+        let breaker = Breaker::new(FailsCharges, settings.clock(Clock::from(&clock)));
+        let circuit = breaker.circuit();
+        let (policy, key) = (Policy::new("api", Quota::per_day(1_000)), Key::from("ada"));
+        Process { breaker, circuit, clock, policy, key, in_flight: AtomicU64::new(0) }
+    }
+
+    /// A request that fails or not, if it reaches the store.
+    fn ask(&self, fails: bool) -> Option<Asked> {
+        let check = Check::new(&self.policy, &self.key, fails.into());
+        match self.breaker.acquire(&[check], Times::ONCE) {
+            Reply::Later(asked) => Some(asked),
+            Reply::Now(Err(BreakerError::Open { .. })) => None,
+            Reply::Now(answer) => panic!("{answer:?}"),
+        }
+    }
+
+    fn pass(&self, fails: bool) -> Asked {
+        self.ask(fails).expect("the circuit is closed")
+    }
+
+    /// Opens the circuit, and waits until a probe is due.
+    fn outage(&self) {
+        answered(self.pass(true));
+        assert!(self.ask(false).is_none(), "the circuit is open");
+        self.clock.advance(LATER);
+    }
+
+    /// A probe that fails, if it is the time for one. No other is in flight. Returns whether it did.
+    fn probe(&self, end: impl FnOnce(Asked)) -> bool {
+        let probe = self.ask(true);
+        let is_due = probe.is_some();
+        if let Some(probe) = probe {
+            assert_eq!(self.in_flight.fetch_add(1, Ordering::Relaxed), 0, "two probes at a time");
+            self.in_flight.fetch_sub(1, Ordering::Relaxed);
+            end(probe);
+        }
+        is_due
+    }
+}
+
+/// Explores the orders of some threads.
+fn explore(schedule: impl Fn(&Arc<Process>) + Send + Sync + 'static) {
+    let schedules = Arc::new(Counter::new(0));
+    let counted = Arc::clone(&schedules);
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        schedule(&Arc::new(Process::start()));
+    });
+    let schedules = schedules.load(Ordering::Relaxed);
+    println!("{schedules} schedules");
+    assert!(schedules > 20, "{schedules} schedules show little");
+}
+
+fn spawn<T: 'static>(
+    process: &Arc<Process>,
+    act: impl FnOnce(&Process) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let process = Arc::clone(process);
+    thread::spawn(move || act(&process))
+}
+
+fn joined<T>(thread: thread::JoinHandle<T>) -> T {
+    thread.join().expect("no thread panics")
+}
+
+#[test]
+fn at_most_one_probe_is_in_flight() {
+    explore(|process| {
+        process.outage();
+        let abandons = spawn(process, |process| process.probe(drop));
+        let fails = spawn(process, |process| process.probe(answered));
+        let failed = process.probe(answered);
+        joined(abandons);
+        let failed = joined(fails) || failed;
+        assert_eq!(process.circuit.state(), CircuitState::Open);
+        // An abandoned probe makes room for the next, a failed one does not.
+        assert_eq!(process.ask(true).is_none(), failed);
+    });
+}
+
+#[test]
+fn an_answer_to_an_older_request_does_not_close_the_circuit() {
+    explore(|process| {
+        let older = [process.pass(false), process.pass(true)];
+        process.outage();
+        let threads = older.map(|older| spawn(process, |_| answered(older)));
+        process.probe(answered);
+        threads.into_iter().for_each(joined);
+        assert_eq!(process.circuit.state(), CircuitState::Open);
+    });
+}
+
+#[test]
+fn a_failure_of_an_older_request_does_not_open_the_circuit_again() {
+    explore(|process| {
+        let older = [process.pass(true), process.pass(true)];
+        process.outage();
+        let probe = process.ask(false).expect("a probe is due");
+        let threads = older.map(|older| spawn(process, |_| answered(older)));
+        answered(probe);
+        assert!(process.ask(false).is_some(), "the close was lost");
+        threads.into_iter().for_each(joined);
+        assert_eq!(process.circuit.state(), CircuitState::Closed);
+        assert!(process.ask(false).is_some(), "the close was lost");
+    });
+}
+
+#[test]
+fn each_failure_of_a_request_after_the_close_counts() {
+    explore(|process| {
+        process.outage();
+        let probe = process.ask(false).expect("a probe is due");
+        let passes = |process: &Process| process.ask(true).map(answered).is_some();
+        let threads = [spawn(process, passes), spawn(process, passes)];
+        answered(probe);
+        let failed = threads.map(joined).contains(&true);
+        let expected = if failed { CircuitState::Open } else { CircuitState::Closed };
+        assert_eq!(process.circuit.state(), expected);
+        assert_eq!(process.ask(false).is_none(), failed);
+    });
+}
