@@ -23,7 +23,7 @@ const MOST_CLOSED: usize = 10;
 const OVERDUE_AFTER: Duration = Duration::from_secs(60);
 
 /// The keys of a set. Long ones have names.
-type KeyNames<'a> = SmallVec<[(&'a Key, Option<Arc<str>>); 4]>;
+type NamedKeys<'a> = SmallVec<[(&'a Key, Option<Arc<str>>); 4]>;
 
 /// Where the counts go.
 pub(super) trait Destination: Send + Sync {
@@ -110,7 +110,7 @@ impl Book {
         weight: u32,
     ) {
         // Before the lock, since callers choose how long a key is. Once for all rules by that key.
-        let mut names = KeyNames::new();
+        let mut names = NamedKeys::new();
         for Check { key, .. } in set.clone() {
             // Of a long key only the name is kept.
             let is_long = key.as_encoded().len() > Key::MAX_TEXT;
