@@ -221,14 +221,12 @@ mod fields;
 mod interned;
 mod limiter;
 mod observe;
-mod or_panic;
 mod policy_set;
 mod reason;
 mod report;
 mod rule;
 mod setup_error;
 mod table;
-mod wait_queue;
 mod waiting_call;
 
 pub use denial::Denial;

@@ -86,3 +86,13 @@ impl Error for SetupError {
         }
     }
 }
+
+/// Returns the value, or panics with the error at the caller's caller. A closure of
+/// `unwrap_or_else` would name this crate instead.
+#[track_caller]
+pub(crate) fn or_panic<T>(result: Result<T, impl fmt::Display>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => panic!("{error}"),
+    }
+}

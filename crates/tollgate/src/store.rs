@@ -21,9 +21,8 @@ pub use crate::limiter::NeverFails;
 use crate::failure::{Breaker, CircuitBreaker, FailurePolicy, Fallback, Timeout};
 #[cfg(doc)]
 use crate::failure::{BreakerError, TimeoutError};
-use crate::or_panic::or_panic;
 use crate::scale::{DenyCache, Lease, Leases};
-use crate::setup_error::SetupError;
+use crate::setup_error::{SetupError, or_panic};
 #[cfg(feature = "top-keys")]
 use crate::usage::top_keys::{Recorder, UsageCounter};
 

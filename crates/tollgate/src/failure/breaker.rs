@@ -11,7 +11,8 @@ use tollgate_core::{
     Timestamp, Verdict,
 };
 
-use super::circuit::{Admission, Circuit, CircuitState, Probed};
+use super::circuit::{Admission, Circuit, Probed};
+use super::circuit_state::CircuitState;
 use super::event::Event;
 use super::settings::CircuitBreaker;
 use super::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tollgate_core::{ErrorKind, Source};
 
-use super::circuit::CircuitState;
+use super::circuit_state::CircuitState;
 
 /// An event between a store and its failure policies, for metrics: see the
 /// [module docs](super#events).

@@ -140,6 +140,7 @@
 mod both;
 mod breaker;
 mod circuit;
+mod circuit_state;
 mod event;
 mod fallback;
 #[cfg(feature = "tracing")]
@@ -155,7 +156,7 @@ mod timeout;
 use std::sync;
 
 pub use breaker::{Breaker, BreakerError, CircuitView};
-pub use circuit::CircuitState;
+pub use circuit_state::CircuitState;
 pub use event::Event;
 pub use fallback::Fallback;
 pub use policy::FailurePolicy;

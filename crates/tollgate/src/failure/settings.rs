@@ -5,8 +5,7 @@ use std::time::Duration;
 use tollgate_core::Clock;
 
 use super::event::{Event, EventObservers};
-use crate::or_panic::or_panic;
-use crate::setup_error::SetupError;
+use crate::setup_error::{SetupError, or_panic};
 
 /// Settings of a circuit breaker: when it opens, and when it probes whether the store is back.
 ///

@@ -25,9 +25,8 @@ use crate::fields::{FieldWriter, Fields};
 use crate::limiter::{NeverFails, RequestLimiter};
 use crate::memory::MemoryStore;
 use crate::observe::Decision;
-use crate::or_panic::or_panic;
 use crate::rule::PolicyExt;
-use crate::setup_error::SetupError;
+use crate::setup_error::{SetupError, or_panic};
 
 use self::decide::LayerShared;
 use self::drain::Bound;

@@ -10,6 +10,7 @@ use tollgate_core::{Algorithm, Check, Key, Policy, Reply, Source, Store, Times, 
 use super::never_fails::NeverFails;
 use super::permit::Permit;
 use super::refusal::Refusal;
+use super::wait_queue::WaitQueues;
 use crate::denial::Denial;
 use crate::memory::MemoryStore;
 #[cfg(feature = "metrics")]
@@ -19,7 +20,6 @@ use crate::policy_set::{Ask, Asks, PolicySet};
 use crate::reason::Reason;
 use crate::report::Report;
 use crate::setup_error::SetupError;
-use crate::wait_queue::WaitQueues;
 
 /// Policies, the store that decides them, and who sees the decisions.
 #[derive(Clone, Debug)]

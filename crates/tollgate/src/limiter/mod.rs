@@ -7,6 +7,7 @@ pub(crate) mod queue_slot;
 mod refusal;
 mod request;
 mod until_ready;
+mod wait_queue;
 
 use std::time::Duration;
 
@@ -16,11 +17,10 @@ use self::decider::Decider;
 use crate::denial::Denial;
 use crate::memory::MemoryStore;
 use crate::observe::Decision;
-use crate::or_panic::or_panic;
 use crate::policy_set::{Ask, Asks, PolicySet};
 use crate::reason::Reason;
 use crate::report::Report;
-use crate::setup_error::SetupError;
+use crate::setup_error::{SetupError, or_panic};
 
 pub use self::never_fails::NeverFails;
 pub use self::permit::Permit;

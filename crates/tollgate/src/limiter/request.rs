@@ -12,12 +12,11 @@ use crate::denial::Denial;
 use crate::extract::Head;
 use crate::memory::MemoryStore;
 use crate::observe::Decision;
-use crate::or_panic::or_panic;
 use crate::policy_set::Asks;
 use crate::report::Report;
 use crate::rule::IntoRules;
 use crate::rule::set::RuleSet;
-use crate::setup_error::SetupError;
+use crate::setup_error::{SetupError, or_panic};
 
 /// Asks rules directly, with the head of a request: for handlers that decide themselves. A
 /// [`RateLimitLayer`](crate::RateLimitLayer) is one with a service around it.

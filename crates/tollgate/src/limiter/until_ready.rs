@@ -10,10 +10,10 @@ use super::never_fails::NeverFails;
 use super::permit::Permit;
 use super::queue_slot::QueueSlot;
 use super::refusal::Refusal;
+use super::wait_queue::Waiter;
 use crate::denial::Denial;
 use crate::policy_set::{Ask, Asks};
 use crate::reason::Reason;
-use crate::wait_queue::Waiter;
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Charges what is asked, and waits for the delay of a leaky bucket. With `at_most`, also until

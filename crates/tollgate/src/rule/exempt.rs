@@ -14,8 +14,7 @@
 use http::{Method, header};
 
 use crate::extract::{AddressExtractor, Head, Networks};
-use crate::or_panic::or_panic;
-use crate::setup_error::SetupError;
+use crate::setup_error::{SetupError, or_panic};
 
 /// Says which requests a rule ignores. Closures `Fn(&Head) -> bool` are exemptions.
 pub trait Exemption: Send + Sync + 'static {

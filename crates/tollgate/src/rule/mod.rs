@@ -10,9 +10,8 @@ use std::sync::Arc;
 use tollgate_core::{Key, Policy, Quota};
 
 use crate::extract::{Head, KeyExtractor};
-use crate::or_panic::or_panic;
 use crate::reason::Reason;
-use crate::setup_error::SetupError;
+use crate::setup_error::{SetupError, or_panic};
 
 use exempt::Exemption;
 use tiers::Tiers;

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::Clock;
 
-use crate::or_panic::or_panic;
-use crate::setup_error::SetupError;
+use crate::setup_error::{SetupError, or_panic};
 
 /// Settings of leases: how many units a process fetches ahead of demand, and for how long.
 ///
