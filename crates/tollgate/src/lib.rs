@@ -205,9 +205,6 @@ pub mod failure;
 pub mod guide;
 pub mod layer;
 pub mod memory;
-#[cfg(feature = "metrics")]
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
-pub mod metrics;
 #[cfg(feature = "client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "client")))]
 pub mod pause;
@@ -236,6 +233,9 @@ pub use fields::Fields;
 pub use layer::RateLimitLayer;
 pub use limiter::{Limiter, Permit, RequestLimiter};
 pub use memory::MemoryStore;
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub use observe::stores as metrics;
 pub use observe::{Decision, Outcome};
 pub use reason::Reason;
 pub use report::Report;

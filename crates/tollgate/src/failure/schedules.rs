@@ -21,9 +21,9 @@ use tollgate_core::{
 };
 
 use self::breaker::{Breaker, BreakerError, CircuitView};
-use super::circuit::CircuitState;
+use super::circuit_state::CircuitState;
 use super::settings::CircuitBreaker;
-use super::{circuit, event, settings};
+use super::{circuit, circuit_state, event, settings};
 
 /// Longer than the wait for a probe.
 const LATER: Duration = Duration::from_secs(10);

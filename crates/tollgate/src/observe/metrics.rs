@@ -4,7 +4,7 @@ use ::metrics::{Counter, Histogram, counter, gauge, histogram};
 use tollgate_core::{Policy, Source};
 
 use super::decision::{Decision, Outcome};
-use crate::metrics::describe;
+use super::stores::describe;
 use crate::policy_set::PolicySet;
 
 /// The handles of a limiter, registered once: a request then costs two additions for each rule.

@@ -1,11 +1,12 @@
 //! The step in which a decision becomes visible: to observers, and in the current span.
 
-// From top to bottom; imports run down this list only: this module, metrics and span, decision.
 mod decision;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
 #[cfg(feature = "tracing")]
 mod span;
+#[cfg(feature = "metrics")]
+pub mod stores;
 
 use std::fmt;
 use std::sync::Arc;
