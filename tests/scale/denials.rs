@@ -84,6 +84,24 @@ async fn a_denied_key_next_to_invented_keys_is_answered_from_the_cache() {
     assert_eq!((store.asked(), cache.denials()), (2, 2));
 }
 
+#[tokio::test]
+async fn a_remembered_policy_shows_its_whole_quota_after_its_reset() {
+    let time = clock();
+    let cache = store(&time).deny_cache(1_000).clock(&time);
+    let (slow, fast) = (policy("slow", 1), Policy::new("fast", Quota::per_second(50).burst(5)));
+    let key = Key::from("ada");
+    let ask = |cost| {
+        at_hand(cache.acquire(&[Check::new(&fast, &key, cost), Check::new(&slow, &key, 1)], Times::ONCE))
+    };
+    assert!(ask(4).unwrap().is_granted());
+    let denied = ask(1).unwrap();
+    assert_eq!((denied.source(), denied.each()[0].remaining()), (Source::Store, 1));
+    time.advance(SECOND / 5);
+    let denied = ask(1).unwrap();
+    assert_eq!((denied.source(), denied.each()[0].remaining()), (Source::DenyCache, 5));
+    assert!(denied.each()[0].reset_after().is_zero());
+}
+
 /// The request that was to confirm the denial has not come back.
 #[tokio::test]
 async fn a_denial_that_is_not_confirmed_ends_after_two_seconds() {

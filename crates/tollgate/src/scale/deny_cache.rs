@@ -293,6 +293,8 @@ impl KnownDenial {
         let cost = asked.cost;
         // Waits count from the answer, so that none is too short.
         let passed = now.saturating_since(self.answered);
+        let reset_after = reset_after.saturating_sub(passed);
+        let remaining = if reset_after.is_zero() { policy.capacity() } else { remaining };
         let wait = match wait {
             // The store decided after it was asked, so it denies at least until then.
             Wait::For(wait) if now >= self.asked.saturating_add(wait) => return None,
@@ -310,7 +312,7 @@ impl KnownDenial {
             }
             wait => wait,
         };
-        Some(Status::new(remaining, wait, reset_after.saturating_sub(passed), Stamp::default()))
+        Some(Status::new(remaining, wait, reset_after, Stamp::default()))
     }
 }
 
