@@ -175,6 +175,6 @@ fn each_algorithm_allowed(bencher: Bencher<'_, '_>, name: &str) {
         "gcra" => Algorithm::Gcra,
         unknown => unreachable!("{unknown}"),
     };
-    let policy = Policy::new("api", Quota::per_minute(u32::MAX)).with_algorithm(algorithm);
+    let policy = Policy::new("api", Quota::per_minute(u32::MAX.into())).with_algorithm(algorithm);
     run(bencher, &RateLimitLayer::new([policy.by(PeerIp::new())]).fields(Fields::None), HOT);
 }

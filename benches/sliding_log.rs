@@ -9,7 +9,7 @@ use tollgate::{Algorithm, Key, ManualClock, Policy, Quota, Timestamp};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 
-const CHECKS: u32 = 5_000;
+const CHECKS: u64 = 5_000;
 
 /// A caller with a used-up limit, and its server.
 struct Full {
@@ -21,7 +21,7 @@ struct Full {
 }
 
 impl Full {
-    async fn new(kind: Kind, algorithm: Algorithm, layout: SlidingLogLayout, limit: u32) -> Full {
+    async fn new(kind: Kind, algorithm: Algorithm, layout: SlidingLogLayout, limit: u64) -> Full {
         let (server, time) =
             (Server::start(kind).expect("a server"), ManualClock::new(Timestamp::from_micros(1 << 50)));
         let store = RedisStore::builder(&server.url()).clock(&time).sliding_log(layout);
@@ -40,11 +40,11 @@ impl Full {
     }
 
     /// The time per check, all allowed or all denied. A unit is refilled before each allowed one.
-    async fn micros(&self, checks: u32, cost: u32, passes: bool) -> String {
+    async fn micros(&self, checks: u64, cost: u64, passes: bool) -> String {
         self.server.command(&["CONFIG", "RESETSTAT"]).expect("OK");
         for _ in 0..checks {
             if passes {
-                self.time.advance(self.policy.quota().window() / self.policy.quota().limit());
+                self.time.advance(self.policy.quota().window().div_f64(self.policy.quota().limit() as f64));
             }
             let verdict =
                 self.store.acquire(&[Check::new(&self.policy, &self.key, cost)], Times::ONCE).wait().await;

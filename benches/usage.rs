@@ -147,7 +147,7 @@ async fn questions() {
     assert_eq!(rows.len(), 20);
     let processor = (measured.cost().processor - before.processor) / 1e6;
     let names = measured.server.command(&["DBSIZE"]).expect("a number");
-    let memory = measured.server.command(&["MEMORY", "USAGE", "tollgate:1:{#7}:api~usage"]);
+    let memory = measured.server.command(&["MEMORY", "USAGE", "tollgate:2:{#7}:api~usage"]);
     println!(
         "a page of 20, of 1,000,000 tracked keys under {names} names: {:.1} s, of which the server {processor:.1} s; {} bytes a key",
         start.elapsed().as_secs_f64(),

@@ -37,7 +37,7 @@ fn processor() -> Duration {
 
 async fn wait(name: &str, crowd: Crowd, store: impl Store<Error = Infallible>) {
     let policy = Policy::new("waiting", crowd.quota);
-    let capacity = f64::from(policy.capacity());
+    let capacity = policy.capacity() as f64;
     let checks = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&checks);
     let limiter = Limiter::new([policy]).store(store).observe(move |_| {
@@ -61,7 +61,7 @@ async fn wait(name: &str, crowd: Crowd, store: impl Store<Error = Infallible>) {
     let early = passed.windows(2).filter(|pair| pair[0].1 > pair[1].1).count();
     let (passed, checks) = (passed.len() as f64, checks.load(Ordering::Relaxed));
     let possible = capacity
-        + crowd.patience.as_secs_f64() * f64::from(crowd.quota.limit()) / crowd.quota.window().as_secs_f64();
+        + crowd.patience.as_secs_f64() * crowd.quota.limit() as f64 / crowd.quota.window().as_secs_f64();
     println!(
         "{name:<8} {} of {} passed, {:.0} % of what the quota allows, in {elapsed:.1?}: {checks} checks, {:.2} for each \
          that passed; {spent:.2?} of processor time; {early} passed before their predecessor",

@@ -41,7 +41,7 @@ async fn authenticate(mut request: Request, next: Next) -> Result<Response, Stat
 }
 
 /// An export is expensive. Asking what is left is free.
-fn cost(head: &Head<'_>) -> u32 {
+fn cost(head: &Head<'_>) -> u64 {
     match head.extensions().get::<MatchedPath>().map(MatchedPath::as_str) {
         Some("/export") => 10,
         Some("/me") => 0,

@@ -189,7 +189,7 @@ fn log_ins() -> Policy {
     Policy::new("log-ins", Quota::per_hour(3)).with_algorithm(Algorithm::FIXED_WINDOW)
 }
 
-async fn acquire(store: &Guarded, policy: &Policy, key: &Key, cost: u32) -> Verdict {
+async fn acquire(store: &Guarded, policy: &Policy, key: &Key, cost: u64) -> Verdict {
     // An open circuit answers at once, and an attacker must not occupy its worker for ever.
     yield_now().await;
     let Ok(verdict) = store.acquire(&[Check::new(policy, key, cost)], Times::ONCE).wait().await;

@@ -140,13 +140,13 @@ use tower::Layer;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A request that costs that much, under the rules below.
-fn costing(cost: u32) -> Request<Body> {
+fn costing(cost: u64) -> Request<Body> {
     let mut request = request("ada");
     request.headers_mut().insert("x-cost", HeaderValue::from(cost));
     request
 }
 
-fn cost(head: &Head<'_>) -> u32 {
+fn cost(head: &Head<'_>) -> u64 {
     head.headers()["x-cost"].to_str().ok().and_then(|cost| cost.parse().ok()).expect("a number")
 }
 
@@ -275,7 +275,7 @@ async fn a_denied_large_cost_does_not_change_the_reported_wait() {
         let mut service = RateLimitLayer::new([rule]).store(store(&clock())).layer(Strict::default());
         call(&mut service, costing(10)).await;
         let before = status_and_wait(&call(&mut service, costing(1)).await);
-        for large in [10, 9, u32::MAX, 11] {
+        for large in [10, 9, u64::MAX, 11] {
             let (status, wait) = status_and_wait(&call(&mut service, costing(large)).await);
             match large {
                 11.. => assert_eq!((status, wait), (422, None), "{algorithm:?}: it can never pass"),
@@ -362,7 +362,7 @@ async fn a_permit_of_other_rules_is_refunded_by_its_own() {
     let ada = Key::from("ada");
     let permit = two.check(&ada, 2).await.unwrap();
     one.refund(permit).await;
-    let left: Vec<u32> = two.look(&ada).await.unwrap().statuses().iter().map(|s| s.remaining()).collect();
+    let left: Vec<u64> = two.look(&ada).await.unwrap().statuses().iter().map(|s| s.remaining()).collect();
     assert_eq!(left, [5, 5]);
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Cli {
 
     /// The most units at once, for gcra [default: the limit]
     #[arg(long, value_name = "N")]
-    burst: Option<u32>,
+    burst: Option<u64>,
 
     /// The algorithm of the limit
     #[arg(long, value_name = "NAME", value_enum, default_value_t)]
@@ -162,7 +162,7 @@ pub(crate) fn fleet(cli: Cli) -> Result<Fleet, String> {
 }
 
 /// `LIMIT/WINDOW`.
-fn quota(text: &str, burst: Option<u32>) -> Result<Quota, String> {
+fn quota(text: &str, burst: Option<u64>) -> Result<Quota, String> {
     let parts = text.split_once('/').and_then(|(limit, window)| limit.parse().ok().zip(span::parse(window)));
     let (limit, window) =
         parts.ok_or_else(|| format!("--limit: {text:?} must be a number and a window, such as 10000/s"))?;
@@ -175,10 +175,11 @@ fn quota(text: &str, burst: Option<u32>) -> Result<Quota, String> {
 
 /// `UNITS/DURATION`.
 fn lease(text: &str) -> Result<(u32, Duration), String> {
-    let parts = text.split_once('/').and_then(|(units, life)| units.parse().ok().zip(span::parse(life)));
+    let parts =
+        text.split_once('/').and_then(|(units, life)| units.parse::<u32>().ok().zip(span::parse(life)));
     let (units, life) = parts
         .ok_or_else(|| format!("--lease: {text:?} must be a number of units and a time, such as 64/250ms"))?;
-    let checked = Lease::try_at_most(units).and_then(|lease| lease.try_lasting(life));
+    let checked = Lease::try_at_most(units.into()).and_then(|lease| lease.try_lasting(life));
     checked.map(|_| (units, life)).map_err(|error| format!("--lease: {text:?}: {error}"))
 }
 

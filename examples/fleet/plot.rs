@@ -76,12 +76,12 @@ fn lines(plan: &Plan, scores: &[Score]) -> (Vec<Point>, Vec<Point>) {
     let nodes = scores.iter().map(|score| score.nodes).max().unwrap_or(0);
     let seconds = |step| plan.length.as_secs_f64() * f64::from(step);
     let flat = |units: f64| vec![(0.0, units), (seconds(1), units)];
-    let limit = f64::from(plan.quota.limit());
+    let limit = plan.quota.limit() as f64;
     match plan.algorithm {
         Algorithm::Gcra | Algorithm::LeakyBucket { .. } => {
             let rate = limit / plan.quota.window().as_secs_f64();
             let line = |from: f64| vec![(0.0, from), (seconds(1), from + rate * seconds(1))];
-            let burst = f64::from(plan.policy().capacity());
+            let burst = plan.policy().capacity() as f64;
             (line(burst), line(burst + rate * plan.life.as_secs_f64()))
         }
         Algorithm::FixedWindow { .. } => (flat(limit), flat(limit)),

@@ -21,11 +21,11 @@ struct Standing<'a> {
     name: &'a str,
     algorithm: &'static str,
     /// Units per window.
-    limit: u32,
+    limit: u64,
     /// The largest number of units at once.
-    capacity: u32,
+    capacity: u64,
     /// Units that would pass now, without delay.
-    remaining: u32,
+    remaining: u64,
     /// Time until the whole quota is back.
     reset_after: u64,
     /// Time until a request of cost 1 would pass; absent if it would pass now.

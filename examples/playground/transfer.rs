@@ -9,13 +9,13 @@ use tollgate::Head;
 /// A number that is too large costs more than any quota has. For an amount that is no number, the
 /// handler refuses the transfer. Such a request costs 1, because a request that costs nothing is
 /// never limited.
-pub(crate) fn cost(head: &Head<'_>) -> u32 {
+pub(crate) fn cost(head: &Head<'_>) -> u64 {
     if head.method() != Method::POST {
         return 1;
     }
     match amount(head.uri()) {
         None => 1,
-        Some(text) if is_number(text) => text.parse().unwrap_or(u32::MAX),
+        Some(text) if is_number(text) => text.parse().unwrap_or(u64::MAX),
         Some(_) => 1,
     }
 }
@@ -23,7 +23,7 @@ pub(crate) fn cost(head: &Head<'_>) -> u32 {
 /// Handles a transfer after the layer has charged it.
 pub(crate) async fn transfer(uri: Uri) -> (StatusCode, String) {
     // The text that was charged. A decoded path parameter could differ: `%31` is a 1.
-    match amount(&uri).filter(|text| is_number(text)).and_then(|text| text.parse::<u32>().ok()) {
+    match amount(&uri).filter(|text| is_number(text)).and_then(|text| text.parse::<u64>().ok()) {
         Some(amount) => (StatusCode::OK, format!("transferred {amount}\n")),
         None => (StatusCode::BAD_REQUEST, "the amount must be a whole number\n".to_owned()),
     }

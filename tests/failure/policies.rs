@@ -83,7 +83,7 @@ async fn a_recovered_store_decides_and_has_not_counted_the_outage() {
 }
 
 /// Asks for these costs, each under a policy of its own.
-async fn ask(store: &BoxStore<Infallible>, costs: &[u32], times: Times) -> Verdict {
+async fn ask(store: &BoxStore<Infallible>, costs: &[u64], times: Times) -> Verdict {
     let key = Key::from("ada");
     let policies: Vec<_> =
         EVERY_ALGORITHM.iter().map(|algorithm| a_minute(algorithm.name(), *algorithm, 5)).collect();

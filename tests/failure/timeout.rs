@@ -26,7 +26,7 @@ fn take<S: Store>(store: &S) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
 }
 
 /// The units left.
-async fn left(store: &impl Store) -> u32 {
+async fn left(store: &impl Store) -> u64 {
     let (policy, key) = (policy(), Key::global());
     let look = store.acquire(&[Check::new(&policy, &key, 1)], Times::LOOK).wait().await;
     look.expect("the store answers").each()[0].remaining()

@@ -85,7 +85,7 @@ impl Caller {
 /// The fields show who decided: the quota's, the share's, or none.
 fn decided_by(told: Option<&str>) -> Source {
     let share = policy().share(SHARE).expect("a share").quota().limit();
-    let field = |limit: u32| format!("\"p\";q={limit};w=86400");
+    let field = |limit: u64| format!("\"p\";q={limit};w=86400");
     match told {
         None => Source::FailurePolicy,
         Some(told) if told == field(LIMIT) => Source::Store,

@@ -11,7 +11,7 @@ use tollgate_tests::{EVERY_ALGORITHM, Proxy};
 
 const BEHIND: Duration = Duration::from_secs(300);
 
-const LIMIT: u32 = 10;
+const LIMIT: u64 = 10;
 
 /// A window that no caller waits for, and one that callers wait for.
 const WINDOWS: [Duration; 2] = [Duration::from_secs(1_000), Duration::from_secs(2)];

@@ -94,7 +94,7 @@ fn none() -> String {
 const WIDTH: usize = 9;
 
 /// How many requests of ada passed beyond the limit.
-fn over(cell: &Cell) -> u32 {
+fn over(cell: &Cell) -> u64 {
     count(cell, |seen| seen.user.is_none() && seen.status == 200).saturating_sub(LIMIT)
 }
 
@@ -103,8 +103,8 @@ fn percent_within(cell: &Cell, time: Duration) -> usize {
     within * 100 / cell.seen.len()
 }
 
-fn count(cell: &Cell, is_so: impl Fn(&Seen) -> bool) -> u32 {
-    u32::try_from(cell.seen.iter().filter(|seen| is_so(seen)).count()).expect("not that many")
+fn count(cell: &Cell, is_so: impl Fn(&Seen) -> bool) -> u64 {
+    u64::try_from(cell.seen.iter().filter(|seen| is_so(seen)).count()).expect("not that many")
 }
 
 fn complaints(row: &Row, cell: &Cell) -> Vec<String> {
@@ -125,7 +125,7 @@ fn complaints(row: &Row, cell: &Cell) -> Vec<String> {
         due(is_known, &|| format!("a response of status {status}"));
     }
     // Fields and events agree about who decided.
-    let by = |source| (count(cell, |seen| seen.by == source), heard.decided_by(source));
+    let by = |source| (count(cell, |seen| seen.by == source), u64::from(heard.decided_by(source)));
     for source in [Source::Store, Source::Fallback, Source::FailurePolicy] {
         let (told, heard) = by(source);
         due(told == heard, &|| format!("{told} by {source:?} as told by fields, {heard} as heard"));
@@ -160,7 +160,7 @@ fn complaints(row: &Row, cell: &Cell) -> Vec<String> {
 
     // If a breaker counts the failures, it spares requests the wait.
     let opens = guard.has_breaker && matches!(effect, Effect::Every(_)) && row.fault != Fault::PasswordSet;
-    let (opened, spared) = (heard.opened(), heard.failed(ErrorKind::CircuitOpen));
+    let (opened, spared) = (heard.opened(), u64::from(heard.failed(ErrorKind::CircuitOpen)));
     due(!opens || opened > 0, &|| "the circuit did not open".to_owned());
     let counting = heard.failed(ErrorKind::Timeout) + heard.failed(ErrorKind::Unavailable);
     due(opened == 0 || counting >= 5, &|| format!("it opened {opened} times by {counting} failures"));
@@ -181,7 +181,7 @@ fn complaints(row: &Row, cell: &Cell) -> Vec<String> {
     // lost.
     let granted =
         |user| count(cell, |seen| seen.user == user && seen.by == Source::Store && seen.status == 200);
-    let unheard = heard.failed_when_asked();
+    let unheard = u64::from(heard.failed_when_asked());
     let (granted_to_ada, used) = (granted(None), cell.used_by_ada);
     due((granted_to_ada..=granted_to_ada + unheard).contains(&used), &|| {
         format!("ada was granted {granted_to_ada} and charged {used}, while {unheard} were not heard of")
@@ -193,7 +193,7 @@ fn complaints(row: &Row, cell: &Cell) -> Vec<String> {
         due(used == 1, &|| format!("the request of {:?} was granted and charged {used} times", seen.user));
     }
     if row.fault == Fault::Behind(Through::LosesAnswersOfScripts) {
-        let charged = cell.used_by_others.iter().sum::<u32>() + used;
+        let charged = cell.used_by_others.iter().sum::<u64>() + used;
         let granted = count(cell, |seen| seen.by == Source::Store && seen.status == 200);
         due(charged > granted, &|| "no reply was lost after a charge".to_owned());
     }
@@ -203,7 +203,7 @@ fn complaints(row: &Row, cell: &Cell) -> Vec<String> {
     let most = match guard.instead {
         Instead::Closed => 0,
         Instead::Fallback => share,
-        Instead::Open => u32::MAX,
+        Instead::Open => u64::MAX,
     };
     due(over(cell) <= if fails { most } else { 0 }, &|| format!("{} over the limit", over(cell)));
     complaints

@@ -20,7 +20,7 @@ use crate::policy::{Guard, Heard};
 use crate::scene::{ADA, Scene};
 
 /// The quota of each user. None of it comes back within a test.
-pub(crate) const LIMIT: u32 = 150;
+pub(crate) const LIMIT: u64 = 150;
 
 /// The number of callers in each cell.
 const CALLERS: u32 = 8;
@@ -41,9 +41,9 @@ pub(crate) struct Cell {
     pub(crate) heard: Arc<Heard>,
     pub(crate) seen: Vec<Seen>,
     /// What is charged to ada in the end.
-    pub(crate) used_by_ada: u32,
+    pub(crate) used_by_ada: u64,
     /// What is charged in the end to each of the others.
-    pub(crate) used_by_others: Vec<u32>,
+    pub(crate) used_by_others: Vec<u64>,
     /// From the fault's end to the first decision of the store.
     pub(crate) back_after: Duration,
     /// The same from the breaker's probe, if one was needed.
@@ -192,7 +192,7 @@ async fn connect(url: &str, prefix: &str, patience: Duration) -> RedisStore {
 }
 
 /// What is charged to each key.
-async fn used(store: &RedisStore, keys: &[Key]) -> Vec<u32> {
+async fn used(store: &RedisStore, keys: &[Key]) -> Vec<u64> {
     let policy = policy();
     let looks: Vec<_> =
         keys.iter().map(|key| store.acquire(&[Check::new(&policy, key, 1)], Times::LOOK)).collect();

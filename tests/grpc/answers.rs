@@ -110,7 +110,7 @@ async fn a_pushback_set_by_a_closure_is_kept() {
 /// For handlers that ask a limiter themselves and refuse with `?`.
 #[tokio::test]
 async fn a_denial_of_a_limiter_is_a_status() {
-    async fn charge(limiter: &Limiter, cost: u32) -> Result<(), Status> {
+    async fn charge(limiter: &Limiter, cost: u64) -> Result<(), Status> {
         let _permit = limiter.check(&Key::from("ada"), cost).await?;
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::echo::Echo;
 use crate::echo::proto::echo_client::EchoClient;
 use crate::{call, client, code, pushback, refused, serve};
 
-fn layer(limit: u32) -> RateLimitLayer {
+fn layer(limit: u64) -> RateLimitLayer {
     RateLimitLayer::new([per_user("p", limit)]).store(store(&clock()))
 }
 

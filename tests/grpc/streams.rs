@@ -35,9 +35,9 @@ async fn chat(client: &mut EchoClient<Channel>) -> Result<(mpsc::Sender<Text>, S
 
 /// Layers whose verdict is there at once, must be awaited, or delays the call. Each passes the call
 /// on unchanged.
-fn layers(limit: u32) -> [RateLimitLayer<tollgate::store::BoxStore<std::convert::Infallible>>; 3] {
+fn layers(limit: u64) -> [RateLimitLayer<tollgate::store::BoxStore<std::convert::Infallible>>; 3] {
     let per_user = || RateLimitLayer::new([per_user("p", limit)]);
-    let queue = queue("q", Duration::from_millis(100) * (limit - 1));
+    let queue = queue("q", Duration::from_millis(100 * (limit - 1)));
     [
         per_user().store(store(&clock()).boxed()),
         per_user().store(Later::deciding_last(store(&clock())).boxed()),

@@ -11,13 +11,13 @@ use tollgate::{Key, MemoryStore, Policy};
 use tollgate_tests::at_hand;
 
 /// Asks once, for a set of policies with a key and a cost each.
-fn acquire_set(store: &MemoryStore, set: &[(&Policy, &Key, u32)]) -> Verdict {
+fn acquire_set(store: &MemoryStore, set: &[(&Policy, &Key, u64)]) -> Verdict {
     let set: Vec<_> = set.iter().map(|(policy, key, cost)| Check::new(policy, key, *cost)).collect();
     let Ok(verdict) = at_hand(store.acquire(&set, Times::ONCE));
     verdict
 }
 
-fn acquire(store: &MemoryStore, policy: &Policy, key: &Key, cost: u32) -> Verdict {
+fn acquire(store: &MemoryStore, policy: &Policy, key: &Key, cost: u64) -> Verdict {
     acquire_set(store, &[(policy, key, cost)])
 }
 

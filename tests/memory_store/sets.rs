@@ -17,7 +17,7 @@ fn a_pair_named_twice_next_to_another_policy_is_charged_the_sum() {
     let (a, b) = (Policy::new("a", Quota::per_minute(5)), Policy::new("b", Quota::per_minute(5)));
     let key = Key::from("k");
     let set = [(&a, &key, 1), (&b, &key, 1), (&a, &key, 2)];
-    let remaining: Vec<u32> =
+    let remaining: Vec<u64> =
         acquire_set(&store, &set).each().iter().map(|status| status.remaining()).collect();
     assert_eq!(remaining, [2, 4, 2]);
     let denied = acquire_set(&store, &set);

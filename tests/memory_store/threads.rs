@@ -1,6 +1,6 @@
 //! Many threads at once get exactly the limit, without a deadlock.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ const THREADS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs `ask(thread, n)` from all threads, `each` times from each, and counts how often it is true.
-fn count(each: usize, ask: impl Fn(usize, usize) -> bool + Sync) -> u32 {
-    let granted = AtomicU32::new(0);
+fn count(each: usize, ask: impl Fn(usize, usize) -> bool + Sync) -> u64 {
+    let granted = AtomicU64::new(0);
     thread::scope(|scope| {
         for number in 0..THREADS {
             let (ask, granted) = (&ask, &granted);
             scope.spawn(move || {
                 for n in 0..each {
-                    granted.fetch_add(u32::from(ask(number, n)), Ordering::Relaxed);
+                    granted.fetch_add(u64::from(ask(number, n)), Ordering::Relaxed);
                 }
             });
         }
@@ -48,9 +48,9 @@ fn threads_with_different_costs_never_get_more_than_the_limit() {
         for algorithm in EVERY_ALGORITHM {
             let (store, key) = (store(&clock()), Key::from("k"));
             let policy = a_minute("p", algorithm, 1_000);
-            let units = AtomicU32::new(0);
+            let units = AtomicU64::new(0);
             count(250, |number, n| {
-                let cost = u32::try_from(1 + (number + n) % 7).unwrap();
+                let cost = u64::try_from(1 + (number + n) % 7).unwrap();
                 let granted = acquire(&store, &policy, &key, cost).is_granted();
                 units.fetch_add(if granted { cost } else { 0 }, Ordering::Relaxed);
                 granted
@@ -67,12 +67,12 @@ fn threads_at_many_keys_get_exactly_the_limit_of_each() {
         for algorithm in EVERY_ALGORITHM {
             let store = MemoryStore::builder().clock(&clock()).max_keys(20_000).build();
             let policy = a_minute("p", algorithm, 10);
-            let granted: Vec<AtomicU32> = (0..64).map(|_| AtomicU32::new(0)).collect();
+            let granted: Vec<AtomicU64> = (0..64).map(|_| AtomicU64::new(0)).collect();
             count(64 * 3, |number, n| {
                 // Each thread takes the keys in another order.
                 let at = (n * (2 * number + 1)) % 64;
                 let passes = passes(&store, &policy, &Key::from(at as u64));
-                granted[at].fetch_add(u32::from(passes), Ordering::Relaxed);
+                granted[at].fetch_add(u64::from(passes), Ordering::Relaxed);
                 passes
             });
             for (at, granted) in granted.into_iter().enumerate() {
@@ -109,7 +109,7 @@ fn random_sets_of_keys_in_different_shards_are_all_or_nothing() {
         let store = MemoryStore::builder().clock(&clock()).max_keys(20_000).build();
         let policies = [Algorithm::Gcra, Algorithm::FIXED_WINDOW, Algorithm::SLIDING_LOG]
             .map(|algorithm| a_minute("p", algorithm, 500));
-        let used: Vec<AtomicU32> = (0..16).map(|_| AtomicU32::new(0)).collect();
+        let used: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(0)).collect();
         count(800, |number, n| {
             // Three different keys, which vary by thread and by turn.
             let first = n * 7 + number * 3;

@@ -16,10 +16,10 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 
 struct Job {
     tenant: &'static str,
-    rows: u32,
+    rows: u64,
 }
 
-fn job(tenant: &'static str, rows: u32) -> Job {
+fn job(tenant: &'static str, rows: u64) -> Job {
     Job { tenant, rows }
 }
 
@@ -37,9 +37,9 @@ impl Clone for Workers {
 }
 
 impl Service<Job> for Workers {
-    type Response = u32;
+    type Response = u64;
     type Error = Infallible;
-    type Future = Ready<Result<u32, Infallible>>;
+    type Future = Ready<Result<u64, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.is_ready = true;
@@ -57,7 +57,7 @@ fn by_tenant(job: &Job) -> Option<Key> {
     (!job.tenant.is_empty()).then(|| Key::from(job.tenant))
 }
 
-fn rows(limit: u32) -> Limiter {
+fn rows(limit: u64) -> Limiter {
     Limiter::new([Policy::new("rows", Quota::per_minute(limit))]).store(store(&clock()))
 }
 

@@ -16,7 +16,7 @@ use tollgate_tests::Proxy;
 
 use crate::{Fresh, acquire, builder, cluster, eventually, prefix, shared, try_acquire, used};
 
-fn a_day(limit: u32) -> Policy {
+fn a_day(limit: u64) -> Policy {
     Policy::new("p", Quota::per_day(limit))
 }
 

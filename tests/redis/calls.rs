@@ -15,7 +15,7 @@ const ROUNDS: u32 = 40;
 
 /// Asks for all keys at once, and returns their verdicts. After `crowd` one call carries all of
 /// them.
-async fn ask(fresh: &Fresh, policy: &Policy, keys: &[String], cost: u32, times: Times) -> Vec<Verdict> {
+async fn ask(fresh: &Fresh, policy: &Policy, keys: &[String], cost: u64, times: Times) -> Vec<Verdict> {
     let ask =
         |key: &String| fresh.store.acquire(&[Check::new(policy, &Key::from(key.as_str()), cost)], times);
     // All are queued before the runtime sends any.
@@ -46,7 +46,7 @@ struct Both<'a> {
 
 impl Both<'_> {
     /// Asks both, and compares their verdicts.
-    async fn agree(&self, policy: &Policy, keys: &[String], cost: u32, times: Times) {
+    async fn agree(&self, policy: &Policy, keys: &[String], cost: u64, times: Times) {
         crowd(&self.redis.store).await;
         let told = ask(self.redis, policy, keys, cost, times).await;
         for (key, told) in keys.iter().zip(told) {
@@ -89,7 +89,7 @@ async fn checks_that_share_a_call_are_decided_as_if_alone() {
             let all: Vec<String> = (0..KEYS).map(|key| format!("{n}-{key}")).collect();
             for round in 0..ROUNDS {
                 let window = u64::try_from(policy.quota().window().as_micros()).unwrap();
-                let each = window / u64::from(policy.quota().limit());
+                let each = window / policy.quota().limit();
                 let passed = random.one_of(&[0, 0, 1, each / 2, each, 3 * each, 900_000, window, 3 * window]);
                 time.advance(Duration::from_micros(passed));
                 let one_in = random.one_of(&[1, 2, 4, 8, 16, 1_000]);
@@ -142,7 +142,7 @@ async fn merged_callers_are_delayed_as_if_alone() {
             let delay = verdicts.iter().map(Verdict::delay).max().unwrap();
             assert!(verdicts.iter().all(Verdict::is_granted), "a cost of {cost} on {kind}");
             assert!(
-                delay > Duration::from_nanos((callers as u64 - 2) * u64::from(cost)),
+                delay > Duration::from_nanos((callers as u64 - 2) * cost),
                 "{delay:?} for {cost} on {kind}"
             );
         }

@@ -140,7 +140,7 @@ async fn a_forbidden_command_of_an_algorithm_is_an_error_and_grants_nothing() {
                 let mut granted = 0;
                 for _ in 0..10 {
                     match try_acquire(&store, &policy, "ada", 1).await {
-                        Ok(verdict) => granted += verdict.times(),
+                        Ok(verdict) => granted += u64::from(verdict.times()),
                         Err(error) => assert!(error.is_configuration(), "-{command} on {kind}: {error}"),
                     }
                 }

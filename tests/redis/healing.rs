@@ -13,7 +13,7 @@ use tollgate_redis::SlidingLogLayout;
 
 use crate::{BothLayouts, Fresh, acquire, every_policy, longest, look, shared, try_acquire};
 
-const LIMIT: u32 = 4;
+const LIMIT: u64 = 4;
 const WINDOW: Duration = Duration::from_millis(400);
 const YEAR_US: u64 = 365 * 86_400_000_000;
 
@@ -180,7 +180,7 @@ async fn heals(
         }
         Ok(verdict)
     };
-    if denied_first && ask(u32::MAX).await?.wait() != Wait::Never {
+    if denied_first && ask(u64::MAX).await?.wait() != Wait::Never {
         return Err("what can never pass is not told so".to_owned());
     }
     for cost in [1, LIMIT] {
@@ -295,7 +295,7 @@ async fn a_tat_of_next_year_is_an_empty_bucket_at_once() {
             let denied = acquire(&fresh.store, policy, "ada", 1).await;
             assert!(!denied.is_granted());
             let Wait::For(wait) = denied.wait() else { panic!("{denied:?}") };
-            assert_eq!(wait, span / LIMIT, "the wait for one of an empty bucket");
+            assert_eq!(wait, span / u32::try_from(LIMIT).unwrap(), "the wait for one of an empty bucket");
             let stored: u64 = server.command(&["GET", &name]).unwrap().parse().unwrap();
             let most = u64::try_from(longest(policy).as_micros()).unwrap();
             assert!((before + most..=now(server) + most).contains(&stored), "{stored}");

@@ -243,7 +243,7 @@ async fn a_refund_that_comes_too_late_creates_no_key() {
         let key = Key::from("ada");
         let stamp = acquire(&fresh.store, policy, "ada", 1).await.each()[0].stamp();
         fresh.store.reset(&key, &[policy]).wait().await.unwrap();
-        for units in [1, u32::MAX] {
+        for units in [1, u64::MAX] {
             fresh
                 .store
                 .refund(&[Grant { policy, key: &key, units, stamp, share: None }])

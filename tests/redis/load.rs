@@ -13,7 +13,7 @@ use tollgate_tests::{EVERY_ALGORITHM, within};
 
 use crate::{BothLayouts, Fresh, acquire, builder, every_policy, shared, try_acquire, used};
 
-fn a_day(limit: u32) -> Policy {
+fn a_day(limit: u64) -> Policy {
     Policy::new("p", Quota::per_day(limit)).with_algorithm(Algorithm::FIXED_WINDOW)
 }
 
@@ -21,8 +21,8 @@ fn a_day(limit: u32) -> Policy {
 async fn ask_at_once(
     store: &RedisStore,
     policy: &Policy,
-    costs: impl Iterator<Item = u32>,
-) -> Vec<(u32, Verdict)> {
+    costs: impl Iterator<Item = u64>,
+) -> Vec<(u64, Verdict)> {
     let key = Key::from("ada");
     let replies: Vec<_> =
         costs.map(|cost| (cost, store.acquire(&[Check::new(policy, &key, cost)], Times::ONCE))).collect();
@@ -40,14 +40,14 @@ async fn merged_callers_get_exactly_the_limit() {
         for (policy, layout) in every_policy(500, Duration::from_secs(36_000)) {
             let store = &stores.of(layout).store;
             let verdicts = ask_at_once(store, &policy, (0..1_536).map(|n| [1, 2, 3, 1][n % 4])).await;
-            let granted: u32 =
+            let granted: u64 =
                 verdicts.iter().filter(|(_, verdict)| verdict.is_granted()).map(|(cost, _)| cost).sum();
             // The requests of cost 1 alone are enough to use up the rest.
             assert_eq!(granted, policy.largest_cost(), "{} on {kind}", policy.name());
             assert_eq!(used(store, &policy, "ada").await, policy.capacity(), "{}", policy.name());
             // Each verdict reports the state after its own turn.
             if let Algorithm::FixedWindow { .. } = policy.algorithm() {
-                let mut left: Vec<u32> = verdicts
+                let mut left: Vec<u64> = verdicts
                     .iter()
                     .filter(|(_, verdict)| verdict.is_granted())
                     .map(|(_, verdict)| verdict.each()[0].remaining())
@@ -126,14 +126,14 @@ async fn processes_that_share_a_limit_get_it_exactly() {
                 for _ in 0..ROUNDS {
                     let verdict = acquire(&store, &bucket, "ada", 1).await;
                     stamps.extend(verdict.is_granted().then(|| verdict.each()[0].stamp().micros()));
-                    granted += acquire(&store, &fixed, "ada", 1).await.times();
+                    granted += u64::from(acquire(&store, &fixed, "ada", 1).await.times());
                 }
                 (stamps, granted)
             });
         }
     }
     let all = callers.join_all().await;
-    assert_eq!(all.iter().map(|(_, granted)| granted).sum::<u32>(), 5_000);
+    assert_eq!(all.iter().map(|(_, granted)| granted).sum::<u64>(), 5_000);
     // Each grant moves TAT by the interval or more. Some caller always asks, so no interval is left
     // out.
     let mut stamps: Vec<u64> = all.into_iter().flat_map(|(stamps, _)| stamps).collect();
@@ -168,7 +168,7 @@ async fn a_caller_that_leaves_before_its_call_is_sent_is_not_charged() {
     let replies: Vec<_> = (0..600)
         .map(|n| (n, fresh.store.acquire(&[Check::new(&policy, &key, 1 + n % 2)], Times::ONCE)))
         .collect();
-    let stays = |n: u32| n.is_multiple_of(6) || n % 6 == 1;
+    let stays = |n: u64| n.is_multiple_of(6) || n % 6 == 1;
     let kept: Vec<_> = replies.into_iter().filter(|(n, _)| stays(*n)).collect();
     server.resume().unwrap();
     assert!(sent.wait().await.unwrap().is_granted());
@@ -251,33 +251,39 @@ async fn sets_of_fifty_checks_with_the_largest_values_are_decided() {
     for &kind in Kind::EVERY {
         let fresh = Fresh::on(shared(kind)).await;
         let ada = Key::from("ada");
-        let windows = [Duration::from_millis(1), Duration::from_secs(366 * 86_400)];
+        // A bucket takes no more in a millisecond, which has few divisors.
+        let most_in_a_millisecond = u64::from(u32::MAX);
+        let quotas = [
+            Quota::new(most_in_a_millisecond, Duration::from_millis(1)),
+            Quota::new(Quota::MAX_UNITS, Duration::from_secs(366 * 86_400)),
+        ];
         // A log has a lower limit, and a leaky bucket takes less at once.
         let is_limited =
             |of: &Algorithm| matches!(of, Algorithm::LeakyBucket { .. } | Algorithm::SlidingLog { .. });
         let most_buckets = Algorithm::SlidingBuckets { buckets: Algorithm::MAX_BUCKETS };
         let algorithms = EVERY_ALGORITHM.into_iter().filter(|of| !is_limited(of)).chain([most_buckets]);
         for algorithm in algorithms {
-            for window in windows {
-                let policy = Policy::new("p", Quota::new(u32::MAX, window)).with_algorithm(algorithm);
+            for quota in quotas {
+                let (policy, most) = (Policy::new("p", quota).with_algorithm(algorithm), quota.limit());
+                let window = quota.window();
                 let what = format!("{policy:?} on {kind}");
                 for _ in 0..3 {
                     // In a millisecond all of it may be back.
-                    let verdict = acquire(&fresh.store, &policy, "ada", u32::MAX).await;
+                    let verdict = acquire(&fresh.store, &policy, "ada", most).await;
                     assert!(
                         verdict.each()[0].reset_after() <= 2 * window + Duration::from_micros(1),
                         "{what}"
                     );
                     fresh
                         .store
-                        .acquire(&[Check::new(&policy, &ada, u32::MAX)], Times::up_to(u32::MAX))
+                        .acquire(&[Check::new(&policy, &ada, most)], Times::up_to(u32::MAX))
                         .wait()
                         .await
                         .unwrap();
                 }
                 if window > Duration::from_secs(1) {
-                    // A unit comes back every few milliseconds, so not all of them are back.
-                    let again = acquire(&fresh.store, &policy, "ada", u32::MAX).await;
+                    // A unit comes back every 28 µs, so not all of them are back.
+                    let again = acquire(&fresh.store, &policy, "ada", most).await;
                     assert!(!again.is_granted(), "{what}");
                 }
             }
@@ -335,7 +341,7 @@ async fn a_failed_connection_fails_no_caller_while_another_lives() {
     let refused = loop {
         if let Ok(stats) = server.command(&["INFO", "stats"]) {
             let refused = stats.lines().find_map(|line| line.strip_prefix("rejected_connections:"));
-            break refused.unwrap().trim().parse::<u32>().unwrap();
+            break refused.unwrap().trim().parse::<u64>().unwrap();
         }
         tried += 1;
         sleep(Duration::from_millis(10)).await;

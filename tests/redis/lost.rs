@@ -29,14 +29,14 @@ impl Behind {
     }
 
     /// Waits until requests pass again. Returns how many units that took.
-    async fn recovers(&self, policy: &Policy) -> u32 {
+    async fn recovers(&self, policy: &Policy) -> u64 {
         let before = used(&self.straight.store, policy, "ada").await;
         eventually("requests pass", async || try_acquire(&self.store, policy, "ada", 1).await.is_ok()).await;
         used(&self.straight.store, policy, "ada").await - before
     }
 }
 
-fn an_hour(limit: u32) -> Policy {
+fn an_hour(limit: u64) -> Policy {
     Policy::new("p", Quota::per_hour(limit))
 }
 

@@ -128,7 +128,7 @@ impl Fresh {
             (Algorithm::SlidingLog { .. } | Algorithm::SlidingBuckets { .. }, _) => "~sums",
             _ => "",
         };
-        format!("{}:1:{{={key}}}:{}{form}", self.prefix, policy.scope())
+        format!("{}:2:{{={key}}}:{}{form}", self.prefix, policy.scope())
     }
 }
 
@@ -148,7 +148,7 @@ impl BothLayouts {
 
 /// One policy of each algorithm that grants `limit` units at once, with its layout if it is a log.
 /// The second leaky bucket queues as much again. No two of them share state.
-fn every_policy(limit: u32, window: Duration) -> Vec<(Policy, SlidingLogLayout)> {
+fn every_policy(limit: u64, window: Duration) -> Vec<(Policy, SlidingLogLayout)> {
     let quota = Quota::new(limit, window);
     let list = SlidingLogLayout::List;
     let leaky = |name: &str, max_wait| {
@@ -182,11 +182,11 @@ fn longest(policy: &Policy) -> Duration {
     }
 }
 
-async fn try_acquire(store: &RedisStore, policy: &Policy, key: &str, cost: u32) -> Result<Verdict, Error> {
+async fn try_acquire(store: &RedisStore, policy: &Policy, key: &str, cost: u64) -> Result<Verdict, Error> {
     store.acquire(&[Check::new(policy, &Key::from(key), cost)], Times::ONCE).wait().await
 }
 
-async fn acquire(store: &RedisStore, policy: &Policy, key: &str, cost: u32) -> Verdict {
+async fn acquire(store: &RedisStore, policy: &Policy, key: &str, cost: u64) -> Verdict {
     try_acquire(store, policy, key, cost).await.expect("a verdict")
 }
 
@@ -195,7 +195,7 @@ async fn look(store: &RedisStore, policy: &Policy, key: &str) -> Verdict {
 }
 
 /// How much of a policy is used, if nothing comes back during a test.
-async fn used(store: &RedisStore, policy: &Policy, key: &str) -> u32 {
+async fn used(store: &RedisStore, policy: &Policy, key: &str) -> u64 {
     policy.capacity() - look(store, policy, key).await.each()[0].remaining()
 }
 

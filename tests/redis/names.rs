@@ -25,7 +25,7 @@ async fn key_names_show_the_caller_and_the_policy() {
     acquire(&store, &daily, "ada", 1).await;
     assert_eq!(
         names(&server).into_iter().collect::<Vec<_>>(),
-        ["tollgate:1:{=ada}:daily~fixed-window~1d", "tollgate:1:{@192.0.2.1}:daily~fixed-window~1d"]
+        ["tollgate:2:{=ada}:daily~fixed-window~1d", "tollgate:2:{@192.0.2.1}:daily~fixed-window~1d"]
     );
     acquire(&store, &burst, "ada", 1).await;
 }
@@ -43,7 +43,7 @@ async fn a_secret_keeps_keys_off_the_server() {
     assert_eq!(used(&other, &policy, "ada@example.com").await, 1);
     let names = names(&server);
     assert_eq!(names.len(), 2, "{names:?}");
-    assert!(names.iter().all(|name| name.starts_with("tollgate:1:{~") && !name.contains("ada")), "{names:?}");
+    assert!(names.iter().all(|name| name.starts_with("tollgate:2:{~") && !name.contains("ada")), "{names:?}");
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn a_changed_limit_keeps_past_usage() {
         let fresh = Fresh::on(shared(kind)).await;
         let window = std::time::Duration::from_secs(36_000);
         // The names are the same for every limit.
-        let of = |limit: u32| {
+        let of = |limit: u64| {
             let policies = every_policy(limit, window).into_iter().take(8);
             policies.map(move |(policy, _)| {
                 Policy::try_new("changes", policy.quota(), policy.algorithm()).unwrap()

@@ -19,7 +19,7 @@ struct Both {
     fresh: Fresh,
     clock: ManualClock,
     policy: Policy,
-    grants: Vec<(u32, Stamp)>,
+    grants: Vec<(u64, Stamp)>,
 }
 
 impl Both {
@@ -31,7 +31,7 @@ impl Both {
     }
 
     /// Asks both, and compares their whole answers.
-    async fn acquire(&mut self, cost: u32, times: Times, what: &str) -> bool {
+    async fn acquire(&mut self, cost: u64, times: Times, what: &str) -> bool {
         let key = Key::from("ada");
         let check = [Check::new(&self.policy, &key, cost)];
         let here = self.memory.acquire(&check, times).wait().await.unwrap();
@@ -49,7 +49,7 @@ impl Both {
         is_granted
     }
 
-    async fn refund(&mut self, at: usize, units: u32) {
+    async fn refund(&mut self, at: usize, units: u64) {
         let (_, stamp) = self.grants[at];
         let key = Key::from("ada");
         let grant = Grant { policy: &self.policy, key: &key, units, stamp, share: None };
@@ -66,7 +66,7 @@ impl Both {
             match random.below(16) {
                 0..=5 => {
                     let cost = if random.below(4) == 0 { random.below(largest) + 1 } else { 1 };
-                    let was_granted = self.acquire(cost.try_into().unwrap(), Times::ONCE, &what).await;
+                    let was_granted = self.acquire(cost, Times::ONCE, &what).await;
                     // Only now have both dropped what has expired. A step back could revive it.
                     if was_granted && random.below(40) == 0 {
                         let now = self.clock.now().as_micros();
@@ -83,7 +83,7 @@ impl Both {
                     self.refund(at, units).await;
                 }
                 11 => {
-                    let cost = u32::try_from(random.below(u64::from(self.policy.capacity())) + 1).unwrap();
+                    let cost = random.below(self.policy.capacity()) + 1;
                     self.acquire(cost, Times::LOOK, &what).await;
                 }
                 12 => self.clock.advance(Duration::from_micros(random.below(span * 30))),
@@ -97,7 +97,7 @@ impl Both {
 }
 
 /// The policies whose state is a log of runs.
-fn logs(limit: u32) -> Vec<(Policy, SlidingLogLayout, u64)> {
+fn logs(limit: u64) -> Vec<(Policy, SlidingLogLayout, u64)> {
     let of = |name: &str, algorithm| {
         Policy::new(name, Quota::new(limit, Duration::from_secs(10))).with_algorithm(algorithm)
     };
@@ -118,7 +118,7 @@ async fn refunds_leave_a_log_in_redis_equal_to_one_in_memory() {
         for limit in [3, 40, 5_000] {
             for (policy, layout, span) in logs(limit) {
                 let mut both = Both::new(kind, policy, layout).await;
-                both.live(n * u64::from(limit), 500, span, u64::from(limit) / 3 + 1).await;
+                both.live(n * limit, 500, span, limit / 3 + 1).await;
             }
         }
     }
@@ -146,7 +146,7 @@ async fn refunds_of_a_log_reach_back_1024_times() {
 }
 
 /// How many entries a log has.
-fn length(server: &Server, name: &str) -> u32 {
+fn length(server: &Server, name: &str) -> u64 {
     let length = if name.ends_with("sorted-set") { "ZCARD" } else { "LLEN" };
     server.command(&[length, name]).unwrap().parse().unwrap()
 }

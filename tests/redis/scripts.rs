@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -39,7 +39,7 @@ async fn flushed_scripts_fail_no_request_and_grant_nothing_twice() {
                 let bob = Key::from("bob");
                 for _ in 0..30 {
                     for (policy, granted) in policies.iter().zip(&mut granted) {
-                        *granted += try_acquire(&store, policy, "ada", 1).await.unwrap().times();
+                        *granted += u64::from(try_acquire(&store, policy, "ada", 1).await.unwrap().times());
                     }
                     // A set of several checks, and its refund.
                     let set = [Check::new(&policies[0], &bob, 1), Check::new(&policies[3], &bob, 1)];
@@ -57,11 +57,11 @@ async fn flushed_scripts_fail_no_request_and_grant_nothing_twice() {
         let granted = callers.join_all().await;
         is_over.store(true, Ordering::Relaxed);
         flushing.await.unwrap();
-        let mut sums: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
         for (n, policy) in policies.iter().enumerate() {
             // Logs of both layouts share this key.
             *sums.entry(policy.scope()).or_default() +=
-                granted.iter().map(|of_caller| of_caller[n]).sum::<u32>();
+                granted.iter().map(|of_caller| of_caller[n]).sum::<u64>();
         }
         for policy in &*policies {
             // A queue grants more later.
@@ -79,8 +79,9 @@ async fn a_restart_under_load_fails_only_calls_in_flight() {
         let arguments = ["--appendonly", "yes", "--appendfsync", "always"];
         let server = Server::start_with(kind, &arguments).unwrap();
         let fresh = Fresh::on(&server).await;
-        let policy = Policy::new("p", Quota::per_day(u32::MAX)).with_algorithm(Algorithm::FIXED_WINDOW);
-        let (granted, failed) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let policy =
+            Policy::new("p", Quota::per_day(Quota::MAX_UNITS)).with_algorithm(Algorithm::FIXED_WINDOW);
+        let (granted, failed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let is_over = Arc::new(AtomicBool::new(false));
         let mut callers = JoinSet::new();
         for _ in 0..16 {
@@ -90,7 +91,7 @@ async fn a_restart_under_load_fails_only_calls_in_flight() {
                 while !is_over.load(Ordering::Relaxed) {
                     match try_acquire(&store, &policy, "ada", 1).await {
                         Ok(verdict) => {
-                            granted.fetch_add(verdict.times(), Ordering::Relaxed);
+                            granted.fetch_add(verdict.times().into(), Ordering::Relaxed);
                         }
                         Err(error) => {
                             assert!(error.is_transient(), "{error}");

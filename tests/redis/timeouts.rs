@@ -17,7 +17,7 @@ use crate::{Fresh, acquire, builder, crowd, prefix, try_acquire, used};
 
 const MS: Duration = Duration::from_millis(1);
 
-fn a_day(limit: u32) -> Policy {
+fn a_day(limit: u64) -> Policy {
     Policy::new("p", Quota::per_day(limit))
 }
 

@@ -9,7 +9,7 @@ use tollgate_conformance::servers::Kind;
 
 use crate::{BothLayouts, Fresh, acquire, at_once, every_policy, shared};
 
-const LIMIT: u32 = 5;
+const LIMIT: u64 = 5;
 const WINDOW: Duration = Duration::from_millis(20);
 
 /// The answers to one caller that asks as fast as possible: the stamp of each grant, and `None` for
@@ -22,13 +22,13 @@ async fn ask_over_ten_windows(fresh: &Fresh, policy: &Policy) -> Answers {
     let mut granted = 0;
     while granted < 10 * LIMIT {
         let verdict = acquire(&fresh.store, policy, "ada", 1).await;
-        granted += verdict.times();
+        granted += u64::from(verdict.times());
         answers.push(verdict.is_granted().then(|| verdict.each()[0].stamp().micros()));
     }
     answers
 }
 
-fn by_stamp(answers: &Answers) -> BTreeMap<u64, u32> {
+fn by_stamp(answers: &Answers) -> BTreeMap<u64, u64> {
     let mut counts = BTreeMap::new();
     for stamp in answers.iter().flatten() {
         *counts.entry(*stamp).or_default() += 1;
@@ -75,17 +75,18 @@ async fn windows_end_on(kind: Kind) {
             Algorithm::SlidingBuckets { buckets } => {
                 let ring = u64::from(buckets) + 1;
                 for first in counts.keys() {
-                    let sum: u32 = counts.range(first..&(first + ring)).map(|(_, count)| count).sum();
+                    let sum: u64 = counts.range(first..&(first + ring)).map(|(_, count)| count).sum();
                     assert!(sum <= LIMIT, "{what}: {sum} from {first}: {counts:?}");
                 }
             }
             Algorithm::SlidingLog { .. } => {
-                let too_near =
-                    stamps.windows(LIMIT as usize + 1).find(|some| some[some.len() - 1] < some[0] + window);
+                let too_near = stamps
+                    .windows(usize::try_from(LIMIT).unwrap() + 1)
+                    .find(|some| some[some.len() - 1] < some[0] + window);
                 assert_eq!(too_near, None, "{what}");
             }
             _ => {
-                let interval = window / u64::from(LIMIT);
+                let interval = window / LIMIT;
                 assert!(stamps.windows(2).all(|two| two[1] >= two[0] + interval), "{what}: {stamps:?}");
             }
         }

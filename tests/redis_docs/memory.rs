@@ -28,17 +28,17 @@ impl Bench {
     }
 
     /// Charges a caller `units` times at even distances over `span`. Returns the bytes of its key.
-    async fn bytes(&self, store: &RedisStore, policy: &Policy, units: u32, span: Duration) -> Bytes {
+    async fn bytes(&self, store: &RedisStore, policy: &Policy, units: u64, span: Duration) -> Bytes {
         let key = Key::network("192.0.2.1".parse().expect("an address"), 64);
         self.flush();
         for unit in 0..units {
             if unit > 0 {
-                self.time.advance(span / units);
+                self.time.advance(span / u32::try_from(units).expect("few units"));
             }
             let verdict = store.acquire(&[Check::new(policy, &key, 1)], Times::ONCE).wait().await;
             assert!(verdict.expect("an answer").is_granted(), "{policy:?}");
         }
-        let name = self.server.command(&["KEYS", "tollgate:1:{@192.0.2.1}:*"]).expect("names");
+        let name = self.server.command(&["KEYS", "tollgate:2:{@192.0.2.1}:*"]).expect("names");
         assert!(!name.is_empty() && !name.contains('\n'), "one key: {name}");
         let bytes = self.bytes_of(&name);
         store.reset(&key, &[policy]).wait().await.expect("an answer");
@@ -112,7 +112,7 @@ fn policy(algorithm: Algorithm, layout: SlidingLogLayout) -> Policy {
         (Algorithm::SlidingLog { .. } | Algorithm::SlidingBuckets { .. }, _) => "~sums",
         _ => "",
     };
-    let rest = format!("tollgate:1:{{@192.0.2.1}}:{}{suffix}", policy("x").scope()).len();
+    let rest = format!("tollgate:2:{{@192.0.2.1}}:{}{suffix}", policy("x").scope()).len();
     policy(&"x".repeat(57 - rest))
 }
 
@@ -191,7 +191,7 @@ async fn a_gcra_key_takes_no_more_than_a_counter() {
             (Quota::per_minute(7), "1m", false),
         ] {
             let policy = Policy::new("api", quota);
-            let counter = bench.counter(&format!("tollgate:1:{{@192.0.2.1}}:api~gcra~{window}")).usage;
+            let counter = bench.counter(&format!("tollgate:2:{{@192.0.2.1}}:api~gcra~{window}")).usage;
             let first = bench.bytes(&bench.lists, &policy, 1, Duration::ZERO).await.usage;
             assert!(
                 first <= counter + chunk + as_text,

@@ -18,14 +18,14 @@ struct Caller {
 }
 
 impl Caller {
-    async fn new(server: &Server, name: &str, limit: u32, algorithm: Algorithm) -> Caller {
+    async fn new(server: &Server, name: &str, limit: u64, algorithm: Algorithm) -> Caller {
         Caller::with(server, name, limit, algorithm, SlidingLogLayout::List).await
     }
 
     async fn with(
         server: &Server,
         name: &str,
-        limit: u32,
+        limit: u64,
         algorithm: Algorithm,
         layout: SlidingLogLayout,
     ) -> Caller {
@@ -40,7 +40,7 @@ impl Caller {
     }
 
     /// Charges `units`, so many seconds after the start.
-    async fn charge(&self, seconds: u64, units: u32) -> Stamp {
+    async fn charge(&self, seconds: u64, units: u64) -> Stamp {
         self.time.set(Timestamp::from_micros((START + seconds) * 1_000_000));
         let verdict =
             self.store.acquire(&[Check::new(&self.policy, &self.key, units)], Times::ONCE).wait().await;
@@ -50,7 +50,7 @@ impl Caller {
     }
 
     /// The units in use, so many seconds after the start.
-    async fn used(&self, seconds: u64) -> u32 {
+    async fn used(&self, seconds: u64) -> u64 {
         self.time.set(Timestamp::from_micros((START + seconds) * 1_000_000));
         let look = self.store.acquire(&[Check::new(&self.policy, &self.key, 1)], Times::LOOK).wait().await;
         self.policy.capacity() - look.expect("an answer").each()[0].remaining()

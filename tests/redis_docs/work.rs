@@ -16,7 +16,7 @@ const DOCS: &str = include_str!("../../crates/tollgate-redis/src/lib.rs");
 const WINDOW: Duration = Duration::from_secs(1_000);
 
 /// What each policy allows, and the largest cost.
-const LIMIT: u32 = 100_000;
+const LIMIT: u64 = 100_000;
 
 /// What a server did for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Watched {
         }
     }
 
-    async fn acquire(&mut self, policy: &Policy, cost: u32, times: Times) -> (bool, Stamp, Work) {
+    async fn acquire(&mut self, policy: &Policy, cost: u64, times: Times) -> (bool, Stamp, Work) {
         self.work();
         let key = Key::from("ada");
         let verdict = self.store.acquire(&[Check::new(policy, &key, cost)], times).wait().await;
@@ -90,7 +90,7 @@ impl Watched {
         (verdict.is_granted(), verdict.each()[0].stamp(), self.work())
     }
 
-    async fn refund(&mut self, policy: &Policy, units: u32, stamp: Stamp) -> Work {
+    async fn refund(&mut self, policy: &Policy, units: u64, stamp: Stamp) -> Work {
         self.work();
         let key = Key::from("ada");
         let grant = Grant { policy, key: &key, units, stamp, share: None };
@@ -132,7 +132,7 @@ impl Watched {
              end
              return redis.call('PEXPIRE', KEYS[1], 36000000)"
         );
-        let numbers = [u64::from(runs), oldest, distance, u64::from(LIMIT / runs)].map(|one| one.to_string());
+        let numbers = [u64::from(runs), oldest, distance, LIMIT / u64::from(runs)].map(|one| one.to_string());
         let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
         let eval = [&["EVAL", &script, "1", &name], &*numbers].concat();
         assert_eq!(self.server.command(&eval).expect("a number"), "1");

@@ -12,7 +12,7 @@ use tollgate_tests::{Connection, Failing, Later, clock, keeps_the_contract_of, s
 
 use crate::{prefix, shared};
 
-const UNITS: u32 = 1_000;
+const UNITS: u64 = 1_000;
 const LIFE: Duration = Duration::from_millis(250);
 
 /// Random steps of each algorithm over Redis.

@@ -18,7 +18,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Far longer than a confirmation and a round trip, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn policy(name: &str, limit: u32) -> Policy {
+fn policy(name: &str, limit: u64) -> Policy {
     Policy::new(name, Quota::per_day(limit))
 }
 

@@ -28,7 +28,7 @@ const LEASED: [Algorithm; 6] = [
 /// A small fleet under load, with some faults.
 fn plan(seed: u64) -> Plan {
     let random = &mut Random::new(seed);
-    let mut now_and_then = |most: u32| if random.below(2) == 0 { 0 } else { 1_000 * random.units(0, most) };
+    let mut now_and_then = |most: u32| if random.below(2) == 0 { 0 } else { 1_000 * random.small(0, most) };
     let faults = Faults {
         lost_requests: now_and_then(100),
         lost_answers: now_and_then(100),
@@ -37,18 +37,18 @@ fn plan(seed: u64) -> Plan {
         partition: now_and_then(200),
     };
     let window = Duration::from_millis(random.magnitude(50, 2_000));
-    let limit = random.units(1, 2_000);
+    let limit = random.small(1, 2_000);
     Plan {
         mode: Mode::Leases,
         nodes: random.one_of(&[1, 2, 3, 5]),
         joins: random.one_of(&[0, 0, 1, 3]),
-        quota: Quota::new(limit, window),
+        quota: Quota::new(limit.into(), window),
         algorithm: random.one_of(&LEASED),
-        lease_units: random.units(1, 300),
+        lease_units: random.small(1, 300),
         life: Duration::from_millis(random.magnitude(2, 400)),
-        rate: random.units(100, 2_000),
+        rate: random.small(100, 2_000),
         length: Duration::from_millis(300),
-        keys: random.units(1, 3),
+        keys: random.small(1, 3),
         load: random.one_of(&[Load::Skewed, Load::Skewed, Load::Even]),
         round_trip: Duration::from_micros(random.magnitude(100, 30_000)),
         faults,
@@ -72,7 +72,11 @@ fn run(first: u64, step: u64) -> Sum {
         let outcome = sim::run(&plan, |_| {});
         let closest = closest(&plan, &outcome);
         assert!(closest.holds(), "seed {seed}: {closest:?} of {plan:#?}");
-        assert!(outcome.most_held <= plan.lease_units, "seed {seed}: {} held, {plan:#?}", outcome.most_held);
+        assert!(
+            outcome.most_held <= plan.lease_units.into(),
+            "seed {seed}: {} held, {plan:#?}",
+            outcome.most_held
+        );
         let last = outcome.stranded.last().expect("a sample at the end");
         assert_eq!(last.1, 0, "seed {seed}: units are held after their life, {plan:#?}");
         sum.admitted += outcome.admitted.len();

@@ -18,9 +18,9 @@ use tollgate_tests::{clock, lateness};
 use crate::prefix;
 
 /// Nothing of it comes back within a test.
-const LIMIT: u32 = 1_000_000;
+const LIMIT: u64 = 1_000_000;
 
-const UNITS: u32 = 200;
+const UNITS: u64 = 200;
 const LIFE: Duration = Duration::from_millis(250);
 const TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -108,7 +108,7 @@ impl Scene {
     }
 
     /// What Redis has charged to a key.
-    async fn used(&self, key: &Key) -> u32 {
+    async fn used(&self, key: &Key) -> u64 {
         let look = || self.redis.acquire(&[Check::new(&policy(), key, 1)], Times::LOOK).wait();
         let used = async {
             loop {
@@ -122,7 +122,7 @@ impl Scene {
     }
 
     /// Asks until units are held.
-    async fn lease(&self, key: &Key, units: u32) -> u32 {
+    async fn lease(&self, key: &Key, units: u64) -> u64 {
         let held = async {
             loop {
                 self.ask(key).await;
@@ -224,7 +224,7 @@ async fn outage(fault: Fault) {
         let (since, held) = if fault == Fault::Flushed { (Some(begun), UNITS) } else { (None, 0) };
         let counts = |seen: &&Seen| since.is_none_or(|since| seen.asked >= since);
         let of_the_store = seen.iter().filter(counts).filter(|seen| is_of_the_store(&seen.verdict));
-        let granted: u32 = of_the_store.map(|seen| seen.verdict.times()).sum();
+        let granted: u64 = of_the_store.map(|seen| u64::from(seen.verdict.times())).sum();
         let used = scene.used(&ada).await;
         assert!(granted <= used + held, "{what}: {granted} granted, {used} charged");
     }

@@ -14,9 +14,9 @@ use tollgate_tests::{Connection, Failing, Fault, Later, clock, store};
 use crate::{connect, prefix, shared};
 
 /// Nothing of it comes back within a test.
-const LIMIT: u32 = 1_000_000;
+const LIMIT: u64 = 1_000_000;
 
-const UNITS: u32 = 200;
+const UNITS: u64 = 200;
 const LIFE: Duration = Duration::from_millis(100);
 
 /// Longer than anything takes, also on a busy machine.
@@ -31,7 +31,7 @@ fn runtime() -> Runtime {
 }
 
 /// What the store has charged to a key.
-pub(crate) async fn charged<S: Store>(store: &S, policy: &Policy, key: &Key) -> u32 {
+pub(crate) async fn charged<S: Store>(store: &S, policy: &Policy, key: &Key) -> u64 {
     let look = store.acquire(&[Check::new(policy, key, 1)], Times::LOOK).wait().await;
     let Ok(verdict) = look else { panic!("the store answers") };
     LIMIT - verdict.each()[0].remaining()
@@ -44,11 +44,11 @@ pub(crate) async fn ask<S: Store>(store: &S, policy: &Policy, key: &Key) -> Opti
 }
 
 /// Asks until units are held. Returns how many requests were granted.
-pub(crate) async fn lease<S: Store>(leased: &Leases<S>, policy: &Policy, key: &Key) -> u32 {
+pub(crate) async fn lease<S: Store>(leased: &Leases<S>, policy: &Policy, key: &Key) -> u64 {
     let held = async {
         let mut granted = 0;
         while leased.held(policy, key).is_none() {
-            granted += u32::from(ask(leased, policy, key).await == Some(true));
+            granted += u64::from(ask(leased, policy, key).await == Some(true));
         }
         granted
     };
@@ -66,7 +66,7 @@ async fn within(what: &str, is_so: impl AsyncFn() -> bool) {
 }
 
 /// A warm-up, whose runtime lives on and is not driven.
-fn warm_up<S: Store>(leased: &Leases<S>, policy: &Policy, key: &Key) -> (Runtime, u32) {
+fn warm_up<S: Store>(leased: &Leases<S>, policy: &Policy, key: &Key) -> (Runtime, u64) {
     let runtime = runtime();
     let granted = runtime.block_on(lease(leased, policy, key));
     (runtime, granted)
@@ -84,14 +84,14 @@ fn a_runtime_that_is_not_driven_does_not_keep_the_units_of_others() {
         let mut most_held = 0;
         for _ in 0..20 {
             for _ in 0..100 {
-                granted += u32::from(ask(&leased, &policy, &key).await == Some(true));
+                granted += u64::from(ask(&leased, &policy, &key).await == Some(true));
             }
             most_held = most_held.max(leased.stats().held_units);
             sleep(LIFE + LIFE / 5).await;
         }
         println!("at most {most_held} of {UNITS} units were held");
         // One lease that is spent, and those that ended and wait for their task.
-        assert!(most_held <= 3 * u64::from(UNITS), "{most_held} units were held");
+        assert!(most_held <= 3 * UNITS, "{most_held} units were held");
         within("all that was not spent is refunded", async || {
             let charged = charged(&store, &policy, &key).await;
             println!("{charged} charged, {granted} granted");
@@ -157,7 +157,7 @@ async fn a_lease_that_arrives_after_the_deadline_of_callers_is_not_lost() {
         server.command(&["CLIENT", "PAUSE", "80"]).unwrap();
         for _ in 0..100 {
             match ask(&leased, &policy, &key).await {
-                Some(is_granted) => granted += u32::from(is_granted),
+                Some(is_granted) => granted += u64::from(is_granted),
                 None => failed += 1,
             }
             sleep(Duration::from_millis(1)).await;

@@ -14,8 +14,8 @@ use tollgate_tests::{Connection, Failing, Fault, Later, at_hand, clock, store};
 
 use crate::{connect, shared};
 
-const LIMIT: u32 = 1_000;
-const UNITS: u32 = 50;
+const LIMIT: u64 = 1_000;
+const UNITS: u64 = 50;
 const LIFE: Duration = Duration::from_millis(250);
 
 /// Longer than anything takes, also on a busy machine.
@@ -30,7 +30,7 @@ fn runtime() -> Runtime {
 }
 
 /// What the store inside has granted of a quota that does not come back.
-async fn used<S: Store>(store: &S, policy: &Policy, key: &Key) -> u32 {
+async fn used<S: Store>(store: &S, policy: &Policy, key: &Key) -> u64 {
     let look = store.acquire(&[Check::new(policy, key, 1)], Times::LOOK).wait().await;
     let Ok(verdict) = look else { panic!("the store answers") };
     LIMIT - verdict.each()[0].remaining()
@@ -95,7 +95,7 @@ fn a_runtime_that_ends_with_fetches_on_their_way_grants_nothing_twice() {
     for _ in 0..20 {
         runtime().block_on(async {
             for _ in 0..7 {
-                granted += ask(&leased, &policy, &key).await.times();
+                granted += u64::from(ask(&leased, &policy, &key).await.times());
             }
         });
         time.advance(LIFE);
@@ -170,7 +170,7 @@ async fn a_lease_that_arrives_after_its_life_is_refunded() {
     let mut granted = 0;
     for _ in 0..30 {
         for _ in 0..5 {
-            granted += ask(&leased, &policy, &key).await.times();
+            granted += u64::from(ask(&leased, &policy, &key).await.times());
         }
         time.advance(LIFE + LIFE / 4);
     }
@@ -209,7 +209,7 @@ async fn a_refund_of_leased_units_returns_no_unit_that_time_has_refilled() {
     let owed = 20_000
         - at_hand(inside.acquire(&[Check::new(&policy, &key, 1)], Times::LOOK)).unwrap().each()[0]
             .remaining();
-    time.advance(Duration::from_millis(100) * owed.saturating_sub(5));
+    time.advance(Duration::from_millis(100 * owed.saturating_sub(5)));
     let others = up_to(20_000).unwrap().times();
     for stamp in stamps {
         let grant = Grant { policy: &policy, key: &key, units: 1, stamp, share: None };
@@ -293,7 +293,7 @@ async fn a_set_of_several_rules_spends_a_lease_of_each_or_none() {
         if !verdict.is_granted() {
             break;
         }
-        granted += verdict.times();
+        granted += u64::from(verdict.times());
     }
     assert!(leased.stats().leased_units() > 100, "{:?}", leased.stats());
     assert!(granted <= LIMIT / 4, "{granted} granted of {}", LIMIT / 4);
@@ -331,7 +331,7 @@ async fn refunded_after_an_open_circuit(is_reset: bool) {
     let (key, other) = (Key::from("ada"), Key::from("bob"));
     let ask = async |key: &Key| {
         let granted = leased.acquire(&[Check::new(&policy, key, 1)], Times::ONCE).wait().await;
-        u32::from(granted.is_ok_and(|verdict| verdict.is_granted()))
+        u64::from(granted.is_ok_and(|verdict| verdict.is_granted()))
     };
     let mut spent = 0;
     while leased.held(&policy, &key).is_none() {

@@ -9,7 +9,7 @@ use tollgate_tests::{Connection, Failing, Fault, Later, clock, store};
 use crate::returns::{ask, charged, lease, policy};
 use crate::{connect, shared};
 
-const UNITS: u32 = 200;
+const UNITS: u64 = 200;
 const LIFE: Duration = Duration::from_millis(250);
 
 /// Longer than anything takes, also on a busy machine.
@@ -29,7 +29,7 @@ async fn ten_processes_that_stop_in_turn_lose_no_unit() {
             .leased(Lease::at_most(UNITS).lasting(LIFE));
         let store = leased.clone().deny_cache(100).fall_back_to(MemoryStore::new(), Share::new(1, 10));
         while leased.stats().leased_units() < 100 || leased.held(&policy, &key).is_none() {
-            granted += u32::from(ask(&store, &policy, &key).await == Some(true));
+            granted += u64::from(ask(&store, &policy, &key).await == Some(true));
         }
         held += leased.stats().held_units;
         timeout(PATIENCE, leased.give_back()).await.expect("the store answers");
@@ -48,7 +48,7 @@ async fn a_stop_waits_for_fetches_on_their_way() {
     let (policy, key) = (policy("on its way"), Key::from("ada"));
     let mut granted = 0;
     while leased.stats().fetches == 0 {
-        granted += u32::from(ask(&leased, &policy, &key).await == Some(true));
+        granted += u64::from(ask(&leased, &policy, &key).await == Some(true));
     }
     assert_eq!((leased.held(&policy, &key), leased.stats().fetched_units), (None, 0));
     timeout(10 * LIFE, leased.give_back()).await.expect("it waits for no life of a lease");
@@ -65,7 +65,7 @@ async fn after_a_stop_the_store_decides_each_request() {
     leased.give_back().await;
     let fetches = leased.stats().fetches;
     for _ in 0..100 {
-        granted += u32::from(ask(&leased, &policy, &key).await == Some(true));
+        granted += u64::from(ask(&leased, &policy, &key).await == Some(true));
     }
     assert_eq!(leased.stats().fetches, fetches);
     assert_eq!(charged(&inside, &policy, &key).await, granted);

@@ -148,7 +148,7 @@ async fn a_denial_is_in_the_extensions_of_its_response() {
     assert_eq!(denial.reason(), Reason::QuotaExceeded);
     assert_eq!(denial.violated().collect::<Vec<_>>(), ["narrow"]);
     assert_eq!(denial.retry_after(), Some(std::time::Duration::from_secs(60)));
-    let remaining: Vec<u32> = denial.report().statuses().iter().map(|status| status.remaining()).collect();
+    let remaining: Vec<u64> = denial.report().statuses().iter().map(|status| status.remaining()).collect();
     assert_eq!(remaining, [99, 0], "those that had room are told as well, and were not charged");
     assert_eq!(field(&response, "ratelimit"), Some("\"open\";r=99;t=1, \"narrow\";r=0;t=60"));
 }

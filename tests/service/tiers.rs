@@ -27,7 +27,7 @@ fn on(user: &str, plan: &'static str) -> Request<Body> {
     request
 }
 
-fn quota(algorithm: Algorithm, limit: u32) -> Quota {
+fn quota(algorithm: Algorithm, limit: u64) -> Quota {
     a_minute("p", algorithm, limit).quota()
 }
 
@@ -38,7 +38,7 @@ fn plans(algorithm: Algorithm) -> Rule {
 }
 
 /// How many requests pass before the first one that does not.
-async fn passing<S, R>(service: &mut S, request: impl Fn() -> Request<Body>) -> u32
+async fn passing<S, R>(service: &mut S, request: impl Fn() -> Request<Body>) -> u64
 where
     S: Service<Request<Body>, Response = http::Response<R>>,
     S::Error: std::fmt::Debug,
@@ -256,7 +256,7 @@ async fn several_rules_have_tiers_of_their_own() {
 
 #[tokio::test]
 async fn ten_thousand_tenants_each_have_their_quota() {
-    let quota = |n: u32| Quota::per_minute(1 + n % 7);
+    let quota = |n: u64| Quota::per_minute(1 + n % 7);
     let tenants = (0..10_000).map(|n| (format!("tenant-{n}"), quota(n)));
     let tenant =
         |head: &Head<'_>, _: &Key| Some(format!("tenant-{}", head.headers()["x-user"].to_str().unwrap()));
@@ -286,7 +286,7 @@ async fn a_permit_is_refunded_to_the_tier_that_it_charged() {
     }
 }
 
-fn a_day(algorithm: Algorithm, limit: u32) -> Quota {
+fn a_day(algorithm: Algorithm, limit: u64) -> Quota {
     let quota = Quota::per_day(limit);
     if matches!(algorithm, Algorithm::LeakyBucket { .. }) { quota.burst(limit) } else { quota }
 }

@@ -45,7 +45,7 @@ pub const EVERY_ALGORITHM: [Algorithm; 7] = [
 ];
 
 /// A policy of that algorithm which grants `limit` units at once, in a window of a minute.
-pub fn a_minute(name: &str, algorithm: Algorithm, limit: u32) -> Policy {
+pub fn a_minute(name: &str, algorithm: Algorithm, limit: u64) -> Policy {
     let quota = Quota::per_minute(limit);
     // Of a leaky bucket the burst is 1 unless said.
     let is_leaky = matches!(algorithm, Algorithm::LeakyBucket { .. });
@@ -69,12 +69,12 @@ pub fn user() -> impl KeyExtractor {
 }
 
 /// `limit` requests a minute.
-pub fn per_minute(name: &str, limit: u32) -> Policy {
+pub fn per_minute(name: &str, limit: u64) -> Policy {
     Policy::new(name, Quota::per_minute(limit))
 }
 
 /// [`per_minute`] by each user.
-pub fn per_user(name: &str, limit: u32) -> Rule {
+pub fn per_user(name: &str, limit: u64) -> Rule {
     per_minute(name, limit).by(user())
 }
 

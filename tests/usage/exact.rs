@@ -168,7 +168,7 @@ async fn a_key_that_is_no_longer_used_is_forgotten() {
 
     let store = builder(&shared().url(), "life").keep_usage_for(DAY).connect().await.unwrap();
     let mut server = redis::Client::open(shared().url()).unwrap().get_connection().unwrap();
-    let name = "life:1:{=ada}:api~usage";
+    let name = "life:2:{=ada}:api~usage";
     let mut life = || -> i64 { cmd("PTTL").arg(name).query(&mut server).unwrap() };
     ask(&store, &tracked("api"), "ada").await;
     assert!((86_340_000..=86_400_000).contains(&life()));
@@ -240,10 +240,10 @@ async fn foreign_values_are_skipped_and_replaced() {
     let mut server = redis::Client::open(shared().url()).unwrap().get_connection().unwrap();
     let store = builder(&shared().url(), "foreign").connect().await.unwrap();
     for (key, value) in [("a", "nan0000000000000000"), ("b", "-1"), ("c", ""), ("d", &*"9".repeat(60))] {
-        let name = format!("foreign:1:{{={key}}}:api~usage");
+        let name = format!("foreign:2:{{={key}}}:api~usage");
         let _: () = cmd("SET").arg(name).arg(value).arg("EX").arg(600).query(&mut server).unwrap();
     }
-    let _: i64 = cmd("RPUSH").arg("foreign:1:{=e}:api~usage").arg("x").query(&mut server).unwrap();
+    let _: i64 = cmd("RPUSH").arg("foreign:2:{=e}:api~usage").arg("x").query(&mut server).unwrap();
     // Another policy, whose name looks like the end of a key.
     ask(&store, &tracked("x}:api"), "f").await;
     let totals = Totals::new(store.clone());

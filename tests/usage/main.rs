@@ -23,7 +23,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Grants more than any test asks for.
 fn ample(name: &str) -> Policy {
-    Policy::new(name, Quota::per_second(1_000_000_000).burst(u32::MAX / 2))
+    Policy::new(name, Quota::per_second(1_000_000_000).burst(u64::from(u32::MAX / 2)))
 }
 
 /// A log in memory, what records for it, and the clock of both.

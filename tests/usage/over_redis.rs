@@ -27,7 +27,7 @@ fn builder(prefix: &str) -> RedisStoreBuilder {
 
 fn pages(prefix: &str) -> Vec<String> {
     let mut server = redis::Client::open(shared().url()).unwrap().get_connection().unwrap();
-    let names: Vec<String> = cmd("KEYS").arg(format!("{prefix}:1:{{usage}}:*")).query(&mut server).unwrap();
+    let names: Vec<String> = cmd("KEYS").arg(format!("{prefix}:2:{{usage}}:*")).query(&mut server).unwrap();
     let mut pages = Vec::new();
     for name in names {
         let life: i64 = cmd("PTTL").arg(&name).query(&mut server).unwrap();
@@ -135,7 +135,7 @@ async fn a_killed_process_loses_what_it_counted_since_its_last_flush() {
 /// A scan returns fields again if their hash becomes smaller meanwhile.
 #[tokio::test]
 async fn the_pages_of_many_processes_are_read_in_parts_and_each_once() {
-    const NAME: &str = "tollgate:1:{usage}:7";
+    const NAME: &str = "tollgate:2:{usage}:7";
     const PROCESSES: u64 = 5_000;
     for &kind in Kind::EVERY {
         let server = Server::start(kind).unwrap();

@@ -88,7 +88,7 @@ fn round(
         server.command(&["FLUSHALL"])?;
     }
     let runtime = crate::over_redis::runtime()?;
-    let policy = Policy::new("api", Quota::per_day(scenario.per_day()));
+    let policy = Policy::new("api", Quota::per_day(scenario.per_day().into()));
     let subject: Box<dyn Subject> = runtime.block_on(async {
         let store = RedisStore::connect(url).await?;
         Ok::<_, Failure>(match is_leased {

@@ -150,8 +150,8 @@ fn row(
     [policy.name().to_owned(), algorithm, window, limit, used, left, next, span(status.reset_after())]
 }
 
-fn count(units: u32) -> String {
-    human(units.into())
+fn count(units: u64) -> String {
+    human(units)
 }
 
 /// Rounds up to milliseconds, and from ten seconds on to seconds.

@@ -81,10 +81,10 @@ impl<'a> Options<'a> {
     }
 }
 
-fn parse_units(text: &str) -> Result<u32, String> {
+fn parse_units(text: &str) -> Result<u64, String> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let units = text.parse().ok().filter(|units| digits && *units > 0);
-    units.ok_or_else(|| format!("{text:?} is not a whole number from 1 to {}", u32::MAX))
+    let units = text.parse().ok().filter(|units| digits && (1..=Quota::MAX_UNITS).contains(units));
+    units.ok_or_else(|| format!("{text:?} is not a whole number from 1 to {}", Quota::MAX_UNITS))
 }
 
 fn parse_span(text: &str) -> Result<Duration, String> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Policy, Quota, Times};
+use tollgate_core::{Algorithm, Policy, PolicyError, Quota, Times};
 
 /// A deterministic stream of numbers (SplitMix64, Steele et al. 2014).
 ///
@@ -55,14 +55,14 @@ impl Random {
         (self.next_u64() >> shift).clamp(least, most)
     }
 
-    /// A `u32` of any magnitude.
-    pub fn units(&mut self, least: u32, most: u32) -> u32 {
+    /// [`Random::magnitude`] of a `u32`.
+    pub fn small(&mut self, least: u32, most: u32) -> u32 {
         u32::try_from(self.magnitude(u64::from(least), u64::from(most))).unwrap_or(most)
     }
 
     /// A random [`Times`], mostly once.
     pub fn times(&mut self) -> Times {
-        let some = self.units(0, 20);
+        let some = self.small(0, 20);
         match self.below(12) {
             0 => Times::LOOK,
             1 => Times::up_to(some),
@@ -75,7 +75,7 @@ impl Random {
     }
 
     /// A cost: small, at the limits of `policy`, or arbitrary.
-    pub fn cost(&mut self, policy: &Policy) -> u32 {
+    pub fn cost(&mut self, policy: &Policy) -> u64 {
         let (capacity, largest) = (policy.capacity(), policy.largest_cost());
         match self.below(16) {
             0 => 0,
@@ -83,17 +83,35 @@ impl Random {
             7 => capacity,
             8 => largest,
             9 => largest.saturating_add(1),
-            10 => u32::MAX,
+            10 => u64::MAX,
             11 => capacity.div_ceil(2),
-            12 => self.units(1, u32::MAX),
-            _ => self.units(1, largest),
+            12 => self.magnitude(1, Quota::MAX_UNITS),
+            _ => self.magnitude(1, largest),
         }
     }
 
     /// A quota from the whole domain, with or without a burst.
     pub fn quota(&mut self) -> Quota {
-        const LIMITS: [u32; 14] =
-            [1, 2, 3, 5, 7, 10, 60, 97, 1_000, 65_537, 999_983, 1_000_000, 4_000_000, u32::MAX];
+        const LIMITS: [u64; 18] = [
+            1,
+            2,
+            3,
+            5,
+            7,
+            10,
+            60,
+            97,
+            1_000,
+            65_537,
+            999_983,
+            1_000_000,
+            4_000_000,
+            (1 << 32) - 1,
+            1 << 32,
+            50_000_000_000,
+            Quota::MAX_UNITS - 1,
+            Quota::MAX_UNITS,
+        ];
         const WINDOWS: [u64; 9] = [
             1_000,
             1_001,
@@ -105,7 +123,8 @@ impl Random {
             31_536_000_000_001,
             31_622_400_000_000,
         ];
-        let limit = if self.below(4) == 0 { self.units(1, u32::MAX) } else { self.one_of(&LIMITS) };
+        let limit =
+            if self.below(4) == 0 { self.magnitude(1, Quota::MAX_UNITS) } else { self.one_of(&LIMITS) };
         let window = if self.below(4) == 0 {
             self.magnitude(1_000, 31_622_400_000_000)
         } else {
@@ -117,12 +136,12 @@ impl Random {
 
     fn burst_for(&mut self, quota: Quota) -> Quota {
         let most = (1_u128 << 52) * u128::from(quota.limit()) / quota.window().as_micros();
-        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let most = u64::try_from(most).unwrap_or(u64::MAX).min(Quota::MAX_UNITS);
         let burst = match self.below(6) {
             0 => 1,
             1 => 2,
             2 => most,
-            3 => self.units(1, most),
+            3 => self.magnitude(1, most),
             _ => return quota,
         };
         quota.try_burst(burst).unwrap_or(quota)
@@ -136,7 +155,7 @@ impl Random {
         let algorithm = match algorithm {
             Algorithm::LeakyBucket { .. } => Algorithm::LeakyBucket { max_wait: self.max_wait(quota) },
             Algorithm::SlidingBuckets { .. } => {
-                let some = self.units(1, Algorithm::MAX_BUCKETS);
+                let some = self.small(1, Algorithm::MAX_BUCKETS);
                 Algorithm::SlidingBuckets { buckets: self.one_of(&[1, 2, 3, 10, 60, 1_000, some]) }
             }
             other => other,
@@ -145,16 +164,16 @@ impl Random {
     }
 
     /// The quota with this limit, at most that of a log. Keeps the burst if the limit stays.
-    fn within(quota: Quota, limit: u32, algorithm: Algorithm) -> Quota {
+    fn within(quota: Quota, limit: u64, algorithm: Algorithm) -> Quota {
         let limit = match algorithm {
-            Algorithm::SlidingLog { max_limit } => limit.min(max_limit),
+            Algorithm::SlidingLog { max_limit } => limit.min(u64::from(max_limit)),
             _ => limit,
         };
         if limit == quota.limit() { quota } else { Quota::new(limit, quota.window()) }
     }
 
     fn max_wait(&mut self, quota: Quota) -> Duration {
-        let interval = quota.window() / quota.limit();
+        let interval = Duration::from_micros(micros(quota.window()) / quota.limit());
         let micros = self.magnitude(1, 1 << 52);
         let few = u32::try_from(self.below(40)).unwrap_or(1);
         self.one_of(&[
@@ -171,17 +190,27 @@ impl Random {
     pub fn changed(&mut self, policy: &Policy) -> Policy {
         let other = self.quota().limit();
         let limit = policy.quota().limit();
-        let limit = self.one_of(&[other, limit, (limit / 2).max(1), limit.saturating_mul(2)]);
+        let limit = self.one_of(&[other, limit, (limit / 2).max(1), (limit * 2).min(Quota::MAX_UNITS)]);
         let quota = self.burst_for(Random::within(policy.quota(), limit, policy.algorithm()));
         let changed = build(policy.name(), quota, policy.algorithm());
         if changed.algorithm() == policy.algorithm() { changed } else { policy.clone() }
     }
 }
 
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
 fn build(name: &str, quota: Quota, algorithm: Algorithm) -> Policy {
     let plain = Quota::new(quota.limit(), quota.window());
-    if let Ok(policy) = Policy::try_new(name, quota, algorithm) {
-        return policy;
+    match Policy::try_new(name, quota, algorithm) {
+        Ok(policy) => return policy,
+        Err(PolicyError::TooManyParts { nearest }) => {
+            let near = Quota::new(nearest, quota.window());
+            let burst = quota.given_burst().and_then(|burst| near.try_burst(burst).ok());
+            return build(name, burst.unwrap_or(near), algorithm);
+        }
+        Err(_) => {}
     }
     // The burst does not fit a window algorithm, or is too large with the longest wait.
     Policy::try_new(name, plain, algorithm)

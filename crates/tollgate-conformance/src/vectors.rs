@@ -62,7 +62,7 @@ pub enum Action {
     /// A set of one check.
     Acquire {
         /// Units of each grant.
-        cost: u32,
+        cost: u64,
         /// How often to acquire.
         times: Times,
         /// The answer; `None` only in a file that is being written.
@@ -73,7 +73,7 @@ pub enum Action {
         /// The index of the acquire in this vector, counted from 0.
         of: usize,
         /// The number of units.
-        units: u32,
+        units: u64,
     },
 }
 
@@ -83,7 +83,7 @@ pub struct Expected {
     /// The number of grants; 0 for a denial or a look.
     pub times: u32,
     /// Units left.
-    pub remaining: u32,
+    pub remaining: u64,
     /// The wait for the cost.
     pub wait: Wait,
     /// The time until the full quota is available.

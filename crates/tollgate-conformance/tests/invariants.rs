@@ -32,7 +32,7 @@ fn drive(random: &mut Random, policy: &Policy) -> Vec<Allowed> {
             allowed.push(Allowed { at, leaves, units: i128::from(cost) });
         }
         state.look(policy, now);
-        let wait = match state.wait(policy, now, u64::from(random.units(1, policy.largest_cost()))) {
+        let wait = match state.wait(policy, now, random.magnitude(1, policy.largest_cost())) {
             Wait::For(wait) => micros(wait),
             _ => 0,
         };

@@ -10,7 +10,7 @@ const SECOND: u64 = 1_000_000;
 const HOUR: u64 = 3_600 * SECOND;
 
 /// Takes all units every `step` µs for an hour. The sum must always be burst + floor(rate × t).
-fn greedy(per_second: u32, burst: u32, step: u64) -> u64 {
+fn greedy(per_second: u64, burst: u64, step: u64) -> u64 {
     let policy = Policy::new("greedy", Quota::per_second(per_second).burst(burst));
     let mut state = State::new(&policy);
     let mut taken = 0;
@@ -19,8 +19,8 @@ fn greedy(per_second: u32, burst: u32, step: u64) -> u64 {
         let look = state.look(&policy, now);
         let room = look.room;
         state.charge(&policy, now, look, room);
-        taken += u64::from(room);
-        let due = u64::from(burst) + passed * u64::from(per_second) / SECOND;
+        taken += room;
+        let due = burst + passed * per_second / SECOND;
         assert_eq!(taken, due, "{per_second} a second, after {passed} µs");
     }
     taken
@@ -28,7 +28,7 @@ fn greedy(per_second: u32, burst: u32, step: u64) -> u64 {
 
 /// Takes a unit, waits, and takes the next. In an hour this must give burst + floor(rate × t)
 /// units, the n-th delayed one at ceil(n / rate).
-fn paced(per_second: u32, burst: u32) -> u64 {
+fn paced(per_second: u64, burst: u64) -> u64 {
     let policy = Policy::new("paced", Quota::per_second(per_second).burst(burst));
     let mut state = State::new(&policy);
     let (mut passed, mut taken) = (0, 0_u64);
@@ -38,8 +38,8 @@ fn paced(per_second: u32, burst: u32) -> u64 {
         if look.room > 0 {
             state.charge(&policy, now, look, 1);
             taken += 1;
-            if let Some(waited) = (taken - 1).checked_sub(u64::from(burst) - 1).filter(|waited| *waited > 0) {
-                let due = (waited * SECOND).div_ceil(u64::from(per_second));
+            if let Some(waited) = (taken - 1).checked_sub(burst - 1).filter(|waited| *waited > 0) {
+                let due = (waited * SECOND).div_ceil(per_second);
                 assert_eq!(passed, due, "{per_second} a second, request {taken}");
             }
             continue;
@@ -85,7 +85,7 @@ fn the_wait_of_an_empty_bucket_is_one_interval_rounded_up() {
         let mut state = State::new(&policy);
         let look = state.look(&policy, now);
         state.charge(&policy, now, look, per_second);
-        let interval = Duration::from_micros(SECOND.div_ceil(u64::from(per_second)));
+        let interval = Duration::from_micros(SECOND.div_ceil(per_second));
         assert_eq!(state.wait(&policy, now, 1), Wait::For(interval), "{per_second}");
     }
 }

@@ -14,13 +14,14 @@ pub struct Check<'a> {
     pub policy: &'a Policy,
     /// The key that uses the quota.
     pub key: &'a Key,
-    /// The units of one request. 0 only looks, and always passes.
-    pub cost: u32,
+    /// The units of one request. 0 only looks, and always passes. More than
+    /// [`Policy::largest_cost`] never passes.
+    pub cost: u64,
 }
 
 impl<'a> Check<'a> {
     /// A check of `cost` units for `key` under `policy`.
-    pub fn new(policy: &'a Policy, key: &'a Key, cost: u32) -> Check<'a> {
+    pub fn new(policy: &'a Policy, key: &'a Key, cost: u64) -> Check<'a> {
         Check { policy, key, cost }
     }
 }
@@ -30,7 +31,7 @@ impl<'a> Check<'a> {
 pub struct OwnedCheck {
     policy: Policy,
     key: Key,
-    cost: u32,
+    cost: u64,
 }
 
 impl From<&Check<'_>> for OwnedCheck {
@@ -97,7 +98,7 @@ pub struct Grant<'a> {
     /// The key that they were granted to.
     pub key: &'a Key,
     /// The number of units to give back: at most the number granted.
-    pub units: u32,
+    pub units: u64,
     /// The [`Status::stamp`](crate::Status::stamp) of the grant.
     pub stamp: Stamp,
     /// The [`Verdict::share`](crate::Verdict::share) of the grant.

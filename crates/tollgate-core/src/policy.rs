@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::exact::{Exact, Interval};
+use crate::exact::{Exact, Interval, nearest_with_interval};
 use crate::quota::{MAX_SPAN_US, Quota};
 use crate::scope::Scope;
 
@@ -39,7 +39,8 @@ pub enum Algorithm {
     /// An entry for every charge.
     SlidingLog {
         /// The largest limit that a policy may have, since the log may keep an entry for each
-        /// unit. It is 100,000 for [`Algorithm::SLIDING_LOG`].
+        /// unit. It is 100,000 for [`Algorithm::SLIDING_LOG`], and a log never takes more than
+        /// `u32::MAX`.
         max_limit: u32,
     },
 }
@@ -105,8 +106,8 @@ pub struct Policy {
     pub(crate) horizon: Exact,
     /// A TAT further ahead than this is cut to the horizon.
     pub(crate) furthest: Exact,
-    capacity: u32,
-    largest_cost: u32,
+    capacity: u64,
+    largest_cost: u64,
     tracks_usage: bool,
 }
 
@@ -221,9 +222,10 @@ impl Policy {
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => {
                 let burst = MAX_SPAN_US.checked_div(window_us)?;
                 let quota = Quota::try_new(1, window).ok()?;
-                quota.try_burst(u32::try_from(burst).unwrap_or(u32::MAX)).ok()?
+                quota.try_burst(burst.min(Quota::MAX_UNITS)).ok()?
             }
-            _ => Quota::try_new(u32::MAX, window).ok()?,
+            Algorithm::SlidingLog { max_limit } => Quota::try_new(max_limit.into(), window).ok()?,
+            _ => Quota::try_new(Quota::MAX_UNITS, window).ok()?,
         };
         Policy::try_new(name, quota, algorithm).ok()
     }
@@ -243,7 +245,14 @@ impl Policy {
         quota: Quota,
         algorithm: Algorithm,
     ) -> Result<Policy, PolicyError> {
-        let interval = Interval::new(quota.limit(), quota.window_us());
+        let interval = match algorithm {
+            Algorithm::Gcra | Algorithm::LeakyBucket { .. } => {
+                Interval::new(quota.limit(), quota.window_us()).ok_or_else(|| PolicyError::TooManyParts {
+                    nearest: nearest_with_interval(quota.limit(), quota.window_us()),
+                })?
+            }
+            _ => Interval::NONE,
+        };
         let mut max_wait_us = 0;
         let capacity = match algorithm {
             Algorithm::Gcra => quota.given_burst().unwrap_or(quota.limit()),
@@ -255,7 +264,7 @@ impl Policy {
             Algorithm::SlidingBuckets { buckets } if !(1..=Algorithm::MAX_BUCKETS).contains(&buckets) => {
                 return Err(PolicyError::BucketsOutOfRange);
             }
-            Algorithm::SlidingLog { max_limit } if quota.limit() > max_limit => {
+            Algorithm::SlidingLog { max_limit } if quota.limit() > u64::from(max_limit) => {
                 return Err(PolicyError::LogTooLong);
             }
             _ => quota.limit(),
@@ -327,31 +336,34 @@ impl Policy {
 
     /// The most units that pass at once without delay: the burst of a bucket algorithm, the limit
     /// of the others. This is `q` of the `RateLimit-Policy` field.
-    pub fn capacity(&self) -> u32 {
+    pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
     /// The largest cost that can ever pass: the capacity, plus what a leaky bucket leaks in its
     /// longest wait.
-    pub fn largest_cost(&self) -> u32 {
+    pub fn largest_cost(&self) -> u64 {
         self.largest_cost
     }
 
     /// The denominator of the emission interval T = window / limit in lowest terms. In units of 1 /
-    /// `parts` µs, T is a whole number. For stores with their own arithmetic.
+    /// `parts` µs, T is a whole number. 1 unless the algorithm is a bucket. For stores with their own
+    /// arithmetic.
     pub fn parts(&self) -> u32 {
         self.interval.parts
     }
 
     /// How far TAT may lie ahead of now: burst × T plus a leaky bucket's longest wait. In
-    /// microseconds and [parts](Policy::parts) of one. For stores with their own arithmetic.
+    /// microseconds and [parts](Policy::parts) of one. 0 unless the algorithm is a bucket. For stores
+    /// with their own arithmetic.
     pub fn horizon(&self) -> (u64, u32) {
         (self.horizon.us, self.horizon.frac)
     }
 
     /// `units` × T, in microseconds and [parts](Policy::parts) of one. `None` if `units` exceeds
-    /// [`Policy::largest_cost`]. For stores with their own arithmetic.
-    pub fn emission(&self, units: u32) -> Option<(u64, u32)> {
+    /// [`Policy::largest_cost`]. 0 unless the algorithm is a bucket. For stores with their own
+    /// arithmetic.
+    pub fn emission(&self, units: u64) -> Option<(u64, u32)> {
         let fits = units <= self.largest_cost;
         fits.then(|| self.interval.times(units)).map(|span| (span.us, span.frac))
     }
@@ -377,6 +389,12 @@ pub enum PolicyError {
     LogTooLong,
     /// burst × window / limit + `max_wait` exceeds 2^52 µs.
     WaitTooLong,
+    /// For a bucket algorithm, the limit exceeds 2^32 and divides the window badly: window / limit in
+    /// lowest terms has a denominator above `u32::MAX`.
+    TooManyParts {
+        /// The nearest limit that fits, in the same window.
+        nearest: u64,
+    },
     /// The [`Share`](crate::Share) of the limit, or of the burst, is less than one unit.
     ShareOfNothing,
     /// The store does not support the policy: see [`Store::supports`](crate::Store::supports).
@@ -395,6 +413,12 @@ impl fmt::Display for PolicyError {
                 "sliding-log may keep an entry for each unit: raise max_limit, or choose another algorithm"
             }
             PolicyError::WaitTooLong => "burst x window / limit + max_wait must not exceed 2^52 microseconds",
+            PolicyError::TooManyParts { nearest } => {
+                return write!(
+                    f,
+                    "window / limit has more than 2^32 parts of a microsecond: the nearest limit that fits is {nearest}"
+                );
+            }
             PolicyError::ShareOfNothing => {
                 "that share of the limit, or of the burst (1 for leaky-bucket unless given), is less than one unit"
             }
@@ -473,11 +497,24 @@ mod tests {
             Err(PolicyError::WaitTooLong),
             "burst × T is added to max_wait"
         );
-        assert_eq!(leaky(Duration::from_micros((1 << 52) - 1_000_000)).unwrap().largest_cost(), u32::MAX);
+        assert_eq!(
+            leaky(Duration::from_micros((1 << 52) - 1_000_000)).unwrap().largest_cost(),
+            (1 << 52) / 1_000_000
+        );
         assert_eq!(leaky(Duration::from_secs(3)).unwrap().largest_cost(), 4);
         let buckets = |buckets| Policy::try_new("p", quota, Algorithm::SlidingBuckets { buckets });
         assert_eq!(buckets(0), Err(PolicyError::BucketsOutOfRange));
         assert_eq!(buckets(1_001), Err(PolicyError::BucketsOutOfRange));
+        let odd = Quota::per_day(50_000_000_007);
+        for bucket in [Algorithm::Gcra, Algorithm::LeakyBucket { max_wait: Duration::ZERO }] {
+            let error = Policy::try_new("p", odd, bucket).unwrap_err();
+            assert_eq!(error, PolicyError::TooManyParts { nearest: 50_000_000_004 });
+            assert!(error.to_string().ends_with("the nearest limit that fits is 50000000004"), "{error}");
+            assert!(Policy::try_new("p", Quota::per_day(50_000_000_004), bucket).is_ok());
+        }
+        assert!(Policy::try_new("p", odd, Algorithm::SlidingWindow).is_ok(), "windows count no parts");
+        let log = Algorithm::SlidingLog { max_limit: u32::MAX };
+        assert_eq!(Policy::try_new("p", Quota::per_day(1 << 32), log), Err(PolicyError::LogTooLong));
         let big = Quota::per_day(100_001);
         assert_eq!(Policy::try_new("p", big, Algorithm::SLIDING_LOG), Err(PolicyError::LogTooLong));
         assert!(Policy::try_new("p", big, Algorithm::SlidingLog { max_limit: 200_000 }).is_ok());

@@ -10,9 +10,12 @@ use std::time::Duration;
 ///
 /// | value | domain |
 /// |---|---|
-/// | limit, burst | 1 to `u32::MAX` units |
+/// | limit, burst | 1 to [`Quota::MAX_UNITS`] units (2^40) |
 /// | window | 1 ms to 366 days, rounded up to a whole microsecond |
 /// | burst × window / limit | at most 2^52 µs (142 years), the time that an empty bucket takes to fill |
+///
+/// A bucket algorithm allows some limits above 2^32 only in windows that they divide well: see
+/// [`PolicyError::TooManyParts`](crate::PolicyError::TooManyParts).
 ///
 /// ```
 /// use std::time::Duration;
@@ -27,10 +30,10 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
-    limit: u32,
+    limit: u64,
     window_us: u64,
     /// 0 if none was given: the default depends on the algorithm.
-    burst: u32,
+    burst: u64,
 }
 
 /// The largest burst × emission interval, and the largest wait, in microseconds.
@@ -40,39 +43,42 @@ const MIN_WINDOW_US: u64 = 1_000;
 const MAX_WINDOW_US: u64 = 366 * 86_400 * 1_000_000;
 
 impl Quota {
+    /// The largest limit, burst and cost: 2^40 = 1,099,511,627,776 units.
+    pub const MAX_UNITS: u64 = 1 << 40;
+
     /// `limit` units a second.
     ///
     /// # Panics
-    /// If `limit` is 0; in a constant, at compile time.
+    /// If `limit` is 0 or above [`Quota::MAX_UNITS`]; in a constant, at compile time.
     #[track_caller]
-    pub const fn per_second(limit: u32) -> Quota {
+    pub const fn per_second(limit: u64) -> Quota {
         Quota::new(limit, Duration::from_secs(1))
     }
 
     /// `limit` units a minute.
     ///
     /// # Panics
-    /// If `limit` is 0; in a constant, at compile time.
+    /// If `limit` is 0 or above [`Quota::MAX_UNITS`]; in a constant, at compile time.
     #[track_caller]
-    pub const fn per_minute(limit: u32) -> Quota {
+    pub const fn per_minute(limit: u64) -> Quota {
         Quota::new(limit, Duration::from_secs(60))
     }
 
     /// `limit` units an hour.
     ///
     /// # Panics
-    /// If `limit` is 0; in a constant, at compile time.
+    /// If `limit` is 0 or above [`Quota::MAX_UNITS`]; in a constant, at compile time.
     #[track_caller]
-    pub const fn per_hour(limit: u32) -> Quota {
+    pub const fn per_hour(limit: u64) -> Quota {
         Quota::new(limit, Duration::from_secs(3_600))
     }
 
     /// `limit` units in 24 hours.
     ///
     /// # Panics
-    /// If `limit` is 0; in a constant, at compile time.
+    /// If `limit` is 0 or above [`Quota::MAX_UNITS`]; in a constant, at compile time.
     #[track_caller]
-    pub const fn per_day(limit: u32) -> Quota {
+    pub const fn per_day(limit: u64) -> Quota {
         Quota::new(limit, Duration::from_secs(86_400))
     }
 
@@ -81,7 +87,7 @@ impl Quota {
     /// # Panics
     /// If [`Quota::try_new`] would return an error; in a constant, at compile time.
     #[track_caller]
-    pub const fn new(limit: u32, window: Duration) -> Quota {
+    pub const fn new(limit: u64, window: Duration) -> Quota {
         match Quota::try_new(limit, window) {
             Ok(quota) => quota,
             Err(error) => panic!("{}", error.as_str()),
@@ -91,42 +97,46 @@ impl Quota {
     /// [`Quota::per_second`] for a limit that is known only at run time.
     ///
     /// # Errors
-    /// [`QuotaError::ZeroLimit`].
-    pub const fn try_per_second(limit: u32) -> Result<Quota, QuotaError> {
+    /// [`QuotaError::ZeroLimit`] or [`QuotaError::TooManyUnits`].
+    pub const fn try_per_second(limit: u64) -> Result<Quota, QuotaError> {
         Quota::try_new(limit, Duration::from_secs(1))
     }
 
     /// [`Quota::per_minute`] for a limit that is known only at run time.
     ///
     /// # Errors
-    /// [`QuotaError::ZeroLimit`].
-    pub const fn try_per_minute(limit: u32) -> Result<Quota, QuotaError> {
+    /// [`QuotaError::ZeroLimit`] or [`QuotaError::TooManyUnits`].
+    pub const fn try_per_minute(limit: u64) -> Result<Quota, QuotaError> {
         Quota::try_new(limit, Duration::from_secs(60))
     }
 
     /// [`Quota::per_hour`] for a limit that is known only at run time.
     ///
     /// # Errors
-    /// [`QuotaError::ZeroLimit`].
-    pub const fn try_per_hour(limit: u32) -> Result<Quota, QuotaError> {
+    /// [`QuotaError::ZeroLimit`] or [`QuotaError::TooManyUnits`].
+    pub const fn try_per_hour(limit: u64) -> Result<Quota, QuotaError> {
         Quota::try_new(limit, Duration::from_secs(3_600))
     }
 
     /// [`Quota::per_day`] for a limit that is known only at run time.
     ///
     /// # Errors
-    /// [`QuotaError::ZeroLimit`].
-    pub const fn try_per_day(limit: u32) -> Result<Quota, QuotaError> {
+    /// [`QuotaError::ZeroLimit`] or [`QuotaError::TooManyUnits`].
+    pub const fn try_per_day(limit: u64) -> Result<Quota, QuotaError> {
         Quota::try_new(limit, Duration::from_secs(86_400))
     }
 
     /// [`Quota::new`] for values that are known only at run time.
     ///
     /// # Errors
-    /// [`QuotaError::ZeroLimit`], or [`QuotaError::WindowOutOfRange`] outside of 1 ms to 366 days.
-    pub const fn try_new(limit: u32, window: Duration) -> Result<Quota, QuotaError> {
+    /// [`QuotaError::ZeroLimit`], [`QuotaError::TooManyUnits`], or
+    /// [`QuotaError::WindowOutOfRange`] outside of 1 ms to 366 days.
+    pub const fn try_new(limit: u64, window: Duration) -> Result<Quota, QuotaError> {
         if limit == 0 {
             return Err(QuotaError::ZeroLimit);
+        }
+        if limit > Quota::MAX_UNITS {
+            return Err(QuotaError::TooManyUnits);
         }
         let window_us = window.as_nanos().div_ceil(1_000);
         if window_us < MIN_WINDOW_US as u128 || window_us > MAX_WINDOW_US as u128 {
@@ -144,7 +154,7 @@ impl Quota {
     #[doc(alias = "burst_size")]
     #[must_use]
     #[track_caller]
-    pub const fn burst(self, burst: u32) -> Quota {
+    pub const fn burst(self, burst: u64) -> Quota {
         match self.try_burst(burst) {
             Ok(quota) => quota,
             Err(error) => panic!("{}", error.as_str()),
@@ -154,11 +164,14 @@ impl Quota {
     /// [`Quota::burst`] for a value that is known only at run time.
     ///
     /// # Errors
-    /// [`QuotaError::ZeroBurst`], or [`QuotaError::BurstTooLarge`] if burst × window / limit
-    /// exceeds 2^52 µs.
-    pub const fn try_burst(self, burst: u32) -> Result<Quota, QuotaError> {
+    /// [`QuotaError::ZeroBurst`], [`QuotaError::TooManyUnits`], or [`QuotaError::BurstTooLarge`] if
+    /// burst × window / limit exceeds 2^52 µs.
+    pub const fn try_burst(self, burst: u64) -> Result<Quota, QuotaError> {
         if burst == 0 {
             return Err(QuotaError::ZeroBurst);
+        }
+        if burst > Quota::MAX_UNITS {
+            return Err(QuotaError::TooManyUnits);
         }
         if burst as u128 * self.window_us as u128 > MAX_SPAN_US as u128 * self.limit as u128 {
             return Err(QuotaError::BurstTooLarge);
@@ -167,7 +180,7 @@ impl Quota {
     }
 
     /// Units in each window.
-    pub const fn limit(&self) -> u32 {
+    pub const fn limit(&self) -> u64 {
         self.limit
     }
 
@@ -177,7 +190,7 @@ impl Quota {
     }
 
     /// The burst, if one was given.
-    pub const fn given_burst(&self) -> Option<u32> {
+    pub const fn given_burst(&self) -> Option<u64> {
         if self.burst == 0 { None } else { Some(self.burst) }
     }
 
@@ -192,6 +205,8 @@ impl Quota {
 pub enum QuotaError {
     /// A limit of 0 would refuse everything.
     ZeroLimit,
+    /// The limit or the burst exceeds [`Quota::MAX_UNITS`].
+    TooManyUnits,
     /// The window is below 1 ms or above 366 days.
     WindowOutOfRange,
     /// A burst of 0 would refuse everything.
@@ -204,6 +219,9 @@ impl QuotaError {
     const fn as_str(&self) -> &'static str {
         match self {
             QuotaError::ZeroLimit => "a quota's limit must be at least 1",
+            QuotaError::TooManyUnits => {
+                "a quota's limit and burst must be at most 2^40 = 1099511627776 units"
+            }
             QuotaError::WindowOutOfRange => "a quota's window must be between 1 ms and 366 days",
             QuotaError::ZeroBurst => "a quota's burst must be at least 1",
             QuotaError::BurstTooLarge => "burst x window / limit must not exceed 2^52 microseconds",
@@ -232,16 +250,20 @@ mod tests {
     #[test]
     fn values_at_the_edges_of_the_domain_are_allowed_and_beyond_refused() {
         let days = |n: u64| Duration::from_secs(n * 86_400);
-        assert!(Quota::try_new(u32::MAX, Duration::from_millis(1)).is_ok());
+        assert!(Quota::try_new(Quota::MAX_UNITS, Duration::from_millis(1)).is_ok());
+        let above = Quota::MAX_UNITS + 1;
+        assert_eq!(Quota::try_per_day(above), Err(QuotaError::TooManyUnits));
+        assert_eq!(Quota::per_second(u64::from(u32::MAX)).try_burst(above), Err(QuotaError::TooManyUnits));
+        assert!(Quota::per_day(1 << 40).try_burst(Quota::MAX_UNITS).is_ok());
         assert!(Quota::try_new(1, days(366)).is_ok());
         for window in [Duration::ZERO, Duration::from_nanos(999_000), Duration::MAX, days(367)] {
             assert_eq!(Quota::try_new(1, window), Err(QuotaError::WindowOutOfRange), "{window:?}");
         }
         assert_eq!(Quota::try_new(0, days(1)), Err(QuotaError::ZeroLimit));
         assert_eq!(Quota::per_second(1).try_burst(0), Err(QuotaError::ZeroBurst));
-        assert!(Quota::per_second(1).try_burst(u32::MAX).is_ok(), "2^32 s are below 2^52 µs");
-        assert_eq!(Quota::per_minute(1).try_burst(u32::MAX), Err(QuotaError::BurstTooLarge));
-        let most = u32::try_from((1_u64 << 52) / 60_000_000).unwrap();
+        assert!(Quota::per_second(1).try_burst(1 << 32).is_ok(), "2^32 s are below 2^52 µs");
+        assert_eq!(Quota::per_minute(1).try_burst(1 << 32), Err(QuotaError::BurstTooLarge));
+        let most = (1_u64 << 52) / 60_000_000;
         assert!(Quota::per_minute(1).try_burst(most).is_ok());
         assert_eq!(Quota::per_minute(1).try_burst(most + 1), Err(QuotaError::BurstTooLarge));
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::num::NonZeroU16;
 use std::str::FromStr;
 
+use crate::exact::most_with_interval;
 use crate::policy::{Algorithm, Policy, PolicyError};
 use crate::quota::Quota;
 
@@ -64,9 +65,9 @@ impl Share {
         (part <= of).then_some(Share { part, of })
     }
 
-    fn of_units(self, units: u32) -> u32 {
-        let part = u64::from(units) * u64::from(self.part.get()) / u64::from(self.of.get());
-        u32::try_from(part).unwrap_or(units)
+    /// Does not overflow: units are at most 2^40, and the part is a `u16`.
+    fn of_units(self, units: u64) -> u64 {
+        units * u64::from(self.part.get()) / u64::from(self.of.get())
     }
 }
 
@@ -123,7 +124,9 @@ impl fmt::Display for ShareError {
 impl std::error::Error for ShareError {}
 
 impl Policy {
-    /// The same policy with this share of its limit and of its burst, each rounded down.
+    /// The same policy with this share of its limit and of its burst, each rounded down. For a bucket
+    /// algorithm, a limit above 2^32 is rounded down to one with few enough
+    /// [parts](PolicyError::TooManyParts).
     ///
     /// # Errors
     /// [`PolicyError::ShareOfNothing`] if less than one unit of either is left. This includes a
@@ -135,7 +138,12 @@ impl Policy {
         }
         let quota = self.quota();
         let nothing = PolicyError::ShareOfNothing;
-        let limit = share.of_units(quota.limit());
+        let limit = match (share.of_units(quota.limit()), self.algorithm()) {
+            (limit, Algorithm::Gcra | Algorithm::LeakyBucket { .. }) => {
+                most_with_interval(limit, quota.window_us())
+            }
+            (limit, _) => limit,
+        };
         let part = Quota::try_new(limit, quota.window()).map_err(|_| nothing)?;
         let has_own_burst =
             quota.given_burst().is_some() || matches!(self.algorithm(), Algorithm::LeakyBucket { .. });
@@ -155,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    fn quota(policy: Policy, share: Share) -> Result<(u32, Option<u32>), PolicyError> {
+    fn quota(policy: Policy, share: Share) -> Result<(u64, Option<u64>), PolicyError> {
         policy.share(share).map(|policy| (policy.quota().limit(), policy.quota().given_burst()))
     }
 
@@ -165,14 +173,24 @@ mod tests {
             for limit in 20..=100 {
                 let policy = Policy::new("p", Quota::per_second(limit).burst(2 * limit + 1));
                 let (part, burst) = quota(policy, Share::new(1, of)).unwrap();
-                assert!(part * u32::from(of) <= limit && (part + 1) * u32::from(of) > limit);
-                assert!(burst.unwrap() * u32::from(of) <= 2 * limit + 1);
+                assert!(part * u64::from(of) <= limit && (part + 1) * u64::from(of) > limit);
+                assert!(burst.unwrap() * u64::from(of) <= 2 * limit + 1);
             }
         }
         assert_eq!(
-            quota(Policy::new("p", Quota::per_day(u32::MAX)), Share::new(65_534, 65_535)),
+            quota(Policy::new("p", Quota::per_day(u64::from(u32::MAX))), Share::new(65_534, 65_535)),
             Ok((4_294_901_758, None))
         );
+    }
+
+    #[test]
+    fn a_share_of_a_large_limit_is_one_that_a_bucket_allows() {
+        let third = Share::new(1, 3);
+        let large = Policy::new("p", Quota::per_day(50_000_000_000));
+        let (limit, _) = quota(large.clone(), third).unwrap();
+        assert!(limit <= 16_666_666_666 && limit > 16_666_666_000, "{limit}");
+        let window = large.with_algorithm(Algorithm::FIXED_WINDOW);
+        assert_eq!(quota(window, third), Ok((16_666_666_666, None)));
     }
 
     #[test]

@@ -29,12 +29,12 @@ pub struct Stamp {
 /// The state of one policy for one key, after the decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    // 32 bytes: every request moves a verdict several times.
+    // 40 bytes: every request moves a verdict several times.
     wait_us: u64,
     reset_us: u64,
     stamp_us: u64,
     stamp_frac: u32,
-    remaining: u32,
+    remaining: u64,
 }
 
 /// `wait_us` of a cost that can never pass. No real wait is as long.
@@ -61,7 +61,7 @@ impl Stamp {
 
 impl Status {
     /// A status from a store with its own arithmetic. Times are rounded up to a microsecond.
-    pub fn new(remaining: u32, wait: Wait, reset_after: Duration, stamp: Stamp) -> Status {
+    pub fn new(remaining: u64, wait: Wait, reset_after: Duration, stamp: Stamp) -> Status {
         let wait_us = match wait {
             Wait::None => 0,
             Wait::For(span) => micros_up(span).min(NEVER - 1),
@@ -71,13 +71,13 @@ impl Status {
         Status { wait_us, reset_us, stamp_us: stamp.us, stamp_frac: stamp.frac, remaining }
     }
 
-    pub(crate) fn granted(remaining: u32, reset_us: u64, stamp: Stamp) -> Status {
+    pub(crate) fn granted(remaining: u64, reset_us: u64, stamp: Stamp) -> Status {
         Status { wait_us: 0, reset_us, stamp_us: stamp.us, stamp_frac: stamp.frac, remaining }
     }
 
     /// Units left after this decision: the number that would pass now without delay.
     #[inline]
-    pub fn remaining(&self) -> u32 {
+    pub fn remaining(&self) -> u64 {
         self.remaining
     }
 
@@ -226,7 +226,7 @@ mod tests {
 
     /// Every request moves a verdict several times.
     #[test]
-    fn a_verdict_of_up_to_four_checks_takes_152_bytes() {
-        assert_eq!((size_of::<Status>(), size_of::<Verdict>()), (32, 152));
+    fn a_verdict_of_up_to_four_checks_takes_184_bytes() {
+        assert_eq!((size_of::<Status>(), size_of::<Verdict>()), (40, 184));
     }
 }

@@ -62,7 +62,7 @@ local function sliding_log(layout, limit, window, cost, span)
       local from = layout.count_until(key, length, current - 1, 0)
       local _, before = numbers_of(from > 0 and layout.entries(key, from - 1, from - 1) or {}, 1)
       before = before or 0
-      log.count = before + math.max(0, math.min(count - before, 4294967295))
+      log.count = before + math.max(0, math.min(count - before, most_count))
       layout.drop_newest(key, length - from)
       layout.push(key, { text_of(current), text_of(log.count) })
       call('PEXPIRE', key, life((current + window) * span))
@@ -89,7 +89,7 @@ local function sliding_log(layout, limit, window, cost, span)
       log.oldest_time, log.oldest_count = second, gone_at_second
     end
     log.over, log.gone = over, gone or 0
-    log.used = over < log.length and math.max(0, math.min(log.count - log.gone, 4294967295)) or 0
+    log.used = over < log.length and math.max(0, math.min(log.count - log.gone, most_count)) or 0
     return log
   end
 

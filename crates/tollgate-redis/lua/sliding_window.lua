@@ -2,7 +2,7 @@
 -- tollgate-core.
 --
 -- KEYS     a string of up to three numbers. The last 16 digits are the start of the current window
---          in microseconds since the epoch. The 10 digits before them are the units used in it. If
+--          in microseconds since the epoch. The 13 digits before them are the units used in it. If
 --          any units were used in the window before, they come first. Without them, the first
 --          number has no leading zeros
 -- ARGV     limit:   units
@@ -17,7 +17,7 @@ local function weighted(count, covered, window)
   if count * covered < 9007199254740992 then
     return math.ceil(count * covered / window)
   end
-  local quotient, rest, unit = 0, 0, 1073741824
+  local quotient, rest, unit = 0, 0, 68719476736
   while unit >= 1 do
     local sum = rest * 64 + (math.floor(count / unit) % 64) * covered
     quotient, rest = quotient * 64 + math.floor(sum / window), sum % window
@@ -39,7 +39,7 @@ local function sliding_window(limit, window, cost)
 
   local function keep(key, start, current, previous)
     if previous > 0 then
-      local value = string.format('%.0f%010.0f%016.0f', previous, current, start)
+      local value = string.format('%.0f%013.0f%016.0f', previous, current, start)
       call('PSETEX', key, life(ends(start, current)), value)
     elseif current > 0 then
       store(key, start, current, ends(start, current))
@@ -52,8 +52,8 @@ local function sliding_window(limit, window, cost)
     local start, current, previous = 0, 0, 0
     if text and find(text, '^[1-9]%d*$') then
       start = tonumber(string.sub(text, -16))
-      current = count_of(string.sub(text, -26, -17))
-      previous = count_of(string.sub(text, 1, -27))
+      current = count_of(string.sub(text, -29, -17))
+      previous = count_of(string.sub(text, 1, -30))
     end
     local began = now - now % window
     if began >= start + 2 * window then
@@ -62,7 +62,7 @@ local function sliding_window(limit, window, cost)
       current, previous = 0, current
     elseif began < start then
       -- The clock stepped back. All counted units become those of this window.
-      current, previous = math.min(previous + current, 4294967295), 0
+      current, previous = math.min(previous + current, most_count), 0
       keep(key, began, current, previous)
     end
     return began, current, previous

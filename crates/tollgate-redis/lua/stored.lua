@@ -35,9 +35,12 @@ local function ensure_end(key, policy, x, y, z)
   end
 end
 
+-- The most units that are counted in one window: MAX_COUNT of tollgate-core.
+local most_count = 2199023255552
+
 -- A count of units in a stored value. Bounded, since a foreign value may be larger.
 local function count_of(text)
-  return math.min(tonumber(text) or 0, 4294967295)
+  return math.min(tonumber(text) or 0, most_count)
 end
 
 -- The time in a stored value, and the number before it. Zeros if the key is missing or foreign.

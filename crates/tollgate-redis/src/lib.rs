@@ -158,7 +158,7 @@
 //!
 //! # What Redis stores
 //!
-//! A key is named like `tollgate:1:{@192.0.2.1}:api~gcra~1m`: the
+//! A key is named like `tollgate:2:{@192.0.2.1}:api~gcra~1m`: the
 //! [prefix](RedisStoreBuilder::prefix), the version of the stored form, the key, and the policy
 //! with its algorithm and window. Keys of more than 128 bytes are hashed (SHA-256, of
 //! [`Key::as_encoded`](tollgate_core::Key::as_encoded)). With a

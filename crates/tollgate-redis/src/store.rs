@@ -178,7 +178,7 @@ impl Store for RedisStore {
         for grant in grants.iter().filter(|grant| grant.units > 0) {
             let key = names.bounded(grant.key);
             let slot = self.commit.slot(&key);
-            let args = ScriptArgs::new(grant.policy, u64::from(grant.units), names.log);
+            let args = ScriptArgs::new(grant.policy, grant.units, names.log);
             let entry = RefundEntry::refund(names, &key, args, grant.stamp);
             match of_slot.iter_mut().find(|(of, _)| *of == slot) {
                 Some((_, entries)) => entries.push(entry),

@@ -18,7 +18,7 @@ use crate::wire::numbers::life_in_millis;
 /// the names that they have in the names of states: readable, or as a digest with a
 /// [secret](crate::RedisStoreBuilder::secret).
 ///
-/// The pages of a minute are a hash `prefix:1:{usage}:minute`, with a field for each process. They
+/// The pages of a minute are a hash `prefix:2:{usage}:minute`, with a field for each process. They
 /// are read 50 at a time, and other calls pass between.
 impl UsageLog for RedisStore {
     fn name(&self, key: &Key) -> String {

@@ -14,7 +14,7 @@ use crate::question::{ask, read, scan};
 use crate::store::RedisStore;
 use crate::wire::names::{Name, escaped};
 
-/// Keeps usage next to the state of a key, as `prefix:1:{key}:policy~usage`, for
+/// Keeps usage next to the state of a key, as `prefix:2:{key}:policy~usage`, for
 /// [30 days](crate::RedisStoreBuilder::keep_usage_for) after the last use. The script that decides
 /// records it. [Prices](crate#what-tracked-usage-costs) are in the docs of the crate.
 ///

@@ -34,7 +34,7 @@ pub(crate) struct Ask {
     /// The number of the policy.
     pub(crate) policy: usize,
     pub(crate) key: Key,
-    pub(crate) cost: u32,
+    pub(crate) cost: u64,
 }
 
 /// What a request asks of the policies that apply to it, in their order.

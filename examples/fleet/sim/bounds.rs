@@ -51,15 +51,18 @@ fn windows(plan: &Plan, mut admitted: Vec<&Admission>) -> Closest {
     admitted.sort_unstable_by_key(|one| one.stamp);
     let counts = admitted.chunk_by(|a, b| a.stamp == b.stamp).map(<[_]>::len);
     let most = counts.max().unwrap_or(0);
-    let limit = f64::from(plan.quota.limit());
-    at_most(most + if late > 0 { plan.quota.limit() as usize + late } else { 0 }, limit)
+    let limit = plan.quota.limit();
+    at_most(
+        most + if late > 0 { usize::try_from(limit).unwrap_or(usize::MAX) + late } else { 0 },
+        limit as f64,
+    )
 }
 
 /// A token bucket admits at most burst + rate × (t + d) in any time t: a bucket that is larger by
 /// rate × d never overflows.
 fn bucket(plan: &Plan, admitted: &[&Admission]) -> Closest {
-    let rate = f64::from(plan.quota.limit()) / plan.quota.window().as_micros() as f64;
-    let bound = f64::from(plan.policy().capacity()) + rate * life(plan).as_micros() as f64;
+    let rate = plan.quota.limit() as f64 / plan.quota.window().as_micros() as f64;
+    let bound = plan.policy().capacity() as f64 + rate * life(plan).as_micros() as f64;
     let (mut level, mut most, mut before) = (0.0_f64, 0.0_f64, START);
     for Admission { at, .. } in admitted {
         level = (level - rate * (at - before) as f64).max(0.0) + 1.0;
@@ -95,7 +98,7 @@ fn sliding(plan: &Plan, outcome: &Outcome, admitted: &[&Admission]) -> Closest {
 /// limit + N × C.
 pub fn with_leases(plan: &Plan, nodes: u32) -> f64 {
     let most_units = if plan.mode == Mode::Leases { plan.lease_units } else { 0 };
-    f64::from(plan.quota.limit()) + f64::from(nodes) * f64::from(most_units)
+    plan.quota.limit() as f64 + f64::from(nodes) * f64::from(most_units)
 }
 
 fn at_most(admitted: usize, bound: f64) -> Closest {

@@ -30,7 +30,7 @@ pub struct Outcome {
     /// The processes that ever ran.
     pub nodes: u32,
     /// The most units of one key that one process ever held.
-    pub most_held: u32,
+    pub most_held: u64,
     /// Units of all keys and processes that were held, at each sample.
     pub stranded: Vec<(u64, u64)>,
 }
@@ -183,7 +183,8 @@ impl World {
         let offset = u64::from(number) * 3_600_000_000;
         let clock = ManualClock::new(Timestamp::from_micros(START + offset + self.time.micros()));
         let link = Link::new(Arc::clone(&self.network));
-        let lease = Lease::at_most(self.plan.lease_units).lasting(self.plan.life).clock(Clock::from(&clock));
+        let lease =
+            Lease::at_most(self.plan.lease_units.into()).lasting(self.plan.life).clock(Clock::from(&clock));
         let way = match self.plan.mode {
             Mode::Exact => Way::Exact(link),
             Mode::Leases => Way::Leased(link.leased(lease)),

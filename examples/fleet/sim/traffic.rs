@@ -53,7 +53,7 @@ impl Traffic {
         let node = self.one_of(nodes);
         let key = u32::try_from(self.one_of(self.keys as usize)).unwrap_or(0);
         if self.load == Load::Skewed && self.random.below(50) == 0 {
-            self.flood = (self.random.units(1, 40), node, key);
+            self.flood = (self.random.small(1, 40), node, key);
             self.now_ns += u64::from(self.flood.0) * self.gap_ns;
         }
         (self.now_ns < self.end_ns).then_some(Event { at: self.now_ns / 1_000, node, key, crash })

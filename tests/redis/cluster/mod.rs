@@ -46,13 +46,13 @@ impl Deref for OnCluster {
     }
 }
 
-fn a_day(name: &str, limit: u32) -> Policy {
+fn a_day(name: &str, limit: u64) -> Policy {
     Policy::new(name, Quota::per_day(limit)).with_algorithm(Algorithm::FIXED_WINDOW)
 }
 
 /// The slot of a key's state, and the node that has it.
 fn home<'a>(cluster: &'a Cluster, prefix: &str, key: &str) -> (u16, &'a Server) {
-    let slot = cluster.slot_of(&format!("{prefix}:1:{{={key}}}:")).unwrap();
+    let slot = cluster.slot_of(&format!("{prefix}:2:{{={key}}}:")).unwrap();
     (slot, cluster.owner_of(slot).unwrap())
 }
 
@@ -85,7 +85,7 @@ async fn nodes_are_found_by_their_names_and_by_their_ports_alone() {
             let host = if endpoint == "hostname" { "localhost" } else { "" };
             let moved = format!("MOVED {slot} {host}:{}", from.port());
             eventually("that is how they call each other", async || {
-                let told = stranger.command(&["GET", &format!("{prefix}:1:{{=ada}}:")]);
+                let told = stranger.command(&["GET", &format!("{prefix}:2:{{=ada}}:")]);
                 told.is_err_and(|error| error.to_string().contains(&moved))
             })
             .await;

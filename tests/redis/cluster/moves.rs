@@ -23,7 +23,7 @@ async fn a_slot_that_moves_under_load_fails_no_request_and_the_limit_stands() {
         let cluster = Arc::new(Cluster::start(kind).unwrap());
         let prefix = prefix();
         let store = store(&cluster, &prefix).await;
-        let policy = a_day("p", u32::MAX);
+        let policy = a_day("p", u32::MAX.into());
         // One key exists before, and others of its slot are created during the move. A hash tag
         // inside a key has no effect.
         let (slot, from) = home(&cluster, &prefix, "ada");
@@ -79,7 +79,7 @@ async fn a_slot_that_moves_under_load_fails_no_request_and_the_limit_stands() {
         while let Some(caller) = callers.join_next().await {
             caller.unwrap();
         }
-        assert_eq!(used(&store, &policy, "ada").await, granted.load(Ordering::Relaxed), "on {kind}");
+        assert_eq!(used(&store, &policy, "ada").await, granted.load(Ordering::Relaxed).into(), "on {kind}");
 
         // By then the store knows the new owner and leaves the old one alone.
         eventually("the old owner is left alone", async || {
@@ -123,7 +123,7 @@ async fn callers_of_a_slot_that_moves_do_not_fail_each_other() {
         }
         cluster.finish_migration(slot, to).unwrap();
         for (n, key) in keys.iter().enumerate() {
-            let before = u32::from(n == 0 || key == "ada");
+            let before = u64::from(n == 0 || key == "ada");
             assert_eq!(used(&store, &policy, key).await, 8 * 5 + before, "{key} on {kind}");
         }
     }
@@ -226,7 +226,7 @@ async fn a_tracked_check_in_a_moving_slot_is_charged_once_or_fails() {
             }
             assert_eq!(used(&store, &policy, "ada").await, before + 5, "on {kind}");
             let total = totals.of("p", &key).await.unwrap().unwrap().total;
-            assert_eq!(total, u64::from(before) + 5, "on {kind}");
+            assert_eq!(total, before + 5, "on {kind}");
         }
     }
 }

@@ -27,7 +27,8 @@ async fn a_set_over_several_slots_charges_no_key_when_one_refuses() {
             for _ in 0..20 {
                 replies.spawn(store.acquire(&set, Times::ONCE).wait());
             }
-            let granted: u32 = replies.join_all().await.into_iter().map(|reply| reply.unwrap().times()).sum();
+            let granted: u64 =
+                replies.join_all().await.into_iter().map(|reply| u64::from(reply.unwrap().times())).sum();
             // Some are refused units that come back a moment later.
             assert!(granted <= 3, "{granted}");
             assert_eq!(used(&store, &scarce, &other).await, granted);

@@ -14,7 +14,7 @@ pub(crate) fn contenders() -> [Contender; 2] {
 }
 
 fn build(plan: Plan, fields: Fields) -> Box<dyn Subject> {
-    let rule = Policy::new("api", Quota::new(plan.burst, plan.window())).by(PeerIp::new());
+    let rule = Policy::new("api", Quota::new(plan.burst.into(), plan.window())).by(PeerIp::new());
     // The peers have no cap on keys. This cap exceeds the keys of the comparison, with room for
     // shards that fill unevenly.
     let store = MemoryStore::builder().max_keys(2_000_000).build();

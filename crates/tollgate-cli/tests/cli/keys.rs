@@ -54,7 +54,7 @@ fn policies_are_found_by_the_names_in_redis() {
     // Names of other keys, in several steps of a scan.
     let more = ["--prefix", "tollgate", "--policy", "gcra=9/d", "--keys", "4000", "-n", "8000", "-c", "100"];
     load(&[&["--redis", &url], &more[..]].concat());
-    redis.command(&["SET", "tollgate:1:{=1}:strange", "1"]).unwrap();
+    redis.command(&["SET", "tollgate:2:{=1}:strange", "1"]).unwrap();
 
     let table = shown(&["look", "=1", "--redis", &url]);
     let is_row = |line: &&str| ALGORITHMS.iter().any(|name| line.starts_with(&format!("{name} ")));
@@ -78,8 +78,8 @@ fn names_that_are_no_text_are_shown_without_their_control_characters() {
     let redis = Server::start(Kind::Redis8_2).unwrap();
     let url = redis.url();
     charge(&url, &["--policy", "api=40/d,algorithm=fixed-window"]);
-    redis.command(&["SET", "tollgate:1:{=1}:x\u{1b}[31m\u{7}", "1"]).unwrap();
-    let not_utf8 = r"return redis.call('SET', 'tollgate:1:{=1}:\255~gcra~1m', '1')";
+    redis.command(&["SET", "tollgate:2:{=1}:x\u{1b}[31m\u{7}", "1"]).unwrap();
+    let not_utf8 = r"return redis.call('SET', 'tollgate:2:{=1}:\255~gcra~1m', '1')";
     redis.command(&["EVAL", not_utf8, "0"]).unwrap();
     let not_read = ["x\u{fffd}[31m\u{fffd}", "\u{fffd}~gcra~1m"]
         .map(|name| format!("not read, since it has another form: {name}\n"))

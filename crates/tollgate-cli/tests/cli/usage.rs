@@ -133,7 +133,7 @@ async fn control_characters_of_stored_pages_are_not_printed() {
     let redis = Server::start(Kind::Redis8_2).unwrap();
     let minute = Clock::system().now().as_micros() / 60_000_000;
     let page = "policy\t1\t0\tapi\u{1b}[31m\nallowed\t1\t0\t0\t=ada\u{7}\n";
-    redis.command(&["HSET", &format!("tollgate:1:{{usage}}:{minute}"), "1", page]).unwrap();
+    redis.command(&["HSET", &format!("tollgate:2:{{usage}}:{minute}"), "1", page]).unwrap();
     let table = shown(&["usage", "top", "--redis", &redis.url()]);
     assert_eq!(table.lines().nth(1).unwrap(), "=ada\u{fffd}  api\u{fffd}[31m        1         1        1");
 }
@@ -149,7 +149,7 @@ async fn tracked_keys_are_listed_by_last_use_and_by_total() {
     assert!(verdict.is_granted());
     for (key, total, time) in [("a%20b", 5, "1767225661999999"), ("ada", 1_234, "1767225600000000")] {
         let value = format!("{total}{time}");
-        redis.command(&["SET", &format!("tollgate:1:{{={key}}}:api~usage"), &value, "EX", "600"]).unwrap();
+        redis.command(&["SET", &format!("tollgate:2:{{={key}}}:api~usage"), &value, "EX", "600"]).unwrap();
     }
     let ask = |order: &str, n: &str| shown(&["usage", order, "--policy", "api", "-n", n, "--redis", &url]);
     let keys = |table: &str| -> Vec<String> {

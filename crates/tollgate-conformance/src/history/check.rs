@@ -34,7 +34,7 @@ pub fn check(history: &History) {
         run.at = format!("step {i}, {step:?}, at {}", run.now.as_micros());
         run.play(step);
         run.compare(1);
-        run.compare(u64::from(run.policy.largest_cost()));
+        run.compare(run.policy.largest_cost());
     }
 }
 
@@ -47,7 +47,7 @@ struct Run {
     longest_wait: Duration,
     now: Timestamp,
     latest: Timestamp,
-    grants: Vec<(u32, Stamp, Option<Mark>)>,
+    grants: Vec<(u64, Stamp, Option<Mark>)>,
     last_wait: u64,
     last_reset: u64,
     at: String,
@@ -76,9 +76,8 @@ impl Run {
                 }
             }
             Step::Change(policy) => {
-                let whole = |policy: &Policy| {
-                    micros(policy.quota().window()).is_multiple_of(u64::from(policy.quota().limit()))
-                };
+                let whole =
+                    |policy: &Policy| micros(policy.quota().window()).is_multiple_of(policy.quota().limit());
                 let in_time = matches!(policy.algorithm(), Algorithm::Gcra | Algorithm::LeakyBucket { .. });
                 let same_limit = policy.quota().limit() == self.policy.quota().limit();
                 if in_time && !same_limit && !(whole(policy) && whole(&self.policy)) {
@@ -90,12 +89,13 @@ impl Run {
         }
     }
 
-    fn acquire(&mut self, cost: u32, times: Times) {
+    fn acquire(&mut self, cost: u64, times: Times) {
         let policy = self.effective();
         let look = self.state.look(&policy, self.now);
-        let granted = look.room.checked_div(cost).unwrap_or(u32::MAX).min(times.max());
-        if granted == 0 || granted < times.min() {
-            self.compare(u64::from(cost) * u64::from(times.min().max(1)));
+        let most = u64::from(times.max());
+        let granted = look.room.checked_div(cost).map_or(most, |fit| fit.min(most));
+        if granted == 0 || granted < u64::from(times.min()) {
+            self.compare(cost.saturating_mul(u64::from(times.min().max(1))));
             return;
         }
         let units = granted * cost;
@@ -129,9 +129,9 @@ impl Run {
             assert_eq!(reset, oracle.reset_after(policy, now), "the reset {sides}: {}", self.at);
         }
         assert_eq!(policy.largest_cost(), largest_cost(policy), "the largest cost: {}", self.at);
-        let fits = units <= u64::from(look.room);
+        let fits = units <= look.room;
         assert_eq!(wait == Wait::None, fits, "a wait for {units} with room for {}: {}", look.room, self.at);
-        let impossible = units > u64::from(policy.largest_cost());
+        let impossible = units > policy.largest_cost();
         assert_eq!(
             wait == Wait::Never,
             impossible,
@@ -161,7 +161,7 @@ impl Run {
     fn retry(&self, policy: &Policy, wait: Duration, units: u64) {
         let later = |span: u64| {
             let at = self.now.saturating_add(Duration::from_micros(span));
-            u64::from(self.state.clone().look(policy, at).room)
+            self.state.clone().look(policy, at).room
         };
         // After [`Timestamp::MAX`] there is no retry.
         if self.now.as_micros() + micros(wait) <= Timestamp::MAX.as_micros() {
@@ -174,7 +174,7 @@ impl Run {
 /// The longest possible wait under this policy, whatever the clock did: that of the fullest state.
 pub fn longest_wait(policy: &Policy) -> Duration {
     let quota = policy.quota();
-    let refill = |burst: u32| {
+    let refill = |burst: u64| {
         let span = u128::from(burst) * quota.window().as_micros();
         Duration::from_micros(u64::try_from(span.div_ceil(u128::from(quota.limit()))).unwrap_or(u64::MAX))
     };

@@ -6,7 +6,7 @@ mod check;
 
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Policy, Times, Timestamp};
+use tollgate_core::{Algorithm, Policy, Quota, Times, Timestamp};
 
 use crate::random::Random;
 
@@ -33,7 +33,7 @@ pub enum Step {
     /// A request.
     Acquire {
         /// Units of each grant.
-        cost: u32,
+        cost: u64,
         /// How often to acquire.
         times: Times,
     },
@@ -42,7 +42,7 @@ pub enum Step {
         /// The index of the grant, counted from the latest.
         latest: usize,
         /// Units that are not refunded: 0 refunds the whole grant.
-        short_by: u32,
+        short_by: u64,
     },
     /// Limit or burst change.
     Change(Policy),
@@ -103,7 +103,7 @@ impl Step {
         match random.below(20) {
             0..=6 => Step::Advance(Span::of(&mut random, policy)),
             7..=9 => {
-                let short_by = if random.below(2) == 0 { 0 } else { random.units(0, u32::MAX) };
+                let short_by = if random.below(2) == 0 { 0 } else { random.magnitude(0, Quota::MAX_UNITS) };
                 Step::Refund { latest: usize::try_from(random.below(4)).unwrap_or(0), short_by }
             }
             10 if mix.step_back => Step::StepBack(span),
@@ -122,7 +122,7 @@ impl Span {
         };
         match random.below(10) {
             0 => Span::Micros(1),
-            1 => Span::Micros(micros(policy.quota().window()) / u64::from(policy.quota().limit())),
+            1 => Span::Micros(micros(policy.quota().window()) / policy.quota().limit()),
             2 => Span::Micros(random.magnitude(0, micros(policy.quota().window()) * 2)),
             3 => Span::Micros(random.magnitude(0, 1 << 52)),
             4..=6 => Span::LastWait(before),

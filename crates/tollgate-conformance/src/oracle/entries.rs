@@ -67,7 +67,7 @@ impl Numbered {
         self.entries.relabel(|label| label.min(number));
         self.entries.forget_before(oldest);
         // The merged windows may exceed the largest count of one.
-        let excess = self.entries.sum(|label| label == number) - i128::from(u32::MAX);
+        let excess = self.entries.sum(|label| label == number) - (1 << 41);
         self.entries.take_back(number, excess.max(0));
     }
 }

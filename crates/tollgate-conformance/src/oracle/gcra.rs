@@ -2,7 +2,7 @@
 //!
 //! The level is an integer at any rate: a microsecond adds `limit` and a unit removes `window`.
 
-use super::{Mark, Model, Terms, ceil_div};
+use super::{Mark, Model, Terms, rescaled};
 
 #[derive(Debug, Default)]
 pub(super) struct TokenBucket(Option<Level>);
@@ -35,7 +35,7 @@ impl Model for TokenBucket {
         let capacity = terms.burst * terms.window;
         if (old.capacity, old.limit) != (capacity, terms.limit) {
             // After a change of limit or burst, the missing level keeps its value in time.
-            let lacking = ceil_div((old.capacity - old.level) * terms.limit, old.limit);
+            let lacking = rescaled(old.capacity - old.level, old.limit, terms.limit);
             let at = old.at;
             self.write(terms, at, capacity - lacking);
         }
@@ -64,7 +64,7 @@ impl Model for TokenBucket {
     fn refund(&mut self, terms: &Terms, now: i128, units: i128, mark: Mark) {
         let Some(old) = &self.0 else { return };
         // The span between now and the mark has not been refilled yet.
-        let finish = ceil_div(mark.at * terms.limit, mark.scale);
+        let finish = rescaled(mark.at, mark.scale, terms.limit);
         let owed = (finish - now * terms.limit).max(0);
         // So much debt was cut to the capacity when the clock stepped back.
         let full = terms.burst * terms.window;

@@ -4,7 +4,7 @@
 //! Work is scaled: a microsecond does `limit` of it, and a unit adds `window`. A request leaves
 //! once the backlog is at most the burst.
 
-use super::{Mark, Model, Terms, ceil_div};
+use super::{Mark, Model, Terms, ceil_div, rescaled};
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
@@ -46,7 +46,7 @@ impl Model for Queue {
         if self.limit != terms.limit {
             // After a change of the limit, the work keeps its value in time.
             for arrival in &mut self.arrivals {
-                arrival.work = ceil_div(arrival.work * terms.limit, self.limit);
+                arrival.work = rescaled(arrival.work, self.limit, terms.limit);
             }
             self.limit = terms.limit;
         }
@@ -85,8 +85,10 @@ impl Model for Queue {
 
     fn refund(&mut self, terms: &Terms, now: i128, units: i128, mark: Mark) {
         let waiting = self.waiting(terms, now);
+        let (whole, rest) = (mark.at.div_euclid(mark.scale), mark.at.rem_euclid(mark.scale));
+        let finish = self.finish(terms) - whole * terms.limit;
         // Only the latest: later requests already have their delay.
-        if waiting > 0 && self.finish(terms) * mark.scale == mark.at * terms.limit {
+        if waiting > 0 && (0..terms.limit).contains(&finish) && finish * mark.scale == rest * terms.limit {
             let work = (waiting - (units * terms.window).min(terms.horizon())).max(0);
             self.arrivals = vec![Arrival { at: now, work }];
         }

@@ -40,7 +40,7 @@ pub struct Answer {
 #[derive(Clone, Copy, Debug)]
 pub struct Standing {
     /// Units left.
-    pub remaining: u32,
+    pub remaining: u64,
     /// The wait, if this policy refuses.
     pub wait: Wait,
     /// The time until the full quota is available.
@@ -55,12 +55,13 @@ impl Ledger {
         // A pair that is named twice costs the sum, and both checks get the same answer.
         let same = |a: &Check<'_>, b: &Check<'_>| a.key == b.key && a.policy.scope() == b.policy.scope();
         let cost = |check: &Check<'_>| -> u64 {
-            set.iter().filter(|other| same(check, other)).map(|other| u64::from(other.cost)).sum()
+            let same = set.iter().filter(|other| same(check, other));
+            same.fold(0, |sum, other| sum.saturating_add(other.cost))
         };
         self.latest = self.latest.max(micros(now));
         let mut granted = times.max();
         for check in set {
-            let room = u64::from(self.of(check.policy, check.key).look(check.policy, now).room);
+            let room = self.of(check.policy, check.key).look(check.policy, now).room;
             if let Some(most) = room.checked_div(cost(check)) {
                 granted = granted.min(u32::try_from(most).unwrap_or(u32::MAX));
             }
@@ -82,8 +83,7 @@ impl Ledger {
                 marks.push(marks[first]);
                 continue;
             }
-            let units =
-                u32::try_from(cost(check) * u64::from(granted)).expect("it was found to be within the room");
+            let units = cost(check) * u64::from(granted);
             let (mark, held_back) = self.of(check.policy, check.key).charge(check.policy, now, units);
             delay = delay.max(held_back);
             marks.push(mark);
@@ -98,7 +98,7 @@ impl Ledger {
     }
 
     /// Refunds `units` of a grant.
-    pub fn refund(&mut self, policy: &Policy, key: &Key, units: u32, mark: Mark, now: Timestamp) {
+    pub fn refund(&mut self, policy: &Policy, key: &Key, units: u64, mark: Mark, now: Timestamp) {
         self.latest = self.latest.max(micros(now));
         self.of(policy, key).refund(policy, now, units, mark);
     }

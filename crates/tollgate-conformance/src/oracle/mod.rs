@@ -30,7 +30,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tollgate_core::algorithm::Look;
-use tollgate_core::{Algorithm, Policy, Timestamp, Wait};
+use tollgate_core::{Algorithm, Policy, Quota, Timestamp, Wait};
 
 pub use ledger::{Answer, Ledger, Standing};
 
@@ -91,7 +91,7 @@ impl Oracle {
     }
 
     /// Takes `units`, at most the room. Also returns how long to delay the request.
-    pub fn charge(&mut self, policy: &Policy, now: Timestamp, units: u32) -> (Mark, Duration) {
+    pub fn charge(&mut self, policy: &Policy, now: Timestamp, units: u64) -> (Mark, Duration) {
         let (terms, now) = (Terms::of(policy), micros(now));
         let mark = self.model.charge(&terms, now, i128::from(units));
         // A cost of 0 only looks and is not queued.
@@ -101,7 +101,7 @@ impl Oracle {
 
     /// The wait for `units`.
     pub fn wait(&self, policy: &Policy, now: Timestamp, units: u64) -> Wait {
-        if units > u64::from(largest_cost(policy)) {
+        if units > largest_cost(policy) {
             return Wait::Never;
         }
         let (terms, units) = (Terms::of(policy), i128::from(units));
@@ -125,7 +125,7 @@ impl Oracle {
     }
 
     /// Refunds `units` of a grant.
-    pub fn refund(&mut self, policy: &Policy, now: Timestamp, units: u32, mark: Mark) {
+    pub fn refund(&mut self, policy: &Policy, now: Timestamp, units: u64, mark: Mark) {
         let now = micros(now);
         let terms = self.settle(policy, now);
         self.model.refund(&terms, now, i128::from(units), mark);
@@ -133,7 +133,7 @@ impl Oracle {
 }
 
 /// The largest cost that can ever pass: the room of an unused key.
-pub fn largest_cost(policy: &Policy) -> u32 {
+pub fn largest_cost(policy: &Policy) -> u64 {
     Oracle::new(policy).look(policy, Timestamp::EPOCH).room
 }
 
@@ -230,6 +230,11 @@ fn ceil_div(a: i128, b: i128) -> i128 {
     -(-a).div_euclid(b)
 }
 
+/// ceil(n × to / from), whose product may exceed an `i128`.
+fn rescaled(n: i128, from: i128, to: i128) -> i128 {
+    n.div_euclid(from) * to + ceil_div(n.rem_euclid(from) * to, from)
+}
+
 fn micros(t: Timestamp) -> i128 {
     i128::from(t.as_micros())
 }
@@ -238,8 +243,8 @@ fn whole_micros(span: Duration) -> i128 {
     i128::try_from(span.as_micros()).expect("2^64 s are below 2^127 µs")
 }
 
-fn units(n: i128) -> u32 {
-    u32::try_from(n.clamp(0, i128::from(u32::MAX))).expect("it was just clamped")
+fn units(n: i128) -> u64 {
+    u64::try_from(n.clamp(0, i128::from(Quota::MAX_UNITS))).expect("it was just clamped")
 }
 
 fn span(micros: i128) -> Duration {

@@ -26,9 +26,9 @@ pub(super) async fn the_limit_is_granted_and_not_one_more(case: &Case) {
 }
 
 pub(super) async fn the_first_request_on_a_fresh_key_passes(case: &Case) {
-    for limit in [1, 3, 7, 9, 11, 997, 65_537, 99_991] {
+    for limit in [1, 3, 7, 9, 11, 997, 65_537, 99_991, 50_000_000_000, Quota::MAX_UNITS] {
         for algorithm in plain().iter().map(Policy::algorithm) {
-            let policy = Policy::new("fresh", Quota::per_second(limit)).with_algorithm(algorithm);
+            let Ok(policy) = Policy::try_new("fresh", Quota::per_day(limit), algorithm) else { continue };
             let key = Key::join([Key::from(limit), Key::from(algorithm.name())]);
             case.must_take(&policy, &key, 1).await;
         }
@@ -36,9 +36,9 @@ pub(super) async fn the_first_request_on_a_fresh_key_passes(case: &Case) {
 }
 
 pub(super) async fn a_cost_equal_to_the_capacity_passes(case: &Case) {
-    for limit in [1, 3, 7, 997, 99_991] {
+    for limit in [1, 3, 7, 997, 99_991, 50_000_000_000, Quota::MAX_UNITS] {
         for algorithm in plain().iter().map(Policy::algorithm) {
-            let quota = Quota::per_second(limit);
+            let quota = Quota::per_day(limit);
             let quota =
                 if let Algorithm::LeakyBucket { .. } = algorithm { quota.burst(limit) } else { quota };
             let Ok(policy) = Policy::try_new("whole", quota, algorithm) else { continue };
@@ -52,15 +52,15 @@ pub(super) async fn a_cost_equal_to_the_capacity_passes(case: &Case) {
 pub(super) async fn a_cost_above_the_capacity_never_passes_and_is_not_recorded(case: &Case) {
     let key = Key::from("caller");
     for policy in plain() {
-        for cost in [6, 7, 1_000, u32::MAX] {
+        for cost in [6, 7, 1_000, 1 << 32, Quota::MAX_UNITS, u64::MAX] {
             let verdict = case.take(&policy, &key, cost).await;
             case.same("granted", verdict.times(), 0);
             case.same("wait", verdict.wait(), Wait::Never);
             case.same("remaining", verdict.each()[0].remaining(), 5);
         }
         let often = Times::between(u32::MAX, u32::MAX);
-        let verdict = case.acquire(&[Check::new(&policy, &key, u32::MAX)], often).await;
-        case.same("wait for 2^64 units", verdict.wait(), Wait::Never);
+        let verdict = case.acquire(&[Check::new(&policy, &key, u64::MAX)], often).await;
+        case.same("wait for 2^96 units", verdict.wait(), Wait::Never);
         case.must_take(&policy, &key, 5).await;
         case.same("wait, at the limit", case.take(&policy, &key, 6).await.wait(), Wait::Never);
     }
@@ -133,7 +133,7 @@ pub(super) async fn a_denied_large_cost_does_not_change_the_wait(case: &Case) {
     let large = Policy::new("large", quota);
     case.must_take(&large, &key, 1).await;
     case.same("the wait of a million", case.denied(&large, &key, 1_000_000).await, Duration::from_micros(1));
-    case.same("the wait of 2^32 - 1", case.take(&large, &key, u32::MAX).await.wait(), Wait::Never);
+    case.same("the wait of 2^64 - 1", case.take(&large, &key, u64::MAX).await.wait(), Wait::Never);
     case.must_take(&large, &key, 999_999).await;
     case.same("the wait of one", case.denied(&large, &key, 1).await, Duration::from_micros(1));
     case.same("the wait of many", case.denied(&large, &key, 500_000).await, Duration::from_millis(500));

@@ -51,31 +51,31 @@ impl Case {
         verdict
     }
 
-    pub(super) async fn take(&self, policy: &Policy, key: &Key, cost: u32) -> Verdict {
+    pub(super) async fn take(&self, policy: &Policy, key: &Key, cost: u64) -> Verdict {
         self.acquire(&[Check::new(policy, key, cost)], Times::ONCE).await
     }
 
     /// Takes `cost`, which must be granted. Returns the stamp.
-    pub(super) async fn must_take(&self, policy: &Policy, key: &Key, cost: u32) -> Stamp {
+    pub(super) async fn must_take(&self, policy: &Policy, key: &Key, cost: u64) -> Stamp {
         let verdict = self.take(policy, key, cost).await;
         self.same(&format!("times granted, {cost} of {}", policy.name()), verdict.times(), 1);
         verdict.each()[0].stamp()
     }
 
-    pub(super) async fn look(&self, policy: &Policy, key: &Key, cost: u32) -> Status {
+    pub(super) async fn look(&self, policy: &Policy, key: &Key, cost: u64) -> Status {
         let verdict = self.acquire(&[Check::new(policy, key, cost)], Times::LOOK).await;
         self.same("times granted by a look", verdict.times(), 0);
         verdict.each()[0]
     }
 
     /// Fails unless a look shows `expected` units.
-    pub(super) async fn left(&self, what: &str, policy: &Policy, key: &Key, expected: u32) {
+    pub(super) async fn left(&self, what: &str, policy: &Policy, key: &Key, expected: u64) {
         let status = self.look(policy, key, 1).await;
         self.same(&format!("{what}: units left of {}", policy.name()), status.remaining(), expected);
     }
 
     /// Takes `cost`, which must be denied. Returns the wait.
-    pub(super) async fn denied(&self, policy: &Policy, key: &Key, cost: u32) -> Duration {
+    pub(super) async fn denied(&self, policy: &Policy, key: &Key, cost: u64) -> Duration {
         let may_be_short =
             self.excuses.cached_denials && self.denials.has_smaller(&Check::new(policy, key, cost));
         let verdict = self.take(policy, key, cost).await;
@@ -91,7 +91,7 @@ impl Case {
         }
     }
 
-    pub(super) async fn refund(&self, policy: &Policy, key: &Key, units: u32, stamp: Stamp) {
+    pub(super) async fn refund(&self, policy: &Policy, key: &Key, units: u64, stamp: Stamp) {
         self.refund_all(&[Grant { policy, key, units, stamp, share: None }]).await;
     }
 
@@ -123,7 +123,7 @@ pub(super) fn plain() -> Vec<Policy> {
 }
 
 /// The policies of [`plain`] with another limit and an equal burst.
-pub(super) fn plain_with_limit(limit: u32) -> Vec<Policy> {
+pub(super) fn plain_with_limit(limit: u64) -> Vec<Policy> {
     let quota = Quota::new(limit, Duration::from_micros(WINDOW));
     let mut policies = vec![
         Policy::new("bucket", quota),

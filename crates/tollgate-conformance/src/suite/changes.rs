@@ -60,12 +60,12 @@ pub(super) async fn two_versions_admit_no_more_than_both_allow(case: &Case) {
             Algorithm::SLIDING_LOG,
         ]);
         let is_bucket = matches!(algorithm, Algorithm::Gcra | Algorithm::LeakyBucket { .. });
-        let limit = random.units(1, 100);
+        let limit = random.magnitude(1, 100);
         let versions = [(); 2].map(|()| {
-            let limit = if random.below(2) == 0 { limit } else { random.units(1, 100) };
+            let limit = if random.below(2) == 0 { limit } else { random.magnitude(1, 100) };
             let mut quota = Quota::new(limit, Duration::from_micros(WINDOW));
             if is_bucket {
-                quota = quota.burst(random.units(1, 100));
+                quota = quota.burst(random.magnitude(1, 100));
             }
             let algorithm = match algorithm {
                 Algorithm::LeakyBucket { .. } => {
@@ -79,11 +79,11 @@ pub(super) async fn two_versions_admit_no_more_than_both_allow(case: &Case) {
         let mut grants: Vec<(u64, u64)> = Vec::new();
         for _ in 0..150 {
             let policy = &versions[usize::from(random.below(2) == 0)];
-            let cost = random.units(1, policy.largest_cost());
+            let cost = random.magnitude(1, policy.largest_cost());
             match random.below(4) {
                 0 => drop(case.look(policy, &key, cost).await),
                 _ if case.take(policy, &key, cost).await.is_granted() => {
-                    grants.push((case.time.now().as_micros(), u64::from(cost)));
+                    grants.push((case.time.now().as_micros(), cost));
                 }
                 _ => {}
             }
@@ -103,7 +103,7 @@ pub(super) async fn two_versions_admit_no_more_than_both_allow(case: &Case) {
 
 /// The most units that both versions together admit between two times. `None` if there is no bound.
 fn most_of([a, b]: &[Policy; 2], is_bucket: bool, from: u64, to: u64) -> Option<u64> {
-    let limit = |policy: &Policy| u64::from(policy.quota().limit());
+    let limit = |policy: &Policy| policy.quota().limit();
     let most = limit(a).max(limit(b));
     if !is_bucket {
         return (to - from < WINDOW && (from / WINDOW == to / WINDOW || !is_fixed(a))).then_some(most);

@@ -65,7 +65,7 @@ async fn join<F: Future>(futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
 
 /// Half of the requests refund an earlier unit, and the other half take one.
 pub(super) async fn concurrent_refunds_and_requests_are_counted_once(case: &Case) {
-    const HALF: u32 = 100;
+    const HALF: u64 = 100;
     let key = Key::from("all callers");
     let mut policies = plain_with_limit(2 * HALF);
     // A leaky bucket refunds only its latest grant, which is random here.
@@ -109,8 +109,8 @@ async fn granted_and_left(
     case: &Case,
     policy: &Policy,
     key: &Key,
-    (granted, expected): (u32, u32),
-    room: u32,
+    (granted, expected): (u64, u64),
+    room: u64,
 ) {
     if case.excuses.leases.is_none() {
         case.same(&format!("granted of {}", policy.name()), granted, expected);
@@ -121,8 +121,8 @@ async fn granted_and_left(
     case.same(&format!("no more is left of {}", policy.name()), granted + left <= room, true);
 }
 
-fn granted(verdicts: &[Verdict]) -> u32 {
-    verdicts.iter().map(Verdict::times).sum()
+fn granted(verdicts: &[Verdict]) -> u64 {
+    verdicts.iter().map(|verdict| u64::from(verdict.times())).sum()
 }
 
 pub(super) async fn a_burst_of_concurrent_requests_gets_the_limit(case: &Case) {
@@ -158,7 +158,7 @@ pub(super) async fn concurrent_sets_in_any_order_are_all_or_nothing(case: &Case)
     let verdicts = ask(case, set, Times::ONCE).await;
     case.same("granted", granted(&verdicts), 100);
     let of_the_scarce = verdicts.iter().filter(|verdict| verdict.each().len() > 2 * policies.len());
-    let scarce: u32 = of_the_scarce.map(Verdict::times).sum();
+    let scarce: u64 = of_the_scarce.map(|verdict| u64::from(verdict.times())).sum();
     for policy in &policies {
         case.left("no denied set was charged", policy, &keys[0], 0).await;
         case.left("no denied set was charged", policy, &keys[1], 0).await;

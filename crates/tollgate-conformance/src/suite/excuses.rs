@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Check, Key, Policy, Status, Times, Timestamp, Verdict, Wait};
+use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Status, Times, Timestamp, Verdict, Wait};
 
 use crate::oracle::{Answer, Standing};
 
@@ -18,13 +18,13 @@ pub(super) struct Excuses {
 /// The most units that a store holds of a key ahead of demand, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leases {
-    pub(super) units: u32,
+    pub(super) units: u64,
     pub(super) life: Duration,
 }
 
 /// The smallest denied cost of each policy and key, and the time of the first denial.
 #[derive(Debug, Default)]
-pub(super) struct Denials(Mutex<HashMap<(String, Key), (u32, Timestamp)>>);
+pub(super) struct Denials(Mutex<HashMap<(String, Key), (u64, Timestamp)>>);
 
 impl Denials {
     /// Whether a store may answer by an earlier denial of a smaller cost.
@@ -32,7 +32,7 @@ impl Denials {
         self.of(check).is_some_and(|(cost, _)| cost < check.cost)
     }
 
-    fn of(&self, check: &Check<'_>) -> Option<(u32, Timestamp)> {
+    fn of(&self, check: &Check<'_>) -> Option<(u64, Timestamp)> {
         let denials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         denials.get(&(check.policy.scope().to_owned(), check.key.clone())).copied()
     }
@@ -55,7 +55,7 @@ impl Denials {
         &self,
         check: &Check<'_>,
         got: &Status,
-        remaining: u32,
+        remaining: u64,
         wait: Wait,
         now: Timestamp,
     ) -> bool {
@@ -88,7 +88,7 @@ fn summed<'a>(set: &[Check<'a>]) -> Vec<Check<'a>> {
     let sum = |check: &Check<'a>| {
         let same =
             |other: &&Check<'a>| other.key == check.key && other.policy.scope() == check.policy.scope();
-        let cost = set.iter().filter(same).fold(0_u32, |sum, other| sum.saturating_add(other.cost));
+        let cost = set.iter().filter(same).fold(0_u64, |sum, other| sum.saturating_add(other.cost));
         Check::new(check.policy, check.key, cost)
     };
     set.iter().map(sum).collect()
@@ -107,7 +107,8 @@ impl Leases {
     pub(super) fn bound(self, policy: &Policy) -> Policy {
         let quota = policy.quota();
         let (limit, window) = (quota.limit(), quota.window());
-        let units = |units: u128| u32::try_from(units).unwrap_or(u32::MAX);
+        let units = |units: u128| u64::try_from(units).unwrap_or(u64::MAX);
+        let of = |limit: u64| Quota::new(limit.min(Quota::MAX_UNITS), window);
         let quota = match policy.algorithm() {
             Algorithm::Gcra => {
                 let of_a_life = (u128::from(limit) * self.life.as_micros()).div_ceil(window.as_micros());
@@ -116,8 +117,8 @@ impl Leases {
             Algorithm::LeakyBucket { .. } | Algorithm::FixedWindow { aligned: true } => quota,
             // The first request opens a window of the oracle. A lease may open one of the store
             // earlier, and the oracle's overlaps two of those.
-            Algorithm::FixedWindow { .. } => tollgate_core::Quota::new(limit.saturating_mul(2), window),
-            _ => tollgate_core::Quota::new(limit.saturating_add(self.units), window),
+            Algorithm::FixedWindow { .. } => of(limit * 2),
+            _ => of(limit.saturating_add(self.units)),
         };
         let algorithm = match policy.algorithm() {
             Algorithm::SlidingLog { .. } => Algorithm::SlidingLog { max_limit: u32::MAX },

@@ -77,7 +77,7 @@ use totals::Totals;
 ///             pairs.push((effective(check.policy), check.key, 0));
 ///             pairs.len() - 1
 ///         });
-///         pairs[at].2 += u64::from(check.cost);
+///         pairs[at].2 = check.cost.saturating_add(pairs[at].2);
 ///         at
 ///     });
 ///     let of_check = of_check.collect();
@@ -99,7 +99,7 @@ use totals::Totals;
 ///         for (policy, key, cost) in &pairs {
 ///             let state = states.of.entry((policy.scope().into(), (*key).clone()));
 ///             let look = state.or_insert_with(|| State::new(policy)).look(policy, now);
-///             if let Some(most) = u64::from(look.room).checked_div(*cost) {
+///             if let Some(most) = look.room.checked_div(*cost) {
 ///                 granted = granted.min(u32::try_from(most).unwrap_or(u32::MAX));
 ///             }
 ///             looks.push(look);
@@ -116,8 +116,7 @@ use totals::Totals;
 ///                 let wanted = cost.saturating_mul(times.min().max(1).into());
 ///                 state.refuse(policy, now, look, wanted)
 ///             } else {
-///                 let units = u32::try_from(cost * u64::from(granted)).unwrap();
-///                 let charge = state.charge(policy, now, look, units);
+///                 let charge = state.charge(policy, now, look, cost * u64::from(granted));
 ///                 delay = delay.max(charge.delay);
 ///                 charge.status
 ///             });
@@ -221,7 +220,7 @@ impl Suite {
     /// - a sliding window or log: its limit + `units`.
     ///
     /// All other cases must be exact.
-    pub fn with_leases(mut self, units: u32, life: Duration) -> Suite {
+    pub fn with_leases(mut self, units: u64, life: Duration) -> Suite {
         self.excuses.leases = Some(Leases { units, life });
         self
     }

@@ -7,7 +7,7 @@ use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Times, Wait};
 use super::case::Case;
 
 /// A queue of ten a second, with this longest wait.
-fn queue(burst: u32, max_wait_ms: u64) -> Policy {
+fn queue(burst: u64, max_wait_ms: u64) -> Policy {
     let max_wait = Duration::from_millis(max_wait_ms);
     Policy::new("queue", Quota::per_second(10).burst(burst))
         .with_algorithm(Algorithm::LeakyBucket { max_wait })

@@ -22,7 +22,7 @@ pub(super) const EVERY: [Algorithm; 7] = [
 struct Granted {
     policy: usize,
     key: usize,
-    units: u32,
+    units: u64,
     stamp: Stamp,
     mark: Mark,
 }
@@ -146,7 +146,7 @@ impl Scenario<'_> {
         for (i, (policy, key)) in pairs.iter().enumerate() {
             let named_once = pairs.iter().filter(|pair| **pair == (*policy, *key)).count() == 1;
             if let (Some(mark), true) = (due.each[i].mark, named_once) {
-                let units = set[i].cost * due.times;
+                let units = set[i].cost * u64::from(due.times);
                 let stamp = verdict.each()[i].stamp();
                 self.grants.push(Granted { policy: *policy, key: *key, units, stamp, mark });
             }

@@ -45,7 +45,7 @@ pub(super) async fn a_refund_never_exceeds_the_capacity(case: &Case) {
         for after in [0, 1, 3_000_000, WINDOW - 3_000_002, 1, WINDOW, 2 * WINDOW] {
             case.advance(after);
             case.refund(&policy, &key, 3, stamp).await;
-            case.refund(&policy, &key, u32::MAX, stamp).await;
+            case.refund(&policy, &key, u64::MAX, stamp).await;
             case.left("after refunds", &policy, &key, 5).await;
         }
         case.must_take(&policy, &key, 5).await;

@@ -55,13 +55,13 @@ pub(super) async fn only_policies_that_refuse_report_a_wait(case: &Case) {
     let set = [Check::new(&roomy, &key, 3), Check::new(&slow, &key, 2), Check::new(&slower, &key, 1)];
     let verdict = case.acquire(&set, Times::up_to(9)).await;
     case.same("granted", verdict.times(), 2);
-    let remaining: Vec<u32> = verdict.each().iter().map(|status| status.remaining()).collect();
+    let remaining: Vec<u64> = verdict.each().iter().map(|status| status.remaining()).collect();
     case.same("the statuses are in the order of the checks", remaining, vec![94, 0, 2]);
     case.must_take(&slower, &key, 2).await;
     let verdict = case.acquire(&set, Times::ONCE).await;
     let waits: Vec<Wait> = verdict.each().iter().map(|status| status.wait()).collect();
     case.same("waits", waits, vec![Wait::None, Wait::For(4 * second), Wait::For(4 * second)]);
-    let remaining: Vec<u32> = verdict.each().iter().map(|status| status.remaining()).collect();
+    let remaining: Vec<u64> = verdict.each().iter().map(|status| status.remaining()).collect();
     case.same("remaining", remaining, vec![94, 0, 0]);
     let never = [Check::new(&slow, &key, 1), Check::new(&roomy, &key, 101)];
     let verdict = case.acquire(&never, Times::ONCE).await;
@@ -75,14 +75,14 @@ pub(super) async fn a_pair_named_twice_is_charged_the_sum(case: &Case) {
         let once = |cost| Check::new(&policy, &key, cost);
         let verdict = case.acquire(&[once(1), Check::new(&policy, &key, 2)], Times::ONCE).await;
         case.same("granted", verdict.times(), 1);
-        let remaining: Vec<u32> = verdict.each().iter().map(|status| status.remaining()).collect();
+        let remaining: Vec<u64> = verdict.each().iter().map(|status| status.remaining()).collect();
         case.same("both report the units left after both", remaining, vec![2, 2]);
         let verdict = case.acquire(&[once(2), once(1)], Times::ONCE).await;
         case.same("granted beyond the limit", verdict.times(), 0);
         let three = case.look(&policy, &key, 3).await.wait();
         case.same("the wait is that of the sum", verdict.wait(), three);
         case.same("never", case.acquire(&[once(3), once(3)], Times::ONCE).await.wait(), Wait::Never);
-        let most = [once(u32::MAX), once(u32::MAX)];
+        let most = [once(u64::MAX), once(u64::MAX)];
         for times in [Times::ONCE, Times::between(u32::MAX, u32::MAX)] {
             case.same("the sum does not wrap", case.acquire(&most, times).await.wait(), Wait::Never);
         }
@@ -111,7 +111,7 @@ pub(super) async fn sets_are_granted_as_often_as_the_scarcest_policy_allows(case
     }
     // A cost of 0 does not limit the grants.
     let free: Vec<Check<'_>> =
-        policies.iter().map(|policy| Check::new(policy, &key, u32::from(policy.capacity() == 5))).collect();
+        policies.iter().map(|policy| Check::new(policy, &key, u64::from(policy.capacity() == 5))).collect();
     case.same("granted", case.acquire(&free, Times::between(2, 9)).await.times(), 2);
 }
 

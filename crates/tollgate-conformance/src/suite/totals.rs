@@ -133,7 +133,7 @@ pub(super) async fn they_are_the_sums_of_what_random_sets_were_granted<S: UsageT
     let policies: Vec<Policy> = plain().into_iter().enumerate().map(track).collect();
     let keys: Vec<Key> = (0..3).map(|n| Key::from(format!("caller {n}"))).collect();
     let mut due: BTreeMap<(usize, usize), (u64, Timestamp)> = BTreeMap::new();
-    let mut grants: Vec<(usize, usize, u32, Stamp)> = Vec::new();
+    let mut grants: Vec<(usize, usize, u64, Stamp)> = Vec::new();
     let below = |random: &mut Random, n: usize| usize::try_from(random.below(n as u64)).unwrap_or(0);
     for _ in 0..STEPS {
         match random.below(10) {
@@ -143,7 +143,7 @@ pub(super) async fn they_are_the_sums_of_what_random_sets_were_granted<S: UsageT
                 let units = random.one_of(&[units, 1]);
                 case.refund(&policies[policy], &keys[key], units, stamp).await;
                 if let Some((total, _)) = due.get_mut(&(policy, key)) {
-                    *total = total.saturating_sub(units.into());
+                    *total = total.saturating_sub(units);
                 }
             }
             4 => {
@@ -153,7 +153,7 @@ pub(super) async fn they_are_the_sums_of_what_random_sets_were_granted<S: UsageT
                 grants.retain(|grant| (grant.0, grant.1) != (policy, key));
             }
             _ => {
-                let checks: Vec<(usize, usize, u32)> = (0..random.one_of(&[1, 1, 2, 3, 6]))
+                let checks: Vec<(usize, usize, u64)> = (0..random.one_of(&[1, 1, 2, 3, 6]))
                     .map(|_| {
                         let cost = random.one_of(&[0, 1, 1, 2, 3]);
                         (below(&mut random, policies.len()), below(&mut random, keys.len()), cost)
@@ -169,14 +169,14 @@ pub(super) async fn they_are_the_sums_of_what_random_sets_were_granted<S: UsageT
                     continue;
                 }
                 for ((policy, key, cost), status) in checks.into_iter().zip(verdict.each()) {
-                    let units = cost * verdict.times();
+                    let units = cost * u64::from(verdict.times());
                     if units == 0 {
                         continue;
                     }
                     grants.push((policy, key, units, status.stamp()));
                     if policies[policy].tracks_usage() {
                         let (total, last_use) = due.entry((policy, key)).or_default();
-                        *total += u64::from(units);
+                        *total += units;
                         *last_use = case.time.now();
                     }
                 }

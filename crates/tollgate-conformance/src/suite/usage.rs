@@ -71,7 +71,7 @@ struct Compared<'a, S> {
     key: Key,
     ledger: Ledger,
     /// The units, the stamp and the mark of the last grant.
-    grant: Option<(u32, Stamp, Mark)>,
+    grant: Option<(u64, Stamp, Mark)>,
 }
 
 impl<S: RecentUsage> Compared<'_, S> {
@@ -92,7 +92,7 @@ impl<S: RecentUsage> Compared<'_, S> {
             3 => case.time.set(Timestamp::from_micros(now.as_micros().saturating_sub(random.below(SECOND)))),
             4..=6 => case.advance(random.magnitude(1, WINDOW)),
             _ => {
-                let check = Check::new(self.policy, &self.key, random.units(1, 20));
+                let check = Check::new(self.policy, &self.key, random.magnitude(1, 20));
                 let verdict = case.acquire(&[check], Times::ONCE).await;
                 let due = self.ledger.acquire(&[check], Times::ONCE, now);
                 case.same("times granted", verdict.times(), due.times);

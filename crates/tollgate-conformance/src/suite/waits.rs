@@ -90,7 +90,7 @@ pub(super) async fn requests_do_not_prolong_the_window(case: &Case) {
             let status = case.look(&policy, &key, 1).await;
             case.same("units left", status.remaining(), 5 - second);
             let verdict = case.take(&policy, &key, 1).await;
-            let due = Duration::from_micros(WINDOW - u64::from(second) * SECOND);
+            let due = Duration::from_micros(WINDOW - second * SECOND);
             case.same("the end of the window", verdict.each()[0].reset_after(), due);
             case.advance(SECOND);
         }
@@ -127,7 +127,7 @@ pub(super) async fn three_or_seven_a_second_have_no_rounding_error(case: &Case) 
             case.must_take(&policy, &key, 1).await;
             let wait = case.denied(&policy, &key, 1).await;
             case.time.advance(wait);
-            let due = (u64::from(n) * SECOND).div_ceil(u64::from(limit));
+            let due = (n * SECOND).div_ceil(limit);
             let passed = case.time.now().as_micros() - start.as_micros();
             case.same(&format!("when request {n} passes"), passed, due);
         }

@@ -22,7 +22,7 @@ impl Store for Asynchronous {
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Later<Verdict>> {
         let store = self.0.clone();
-        let set: Vec<(Policy, Key, u32)> =
+        let set: Vec<(Policy, Key, u64)> =
             set.iter().map(|check| (check.policy.clone(), check.key.clone(), check.cost)).collect();
         Reply::Later(Box::pin(async move {
             pending_twice().await;

@@ -148,9 +148,9 @@ impl OneLock {
                 pairs.len() - 1
             });
             if self.mistake == Mistake::RepeatedPairCountsOnce {
-                pairs[at].cost = u64::from(cost);
+                pairs[at].cost = cost;
             } else {
-                pairs[at].cost += u64::from(cost);
+                pairs[at].cost = pairs[at].cost.saturating_add(cost);
             }
             of_check.push(at);
         }
@@ -166,7 +166,7 @@ impl OneLock {
         for pair in pairs {
             let state = self.state(states, pair.policy, pair.key, now);
             let room = state.look(pair.policy, self.time_of_look(state, pair.policy, now)).room;
-            let most = u64::from(room).checked_div(pair.cost).unwrap_or(u64::MAX);
+            let most = room.checked_div(pair.cost).unwrap_or(u64::MAX);
             granted = granted.min(u32::try_from(most).unwrap_or(u32::MAX));
         }
         let enough = match self.mistake {
@@ -205,11 +205,10 @@ impl OneLock {
                     _ => false,
                 };
                 if charges {
-                    let units = u32::try_from(pair.cost).unwrap_or(u32::MAX);
-                    state.charge(pair.policy, now, look, look.room.min(units));
+                    state.charge(pair.policy, now, look, look.room.min(pair.cost));
                 }
             } else {
-                let units = u32::try_from(pair.cost * u64::from(granted)).unwrap_or(u32::MAX).min(look.room);
+                let units = pair.cost.saturating_mul(u64::from(granted)).min(look.room);
                 let charge = state.charge(pair.policy, now, look, units);
                 stamp = charge.status.stamp();
                 delay = match self.mistake {

@@ -1,6 +1,6 @@
 //! A count that restarts with each window.
 
-use crate::exact::saturated;
+use super::bounded;
 use crate::policy::{Algorithm, Policy};
 use crate::verdict::Stamp;
 
@@ -8,16 +8,16 @@ use crate::verdict::Stamp;
 pub(super) struct FixedWindow {
     /// Microseconds since the epoch; unused while `count` is 0.
     start: u64,
-    count: u32,
+    count: u64,
 }
 
 impl FixedWindow {
     pub(super) fn restore(start: u64, count: u64) -> FixedWindow {
-        FixedWindow { start, count: saturated(count) }
+        FixedWindow { start, count: bounded(count) }
     }
 
     /// Moves to the window of `now`. Returns the units left in it.
-    pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u32 {
+    pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u64 {
         let window = policy.quota().window_us();
         // `>=`: at the end of a window the next one has begun, and must not inherit its count.
         if now >= self.start.saturating_add(window) || self.count == 0 {
@@ -32,12 +32,12 @@ impl FixedWindow {
         policy.quota().limit().saturating_sub(self.count)
     }
 
-    pub(super) fn charge(&mut self, units: u32) -> Stamp {
+    pub(super) fn charge(&mut self, units: u64) -> Stamp {
         self.count += units;
         Stamp { us: self.start, frac: 0 }
     }
 
-    pub(super) fn wait(&self, policy: &Policy, now: u64, units: u32) -> u64 {
+    pub(super) fn wait(&self, policy: &Policy, now: u64, units: u64) -> u64 {
         let free = policy.quota().limit().saturating_sub(self.count);
         if units <= free { 0 } else { self.left(policy, now) }
     }
@@ -50,7 +50,7 @@ impl FixedWindow {
         (self.start + policy.quota().window_us()).saturating_sub(now)
     }
 
-    pub(super) fn refund(&mut self, units: u32, stamp: Stamp) {
+    pub(super) fn refund(&mut self, units: u64, stamp: Stamp) {
         if stamp.us == self.start {
             self.count = self.count.saturating_sub(units);
         }

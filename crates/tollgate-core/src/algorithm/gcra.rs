@@ -37,7 +37,7 @@ impl Tat {
     }
 
     #[inline]
-    pub(super) fn charge(&mut self, policy: &Policy, now: u64, units: u32) -> Stamp {
+    pub(super) fn charge(&mut self, policy: &Policy, now: u64, units: u64) -> Stamp {
         if units > 0 {
             let base = policy.interval.max(self.0, Exact::from_us(now));
             self.0 = policy.interval.add(base, policy.interval.times(units));
@@ -46,7 +46,7 @@ impl Tat {
     }
 
     /// The wait for `units`, rounded up. Shared with the leaky bucket.
-    pub(super) fn wait(&self, policy: &Policy, now: u64, units: u32) -> u64 {
+    pub(super) fn wait(&self, policy: &Policy, now: u64, units: u64) -> u64 {
         let wanted = policy.interval.add(self.ahead(policy, now), policy.interval.times(units));
         policy.interval.saturating_sub(wanted, policy.horizon).ceil()
     }
@@ -70,7 +70,7 @@ fn cut(policy: &Policy, now: u64, tat: Exact) -> Exact {
 
 /// Units that conform without delay: those that fit between TAT and now + τ.
 #[inline]
-pub(super) fn remaining(tat: &Tat, policy: &Policy, now: u64) -> u32 {
+pub(super) fn remaining(tat: &Tat, policy: &Policy, now: u64) -> u64 {
     let left = policy.interval.saturating_sub(policy.tolerance, tat.ahead(policy, now));
     policy.interval.whole_units_in(left)
 }
@@ -80,7 +80,7 @@ pub(super) fn remaining(tat: &Tat, policy: &Policy, now: u64) -> u32 {
 /// Only the span between now and the stamp is still owed. A refund of the whole cost would return
 /// refilled tokens again, and admit burst + cost at once. The part of a stamp that is cut was
 /// forgiven when the clock stepped back.
-pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u32, stamp: Stamp) {
+pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u64, stamp: Stamp) {
     let end = end(policy, stamp);
     let owed = policy.interval.saturating_sub(end, Exact::from_us(now));
     let forgiven = policy.interval.saturating_sub(end, cut(policy, now, end));
@@ -88,7 +88,7 @@ pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u32, stamp
 }
 
 /// The end of a grant's debt after a refund of `units`.
-pub(super) fn stamp_after_refund(policy: &Policy, units: u32, stamp: Stamp) -> Stamp {
+pub(super) fn stamp_after_refund(policy: &Policy, units: u64, stamp: Stamp) -> Stamp {
     let Exact { us, frac } = policy.interval.saturating_sub(end(policy, stamp), span(policy, units));
     Stamp { us, frac }
 }
@@ -100,6 +100,6 @@ fn end(policy: &Policy, stamp: Stamp) -> Exact {
 }
 
 /// If the burst was larger at the time of the grant, a horizon is refunded at most.
-fn span(policy: &Policy, units: u32) -> Exact {
+fn span(policy: &Policy, units: u64) -> Exact {
     if units > policy.largest_cost() { policy.horizon } else { policy.interval.times(units) }
 }

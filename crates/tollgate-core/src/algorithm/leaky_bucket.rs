@@ -9,7 +9,7 @@ use crate::policy::Policy;
 use crate::verdict::Stamp;
 
 /// The units that can be granted now, including those that would be delayed.
-pub(super) fn room(tat: &Tat, policy: &Policy, now: u64) -> u32 {
+pub(super) fn room(tat: &Tat, policy: &Policy, now: u64) -> u64 {
     let left = policy.interval.saturating_sub(policy.horizon, tat.ahead(policy, now));
     policy.interval.whole_units_in(left)
 }
@@ -20,7 +20,7 @@ pub(super) fn delay(tat: &Tat, policy: &Policy, now: u64) -> u64 {
 }
 
 /// Only the latest reservation can be refunded: later ones already have their delay.
-pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u32, stamp: Stamp) {
+pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u64, stamp: Stamp) {
     if tat.is(stamp) && tat.ahead(policy, now) > Exact::default() {
         gcra::refund(tat, policy, now, units, stamp);
     }

@@ -6,13 +6,13 @@
 //! |---|---|---|---|
 //! | [`Gcra`](Algorithm::Gcra) (token bucket), the default | in any time t at most burst + t × limit / window units, exactly: no rounding of the emission interval, at 3 a second as at 1,000,000 a second | 12 bytes | always, unless a row below says why not |
 //! | [`LeakyBucket`](Algorithm::LeakyBucket) | the same, but a request that comes too early is delayed until it conforms, up to a longest wait | 12 bytes | the service behind the limit needs an even flow: a slow database, an external API |
-//! | [`FixedWindow`](Algorithm::FixedWindow) | at most the limit in each window; up to twice the limit around the boundary of two | 12 bytes | the quota is a promise about a window (5,000 a day) |
-//! | [`SlidingWindow`](Algorithm::SlidingWindow) | at most the limit, if the requests of the previous window were evenly spread; the error grows with their unevenness | 16 bytes | you want a fixed window without its boundary effect, in little memory |
-//! | [`SlidingBuckets`](Algorithm::SlidingBuckets) | never more than the limit in any window; usage counts for up to window / buckets too long, each sub-window rounded up to a microsecond | 84 bytes for 10 buckets, 4 for each more | you need a hard bound over every window, or the usage of shorter intervals |
+//! | [`FixedWindow`](Algorithm::FixedWindow) | at most the limit in each window; up to twice the limit around the boundary of two | 16 bytes | the quota is a promise about a window (5,000 a day) |
+//! | [`SlidingWindow`](Algorithm::SlidingWindow) | at most the limit, if the requests of the previous window were evenly spread; the error grows with their unevenness | 20 bytes | you want a fixed window without its boundary effect, in little memory |
+//! | [`SlidingBuckets`](Algorithm::SlidingBuckets) | never more than the limit in any window; usage counts for up to window / buckets too long, each sub-window rounded up to a microsecond | 128 bytes for 10 buckets, 8 for each more | you need a hard bound over every window, or the usage of shorter intervals |
 //! | [`SlidingLog`](Algorithm::SlidingLog) | exactly the limit in every window, nothing counted too long | 104 bytes, and 16 to 32 for each request allowed within the window | units are few and expensive: log-ins, transfers, text messages |
 //!
 //! In memory, a key of any of these takes 60 more bytes: its digest, its expiry and the slack of
-//! the table. States of 16 bytes or less fit into them.
+//! the table. States of 20 bytes or less fit into them.
 //!
 //! Waits may exceed the window: up to two windows for `SlidingWindow`, a window and a sub-window
 //! for `SlidingBuckets`.
@@ -56,6 +56,7 @@ mod sliding_window;
 use std::time::Duration;
 
 use crate::policy::{Algorithm, Policy};
+use crate::quota::Quota;
 use crate::time::Timestamp;
 use crate::usage::UsageError;
 use crate::verdict::{Stamp, Status, Wait};
@@ -85,13 +86,21 @@ enum Form {
     Log(Box<Log>),
 }
 
+/// The most units that a state counts at one time or in one window: twice [`Quota::MAX_UNITS`]. Only
+/// usage that a clock joined by stepping back reaches it.
+pub const MAX_COUNT: u64 = 2 * Quota::MAX_UNITS;
+
+fn bounded(count: u64) -> u64 {
+    count.min(MAX_COUNT)
+}
+
 /// What a state can grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// Units that would pass now without delay.
-    pub remaining: u32,
+    pub remaining: u64,
     /// Units that can be granted now; a leaky bucket includes those that it would delay.
-    pub room: u32,
+    pub room: u64,
 }
 
 /// The result of a charge.
@@ -118,7 +127,8 @@ impl State {
     }
 
     /// A state from numbers that a store keeps elsewhere. Missing numbers count as 0, and surplus
-    /// ones are ignored. Times are microseconds since the epoch.
+    /// ones are ignored. Times are microseconds since the epoch. Units beyond [`MAX_COUNT`] are
+    /// ignored too.
     ///
     /// | algorithm | numbers |
     /// |---|---|
@@ -172,7 +182,7 @@ impl State {
 
     /// Charges `units`, but at most the room of `look`, which was returned for the same `now`.
     #[inline]
-    pub fn charge(&mut self, policy: &Policy, now: Timestamp, look: Look, units: u32) -> Charge {
+    pub fn charge(&mut self, policy: &Policy, now: Timestamp, look: Look, units: u64) -> Charge {
         let now_us = now.as_micros();
         let units = units.min(look.room);
         let mut delay = Duration::ZERO;
@@ -203,7 +213,6 @@ impl State {
 
     /// The wait for `units`, after a [`State::look`] at the same `now`.
     pub fn wait(&self, policy: &Policy, now: Timestamp, units: u64) -> Wait {
-        let Ok(units) = u32::try_from(units) else { return Wait::Never };
         if units > policy.largest_cost() {
             return Wait::Never;
         }
@@ -227,7 +236,7 @@ impl State {
     }
 
     /// Refunds `units` of the grant with this `stamp`. See [`Store::refund`](crate::Store::refund).
-    pub fn refund(&mut self, policy: &Policy, now: Timestamp, units: u32, stamp: Stamp) {
+    pub fn refund(&mut self, policy: &Policy, now: Timestamp, units: u64, stamp: Stamp) {
         self.look(policy, now);
         let now = now.as_micros();
         match &mut self.0 {
@@ -295,7 +304,7 @@ impl Stamp {
     /// assert_eq!(stamp.after_refund(&a_second_a_unit, 2).micros(), stamp.micros() - 2_000_000);
     /// ```
     #[must_use]
-    pub fn after_refund(self, policy: &Policy, units: u32) -> Stamp {
+    pub fn after_refund(self, policy: &Policy, units: u64) -> Stamp {
         match policy.algorithm() {
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => gcra::stamp_after_refund(policy, units, self),
             _ => self,

@@ -3,7 +3,7 @@
 //! A unit counts until the whole window has passed since the *end* of its sub-window. So the sum
 //! over the N + 1 sub-windows that touch the last window is never less than what that window saw.
 
-use crate::exact::saturated;
+use super::bounded;
 use crate::policy::{Algorithm, Policy};
 use crate::verdict::Stamp;
 
@@ -14,7 +14,7 @@ pub(super) struct Ring {
     /// Its index in `counts`. Older ones come before it, cyclically.
     position: usize,
     /// N + 1 of them.
-    counts: Box<[u32]>,
+    counts: Box<[u64]>,
     sum: u64,
 }
 
@@ -32,8 +32,8 @@ impl Ring {
             if age < ring.counts.len() {
                 let at = ring.index(age);
                 let before = ring.counts[at];
-                ring.counts[at] = before.saturating_add(saturated(count));
-                ring.sum += u64::from(ring.counts[at] - before);
+                ring.counts[at] = bounded(before.saturating_add(count));
+                ring.sum += ring.counts[at] - before;
             }
         }
         ring
@@ -44,12 +44,12 @@ impl Ring {
     }
 
     /// Moves to the sub-window of `now`; returns the units left.
-    pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u32 {
+    pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u64 {
         let current = now / sub_window_us(policy);
         let steps = current.saturating_sub(self.newest);
         for _ in 0..steps.min(self.counts.len() as u64) {
             self.position = (self.position + 1) % self.counts.len();
-            self.sum -= u64::from(self.counts[self.position]);
+            self.sum -= self.counts[self.position];
             self.counts[self.position] = 0;
         }
         // If the clock stepped back, usage ahead of it counts as of now.
@@ -57,29 +57,29 @@ impl Ring {
         for _ in 0..self.newest.saturating_sub(current).min(ring as u64 - 1) {
             let ahead = std::mem::take(&mut self.counts[self.position]);
             self.position = (self.position + ring - 1) % ring;
-            let together = self.counts[self.position].saturating_add(ahead);
-            self.sum -= u64::from(ahead) - u64::from(together - self.counts[self.position]);
+            let together = bounded(self.counts[self.position] + ahead);
+            self.sum -= ahead - (together - self.counts[self.position]);
             self.counts[self.position] = together;
         }
         self.newest = current;
         self.free(policy)
     }
 
-    pub(super) fn charge(&mut self, units: u32) -> Stamp {
+    pub(super) fn charge(&mut self, units: u64) -> Stamp {
         self.counts[self.position] += units;
-        self.sum += u64::from(units);
+        self.sum += units;
         Stamp { us: self.newest, frac: 0 }
     }
 
-    pub(super) fn wait(&self, policy: &Policy, now: u64, units: u32) -> u64 {
-        let mut missing = u64::from(units).saturating_sub(u64::from(self.free(policy)));
+    pub(super) fn wait(&self, policy: &Policy, now: u64, units: u64) -> u64 {
+        let mut missing = units.saturating_sub(self.free(policy));
         if missing == 0 {
             return 0;
         }
         // If the limit was lowered, the sum can exceed it: the excess has to expire too.
-        missing += self.sum.saturating_sub(u64::from(policy.quota().limit()));
+        missing += self.sum.saturating_sub(policy.quota().limit());
         for age in (0..self.counts.len()).rev() {
-            missing = missing.saturating_sub(u64::from(self.count(age)));
+            missing = missing.saturating_sub(self.count(age));
             if missing == 0 {
                 return self.expires_after(policy, now, age);
             }
@@ -96,7 +96,7 @@ impl Ring {
         }
     }
 
-    pub(super) fn refund(&mut self, units: u32, stamp: Stamp) {
+    pub(super) fn refund(&mut self, units: u64, stamp: Stamp) {
         let age = match self.newest.checked_sub(stamp.us).map(usize::try_from) {
             Some(Ok(age)) if age < self.counts.len() => age,
             _ => return,
@@ -104,7 +104,7 @@ impl Ring {
         let at = self.index(age);
         let back = self.counts[at].min(units);
         self.counts[at] -= back;
-        self.sum -= u64::from(back);
+        self.sum -= back;
     }
 
     /// The sum over the sub-windows that overlap the last `interval` microseconds.
@@ -114,14 +114,11 @@ impl Ring {
             return 0;
         }
         let ages = (self.newest - oldest).min(self.counts.len() as u64 - 1);
-        (0..self.counts.len())
-            .take_while(|age| *age as u64 <= ages)
-            .map(|age| u64::from(self.count(age)))
-            .sum()
+        (0..self.counts.len()).take_while(|age| *age as u64 <= ages).map(|age| self.count(age)).sum()
     }
 
-    fn free(&self, policy: &Policy) -> u32 {
-        saturated(u64::from(policy.quota().limit()).saturating_sub(self.sum))
+    fn free(&self, policy: &Policy) -> u64 {
+        policy.quota().limit().saturating_sub(self.sum)
     }
 
     /// The time until the sub-window of this age no longer touches the last window.
@@ -130,7 +127,7 @@ impl Ring {
         ((self.newest + ring - age as u64) * sub_window_us(policy)).saturating_sub(now)
     }
 
-    fn count(&self, age: usize) -> u32 {
+    fn count(&self, age: usize) -> u64 {
         self.counts[self.index(age)]
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use crate::exact::saturated;
+use super::bounded;
 use crate::policy::{Algorithm, Policy};
 use crate::verdict::Stamp;
 
@@ -19,33 +19,33 @@ pub(super) struct Log {
 struct Entry {
     /// Microseconds since the epoch.
     at: u64,
-    units: u32,
+    units: u64,
 }
 
 impl Log {
     /// With units at some times.
     pub(super) fn restore(taken: impl Iterator<Item = (u64, u64)>) -> Log {
-        let entries = taken.map(|(at, units)| Entry { at, units: saturated(units) });
+        let entries = taken.map(|(at, units)| Entry { at, units: bounded(units) });
         let mut entries: Vec<Entry> = entries.filter(|entry| entry.units > 0).collect();
         entries.sort_by_key(|entry| entry.at);
         let entries = VecDeque::from(entries);
-        let sum = entries.iter().map(|entry| u64::from(entry.units)).sum();
+        let sum = entries.iter().map(|entry| entry.units).sum();
         Log { entries, sum }
     }
 
     /// Drops what has left the window; returns the units left.
-    pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u32 {
+    pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u64 {
         let window = policy.quota().window_us();
         // If the clock stepped back, entries in the future count as of now.
         let mut ahead = 0;
         while let Some(entry) = self.entries.back().filter(|entry| entry.at > now) {
-            ahead += u64::from(entry.units);
+            ahead += entry.units;
             self.entries.pop_back();
         }
         self.sum -= ahead;
-        self.charge(now, saturated(ahead));
+        self.charge(now, ahead);
         while let Some(oldest) = self.entries.front().filter(|oldest| oldest.at + window <= now) {
-            self.sum -= u64::from(oldest.units);
+            self.sum -= oldest.units;
             self.entries.pop_front();
         }
         if self.entries.len() < self.entries.capacity() / 4 {
@@ -54,21 +54,19 @@ impl Log {
         self.free(policy)
     }
 
-    pub(super) fn charge(&mut self, now: u64, units: u32) -> Stamp {
+    pub(super) fn charge(&mut self, now: u64, units: u64) -> Stamp {
         match self.entries.back_mut() {
             _ if units == 0 => {}
-            Some(newest) if newest.at == now && newest.units.checked_add(units).is_some() => {
-                newest.units += units;
-            }
+            Some(newest) if newest.at == now => newest.units += units,
             _ => self.entries.push_back(Entry { at: now, units }),
         }
-        self.sum += u64::from(units);
+        self.sum += units;
         Stamp { us: now, frac: 0 }
     }
 
-    pub(super) fn wait(&self, policy: &Policy, now: u64, units: u32) -> u64 {
-        let limit = u64::from(policy.quota().limit());
-        let missing = (self.sum + u64::from(units)).saturating_sub(limit);
+    pub(super) fn wait(&self, policy: &Policy, now: u64, units: u64) -> u64 {
+        let limit = policy.quota().limit();
+        let missing = (self.sum + units).saturating_sub(limit);
         if missing == 0 {
             return 0;
         }
@@ -79,7 +77,7 @@ impl Log {
     /// caller that chooses the cost must not choose how long a look takes.
     fn decisive(&self, missing: u64) -> Option<u64> {
         let passed = |sum: &mut u64, entry: &Entry, bound: u64| {
-            *sum += u64::from(entry.units);
+            *sum += entry.units;
             *sum >= bound
         };
         let mut sum = 0;
@@ -101,7 +99,7 @@ impl Log {
         (at + policy.quota().window_us()).saturating_sub(now)
     }
 
-    pub(super) fn refund(&mut self, units: u32, stamp: Stamp) {
+    pub(super) fn refund(&mut self, units: u64, stamp: Stamp) {
         let at = self.entries.partition_point(|entry| entry.at < stamp.us);
         let newest = self.entries.len().saturating_sub(Algorithm::REFUNDABLE_TIMES);
         let Some(entry) = self.entries.get_mut(at).filter(|entry| entry.at == stamp.us && at >= newest)
@@ -110,7 +108,7 @@ impl Log {
         };
         let back = entry.units.min(units);
         entry.units -= back;
-        self.sum -= u64::from(back);
+        self.sum -= back;
         if entry.units == 0 {
             self.entries.remove(at);
         }
@@ -120,11 +118,11 @@ impl Log {
     pub(super) fn usage(&self, now: u64, interval: u64) -> u64 {
         let newest_first = self.entries.iter().rev();
         let recent = newest_first.take_while(|entry| now - entry.at < interval);
-        recent.map(|entry| u64::from(entry.units)).sum()
+        recent.map(|entry| entry.units).sum()
     }
 
-    fn free(&self, policy: &Policy) -> u32 {
-        saturated(u64::from(policy.quota().limit()).saturating_sub(self.sum))
+    fn free(&self, policy: &Policy) -> u64 {
+        policy.quota().limit().saturating_sub(self.sum)
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bb8_redis::redis::{Cmd, Value};
 use smallvec::SmallVec;
 use tollgate_core::algorithm::State;
-use tollgate_core::{Clock, Times, Timestamp, Verdict};
+use tollgate_core::{Clock, Quota, Times, Timestamp, Verdict};
 
 use super::acquire_request::{AcquireRequest, SetKeys};
 use super::caller::{Caller, Deadline, Overdue, sooner};
@@ -312,12 +312,13 @@ impl Alike {
             && self.times.max() >= 1
     }
 
-    /// Bounds the units of a grant to one caller to a `u32`. Merged callers have a grant each, and
-    /// may together queue for more in a leaky bucket.
+    /// Bounds the units of a grant to one caller to [`Quota::MAX_UNITS`]. Merged callers have a grant
+    /// each, and may together queue for more in a leaky bucket.
     fn most_times(&self) -> u32 {
-        let most = |args: &ScriptArgs| u64::from(u32::MAX).checked_div(args.cost);
+        let most = |args: &ScriptArgs| Quota::MAX_UNITS.checked_div(args.cost);
         let least = self.args.iter().filter_map(most).min();
-        least.and_then(|least| u32::try_from(least).ok()).unwrap_or(u32::MAX)
+        // At least once: a larger cost is refused, and is no look.
+        least.map_or(u32::MAX, |least| u32::try_from(least).unwrap_or(u32::MAX).max(1))
     }
 
     /// How often a set was granted, and its states before that.
@@ -358,8 +359,8 @@ impl Alike {
                 let wanted = args.cost.saturating_mul(u64::from(self.times.min().max(1)));
                 return (Duration::ZERO, state.refuse(&args.policy, now, look, wanted));
             }
-            let units = u64::from(granted) * args.cost;
-            let charge = state.charge(&args.policy, now, look, u32::try_from(units).unwrap_or(u32::MAX));
+            let units = u64::from(granted).saturating_mul(args.cost);
+            let charge = state.charge(&args.policy, now, look, units);
             (charge.delay, charge.status)
         };
         let mut longest = Duration::ZERO;

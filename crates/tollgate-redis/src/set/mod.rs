@@ -24,10 +24,9 @@ pub(crate) fn pairs<'a>(
                 && other.key == check.key
                 && other.policy.scope() == check.policy.scope()
         };
-        let cost = u64::from(check.cost);
         if let Some(same) = before.iter().position(is_same) {
             let pair: &mut Pair<'_> = &mut pairs[order[same]];
-            pair.cost += cost;
+            pair.cost = pair.cost.saturating_add(check.cost);
             order.push(order[same]);
             continue;
         }
@@ -35,7 +34,7 @@ pub(crate) fn pairs<'a>(
         let same = before.iter().position(|other| other.key == check.key);
         keys.push(same.map_or_else(|| names.bounded(check.key), |same| keys[order[same]].clone()));
         order.push(pairs.len());
-        pairs.push(Pair { policy: check.policy, cost });
+        pairs.push(Pair { policy: check.policy, cost: check.cost });
     }
     (pairs, keys, order)
 }

@@ -173,7 +173,7 @@ impl SlotPart {
     /// kept places.
     fn kept(&self, verdict: &Verdict, keep: u32, surplus: u32) -> Verdict {
         let each = self.args.iter().zip(verdict.each()).map(|(args, status)| {
-            let units = u32::try_from(args.cost.saturating_mul(u64::from(surplus))).unwrap_or(u32::MAX);
+            let units = args.cost.saturating_mul(u64::from(surplus));
             let stamp = status.stamp().after_refund(&args.policy, units);
             let left = match args.policy.algorithm() {
                 Algorithm::LeakyBucket { .. } => status.remaining(),

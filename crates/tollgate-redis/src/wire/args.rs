@@ -13,8 +13,7 @@ use super::script::Part;
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptArgs {
     pub(crate) policy: Policy,
-    /// The cost of one acquisition. More than a `u32` only if a set names the pair several times,
-    /// and then it can never pass.
+    /// The cost of one acquisition.
     pub(crate) cost: u64,
     pub(crate) part: Part,
 }
@@ -37,7 +36,7 @@ impl ScriptArgs {
 
     /// The cost in time. `None` if it can never pass.
     fn emission(&self) -> Option<(u64, u32)> {
-        u32::try_from(self.cost).ok().and_then(|cost| self.policy.emission(cost))
+        self.policy.emission(self.cost)
     }
 
     /// Whether the cost is a positive number of whole microseconds, so that gcra_whole.lua can add
@@ -67,15 +66,16 @@ impl ScriptArgs {
 
     /// The same for a refund. A log writes up to 1,024 runs again, at about 1 µs each.
     pub(crate) fn refund_work(&self) -> u32 {
-        let most = u32::try_from(Algorithm::REFUNDABLE_TIMES).unwrap_or(u32::MAX);
-        self.work() + self.runs().map_or(0, |runs| runs.min(most) / 2)
+        let most = Algorithm::REFUNDABLE_TIMES as u64;
+        let runs = self.runs().map_or(0, |runs| runs.min(most));
+        self.work() + u32::try_from(runs / 2).unwrap_or(u32::MAX)
     }
 
     /// The most runs of a log. `None` for other algorithms.
-    fn runs(&self) -> Option<u32> {
+    fn runs(&self) -> Option<u64> {
         let limit = self.policy.quota().limit();
         match self.part {
-            Part::SlidingBuckets => Some(limit.min(self.buckets() + 1)),
+            Part::SlidingBuckets => Some(limit.min(u64::from(self.buckets()) + 1)),
             part => part.is_log().then_some(limit),
         }
     }
@@ -108,7 +108,7 @@ impl ScriptArgs {
 
     fn write_with(&self, numbers: &mut Doubles, is_behind: bool, emission: (u64, u32)) {
         let policy = &self.policy;
-        let (limit, window) = (policy.quota().limit().into(), micros(policy.quota().window()));
+        let (limit, window) = (policy.quota().limit(), micros(policy.quota().window()));
         // A larger cost is refused anyway.
         let cost = self.cost.min(NEVER_US);
         let mut put = |args: &[u64]| {

@@ -1,6 +1,6 @@
 //! The names of keys in Redis.
 //!
-//! `prefix:layout:{key}:policy`, such as `tollgate:1:{@192.0.2.1}:api~gcra~1m`. `redis-cli` can
+//! `prefix:layout:{key}:policy`, such as `tollgate:2:{@192.0.2.1}:api~gcra~1m`. `redis-cli` can
 //! read them. In a Cluster, the text in braces decides the slot, so one node decides all policies
 //! of a key in one step.
 
@@ -17,7 +17,7 @@ use super::script::Part;
 
 /// The version of the stored form. It changes with the meaning of stored values, so that two
 /// versions of tollgate never misread each other's.
-const LAYOUT: &str = "1";
+const LAYOUT: &str = "2";
 
 /// The suffix of names whose value is a log of runs. Earlier forms of logs and rings had no suffix,
 /// or `~runs`. A new `LAYOUT` would have reset the states of all other algorithms.
@@ -268,9 +268,9 @@ mod tests {
     fn names_are_readable_and_braces_in_keys_are_escaped() {
         let policy = Policy::new("api", Quota::per_minute(100));
         let address = Key::network("192.0.2.1".parse().unwrap(), 64);
-        assert_eq!(text(&names(None), &address, &policy), "tollgate:1:{@192.0.2.1}:api~gcra~1m");
+        assert_eq!(text(&names(None), &address, &policy), "tollgate:2:{@192.0.2.1}:api~gcra~1m");
         let hostile = Key::from("}:x{");
-        assert_eq!(text(&names(None), &hostile, &policy), "tollgate:1:{=%7D%3Ax%7B}:api~gcra~1m");
+        assert_eq!(text(&names(None), &hostile, &policy), "tollgate:2:{=%7D%3Ax%7B}:api~gcra~1m");
     }
 
     #[test]
@@ -278,13 +278,13 @@ mod tests {
         let policy = Policy::new("api", Quota::per_minute(100));
         let long = text(&names(None), &Key::from("x".repeat(500)), &policy);
         let other = text(&names(None), &Key::from("x".repeat(501)), &policy);
-        assert!(long.starts_with("tollgate:1:{~") && long.len() < 80, "{long}");
+        assert!(long.starts_with("tollgate:2:{~") && long.len() < 80, "{long}");
         assert_ne!(long, other);
         let secret = text(&names(Some(b"secret")), &Key::from("alice"), &policy);
-        assert!(secret.starts_with("tollgate:1:{~") && !secret.contains("alice"), "{secret}");
+        assert!(secret.starts_with("tollgate:2:{~") && !secret.contains("alice"), "{secret}");
         assert_ne!(secret, text(&names(Some(b"another")), &Key::from("alice"), &policy));
         // A key that looks like a digest does not collide with one.
-        let digest = &long["tollgate:1:{".len()..long.find('}').unwrap()];
+        let digest = &long["tollgate:2:{".len()..long.find('}').unwrap()];
         assert_ne!(text(&names(None), &Key::from(digest), &policy), long);
     }
 
@@ -309,8 +309,8 @@ mod tests {
     fn the_layouts_of_a_log_do_not_share_a_key() {
         let policy = Policy::new("api", Quota::per_minute(100)).with_algorithm(Algorithm::SLIDING_LOG);
         let set = KeyNames::new("t", None, SlidingLogLayout::SortedSet);
-        assert_eq!(text(&set, &Key::global(), &policy), "t:1:{*}:api~sliding-log~1m~sums~sorted-set");
-        assert_eq!(text(&names(None), &Key::global(), &policy), "tollgate:1:{*}:api~sliding-log~1m~sums");
+        assert_eq!(text(&set, &Key::global(), &policy), "t:2:{*}:api~sliding-log~1m~sums~sorted-set");
+        assert_eq!(text(&names(None), &Key::global(), &policy), "tollgate:2:{*}:api~sliding-log~1m~sums");
     }
 
     #[test]
@@ -338,22 +338,22 @@ mod tests {
     fn only_states_of_the_key_are_found_by_its_pattern() {
         let names = names(None);
         let key = names.bounded(&Key::global());
-        assert_eq!(names.pattern_of(&key), "tollgate:1:{\\*}:*");
-        assert_eq!(names.of_state(&key, b"tollgate:1:{*}:api~gcra~1m"), Some(&b"api~gcra~1m"[..]));
-        assert_eq!(names.of_state(&key, b"tollgate:1:{*}:api~usage"), None);
-        assert_eq!(names.of_state(&key, b"tollgate:1:{=a}:api~gcra~1m"), None);
+        assert_eq!(names.pattern_of(&key), "tollgate:2:{\\*}:*");
+        assert_eq!(names.of_state(&key, b"tollgate:2:{*}:api~gcra~1m"), Some(&b"api~gcra~1m"[..]));
+        assert_eq!(names.of_state(&key, b"tollgate:2:{*}:api~usage"), None);
+        assert_eq!(names.of_state(&key, b"tollgate:2:{=a}:api~gcra~1m"), None);
     }
 
     #[test]
     fn a_pattern_matches_special_characters_as_they_are() {
-        assert_eq!(escaped("t:1:{a?[b]*\\"), "t:1:{a\\?\\[b\\]\\*\\\\");
+        assert_eq!(escaped("t:2:{a?[b]*\\"), "t:2:{a\\?\\[b\\]\\*\\\\");
     }
 
     #[test]
     fn the_slot_is_that_of_the_key_in_braces() {
         // The reference values of the cluster specification.
         assert_eq!(slot("123456789"), 12_739);
-        assert_eq!(slot("tollgate:1:{123456789}:api~gcra~1m"), 12_739);
+        assert_eq!(slot("tollgate:2:{123456789}:api~gcra~1m"), 12_739);
         assert_eq!(slot("x:{123456789}:a{b}"), slot("{123456789}"));
     }
 }

@@ -10,7 +10,7 @@ use crate::limiter::Limiter;
 use crate::memory::MemoryStore;
 
 type KeyOf<R> = dyn Fn(&R) -> Option<Key> + Send + Sync;
-type CostOf<R> = dyn Fn(&R) -> u32 + Send + Sync;
+type CostOf<R> = dyn Fn(&R) -> u64 + Send + Sync;
 
 /// Limits the calls of any [`Service`](tower_service::Service) over `R`, whatever `R` is. For
 /// servers over HTTP and gRPC, [`RateLimitLayer`](crate::RateLimitLayer) also makes the answers.
@@ -39,7 +39,7 @@ impl<R, S> CallLimitLayer<R, S> {
     }
 
     /// Sets the cost of a call in units, instead of 1.
-    pub fn cost(mut self, cost: impl Fn(&R) -> u32 + Send + Sync + 'static) -> CallLimitLayer<R, S> {
+    pub fn cost(mut self, cost: impl Fn(&R) -> u64 + Send + Sync + 'static) -> CallLimitLayer<R, S> {
         self.cost = Some(Arc::new(cost));
         self
     }

@@ -11,7 +11,7 @@
 //! use tollgate::{Key, Limiter, Policy, Quota};
 //! use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 //!
-//! struct Job { tenant: u64, rows: u32 }
+//! struct Job { tenant: u64, rows: u64 }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let limiter = Limiter::new([Policy::new("rows", Quota::per_minute(1_000))]);

@@ -133,10 +133,10 @@ fn fitting<'a, 'b>(
 }
 
 /// The value of `RateLimit`, from the quoted name, the remaining units and the reset of each rule.
-fn limit_of<'a>(values: impl Iterator<Item = (&'a [u8], u32, u64)> + Clone) -> Box<[u8]> {
+fn limit_of<'a>(values: impl Iterator<Item = (&'a [u8], u64, u64)> + Clone) -> Box<[u8]> {
     // Of the exact length: spare capacity would cost `Bytes` a second allocation.
-    let length = |(name, remaining, reset): (&[u8], u32, u64)| {
-        let digits = decimal_digits(u64::from(remaining)) + decimal_digits(reset);
+    let length = |(name, remaining, reset): (&[u8], u64, u64)| {
+        let digits = decimal_digits(remaining) + decimal_digits(reset);
         SEPARATOR.len() + name.len() + REMAINING.len() + RESET.len() + digits
     };
     let length = values.clone().map(length).sum::<usize>().saturating_sub(SEPARATOR.len());

@@ -180,7 +180,7 @@ mod tests {
 
     use tollgate_core::{Algorithm, Key, Policy, Quota, Stamp, Status, Wait};
 
-    fn status(remaining: u32, wait: Wait, reset_us: u64) -> Status {
+    fn status(remaining: u64, wait: Wait, reset_us: u64) -> Status {
         Status::new(remaining, wait, Duration::from_micros(reset_us), Stamp::default())
     }
 
@@ -211,6 +211,18 @@ mod tests {
         let headers = headers(Fields::Ietf, &policies, &statuses);
         assert_eq!(headers["ratelimit-policy"], "\"burst\";q=20;w=2, \"daily\";q=5000;w=86400");
         assert_eq!(headers["ratelimit"], "\"burst\";r=19;t=1, \"daily\";r=4999;t=18");
+    }
+
+    #[test]
+    fn the_largest_quota_is_written_with_all_of_its_digits() {
+        let policy = [Policy::new("tokens", Quota::per_day(Quota::MAX_UNITS))];
+        let status = [status(Quota::MAX_UNITS - 1, Wait::None, 1)];
+        let of_ietf = headers(Fields::Ietf, &policy, &status);
+        assert_eq!(of_ietf["ratelimit-policy"], "\"tokens\";q=1099511627776;w=86400");
+        assert_eq!(of_ietf["ratelimit"], "\"tokens\";r=1099511627775;t=1");
+        let of_three = headers(Fields::XDelta, &policy, &status);
+        assert_eq!(of_three["x-ratelimit-limit"], "1099511627776");
+        assert_eq!(of_three["x-ratelimit-remaining"], "1099511627775");
     }
 
     #[test]

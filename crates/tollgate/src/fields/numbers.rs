@@ -33,8 +33,8 @@ pub(super) enum NumberForm {
 #[derive(Debug)]
 pub(crate) struct NumberFields {
     form: NumberForm,
-    limit: u32,
-    remaining: u32,
+    limit: u64,
+    remaining: u64,
     reset: u64,
 }
 
@@ -89,7 +89,7 @@ impl NumberFields {
 }
 
 /// Orders rules: last the one that refuses with the longest wait, or has the least left.
-pub(crate) fn strictness(status: &Status) -> (Duration, Reverse<u32>) {
+pub(crate) fn strictness(status: &Status) -> (Duration, Reverse<u64>) {
     let wait = match status.wait() {
         Wait::None => Duration::ZERO,
         Wait::For(wait) => wait,
@@ -107,7 +107,7 @@ pub(crate) fn number(number: impl itoa::Integer) -> HeaderValue {
 mod tests {
     use super::*;
 
-    fn added(forms: impl IntoIterator<Item = (NumberForm, u32)>) -> HeaderMap {
+    fn added(forms: impl IntoIterator<Item = (NumberForm, u64)>) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (form, limit) in forms {
             NumberFields { form, limit, remaining: 4, reset: 3 }.add_to(&mut headers);

@@ -62,7 +62,7 @@
 //!
 //! | governor | tollgate |
 //! |---|---|
-//! | `Quota::per_second(n)`, `per_minute`, `per_hour` | [the same](crate::Quota), with the same rate and burst. `n` is a `u32`: a zero in a constant is a compile error |
+//! | `Quota::per_second(n)`, `per_minute`, `per_hour` | [the same](crate::Quota), with the same rate and burst. `n` is a `u64`: a zero in a constant is a compile error |
 //! | `Quota::with_period(d)`: one each `d`, burst 1 | [`Quota::new(1, d)`](crate::Quota::new) |
 //! | `.allow_burst(n)` | [`.burst(n)`](crate::Quota::burst) |
 //! | `RateLimiter::direct(quota)` | [`Limiter::new`](crate::Limiter::new), asked with [`Key::global`](crate::Key::global) |

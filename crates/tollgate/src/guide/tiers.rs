@@ -63,7 +63,7 @@
 //! #[derive(Clone)]
 //! struct Plan(&'static str);
 //!
-//! async fn left_after_the_upgrade(algorithm: Algorithm) -> u32 {
+//! async fn left_after_the_upgrade(algorithm: Algorithm) -> u64 {
 //!     let rule = Policy::new("api", Quota::per_minute(60)).with_algorithm(algorithm).by(global()).tiers(
 //!         [("pro", Quota::per_minute(600))],
 //!         |head: &Head<'_>, _: &Key| head.extensions().get::<Plan>().map(|plan| plan.0),

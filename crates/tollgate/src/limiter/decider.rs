@@ -153,7 +153,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         self.report(asks, &verdict)
     }
 
-    pub(super) async fn refund(&self, permit: &mut Permit, units: u32) {
+    pub(super) async fn refund(&self, permit: &mut Permit, units: u64) {
         permit.start_refund(&self.store, units).wait().await.unwrap_or_else(NeverFails::never);
     }
 

@@ -128,7 +128,7 @@ impl<S> Limiter<S> {
     }
 
     /// What a caller asks of each policy.
-    pub(crate) fn asks(&self, key: Option<&Key>, cost: u32) -> Result<Asks, Denial> {
+    pub(crate) fn asks(&self, key: Option<&Key>, cost: u64) -> Result<Asks, Denial> {
         let Some(key) = key.filter(|key| !key.is_empty()) else {
             return Err(self.decider.no_key(0, Reason::NoKey));
         };
@@ -148,7 +148,7 @@ where
     /// # Errors
     /// A [`Denial`] with the policies that refused, and how long they do. An empty key is refused
     /// with [`Reason::NoKey`], status 400.
-    pub async fn check(&self, key: &Key, cost: u32) -> Result<Permit, Denial> {
+    pub async fn check(&self, key: &Key, cost: u64) -> Result<Permit, Denial> {
         self.decider.charge(self.decider.shown(self.asks(Some(key), cost))?, None).await
     }
 
@@ -220,19 +220,19 @@ where
     /// # Panics
     /// Outside of a tokio runtime with a timer, if there is something to wait for.
     #[doc(alias("wait", "queue", "throttle"))]
-    pub async fn until_ready(&self, key: &Key, cost: u32, at_most: Duration) -> Result<Permit, Denial> {
+    pub async fn until_ready(&self, key: &Key, cost: u64, at_most: Duration) -> Result<Permit, Denial> {
         self.decider.admit(self.asks(Some(key), cost), Some(at_most)).await
     }
 
     /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
     /// The permit must be from this limiter or a clone, because only its store has charged it.
     pub async fn refund(&self, mut permit: Permit) {
-        self.decider.refund(&mut permit, u32::MAX).await;
+        self.decider.refund(&mut permit, u64::MAX).await;
     }
 
     /// Refunds up to `units` of what each policy charged a permit and has not refunded yet: for work
     /// that cost less than was reserved for it. A leaky bucket refunds only its latest grant.
-    pub async fn refund_units(&self, permit: &mut Permit, units: u32) {
+    pub async fn refund_units(&self, permit: &mut Permit, units: u64) {
         self.decider.refund(permit, units).await;
     }
 

@@ -36,7 +36,7 @@ impl Permit {
     pub(crate) fn start_refund<S: Store>(
         &mut self,
         store: &S,
-        units: u32,
+        units: u64,
     ) -> Reply<Result<(), S::Error>, S::Done> {
         let Permit { report, asks, stamps, .. } = self;
         let share = report.share();

@@ -10,7 +10,7 @@ use crate::policy_set::Ask;
 #[derive(Clone)]
 pub(crate) struct Refusal {
     pub(crate) denial: Denial,
-    costs: SmallVec<[u32; 4]>,
+    costs: SmallVec<[u64; 4]>,
     /// Until when no caller of these costs passes, as far as is known.
     until: Instant,
 }

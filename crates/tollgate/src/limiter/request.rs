@@ -163,12 +163,12 @@ where
     /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
     /// The permit must be from this limiter or a clone, because only its store has charged it.
     pub async fn refund(&self, mut permit: Permit) {
-        self.decider.refund(&mut permit, u32::MAX).await;
+        self.decider.refund(&mut permit, u64::MAX).await;
     }
 
     /// Refunds up to `units` of what each rule charged a permit and has not refunded yet: for work
     /// that cost less than was reserved for it. A leaky bucket refunds only its latest grant.
-    pub async fn refund_units(&self, permit: &mut Permit, units: u32) {
+    pub async fn refund_units(&self, permit: &mut Permit, units: u64) {
         self.decider.refund(permit, units).await;
     }
 

@@ -134,7 +134,7 @@ fn passes_after(denial: &Denial, left: Duration) -> Duration {
 fn room(permit: &Permit) -> usize {
     let each = permit.asks.iter().zip(permit.report.statuses());
     let room = each.filter_map(|(ask, status)| status.remaining().checked_div(ask.cost)).min();
-    room.map_or(usize::MAX, |room| room as usize)
+    room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX)
 }
 
 /// The pauses in which the first caller asks a store that is unavailable.

@@ -1,8 +1,8 @@
 //! The embedded store: all keys in this process's memory, up to a cap.
 //!
 //! # What it costs
-//! At the cap a key takes 60 bytes if the state of its algorithm is 16 bytes or less (see
-//! [`tollgate_core::algorithm`]). Sub-windows and logs have additional memory of their own: about 4
+//! At the cap a key takes 60 bytes if the state of its algorithm is 20 bytes or less (see
+//! [`tollgate_core::algorithm`]). Sub-windows and logs have additional memory of their own: about 8
 //! bytes for each bucket, and 16 to 32 for each request in a log. Memory grows with the keys in
 //! use. Requests free idle keys, a few at a time: there is no thread and no task to spawn.
 //!
@@ -233,10 +233,13 @@ impl MemoryStore {
         let granted = match times.max() {
             // Avoids the division.
             1 => u32::from(check.cost <= look.room),
-            max => look.room.checked_div(check.cost).unwrap_or(max).min(max),
+            max => {
+                let most = look.room.checked_div(check.cost).unwrap_or(u64::MAX);
+                u32::try_from(most).unwrap_or(max).min(max)
+            }
         };
         if granted == 0 || granted < times.min() {
-            let wanted = u64::from(check.cost) * u64::from(times.min().max(1));
+            let wanted = check.cost.saturating_mul(u64::from(times.min().max(1)));
             let status = slot.value.refuse(policy, now, look, wanted);
             // A denied key stays until its reset: otherwise its caller could regain quota by
             // inventing keys. But requests that can never pass cost an attacker nothing.
@@ -245,7 +248,7 @@ impl MemoryStore {
             }
             return Verdict::of_one(0, Duration::ZERO, status);
         }
-        let charge = slot.value.charge(policy, now, look, check.cost * granted);
+        let charge = slot.value.charge(policy, now, look, check.cost * u64::from(granted));
         // Once the quota was full again, earlier denials no longer count.
         slot.renew(charge.expires, look.remaining == policy.capacity());
         Verdict::of_one(granted, charge.delay, charge.status)

@@ -28,7 +28,7 @@ pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict
     for place in &mut places {
         let policy = place.policy;
         place.look = tables.state(place).look(policy, now);
-        if let Some(room) = u64::from(place.look.room).checked_div(place.cost) {
+        if let Some(room) = place.look.room.checked_div(place.cost) {
             granted = granted.min(u32::try_from(room).unwrap_or(u32::MAX));
         }
     }
@@ -176,9 +176,9 @@ impl<'a> Tables<'a> {
         let mut of_check = SmallVec::new();
         for (i, check) in set.iter().enumerate() {
             let target = self.targets[i];
-            let cost = u64::from(check.cost);
+            let cost = check.cost;
             if let Some(same) = places.iter().position(|place| place.target == target) {
-                places[same].cost += cost;
+                places[same].cost = places[same].cost.saturating_add(cost);
                 of_check.push(same);
                 continue;
             }
@@ -206,8 +206,8 @@ impl<'a> Tables<'a> {
     }
 
     fn charge(&mut self, place: &mut Place<'_>, granted: u32, now: Timestamp) -> (Status, Duration) {
-        // Fits a `u32`, since it is within the room.
-        let units = u32::try_from(place.cost * u64::from(granted)).unwrap_or(u32::MAX);
+        // Does not overflow, since it is within the room.
+        let units = place.cost * u64::from(granted);
         let (policy, look) = (place.policy, place.look);
         let charge = self.state(place).charge(policy, now, look, units);
         let table = self.table(place.target.shard);

@@ -32,7 +32,7 @@ impl TotalsTable {
     /// Records a set that was granted so many times.
     pub(super) fn record(&self, set: &[Check<'_>], times: u32) {
         for check in set.iter().filter(|check| check.cost > 0 && check.policy.tracks_usage()) {
-            let units = u64::from(check.cost) * u64::from(times);
+            let units = check.cost * u64::from(times);
             let digest = self.digest(check.policy.name(), check.key);
             let (mut table, now) = self.tables.enter_at(&digest);
             table.sweep(now);
@@ -59,7 +59,7 @@ impl TotalsTable {
             let (mut table, _) = self.tables.enter_at(&digest);
             if let Some(at) = table.find(&digest) {
                 let total = &mut table.slot(at).value;
-                total.units = total.units.saturating_sub(grant.units.into());
+                total.units = total.units.saturating_sub(grant.units);
             }
         }
     }

@@ -16,7 +16,7 @@ pub struct Decision<'a> {
     #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "finds the handles of a policy"))]
     pub(super) rule: usize,
     pub(super) outcome: Outcome,
-    pub(super) units: u32,
+    pub(super) units: u64,
     pub(super) source: Source,
     pub(super) wait: Option<Duration>,
     pub(super) latency: Option<Duration>,
@@ -41,7 +41,7 @@ impl<'a> Decision<'a> {
 
     /// Returns the units that the request costs. 0 if the rule did not apply or found no key.
     pub fn units(&self) -> u64 {
-        self.units.into()
+        self.units
     }
 
     /// Returns what decided. It is the same for all rules that applied to a request.

@@ -1,7 +1,7 @@
 //! Decisions as metrics.
 
 use ::metrics::{Counter, Histogram, counter, gauge, histogram};
-use tollgate_core::{Policy, Source};
+use tollgate_core::{Policy, Quota, Source};
 
 use super::decision::{Decision, Outcome};
 use super::stores::describe;
@@ -32,7 +32,8 @@ impl Metrics {
         let outcome = decision.outcome as usize;
         handles.decisions[outcome][decision.source as usize].increment(1);
         if decision.units > 0 {
-            handles.units[outcome].increment(decision.units());
+            // The largest that can pass, so that one hostile cost does not overflow the counter.
+            handles.units[outcome].increment(decision.units().min(Quota::MAX_UNITS));
         }
         if let Some(latency) = decision.latency {
             self.store_seconds.record(latency);
@@ -43,7 +44,7 @@ impl Metrics {
 impl Handles {
     fn new(policy: &Policy) -> Handles {
         let name = policy.name().to_owned();
-        gauge!("tollgate_policy_limit", "policy" => name.clone()).set(policy.quota().limit());
+        gauge!("tollgate_policy_limit", "policy" => name.clone()).set(policy.quota().limit() as f64);
         let decisions = |outcome: Outcome, source: Source| {
             let (outcome_name, source_name) = (outcome.name(), source.name());
             if !is_possible(outcome, source) {

@@ -65,7 +65,7 @@ impl Report {
     ///
     /// ```
     /// # use tollgate::Report;
-    /// fn left_today(report: &Report) -> Option<u32> {
+    /// fn left_today(report: &Report) -> Option<u64> {
     ///     report.get("daily").map(|(_, status)| status.remaining())
     /// }
     /// ```

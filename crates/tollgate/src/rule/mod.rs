@@ -36,7 +36,7 @@ impl PolicyExt for Policy {
     }
 }
 
-type Cost = dyn Fn(&Head<'_>) -> u32 + Send + Sync;
+type Cost = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
 
 /// A [`Policy`] with a key extractor and a cost: what a layer or a
 /// [`RequestLimiter`](crate::RequestLimiter) enforces.
@@ -108,7 +108,7 @@ impl Rule {
     /// state. A cost above [`Policy::largest_cost`] is refused as never possible.
     ///
     /// The closure runs for every request that reaches the rule, before anything is charged.
-    pub fn cost(mut self, cost: impl Fn(&Head<'_>) -> u32 + Send + Sync + 'static) -> Rule {
+    pub fn cost(mut self, cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static) -> Rule {
         self.cost = Some(Arc::new(cost));
         self
     }
@@ -243,7 +243,7 @@ impl Rule {
         self.extractor.why_missing(head)
     }
 
-    pub(crate) fn cost_of(&self, head: &Head<'_>) -> u32 {
+    pub(crate) fn cost_of(&self, head: &Head<'_>) -> u64 {
         self.cost.as_ref().map_or(1, |cost| cost(head))
     }
 

@@ -58,7 +58,7 @@ struct DeniedTerms {
 #[derive(Clone, Copy, Debug)]
 struct Said {
     wait: Wait,
-    remaining: u32,
+    remaining: u64,
     reset_after: Duration,
 }
 
@@ -146,7 +146,7 @@ impl<S: Store> DenyCache<S> {
             let one_by_one = each.clone();
             for asked in &mut each {
                 let same = one_by_one.iter().filter(|other| other.digest == asked.digest);
-                asked.terms.cost = same.map(|other| other.terms.cost).sum();
+                asked.terms.cost = same.fold(0, |sum: u64, other| sum.saturating_add(other.terms.cost));
             }
         }
         each
@@ -163,7 +163,7 @@ impl<S: Store> DenyCache<S> {
 
 /// The status of a check of which nothing is remembered, in a set that another check denies.
 fn unknown(policy: &Policy, asked: &DeniedTerms) -> Status {
-    let wait = if asked.cost > policy.largest_cost().into() { Wait::Never } else { Wait::None };
+    let wait = if asked.cost > policy.largest_cost() { Wait::Never } else { Wait::None };
     Status::new(0, wait, Duration::ZERO, Stamp::default())
 }
 
@@ -229,7 +229,7 @@ fn remember(denials: &Denials, Remember { set, times, asked }: Remember, verdict
 impl DeniedTerms {
     fn of(check: &Check<'_>) -> DeniedTerms {
         let Check { policy, cost, .. } = *check;
-        DeniedTerms { quota: policy.quota(), max_wait: policy.longest_wait(), cost: cost.into() }
+        DeniedTerms { quota: policy.quota(), max_wait: policy.longest_wait(), cost }
     }
 
     /// Whether what the store said applies to a request on these terms too.
@@ -298,10 +298,10 @@ impl KnownDenial {
         let wait = match wait {
             // The store decided after it was asked, so it denies at least until then.
             Wait::For(wait) if now >= self.asked.saturating_add(wait) => return None,
-            _ if cost > policy.largest_cost().into() => Wait::Never,
+            _ if cost > policy.largest_cost() => Wait::Never,
             // It is in the set of another check that is denied.
             _ if cost < self.terms.cost || wait == Wait::None => {
-                if cost > remaining.into() {
+                if cost > remaining {
                     return None;
                 }
                 Wait::None

@@ -47,7 +47,7 @@ pub(super) fn with_connections(connections: u32) -> Contender {
 }
 
 pub(super) fn policy(setup: &Setup) -> Policy {
-    Policy::new("api", Quota::per_day(setup.per_day))
+    Policy::new("api", Quota::per_day(setup.per_day.into()))
 }
 
 async fn connect(setup: &Setup) -> Result<RedisStore, Failure> {

@@ -160,8 +160,8 @@
 //! use axum::{Extension, Router, extract::State, routing::post};
 //! use tollgate::{Denial, Key, Limiter, Policy, Quota};
 //!
-//! # fn complexity(query: &str) -> u32 { query.split_whitespace().count() as u32 }
-//! # async fn execute(_: &str) -> (String, u32) { ("{}".to_owned(), 2) }
+//! # fn complexity(query: &str) -> u64 { query.split_whitespace().count() as u64 }
+//! # async fn execute(_: &str) -> (String, u64) { ("{}".to_owned(), 2) }
 //! #[derive(Clone)]
 //! struct User { id: u64 }
 //!

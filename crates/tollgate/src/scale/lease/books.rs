@@ -80,7 +80,7 @@ impl Books {
         spent.ok_or_else(|| self.ask_in(&mut table, digest, now, check.cost))
     }
 
-    fn ask_in(&self, table: &mut Table<Account>, digest: Digest, now: Timestamp, cost: u32) -> bool {
+    fn ask_in(&self, table: &mut Table<Account>, digest: Digest, now: Timestamp, cost: u64) -> bool {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let expires = now.saturating_add(self.lease.life * REMEMBERED_LIVES);
         if let Some(at) = table.find(&digest) {
@@ -96,7 +96,7 @@ impl Books {
         false
     }
 
-    pub(super) fn fetch(&self, policy: &Policy, key: &Key, left: Option<u32>) -> Option<Fetch> {
+    pub(super) fn fetch(&self, policy: &Policy, key: &Key, left: Option<u64>) -> Option<Fetch> {
         let (mut table, digest, now) = self.accounts.enter(policy, key);
         let at = table.find(&digest)?;
         let slot = table.slot(at);
@@ -117,7 +117,7 @@ impl Books {
         }
     }
 
-    pub(super) fn not_granted(&self, fetch: &Fetch, left: u32) {
+    pub(super) fn not_granted(&self, fetch: &Fetch, left: u64) {
         let (mut table, digest, now) = self.accounts.enter(&fetch.policy, &fetch.key);
         if let Some(at) = table.find(&digest) {
             table.slot(at).value.not_granted(fetch.sent, left, now, self.lease.life);
@@ -187,7 +187,7 @@ impl Books {
         let (mut table, digest, now) = self.accounts.enter(policy, key);
         let at = table.find(&digest)?;
         let (units, ends) = table.slot(at).value.held(now)?;
-        Some(HeldLease { units, ends_in: ends.saturating_since(now) })
+        Some(HeldLease { units: units.into(), ends_in: ends.saturating_since(now) })
     }
 
     /// Whether units are held for a check, or on their way.

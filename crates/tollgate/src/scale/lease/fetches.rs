@@ -11,7 +11,7 @@ impl<S: Store> Leases<S> {
     /// Fetches a lease if the key is in demand, without making the caller wait for it.
     ///
     /// `left` is what the store had left just now, if it was asked.
-    pub(super) fn fetch(&self, policy: &Policy, key: &Key, left: Option<u32>) {
+    pub(super) fn fetch(&self, policy: &Policy, key: &Key, left: Option<u64>) {
         // A lease has to be given back in time, which needs a runtime.
         let Ok(runtime) = Handle::try_current() else { return };
         let begun = self.books.underway.begin();

@@ -38,6 +38,7 @@ type Looked = (Policy, Key, u64);
 pub struct FollowUp<S>(Option<Box<Step<S>>>);
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "boxed, and built only for keys in demand or held")]
 enum Step<S> {
     Fetch(Leases<S>, Wanted),
     AddHeld(Leases<S>, Vec<Looked>),
@@ -127,7 +128,7 @@ impl<S: Store> Leases<S> {
             let same = |other: &&Check<'_>| {
                 other.policy.scope_hash() == check.policy.scope_hash() && other.key == check.key
             };
-            let cost = set.iter().filter(same).map(|other| u64::from(other.cost)).sum();
+            let cost = set.iter().filter(same).fold(0, |sum: u64, other| sum.saturating_add(other.cost));
             (check.policy.clone(), check.key.clone(), cost)
         };
         set.iter().map(looked).collect()
@@ -141,7 +142,7 @@ impl<S: Store> Leases<S> {
         let held: Vec<u32> = set.iter().map(|(policy, key, _)| self.books.spendable(policy, key)).collect();
         let is_held = set.iter().zip(&held).all(|((_, _, cost), held)| *cost <= u64::from(*held));
         let each = set.iter().zip(&held).zip(verdict.each()).map(|(((policy, ..), held), status)| {
-            let remaining = status.remaining().saturating_add(*held).min(policy.capacity());
+            let remaining = status.remaining().saturating_add((*held).into()).min(policy.capacity());
             let wait = if is_held { Wait::None } else { status.wait() };
             Status::new(remaining, wait, status.reset_after(), status.stamp())
         });

@@ -77,7 +77,7 @@ impl<S: Store> Leases<S> {
         let _begun = self.books.underway.begin();
         let send = |unspent: Unspent| {
             let Unspent { policy, key, units, stamp, .. } = &unspent;
-            let grant = Grant { policy, key, units: *units, stamp: *stamp, share: None };
+            let grant = Grant { policy, key, units: (*units).into(), stamp: *stamp, share: None };
             (self.patient.refund(&[grant]), unspent)
         };
         let mut unspent = self.books.end().into_iter();

@@ -23,7 +23,7 @@ use crate::setup_error::{SetupError, or_panic};
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Lease {
-    pub(super) most_units: u32,
+    pub(super) most_units: u64,
     pub(super) life: Duration,
     pub(super) max_keys: usize,
     pub(super) clock: Clock,
@@ -44,13 +44,13 @@ impl Lease {
     /// The longest life of a lease.
     pub const LONGEST: Duration = Duration::from_secs(60);
 
-    /// A process holds at most so many units of a key, at least 1. The other settings are those of
-    /// the default.
+    /// A process holds at most so many units of a key, at least 1, and never more than `u32::MAX`. The
+    /// other settings are those of the default.
     ///
     /// # Panics
     /// If `units` is 0.
     #[track_caller]
-    pub fn at_most(units: u32) -> Lease {
+    pub fn at_most(units: u64) -> Lease {
         or_panic(Lease::try_at_most(units))
     }
 
@@ -58,7 +58,7 @@ impl Lease {
     ///
     /// # Errors
     /// [`SetupError::LeaseOfNothing`].
-    pub fn try_at_most(units: u32) -> Result<Lease, SetupError> {
+    pub fn try_at_most(units: u64) -> Result<Lease, SetupError> {
         match units {
             0 => Err(SetupError::LeaseOfNothing),
             most_units => Ok(Lease { most_units, ..Lease::default() }),

@@ -43,7 +43,7 @@ impl LeaseStats {
 #[non_exhaustive]
 pub struct HeldLease {
     /// Units that are not spent yet.
-    pub units: u32,
+    pub units: u64,
     /// The time until the last of them can no longer be spent.
     pub ends_in: Duration,
 }

@@ -13,7 +13,7 @@ mod schedules;
 
 /// A lease is at most one tenth of what remained at the store, so that it shrinks to exact checks
 /// near the limit.
-const REMAINING_PER_LEASED: u32 = 10;
+const REMAINING_PER_LEASED: u64 = 10;
 
 /// The fewest units in a lease: fewer would save no round trip.
 const FEWEST: u32 = 2;
@@ -42,14 +42,14 @@ struct Open {
     apart: Box<Apart>,
     /// Limit and capacity of the quota that the leases were fetched for. Its window is part of the
     /// account's digest.
-    quota: (u32, u32),
+    quota: (u64, u64),
     /// The leases, oldest first. Two, if one was fetched before the other ran dry.
     held: SmallVec<[Held; 2]>,
     /// The next fetch starts when fewer units are held, or from this time.
     refetch_below: u32,
     refetch_from: Timestamp,
     /// What the store had left after the last fetch, and when its quota is full again.
-    left: u32,
+    left: u64,
     full_at: Timestamp,
     /// Units spent since the demand was updated.
     spent: u32,
@@ -93,7 +93,7 @@ pub(super) struct Granted {
     pub(super) units: u32,
     pub(super) stamp: Stamp,
     pub(super) ends: Timestamp,
-    pub(super) left: u32,
+    pub(super) left: u64,
     pub(super) full_at: Timestamp,
 }
 
@@ -109,15 +109,17 @@ pub(super) struct Unspent {
 }
 
 impl Account {
-    pub(super) fn new(units: u32, now: Timestamp) -> Account {
+    pub(super) fn new(units: u64, now: Timestamp) -> Account {
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
         Account { demand: Demand::new(units, now), open: None }
     }
 
     /// Spends units of the leases that have not ended, the oldest first. `None` if they hold fewer,
     /// or were fetched for another quota.
     #[inline]
-    pub(super) fn spend(&mut self, policy: &Policy, units: u32, now: Timestamp) -> Option<Spent> {
+    pub(super) fn spend(&mut self, policy: &Policy, units: u64, now: Timestamp) -> Option<Spent> {
         let open = self.open.as_mut()?;
+        let units = u32::try_from(units).ok()?;
         let held = open.live(now);
         if held < units || !open.is_for(policy) {
             return None;
@@ -128,7 +130,7 @@ impl Account {
             lease.units -= part;
             wanted -= part;
             // The debt of the units that stay in the lease comes after that of these.
-            let own = || (lease.ends, lease.stamp.after_refund(policy, lease.units));
+            let own = || (lease.ends, lease.stamp.after_refund(policy, lease.units.into()));
             let (ends, stamp) = taken.unwrap_or_else(own);
             taken = Some((ends.min(lease.ends), stamp));
             if wanted == 0 {
@@ -138,7 +140,7 @@ impl Account {
         let (ends, stamp) = taken?;
         open.spent = open.spent.saturating_add(units);
         let held = held - units;
-        let remaining = held.saturating_add(open.left).min(policy.capacity());
+        let remaining = u64::from(held).saturating_add(open.left).min(policy.capacity());
         Some(Spent {
             status: Status::new(remaining, Wait::None, since(now, open.full_at), stamp),
             ends,
@@ -148,8 +150,8 @@ impl Account {
 
     /// Takes back a spend of a set that another check refused. The units join the newest lease that
     /// ends no later than theirs: an older one may have ended. If there is none, they are lost.
-    pub(super) fn unspend(&mut self, spent: &Spent, units: u32) {
-        let Some(open) = &mut self.open else { return };
+    pub(super) fn unspend(&mut self, spent: &Spent, units: u64) {
+        let (Some(open), Ok(units)) = (&mut self.open, u32::try_from(units)) else { return };
         if let Some(lease) = open.held.iter_mut().rev().find(|lease| lease.ends <= spent.ends) {
             lease.units += units;
             open.spent = open.spent.saturating_sub(units);
@@ -158,8 +160,8 @@ impl Account {
 
     /// Counts units that the store is asked for. Returns whether the key is in such demand that
     /// a lease is worth its fetch, and none is on its way.
-    pub(super) fn ask(&mut self, units: u32, now: Timestamp, life: Duration) -> bool {
-        self.update_demand(units, now, life);
+    pub(super) fn ask(&mut self, units: u64, now: Timestamp, life: Duration) -> bool {
+        self.update_demand(u32::try_from(units).unwrap_or(u32::MAX), now, life);
         self.demand.units() >= LEAST_DEMAND && self.may_fetch(now)
     }
 
@@ -168,7 +170,7 @@ impl Account {
         &mut self,
         policy: &Policy,
         key: &Key,
-        left: Option<u32>,
+        left: Option<u64>,
         now: Timestamp,
         lease: &Lease,
     ) -> Option<Fetch> {
@@ -187,11 +189,12 @@ impl Account {
         }
         let held = self.open.as_ref().map_or(0, |open| open.live(now));
         let left = left.or(self.open.as_ref().map(|open| open.left)).unwrap_or(0);
-        let most = lease.most_units.saturating_sub(held);
+        let most = u32::try_from(lease.most_units).unwrap_or(u32::MAX).saturating_sub(held);
         // Twice the demand, so that a growing load is followed within a few leases. Powers of two,
         // so that the store decides many fetches alike.
         let wanted = 1 << (self.demand.units().max(1).ilog2() + 1).min(31);
-        let units = most.min(left / REMAINING_PER_LEASED).min(wanted);
+        let tenth = u32::try_from(left / REMAINING_PER_LEASED).unwrap_or(u32::MAX);
+        let units = most.min(tenth).min(wanted);
         if units < FEWEST {
             if let Some(open) = &mut self.open {
                 open.refetch_not_before(now.saturating_add(lease.life / 4));
@@ -224,7 +227,7 @@ impl Account {
     }
 
     /// The fetch of `sent` brought nothing. The next one waits for the life of a lease.
-    pub(super) fn not_granted(&mut self, sent: Timestamp, left: u32, now: Timestamp, life: Duration) {
+    pub(super) fn not_granted(&mut self, sent: Timestamp, left: u64, now: Timestamp, life: Duration) {
         if let Some(open) = self.open.as_mut().filter(|open| open.apart.fetching == Some(sent)) {
             open.apart.fetching = None;
             open.left = left;
@@ -324,7 +327,7 @@ impl Open {
 
 /// Limit and capacity.
 #[inline]
-fn quota_of(policy: &Policy) -> (u32, u32) {
+fn quota_of(policy: &Policy) -> (u64, u64) {
     (policy.quota().limit(), policy.capacity())
 }
 
@@ -349,7 +352,7 @@ mod tests {
         Timestamp::from_micros(1_000_000 + micros)
     }
 
-    fn policy(limit: u32) -> Policy {
+    fn policy(limit: u64) -> Policy {
         Policy::new("p", Quota::per_day(limit))
     }
 

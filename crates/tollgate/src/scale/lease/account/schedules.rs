@@ -83,7 +83,7 @@ impl Process {
     }
 
     /// The store charges a fetch.
-    fn send(&self, left: Option<u32>) -> Option<Fetch> {
+    fn send(&self, left: Option<u64>) -> Option<Fetch> {
         let fetch = self.at(|account, now| account.fetch(&self.policy, &self.key, left, now, &self.lease))?;
         add(&self.fetched, fetch.units);
         Some(fetch)
