@@ -1,8 +1,9 @@
-//! Instructions of the client process per request. A busy machine does not change them, unlike time.
+//! Instructions of the client process per request. A busy machine does not change them, unlike
+//! time.
 //!
-//! Each row runs in a process of its own under callgrind, with two numbers of requests. The figure is
-//! the difference in instructions over the difference in requests, so a start costs nothing. Rows
-//! over Redis depend a little on how threads interleave: the figure is the median of three.
+//! Each row runs in a process of its own under callgrind, with two numbers of requests. The figure
+//! is the difference in instructions over the difference in requests, so a start costs nothing.
+//! Rows over Redis depend a little on how threads interleave: the figure is the median of three.
 //!
 //! `cargo bench -p tollgate-benches --bench instructions`, with `-- redis` for the rows whose name
 //! contains that. Needs valgrind: `apt-get install valgrind`.

@@ -5,8 +5,8 @@
 //!
 //! A span is whole microseconds plus a fraction in `parts` of one. `parts` is the denominator of
 //! the emission interval in lowest terms (1 for most quotas). What a policy admits stays below 2^53
-//! µs, and a fraction below 2^32, so sums fit into `u64`. Products with more than 2^32 units may not,
-//! and are computed in `u128`.
+//! µs, and a fraction below 2^32, so sums fit into `u64`. Products with more than 2^32 units may
+//! not, and are computed in `u128`.
 
 use crate::quota::Quota;
 

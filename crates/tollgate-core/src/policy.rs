@@ -347,15 +347,15 @@ impl Policy {
     }
 
     /// The denominator of the emission interval T = window / limit in lowest terms. In units of 1 /
-    /// `parts` µs, T is a whole number. 1 unless the algorithm is a bucket. For stores with their own
-    /// arithmetic.
+    /// `parts` µs, T is a whole number. 1 unless the algorithm is a bucket. For stores with their
+    /// own arithmetic.
     pub fn parts(&self) -> u32 {
         self.interval.parts
     }
 
     /// How far TAT may lie ahead of now: burst × T plus a leaky bucket's longest wait. In
-    /// microseconds and [parts](Policy::parts) of one. 0 unless the algorithm is a bucket. For stores
-    /// with their own arithmetic.
+    /// microseconds and [parts](Policy::parts) of one. 0 unless the algorithm is a bucket. For
+    /// stores with their own arithmetic.
     pub fn horizon(&self) -> (u64, u32) {
         (self.horizon.us, self.horizon.frac)
     }
@@ -389,8 +389,8 @@ pub enum PolicyError {
     LogTooLong,
     /// burst × window / limit + `max_wait` exceeds 2^52 µs.
     WaitTooLong,
-    /// For a bucket algorithm, the limit exceeds 2^32 and divides the window badly: window / limit in
-    /// lowest terms has a denominator above `u32::MAX`.
+    /// For a bucket algorithm, the limit exceeds 2^32 and divides the window badly: window / limit
+    /// in lowest terms has a denominator above `u32::MAX`.
     TooManyParts {
         /// The nearest limit that fits, in the same window.
         nearest: u64,

@@ -124,8 +124,8 @@ impl fmt::Display for ShareError {
 impl std::error::Error for ShareError {}
 
 impl Policy {
-    /// The same policy with this share of its limit and of its burst, each rounded down. For a bucket
-    /// algorithm, a limit above 2^32 is rounded down to one with few enough
+    /// The same policy with this share of its limit and of its burst, each rounded down. For a
+    /// bucket algorithm, a limit above 2^32 is rounded down to one with few enough
     /// [parts](PolicyError::TooManyParts).
     ///
     /// # Errors

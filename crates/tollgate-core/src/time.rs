@@ -41,8 +41,8 @@ impl Timestamp {
         self.0
     }
 
-    /// The time that has passed since `earlier`. Zero if `earlier` is later, because a clock stepped
-    /// back.
+    /// The time that has passed since `earlier`. Zero if `earlier` is later, because a clock
+    /// stepped back.
     #[inline]
     pub fn saturating_since(self, earlier: Timestamp) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))

@@ -152,8 +152,9 @@
 //! # Without a layer
 //!
 //! A [`Limiter`] asks the same rules and store directly: for WebSocket messages, jobs, and keys
-//! from a request's body. [`Limiter::until_ready`] waits instead of refusing. A [`CallLimitLayer`](calls::CallLimitLayer)
-//! limits a Tower service over any other type of request: see [`calls`].
+//! from a request's body. [`Limiter::until_ready`] waits instead of refusing. A
+//! [`CallLimitLayer`](calls::CallLimitLayer) limits a Tower service over any other type of request:
+//! see [`calls`].
 //!
 //! # In a client
 //!

@@ -150,7 +150,8 @@ pub trait StoreExt: Store {
         DenyCache::new(self, capacity)
     }
 
-    /// Counts the decisions of this store by key and by policy: see [`top_keys`](crate::usage::top_keys).
+    /// Counts the decisions of this store by key and by policy: see
+    /// [`top_keys`](crate::usage::top_keys).
     ///
     /// Put it last, so that it also counts what a cache, a lease or a failure policy decides.
     #[cfg(feature = "top-keys")]

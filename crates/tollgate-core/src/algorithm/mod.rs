@@ -86,8 +86,8 @@ enum Form {
     Log(Box<Log>),
 }
 
-/// The most units that a state counts at one time or in one window: twice [`Quota::MAX_UNITS`]. Only
-/// usage that a clock joined by stepping back reaches it.
+/// The most units that a state counts at one time or in one window: twice [`Quota::MAX_UNITS`].
+/// Only usage that a clock joined by stepping back reaches it.
 pub const MAX_COUNT: u64 = 2 * Quota::MAX_UNITS;
 
 fn bounded(count: u64) -> u64 {

@@ -312,8 +312,8 @@ impl Alike {
             && self.times.max() >= 1
     }
 
-    /// Bounds the units of a grant to one caller to [`Quota::MAX_UNITS`]. Merged callers have a grant
-    /// each, and may together queue for more in a leaky bucket.
+    /// Bounds the units of a grant to one caller to [`Quota::MAX_UNITS`]. Merged callers have a
+    /// grant each, and may together queue for more in a leaky bucket.
     fn most_times(&self) -> u32 {
         let most = |args: &ScriptArgs| Quota::MAX_UNITS.checked_div(args.cost);
         let least = self.args.iter().filter_map(most).min();

@@ -1,4 +1,5 @@
-//! What happens when a store fails: wrappers around any [`Store`](crate::store::Store), each of them a store.
+//! What happens when a store fails: wrappers around any [`Store`](crate::store::Store), each of
+//! them a store.
 //!
 //! [`MemoryStore`](crate::MemoryStore) never fails. A store over a network can be slow, unreachable
 //! or misconfigured. A layer or a limiter accepts it only with a failure policy: the compiler asks.
@@ -92,9 +93,9 @@
 //! ```
 //!
 //! # A timeout does not undo a charge
-//! A late store may have decided, or may still decide. A request that [`FailurePolicy`] lets pass or
-//! refuses after a timeout may therefore be charged: once at most, and the charge stays. A request
-//! that [`Fallback`] decides may be charged in both stores.
+//! A late store may have decided, or may still decide. A request that [`FailurePolicy`] lets pass
+//! or refuses after a timeout may therefore be charged: once at most, and the charge stays. A
+//! request that [`Fallback`] decides may be charged in both stores.
 //!
 //! # During an outage
 //! - Under `fail_open` and `fail_closed`, the [`Report`](crate::Report) of a
@@ -107,9 +108,10 @@
 //! - A request that costs nothing passes, as always.
 //!
 //! # Events
-//! [`FailurePolicy::observe`] and [`Fallback::observe`] report what decided each request and how the
-//! store failed. [`CircuitBreaker::observe`](crate::CircuitBreaker::observe) reports changes of the circuit, and [`Breaker::circuit`]
-//! shows its state at any time. The chapter [watching](crate::guide::watching) has metrics of both.
+//! [`FailurePolicy::observe`] and [`Fallback::observe`] report what decided each request and how
+//! the store failed. [`CircuitBreaker::observe`](crate::CircuitBreaker::observe) reports changes of
+//! the circuit, and [`Breaker::circuit`] shows its state at any time. The chapter
+//! [watching](crate::guide::watching) has metrics of both.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -129,8 +131,9 @@
 //!
 //! # What the log says
 //! One line when the store begins to fail: a warning, or an error if waiting will not help
-//! ([`StoreError::is_transient`](crate::store::StoreError::is_transient)). One line when it answers again.
-//! A store that fails now and then is logged at most once in 10 seconds. Clones count as one store.
+//! ([`StoreError::is_transient`](crate::store::StoreError::is_transient)). One line when it answers
+//! again. A store that fails now and then is logged at most once in 10 seconds. Clones count as one
+//! store.
 //!
 //! A circuit breaker logs a warning when it opens, and a line when it closes, each time. If a part
 //! of the store is lost and probes reach the other parts, that is every few seconds. The level

@@ -118,7 +118,8 @@ impl Process {
         self.clock.advance(LATER);
     }
 
-    /// A probe that fails, if it is the time for one. No other is in flight. Returns whether it did.
+    /// A probe that fails, if it is the time for one. No other is in flight. Returns whether it
+    /// did.
     fn probe(&self, end: impl FnOnce(Asked)) -> bool {
         let probe = self.ask(true);
         let is_due = probe.is_some();

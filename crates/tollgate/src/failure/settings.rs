@@ -11,10 +11,11 @@ use crate::setup_error::{SetupError, or_panic};
 ///
 /// It opens by the last answers of the store; either of the two triggers is enough. If requests
 /// share a call to the store, a failed call counts once: see
-/// [`StoreError::call`](crate::store::StoreError::call). So does a stall of Redis, whatever the load; a
-/// silence of twice the timeout or more is one failure after another. Errors of kind
-/// [`Overloaded`](crate::store::ErrorKind::Overloaded), [`Moving`](crate::store::ErrorKind::Moving) or
-/// [`Misconfigured`](crate::store::ErrorKind::Misconfigured) do not count, nor do refunds and resets.
+/// [`StoreError::call`](crate::store::StoreError::call). So does a stall of Redis, whatever the
+/// load; a silence of twice the timeout or more is one failure after another. Errors of kind
+/// [`Overloaded`](crate::store::ErrorKind::Overloaded), [`Moving`](crate::store::ErrorKind::Moving)
+/// or [`Misconfigured`](crate::store::ErrorKind::Misconfigured) do not count, nor do refunds and
+/// resets.
 ///
 /// After a wait, an open circuit admits one request at a time, the *probe*. A probe that fails, or
 /// gets no answer within the wait, doubles the next wait, up to the longest. Every wait is extended

@@ -76,9 +76,10 @@
 //! # Callers that wait
 //!
 //! [`until_ready`](crate::Limiter::until_ready) and
-//! [`wait_at_most`](crate::calls::CallLimitLayer::wait_at_most) also wait for a store that is unavailable,
-//! if the failure policy refuses. Of each queue only the first asks, at most every second in a long
-//! outage. [`Limiter::wait_for_store`](crate::Limiter::wait_for_store) switches that off.
+//! [`wait_at_most`](crate::calls::CallLimitLayer::wait_at_most) also wait for a store that is
+//! unavailable, if the failure policy refuses. Of each queue only the first asks, at most every
+//! second in a long outage. [`Limiter::wait_for_store`](crate::Limiter::wait_for_store) switches
+//! that off.
 //!
 //! # A share
 //!

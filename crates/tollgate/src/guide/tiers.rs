@@ -85,8 +85,8 @@
 //!
 //! A tier with another window has a state of its own: a caller that switches between the two has
 //! both quotas. Give the tiers one window if callers could profit from that.
-//! [`RequestLimiter::reset`](crate::RequestLimiter::reset) forgets the usage of a key in all tiers, for example
-//! as a gift after an upgrade.
+//! [`RequestLimiter::reset`](crate::RequestLimiter::reset) forgets the usage of a key in all tiers,
+//! for example as a gift after an upgrade.
 //!
 //! # From a configuration
 //!

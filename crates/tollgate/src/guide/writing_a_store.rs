@@ -5,11 +5,11 @@
 //!
 //! # What a store does
 //!
-//! The [contract](crate::store::Store) has one main operation. [`acquire`](crate::store::Store::acquire) charges
-//! a set of checks, all or nothing, between [`Times::min`](crate::store::Times::min) and
-//! [`Times::max`](crate::store::Times::max) times. The arithmetic exists already:
-//! [`algorithm::State`](crate::algorithm::State) is the state of a key under a policy. For each
-//! call:
+//! The [contract](crate::store::Store) has one main operation.
+//! [`acquire`](crate::store::Store::acquire) charges a set of checks, all or nothing, between
+//! [`Times::min`](crate::store::Times::min) and [`Times::max`](crate::store::Times::max) times. The
+//! arithmetic exists already: [`algorithm::State`](crate::algorithm::State) is the state of a key
+//! under a policy. For each call:
 //!
 //! 1. Read the time once. Take the lock or start the transaction that makes the rest one step.
 //! 2. Add up the costs of checks with the same pair of [`Policy::scope`](crate::Policy::scope) and
@@ -24,8 +24,8 @@
 //!    If your clock can step back, use
 //!    [`Policy::with_clock_behind`](crate::Policy::with_clock_behind) in these steps until it
 //!    reaches the latest time that you have seen.
-//! 5. Return a [`Verdict`](crate::store::Verdict): a status for each check, in the order of the checks,
-//!    and the longest delay.
+//! 5. Return a [`Verdict`](crate::store::Verdict): a status for each check, in the order of the
+//!    checks, and the longest delay.
 //!
 //! That takes about sixty lines around a `Mutex<HashMap>`. The documentation of
 //! [`tollgate_conformance::Suite`](https://docs.rs/tollgate-conformance/latest/tollgate_conformance/struct.Suite.html)
@@ -191,9 +191,9 @@
 //!
 //! # A wrapper
 //!
-//! A wrapper passes calls on, and follows answers with a rule. [`Reply::then`](crate::store::Reply::then)
-//! applies the rule to an answer that is available, and to one that comes later. This one logs slow
-//! decisions:
+//! A wrapper passes calls on, and follows answers with a rule.
+//! [`Reply::then`](crate::store::Reply::then) applies the rule to an answer that is available, and
+//! to one that comes later. This one logs slow decisions:
 //!
 //! ```
 //! use std::time::Duration;

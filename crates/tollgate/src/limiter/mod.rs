@@ -142,8 +142,8 @@ where
     S: Store,
     S::Error: NeverFails,
 {
-    /// Charges `cost` units of each policy to `key`, all or none. If the future is dropped before it
-    /// is ready, the units may have been charged.
+    /// Charges `cost` units of each policy to `key`, all or none. If the future is dropped before
+    /// it is ready, the units may have been charged.
     ///
     /// # Errors
     /// A [`Denial`] with the policies that refused, and how long they do. An empty key is refused
@@ -162,8 +162,8 @@ where
     }
 
     /// Waits until `cost` units of each policy may be charged to `key`, and charges them:
-    /// [`Limiter::check`] for a caller that waits instead of giving up, such as a job or a client of
-    /// another API.
+    /// [`Limiter::check`] for a caller that waits instead of giving up, such as a job or a client
+    /// of another API.
     ///
     /// Sleeps for [`Denial::retry_after`] and asks again, and sleeps for the delay of a leaky
     /// bucket. Returns the denial at once if the request cannot pass within `at_most`.
@@ -213,8 +213,8 @@ where
     /// leaky bucket is returned.
     ///
     /// # Errors
-    /// A [`Denial`] with the policies that refuse the request for longer than `at_most`. Also if the
-    /// request can never pass or has no key, or if the store is unavailable until `at_most` is
+    /// A [`Denial`] with the policies that refuse the request for longer than `at_most`. Also if
+    /// the request can never pass or has no key, or if the store is unavailable until `at_most` is
     /// over.
     ///
     /// # Panics
@@ -230,8 +230,8 @@ where
         self.decider.refund(&mut permit, u64::MAX).await;
     }
 
-    /// Refunds up to `units` of what each policy charged a permit and has not refunded yet: for work
-    /// that cost less than was reserved for it. A leaky bucket refunds only its latest grant.
+    /// Refunds up to `units` of what each policy charged a permit and has not refunded yet: for
+    /// work that cost less than was reserved for it. A leaky bucket refunds only its latest grant.
     pub async fn refund_units(&self, permit: &mut Permit, units: u64) {
         self.decider.refund(permit, units).await;
     }

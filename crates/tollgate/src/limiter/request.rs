@@ -111,8 +111,8 @@ impl<S> RequestLimiter<S> {
         RequestLimiter { decider: self.decider.metrics(), ..self }
     }
 
-    /// Sets whether callers of [`until_ready`](RequestLimiter::until_ready) also wait while the store
-    /// is unavailable: [`Limiter::wait_for_store`](crate::Limiter::wait_for_store) says more.
+    /// Sets whether callers of [`until_ready`](RequestLimiter::until_ready) also wait while the
+    /// store is unavailable: [`Limiter::wait_for_store`](crate::Limiter::wait_for_store) says more.
     #[must_use]
     pub fn wait_for_store(self, wait: bool) -> RequestLimiter<S> {
         RequestLimiter { decider: self.decider.wait_for_store(wait), ..self }

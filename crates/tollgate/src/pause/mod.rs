@@ -41,8 +41,8 @@
 //! # }
 //! ```
 //!
-//! A pause ends for all requests at once. Put a [`CallLimitLayer`](crate::calls::CallLimitLayer) or a
-//! [`RateLimitLayer`](crate::RateLimitLayer) inside of this layer to space them.
+//! A pause ends for all requests at once. Put a [`CallLimitLayer`](crate::calls::CallLimitLayer) or
+//! a [`RateLimitLayer`](crate::RateLimitLayer) inside of this layer to space them.
 
 // From top to bottom; imports run down this list only: service, layer, origin, pauses,
 // fields.

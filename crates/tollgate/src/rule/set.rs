@@ -37,7 +37,8 @@ impl RuleSet {
     }
 
     /// What a request asks of the only rule, if that rule is only a key and finds one. Through
-    /// [`RuleSet::ask`], a request costs 1.16 × with fields and 1.6 × without (peers, allowed, hot).
+    /// [`RuleSet::ask`], a request costs 1.16 × with fields and 1.6 × without (peers, allowed,
+    /// hot).
     #[inline]
     pub(crate) fn lone(&self, head: &Head<'_>) -> Option<Ask> {
         match &*self.rules {

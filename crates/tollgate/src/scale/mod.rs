@@ -43,8 +43,8 @@
 //! - **At most *N* × *C* units of a key are stranded**, each for at most *d*: they are held by a
 //!   process that does not use them. Then they are refunded.
 //! - **A refund is sent again for up to a minute if nothing of it was
-//!   [executed](crate::store::StoreError::executed_nothing)**: a circuit is open, or a server refuses the
-//!   connection. Any other refund that fails is lost, and its units stay charged.
+//!   [executed](crate::store::StoreError::executed_nothing)**: a circuit is open, or a server
+//!   refuses the connection. Any other refund that fails is lost, and its units stay charged.
 //! - **A lease that arrives late is refunded.** Fetches and refunds outlive the
 //!   [timeout](crate::StoreExt::timeout) of requests. They end when the store itself gives up.
 //! - **A process that is killed loses at most *C* units of a key.** It never spends them twice. A

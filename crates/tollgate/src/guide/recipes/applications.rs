@@ -133,9 +133,9 @@
 //! # reqwest
 //!
 //! A `reqwest::Client` is a Tower service over `reqwest::Request`, so a
-//! [`CallLimitLayer`](crate::calls::CallLimitLayer) keeps it within the limit of another API. A leaky
-//! bucket spaces the requests to each host. A request that would wait too long is not sent. The
-//! repository has this as a program, `examples/reqwest.rs`.
+//! [`CallLimitLayer`](crate::calls::CallLimitLayer) keeps it within the limit of another API. A
+//! leaky bucket spaces the requests to each host. A request that would wait too long is not sent.
+//! The repository has this as a program, `examples/reqwest.rs`.
 //!
 //! ```
 //! # mod reqwest {

@@ -71,8 +71,8 @@ impl<S: Store> Leases<S> {
         self.books.held(policy, key)
     }
 
-    /// Spends leases for a whole set, or for none of it. If they do not suffice, its checks count as
-    /// demand, and those for which a lease is worth its fetch are added to `wanted`.
+    /// Spends leases for a whole set, or for none of it. If they do not suffice, its checks count
+    /// as demand, and those for which a lease is worth its fetch are added to `wanted`.
     #[inline]
     fn spend(&self, set: &[Check<'_>], wanted: &mut Wanted) -> Option<Verdict> {
         let [check] = set else { return self.spend_all(set, wanted) };

@@ -44,8 +44,8 @@ impl Lease {
     /// The longest life of a lease.
     pub const LONGEST: Duration = Duration::from_secs(60);
 
-    /// A process holds at most so many units of a key, at least 1, and never more than `u32::MAX`. The
-    /// other settings are those of the default.
+    /// A process holds at most so many units of a key, at least 1, and never more than `u32::MAX`.
+    /// The other settings are those of the default.
     ///
     /// # Panics
     /// If `units` is 0.

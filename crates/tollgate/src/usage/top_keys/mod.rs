@@ -1,9 +1,9 @@
 //! The keys that are allowed and denied most often, and a time series (feature `top-keys`).
 //!
 //! [`count_usage`](crate::StoreExt::count_usage) wraps a store and counts its decisions by key and
-//! policy, in bounded memory. A task writes the counts to a log every 10 seconds: to a store in Redis,
-//! which all processes share, or to a [`MemoryLog`]. [`TopKeys`] asks that log. Nothing of this
-//! changes a decision.
+//! policy, in bounded memory. A task writes the counts to a log every 10 seconds: to a store in
+//! Redis, which all processes share, or to a [`MemoryLog`]. [`TopKeys`] asks that log. Nothing of
+//! this changes a decision.
 //!
 //! ```
 //! use std::time::Duration;
