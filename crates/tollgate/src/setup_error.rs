@@ -73,7 +73,7 @@ impl fmt::Display for SetupError {
                 "a circuit breaker's first wait must be at least 1 ms, and the longest no shorter than the first",
             ),
             SetupError::LeaseOfNothing => f.write_str("a lease must have at least 1 unit, got 0"),
-            SetupError::LeaseLife(life) => write!(f, "a lease must last 1 ms to 60 s, got {life:?}"),
+            SetupError::LeaseLife(life) => write!(f, "a lease must last 1 ms to 60s, got {life:?}"),
         }
     }
 }
