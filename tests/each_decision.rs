@@ -23,12 +23,12 @@ async fn debug_logs_name_each_decision_and_circuit_change_but_no_key() {
         ("TRACE", "source=\"store\""),
         ("WARN", "pass without limit"),
         ("DEBUG", "kind=\"timeout\""),
-        ("TRACE", "source=\"policy\""),
+        ("TRACE", "source=\"failure-policy\""),
         ("WARN", "circuit breaker of the rate limit store opens"),
         ("DEBUG", "kind=\"unavailable\""),
-        ("TRACE", "source=\"policy\""),
+        ("TRACE", "source=\"failure-policy\""),
         ("DEBUG", "kind=\"circuit-open\""),
-        ("TRACE", "source=\"policy\""),
+        ("TRACE", "source=\"failure-policy\""),
     ];
     assert_eq!(levels, due.map(|(level, _)| level), "{lines:#?}");
     for (line, (_, text)) in lines.iter().zip(due) {

@@ -117,7 +117,7 @@
 //! | A denial by many rules needs more headers than its client or a proxy accepts | `grpc/denials.rs`: `a_denial_by_sixty_rules_with_long_names_fits_in_eight_kilobytes`; `../crates/tollgate/src/fields/mod.rs`: `the_items_of_many_rules_are_those_that_deny_and_fit_in_a_kilobyte` |
 //! | A long key is named again for each rule of a request that counts it | `usage/long_keys.rs`: `a_long_key_is_named_once_for_all_rules_of_a_request`, `keys_are_named_while_decisions_are_counted` |
 //! | N callers that wait for one key ask N times for each that passes | `programs/queues.rs`: `callers_pass_in_order_of_arrival_and_ask_three_times_at_most`, `callers_of_many_threads_ask_three_times_at_most_for_each_that_passes`, `callers_over_redis_ask_three_times_at_most_for_each_that_passes` |
-//! | A turn is handed to a caller that has left, or a wake-up is lost | `programs/queues.rs`: `a_caller_that_leaves_the_queue_is_skipped`; `../crates/tollgate/src/wait_queue.rs`: `a_caller_that_leaves_is_never_called` |
+//! | A turn is handed to a caller that has left, or a wake-up is lost | `programs/queues.rs`: `a_caller_that_leaves_the_queue_is_skipped`; `../crates/tollgate/src/limiter/wait_queue.rs`: `a_caller_that_leaves_is_never_called` |
 //! | Jobs that would wait a minute are lost in an outage of a second | `programs/queues.rs`: `callers_wait_while_redis_is_down`, `a_failing_store_is_asked_by_the_first_only_and_ever_more_rarely` |
 //! | An origin is the text of its URL: spellings are not paused together, and passwords are kept | `programs/pauses.rs`: `a_pause_of_an_origin_holds_for_all_its_spellings`, `an_origin_takes_little_memory_whatever_its_links_are`; `../crates/tollgate/src/pause/origin.rs`: `spellings_of_an_origin_are_one_key` |
 
