@@ -217,7 +217,7 @@ async fn invented_keys_do_not_grow_the_usage_without_bound() {
         store.acquire(&set, Times::ONCE).wait().await.unwrap();
     }
     let mut server = redis::Client::open(shared().url()).unwrap().get_connection().unwrap();
-    let names: Vec<String> = cmd("KEYS").arg("invented:1:*~usage").query(&mut server).unwrap();
+    let names: Vec<String> = cmd("KEYS").arg("invented:2:*~usage").query(&mut server).unwrap();
     assert_eq!(names.len(), 2, "what is refused is not recorded: {names:?}");
     for name in names {
         let life: i64 = cmd("TTL").arg(&name).query(&mut server).unwrap();
