@@ -26,7 +26,7 @@ impl<S: Store> UsageCounter<S> {
 
 /// Counts a decision, if it was chosen.
 #[derive(Debug)]
-pub struct Count(Option<Box<Chosen>>);
+pub struct CountDecision(Option<Box<Chosen>>);
 
 #[derive(Debug)]
 struct Chosen {
@@ -35,7 +35,7 @@ struct Chosen {
     weight: u32,
 }
 
-impl<E> After<Result<Verdict, E>> for Count {
+impl<E> After<Result<Verdict, E>> for CountDecision {
     type Shared = Arc<Book>;
     type Output = Result<Verdict, E>;
 
@@ -50,14 +50,14 @@ impl<E> After<Result<Verdict, E>> for Count {
 
 impl<S: Store> Store for UsageCounter<S> {
     type Error = S::Error;
-    type Acquire = Then<S::Acquire, Count>;
+    type Acquire = Then<S::Acquire, CountDecision>;
     type Done = S::Done;
 
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Self::Acquire> {
         let weight = self.book.sample().filter(|_| times.max() > 0);
         let owned = |weight| Box::new(Chosen { set: set.iter().map(OwnedCheck::from).collect(), weight });
-        self.store.acquire(set, times).then(&self.book, Count(weight.map(owned)))
+        self.store.acquire(set, times).then(&self.book, CountDecision(weight.map(owned)))
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, S::Done> {
