@@ -14,7 +14,7 @@ use crate::question::{ask, read};
 use crate::store::RedisStore;
 use crate::wire::numbers::life_in_millis;
 
-/// Keeps the pages of [`tollgate::usage`](https://docs.rs/tollgate/latest/tollgate/usage/). Keys have
+/// Keeps the pages of [`tollgate::usage::top_keys`](https://docs.rs/tollgate/latest/tollgate/usage/top_keys/). Keys have
 /// the names that they have in the names of states: readable, or as a digest with a
 /// [secret](crate::RedisStoreBuilder::secret).
 ///

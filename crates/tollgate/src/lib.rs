@@ -151,8 +151,9 @@
 //!
 //! # Without a layer
 //!
-//! A [`Limiter`] asks the same rules and store directly: for WebSocket messages, jobs, and keys
-//! from a request's body. [`Limiter::until_ready`] waits instead of refusing. A
+//! A [`Limiter`] asks policies and a store directly, with keys that code has: for WebSocket
+//! messages, jobs, and keys from a request's body. A [`RequestLimiter`] asks the rules of a layer,
+//! with the head of a request. [`Limiter::until_ready`] waits instead of refusing. A
 //! [`CallLimitLayer`](calls::CallLimitLayer) limits a Tower service over any other type of request:
 //! see [`calls`].
 //!
@@ -194,6 +195,7 @@
 //! | `client` | no | the module `pause`, for clients that obey `Retry-After` and `RateLimit` |
 //! | `tsc` | yes | reads the processor's time-stamp counter instead of the system's clock, if it is steady: about 15 ns less for each request. It is calibrated once, when the first layer or store is made, for up to 200 ms. On a busy machine the result may be wrong by some hundred parts in a million: aligned windows and resets told as a time drift by that. After a hibernation the system's clock is used |
 //! | `metrics` | no | `RateLimitLayer::metrics` and the module `metrics`: decisions and stores as metrics, see [`guide::watching`] |
+//! | `top-keys` | no | the module `usage::top_keys` and `StoreExt::count_usage`: the keys that are allowed and denied most often, and a time series |
 //! | `tonic` | no | peer addresses from tonic's server, `tonic::Status` from a [`Denial`], `NamedService`. Answers to gRPC need no feature |
 //! | `uuid` | no | [`Key`] from a `Uuid` |
 //! | `tracing` | yes | records decisions in [fields of the current span](guide::watching#spans); logs a missing peer address or extension, a memory store full of denied keys, and the begin and end of a store's failures |

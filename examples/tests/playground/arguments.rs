@@ -47,7 +47,7 @@ fn a_malformed_rule_is_one_error_line() {
         "api=5/s,burst=",
         "api=5/s,burst=0",
         "api=5/s,burst=x",
-        "api=5/s,burst=4294967296",
+        "api=5/s,burst=1099511627777",
         "api=1/366d,burst=4294967295",
         "api=5/s,burst=1,burst=1",
         "api=5/s,color=red",

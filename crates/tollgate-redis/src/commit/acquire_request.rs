@@ -13,7 +13,7 @@ pub(crate) type SetKeys = SmallVec<[BoundedKey; 1]>;
 /// A policy, and its cost for one key of a set.
 pub(crate) struct Pair<'a> {
     pub(crate) policy: &'a Policy,
-    /// More than a `u32` if the set names the pair several times.
+    /// The sum, if the set names the pair several times.
     pub(crate) cost: u64,
 }
 

@@ -19,8 +19,8 @@ use super::script::Part;
 /// versions of tollgate never misread each other's.
 const LAYOUT: &str = "2";
 
-/// The suffix of names whose value is a log of runs. Earlier forms of logs and rings had no suffix,
-/// or `~runs`. A new `LAYOUT` would have reset the states of all other algorithms.
+/// The suffix of names whose value is a log of runs. In version 1, earlier forms of logs and rings
+/// had no suffix, or `~runs`. A new suffix resets logs and rings alone, a new `LAYOUT` all states.
 const LOG_FORM: &str = "~sums";
 
 /// The same in the other layout of logs.

@@ -12,7 +12,7 @@
 //! calls.until_ready().await;
 //! call_api().await;
 //!
-//! match mails.check_n(&user, recipients) {
+//! match mails.check_key_n(&user, recipients) {
 //!     Ok(Ok(())) => send().await,
 //!     Ok(Err(not_until)) => later(not_until.wait_time_from(clock.now())),
 //!     Err(InsufficientCapacity(capacity)) => never(capacity),
@@ -68,9 +68,9 @@
 //! | `RateLimiter::direct(quota)` | [`Limiter::new`](crate::Limiter::new), asked with [`Key::global`](crate::Key::global) |
 //! | `RateLimiter::keyed(quota)`, `dashmap`, `hashmap` | [`Limiter::new`](crate::Limiter::new), which takes several policies |
 //! | a key of any type that is `Hash + Eq + Clone` | a [`Key`](crate::Key), from numbers, texts, bytes and addresses; [`Key::join`](crate::Key::join) for tuples |
-//! | `check()`, `check(&key)` | [`check(&key, 1)`](crate::Limiter::check) |
-//! | `check_n(n)`, `check_n(&key, n)` | `check(&key, n)` |
-//! | `until_ready`, `until_ready`, `until_n_ready`, `until_key_n_ready` | [`until_ready(&key, n, at_most)`](crate::Limiter::until_ready) |
+//! | `check()`, `check_key(&key)` | [`check(&key, 1)`](crate::Limiter::check) |
+//! | `check_n(n)`, `check_key_n(&key, n)` | `check(&key, n)` |
+//! | `until_ready`, `until_key_ready`, `until_n_ready`, `until_key_n_ready` | [`until_ready(&key, n, at_most)`](crate::Limiter::until_ready) |
 //! | `.._with_jitter(jitter)` | not needed: callers of one key wait in a queue |
 //! | `NotUntil::wait_time_from(now)` | [`Denial::retry_after`](crate::Denial::retry_after) |
 //! | `InsufficientCapacity` | [`Reason::NeverPossible`](crate::Reason::NeverPossible), and `retry_after` is `None` |

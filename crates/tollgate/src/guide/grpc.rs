@@ -195,5 +195,5 @@
 //! # An answer of your own
 //!
 //! The closure of [`RateLimitLayer::answer`](crate::RateLimitLayer::answer) also answers gRPC and
-//! Connect calls. Return [`denial.response_to(parts)`](crate::Denial::response_to) for calls that
+//! Connect calls. Return [`denial.response_to(head)`](crate::Denial::response_to) for calls that
 //! should get the default answer.

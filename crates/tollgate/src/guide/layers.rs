@@ -278,7 +278,9 @@
 //!
 //! It charges a request when it arrives. It does not charge the messages of a WebSocket that the
 //! request opened, or the items of a stream. Ask a [`Limiter`](crate::Limiter) for each of those.
-//! [`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter) returns that of the layer.
+//! To ask the rules of the layer by a request's head, take the
+//! [`RequestLimiter`](crate::RequestLimiter) of
+//! [`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter).
 //!
 #![cfg_attr(feature = "axum", doc = "[`matched_path`]: crate::extract::matched_path()")]
 #![cfg_attr(not(feature = "axum"), doc = "[`matched_path`]: crate::extract")]

@@ -193,7 +193,8 @@ where
     ///   Otherwise it waits for its turn until `at_most` is over. In both cases it gets the latest
     ///   denial of a caller in the queue, and observers see no decision.
     /// - Policies that apply together are one queue for each set of keys. Callers whose sets share
-    ///   only some keys are not ordered, and neither are the tiers of a rule.
+    ///   only some keys are not ordered. Under a [`RequestLimiter`], neither are the tiers of a
+    ///   rule.
     /// - Over a network, several callers of a queue ask at once while nothing is refused. They may
     ///   pass in another order.
     /// - A queue belongs to a limiter and its clones, in one process. [`Limiter::check`] does not
@@ -214,7 +215,7 @@ where
     ///
     /// # Errors
     /// A [`Denial`] with the policies that refuse the request for longer than `at_most`. Also if
-    /// the request can never pass or has no key, or if the store is unavailable until `at_most` is
+    /// the request can never pass, if its key is empty, or if the store is unavailable until `at_most` is
     /// over.
     ///
     /// # Panics

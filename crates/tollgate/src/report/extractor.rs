@@ -11,7 +11,7 @@ use http::request::Parts;
 use super::Report;
 
 /// Feature `axum`. Without a layer that [exposes its
-/// verdict](crate::RateLimitLayer::expose_report), the request is answered 500, and the log says
+/// report](crate::RateLimitLayer::expose_report), the request is answered 500, and the log says
 /// once which call is missing. `Option<Report>` is `None` then.
 ///
 /// ```
