@@ -26,7 +26,7 @@ async fn build(setup: Setup) -> Result<Box<dyn Subject>, Failure> {
         .with_store(RedisBarnacleStore::from_url(&setup.url)?)
         .with_config(BarnacleConfig::new(setup.per_day, DAY))
         .with_identifier(|parts, _state| {
-            let user = head.headers().get(KEY_FIELD)?.to_str().ok()?;
+            let user = parts.headers.get(KEY_FIELD)?.to_str().ok()?;
             Some(Identity::new(BarnacleKey::Custom(user.to_owned())))
         })
         .build()?;
