@@ -116,6 +116,19 @@ fn an_outage_shows_an_open_circuit_and_the_fallback() {
     assert!(page.text("#result").starts_with("Sent 10: 10 allowed"), "{}", page.text("#result"));
 }
 
+#[test]
+fn an_outage_shows_what_the_failure_policy_decided() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let rule = ["--on-failure", "open", "--rule", "api=100/d,key=global"];
+    let server = Server::playground(&[&["--store", &redis.url()][..], &rule].concat());
+    let mut page = open(&server);
+    redis.kill();
+    page.click("[data-requests='10']");
+    page.wait_for("document.querySelector('[data-source=failure-policy]')");
+    let row = page.text("[data-source=failure-policy]");
+    assert!(row.starts_with("failure policy, without the store"), "{row}");
+}
+
 /// Reads the first event.
 fn first_event(connection: &mut TcpStream) -> Value {
     let mut answer = String::new();
