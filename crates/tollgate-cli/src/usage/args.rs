@@ -14,8 +14,9 @@ use crate::span::time;
 const TOP_AFTER_HELP: &str = "\
 A decision counts as one, whatever it costs. The true count lies between \"at least\" and \"at most\".
 
-Only services that count usage are seen: see StoreExt::count_usage of the crate tollgate. They store
-their counts every 10 seconds, and Redis keeps them for an hour, by default.
+Only services that count usage are seen: see StoreExt::count_usage of the crate tollgate, with its
+feature top-keys. They store their counts every 10 seconds, and Redis keeps them for an hour, by
+default.
 
 The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.";
 
@@ -23,8 +24,9 @@ const SERIES_AFTER_HELP: &str = "\
 A decision counts as one, whatever it costs. A key counts in the minutes in which it was among the
 top keys of a process. Up to 60 rows are drawn: for longer times a row covers several minutes.
 
-Only services that count usage are seen: see StoreExt::count_usage of the crate tollgate. They store
-their counts every 10 seconds, and Redis keeps them for an hour, by default.
+Only services that count usage are seen: see StoreExt::count_usage of the crate tollgate, with its
+feature top-keys. They store their counts every 10 seconds, and Redis keeps them for an hour, by
+default.
 
 The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.
 
