@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 #[derive(Debug, Default)]
-pub(super) struct Entries(Vec<Entry>);
+pub(super) struct Entries(Vec<Labelled>);
 
 #[derive(Debug)]
-struct Entry {
+struct Labelled {
     label: i128,
     units: i128,
 }
@@ -14,7 +14,7 @@ struct Entry {
 impl Entries {
     pub(super) fn push(&mut self, label: i128, units: i128) {
         if units > 0 {
-            self.0.push(Entry { label, units });
+            self.0.push(Labelled { label, units });
         }
     }
 

@@ -29,7 +29,7 @@ fn key(extractor: &impl KeyExtractor, name: &'static str, lines: &[impl AsRef<[u
 
 /// An entry of `x-forwarded-for` or an element of `forwarded`.
 #[derive(Clone, Debug)]
-enum Entry {
+enum Hop {
     Address(IpAddr),
     Garbage,
     Empty,
@@ -80,23 +80,23 @@ fn element(node: String) -> impl Strategy<Value = String> {
 }
 
 /// An entry and its text, for either header.
-fn entry(forwarded: bool) -> impl Strategy<Value = (Entry, String)> {
+fn entry(forwarded: bool) -> impl Strategy<Value = (Hop, String)> {
     let of_address = address().prop_flat_map(move |address| {
         let text = node(address);
         let text = if forwarded { text.prop_flat_map(element).boxed() } else { text };
-        text.prop_map(move |text| (Entry::Address(address), text))
+        text.prop_map(move |text| (Hop::Address(address), text))
     });
     const GARBAGE: [&str; 10] =
         ["unknown", "_hidden", "1.2.3", "[::1", "::1]", "1.2.3.4:port", "-", "for=", "for=_x", "a;b"];
-    let garbage = select(&GARBAGE[..]).prop_map(|text| (Entry::Garbage, text.to_owned()));
-    let empty = Just((Entry::Empty, String::new()));
+    let garbage = select(&GARBAGE[..]).prop_map(|text| (Hop::Garbage, text.to_owned()));
+    let empty = Just((Hop::Empty, String::new()));
     let blanks = || select(&["", " ", "\t "][..]);
     (blanks(), prop_oneof![8 => of_address, 1 => garbage, 1 => empty], blanks())
         .prop_map(|(before, (entry, text), after)| (entry, format!("{before}{text}{after}")))
 }
 
 /// The documentation of [`ClientIp`], step by step. `None` if it reads more than these entries.
-fn walk(entries: &[Entry], hops: Option<usize>) -> Option<IpAddr> {
+fn walk(entries: &[Hop], hops: Option<usize>) -> Option<IpAddr> {
     let mut client = IpAddr::V4(PEER);
     let mut passed = 0;
     for entry in entries.iter().rev() {
@@ -104,9 +104,9 @@ fn walk(entries: &[Entry], hops: Option<usize>) -> Option<IpAddr> {
             return Some(client);
         }
         match entry {
-            Entry::Empty => {}
-            Entry::Garbage => return Some(client),
-            Entry::Address(address) => {
+            Hop::Empty => {}
+            Hop::Garbage => return Some(client),
+            Hop::Address(address) => {
                 client = *address;
                 passed += 1;
             }
@@ -126,7 +126,7 @@ fn client(header: &'static str, hops: Option<usize>, lines: &[impl AsRef<[u8]>])
 }
 
 /// Lines of one header, as entries and as text.
-fn forwarded() -> impl Strategy<Value = (&'static str, Vec<Entry>, Vec<String>)> {
+fn forwarded() -> impl Strategy<Value = (&'static str, Vec<Hop>, Vec<String>)> {
     let headers = select(&["x-forwarded-for", "forwarded"][..]);
     headers.prop_flat_map(|header| {
         vec(vec(entry(header == "forwarded"), 1..4), 0..4).prop_map(move |lines| {
@@ -154,9 +154,9 @@ proptest! {
     fn the_client_is_found_as_the_walk_from_the_right_finds_it(
         (header, entries, lines) in forwarded(), hops in proptest::option::of(0_usize..4),
     ) {
-        let addresses = entries.iter().rev().filter(|entry| !matches!(entry, Entry::Empty));
+        let addresses = entries.iter().rev().filter(|entry| !matches!(entry, Hop::Empty));
         let mut addresses = addresses.map_while(|entry| match entry {
-            Entry::Address(address) => Some(*address),
+            Hop::Address(address) => Some(*address),
             _ => None,
         });
         // All are trusted, so the leftmost is the client.

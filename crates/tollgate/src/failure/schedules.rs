@@ -77,7 +77,7 @@ fn answered(asked: Asked) {
 }
 
 /// A breaker that one failure opens, and its clock.
-struct Process {
+struct SharedBreaker {
     breaker: Breaker<FailsCharges>,
     circuit: CircuitView,
     clock: ManualClock,
@@ -87,14 +87,14 @@ struct Process {
     in_flight: AtomicU64,
 }
 
-impl Process {
-    fn start() -> Process {
+impl SharedBreaker {
+    fn start() -> SharedBreaker {
         let clock = ManualClock::new(Timestamp::from_micros(1_000_000));
         let settings = CircuitBreaker::default().failures_in_a_row(1);
         let breaker = Breaker::new(FailsCharges, settings.clock(Clock::from(&clock)));
         let circuit = breaker.circuit();
         let (policy, key) = (Policy::new("api", Quota::per_day(1_000)), Key::from("ada"));
-        Process { breaker, circuit, clock, policy, key, in_flight: AtomicU64::new(0) }
+        SharedBreaker { breaker, circuit, clock, policy, key, in_flight: AtomicU64::new(0) }
     }
 
     /// A request that fails or not, if it reaches the store.
@@ -133,14 +133,14 @@ impl Process {
 }
 
 /// Explores the orders of some threads.
-fn explore(schedule: impl Fn(&Arc<Process>) + Send + Sync + 'static) {
+fn explore(schedule: impl Fn(&Arc<SharedBreaker>) + Send + Sync + 'static) {
     let schedules = Arc::new(Counter::new(0));
     let counted = Arc::clone(&schedules);
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
-        schedule(&Arc::new(Process::start()));
+        schedule(&Arc::new(SharedBreaker::start()));
     });
     let schedules = schedules.load(Ordering::Relaxed);
     println!("{schedules} schedules");
@@ -148,8 +148,8 @@ fn explore(schedule: impl Fn(&Arc<Process>) + Send + Sync + 'static) {
 }
 
 fn spawn<T: 'static>(
-    process: &Arc<Process>,
-    act: impl FnOnce(&Process) -> T + 'static,
+    process: &Arc<SharedBreaker>,
+    act: impl FnOnce(&SharedBreaker) -> T + 'static,
 ) -> thread::JoinHandle<T> {
     let process = Arc::clone(process);
     thread::spawn(move || act(&process))
@@ -206,7 +206,7 @@ fn each_failure_of_a_request_after_the_close_counts() {
     explore(|process| {
         process.outage();
         let probe = process.ask(false).expect("a probe is due");
-        let passes = |process: &Process| process.ask(true).map(answered).is_some();
+        let passes = |process: &SharedBreaker| process.ask(true).map(answered).is_some();
         let threads = [spawn(process, passes), spawn(process, passes)];
         answered(probe);
         let failed = threads.map(joined).contains(&true);

@@ -11,20 +11,20 @@ use super::fields::pause;
 
 /// A quota in a `RateLimit` field: what remains, and the seconds until it is back.
 #[derive(Clone, Debug)]
-struct Quota {
+struct RateLimitItem {
     remaining: u64,
     reset: u64,
     text: String,
 }
 
 /// In any order of the parameters, with others.
-fn quota() -> impl Strategy<Value = Quota> {
+fn quota() -> impl Strategy<Value = RateLimitItem> {
     let reset = prop_oneof![0_u64..5, 0_u64..1_000_000_000_000_000];
     ("\"[a-z ,;=]{0,5}\"", 0_u64..3, reset, any::<bool>(), ";(pk=:YQ==:|x=?1|y)").prop_map(
         |(name, remaining, reset, swapped, other)| {
             let (r, t) = (format!(";r={remaining}"), format!(";t={reset}"));
             let text = if swapped { name + &t + &other + &r } else { name + &r + &t + &other };
-            Quota { remaining, reset, text }
+            RateLimitItem { remaining, reset, text }
         },
     )
 }
@@ -54,7 +54,7 @@ proptest! {
         let status = if refused { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
         let used_up = lines.iter().flatten().filter(|quota| quota.remaining == 0).map(|quota| quota.reset);
         let expected = retry_after.filter(|_| refused).or_else(|| used_up.max()).filter(|pause| *pause > 0);
-        let text = |line: &Vec<Quota>| line.iter().map(|quota| &*quota.text).collect::<Vec<_>>().join(", ");
+        let text = |line: &Vec<RateLimitItem>| line.iter().map(|quota| &*quota.text).collect::<Vec<_>>().join(", ");
         let mut texts: Vec<String> = lines.iter().map(text).collect();
         prop_assert_eq!(asked(status, &texts, retry_after), expected);
 

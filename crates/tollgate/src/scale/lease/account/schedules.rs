@@ -18,7 +18,7 @@ const BEFORE: u64 = 1_000_999;
 const AFTER: u64 = 1_001_000;
 
 /// An account behind its lock, a clock, and what the store and the callers count.
-struct Process {
+struct SharedAccount {
     account: Mutex<(Account, Timestamp)>,
     clock: AtomicU64,
     policy: Policy,
@@ -33,11 +33,11 @@ fn add(counter: &Counter, units: u32) {
     counter.fetch_add(units.into(), Ordering::Relaxed);
 }
 
-impl Process {
+impl SharedAccount {
     /// With a lease of three units.
-    fn start(lease: Lease) -> Arc<Process> {
+    fn start(lease: Lease) -> Arc<SharedAccount> {
         let start = Timestamp::from_micros(1_000_000);
-        let process = Process {
+        let process = SharedAccount {
             account: Mutex::new((Account::new(3, start), start)),
             clock: AtomicU64::new(start.as_micros()),
             policy: Policy::new("leased", Quota::per_day(1_000)),
@@ -124,7 +124,7 @@ impl Process {
 }
 
 /// Explores the orders of what some threads do to a process, and checks it at the end.
-fn explore(threads: &'static [fn(&Process)], check: fn(u64, u64)) {
+fn explore(threads: &'static [fn(&SharedAccount)], check: fn(u64, u64)) {
     let schedules = std::sync::Arc::new(Counter::new(0));
     let counted = std::sync::Arc::clone(&schedules);
     // A new one would ask the processor for its clocks each time.
@@ -133,7 +133,7 @@ fn explore(threads: &'static [fn(&Process)], check: fn(u64, u64)) {
     model.preemption_bound = Some(2);
     model.check(move || {
         add(&counted, 1);
-        let process = Process::start(lease.clone());
+        let process = SharedAccount::start(lease.clone());
         let running = threads.iter().map(|act| {
             let process = Arc::clone(&process);
             thread::spawn(move || act(&process))
@@ -149,12 +149,12 @@ fn explore(threads: &'static [fn(&Process)], check: fn(u64, u64)) {
     assert!(schedules > 500, "{schedules} schedules show little");
 }
 
-fn spends_two(process: &Process) {
+fn spends_two(process: &SharedAccount) {
     process.spend();
     process.spend();
 }
 
-fn refetches(process: &Process) {
+fn refetches(process: &SharedAccount) {
     process.spend();
     if let Some(fetch) = process.send(None) {
         process.receive(&fetch);
@@ -162,12 +162,12 @@ fn refetches(process: &Process) {
     process.spend();
 }
 
-fn ends(process: &Process) {
+fn ends(process: &SharedAccount) {
     process.tick();
     process.end();
 }
 
-fn resets(process: &Process) {
+fn resets(process: &SharedAccount) {
     process.at(|account, _| account.forget());
     process.spend();
 }
@@ -188,7 +188,7 @@ fn requests_refetches_and_ends_use_each_unit_once() {
 
 #[test]
 fn refused_sets_take_back_no_unit_twice() {
-    explore(&[Process::spend_in_a_refused_set, refetches, ends], no_unit_twice);
+    explore(&[SharedAccount::spend_in_a_refused_set, refetches, ends], no_unit_twice);
 }
 
 #[test]
