@@ -7,11 +7,11 @@
 //!
 //! # Log-in by address and name
 //!
-//! The name is in the body, so the handler asks a [`RequestLimiter`](crate::RequestLimiter). It puts
-//! the name into the extensions, and both rules decide together. Only failed log-ins count: each
-//! attempt is charged before the password is checked, and a right password gets a refund. Anyone can
-//! use up the quota of a name, so leave it room. A log admits at most that many failures in any hour.
-//! A bucket would let more guesses pass as it refills.
+//! The name is in the body, so the handler asks a [`RequestLimiter`](crate::RequestLimiter). It
+//! puts the name into the extensions, and both rules decide together. Only failed log-ins count:
+//! each attempt is charged before the password is checked, and a right password gets a refund.
+//! Anyone can use up the quota of a name, so leave it room. A log admits at most that many
+//! failures in any hour. A bucket would let more guesses pass as it refills.
 //!
 //! ```
 //! # #[cfg(not(feature = "axum"))] fn main() {}
