@@ -215,8 +215,8 @@ where
     ///
     /// # Errors
     /// A [`Denial`] with the policies that refuse the request for longer than `at_most`. Also if
-    /// the request can never pass, if its key is empty, or if the store is unavailable until `at_most` is
-    /// over.
+    /// the request can never pass, if its key is empty, or if the store is unavailable until
+    /// `at_most` is over.
     ///
     /// # Panics
     /// Outside of a tokio runtime with a timer, if there is something to wait for.
