@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tollgate::metrics::count_errors;
-use tollgate::{Decision, Key, Limiter, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, StoreExt};
+use tollgate::{
+    Algorithm, Decision, Key, Limiter, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, StoreExt,
+};
 use tollgate_tests::{
     Connection, Failing, Fault, Later, Strict, call, clock, per_minute, per_user, request, store,
 };
@@ -102,6 +104,50 @@ async fn all_series_exist_before_the_first_request_and_none_is_added() {
     let decisions = after.iter().filter(|(name, _)| name.starts_with("tollgate_decisions"));
     let decisions: f64 = decisions.map(|(_, value)| value).sum();
     assert_eq!(decisions, 20_002.0, "each rule counts each request once");
+}
+
+/// 28 series for one policy, 24 of them 0 and most impossible, hid the others.
+#[tokio::test]
+async fn only_decisions_that_can_happen_have_a_series() {
+    let decisions = async |policies: Vec<Policy>| {
+        let series = exported(|| Limiter::new(policies).metrics(), async |_| {}, |_| {}).await;
+        let of_policy = "tollgate_decisions_total{policy=\"p\",outcome=\"";
+        let decisions = series.keys().filter_map(|name| name.strip_prefix(of_policy)).map(|rest| {
+            let (outcome, source) = rest.split_once("\",source=\"").unwrap();
+            format!("{outcome} by {}", source.trim_end_matches("\"}"))
+        });
+        decisions.collect::<Vec<_>>()
+    };
+    let alone = decisions(vec![per_minute("p", 1)]).await;
+    let expected = [
+        "allowed by failure-policy",
+        "allowed by fallback",
+        "allowed by lease",
+        "allowed by store",
+        "denied by deny-cache",
+        "denied by failure-policy",
+        "denied by fallback",
+        "denied by store",
+        "never-possible by deny-cache",
+        "never-possible by fallback",
+        "never-possible by store",
+        "no-key by rule",
+        "skipped by rule",
+    ];
+    assert_eq!(alone, expected);
+    let max_wait = std::time::Duration::from_secs(1);
+    let leaky = per_minute("p", 1).with_algorithm(Algorithm::LeakyBucket { max_wait });
+    let of_two = decisions(vec![leaky, per_minute("q", 1)]).await;
+    let more = of_two.iter().filter(|decision| !alone.contains(decision)).collect::<Vec<_>>();
+    let expected = [
+        "delayed by fallback",
+        "delayed by store",
+        "not-charged by deny-cache",
+        "not-charged by fallback",
+        "not-charged by rule",
+        "not-charged by store",
+    ];
+    assert_eq!(more, expected);
 }
 
 #[tokio::test]

@@ -22,7 +22,8 @@ impl Metrics {
     /// Registers the handles of all rules.
     pub(crate) fn new(policies: &PolicySet) -> Metrics {
         describe();
-        let handles = policies.own().iter().map(Handles::new).collect();
+        let is_alone = policies.own().len() == 1;
+        let handles = policies.own().iter().map(|policy| Handles::new(policy, is_alone)).collect();
         Metrics { policies: handles, store_seconds: histogram!("tollgate_store_seconds") }
     }
 
@@ -42,7 +43,12 @@ impl Metrics {
 }
 
 impl Handles {
-    fn new(policy: &Policy) -> Handles {
+    fn new(policy: &Policy, is_alone: bool) -> Handles {
+        let is_possible = |outcome, source| match outcome {
+            Outcome::NotCharged => !is_alone && is_possible(outcome, source),
+            Outcome::Delayed => !policy.longest_wait().is_zero() && is_possible(outcome, source),
+            _ => is_possible(outcome, source),
+        };
         let name = policy.name().to_owned();
         gauge!("tollgate_policy_limit", "policy" => name.clone()).set(policy.quota().limit() as f64);
         let decisions = |outcome: Outcome, source: Source| {
@@ -65,11 +71,15 @@ impl Handles {
     }
 }
 
-/// Without a store there is no charge, and a rule that applies asks one.
+/// Whether a source can decide so, for a policy that may delay and that others apply with.
 fn is_possible(outcome: Outcome, source: Source) -> bool {
-    match outcome {
-        Outcome::Skipped | Outcome::NoKey => source == Source::Rule,
-        Outcome::NotCharged => true,
-        _ => source != Source::Rule,
+    use Outcome::{Allowed, Delayed, Denied, NeverPossible, NoKey, NotCharged, Skipped};
+    match source {
+        Source::Rule => matches!(outcome, Skipped | NotCharged | NoKey),
+        Source::Lease => outcome == Allowed,
+        Source::DenyCache => matches!(outcome, NotCharged | Denied | NeverPossible),
+        Source::FailurePolicy => matches!(outcome, Allowed | Denied),
+        // The store, and a fallback, which is one.
+        _ => matches!(outcome, Allowed | Delayed | NotCharged | Denied | NeverPossible),
     }
 }
