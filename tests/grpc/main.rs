@@ -6,6 +6,7 @@ mod deadlines;
 mod denials;
 mod echo;
 mod mounts;
+mod pauses;
 mod streams;
 mod web;
 

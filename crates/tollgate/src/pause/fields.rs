@@ -7,15 +7,27 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use sfv::{BareItem, Dictionary, List, ListEntry, Parameters, Parser};
 use tollgate_core::Timestamp;
 
-/// Whether a response with this status is a refusal for a time.
-pub(super) fn is_refusal(status: StatusCode) -> bool {
+use super::grpc;
+
+/// Whether a response with this status and these headers is a refusal for a time.
+pub(super) fn is_refusal(status: StatusCode, headers: &HeaderMap) -> bool {
+    is_http_refusal(status) || grpc::is_refusal(headers)
+}
+
+fn is_http_refusal(status: StatusCode) -> bool {
     [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status)
 }
 
 /// The pause that a response asks for. `now` counts if the response has no `Date`.
 pub(super) fn pause(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let retry_after = is_refusal(status).then(|| retry_after(headers, now)).flatten();
-    retry_after.or_else(|| used_up(headers)).filter(|pause| !pause.is_zero())
+    let asked = if grpc::is_refusal(headers) {
+        grpc::pause(headers)
+    } else if is_http_refusal(status) {
+        retry_after(headers, now)
+    } else {
+        None
+    };
+    asked.or_else(|| used_up(headers)).filter(|pause| !pause.is_zero())
 }
 
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {

@@ -113,7 +113,7 @@ impl<R, T> PauseLayer<R, T> {
     /// Learns from a response.
     pub(super) fn hear(&self, origin: Option<Origin>, response: &T) {
         let (status, headers) = (self.head)(response);
-        if !is_refusal(status) && !self.before_refusals {
+        if !is_refusal(status, headers) && !self.before_refusals {
             return;
         }
         if let (Some(origin), Some(pause)) = (origin, pause(status, headers, self.clock.now())) {

@@ -4,8 +4,10 @@
 //! A [`PauseLayer`] reads the responses of a client. All its clones share what they learned: a
 //! refusal of one request pauses all requests to that origin.
 //!
-//! | a refusal, 429 or 503, with | pauses for |
+//! | a refusal, 429, 503, or `grpc-status` 8 or 14, with | pauses for |
 //! |---|---|
+//! | `grpc-retry-pushback-ms` (gRFC A6) | that time, in gRPC |
+//! | `google.rpc.RetryInfo` in `grpc-status-details-bin` | its delay, in gRPC without a pushback |
 //! | `Retry-After` (RFC 9110, section 10.2.3), in seconds or as a date | that time |
 //! | `RateLimit: "name";r=0;t=5` of the IETF draft | the longest `t` of items without rest |
 //! | `RateLimit: limit=9, remaining=0, reset=5` of the draft's version 07 | the `reset` |
@@ -41,12 +43,15 @@
 //! # }
 //! ```
 //!
+//! A gRPC client takes the layer around its channel. A generated client sends no host to the layers
+//! around the channel, so give it the origin: `GreeterClient::with_origin(paused, uri)`. A refusal
+//! after a message, in trailers, is not read.
+//!
 //! A pause ends for all requests at once. Put a [`CallLimitLayer`](crate::calls::CallLimitLayer) or
 //! a [`RateLimitLayer`](crate::RateLimitLayer) inside of this layer to space them.
 
-// From top to bottom; imports run down this list only: service, layer, origin, pauses,
-// fields.
 mod fields;
+mod grpc;
 mod layer;
 mod origin;
 mod pauses;
