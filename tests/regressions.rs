@@ -319,7 +319,7 @@ async fn a_permit_refunds_at_most_its_cost() {
         let ada = Key::from("ada");
         let mut permit = limiter.check(&ada, 3).await.unwrap();
         for _ in 0..10 {
-            limiter.refund_units(&mut permit, 2).await;
+            limiter.refund_units(&mut permit, "p", 2).await;
         }
         limiter.refund(permit).await;
         let left = async || limiter.look(&ada).await.unwrap().statuses()[0].remaining();
@@ -327,6 +327,35 @@ async fn a_permit_refunds_at_most_its_cost() {
         let _kept = limiter.check(&ada, 1).await.unwrap();
         assert_eq!(left().await, 9, "{algorithm:?}");
     }
+}
+
+/// Units of a request were given back together with unused tokens: 12 of 12 calls passed a limit of
+/// 5 an hour.
+#[tokio::test]
+async fn a_refund_of_one_policy_lifts_no_other_limit() {
+    for algorithm in EVERY_ALGORITHM {
+        let policies = [a_minute("calls", algorithm, 5), a_minute("tokens", algorithm, 100)];
+        let limits = Limiter::new(policies).store(store(&clock()));
+        let (user, tenant) = (Key::from("ada"), Key::from("acme"));
+        let mut passed = 0;
+        for _ in 0..12 {
+            let asked = [("calls", &user, 1), ("tokens", &tenant, 10)];
+            let Ok(mut permit) = limits.check_each(&asked).await else { continue };
+            passed += 1;
+            limits.refund_units(&mut permit, "tokens", 9).await;
+        }
+        let left = limits.look_each(&[("tokens", &tenant)]).await.unwrap();
+        assert_eq!((passed, left.statuses()[0].remaining()), (5, 95), "{algorithm:?}");
+    }
+}
+
+#[tokio::test]
+#[should_panic(expected = "the limiter has no policy \"token\": its policies are [\"calls\", \"tokens\"]")]
+async fn a_refund_of_an_unknown_policy_panics_with_the_names() {
+    let policy = |name: &str| Policy::new(name, Quota::per_minute(5));
+    let limits = Limiter::new([policy("calls"), policy("tokens")]).store(store(&clock()));
+    let mut permit = limits.check(&Key::from("ada"), 1).await.unwrap();
+    limits.refund_units(&mut permit, "token", 1).await;
 }
 
 /// However it is parted, no more comes back of a grant than time has not returned already.
@@ -345,7 +374,7 @@ async fn a_refund_in_parts_returns_no_more_than_a_whole_refund() {
         }
         limiter.refund(whole).await;
         for _ in 0..10 {
-            limiter.refund_units(&mut in_parts, 1).await;
+            limiter.refund_units(&mut in_parts, "p", 1).await;
         }
         let back = left(&ada).await;
         assert!((1..10).contains(&back), "{back}");

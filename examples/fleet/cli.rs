@@ -157,7 +157,8 @@ pub(crate) fn fleet(cli: Cli) -> Result<Fleet, String> {
         faults: faults(&cli.faults, requests)?,
         seed: cli.seed,
     };
-    Policy::try_new("fleet", plan.quota, plan.algorithm).map_err(|error| format!("--limit: {error}"))?;
+    Policy::try_from_parts("fleet", plan.quota, plan.algorithm)
+        .map_err(|error| format!("--limit: {error}"))?;
     Ok(Fleet { plan, plot: cli.plot, faults: cli.faults })
 }
 

@@ -47,7 +47,7 @@ fn parse(text: &str) -> Result<RuleSpec, String> {
         quota = quota.try_burst(parse_units(burst)?).map_err(|error| error.to_string())?;
     }
     let algorithm = parse_algorithm(options.algorithm, options.max_wait, window)?;
-    let policy = Policy::try_new(name, quota, algorithm).map_err(|error| match error {
+    let policy = Policy::try_from_parts(name, quota, algorithm).map_err(|error| match error {
         // The playground has no option to raise it.
         PolicyError::LogTooLong => "sliding-log takes limits up to 100000".to_owned(),
         error => error.to_string(),
@@ -161,7 +161,7 @@ mod tests {
         let RuleSpec { policy, key } = rule(text);
         let quota = Quota::per_minute(3).burst(2);
         let algorithm = Algorithm::LeakyBucket { max_wait: Duration::from_millis(500) };
-        assert_eq!(policy, Policy::try_new("q", quota, algorithm).unwrap());
+        assert_eq!(policy, Policy::try_from_parts("q", quota, algorithm).unwrap());
         assert_eq!(key, "header:x-key|ip".parse().unwrap());
     }
 

@@ -3,11 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
 mod basic_auth;
+mod each_policy;
 mod grpc_methods;
 mod jobs;
 mod jwt;
 mod modes;
 mod own_error;
+mod paced;
 mod panics;
 mod pauses;
 mod queues;

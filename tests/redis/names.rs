@@ -172,7 +172,7 @@ async fn a_changed_limit_keeps_past_usage() {
         let of = |limit: u64| {
             let policies = every_policy(limit, window).into_iter().take(8);
             policies.map(move |(policy, _)| {
-                Policy::try_new("changes", policy.quota(), policy.algorithm()).unwrap()
+                Policy::try_from_parts("changes", policy.quota(), policy.algorithm()).unwrap()
             })
         };
         for ((ten, twenty), (five, one)) in of(10).zip(of(20)).zip(of(5).zip(of(1))) {

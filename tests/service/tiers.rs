@@ -144,8 +144,10 @@ async fn a_tier_of_a_smaller_burst_forgives_no_debt_of_a_larger() {
     let leaky = Algorithm::LeakyBucket { max_wait: Duration::ZERO };
     for algorithm in [Algorithm::Gcra, leaky] {
         for (own, tier) in [(large(), small()), (small(), large())] {
-            let rule =
-                Policy::try_new("api", own, algorithm).unwrap().by(user()).tiers([("tier", tier)], plan);
+            let rule = Policy::try_from_parts("api", own, algorithm)
+                .unwrap()
+                .by(user())
+                .tiers([("tier", tier)], plan);
             let time = clock();
             let mut service = layer(&time, [rule]).layer(Strict::default());
             let [mut passed, mut refused] = [0, 0];

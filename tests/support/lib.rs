@@ -50,7 +50,7 @@ pub fn a_minute(name: &str, algorithm: Algorithm, limit: u64) -> Policy {
     // Of a leaky bucket the burst is 1 unless said.
     let is_leaky = matches!(algorithm, Algorithm::LeakyBucket { .. });
     let quota = if is_leaky { quota.burst(limit) } else { quota };
-    Policy::try_new(name, quota, algorithm).expect("a valid policy")
+    Policy::try_from_parts(name, quota, algorithm).expect("a valid policy")
 }
 
 /// A clock that stands still in 2026, at no round number.

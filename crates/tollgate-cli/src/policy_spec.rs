@@ -55,7 +55,7 @@ fn parse(text: &str) -> Result<Policy, String> {
         quota = quota.try_burst(parse_units(burst)?).map_err(|error| error.to_string())?;
     }
     let algorithm = parse_algorithm(options.algorithm, options.max_wait, window)?;
-    Policy::try_new(name, quota, algorithm).map_err(|error| match error {
+    Policy::try_from_parts(name, quota, algorithm).map_err(|error| match error {
         // There is no option to raise it.
         PolicyError::LogTooLong => "sliding-log takes limits up to 100000".to_owned(),
         error => error.to_string(),
@@ -130,7 +130,7 @@ mod tests {
         let algorithm = Algorithm::LeakyBucket { max_wait: Duration::from_millis(500) };
         assert_eq!(
             parse("q=3/m,max-wait=500ms,burst=2,algorithm=leaky-bucket"),
-            Ok(Policy::try_new("q", quota, algorithm).unwrap())
+            Ok(Policy::try_from_parts("q", quota, algorithm).unwrap())
         );
         let shortest = Policy::new("api", Quota::new(10, Duration::from_secs(10)));
         assert_eq!(parse_all(&["api=10/10s".to_owned()]), Ok(vec![shortest]));

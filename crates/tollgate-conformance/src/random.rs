@@ -203,7 +203,7 @@ fn micros(span: Duration) -> u64 {
 
 fn build(name: &str, quota: Quota, algorithm: Algorithm) -> Policy {
     let plain = Quota::new(quota.limit(), quota.window());
-    match Policy::try_new(name, quota, algorithm) {
+    match Policy::try_from_parts(name, quota, algorithm) {
         Ok(policy) => return policy,
         Err(PolicyError::TooManyParts { nearest }) => {
             let near = Quota::new(nearest, quota.window());
@@ -213,7 +213,7 @@ fn build(name: &str, quota: Quota, algorithm: Algorithm) -> Policy {
         Err(_) => {}
     }
     // The burst does not fit a window algorithm, or is too large with the longest wait.
-    Policy::try_new(name, plain, algorithm)
-        .or_else(|_| Policy::try_new(name, plain, Algorithm::LeakyBucket { max_wait: Duration::ZERO }))
+    Policy::try_from_parts(name, plain, algorithm)
+        .or_else(|_| Policy::try_from_parts(name, plain, Algorithm::LeakyBucket { max_wait: Duration::ZERO }))
         .unwrap_or_else(|error| panic!("a quota of the domain without a burst is always a policy: {error}"))
 }

@@ -169,7 +169,7 @@ fn policy_of(algorithm: &str, fields: &[&str], at: &str) -> Policy {
         other => panic!("{at}: unknown algorithm {other:?}"),
     };
     let quota = burst.map_or(quota, |burst| quota.burst(burst));
-    Policy::try_new("vector", quota, algorithm).unwrap_or_else(|error| panic!("{at}: {error}"))
+    Policy::try_from_parts("vector", quota, algorithm).unwrap_or_else(|error| panic!("{at}: {error}"))
 }
 
 fn time_of(word: &str, now: Timestamp, at: &str) -> Timestamp {

@@ -88,7 +88,7 @@ impl Algorithm {
 /// let daily = Policy::new("daily", Quota::per_day(5_000)).with_algorithm(Algorithm::SLIDING_BUCKETS);
 /// assert_eq!((burst.capacity(), daily.capacity()), (20, 5_000));
 ///
-/// let wrong = Policy::try_new("daily", Quota::per_day(5_000).burst(10), Algorithm::SlidingWindow);
+/// let wrong = burst.try_with_algorithm(Algorithm::SlidingWindow);
 /// assert_eq!(wrong, Err(PolicyError::BurstOnWindow));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,23 +125,49 @@ impl Policy {
     #[track_caller]
     pub fn new(name: &str, quota: Quota) -> Policy {
         // Not in a closure, so that the panic names the caller's line.
-        match Policy::try_new(name, quota, Algorithm::Gcra) {
+        match Policy::try_new(name, quota) {
             Ok(policy) => policy,
             Err(error) => panic!("policy {name:?}: {error}"),
         }
     }
 
+    /// [`Policy::new`] for values that are known only at run time.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if the name is invalid, or if GCRA does not allow the quota.
+    pub fn try_new(name: &str, quota: Quota) -> Result<Policy, PolicyError> {
+        Policy::try_from_parts(name, quota, Algorithm::Gcra)
+    }
+
     /// The same policy under another algorithm.
     ///
     /// # Panics
-    /// If [`Policy::try_new`] would return an error.
+    /// If [`Policy::try_with_algorithm`] would return an error.
     #[must_use]
     #[track_caller]
     pub fn with_algorithm(self, algorithm: Algorithm) -> Policy {
-        match Policy::try_new(self.name(), self.quota, algorithm) {
-            Ok(policy) => policy.tracking_usage_as(&self),
+        match self.clone().try_with_algorithm(algorithm) {
+            Ok(policy) => policy,
             Err(error) => panic!("policy {:?}: {error}", self.name()),
         }
+    }
+
+    /// [`Policy::with_algorithm`] for an algorithm that is known only at run time.
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Policy, PolicyError, Quota};
+    ///
+    /// # fn main() -> Result<(), PolicyError> {
+    /// let from_a_config_file = Algorithm::SLIDING_LOG;
+    /// let api = Policy::try_new("api", Quota::per_minute(100))?.try_with_algorithm(from_a_config_file)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`PolicyError`] if the algorithm does not allow the quota.
+    pub fn try_with_algorithm(self, algorithm: Algorithm) -> Result<Policy, PolicyError> {
+        Ok(Policy::try_from_parts(self.name(), self.quota, algorithm)?.tracking_usage_as(&self))
     }
 
     /// The same policy, for which stores keep the last use and the total of every key: see
@@ -173,11 +199,12 @@ impl Policy {
         Policy { tracks_usage: other.tracks_usage, ..self }
     }
 
-    /// [`Policy::new`] and [`Policy::with_algorithm`] for values that are known only at run time.
+    /// [`Policy::try_new`] and [`Policy::try_with_algorithm`] in one step. A quota need not fit GCRA
+    /// then: see [`PolicyError::TooManyParts`].
     ///
     /// # Errors
     /// [`PolicyError`] if the name is invalid, or if the algorithm does not allow the quota.
-    pub fn try_new(name: &str, quota: Quota, algorithm: Algorithm) -> Result<Policy, PolicyError> {
+    pub fn try_from_parts(name: &str, quota: Quota, algorithm: Algorithm) -> Result<Policy, PolicyError> {
         if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(|b| matches!(b, 0x20..=0x7e)) {
             return Err(PolicyError::InvalidName);
         }
@@ -227,7 +254,7 @@ impl Policy {
             Algorithm::SlidingLog { max_limit } => Quota::try_new(max_limit.into(), window).ok()?,
             _ => Quota::try_new(Quota::MAX_UNITS, window).ok()?,
         };
-        Policy::try_new(name, quota, algorithm).ok()
+        Policy::try_from_parts(name, quota, algorithm).ok()
     }
 
     /// The same policy with another quota of the same window, and so with the same scope.
@@ -436,17 +463,18 @@ mod tests {
     #[test]
     fn names_must_be_printable_ascii() {
         for name in ["a", "with space", "quo\"te", &"x".repeat(128)] {
-            assert!(Policy::try_new(name, Quota::per_second(1), Algorithm::Gcra).is_ok(), "{name:?}");
+            assert!(Policy::try_from_parts(name, Quota::per_second(1), Algorithm::Gcra).is_ok(), "{name:?}");
         }
         for name in ["", "é", "new\nline", "\u{7f}", &"x".repeat(129)] {
-            let error = Policy::try_new(name, Quota::per_second(1), Algorithm::Gcra);
+            let error = Policy::try_from_parts(name, Quota::per_second(1), Algorithm::Gcra);
             assert_eq!(error, Err(PolicyError::InvalidName), "{name:?}");
         }
     }
 
     #[test]
     fn a_scope_contains_window_and_algorithm_but_not_the_limit() {
-        let scope = |quota, algorithm| Policy::try_new("p", quota, algorithm).unwrap().scope().to_owned();
+        let scope =
+            |quota, algorithm| Policy::try_from_parts("p", quota, algorithm).unwrap().scope().to_owned();
         assert_eq!(scope(Quota::per_minute(7), Algorithm::Gcra), "p~gcra~1m");
         assert_eq!(scope(Quota::per_minute(9).burst(2), Algorithm::Gcra), "p~gcra~1m");
         assert_eq!(scope(Quota::per_day(9), Algorithm::SLIDING_BUCKETS), "p~sliding-buckets.10~1d");
@@ -468,7 +496,7 @@ mod tests {
             for window in
                 [Duration::from_millis(1), Duration::from_secs(90), Duration::from_secs(366 * 86_400)]
             {
-                let policy = Policy::try_new("a~b=c", Quota::new(1, window), algorithm).unwrap();
+                let policy = Policy::try_from_parts("a~b=c", Quota::new(1, window), algorithm).unwrap();
                 let found = Policy::from_scope(policy.scope()).unwrap();
                 assert_eq!((found.scope(), found.algorithm()), (policy.scope(), algorithm));
                 assert!(found.largest_cost() >= policy.largest_cost() && found.horizon() >= policy.horizon());
@@ -490,7 +518,7 @@ mod tests {
     #[test]
     fn out_of_range_algorithm_options_are_refused() {
         let quota = Quota::per_minute(60);
-        let leaky = |max_wait| Policy::try_new("p", quota, Algorithm::LeakyBucket { max_wait });
+        let leaky = |max_wait| Policy::try_from_parts("p", quota, Algorithm::LeakyBucket { max_wait });
         assert_eq!(leaky(Duration::MAX), Err(PolicyError::WaitTooLong));
         assert_eq!(
             leaky(Duration::from_micros(1 << 52)),
@@ -502,21 +530,21 @@ mod tests {
             (1 << 52) / 1_000_000
         );
         assert_eq!(leaky(Duration::from_secs(3)).unwrap().largest_cost(), 4);
-        let buckets = |buckets| Policy::try_new("p", quota, Algorithm::SlidingBuckets { buckets });
+        let buckets = |buckets| Policy::try_from_parts("p", quota, Algorithm::SlidingBuckets { buckets });
         assert_eq!(buckets(0), Err(PolicyError::BucketsOutOfRange));
         assert_eq!(buckets(1_001), Err(PolicyError::BucketsOutOfRange));
         let odd = Quota::per_day(50_000_000_007);
         for bucket in [Algorithm::Gcra, Algorithm::LeakyBucket { max_wait: Duration::ZERO }] {
-            let error = Policy::try_new("p", odd, bucket).unwrap_err();
+            let error = Policy::try_from_parts("p", odd, bucket).unwrap_err();
             assert_eq!(error, PolicyError::TooManyParts { nearest: 50_000_000_004 });
             assert!(error.to_string().ends_with("the nearest limit that fits is 50000000004"), "{error}");
-            assert!(Policy::try_new("p", Quota::per_day(50_000_000_004), bucket).is_ok());
+            assert!(Policy::try_from_parts("p", Quota::per_day(50_000_000_004), bucket).is_ok());
         }
-        assert!(Policy::try_new("p", odd, Algorithm::SlidingWindow).is_ok(), "windows count no parts");
+        assert!(Policy::try_from_parts("p", odd, Algorithm::SlidingWindow).is_ok(), "windows count no parts");
         let log = Algorithm::SlidingLog { max_limit: u32::MAX };
-        assert_eq!(Policy::try_new("p", Quota::per_day(1 << 32), log), Err(PolicyError::LogTooLong));
+        assert_eq!(Policy::try_from_parts("p", Quota::per_day(1 << 32), log), Err(PolicyError::LogTooLong));
         let big = Quota::per_day(100_001);
-        assert_eq!(Policy::try_new("p", big, Algorithm::SLIDING_LOG), Err(PolicyError::LogTooLong));
-        assert!(Policy::try_new("p", big, Algorithm::SlidingLog { max_limit: 200_000 }).is_ok());
+        assert_eq!(Policy::try_from_parts("p", big, Algorithm::SLIDING_LOG), Err(PolicyError::LogTooLong));
+        assert!(Policy::try_from_parts("p", big, Algorithm::SlidingLog { max_limit: 200_000 }).is_ok());
     }
 }

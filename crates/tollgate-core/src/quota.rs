@@ -179,6 +179,28 @@ impl Quota {
         Ok(Quota { burst, ..self })
     }
 
+    /// The quota by which a client stays within this quota of another API: burst 1, and a window
+    /// that is a tenth longer, up to 366 days. Pass the API's own numbers.
+    ///
+    /// A burst after an idle time, followed by the rate, exceeds the API's quota. Evenly spaced
+    /// requests at the API's own rate can exceed it too, since the network delays each by another
+    /// time. With the longer window, delays may differ by up to a tenth of the window.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::Quota;
+    ///
+    /// // The API allows 10 requests a second: a client sends one every 110 ms.
+    /// let ours = Quota::per_second(10).paced();
+    /// assert_eq!(ours, Quota::new(10, Duration::from_millis(1_100)).burst(1));
+    /// ```
+    #[must_use]
+    pub const fn paced(self) -> Quota {
+        let longer_us = self.window_us + self.window_us.div_ceil(10);
+        let window_us = if longer_us < MAX_WINDOW_US { longer_us } else { MAX_WINDOW_US };
+        Quota { window_us, burst: 1, ..self }
+    }
+
     /// Units in each window.
     pub const fn limit(&self) -> u64 {
         self.limit
@@ -245,6 +267,18 @@ mod tests {
     fn a_quota_per_second_has_a_window_of_one_second() {
         assert_eq!(Quota::per_second(5), Quota::new(5, Duration::from_secs(1)));
         assert_eq!(Quota::per_day(5), Quota::new(5, Duration::from_secs(24 * 60 * 60)));
+    }
+
+    #[test]
+    fn a_paced_quota_has_burst_1_and_a_window_a_tenth_longer() {
+        let days = |n: u64| Duration::from_secs(n * 86_400);
+        assert_eq!(Quota::per_second(10).burst(20).paced().given_burst(), Some(1));
+        assert_eq!(
+            Quota::new(1, Duration::from_micros(1_001)).paced().window(),
+            Duration::from_micros(1_102)
+        );
+        assert_eq!(Quota::new(1, days(366)).paced().window(), days(366));
+        assert_eq!(Quota::new(Quota::MAX_UNITS, days(360)).paced().window(), days(366));
     }
 
     #[test]

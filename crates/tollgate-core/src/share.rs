@@ -131,7 +131,7 @@ impl Policy {
     /// # Errors
     /// [`PolicyError::ShareOfNothing`] if less than one unit of either is left. This includes a
     /// [leaky bucket](Algorithm::LeakyBucket) with the default burst of 1. Otherwise, the errors of
-    /// [`Policy::try_new`] for the smaller quota.
+    /// [`Policy::try_from_parts`] for the smaller quota.
     pub fn share(&self, share: Share) -> Result<Policy, PolicyError> {
         if share.part == share.of {
             return Ok(self.clone());

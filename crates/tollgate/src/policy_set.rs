@@ -94,6 +94,18 @@ impl PolicySet {
         &self.policies[number]
     }
 
+    /// The number of the policy with this name.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn number_of(&self, name: &str) -> usize {
+        let number = self.own().iter().position(|policy| policy.name() == name);
+        number.unwrap_or_else(|| {
+            let names: Vec<&str> = self.own().iter().map(Policy::name).collect();
+            panic!("the limiter has no policy {name:?}: its policies are {names:?}")
+        })
+    }
+
     /// The number of the policy whose tier this is, or its own.
     pub(crate) fn named(&self, policy: usize) -> usize {
         self.named[policy]

@@ -28,7 +28,9 @@ pub(super) async fn the_limit_is_granted_and_not_one_more(case: &Case) {
 pub(super) async fn the_first_request_on_a_fresh_key_passes(case: &Case) {
     for limit in [1, 3, 7, 9, 11, 997, 65_537, 99_991, 50_000_000_000, Quota::MAX_UNITS] {
         for algorithm in plain().iter().map(Policy::algorithm) {
-            let Ok(policy) = Policy::try_new("fresh", Quota::per_day(limit), algorithm) else { continue };
+            let Ok(policy) = Policy::try_from_parts("fresh", Quota::per_day(limit), algorithm) else {
+                continue;
+            };
             let key = Key::join([Key::from(limit), Key::from(algorithm.name())]);
             case.must_take(&policy, &key, 1).await;
         }
@@ -41,7 +43,7 @@ pub(super) async fn a_cost_equal_to_the_capacity_passes(case: &Case) {
             let quota = Quota::per_day(limit);
             let quota =
                 if let Algorithm::LeakyBucket { .. } = algorithm { quota.burst(limit) } else { quota };
-            let Ok(policy) = Policy::try_new("whole", quota, algorithm) else { continue };
+            let Ok(policy) = Policy::try_from_parts("whole", quota, algorithm) else { continue };
             let key = Key::join([Key::from(limit), Key::from(algorithm.name())]);
             case.must_take(&policy, &key, limit).await;
             case.left("the whole was taken", &policy, &key, 0).await;

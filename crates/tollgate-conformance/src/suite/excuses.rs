@@ -124,6 +124,6 @@ impl Leases {
             Algorithm::SlidingLog { .. } => Algorithm::SlidingLog { max_limit: u32::MAX },
             algorithm => algorithm,
         };
-        Policy::try_new(policy.name(), quota, algorithm).unwrap_or_else(|_| policy.clone())
+        Policy::try_from_parts(policy.name(), quota, algorithm).unwrap_or_else(|_| policy.clone())
     }
 }

@@ -3,6 +3,7 @@
 mod from;
 mod text;
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -91,9 +92,17 @@ impl Key {
     }
 
     /// Joins several keys into one. Empty if there are none, or if one of them is empty.
-    pub fn join(parts: impl IntoIterator<Item = Key>) -> Key {
+    ///
+    /// ```
+    /// use tollgate_core::Key;
+    ///
+    /// let (tenant, user) = (Key::from("acme"), Key::from(42));
+    /// assert_eq!(Key::join([&tenant, &user]), Key::join([tenant, user]));
+    /// ```
+    pub fn join(parts: impl IntoIterator<Item = impl Borrow<Key>>) -> Key {
         let mut joined = Scratch::new();
         for part in parts {
+            let part: &Key = part.borrow();
             if part.is_empty() {
                 return Key::EMPTY;
             }
@@ -355,7 +364,7 @@ mod tests {
     #[test]
     fn a_join_with_an_empty_part_is_empty() {
         assert!(Key::join([Key::from("a"), Key::from("")]).is_empty());
-        assert!(Key::join([]).is_empty());
+        assert!(Key::join([] as [Key; 0]).is_empty());
         assert!(Key::from("").of_branch(1).is_empty());
     }
 

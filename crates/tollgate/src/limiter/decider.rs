@@ -153,8 +153,16 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         self.report(asks, &verdict)
     }
 
-    pub(super) async fn refund(&self, permit: &mut Permit, units: u64) {
-        permit.start_refund(&self.store, units).wait().await.unwrap_or_else(NeverFails::never);
+    /// Refunds all that a permit was charged.
+    pub(super) async fn refund(&self, mut permit: Permit) {
+        permit.start_refund(&self.store, |_| true, u64::MAX).wait().await.unwrap_or_else(NeverFails::never);
+    }
+
+    /// Refunds up to `units` of what one policy charged a permit, in any of its tiers.
+    pub(super) async fn refund_units(&self, permit: &mut Permit, policy: &str, units: u64) {
+        let named = self.policies.number_of(policy);
+        let is_refunded = |number| self.policies.named(number) == named;
+        permit.start_refund(&self.store, is_refunded, units).wait().await.unwrap_or_else(NeverFails::never);
     }
 
     pub(super) async fn reset(&self, key: &Key) {
@@ -171,8 +179,7 @@ fn waiting_until(policy: &Policy, deadline: Duration) -> Cow<'_, Policy> {
     if policy.longest_wait() <= deadline {
         return Cow::Borrowed(policy);
     }
-    let algorithm = Algorithm::LeakyBucket { max_wait: deadline };
     // Valid, since a longer wait is.
-    let shorter = Policy::try_new(policy.name(), policy.quota(), algorithm);
-    shorter.map_or(Cow::Borrowed(policy), |shorter| Cow::Owned(shorter.tracking_usage_as(policy)))
+    let shorter = policy.clone().try_with_algorithm(Algorithm::LeakyBucket { max_wait: deadline });
+    shorter.map_or(Cow::Borrowed(policy), Cow::Owned)
 }

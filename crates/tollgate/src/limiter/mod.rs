@@ -127,13 +127,33 @@ impl<S> Limiter<S> {
         Limiter { decider: self.decider.wait_for_store(wait) }
     }
 
-    /// What a caller asks of each policy.
+    /// What a caller asks of all policies, with one key and cost.
     pub(crate) fn asks(&self, key: Option<&Key>, cost: u64) -> Result<Asks, Denial> {
         let Some(key) = key.filter(|key| !key.is_empty()) else {
             return Err(self.decider.no_key(0, Reason::NoKey));
         };
         let policies = 0..self.decider.policies.own().len();
         Ok(policies.map(|policy| Ask { policy, key: key.clone(), cost }).collect())
+    }
+
+    /// What a caller asks of each of the named policies.
+    fn asks_of_each(&self, each: &[(&str, &Key, u64)]) -> Result<Asks, Denial> {
+        let policies = &self.decider.policies;
+        let ask = |(name, key, cost): &(&str, &Key, u64)| Ask {
+            policy: policies.number_of(name),
+            key: (*key).clone(),
+            cost: *cost,
+        };
+        let mut asks: Asks = each.iter().map(ask).collect();
+        // In the order of the policies, whatever the caller's, so that equal sets wait in one queue.
+        asks.sort_unstable_by_key(|ask| ask.policy);
+        if let Some(two) = asks.windows(2).find(|two| two[0].policy == two[1].policy) {
+            panic!("the policy {:?} is asked twice", policies.policy(two[0].policy).name());
+        }
+        match asks.iter().find(|ask| ask.key.is_empty()) {
+            Some(ask) => Err(self.decider.no_key(ask.policy, Reason::NoKey)),
+            None => Ok(asks),
+        }
     }
 }
 
@@ -152,6 +172,36 @@ where
         self.decider.charge(self.decider.shown(self.asks(Some(key), cost))?, None).await
     }
 
+    /// Charges each of these policies its own cost to its own key, all or none: [`Limiter::check`]
+    /// for limits of different callers, or in different units. Policies that are left out are not
+    /// asked.
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Denial> {
+    /// let limits = Limiter::new([
+    ///     Policy::new("requests", Quota::per_minute(60)),
+    ///     Policy::new("tokens", Quota::per_minute(100_000)),
+    /// ]);
+    /// let (user, tenant) = (Key::from("ada"), Key::from("acme"));
+    ///
+    /// let permit = limits.check_each(&[("requests", &user, 1), ("tokens", &tenant, 1_500)]).await?;
+    /// assert_eq!(permit.report().get("tokens").unwrap().1.remaining(), 98_500);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A [`Denial`] with the policies that refused, and how long they do. An empty key is refused
+    /// with [`Reason::NoKey`], status 400.
+    ///
+    /// # Panics
+    /// If the limiter has no policy of such a name, or if one is named twice.
+    pub async fn check_each(&self, each: &[(&str, &Key, u64)]) -> Result<Permit, Denial> {
+        self.decider.charge(self.decider.shown(self.asks_of_each(each))?, None).await
+    }
+
     /// Returns the state of each policy for `key`. Charges nothing.
     ///
     /// # Errors
@@ -159,6 +209,18 @@ where
     #[doc(alias("peek", "dry_run"))]
     pub async fn look(&self, key: &Key) -> Result<Report, Denial> {
         Ok(self.decider.look(&self.asks(Some(key), 1)?).await)
+    }
+
+    /// Returns the state of each of these policies for its own key. Charges nothing.
+    ///
+    /// # Errors
+    /// A [`Denial`] if a key is empty.
+    ///
+    /// # Panics
+    /// If the limiter has no policy of such a name, or if one is named twice.
+    pub async fn look_each(&self, each: &[(&str, &Key)]) -> Result<Report, Denial> {
+        let each: Vec<_> = each.iter().map(|(name, key)| (*name, *key, 1)).collect();
+        Ok(self.decider.look(&self.asks_of_each(&each)?).await)
     }
 
     /// Waits until `cost` units of each policy may be charged to `key`, and charges them:
@@ -225,16 +287,30 @@ where
         self.decider.admit(self.asks(Some(key), cost), Some(at_most)).await
     }
 
-    /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
-    /// The permit must be from this limiter or a clone, because only its store has charged it.
-    pub async fn refund(&self, mut permit: Permit) {
-        self.decider.refund(&mut permit, u64::MAX).await;
+    /// [`Limiter::until_ready`] with a key and a cost for each policy, as in
+    /// [`Limiter::check_each`], also for errors and panics.
+    pub async fn until_ready_each(
+        &self,
+        each: &[(&str, &Key, u64)],
+        at_most: Duration,
+    ) -> Result<Permit, Denial> {
+        self.decider.admit(self.asks_of_each(each), Some(at_most)).await
     }
 
-    /// Refunds up to `units` of what each policy charged a permit and has not refunded yet: for
-    /// work that cost less than was reserved for it. A leaky bucket refunds only its latest grant.
-    pub async fn refund_units(&self, permit: &mut Permit, units: u64) {
-        self.decider.refund(permit, units).await;
+    /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
+    /// The permit must be from this limiter or a clone, because only its store has charged it.
+    pub async fn refund(&self, permit: Permit) {
+        self.decider.refund(permit).await;
+    }
+
+    /// Refunds up to `units` of what one policy charged a permit and has not refunded yet: for work
+    /// that cost less than was reserved for it. The other policies keep what they charged. A leaky
+    /// bucket refunds only its latest grant.
+    ///
+    /// # Panics
+    /// If the limiter has no policy of that name.
+    pub async fn refund_units(&self, permit: &mut Permit, policy: &str, units: u64) {
+        self.decider.refund_units(permit, policy, units).await;
     }
 
     /// Forgets what `key` has used of every policy. Do not [refund](Limiter::refund) a permit from

@@ -32,10 +32,11 @@ impl Permit {
         Permit { delay: Duration::ZERO, ..self }
     }
 
-    /// Gives back up to `units` of what each rule charged.
+    /// Gives back up to `units` of what these policies charged, by their numbers in the set.
     pub(crate) fn start_refund<S: Store>(
         &mut self,
         store: &S,
+        is_refunded: impl Fn(usize) -> bool,
         units: u64,
     ) -> Reply<Result<(), S::Error>, S::Done> {
         let Permit { report, asks, stamps, .. } = self;
@@ -44,6 +45,7 @@ impl Permit {
             .iter_mut()
             .zip(stamps)
             .zip(report.iter())
+            .filter(|((ask, _), _)| is_refunded(ask.policy))
             .map(|((ask, stamp), (policy, _))| {
                 let units = ask.cost.min(units);
                 ask.cost -= units;

@@ -32,7 +32,7 @@ impl<S: Store> Drop for QueueSlot<S> {
         let Some(mut permit) = self.permit.take() else { return };
         // A store may need the runtime's timers.
         let _entered = self.runtime.as_ref().map(Handle::enter);
-        let refund = permit.start_refund(&self.store, u64::MAX);
+        let refund = permit.start_refund(&self.store, |_| true, u64::MAX);
         if let (Reply::Later(refund), Some(runtime)) = (refund, &self.runtime) {
             runtime.spawn(refund);
         }

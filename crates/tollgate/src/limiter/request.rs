@@ -162,14 +162,18 @@ where
 
     /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
     /// The permit must be from this limiter or a clone, because only its store has charged it.
-    pub async fn refund(&self, mut permit: Permit) {
-        self.decider.refund(&mut permit, u64::MAX).await;
+    pub async fn refund(&self, permit: Permit) {
+        self.decider.refund(permit).await;
     }
 
-    /// Refunds up to `units` of what each rule charged a permit and has not refunded yet: for work
-    /// that cost less than was reserved for it. A leaky bucket refunds only its latest grant.
-    pub async fn refund_units(&self, permit: &mut Permit, units: u64) {
-        self.decider.refund(permit, units).await;
+    /// Refunds up to `units` of what the policy of one rule charged a permit and has not refunded
+    /// yet: see [`Limiter::refund_units`](crate::Limiter::refund_units). A rule that did not apply
+    /// to the request charged nothing.
+    ///
+    /// # Panics
+    /// If no rule has a policy of that name.
+    pub async fn refund_units(&self, permit: &mut Permit, policy: &str, units: u64) {
+        self.decider.refund_units(permit, policy, units).await;
     }
 
     /// Forgets what `key` has used of every rule, in all of its tiers. Do not

@@ -29,7 +29,7 @@ impl Tiers {
             if name.is_empty() {
                 return Err(SetupError::UnnamedTier);
             }
-            let policy = Policy::try_new(policy.name(), quota, policy.algorithm())
+            let policy = Policy::try_from_parts(policy.name(), quota, policy.algorithm())
                 .map(|tier| tier.tracking_usage_as(policy));
             let policy = policy.map_err(|error| SetupError::TierQuota(name.to_owned(), error))?;
             tiers.push((Box::<str>::from(name), policy));

@@ -1,0 +1,77 @@
+//! Policies with keys and costs of their own: requests of a user, and tokens of a tenant.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tollgate::{Key, Limiter, MemoryStore, Outcome, Reason};
+use tollgate_tests::{clock, per_minute, store, timed};
+
+fn limits() -> Limiter<MemoryStore> {
+    Limiter::new([per_minute("requests", 3), per_minute("tokens", 100)]).store(store(&clock()))
+}
+
+fn keys() -> (Key, Key) {
+    (Key::from("ada"), Key::from("acme"))
+}
+
+#[tokio::test]
+async fn each_policy_charges_its_own_cost_to_its_own_key() {
+    let (limits, (ada, acme)) = (limits(), keys());
+    let permit = limits.check_each(&[("tokens", &acme, 60), ("requests", &ada, 1)]).await.unwrap();
+    let left = |name| permit.report().get(name).unwrap().1.remaining();
+    assert_eq!((left("requests"), left("tokens")), (2, 40));
+    // All or none: the tenant has no tokens for it, so the user is not charged.
+    let denial = limits.check_each(&[("requests", &ada, 1), ("tokens", &acme, 60)]).await.unwrap_err();
+    assert_eq!(denial.violated().collect::<Vec<_>>(), ["tokens"]);
+    let report = limits.look_each(&[("requests", &ada)]).await.unwrap();
+    assert_eq!(report.get("requests").unwrap().1.remaining(), 2);
+    assert!(report.get("tokens").is_none());
+}
+
+#[tokio::test]
+async fn a_policy_that_is_left_out_is_skipped() {
+    let seen = Arc::<Mutex<Vec<_>>>::default();
+    let seen_too = Arc::clone(&seen);
+    let limits = limits().observe(move |decision| {
+        seen_too.lock().unwrap().push((decision.policy().name().to_owned(), decision.outcome()));
+    });
+    let (_, acme) = keys();
+    limits.check_each(&[("tokens", &acme, 100)]).await.map(drop).unwrap();
+    let decided = [("requests", Outcome::Skipped), ("tokens", Outcome::Allowed)];
+    assert_eq!(*seen.lock().unwrap(), decided.map(|(name, outcome)| (name.to_owned(), outcome)));
+    // Nothing is asked of no policy.
+    assert!(limits.check_each(&[]).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_empty_key_names_the_policy_that_needs_it() {
+    let (limits, (ada, empty)) = (limits(), (Key::from("ada"), Key::from("")));
+    let denial = limits.check_each(&[("requests", &ada, 1), ("tokens", &empty, 1)]).await.unwrap_err();
+    assert_eq!(denial.reason(), Reason::NoKey);
+    assert_eq!(denial.violated().collect::<Vec<_>>(), ["tokens"]);
+    assert_eq!(limits.look(&ada).await.unwrap().statuses()[0].remaining(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_waits_for_the_policy_that_needs_longest() {
+    let (limits, (ada, acme)) = (limits(), keys());
+    limits.check_each(&[("requests", &ada, 3), ("tokens", &acme, 100)]).await.map(drop).unwrap();
+    let asked = [("tokens", &acme, 10), ("requests", &ada, 1)];
+    let (refused, waited) = timed(limits.until_ready_each(&asked, Duration::from_secs(19))).await;
+    assert_eq!(refused.unwrap_err().retry_after(), Some(Duration::from_secs(20)));
+    assert_eq!(waited, Duration::ZERO);
+}
+
+#[tokio::test]
+#[should_panic(expected = "the limiter has no policy \"token\": its policies are [\"requests\", \"tokens\"]")]
+async fn a_policy_that_is_not_there_panics_with_the_names() {
+    let (ada, _) = keys();
+    let _ = limits().check_each(&[("token", &ada, 1)]).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "the policy \"tokens\" is asked twice")]
+async fn a_policy_that_is_asked_twice_panics() {
+    let (ada, acme) = keys();
+    let _ = limits().check_each(&[("tokens", &ada, 1), ("requests", &ada, 1), ("tokens", &acme, 1)]).await;
+}
