@@ -23,8 +23,10 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:3000/".to_owned());
     let url: Uri = url.parse()?;
 
-    // Ten requests a second to each host, evenly spaced. No request waits longer than a second.
-    let ours = Policy::new("ours", Quota::per_second(10))
+    // The API allows ten requests a second. `paced` sends one every 110 ms to each host: a burst
+    // after an idle time, or requests that the network delays, would exceed its limit otherwise.
+    // No request waits longer than a second.
+    let ours = Policy::new("ours", Quota::per_second(10).paced())
         .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) })
         .by(|head: &Head<'_>| head.uri().host().map(Key::from));
 

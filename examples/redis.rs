@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = RedisStore::connect(&redis)
         .await?
         // No request waits longer than this for Redis.
-        .timeout(Duration::from_millis(50))
+        .timeout(Duration::from_millis(250))
         // After several failures requests no longer wait: a probe finds out when Redis is back.
         .circuit_breaker(CircuitBreaker::default())
         // While Redis fails, each of two servers grants half of each quota by itself: a limit

@@ -9,7 +9,7 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = RedisStore::connect("redis://127.0.0.1/")
 //!     .await?
-//!     .timeout(Duration::from_millis(50))
+//!     .timeout(Duration::from_millis(250))
 //!     .circuit_breaker(CircuitBreaker::default())
 //!     // While Redis fails, each of 3 processes grants a third of every quota. Or `.fail_closed()`.
 //!     // Behind `.fail_open()`, a caller that can make Redis late switches all limits off.

@@ -134,7 +134,7 @@
 //! ```text
 //! let store = RedisStore::connect("redis://127.0.0.1/")
 //!     .await?
-//!     .timeout(Duration::from_millis(50))
+//!     .timeout(Duration::from_millis(250))
 //!     .circuit_breaker(CircuitBreaker::default())
 //!     // While Redis fails, each of 3 nodes grants a third of every quota.
 //!     .fall_back_to(MemoryStore::new(), Share::new(1, 3));
@@ -168,8 +168,8 @@
 //! use std::time::Duration;
 //! use tollgate::{Algorithm, Fields, Head, Key, Policy, PolicyExt, Quota, RateLimitLayer};
 //!
-//! // Ten requests a second to each host, evenly spaced.
-//! let ours = Policy::new("ours", Quota::per_second(10))
+//! // Each host allows ten requests a second: one is sent every 110 ms.
+//! let ours = Policy::new("ours", Quota::per_second(10).paced())
 //!     .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_secs(30) })
 //!     .by(|head: &Head<'_>| head.uri().host().map(Key::from));
 //! // No fields, which would mix with those of the server. No connection waits for refused bodies.

@@ -38,7 +38,7 @@ use crate::usage::top_keys::{Recorder, UsageCounter};
 /// use tollgate::{MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Share, StoreExt};
 ///
 /// // A memory store never fails. It stands for a store over a network here.
-/// let store = MemoryStore::new().timeout(Duration::from_millis(50));
+/// let store = MemoryStore::new().timeout(Duration::from_millis(250));
 ///
 /// let a_third = store.clone().fall_back_to(MemoryStore::new(), Share::new(1, 3));
 /// let pages = RateLimitLayer::per_ip(Quota::per_minute(100)).store(a_third);

@@ -14,11 +14,10 @@ fn the_client_example_waits_for_its_turn() {
         .collect();
     let answered = said.lines().filter(|line| *line == "answered 200 OK").count();
     let kept_back = said.lines().filter(|line| line.starts_with("not sent: ")).count();
-    // Eleven turns are within a second. If the last request starts after the first turn, all twelve
-    // are.
-    assert!(sent.len() >= 11 && answered == sent.len() && answered + kept_back == 12, "{said}");
-    // The clocks are read at different moments, so a turn takes almost a tenth of a second.
-    assert!(sent.iter().zip(0..).all(|(ms, turn)| *ms >= 90 * turn), "{said}");
+    // Ten turns are within a second. If the last request starts after some turns, all twelve are.
+    assert!(sent.len() >= 10 && answered == sent.len() && answered + kept_back == 12, "{said}");
+    // The clocks are read at different moments, so a turn takes almost 110 ms.
+    assert!(sent.iter().zip(0..).all(|(ms, turn)| *ms >= 100 * turn), "{said}");
 }
 
 #[test]

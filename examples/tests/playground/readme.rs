@@ -31,7 +31,7 @@ struct User {
     plan: &'static str,
 }
 
-fn plan(head: &Head<'_>, _: &Key) -> Option<&'static str> {
+fn plan(head: &Head<'_>) -> Option<&'static str> {
     head.extensions().get::<User>().map(|user| user.plan)
 }
 
@@ -61,21 +61,21 @@ fn jobs(policy: Policy) -> CallLimitLayer<Job> {
     CallLimitLayer::new(Limiter::new([policy]), |job: &Job| Some(Key::from(job.tenant)))
 }
 
-async fn client(limiter: Limiter, api: Key, patience: Duration) -> Result<(), Denial> {
+async fn client(api: Key, patience: Duration) -> Result<(), Denial> {
+    let limiter = Limiter::new([Policy::new("api", Quota::per_second(10).paced())]);
     limiter.until_ready(&api, 1, patience).await.map(drop)
 }
 
-fn rules(api: Policy, queue: Policy, max_wait: Duration) -> Vec<Rule> {
+fn rules(api: Policy) -> Vec<Rule> {
     vec![
         api.clone().by(ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])),
         api.clone()
             .by(extension_ref(|user: &User| user.name.as_str()).or(PeerIp::new()))
-            .tiers([("pro", Quota::per_minute(600))], plan),
+            .tiers([("pro", Quota::per_minute(600))], |head: &Head<'_>, _: &Key| plan(head)),
         api.clone()
             .by((PeerIp::new(), matched_path()))
             .cost(|head: &Head<'_>| if head.method() == Method::POST { 5 } else { 1 }),
         api.by(PeerIp::new()).exempt(|head: &Head<'_>| head.uri().path() == "/health"),
-        queue.with_algorithm(Algorithm::LeakyBucket { max_wait }).by(PeerIp::new()),
     ]
 }
 

@@ -9,7 +9,7 @@ fn two_redis_examples_share_their_limit() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     let servers = [(); 2].map(|()| Server::start("redis", &["127.0.0.1:0", &redis.url()]));
     let answers: Vec<_> = (0..30).map(|n| servers[n % 2].get("/")).collect();
-    // One unit is refilled every 600 ms. If Redis takes longer than 50 ms, a server grants its
+    // One unit is refilled every 600 ms. If Redis takes longer than 250 ms, a server grants its
     // half.
     let refused: Vec<_> = answers.iter().filter(|answer| answer.status == 429).collect();
     assert!(!refused.is_empty(), "nothing is limited: {answers:?}");

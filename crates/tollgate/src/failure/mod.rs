@@ -11,7 +11,7 @@
 //! # let shared_store = MemoryStore::new();
 //! // On each of three nodes.
 //! let store = shared_store
-//!     .timeout(Duration::from_millis(50))
+//!     .timeout(Duration::from_millis(250))
 //!     .circuit_breaker(CircuitBreaker::default())
 //!     .fall_back_to(MemoryStore::new(), Share::new(1, 3));
 //! let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store);
@@ -78,7 +78,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! // `Silent` is a store that never answers.
-//! let silent = Silent.timeout(Duration::from_millis(50));
+//! let silent = Silent.timeout(Duration::from_millis(250));
 //! let (ada, daily) = (Key::from("ada"), || Policy::new("daily", Quota::per_day(100)));
 //!
 //! let open = Limiter::new([daily()]).store(silent.clone().fail_open());

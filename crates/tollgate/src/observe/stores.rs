@@ -12,7 +12,7 @@
 //! # let redis = MemoryStore::new();
 //! // Install an exporter first. Metrics that are registered before are lost.
 //! let memory = MemoryStore::new();
-//! let guarded = redis.timeout(Duration::from_millis(50)).circuit_breaker(CircuitBreaker::default());
+//! let guarded = redis.timeout(Duration::from_millis(250)).circuit_breaker(CircuitBreaker::default());
 //! let watched = StoreMetrics::new().memory(&memory).circuit(guarded.circuit());
 //! let store = guarded.fall_back_to(memory, Share::new(1, 3)).observe(count_errors());
 //! let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store).metrics();

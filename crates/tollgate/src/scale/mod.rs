@@ -15,7 +15,7 @@
 //!
 //! # let shared_store = MemoryStore::new();
 //! let store = shared_store
-//!     .timeout(Duration::from_millis(50))
+//!     .timeout(Duration::from_millis(250))
 //!     .circuit_breaker(CircuitBreaker::default())
 //!     .leased(Lease::default())
 //!     .deny_cache(100_000)
