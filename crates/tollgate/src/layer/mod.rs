@@ -39,6 +39,18 @@ pub use crate::rule::IntoRules;
 
 /// Limits the requests that reach a service, by one or several rules that are decided together.
 ///
+/// ```
+/// use tollgate::extract::{PeerIp, header};
+/// use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
+///
+/// let simple = RateLimitLayer::per_ip(Quota::per_minute(100));
+///
+/// let several = RateLimitLayer::new([
+///     Policy::new("burst", Quota::per_second(10).burst(20)).by(PeerIp::new()),
+///     Policy::new("daily", Quota::per_day(5_000)).by(header("x-api-key")),
+/// ]);
+/// ```
+///
 /// Works with any `tower::Service` over `http::Request` and `http::Response`: axum's
 /// `Router::layer`, tonic's `Server::builder().layer(..)`, a `tower::ServiceBuilder`. The service
 /// must be `Clone`: a request that waits for a leaky bucket or for a server takes it along.
@@ -52,18 +64,6 @@ pub use crate::rule::IntoRules;
 /// A request that a [leaky bucket](crate::Algorithm::LeakyBucket) delays uses tokio's timer.
 /// Without a tokio runtime with a timer it panics. Nothing else of the layer needs a runtime; a
 /// store may, and [`timeout`](crate::StoreExt::timeout) does.
-///
-/// ```
-/// use tollgate::extract::{PeerIp, header};
-/// use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
-///
-/// let simple = RateLimitLayer::per_ip(Quota::per_minute(100));
-///
-/// let several = RateLimitLayer::new([
-///     Policy::new("burst", Quota::per_second(10).burst(20)).by(PeerIp::new()),
-///     Policy::new("daily", Quota::per_day(5_000)).by(header("x-api-key")),
-/// ]);
-/// ```
 #[doc(alias("GovernorLayer", "throttle"))]
 #[must_use]
 pub struct RateLimitLayer<S = MemoryStore> {
