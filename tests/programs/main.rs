@@ -12,6 +12,7 @@ mod own_error;
 mod paced;
 mod panics;
 mod pauses;
+mod ports;
 mod queues;
 mod reqwest_client;
 mod until_ready;
