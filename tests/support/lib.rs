@@ -17,6 +17,8 @@ use tower::{Service, ServiceExt};
 
 mod contract;
 mod failing;
+#[cfg(doctest)]
+mod guide;
 mod later;
 mod log;
 mod proxy;

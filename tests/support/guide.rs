@@ -1,0 +1,31 @@
+//! The code blocks of the guide are doctests here: this package has all features of `tollgate`, and
+//! the crates that the blocks use.
+
+/// Takes each chapter from its Markdown file.
+macro_rules! chapters {
+    ($($chapter:ident = $file:literal)*) => {$(
+        #[doc = include_str!(concat!("../../crates/tollgate/src/guide/", $file))]
+        mod $chapter {}
+    )*};
+}
+
+chapters! {
+    algorithms = "algorithms.md"
+    applications = "recipes/applications.md"
+    callers = "recipes/callers.md"
+    from_axum_governor = "from_axum_governor.md"
+    from_governor = "from_governor.md"
+    from_redis_script = "from_redis_script.md"
+    from_tower = "from_tower.md"
+    from_tower_governor = "from_tower_governor.md"
+    grpc = "grpc.md"
+    keys = "keys.md"
+    layers = "layers.md"
+    outages = "outages.md"
+    proxies = "recipes/proxies.md"
+    scale = "scale.md"
+    testing = "testing.md"
+    tiers = "tiers.md"
+    watching = "watching.md"
+    writing_a_store = "writing_a_store.md"
+}
