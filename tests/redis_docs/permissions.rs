@@ -15,13 +15,18 @@ use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_redis::{RedisStore, RedisStoreBuilder, SlidingLogLayout};
 
 const DOCS: &str = include_str!("../../crates/tollgate-redis/src/lib.rs");
+const GUIDE: &str = include_str!("../../crates/tollgate/src/guide/operating.md");
 
 /// Commands for a Cluster and for Sentinels only.
 const TOPOLOGY: [&str; 3] = ["asking", "cluster|slots", "role"];
 
-/// The words of `ACL SETUSER …` in the documentation.
+/// The words of `ACL SETUSER …` in the documentation of tollgate-redis.
 fn documented() -> Vec<&'static str> {
-    let (_, text) = DOCS.split_once("//! ACL SETUSER").expect("the documentation names the command");
+    documented_in(DOCS)
+}
+
+fn documented_in(text: &'static str) -> Vec<&'static str> {
+    let (_, text) = text.split_once("ACL SETUSER").expect("the documentation names the command");
     let (text, _) = text.split_once("```").expect("the end of the block");
     ["ACL", "SETUSER"].into_iter().chain(text.split_whitespace().filter(|word| *word != "//!")).collect()
 }
@@ -68,6 +73,11 @@ async fn keeps_the_contract(server: &Server, layout: SlidingLogLayout) -> BTreeS
     // it as `CLIENT SETNAME`. The test itself runs `CONFIG`.
     let others = ["auth", "client", "client|setinfo", "hello"];
     names.filter(|name| !others.contains(name) && !name.starts_with("config")).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_guide_lists_the_same_permissions() {
+    assert_eq!(documented_in(GUIDE), documented());
 }
 
 /// The kinds at once: a contract mostly waits for answers.

@@ -27,11 +27,13 @@ chapters! { "":
     grpc
     keys
     layers
+    operating
     outages
     scale
     testing
     tiers
     watching
+    when_limits_seem_wrong
     writing_a_store
 }
 
