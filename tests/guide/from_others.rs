@@ -121,7 +121,7 @@ mod redis_script {
     async fn app(url: &str) -> Result<Router, tollgate_redis::Error> {
         let store = RedisStore::connect(url)
             .await?
-            .timeout(Duration::from_millis(50))
+            .timeout(Duration::from_millis(250))
             .circuit_breaker(CircuitBreaker::default())
             // While Redis fails, each of 3 servers grants a third of the quota.
             .fall_back_to(MemoryStore::new(), Share::new(1, 3));

@@ -3,11 +3,15 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::Router;
 use http::{Request, Response};
 use tollgate::extract::global;
-use tollgate::{Key, Limiter, PolicyExt, RateLimitLayer};
-use tollgate_tests::{clock, field, per_minute, store};
-use tower::{ServiceBuilder, ServiceExt};
+use tollgate::pause::{Pause, PauseError, PauseLayer};
+use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate_tests::{clock, field, per_minute, serve, store};
+use tonic::body::Body;
+use tonic::transport::Channel;
+use tower::{Layer, ServiceBuilder, ServiceExt};
 
 /// Returns the answer to `call` after a request that used up the quota.
 async fn refused(call: Request<String>) -> Response<String> {
@@ -40,18 +44,27 @@ async fn a_unary_connect_call_gets_a_429_with_the_wait() {
     assert_eq!((answer.status().as_u16(), field(&answer, "retry-after")), (429, Some("60")));
 }
 
-/// Returns `None` if waiting does not help.
-fn wait(status: &tonic::Status) -> Option<Duration> {
-    let pushback = status.metadata().get("grpc-retry-pushback-ms")?.to_str().ok()?;
-    Some(Duration::from_millis(pushback.parse().ok()?))
+fn paused(channel: Channel) -> Pause<Channel, Request<Body>, Response<Body>> {
+    PauseLayer::new().wait_at_most(Duration::from_secs(5)).layer(channel)
 }
 
 #[tokio::test]
-async fn a_client_reads_the_wait_from_the_status() {
-    super::shows("grpc.md", include_str!("grpc.rs"), &["fn wait"]);
-    let limiter = Limiter::new([tollgate::Policy::new("one", tollgate::Quota::per_day(1))]);
-    let ask = async |cost| limiter.check(&Key::global(), cost).await;
-    assert!(wait(&ask(2).await.unwrap_err().into()).is_none());
-    assert!(ask(1).await.is_ok());
-    assert!(wait(&ask(1).await.unwrap_err().into()).is_some_and(|wait| wait > Duration::from_secs(80_000)));
+async fn a_paused_channel_sends_no_call_after_a_refusal() {
+    super::shows("grpc.md", include_str!("grpc.rs"), &["fn paused"]);
+    let limit = RateLimitLayer::new([Policy::new("one", Quota::per_day(1)).by(global())]);
+    let address = serve(Router::new().layer(limit)).await;
+    let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+    let client = paused(channel);
+    let call = || {
+        let call =
+            Request::post(format!("http://{address}/a.B/C")).header("content-type", "application/grpc");
+        client.clone().oneshot(call.body(Body::empty()).unwrap())
+    };
+    let mut status = Vec::new();
+    for _ in 0..2 {
+        status.push(field(&call().await.unwrap(), "grpc-status").map(str::to_owned));
+    }
+    assert_eq!(status[1].as_deref(), Some("8"), "{status:?}");
+    // A pause is an hour at most, unless the client says otherwise.
+    assert!(matches!(call().await, Err(PauseError::Paused(left)) if left > Duration::from_secs(3_500)));
 }

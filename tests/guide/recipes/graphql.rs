@@ -30,7 +30,7 @@ async fn graphql(
     let mut permit = fields.check(&Key::from(user.id), estimate).await?;
     let (answer, used) = execute(&query).await;
     // What was not selected after all.
-    fields.refund_units(&mut permit, estimate.saturating_sub(used)).await;
+    fields.refund_units(&mut permit, "fields", estimate.saturating_sub(used)).await;
     Ok(answer)
 }
 

@@ -13,7 +13,7 @@ use tower::{ServiceBuilder, ServiceExt};
 use crate::shows;
 
 fn spaced() -> Policy {
-    Policy::new("spaced", Quota::per_second(50))
+    Policy::new("spaced", Quota::per_second(50).paced())
         .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_millis(30) })
 }
 
@@ -27,7 +27,7 @@ async fn get_all(limiter: Limiter, urls: Vec<Url>) -> Vec<Result<Response, CallL
     calls.join_all().await
 }
 
-/// The clock stands still. The turns of the first two are 0 and 20 ms away, and the third is 40.
+/// The clock stands still. The turns of the first two are 0 and 22 ms away, and the third is 44.
 #[tokio::test]
 async fn requests_that_would_wait_too_long_are_not_sent() {
     shows("recipes/applications.md", include_str!("reqwest_client.rs"), &["fn spaced"]);
