@@ -32,8 +32,7 @@ fn guide() -> PathBuf {
 /// `marks` are parts of code blocks: one for each block that the test file has.
 fn shows(chapter: &str, test_file: &str, marks: &[&str]) {
     let text = std::fs::read_to_string(guide().join(chapter)).unwrap();
-    let blocks: Vec<_> =
-        text.split("\n```rust").skip(1).map(|rest| rest.split("\n```").next().unwrap()).collect();
+    let blocks: Vec<_> = text.split("\n```").skip(1).step_by(2).collect();
     for mark in marks {
         let block = blocks.iter().find(|block| block.contains(mark)).expect("a block with that mark");
         // The first line is the rest of the fence.
