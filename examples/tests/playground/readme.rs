@@ -7,17 +7,14 @@ use std::time::Duration;
 use axum::Router;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
-use http::{Method, StatusCode};
+use http::StatusCode;
 use tollgate::calls::CallLimitLayer;
 use tollgate::extract::{ClientIp, KeyExtractor, PeerIp, extension, extension_ref, matched_path};
-use tollgate::usage::top_keys::{Recording, TopKeys};
 use tollgate::{
-    Algorithm, Decision, Denial, Head, Key, Lease, Limiter, ManualClock, MemoryStore, Policy, PolicyExt,
-    Quota, RateLimitLayer, Report, Rule, Share, StoreExt,
+    Algorithm, Denial, Head, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Report, Rule,
 };
 use tollgate_examples::helloworld::greeter_server::{Greeter, GreeterServer};
 use tollgate_examples::helloworld::{HelloReply, HelloRequest};
-use tollgate_redis::RedisStore;
 use tonic::transport::Server;
 use tonic::{Request, Status};
 
@@ -49,16 +46,12 @@ impl IntoResponse for AppError {
     }
 }
 
-fn tracked(policy: Policy) -> Policy {
-    policy.track_usage()
-}
-
 struct Job {
     tenant: u64,
 }
 
-fn jobs(policy: Policy) -> CallLimitLayer<Job> {
-    CallLimitLayer::new(Limiter::new([policy]), |job: &Job| Some(Key::from(job.tenant)))
+fn jobs(limiter: Limiter) -> CallLimitLayer<Job> {
+    CallLimitLayer::new(limiter, |job: &Job| Some(Key::from(job.tenant)))
 }
 
 async fn client(api: Key, patience: Duration) -> Result<(), Denial> {
@@ -66,42 +59,30 @@ async fn client(api: Key, patience: Duration) -> Result<(), Denial> {
     limiter.until_ready(&api, 1, patience).await.map(drop)
 }
 
-fn rules(api: Policy) -> Vec<Rule> {
-    vec![
-        api.clone().by(ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])),
-        api.clone()
-            .by(extension_ref(|user: &User| user.name.as_str()).or(PeerIp::new()))
-            .tiers([("pro", Quota::per_minute(600))], |head: &Head<'_>, _: &Key| plan(head)),
-        api.clone()
-            .by((PeerIp::new(), matched_path()))
-            .cost(|head: &Head<'_>| if head.method() == Method::POST { 5 } else { 1 }),
-        api.by(PeerIp::new()).exempt(|head: &Head<'_>| head.uri().path() == "/health"),
+fn keys(policy: Policy) -> [Rule; 4] {
+    let policy = || policy.clone();
+    [
+        policy().by(ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"])),
+        policy().by(extension(|user: &User| user.id)),
+        policy().by(extension_ref(|user: &User| user.name.as_str()).or(PeerIp::new())),
+        policy().by((PeerIp::new(), matched_path())),
     ]
 }
 
-struct Counts;
-
-impl Counts {
-    fn add(&self, _: &Decision<'_>) {}
+fn settings(rule: Rule) -> Rule {
+    let rule = rule.tiers([("pro", Quota::per_minute(600))], |head: &Head<'_>, _: &Key| plan(head));
+    let rule = rule.cost(|head: &Head<'_>| if head.method() == "POST" { 5 } else { 1 });
+    rule.exempt(|head: &Head<'_>| head.uri().path() == "/health")
 }
 
-fn by_user(policy: Policy) -> RateLimitLayer {
-    RateLimitLayer::new(policy.by(extension(|user: &User| user.id)))
-}
-
-fn layers(burst: Rule, daily: Rule, redis: RedisStore, usage: &TopKeys<RedisStore>) -> Router {
-    let limit = RateLimitLayer::per_ip(Quota::per_minute(100));
-    let both = RateLimitLayer::new([burst, daily]);
-    let both = both.answer(|_, denial| AppError::from(denial.clone())).expose_report();
-    let redis = redis.leased(Lease::default());
-    let redis = redis.deny_cache(100_000);
-    let store = redis.fall_back_to(MemoryStore::new(), Share::new(1, 3));
-    let recorder = usage.record(Recording::default());
-    let store = store.count_usage(&recorder);
+fn layers(burst: Rule, daily: Rule) -> Router {
+    let per_ip = RateLimitLayer::per_ip(Quota::per_minute(100));
+    let limit = RateLimitLayer::new([burst, daily]);
+    let limit = limit.answer(|_, denial| AppError::from(denial.clone()));
+    let limit = limit.expose_report();
+    let limit = limit.metrics();
     let route: MethodRouter = get(async |report: Report| report.iter().count().to_string());
-    let counts = Counts;
-    let both = both.store(store).metrics().observe(move |decision| counts.add(decision));
-    Router::new().route("/", route).route_layer(limit).layer(both)
+    Router::new().route("/", route).route_layer(per_ip).layer(limit)
 }
 
 struct Hello;
@@ -124,13 +105,9 @@ async fn log_in(policy: Policy, user: Key) {
     }
 }
 
-fn store(time: ManualClock) -> MemoryStore {
-    MemoryStore::builder().clock(&time).build()
-}
-
 #[test]
 fn the_code_in_the_table_compiles() {
-    let _ = (rules, by_user, layers, tracked, jobs, client, grpc, log_in, store);
+    let _ = (keys, settings, layers, jobs, client, grpc, log_in);
     let this_file = without_blanks(THIS_FILE);
     let table = README.lines().skip_while(|line| !line.contains("| write … |")).skip(2);
     let rows: Vec<_> = table.take_while(|line| line.starts_with('|')).collect();
@@ -141,9 +118,27 @@ fn the_code_in_the_table_compiles() {
         let pieces: Vec<_> = code.split('`').skip(1).step_by(2).collect();
         assert!(!pieces.is_empty(), "{row}");
         for piece in pieces {
-            assert!(this_file.contains(&without_blanks(piece)), "{piece} is not compiled in this file");
+            // A policy is cloned here, to be used in several rows.
+            let piece = without_blanks(piece).replace("policy.by(", "policy().by(");
+            assert!(this_file.contains(&piece), "{piece} is not compiled in this file");
         }
     }
+}
+
+/// Each name of a row is imported once, above the table.
+#[test]
+fn the_imports_above_the_table_are_those_of_the_rows() {
+    let (before, table) = README.split_once("| I want to … |").unwrap();
+    let imports = before.rsplit("```rust").next().unwrap();
+    let imports = imports.split("```").next().unwrap();
+    let names = imports.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    let names: Vec<_> =
+        names.filter(|name| !["", "use", "tollgate", "extract", "calls"].contains(name)).collect();
+    assert!(names.len() > 15, "{names:?}");
+    let is_used =
+        |name: &&str| table.contains(name) || ["PolicyExt", "KeyExtractor", "Policy"].contains(name);
+    let unused: Vec<_> = names.iter().filter(|name| !is_used(name)).collect();
+    assert!(unused.is_empty(), "{unused:?}");
 }
 
 fn without_blanks(text: &str) -> String {
