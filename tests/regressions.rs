@@ -90,12 +90,12 @@
 //! | A merged part with `.layer` charges the unknown paths of the whole app | `axum_server/paths.rs`: `a_merged_part_with_layer_charges_unknown_paths_of_the_whole_app`, `a_merged_part_with_route_layer_charges_its_own_routes_only` |
 //! | A denial in a log does not say which limit refused | `service/responses.rs`: `the_text_of_a_denial_names_the_policies_that_refused` |
 //! | A table full of denied keys goes unnoticed | `memory_store/cap.rs`: `a_full_table_of_denied_keys_is_logged_once_and_counted` |
-//! | The example to copy switches its limit off when Redis is down | `../examples/tests/playground/redis_example.rs`: `two_redis_examples_share_their_limit` |
+//! | The example to copy switches its limit off when Redis is down | `../examples/tests/redis_example.rs`: `two_redis_examples_share_their_limit` |
 //! | A caller far above its limit asks Redis for each request | `scale/denials.rs`: `a_denied_key_costs_at_most_one_call_a_second` |
 //! | A denial from a cache outlives a refund or a reset, or denies a smaller cost that fits | `scale/denials.rs`: `a_refund_or_a_reset_by_this_process_is_seen_at_once`, `a_reset_by_another_process_is_seen_soon`, `a_smaller_cost_passes_where_a_larger_one_is_denied` |
 //! | A denied caller reaches Redis by inventing the key of another rule | `scale/denials.rs`: `a_denied_key_next_to_invented_keys_is_answered_from_the_cache` |
 //! | Invented keys fill a cache of denials without a bound | `scale/denials.rs`: `invented_keys_do_not_exceed_the_capacity` |
-//! | A label of metrics holds a key, and invented keys fill the memory | `../examples/tests/playground/metrics.rs`: `invented_keys_add_no_series_and_no_label_holds_a_key` |
+//! | A label of metrics holds a key, and invented keys fill the memory | `../examples/playground/tests/metrics.rs`: `invented_keys_add_no_series_and_no_label_holds_a_key` |
 //! | Counts of usage are never trimmed | `usage/flushes.rs`: `old_minutes_are_forgotten`; `usage/over_redis.rs`: `invented_keys_do_not_add_entries_beyond_the_stated_number`; `usage/exact.rs`: `invented_keys_do_not_grow_the_usage_without_bound` |
 //! | Processes that count locally exceed the limit together | `scale/fleets.rs`: `ten_thousand_fleets_with_faults_keep_every_bound` |
 //! | Units that were fetched ahead are spent twice | `../crates/tollgate/src/scale/lease/account/schedules.rs`: `requests_refetches_and_ends_use_each_unit_once`, `refused_sets_take_back_no_unit_twice`; `scale/runtimes.rs`: `a_runtime_that_ends_with_fetches_on_their_way_grants_nothing_twice` |
@@ -110,7 +110,7 @@
 //! | Refunds that a failover refused are dropped, though nothing of them was executed | `scale/returns.rs`: `units_whose_refund_was_refused_are_refunded_once_redis_is_up`, `a_refund_that_may_have_been_executed_is_not_sent_again` |
 //! | A lease copies a long key under a lock that others need | `scale/returns.rs`: `keys_of_more_than_four_kilobytes_are_not_leased` |
 //! | In a full server, usage that lives for weeks evicts limits that live for seconds | `usage/evictions.rs`: `limits_hold_in_full_memory_under_the_documented_policies`, `tracked_usage_in_a_server_that_evicts_limits_first_is_logged` |
-//! | A local page that shows keys answers to any host, so that a rebound name can read them | `../examples/tests/playground/dashboard.rs`: `only_loopback_and_given_hosts_can_read_the_page_and_its_events` |
+//! | A local page that shows keys answers to any host, so that a rebound name can read them | `../examples/playground/tests/dashboard.rs`: `only_loopback_and_given_hosts_can_read_the_page_and_its_events` |
 //! | A question about usage holds the pages of all processes at once, in memory and in one answer of Redis | `usage/over_redis.rs`: `the_pages_of_many_processes_are_read_in_parts_and_each_once` |
 //! | One slow answer holds up all other questions about usage for its whole timeout | `redis/usage.rs`: `a_slow_answer_does_not_hold_up_the_next_question`, `a_question_waits_no_longer_than_the_response_timeout_for_others` |
 //! | What a process counted is lost without a word, because the runtime that would store it is gone | `usage/flushes.rs`: `another_runtime_stores_the_counts_if_the_first_does_not_run` |

@@ -1,8 +1,8 @@
 //! Simulates a fleet that shares one limit, and compares exact decisions, leases and local shares.
 //!
 //! ```text
-//! cargo run --release --example fleet -- --nodes 1000 --rate 200000 --limit 100000/s
-//! cargo run --release --example fleet -- --faults crashes=10,slow=5% --plot fleet.svg
+//! cargo run --release -p fleet -- --nodes 1000 --rate 200000 --limit 100000/s
+//! cargo run --release -p fleet -- --faults crashes=10,slow=5% --plot fleet.svg
 //! ```
 //!
 //! The stores, leases and policies are those of the library. Only time, the network and the callers

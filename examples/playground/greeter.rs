@@ -1,8 +1,9 @@
 //! `helloworld.Greeter`, the gRPC service next to the HTTP routes.
 
-use tollgate_examples::helloworld::greeter_server::Greeter;
-use tollgate_examples::helloworld::{HelloReply, HelloRequest};
 use tonic::{Request, Response, Status};
+
+use crate::helloworld::greeter_server::Greeter;
+use crate::helloworld::{HelloReply, HelloRequest};
 
 /// Greets every caller.
 pub(crate) struct Hello;

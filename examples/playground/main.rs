@@ -1,8 +1,8 @@
 //! A server with every option of tollgate, to try it out.
 //!
 //! ```text
-//! cargo run --release --example playground -- --rule api=5/10s
-//! cargo run --release --example playground -- --help
+//! cargo run --release -p playground -- --rule api=5/10s
+//! cargo run --release -p playground -- --help
 //! ```
 //!
 //! It serves HTTP and gRPC on one port, under the same rules. These files are worth copying from:
@@ -18,6 +18,7 @@ mod cli;
 mod config;
 mod dashboard;
 mod greeter;
+mod helloworld;
 mod key_spec;
 mod me;
 mod metrics;

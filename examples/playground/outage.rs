@@ -159,15 +159,19 @@ mod tests {
 
     #[test]
     fn a_breaker_opens_after_the_given_number_of_failures() {
-        let settings = |text: &str| Breaker::parse(text).map(|breaker| breaker.settings);
         let half = Duration::from_millis(500);
         let expected =
             |failures| CircuitBreaker::default().failures_in_a_row(failures).probe_after(half, LONGEST_WAIT);
-        assert_eq!(settings("5/500ms"), Ok(expected(5)));
-        assert_eq!(settings("100/500ms"), Ok(expected(100).failures_of(100, 128)));
-        assert_eq!(settings("128/500ms"), Ok(expected(128).failures_of(128, 128)));
+        for (text, expected) in [
+            ("5/500ms", expected(5)),
+            ("100/500ms", expected(100).failures_of(100, 128)),
+            ("128/500ms", expected(128).failures_of(128, 128)),
+        ] {
+            let settings = Breaker::parse(text).unwrap().settings;
+            assert_eq!(format!("{settings:?}"), format!("{expected:?}"), "{text}");
+        }
         for text in ["0/500ms", "129/500ms", "5/0s", "5"] {
-            assert!(settings(text).is_err(), "{text}");
+            assert!(Breaker::parse(text).is_err(), "{text}");
         }
     }
 }

@@ -4,12 +4,12 @@ use axum::Router;
 use axum::routing::{get, post};
 use http::StatusCode;
 use tollgate::RateLimitLayer;
-use tollgate_examples::helloworld::FILE_DESCRIPTOR_SET;
-use tollgate_examples::helloworld::greeter_server::GreeterServer;
 use tonic::service::Routes;
 use tonic_reflection::server::{Builder, Error};
 
 use crate::greeter::Hello;
+use crate::helloworld::FILE_DESCRIPTOR_SET;
+use crate::helloworld::greeter_server::GreeterServer;
 use crate::me::me;
 use crate::store::AnyStore;
 use crate::transfer::transfer;

@@ -1,6 +1,7 @@
-//! The messages of the gRPC examples. (A package needs a library to hold examples.)
+//! What the example programs and their tests share: the messages of the gRPC examples, and how a
+//! test starts a program and talks to it.
 //!
-//! `cargo run --release --example NAME` runs an example:
+//! Each file of this directory is a program to copy. `cargo run --release --example NAME` runs it:
 //!
 //! | name | what it shows |
 //! |---|---|
@@ -14,18 +15,22 @@
 //! | `hyper` | a server without axum |
 //! | `client` | a client that stays within the limit of another API |
 //! | `reqwest` | a reqwest client that stays within the limit of another API |
-//! | `fleet` | a simulated fleet: exact decisions, leases and local shares compared |
-//! | `playground` | a server with every option; `-- --help` lists them |
 //!
-//! The tests in `tests/` start the examples and talk to them over the network.
+//! Two directories are packages of their own. `cargo run --release -p NAME` runs them:
+//!
+//! | name | what it is |
+//! |---|---|
+//! | `playground` | a server with every option; `-- --help` lists them |
+//! | `fleet` | a simulated fleet: exact decisions, leases and local shares compared |
+//!
+//! The directory `tests` of each package starts its programs and talks to them over the network.
 
-/// `helloworld.Greeter`, as `build.rs` compiles it from `proto/helloworld.proto`.
+pub mod testing;
+
+/// `helloworld.Greeter`, generated from `proto/helloworld.proto` by the test in `tests/generated`.
 #[allow(missing_docs, reason = "generated")]
 pub mod helloworld {
-    tonic::include_proto!("helloworld");
-
-    /// The description that the reflection service sends.
-    pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("helloworld");
+    include!("../proto/helloworld.rs");
 }
 
 /// The code blocks of these documents are tests: published crates cannot include them.

@@ -12,7 +12,7 @@ use proto::Text;
 
 #[allow(missing_docs, unreachable_pub, reason = "generated")]
 pub(crate) mod proto {
-    tonic::include_proto!("echo");
+    include!("proto/echo.rs");
 }
 
 /// Counts the calls that reach it. Clones share the count.

@@ -42,7 +42,8 @@ where
 }
 
 async fn connect(address: SocketAddr) -> EchoClient<Channel> {
-    EchoClient::connect(format!("http://{address}")).await.expect("a connection")
+    let endpoint = Channel::from_shared(format!("http://{address}")).expect("a URL");
+    EchoClient::new(endpoint.connect().await.expect("a connection"))
 }
 
 /// The client of a server with that layer.

@@ -16,14 +16,14 @@ impl Playground {
         Playground::start_with(&["--rule", rule])
     }
 
-    /// Starts it. Cargo builds the examples before it runs the tests of the workspace.
+    /// Starts it. Cargo builds all programs before it runs the tests of the workspace.
     pub(crate) fn start_with(options: &[&str]) -> Playground {
         let test = std::env::current_exe().unwrap();
         let name = format!("playground{}", std::env::consts::EXE_SUFFIX);
-        let program = test.ancestors().nth(2).unwrap().join("examples").join(name);
+        let program = test.ancestors().nth(2).unwrap().join(name);
         assert!(
             program.exists(),
-            "{} does not exist: first run `cargo build --workspace --examples` in the same profile",
+            "{} does not exist: first run `cargo build -p playground` in the same profile",
             program.display()
         );
         let mut command = Command::new(program);

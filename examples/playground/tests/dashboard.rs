@@ -1,0 +1,222 @@
+//! `/dashboard`, in a real browser.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::Value;
+use tollgate_conformance::servers::{Kind, Server as Redis};
+
+use crate::browser::Page;
+use crate::server::Server;
+
+/// Opens the page and waits for its first event.
+fn open(server: &Server) -> Page {
+    let mut page = Page::open(&format!("http://{}/dashboard", server.address()));
+    page.wait_for("document.querySelector('article')");
+    page
+}
+
+/// The total of an outcome in the table of a policy, as a JavaScript expression.
+fn total(policy: &str, outcome: &str) -> String {
+    format!(
+        "document.querySelector('[data-policy={policy:?}] [data-outcome={outcome:?}]').cells[2].textContent"
+    )
+}
+
+#[test]
+fn a_burst_shows_what_was_allowed_and_refused() {
+    let server = Server::with_rules(&["few=3/d", "many=100/d"]);
+    let mut page = open(&server);
+    page.click("[data-requests='10']");
+    page.wait_for("document.querySelector('#result').textContent.startsWith('Sent')");
+    let result = page.text("#result");
+    assert!(result.starts_with("Sent 10: 3 allowed, 7 refused with 429. Retry-After: "), "{result}");
+    assert_eq!(page.eval("document.querySelectorAll('#burst .allowed').length"), 3);
+    assert_eq!(page.eval("document.querySelectorAll('#burst .refused').length"), 7);
+    let label = page.eval("document.querySelector('#burst').getAttribute('aria-label')");
+    assert_eq!(label, "Sent 10: 3 allowed, 7 refused with 429.");
+
+    // Exactly these: neither the page, its events nor its icon is a request that is limited.
+    page.wait_for(&format!("{} === '7' && {} === '3'", total("few", "denied"), total("few", "allowed")));
+    page.wait_for(&format!("{} === '7'", total("many", "not-charged")));
+    let chart = "document.querySelector('[data-policy=few] .chart svg')";
+    page.wait_for(&format!("{chart}.getAttribute('aria-label').endsWith(': 3 allowed, 7 refused')"));
+    assert_ne!(page.eval(&format!("{chart}.querySelector('.denied').getBoundingClientRect().height")), 0);
+    page.wait_for("document.querySelector('#denied').textContent === '@127.0.0.1few7'");
+    page.wait_for("document.querySelector('[data-source=store]').textContent.endsWith('100 %20')");
+    assert_eq!(page.logged().len(), 0, "{:?}", page.logged());
+}
+
+#[test]
+fn the_keyboard_sends_bursts_with_the_keys_that_the_rules_need() {
+    let server = Server::with_rules(&["api=1/d,key=header:x-api-key+cookie:session"]);
+    let mut page = open(&server);
+    for (requests, key, code, text, result) in [
+        ("1", "Enter", 13, "\r", "Sent 1: 1 allowed, 0 refused."),
+        ("10", " ", 32, " ", "Sent 10: 0 allowed, 10 refused with 429."),
+    ] {
+        page.press("Tab", 9, "");
+        let focused = "document.querySelector('button:focus-visible')?.dataset.requests";
+        assert_eq!(page.eval(focused), requests);
+        assert_eq!(page.eval("getComputedStyle(document.activeElement).outlineWidth"), "3px");
+        page.press(key, code, text);
+        page.wait_for(&format!("document.querySelector('#result').textContent.startsWith({result:?})"));
+        assert_eq!(page.eval(focused), requests, "the focus stays");
+    }
+    assert_eq!(page.eval("document.querySelector('#result').ariaLive"), "polite");
+}
+
+#[test]
+fn keys_and_names_are_shown_as_text() {
+    let rule = "<i>few</i>=1/d,key=header:x-user";
+    let server = Server::with_rules(&[rule]);
+    let mut connection = server.connect();
+    let (long, longer) = ("k".repeat(120), "k".repeat(10_000));
+    let image = "<img src=x onerror=document.title='broken'>";
+    for key in [image, "</td><script>alert(1)</script>", &long, &longer] {
+        (0..3).for_each(|_| _ = connection.request("GET", "/", &[("x-user", key)]));
+    }
+    let mut page = open(&server);
+    page.wait_for("document.querySelectorAll('#denied tr').length === 4");
+    let keys = page.text("#denied");
+    assert!(keys.contains("=<img%20src=x%20onerror=") && keys.contains("<script>"), "{keys}");
+    // A key of more than 128 bytes is counted by its digest.
+    assert!(keys.contains("kkk…") && keys.contains('~') && keys.len() < 500, "{keys}");
+    assert_eq!(page.text("h3"), "<i>few</i>");
+    assert_eq!(page.eval("document.querySelectorAll('img, i, td script').length"), 0);
+    assert_eq!(page.text("title"), "tollgate playground");
+    assert_eq!(page.logged().len(), 0, "{:?}", page.logged());
+    for (width, scheme) in [(320, "light"), (320, "dark")] {
+        page.emulate(width, scheme);
+        assert_eq!(page.eval("document.documentElement.scrollWidth"), width, "it scrolls to the side");
+    }
+    let [dark, light] = ["dark", "light"].map(|scheme| {
+        page.emulate(320, scheme);
+        page.eval("getComputedStyle(document.body).backgroundColor")
+    });
+    assert_ne!(dark, light);
+}
+
+#[test]
+fn an_outage_shows_an_open_circuit_and_the_fallback() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    // A slow answer is no outage.
+    let wrappers = ["--timeout", "30s", "--on-failure", "fallback", "--breaker", "2/60s"];
+    let rule = ["--rule", "api=100/d,key=global"];
+    let server = Server::playground(&[&["--store", &redis.url()][..], &wrappers, &rule].concat());
+    let mut page = open(&server);
+    page.click("[data-requests='10']");
+    page.wait_for("document.querySelector('[data-source=store]')");
+    page.wait_for("document.querySelector('#latency').textContent.includes('(p99)')");
+    assert_eq!(page.text("#circuit"), "closed, requests reach the store");
+    redis.kill();
+    page.click("[data-requests='10']");
+    page.wait_for("document.querySelector('[data-source=fallback]')");
+    page.wait_for("document.querySelector('#circuit').textContent === 'open, the store is not asked'");
+    assert!(page.text("#result").starts_with("Sent 10: 10 allowed"), "{}", page.text("#result"));
+}
+
+#[test]
+fn an_outage_shows_what_the_failure_policy_decided() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let rule = ["--on-failure", "open", "--rule", "api=100/d,key=global"];
+    let server = Server::playground(&[&["--store", &redis.url()][..], &rule].concat());
+    let mut page = open(&server);
+    redis.kill();
+    page.click("[data-requests='10']");
+    page.wait_for("document.querySelector('[data-source=failure-policy]')");
+    let row = page.text("[data-source=failure-policy]");
+    assert!(row.starts_with("failure policy, without the store"), "{row}");
+}
+
+/// Reads the first event.
+fn first_event(connection: &mut TcpStream) -> Value {
+    let mut answer = String::new();
+    while !answer.contains("\n\n\r\n") {
+        let mut buffer = [0; 4096];
+        let read = connection.read(&mut buffer).unwrap();
+        assert_ne!(read, 0, "{answer}");
+        answer.push_str(str::from_utf8(&buffer[..read]).unwrap());
+    }
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains("\r\ncache-control: no-store\r\n"), "{answer}");
+    let data = answer.split_once("data: ").unwrap().1;
+    serde_json::from_str(data.split_once('\n').unwrap().0).unwrap()
+}
+
+#[test]
+fn many_pages_are_served_while_requests_are_refused() {
+    let server = Server::with_rules(&["api=2/d"]);
+    for status in [200, 200, 429] {
+        assert_eq!(server.get("/").status, status);
+    }
+    let page = server.get("/dashboard");
+    assert_eq!(page.status, 200);
+    assert_eq!(page.header("cache-control"), Some("no-store"));
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; ") && !policy.contains("unsafe"), "{policy}");
+    let mut pages: Vec<_> = (0..200)
+        .map(|_| {
+            let mut connection = TcpStream::connect(server.address()).unwrap();
+            connection.write_all(b"GET /dashboard/events HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+            connection
+        })
+        .collect();
+    for page in &mut pages {
+        let event = first_event(page);
+        let outcomes = &event["policies"][0]["outcomes"];
+        assert_eq!((&outcomes["allowed"]["total"], &outcomes["denied"]["total"]), (&2.into(), &1.into()));
+        assert_eq!(outcomes["denied"]["seconds"].as_array().unwrap().len(), 60);
+    }
+    // None of these pages reads any more.
+    assert_eq!(server.get("/").status, 429);
+}
+
+/// Sends a request with these lines, and returns the status and the text of the answer.
+fn answer_to(server: &Server, lines: &str) -> (String, String) {
+    let mut connection = TcpStream::connect(server.address()).unwrap();
+    connection.write_all(format!("{lines}connection: close\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4096];
+    // Events do not end: the head of their answer is enough.
+    while !String::from_utf8_lossy(&answer).contains("\r\n\r\n") {
+        let read = connection.read(&mut buffer).unwrap();
+        assert_ne!(read, 0, "an answer to {lines:?}");
+        answer.extend_from_slice(&buffer[..read]);
+    }
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    (answer[9..12].to_owned(), answer)
+}
+
+/// DNS rebinding: a page of another name, which resolves to this server.
+#[test]
+fn only_loopback_and_given_hosts_can_read_the_page_and_its_events() {
+    let server = Server::playground(&["--host", "demo.example", "--host", "2001:db8::1"]);
+    let port = server.address().port();
+    for path in ["/dashboard", "/dashboard/events"] {
+        let to = |host: &str| answer_to(&server, &format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n"));
+        for host in ["localhost", "127.0.0.1", "[::1]", "DEMO.example", "[2001:db8::1]"] {
+            for host in [host.to_owned(), format!("{host}:{port}")] {
+                assert_eq!(to(&host).0, "200", "{path} of {host}");
+            }
+        }
+        for host in ["evil.example", "localhost.evil.example", "demo.example.evil.example", "192.0.2.1", ""] {
+            for host in [host.to_owned(), format!("{host}:{port}")] {
+                let (status, text) = to(&host);
+                // An authority without a host is refused before.
+                assert!(
+                    status == "421" || (host.starts_with(':') && status == "400"),
+                    "{path} of {host}: {text}"
+                );
+                assert!(!text.contains("api"), "{text}");
+            }
+        }
+        let lines = format!("GET http://evil.example{path} HTTP/1.1\r\nhost: localhost\r\n");
+        assert_eq!(answer_to(&server, &lines).0, "421");
+        assert_eq!(answer_to(&server, &format!("GET {path} HTTP/1.0\r\n")).0, "421", "no host");
+        let (status, text) = answer_to(&server, &format!("GET {path} HTTP/1.1\r\nhost: evil.example\r\n"));
+        assert!(status == "421" && text.contains("--host"), "{text}");
+    }
+    // A limited route is for any host.
+    assert_eq!(answer_to(&server, "GET / HTTP/1.1\r\nhost: evil.example\r\n").0, "200");
+}

@@ -1,0 +1,19 @@
+//! Uses the programs to copy as their users do: by command line and over the network. Also checks
+//! the README of the repository.
+//!
+//! Tests assert answers, and that a wait was long enough, but never that something was fast.
+
+#![expect(clippy::unwrap_used, reason = "this is how a test fails")]
+
+mod axum_example;
+mod behind_proxy_example;
+mod client_example;
+mod hyper_example;
+mod login_example;
+mod program;
+mod readme;
+mod redis_example;
+mod reqwest_example;
+mod stack_example;
+mod tiers_example;
+mod tonic_example;
