@@ -1,17 +1,15 @@
 //! Counts decisions, as an observer of the limiter.
 
+use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use serde::Serialize;
+use sketches_ddsketch::DDSketch;
 use tollgate::store::Source;
 use tollgate::{Decision, Outcome};
-
-/// A longer answer counts as this, in microseconds.
-const LONGEST: u64 = 60_000_000;
 
 /// What was decided since the start. The limiter adds to it, and the page shows it.
 #[derive(Debug)]
@@ -27,11 +25,18 @@ struct OfPolicy {
     outcomes: [AtomicU64; Outcome::ALL.len()],
 }
 
-/// The latencies of the store in microseconds, since the last turn and the one before.
-#[derive(Debug)]
+/// The latencies of the store in seconds, since the last turn and the one before. A percentile has
+/// an error of at most 1 %.
+#[derive(Default)]
 struct Latencies {
-    recent: Histogram<u64>,
-    earlier: Histogram<u64>,
+    recent: DDSketch,
+    earlier: DDSketch,
+}
+
+impl fmt::Debug for Latencies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Latencies").finish_non_exhaustive()
+    }
 }
 
 /// Percentiles in microseconds.
@@ -45,11 +50,10 @@ impl Counts {
     /// Counts the outcomes of these policies.
     pub(crate) fn new<'a>(policies: impl Iterator<Item = &'a str>) -> Counts {
         let of_policy = |name: &str| OfPolicy { name: name.to_owned(), outcomes: Default::default() };
-        let latencies = Latencies { recent: histogram(), earlier: histogram() };
         Counts {
             policies: policies.map(of_policy).collect(),
             sources: Default::default(),
-            latencies: Mutex::new(latencies),
+            latencies: Mutex::default(),
         }
     }
 
@@ -60,7 +64,7 @@ impl Counts {
         }
         self.sources[decision.source() as usize].fetch_add(1, Ordering::Relaxed);
         if let Some(latency) = decision.latency() {
-            self.latencies().recent.saturating_record(microseconds(latency));
+            self.latencies().recent.add(latency.as_secs_f64());
         }
     }
 
@@ -77,16 +81,18 @@ impl Counts {
     /// Returns the latency of the store since the turn before the last one; `None` without answers.
     pub(crate) fn percentiles(&self) -> Option<Percentiles> {
         let mut both = self.latencies().earlier.clone();
-        both.add(&self.latencies().recent).ok()?;
-        let percentiles = Percentiles { p50: both.value_at_quantile(0.5), p99: both.value_at_quantile(0.99) };
-        (!both.is_empty()).then_some(percentiles)
+        both.merge(&self.latencies().recent).ok()?;
+        let microseconds = |quantile| {
+            let latency = Duration::try_from_secs_f64(both.quantile(quantile).ok()??).ok()?;
+            u64::try_from(latency.as_micros()).ok()
+        };
+        Some(Percentiles { p50: microseconds(0.5)?, p99: microseconds(0.99)? })
     }
 
     /// Forgets the latencies from before the last turn.
     pub(crate) fn turn(&self) {
         let latencies = &mut *self.latencies();
-        mem::swap(&mut latencies.recent, &mut latencies.earlier);
-        latencies.recent.reset();
+        latencies.earlier = mem::take(&mut latencies.recent);
     }
 
     fn latencies(&self) -> MutexGuard<'_, Latencies> {
@@ -96,13 +102,4 @@ impl Counts {
 
 fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
-}
-
-/// An empty histogram with an error of at most 1 %.
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST, 2).expect("the bounds are valid")
-}
-
-fn microseconds(latency: Duration) -> u64 {
-    u64::try_from(latency.as_micros()).unwrap_or(u64::MAX)
 }
