@@ -38,17 +38,17 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// The delay of the `google.rpc.RetryInfo` among the details of a `google.rpc.Status`.
 fn retry_delay(status: &[u8]) -> Option<Duration> {
-    let details = Fields(status).filter_map(|field| field.nested(3));
+    let details = WireFields(status).filter_map(|field| field.nested(3));
     details.filter_map(of_detail).next()
 }
 
 fn of_detail(detail: &[u8]) -> Option<Duration> {
-    let part = |number| Fields(detail).find_map(|field| field.nested(number));
+    let part = |number| WireFields(detail).find_map(|field| field.nested(number));
     if !part(1)?.ends_with(b"/google.rpc.RetryInfo") {
         return None;
     }
-    let delay = Fields(part(2)?).find_map(|field| field.nested(1))?;
-    let number = |number| Fields(delay).find_map(|field| field.number(number)).unwrap_or(0);
+    let delay = WireFields(part(2)?).find_map(|field| field.nested(1))?;
+    let number = |number| WireFields(delay).find_map(|field| field.number(number)).unwrap_or(0);
     let nanos = u32::try_from(number(2)).ok().filter(|nanos| *nanos < 1_000_000_000)?;
     // A negative delay has the highest bit.
     i64::try_from(number(1)).ok()?;
@@ -57,10 +57,10 @@ fn of_detail(detail: &[u8]) -> Option<Duration> {
 
 /// The fields of a message of Protocol Buffers, up to the first that is malformed: see its
 /// [encoding](https://protobuf.dev/programming-guides/encoding/).
-struct Fields<'a>(&'a [u8]);
+struct WireFields<'a>(&'a [u8]);
 
 /// A field with its number.
-enum Field<'a> {
+enum WireField<'a> {
     Number(u64, u64),
     /// A string, bytes or a message.
     Nested(u64, &'a [u8]),
@@ -68,42 +68,42 @@ enum Field<'a> {
     Fixed,
 }
 
-impl<'a> Field<'a> {
+impl<'a> WireField<'a> {
     fn number(&self, wanted: u64) -> Option<u64> {
         match self {
-            Field::Number(field, value) if *field == wanted => Some(*value),
+            WireField::Number(field, value) if *field == wanted => Some(*value),
             _ => None,
         }
     }
 
     fn nested(&self, wanted: u64) -> Option<&'a [u8]> {
         match self {
-            Field::Nested(field, bytes) if *field == wanted => Some(bytes),
+            WireField::Nested(field, bytes) if *field == wanted => Some(bytes),
             _ => None,
         }
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
-    type Item = Field<'a>;
+impl<'a> Iterator for WireFields<'a> {
+    type Item = WireField<'a>;
 
-    fn next(&mut self) -> Option<Field<'a>> {
+    fn next(&mut self) -> Option<WireField<'a>> {
         let tag = self.varint()?;
         let (field, kind) = (tag >> 3, tag & 7);
         Some(match kind {
-            0 => Field::Number(field, self.varint()?),
+            0 => WireField::Number(field, self.varint()?),
             2 => {
                 let length = self.varint()?;
-                Field::Nested(field, self.take(length)?)
+                WireField::Nested(field, self.take(length)?)
             }
-            1 => self.take(8).map(|_| Field::Fixed)?,
-            5 => self.take(4).map(|_| Field::Fixed)?,
+            1 => self.take(8).map(|_| WireField::Fixed)?,
+            5 => self.take(4).map(|_| WireField::Fixed)?,
             _ => return None,
         })
     }
 }
 
-impl<'a> Fields<'a> {
+impl<'a> WireFields<'a> {
     fn take(&mut self, length: u64) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(usize::try_from(length).ok()?)?;
         self.0 = rest;
