@@ -19,8 +19,8 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:3000/".to_owned());
     let url: Url = url.parse()?;
 
-    // The API allows ten requests a second: one is sent every 110 ms to each host. None waits longer
-    // than half a second.
+    // The API allows ten requests a second: one is sent every 110 ms to each host. None waits
+    // longer than half a second.
     let spaced = Policy::new("spaced", Quota::per_second(10).paced())
         .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_millis(500) });
     let limit = CallLimitLayer::new(Limiter::new([spaced]), |request: &Request| {

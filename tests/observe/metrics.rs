@@ -106,7 +106,7 @@ async fn all_series_exist_before_the_first_request_and_none_is_added() {
     assert_eq!(decisions, 20_002.0, "each rule counts each request once");
 }
 
-/// 28 series for one policy, 24 of them 0 and most impossible, hid the others.
+/// One policy had 28 series. 24 of them were 0, and most could never be anything else.
 #[tokio::test]
 async fn only_decisions_that_can_happen_have_a_series() {
     let decisions = async |policies: Vec<Policy>| {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate::{Key, Limiter, MemoryStore, Outcome, Reason};
+use tollgate::{Key, Limiter, MemoryStore, Outcome, Policy, Quota, Reason};
 use tollgate_tests::{clock, per_minute, store, timed};
 
 fn limits() -> Limiter<MemoryStore> {
@@ -53,13 +53,34 @@ async fn an_empty_key_names_the_policy_that_needs_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_waits_for_the_policy_that_needs_longest() {
+async fn a_wait_beyond_the_patience_names_the_policy_that_needs_longest() {
     let (limits, (ada, acme)) = (limits(), keys());
     limits.check_each(&[("requests", &ada, 3), ("tokens", &acme, 100)]).await.map(drop).unwrap();
     let asked = [("tokens", &acme, 10), ("requests", &ada, 1)];
     let (refused, waited) = timed(limits.until_ready_each(&asked, Duration::from_secs(19))).await;
     assert_eq!(refused.unwrap_err().retry_after(), Some(Duration::from_secs(20)));
     assert_eq!(waited, Duration::ZERO);
+}
+
+/// In real time. The order in which a caller names the policies makes no second queue.
+#[tokio::test]
+async fn callers_of_one_set_pass_in_the_order_of_arrival() {
+    let quota = Quota::per_second(20).burst(1);
+    let limits = Limiter::new([Policy::new("requests", quota), Policy::new("tokens", quota)]);
+    let (ada, acme) = keys();
+    let passed = Mutex::<Vec<usize>>::default();
+    let call = async |caller: usize| {
+        let mut asked = [("requests", &ada, 1), ("tokens", &acme, 1)];
+        if caller.is_multiple_of(2) {
+            asked.reverse();
+        }
+        limits.until_ready_each(&asked, Duration::from_secs(60)).await.map(drop).unwrap();
+        passed.lock().unwrap().push(caller);
+    };
+    let (calls, waited) = timed(async { tokio::join!(call(0), call(1), call(2), call(3), call(4)) }).await;
+    let ((), (), (), (), ()) = calls;
+    assert_eq!(*passed.lock().unwrap(), [0, 1, 2, 3, 4]);
+    assert!(waited >= Duration::from_millis(199), "{waited:?}");
 }
 
 #[tokio::test]

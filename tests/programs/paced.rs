@@ -14,7 +14,7 @@ use tollgate_tests::serve;
 const LIMIT: usize = 20;
 const WINDOW: Duration = Duration::from_secs(4);
 
-/// Without a pause, 40 of 20 passed in the first window; with the API's own rate, one too many.
+/// With the API's own quota, 40 requests passed a limit of 20 in the first window.
 #[tokio::test]
 async fn three_processes_with_a_paced_quota_stay_within_the_limit() {
     let redis = Server::start(Kind::Redis8_2).unwrap();

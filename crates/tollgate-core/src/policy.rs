@@ -199,8 +199,8 @@ impl Policy {
         Policy { tracks_usage: other.tracks_usage, ..self }
     }
 
-    /// [`Policy::try_new`] and [`Policy::try_with_algorithm`] in one step. A quota need not fit GCRA
-    /// then: see [`PolicyError::TooManyParts`].
+    /// [`Policy::try_new`] and [`Policy::try_with_algorithm`] in one step. A quota need not fit
+    /// GCRA then: see [`PolicyError::TooManyParts`].
     ///
     /// # Errors
     /// [`PolicyError`] if the name is invalid, or if the algorithm does not allow the quota.

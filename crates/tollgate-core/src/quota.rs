@@ -183,8 +183,8 @@ impl Quota {
     /// that is a tenth longer, up to 366 days. Pass the API's own numbers.
     ///
     /// A burst after an idle time, followed by the rate, exceeds the API's quota. Evenly spaced
-    /// requests at the API's own rate can exceed it too, since the network delays each by another
-    /// time. With the longer window, delays may differ by up to a tenth of the window.
+    /// requests at the API's own rate can exceed it too, since the network delays each by a
+    /// different time. With the longer window, delays may differ by up to a tenth of the window.
     ///
     /// ```
     /// use std::time::Duration;

@@ -85,9 +85,9 @@ impl Clock {
     ///
     /// With the feature `tsc` it reads the processor's time-stamp counter, if that is steady: about
     /// 15 ns less for each request. The counter is calibrated once per process, for up to 200 ms.
-    /// On a busy machine the result may be wrong by some hundred parts in a million: aligned
-    /// windows and resets told as a time drift by that. After a hibernation the clock of the
-    /// operating system is used.
+    /// On a busy machine the result may be wrong by some hundred parts in a million. Aligned
+    /// windows, and resets that are sent as a time, drift by that. After a hibernation the clock of
+    /// the operating system is used.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     pub fn system() -> Clock {
         // A wall clock before 1970 reads as the epoch: a single process only needs differences.

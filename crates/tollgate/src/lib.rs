@@ -89,8 +89,7 @@
 //! - [`RateLimitLayer::answer`] replaces the answer by your own. Each refusal carries its
 //!   [`Denial`] in the response's extensions.
 //! - [`RateLimitLayer::expose_report`] shows handlers the state of the rules, as a [`Report`].
-//! - One layer serves HTTP, gRPC, gRPC-Web and Connect on one port: the request decides the form of
-//!   the answer. See [`guide::grpc`], also for where to put the layer in a tonic server.
+//! - One layer serves HTTP, gRPC, gRPC-Web and Connect on one port: see [`guide::grpc`].
 //!
 //! # Without a layer, and in a client
 //!
@@ -128,7 +127,7 @@
 //! | feature | default | for |
 //! |---|---|---|
 //! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, [`Report`] as an extractor, [`Denial`] as a response |
-//! | `client` | no | the module `pause`, for clients that obey `Retry-After` and `RateLimit` |
+//! | `client` | no | the module `pause`, for clients that obey `Retry-After`, `RateLimit` and gRPC's pushback |
 //! | `metrics` | no | `RateLimitLayer::metrics` and the module `metrics` |
 //! | `tonic` | no | peer addresses from tonic's server, `tonic::Status` from a [`Denial`], `NamedService`. Answers to gRPC need no feature |
 //! | `top-keys` | no | the module `usage::top_keys`: the keys that are allowed and denied most often |

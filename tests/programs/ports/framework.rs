@@ -1,5 +1,5 @@
-//! A framework whose applications list their limits in a file: a name, a quota, a key, and the paths
-//! that it applies to. A mistake in the file is an error when the application starts.
+//! A framework whose applications list their limits in a file: a name, a quota, a key, and the
+//! paths that it applies to. A mistake in the file is an error when the application starts.
 
 use std::time::Duration;
 

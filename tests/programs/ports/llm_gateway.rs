@@ -1,15 +1,35 @@
 //! A gateway for language models. A key has requests and tokens a minute, a team tokens a day, and
 //! each model requests a second. Tokens are charged by an estimate; what was not used goes back.
 
-use axum::Router;
-use axum::extract::State;
-use axum::routing::post;
+use axum::extract::{Extension, Request, State};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::{Router, routing::post};
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde_json::Value;
-use tollgate::extract::bearer;
+use tollgate::extract::extension_ref;
 use tollgate::store::{NeverFails, Store};
-use tollgate::{Denial, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Rule};
+use tollgate::{Denial, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer};
+
+/// Whose token a request has.
+#[derive(Clone)]
+struct Caller {
+    key: String,
+    team: String,
+}
+
+/// Stands for a look into a table of tokens: `Bearer TEAM.KEY`.
+async fn authenticate(mut request: Request, next: Next) -> Response {
+    let header = request.headers().get("authorization").and_then(|value| value.to_str().ok());
+    let token = header.and_then(|value| value.split_once(' ')).map(|(_, token)| token.trim());
+    let Some((team, key)) = token.and_then(|token| token.split_once('.')) else {
+        return StatusCode::UNAUTHORIZED.into_response();
+    };
+    let caller = Caller { key: key.to_owned(), team: team.to_owned() };
+    request.extensions_mut().insert(caller);
+    next.run(request).await
+}
 
 /// What each policy allows.
 #[derive(Clone, Copy)]
@@ -32,7 +52,8 @@ where
     S: Store<Error: NeverFails>,
 {
     // Known from the head, so the layer refuses before the body is read.
-    let requests: Rule = Policy::new("requests", quotas.requests).by(bearer());
+    let requests =
+        Policy::new("requests", quotas.requests).by(extension_ref(|caller: &Caller| caller.key.as_str()));
     let limits = Limiter::new([
         Policy::new("tokens", quotas.tokens),
         Policy::new("team-tokens", quotas.team_tokens),
@@ -42,12 +63,13 @@ where
     Router::new()
         .route("/v1/completions", post(complete))
         .layer(RateLimitLayer::new(requests).store(store))
+        .layer(from_fn(authenticate))
         .with_state(gateway)
 }
 
 async fn complete<S>(
     State(gateway): State<Gateway<S>>,
-    headers: HeaderMap,
+    Extension(caller): Extension<Caller>,
     body: Bytes,
 ) -> Result<Result<String, Denial>, StatusCode>
 where
@@ -58,11 +80,7 @@ where
     let (Some(model), Some(prompt)) = (model, prompt) else { return Err(StatusCode::BAD_REQUEST) };
     let most = ask["max_tokens"].as_u64().unwrap_or(1_000);
     let estimate = most.saturating_add(prompt.len() as u64 / 4);
-    let header = |name| headers.get(name).map(|value| Key::from_bytes(value.as_bytes()));
-    let (Some(key), Some(team)) = (header("authorization"), header("x-team")) else {
-        return Err(StatusCode::BAD_REQUEST);
-    };
-    let model = Key::from(model);
+    let (key, team, model) = (Key::from(caller.key), Key::from(caller.team), Key::from(model));
     let asked = [("tokens", &key, estimate), ("team-tokens", &team, estimate), ("model", &model, 1)];
     let mut permit = match gateway.limits.check_each(&asked).await {
         Ok(permit) => permit,

@@ -1,5 +1,5 @@
-//! A mail server. It limits connections of an address, messages and recipients of a sender, messages
-//! of a sender's domain, and what it sends to another server.
+//! A mail server. It limits connections of an address, messages and recipients of a sender,
+//! messages of a sender's domain, and what it sends to another server.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -43,7 +43,8 @@ impl<S: Store<Error: NeverFails>> Mail<S> {
         let Some((_, domain)) = sender.rsplit_once('@') else {
             return Err(Reply(553, "5.1.7 a sender has a domain".to_owned()));
         };
-        let (sender, domain) = (Key::from(sender), Key::from(domain.to_ascii_lowercase()));
+        let (sender, domain) = (sender.to_ascii_lowercase(), domain.to_ascii_lowercase());
+        let (sender, domain) = (Key::from(sender), Key::from(domain));
         let asked = [("messages", &sender, 1), ("recipients", &sender, recipients), ("domain", &domain, 1)];
         self.submissions.check_each(&asked).await.map(drop).map_err(|denial| reply(&denial))
     }

@@ -145,7 +145,7 @@ impl<S> Limiter<S> {
             cost: *cost,
         };
         let mut asks: Asks = each.iter().map(ask).collect();
-        // In the order of the policies, whatever the caller's, so that equal sets wait in one queue.
+        // In the order of the policies: equal sets wait in one queue.
         asks.sort_unstable_by_key(|ask| ask.policy);
         if let Some(two) = asks.windows(2).find(|two| two[0].policy == two[1].policy) {
             panic!("the policy {:?} is asked twice", policies.policy(two[0].policy).name());

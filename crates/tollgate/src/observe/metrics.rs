@@ -14,7 +14,9 @@ pub(crate) struct Metrics {
 }
 
 struct Handles {
-    decisions: [[Counter; Source::ALL.len()]; Outcome::ALL.len()],
+    name: String,
+    /// `None` for what no store of this crate decides: a wrapper of a user may.
+    decisions: [[Option<Counter>; Source::ALL.len()]; Outcome::ALL.len()],
     units: [Counter; Outcome::ALL.len()],
 }
 
@@ -31,7 +33,10 @@ impl Metrics {
     pub(crate) fn record(&self, decision: &Decision<'_>) {
         let handles = &self.policies[decision.rule];
         let outcome = decision.outcome as usize;
-        handles.decisions[outcome][decision.source as usize].increment(1);
+        match &handles.decisions[outcome][decision.source as usize] {
+            Some(counter) => counter.increment(1),
+            None => decisions_of(&handles.name, decision.outcome, decision.source).increment(1),
+        }
         if decision.units > 0 {
             // The largest that can pass, so that one hostile cost does not overflow the counter.
             handles.units[outcome].increment(decision.units().min(Quota::MAX_UNITS));
@@ -52,11 +57,7 @@ impl Handles {
         let name = policy.name().to_owned();
         gauge!("tollgate_policy_limit", "policy" => name.clone()).set(policy.quota().limit() as f64);
         let decisions = |outcome: Outcome, source: Source| {
-            let (outcome_name, source_name) = (outcome.name(), source.name());
-            if !is_possible(outcome, source) {
-                return Counter::noop();
-            }
-            counter!("tollgate_decisions_total", "policy" => name.clone(), "outcome" => outcome_name, "source" => source_name)
+            is_possible(outcome, source).then(|| decisions_of(&name, outcome, source))
         };
         let units = |outcome: Outcome| {
             if !is_possible(outcome, Source::Store) {
@@ -67,8 +68,14 @@ impl Handles {
         Handles {
             decisions: Outcome::ALL.map(|outcome| Source::ALL.map(|source| decisions(outcome, source))),
             units: Outcome::ALL.map(units),
+            name,
         }
     }
+}
+
+fn decisions_of(policy: &str, outcome: Outcome, source: Source) -> Counter {
+    let (policy, outcome, source) = (policy.to_owned(), outcome.name(), source.name());
+    counter!("tollgate_decisions_total", "policy" => policy, "outcome" => outcome, "source" => source)
 }
 
 /// Whether a source can decide so, for a policy that may delay and that others apply with.

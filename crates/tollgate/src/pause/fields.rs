@@ -11,22 +11,14 @@ use super::grpc;
 
 /// Whether a response with this status and these headers is a refusal for a time.
 pub(super) fn is_refusal(status: StatusCode, headers: &HeaderMap) -> bool {
-    is_http_refusal(status) || grpc::is_refusal(headers)
-}
-
-fn is_http_refusal(status: StatusCode) -> bool {
-    [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status)
+    let is_http_refusal = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status);
+    is_http_refusal || grpc::is_refusal(headers)
 }
 
 /// The pause that a response asks for. `now` counts if the response has no `Date`.
 pub(super) fn pause(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let asked = if grpc::is_refusal(headers) {
-        grpc::pause(headers)
-    } else if is_http_refusal(status) {
-        retry_after(headers, now)
-    } else {
-        None
-    };
+    let of_refusal = || grpc::pause(headers).or_else(|| retry_after(headers, now));
+    let asked = is_refusal(status, headers).then(of_refusal).flatten();
     asked.or_else(|| used_up(headers)).filter(|pause| !pause.is_zero())
 }
 
@@ -115,6 +107,11 @@ mod tests {
             assert_eq!(asked(429, &[("retry-after", bad)]), None, "{bad}");
         }
         assert_eq!(asked(301, &[("retry-after", "7")]), None);
+        // A refused gRPC call is an HTTP 200.
+        assert_eq!(asked(200, &[("grpc-status", "8"), ("retry-after", "7")]), Some(7));
+        let pushback = [("grpc-status", "14"), ("grpc-retry-pushback-ms", "3000"), ("retry-after", "7")];
+        assert_eq!(asked(200, &pushback), Some(3));
+        assert_eq!(asked(200, &[("grpc-status", "3"), ("grpc-retry-pushback-ms", "3000")]), None);
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //!
 //! | a refusal, 429, 503, or `grpc-status` 8 or 14, with | pauses for |
 //! |---|---|
-//! | `grpc-retry-pushback-ms` (gRFC A6) | that time, in gRPC |
-//! | `google.rpc.RetryInfo` in `grpc-status-details-bin` | its delay, in gRPC without a pushback |
+//! | `grpc-retry-pushback-ms` (gRFC A6) | that time; a pushback of -1 asks for no pause |
+//! | `google.rpc.RetryInfo` in `grpc-status-details-bin` | its delay, without a pushback |
 //! | `Retry-After` (RFC 9110, section 10.2.3), in seconds or as a date | that time |
 //! | `RateLimit: "name";r=0;t=5` of the IETF draft | the longest `t` of items without rest |
 //! | `RateLimit: limit=9, remaining=0, reset=5` of the draft's version 07 | the `reset` |
