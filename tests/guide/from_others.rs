@@ -79,7 +79,7 @@ async fn mail(mails: &Limiter, user: &str, recipients: u64) -> String {
 
 #[tokio::test]
 async fn a_mail_is_sent_now_or_later_or_never() {
-    let calls = Limiter::new([Policy::new("calls", Quota::per_second(10))]);
+    let calls = Limiter::new([Policy::new("calls", Quota::per_second(10).paced())]);
     let mails = Limiter::new([Policy::new("mails", Quota::per_hour(60).burst(10))]);
     let mails = mails.store(store(&clock()));
     assert!(call_api(&calls).await.is_ok());

@@ -1,6 +1,7 @@
 //! The address behind proxies, invented keys, and failed log-ins.
 
-use axum::{body::Body, response::Response};
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
 use http::Request;
 use tollgate::extract::{AddressExtractor, ClientIp, PeerAddr, PeerIp, header};
 use tollgate::{Algorithm, Denial, Head, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer};
@@ -47,7 +48,7 @@ async fn log_in(failures: &Limiter, user: &str, is_right: impl Future<Output = b
     // Charge before checking the password: concurrent requests cannot exceed the limit.
     let permit = match failures.check(&key, 1).await {
         Ok(permit) => permit,
-        Err(denial) => return denial.response().map(Body::new),
+        Err(denial) => return denial.into_response(),
     };
     if !is_right.await {
         return Response::builder().status(401).body(Body::empty()).unwrap();
