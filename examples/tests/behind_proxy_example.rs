@@ -1,6 +1,8 @@
 //! The example of a server behind proxies.
 
-use crate::program::{program, start};
+use tollgate_examples::testing::program;
+
+use crate::program::start;
 
 #[test]
 fn the_example_behind_a_proxy_counts_each_client() {

@@ -1,6 +1,8 @@
 //! The example of a client that limits itself.
 
-use crate::program::{program, start};
+use tollgate_examples::testing::program;
+
+use crate::program::start;
 
 #[test]
 fn the_client_example_waits_for_its_turn() {

@@ -1,6 +1,8 @@
 //! The example of a reqwest client.
 
-use crate::program::{program, start};
+use tollgate_examples::testing::program;
+
+use crate::program::start;
 
 #[test]
 fn the_reqwest_example_waits_for_its_turn() {

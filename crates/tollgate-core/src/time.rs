@@ -9,6 +9,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[cfg(feature = "tsc")]
 use std::{sync::OnceLock, time::Instant};
 
+#[cfg(feature = "tsc")]
+use self::Counter as Timer;
+#[cfg(not(feature = "tsc"))]
+use self::SystemTimer as Timer;
+
 /// A point in time: whole microseconds since the Unix epoch, at most [`Timestamp::MAX`].
 ///
 /// ```
@@ -74,7 +79,7 @@ pub struct Clock(TimeSource);
 
 #[derive(Clone)]
 enum TimeSource {
-    System { wall: Timestamp, since: Monotonic },
+    System { wall: Timestamp, since: Timer },
     Manual(Arc<AtomicU64>),
 }
 
@@ -93,7 +98,7 @@ impl Clock {
         // A wall clock before 1970 reads as the epoch: a single process only needs differences.
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         SYSTEM_CLOCKS.fetch_add(1, Ordering::Relaxed);
-        Clock(TimeSource::System { wall: Timestamp::EPOCH.saturating_add(wall), since: Monotonic::start() })
+        Clock(TimeSource::System { wall: Timestamp::EPOCH.saturating_add(wall), since: Timer::start() })
     }
 
     /// The number of system clocks that this process has constructed. A test shows that no decision
@@ -126,13 +131,13 @@ impl Clock {
 /// The time since a start, unaffected by steps of the wall clock.
 #[cfg(not(feature = "tsc"))]
 #[derive(Clone)]
-struct Monotonic(std::time::Instant);
+struct SystemTimer(std::time::Instant);
 
 #[cfg(not(feature = "tsc"))]
-impl Monotonic {
+impl SystemTimer {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
-    fn start() -> Monotonic {
-        Monotonic(std::time::Instant::now())
+    fn start() -> SystemTimer {
+        SystemTimer(std::time::Instant::now())
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
@@ -146,7 +151,7 @@ impl Monotonic {
 /// processor, which a virtual machine may emulate, so no decision constructs a clock.
 #[cfg(feature = "tsc")]
 #[derive(Clone)]
-struct Monotonic {
+struct Counter {
     clock: quanta::Clock,
     start: u64,
     /// The same moment by the system clock, which replaces the counter once that has restarted.
@@ -170,11 +175,11 @@ static RESTART: OnceLock<(u64, Instant)> = OnceLock::new();
 const SLACK: u64 = 1 << 30;
 
 #[cfg(feature = "tsc")]
-impl Monotonic {
+impl Counter {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
-    fn start() -> Monotonic {
+    fn start() -> Counter {
         let clock = quanta::Clock::new();
-        let start = || Monotonic { start: clock.raw(), since: Instant::now(), clock: clock.clone() };
+        let start = || Counter { start: clock.raw(), since: Instant::now(), clock: clock.clone() };
         // If the counter has restarted, the first call notices it.
         start().elapsed_us();
         start()

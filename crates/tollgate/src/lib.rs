@@ -162,6 +162,7 @@ mod report;
 mod rule;
 mod setup_error;
 mod table;
+mod time;
 mod waiting_call;
 
 pub use denial::Denial;

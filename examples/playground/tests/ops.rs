@@ -11,7 +11,7 @@ use tollgate_conformance::servers::{Kind, Prometheus, Server as Redis};
 
 use crate::metrics::Watched;
 
-const OPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ops");
+const OPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../ops");
 
 fn read(file: &str) -> String {
     std::fs::read_to_string(Path::new(OPS).join(file)).unwrap()

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::process::Command;
 
-use tollgate_examples::testing::{Program, Response};
+use tollgate_examples::testing::{Program, Response, program};
 
 /// A running playground.
 pub(crate) struct Server(Program);
@@ -54,8 +54,5 @@ impl DerefMut for Server {
 
 /// Returns the command that starts the playground.
 pub(crate) fn playground() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_playground"));
-    // Logs without colors: some test dependencies switch these on.
-    command.env("NO_COLOR", "1");
-    command
+    program("playground")
 }

@@ -6,4 +6,4 @@ mod client;
 mod program;
 
 pub use client::{Connection, Response};
-pub use program::Program;
+pub use program::{Program, program};

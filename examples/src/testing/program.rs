@@ -84,3 +84,19 @@ impl Drop for Program {
         let _ = self.child.wait();
     }
 }
+
+/// Returns the program of an example. `cargo test --workspace` builds it first.
+pub fn program(example: &str) -> Command {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.ancestors().nth(2).unwrap();
+    let program = profile.join("examples").join(format!("{example}{}", std::env::consts::EXE_SUFFIX));
+    assert!(
+        program.exists(),
+        "{} does not exist: first run `cargo build --examples` in the same profile",
+        program.display()
+    );
+    let mut command = Command::new(program);
+    // Logs without colors: some test dependencies switch these on.
+    command.env("NO_COLOR", "1");
+    command
+}

@@ -20,10 +20,10 @@ impl Playground {
     pub(crate) fn start_with(options: &[&str]) -> Playground {
         let test = std::env::current_exe().unwrap();
         let name = format!("playground{}", std::env::consts::EXE_SUFFIX);
-        let program = test.ancestors().nth(2).unwrap().join(name);
+        let program = test.ancestors().nth(2).unwrap().join("examples").join(name);
         assert!(
             program.exists(),
-            "{} does not exist: first run `cargo build -p playground` in the same profile",
+            "{} does not exist: first run `cargo build --example playground` in the same profile",
             program.display()
         );
         let mut command = Command::new(program);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{sleep, sleep_until, timeout_at};
 use tollgate_core::{Reply, Store, Times, Wait};
 
 use super::decider::Decider;
@@ -14,6 +14,7 @@ use super::wait_queue::Waiter;
 use crate::denial::Denial;
 use crate::policy_set::{Ask, Asks};
 use crate::reason::Reason;
+use crate::time::timer_now;
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Charges what is asked, and waits for the delay of a leaky bucket. With `at_most`, also until
@@ -37,8 +38,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             return self.charge(asks, Some(at_most)).await;
         }
         // As long as the timer can sleep.
-        let end = Instant::now() + at_most.min(YEAR);
-        let left = || end.saturating_duration_since(Instant::now());
+        let end = timer_now() + at_most.min(YEAR);
+        let left = || end.saturating_duration_since(timer_now());
         let set = || asks.iter().map(|ask| (ask.policy, &ask.key));
         let mut waiter = self.queues.join_others(set());
         let holds = |refusal: &Refusal| refusal.holds_for(&asks, end);
@@ -54,7 +55,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 if let Some(refusal) = waiter.refusal().filter(|refusal| !in_time || holds(refusal)) {
                     return Err(refusal.denial);
                 }
-                if let Some(again) = asks_again.filter(|again| *again > Instant::now()) {
+                if let Some(again) = asks_again.filter(|again| *again > timer_now()) {
                     sleep_until(again).await;
                 }
             }
@@ -81,7 +82,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 }
                 None => return Err(denial),
             };
-            let again = Instant::now() + pause;
+            let again = timer_now() + pause;
             let leaves = left().is_zero() || passes_after(&denial, left()) > left();
             if !leaves {
                 waiter.get_or_insert_with(|| self.queues.join(set()));

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, Request, Response, StatusCode};
-use tokio::time::Instant;
 use tollgate_core::{Clock, Key};
 
 use super::fields::{is_refusal, pause};
 use super::origin::origin;
 use super::pauses::{Origin, Pauses};
+use crate::time::timer_now;
 
 type OriginOf<R> = dyn Fn(&R) -> Option<Key> + Send + Sync;
 type HeadOf<T> = dyn Fn(&T) -> (StatusCode, &HeaderMap) + Send + Sync;
@@ -107,7 +107,7 @@ impl<R, T> PauseLayer<R, T> {
 
     /// How long requests to an origin have to wait.
     pub(super) fn left(&self, origin: Option<Origin>) -> Option<Duration> {
-        self.pauses.left(origin?, Instant::now())
+        self.pauses.left(origin?, timer_now())
     }
 
     /// Learns from a response.
@@ -117,7 +117,7 @@ impl<R, T> PauseLayer<R, T> {
             return;
         }
         if let (Some(origin), Some(pause)) = (origin, pause(status, headers, self.clock.now())) {
-            self.pauses.pause(origin, pause.min(self.longest), Instant::now());
+            self.pauses.pause(origin, pause.min(self.longest), timer_now());
         }
     }
 }

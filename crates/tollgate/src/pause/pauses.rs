@@ -66,12 +66,13 @@ impl Pauses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::timer_now;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
     fn a_shorter_pause_does_not_end_a_longer_one() {
-        let (pauses, now) = (Pauses::new(), Instant::now());
+        let (pauses, now) = (Pauses::new(), timer_now());
         let (origin, other) = (pauses.origin(&Key::from("a")), pauses.origin(&Key::from("b")));
         pauses.pause(origin, 5 * SECOND, now);
         pauses.pause(origin, SECOND, now);
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_number_of_origins_is_bounded() {
-        let (pauses, now) = (Pauses::new(), Instant::now());
+        let (pauses, now) = (Pauses::new(), timer_now());
         let origin = |n: u64| pauses.origin(&Key::from(n));
         let longest = origin(u64::MAX);
         pauses.pause(longest, 100 * SECOND, now);

@@ -1,0 +1,154 @@
+//! A server with every option of tollgate, to try it out.
+//!
+//! ```text
+//! cargo run --release --example playground -- --rule api=5/10s
+//! cargo run --release --example playground -- --help
+//! ```
+//!
+//! It serves HTTP and gRPC on one port, under the same rules. These files are worth copying from:
+//!
+//! - `config.rs` makes a layer from the command line.
+//! - `store.rs` and `outage.rs` make a store from it.
+//! - `routes.rs` puts the layer around routes.
+//! - `metrics.rs` serves metrics for Prometheus.
+//! - `dashboard` serves a page that shows live what is limited.
+
+mod banner;
+mod cli;
+mod config;
+mod dashboard;
+mod greeter;
+mod helloworld;
+mod key_spec;
+mod me;
+mod metrics;
+mod outage;
+mod routes;
+mod rule_spec;
+mod scale;
+mod span;
+mod store;
+mod terminal;
+mod transfer;
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use axum::serve::ListenerExt;
+use tokio::net::TcpListener;
+use tokio::time::{sleep, timeout};
+use tollgate::RateLimitLayer;
+
+use crate::cli::Cli;
+use crate::config::Config;
+use crate::dashboard::Dashboard;
+use crate::metrics::Exporter;
+use crate::outage::Views;
+use crate::store::AnyStore;
+use crate::terminal::{fail, parse, print};
+
+/// How long in-flight requests, and those that a leaky bucket delays, may take after a signal to
+/// stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Runs the program with the arguments of the process.
+pub async fn run() -> ExitCode {
+    tracing_subscriber::fmt().with_writer(io::stderr).init();
+    let config = match parse::<Cli>().map(Config::try_from) {
+        Ok(Ok(config)) => config,
+        Ok(Err(error)) => return fail(&error, 2),
+        Err(code) => return code,
+    };
+    // Before layer and store, which register their metrics.
+    let exporter = match &config.metrics {
+        None => None,
+        Some(address) => match Exporter::install(address).await {
+            Ok(exporter) => Some(exporter),
+            Err(error) => return fail(&error, 1),
+        },
+    };
+    let dashboard = Dashboard::new(&config);
+    let layer = config.store.open().await.and_then(|(store, views)| {
+        let layer = config.layer.clone().try_store(dashboard.count_keys(store));
+        let layer = layer.map_err(|error| format!("--rule: {error}"))?.observe(dashboard.observer());
+        Ok((if exporter.is_some() { layer.metrics() } else { layer }, views))
+    });
+    let served = match layer {
+        Err(error) => return fail(&error, 2),
+        Ok((layer, views)) => serve(config, layer, dashboard, exporter, views).await,
+    };
+    served.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS)
+}
+
+/// How long it may take to give back what leases hold, after that.
+const GIVE_BACK_WITHIN: Duration = Duration::from_secs(2);
+
+/// Serves until a signal to stop.
+async fn serve(
+    config: Config,
+    layer: RateLimitLayer<AnyStore>,
+    dashboard: Dashboard,
+    exporter: Option<Exporter>,
+    views: Views,
+) -> Result<(), String> {
+    let listen = &config.listen;
+    let listener = TcpListener::bind(listen).await;
+    let listener = listener.map_err(|error| format!("cannot listen on {listen:?}: {error}"))?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    print(&banner::banner(&config, address, exporter.as_ref().map(Exporter::address)));
+
+    // Answers are small: Nagle's algorithm would only delay them.
+    let listener = listener.tap_io(|connection| {
+        let _ = connection.set_nodelay(true);
+    });
+    let limited = routes::router(layer).map_err(|error| error.to_string())?;
+    let hosts = config.hosts.and(address.ip());
+    let app = limited.merge(dashboard.router(hosts, views.circuit, stopped()));
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    let server = axum::serve(listener, app).with_graceful_shutdown(stopped());
+    let metrics = async {
+        match exporter {
+            Some(exporter) => exporter.serve(views.metrics).await,
+            None => std::future::pending().await,
+        }
+    };
+    let served = tokio::select! {
+        served = server => served.map_err(|error| error.to_string()),
+        served = metrics => served,
+        () = async { stopped().await; sleep(GRACE).await } => Ok(()),
+    };
+    // After the last request. What does not arrive in time stays charged.
+    if let Some(give_back) = views.give_back {
+        let _ = timeout(GIVE_BACK_WITHIN, give_back).await;
+    }
+    served
+}
+
+/// Returns when the process gets a signal to stop.
+async fn stopped() {
+    let interrupt = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = interrupt => {}
+        () = terminated() => {}
+    }
+}
+
+#[cfg(unix)]
+async fn terminated() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut signal) => _ = signal.recv().await,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(not(unix))]
+async fn terminated() {
+    std::future::pending().await
+}
