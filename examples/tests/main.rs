@@ -3,8 +3,6 @@
 //!
 //! Tests assert answers, and that a wait was long enough, but never that something was fast.
 
-#![expect(clippy::unwrap_used, reason = "this is how a test fails")]
-
 mod axum_example;
 mod behind_proxy_example;
 mod client_example;
