@@ -211,12 +211,13 @@ async fn a_server_that_stopped_answering_is_used_again_when_it_recovers() {
     let straight = Fresh::on(server).await;
     proxy.set(Way::IsSilent);
     let builder = RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(&*straight.prefix);
-    let patience = Duration::from_millis(100);
+    // A busy machine may stop this process for a while: that is no silence of the server.
+    let patience = Duration::from_millis(500);
     let store = builder.connect_timeout(patience).response_timeout(patience).connect().await.unwrap();
     let policy = an_hour(1_000_000);
     for way in [Way::IsSilent, Way::IsClosed, Way::HoldsAnswersBack, Way::IsSilent] {
         proxy.set(way);
-        for _ in 0..5 {
+        for _ in 0..3 {
             let error = try_acquire(&store, &policy, "ada", 1).await.unwrap_err();
             assert!(error.is_transient(), "{error}");
         }
