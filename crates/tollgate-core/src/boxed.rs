@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::check::{Check, Grant, Times};
+use crate::debt::Settled;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::{Policy, PolicyError};
@@ -14,6 +15,8 @@ use crate::store::Store;
 use crate::verdict::Verdict;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// A future that borrows what it was made of.
+type BorrowedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type BoxReply<T> = Reply<T, BoxFuture<T>>;
 
 /// A [`Store`] of any type with the error `E`, for a program that chooses its store at run time.
@@ -43,6 +46,7 @@ impl<E> fmt::Debug for BoxStore<E> {
 trait ErasedStore<E>: Send + Sync {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> BoxReply<Result<Verdict, E>>;
     fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), E>>;
+    fn charge<'a>(&'a self, beyond: &'a Grant<'a>) -> BorrowedFuture<'a, Result<Settled, E>>;
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>>;
     fn patient(&self) -> BoxStore<E>;
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError>;
@@ -55,6 +59,10 @@ impl<S: Store> ErasedStore<S::Error> for S {
 
     fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), S::Error>> {
         boxed(Store::refund(self, grants))
+    }
+
+    fn charge<'a>(&'a self, beyond: &'a Grant<'a>) -> BorrowedFuture<'a, Result<Settled, S::Error>> {
+        Box::pin(Store::charge(self, beyond))
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), S::Error>> {
@@ -88,6 +96,10 @@ impl<E: StoreError> Store for BoxStore<E> {
 
     fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), E>> {
         self.0.refund(grants)
+    }
+
+    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, E> {
+        self.0.charge(beyond).await
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>> {

@@ -7,9 +7,9 @@ impl Policy {
     /// after a failover to a server with a slow clock. Use it until the clock reaches that time.
     ///
     /// With it, a TAT beyond the policy's [horizon](Policy::horizon) is cut, so that no caller
-    /// waits for longer than for a full quota. While the clock runs forward, such a TAT is that of
-    /// another version of the policy: a larger burst, a lower limit, a longer wait. It stays, since
-    /// cutting it would lift the limit of that version.
+    /// waits for longer than for a full quota. While the clock runs forward, such a TAT is
+    /// [debt](Policy::with_debt), or that of another version of the policy: a larger burst, a lower
+    /// limit, a longer wait. It stays, since cutting it would lift a limit.
     ///
     /// The other algorithms need no such policy: their states show that a time is in the future.
     ///
@@ -39,8 +39,8 @@ impl Policy {
     /// How far TAT may lie ahead of now. One that is further ahead comes from a clock that ran
     /// ahead, and is cut to the [horizon](Policy::horizon).
     ///
-    /// This is the horizon for [`Policy::with_clock_behind`], and otherwise the horizon or 1,024
-    /// windows, whichever is longer. In microseconds and [parts](Policy::parts) of one. For stores
+    /// This is the horizon for [`Policy::with_clock_behind`], and otherwise the longest of the
+    /// horizon, the most [debt](Policy::with_debt) and 1,024 windows. In microseconds and [parts](Policy::parts) of one. For stores
     /// with their own arithmetic.
     pub fn furthest(&self) -> (u64, u32) {
         (self.furthest.us, self.furthest.frac)
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(small.furthest(), (1_024 * 60_000_000, 0));
         assert_eq!(small.with_clock_behind().furthest(), (10_000_000, 0));
         let reaches_further = Policy::new("p", Quota::per_minute(1).burst(2_000));
-        assert_eq!(reaches_further.furthest(), (2_000 * 60_000_000, 0));
+        assert_eq!(reaches_further.furthest(), (4_000 * 60_000_000, 0), "as much debt as the burst");
         let longest = Policy::new("p", Quota::new(1, Duration::from_secs(366 * 86_400)));
         assert!(longest.furthest().0 <= 1 << 52, "a TAT stays an exact double");
     }

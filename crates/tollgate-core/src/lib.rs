@@ -12,6 +12,7 @@ pub mod algorithm;
 mod boxed;
 mod check;
 mod clock_behind;
+mod debt;
 mod error;
 mod exact;
 mod key;
@@ -31,6 +32,7 @@ mod verdict;
 
 pub use boxed::BoxStore;
 pub use check::{Check, Grant, OwnedCheck, Times};
+pub use debt::{Settled, charge_beyond};
 pub use error::{ErrorKind, StoreError};
 pub use key::{Key, counted_address};
 pub use policy::{Algorithm, Policy, PolicyError};

@@ -97,7 +97,7 @@ pub struct Policy {
     scope: Arc<str>,
     name_length: u8,
     scope_hash: u64,
-    quota: Quota,
+    pub(crate) quota: Quota,
     algorithm: Algorithm,
     pub(crate) interval: Interval,
     /// GCRA's τ: the time to refill an empty bucket, burst × T.
@@ -106,14 +106,15 @@ pub struct Policy {
     pub(crate) horizon: Exact,
     /// A TAT further ahead than this is cut to the horizon.
     pub(crate) furthest: Exact,
-    capacity: u64,
-    largest_cost: u64,
+    pub(crate) capacity: u64,
+    pub(crate) largest_cost: u64,
     tracks_usage: bool,
+    is_reserved: bool,
 }
 
 const MAX_NAME: usize = 128;
 
-/// A TAT further ahead than the policy's horizon and than this many windows is never that of
+/// A TAT further ahead than the policy's most debt and than this many windows is never that of
 /// another version of the policy.
 const MOST_WINDOWS: u64 = 1_024;
 
@@ -193,10 +194,26 @@ impl Policy {
         self.tracks_usage
     }
 
-    /// The same policy, which tracks usage if `other` does: for variants of one policy.
+    /// The same policy, whose charges are corrected once the work is done. No store grants its units
+    /// ahead of demand, so that each correction reaches the units that it is of.
+    ///
+    /// [`Rule::reserve`](https://docs.rs/tollgate/latest/tollgate/struct.Rule.html#method.reserve)
+    /// makes its policy such a one.
+    #[must_use]
+    pub fn reserved(self) -> Policy {
+        Policy { is_reserved: true, ..self }
+    }
+
+    /// Whether its charges are corrected once the work is done: [`Policy::reserved`].
+    #[inline]
+    pub fn is_reserved(&self) -> bool {
+        self.is_reserved
+    }
+
+    /// The same policy, which tracks usage and is reserved if `other` is: for variants of one policy.
     #[must_use]
     pub fn tracking_usage_as(self, other: &Policy) -> Policy {
-        Policy { tracks_usage: other.tracks_usage, ..self }
+        Policy { tracks_usage: other.tracks_usage, is_reserved: other.is_reserved, ..self }
     }
 
     /// [`Policy::try_new`] and [`Policy::try_with_algorithm`] in one step. A quota need not fit
@@ -306,7 +323,7 @@ impl Policy {
             _ => capacity,
         };
         let windows = Exact::from_us(quota.window_us().saturating_mul(MOST_WINDOWS).min(MAX_SPAN_US));
-        Ok(Policy {
+        let mut policy = Policy {
             scope,
             name_length,
             scope_hash,
@@ -319,7 +336,12 @@ impl Policy {
             capacity,
             largest_cost,
             tracks_usage: false,
-        })
+            is_reserved: false,
+        };
+        if let (Algorithm::Gcra, Some(debt)) = (algorithm, policy.horizon_of_debt()) {
+            policy.furthest = policy.furthest.max(debt);
+        }
+        Ok(policy)
     }
 
     /// The name.

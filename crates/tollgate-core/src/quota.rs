@@ -30,10 +30,10 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
-    limit: u64,
+    pub(crate) limit: u64,
     window_us: u64,
     /// 0 if none was given: the default depends on the algorithm.
-    burst: u64,
+    pub(crate) burst: u64,
 }
 
 /// The largest burst × emission interval, and the largest wait, in microseconds.

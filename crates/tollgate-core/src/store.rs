@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use crate::check::{Check, Grant, Times};
+use crate::debt::{Settled, charge_beyond};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::{Policy, PolicyError};
@@ -61,6 +62,22 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Do not refund a grant that is older than a [reset](Store::reset), which has already returned
     /// its units. Such a refund is taken from later grants, if those are large enough.
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done>;
+
+    /// Charges units that were used beyond a grant, without asking whether they fit: see
+    /// [`Policy::with_debt`]. The units of `beyond` are those to charge. Its share says which store
+    /// granted; its stamp says nothing here.
+    ///
+    /// What exceeds the quota is debt, up to one more capacity. Requests are refused until it is
+    /// paid: a window forgets it when it ends, and a bucket refills it. What exceeds that too is
+    /// forgiven, and so is everything for a leaky bucket.
+    ///
+    /// Nothing is asked before the first poll. Dropping the future later may or may not charge. A
+    /// charge has no identity, so nothing may send it again after an error.
+    ///
+    /// The default acquires. A wrapper must override it, or its own rule for a verdict decides.
+    fn charge(&self, beyond: &Grant<'_>) -> impl Future<Output = Result<Settled, Self::Error>> + Send {
+        charge_beyond(self, beyond)
+    }
 
     /// Ends each wait for a verdict, a refund or a reset after `limit`, counted from the call. The
     /// error has the kind [`ErrorKind::Timeout`](crate::ErrorKind::Timeout).

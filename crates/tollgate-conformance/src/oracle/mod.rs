@@ -193,8 +193,12 @@ impl Terms {
             Algorithm::SlidingBuckets { buckets } => terms.buckets = i128::from(buckets),
             _ => {}
         }
+        let is_leaky = matches!(policy.algorithm(), Algorithm::LeakyBucket { .. });
         let windows = (1_024 * terms.window).min(1 << 52) * terms.limit;
-        terms.furthest = terms.horizon().max(windows);
+        // A token bucket may owe as much again, if it can pay that in time.
+        let debt = if is_leaky { 0 } else { 2 * terms.horizon() };
+        let debt = if debt <= (1 << 52) * terms.limit { debt } else { 0 };
+        terms.furthest = terms.horizon().max(windows).max(debt);
         terms
     }
 

@@ -105,7 +105,7 @@ pub struct Look {
 
 /// The result of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Charge {
+pub struct Charged {
     /// The status of the policy after the charge.
     pub status: Status,
     /// How long to delay the request, rounded up to a microsecond. Only leaky buckets delay.
@@ -182,7 +182,7 @@ impl State {
 
     /// Charges `units`, but at most the room of `look`, which was returned for the same `now`.
     #[inline]
-    pub fn charge(&mut self, policy: &Policy, now: Timestamp, look: Look, units: u64) -> Charge {
+    pub fn charge(&mut self, policy: &Policy, now: Timestamp, look: Look, units: u64) -> Charged {
         let now_us = now.as_micros();
         let units = units.min(look.room);
         let mut delay = Duration::ZERO;
@@ -202,7 +202,7 @@ impl State {
         };
         let reset_us = self.reset_us(policy, now_us);
         let status = Status::granted(look.remaining.saturating_sub(units), reset_us, stamp);
-        Charge { status, delay, expires: Timestamp::from_micros(now_us.saturating_add(reset_us)) }
+        Charged { status, delay, expires: Timestamp::from_micros(now_us.saturating_add(reset_us)) }
     }
 
     /// The status for a refused request of `units`, after a `look` at the same `now`.

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::{
-    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Then, Times,
+    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Settled, Store, StoreError, Then, Times,
     Timestamp, Verdict,
 };
 
@@ -73,6 +73,13 @@ impl<S: Store> Store for Breaker<S> {
         self.ask(self.shared.admit_uncounted(asks), |store| store.refund(grants))
     }
 
+    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, Self::Error> {
+        match self.shared.admit_uncounted(beyond.units > 0) {
+            Ok(role) => role.after(&self.shared, self.store.charge(beyond).await),
+            Err(retry_in) => Err(BreakerError::Open { retry_in }),
+        }
+    }
+
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {
         self.ask(self.shared.admit_uncounted(!policies.is_empty()), |store| store.reset(key, policies))
     }
@@ -118,7 +125,7 @@ pub enum Role {
     Passing(u32),
     /// The probe.
     Probe(Probe),
-    /// A refund, a reset or an empty request. Its answer does not count.
+    /// A refund, a charge, a reset or an empty request. Its answer does not count.
     Uncounted,
 }
 
@@ -172,7 +179,7 @@ impl SharedCircuit {
         }
     }
 
-    /// Refuses a refund or a reset unless the circuit is closed. They are never probes.
+    /// Refuses a refund, a charge or a reset unless the circuit is closed. They are never probes.
     fn admit_uncounted(&self, asks: bool) -> Result<Role, Duration> {
         match self.refuses_until.load(Ordering::Acquire) {
             until if asks && until > 0 => {

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use pin_project::pin_project;
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Grant, Key, OwnedCheck, Policy, PolicyError, Reply, Share, Source, Store, StoreError, Then, Times,
-    Verdict, Wait,
+    Check, Grant, Key, OwnedCheck, Policy, PolicyError, Reply, Settled, Share, Source, Store, StoreError,
+    Then, Times, Verdict, Wait,
 };
 
 use super::both::Both;
@@ -85,6 +85,16 @@ impl<S: Store, F: Store<Error = Infallible>> Store for Fallback<S, F> {
         Both::of(by_share, store)
     }
 
+    /// Charges the store that made the grant.
+    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, Infallible> {
+        if beyond.share.is_some() {
+            return self.substitute.charge(beyond).await;
+        }
+        let answer = self.store.charge(beyond).await;
+        self.substitute.outage.record(&answer);
+        Ok(answer.unwrap_or(Settled::uncharged(beyond.units)))
+    }
+
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
         let store = self.store.reset(key, policies).then(&self.substitute.outage, Complete);
         Both::of(self.substitute.store.reset(key, policies), store)
@@ -143,6 +153,14 @@ impl<F: Store<Error = Infallible>> ByShare<F> {
         let grants: GrantSet<'_> =
             shares.iter().map(|(grant, policy)| Grant { policy, share: None, ..**grant }).collect();
         self.store.refund(&grants)
+    }
+
+    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, Infallible> {
+        match beyond.policy.share(self.share) {
+            Ok(policy) => self.store.charge(&Grant { policy: &policy, share: None, ..*beyond }).await,
+            // A layer refuses such a policy when it is made.
+            Err(_) => Ok(Settled::uncharged(beyond.units)),
+        }
     }
 }
 

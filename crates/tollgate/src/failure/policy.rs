@@ -3,7 +3,8 @@
 use std::convert::Infallible;
 
 use tollgate_core::{
-    After, Check, Grant, Key, Policy, PolicyError, Reply, Source, Store, StoreError, Then, Times, Verdict,
+    After, Check, Grant, Key, Policy, PolicyError, Reply, Settled, Source, Store, StoreError, Then, Times,
+    Verdict,
 };
 
 use super::event::Event;
@@ -71,6 +72,12 @@ impl<S: Store> Store for FailurePolicy<S> {
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
         self.store.refund(grants).then(&self.outage, Complete)
+    }
+
+    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, Infallible> {
+        let answer = self.store.charge(beyond).await;
+        self.outage.record(&answer);
+        Ok(answer.unwrap_or(Settled::uncharged(beyond.units)))
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use pin_project::pin_project;
 use tollgate_core::{
-    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Store, StoreError, Then, Times, Verdict,
+    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Settled, Store, StoreError, Then, Times,
+    Verdict,
 };
 
 use crate::setup_error::SetupError;
@@ -76,6 +77,17 @@ impl<S: Store> Store for Timeout<S> {
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done> {
         self.limited(self.store.refund(grants).then(&(), OfStore))
+    }
+
+    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, Self::Error> {
+        let charge = self.store.charge(beyond);
+        let answer = if self.needs_timer {
+            let limited = tokio::time::timeout(self.limit, charge).await;
+            limited.map_err(|_| TimeoutError::Elapsed(self.limit))?
+        } else {
+            charge.await
+        };
+        answer.map_err(TimeoutError::Store)
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {

@@ -13,7 +13,7 @@
 //! A new key takes the place of another one, in this order:
 //!
 //! 1. a key that is idle: its quota is full again;
-//! 2. a key that was not denied: of those looked at, the one nearest to its reset.
+//! 2. a key that was not denied and has no debt: of those looked at, the one nearest to its reset.
 //!
 //! A key that was denied stays until its reset. An attacker cannot regain a refused quota by
 //! inventing keys. A caller that stops just before its denial can be evicted, and then starts with
@@ -84,8 +84,8 @@ use std::time::Duration;
 
 use tollgate_core::algorithm::State;
 use tollgate_core::{
-    Check, Clock, Grant, Key, KeyTotal, Policy, RecentUsage, Reply, Store, Times, Timestamp, UsageError,
-    UsageTotals, Verdict, Wait,
+    Check, Clock, Grant, Key, KeyTotal, Policy, RecentUsage, Reply, Settled, Store, Times, Timestamp,
+    UsageError, UsageTotals, Verdict, Wait, charge_beyond,
 };
 
 use shards::Shards;
@@ -292,6 +292,18 @@ impl Store for MemoryStore {
         }
         self.0.totals.refund(grants);
         Reply::Now(Ok(()))
+    }
+
+    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, Infallible> {
+        let settled = charge_beyond(self, beyond).await?;
+        if settled.debt > 0 {
+            // As after a denial: a caller could lose its debt by inventing keys.
+            let (mut table, digest, _) = self.0.tables.enter(beyond.policy, beyond.key);
+            if let Some(at) = table.find(&digest) {
+                table.slot(at).pin();
+            }
+        }
+        Ok(settled)
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {

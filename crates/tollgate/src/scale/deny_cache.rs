@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    After, Check, Clock, Grant, Key, Policy, PolicyError, Quota, Reply, Source, Stamp, Status, Store, Then,
-    Times, Timestamp, Verdict, Wait,
+    After, Check, Clock, Grant, Key, Policy, PolicyError, Quota, Reply, Settled, Source, Stamp, Status,
+    Store, Then, Times, Timestamp, Verdict, Wait,
 };
 
 use crate::table::digest::Digest;
@@ -356,6 +356,12 @@ impl<S: Store> Store for DenyCache<S> {
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, Self::Done> {
         let forget = self.forget(grants.iter().map(|grant| (grant.policy, grant.key)));
         self.store.refund(grants).then(&self.denials, forget)
+    }
+
+    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, S::Error> {
+        let forget = self.forget([(beyond.policy, beyond.key)].into_iter());
+        let answer = self.store.charge(beyond).await;
+        forget.after(&self.denials, answer)
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, Self::Done> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    After, Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Source, Status, Store, Then, Times,
-    Verdict, Wait,
+    After, Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Settled, Source, Status, Store, Then,
+    Times, Verdict, Wait,
 };
 
 use super::books::Books;
@@ -191,11 +191,12 @@ impl<T> After<T> for ForgetLeases {
 }
 
 /// Whether leases are for this set: a leaky bucket has to delay each request, the store has to see
-/// each use that it tracks, and a long key is not kept.
+/// each use that it tracks and each charge that is corrected, and a long key is not kept.
 fn is_leasable(set: &[Check<'_>], times: Times) -> bool {
     let fits = |Check { policy, key, cost }: &Check<'_>| {
         let is_leaky = matches!(policy.algorithm(), Algorithm::LeakyBucket { .. });
-        *cost > 0 && !is_leaky && !policy.tracks_usage() && key.as_encoded().len() <= LONGEST_KEY
+        let store_decides = is_leaky || policy.tracks_usage() || policy.is_reserved();
+        *cost > 0 && !store_decides && key.as_encoded().len() <= LONGEST_KEY
     };
     times == Times::ONCE && !set.is_empty() && set.iter().all(fits)
 }
@@ -226,6 +227,11 @@ impl<S: Store> Store for Leases<S> {
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, Self::Done> {
         self.store.refund(grants).then(&self.books, ForgetLeases(Vec::new()))
+    }
+
+    /// The store is charged. What is leased of the key stays leased.
+    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, S::Error> {
+        self.store.charge(beyond).await
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, Self::Done> {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{
-    After, Check, Grant, Key, OwnedCheck, Policy, PolicyError, Reply, Store, Then, Times, UsageLog, Verdict,
+    After, Check, Grant, Key, OwnedCheck, Policy, PolicyError, Reply, Settled, Store, Then, Times, UsageLog,
+    Verdict,
 };
 
 use super::book::Book;
@@ -62,6 +63,11 @@ impl<S: Store> Store for UsageCounter<S> {
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, S::Done> {
         self.store.refund(grants)
+    }
+
+    /// Not counted: it decides nothing.
+    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, S::Error> {
+        self.store.charge(beyond).await
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, S::Done> {

@@ -1,0 +1,129 @@
+//! Units that were used beyond what was granted.
+
+use crate::check::{Check, Grant, Times};
+use crate::exact::Exact;
+use crate::policy::{Algorithm, Policy};
+use crate::quota::MAX_SPAN_US;
+use crate::store::Store;
+use crate::verdict::Status;
+
+/// What became of units that were used: see [`Store::charge`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// The units that are charged.
+    pub charged: u64,
+    /// How many of them exceed what was left of the quota. Later requests wait until they are paid.
+    pub debt: u64,
+    /// The units that nobody pays: those beyond the most debt, or all that a failing store did not
+    /// charge.
+    pub forgiven: u64,
+}
+
+impl Settled {
+    /// That of units which nobody was charged for.
+    pub const fn uncharged(units: u64) -> Settled {
+        Settled { charged: 0, debt: 0, forgiven: units }
+    }
+}
+
+impl Policy {
+    /// The same policy with twice the capacity: its quota, and as much debt. `None` for a leaky
+    /// bucket, which has delayed later requests already, and for a bucket whose debt would take
+    /// longer than 2^52 µs to pay.
+    ///
+    /// It has the [scope](Policy::scope) of this policy, so both use one state. A store that acquires
+    /// under it charges units that nobody was granted: [`charge_beyond`] does.
+    ///
+    /// ```
+    /// use tollgate_core::{Policy, Quota};
+    ///
+    /// let tokens = Policy::new("tokens", Quota::per_minute(1_000));
+    /// let with_debt = tokens.with_debt().unwrap();
+    /// assert_eq!((with_debt.capacity(), with_debt.scope()), (2_000, tokens.scope()));
+    /// ```
+    #[must_use]
+    pub fn with_debt(&self) -> Option<Policy> {
+        let mut policy = self.clone();
+        match self.algorithm() {
+            Algorithm::LeakyBucket { .. } => return None,
+            Algorithm::Gcra => {
+                policy.horizon = self.horizon_of_debt()?;
+                policy.tolerance = policy.horizon;
+                policy.quota.burst = 2 * self.capacity;
+            }
+            _ => policy.quota.limit = 2 * self.capacity,
+        }
+        policy.capacity = 2 * self.capacity;
+        policy.largest_cost = policy.capacity;
+        Some(policy)
+    }
+
+    /// How far TAT lies ahead of now at the most debt.
+    pub(crate) fn horizon_of_debt(&self) -> Option<Exact> {
+        let most = self.interval.add(self.tolerance, self.tolerance);
+        (most.ceil() <= MAX_SPAN_US).then_some(most)
+    }
+}
+
+/// Charges units that were used beyond a grant, by acquiring them under a
+/// [policy with debt](Policy::with_debt). This is [`Store::charge`] for every store that decides by
+/// itself.
+///
+/// # Errors
+/// Those of [`Store::acquire`]. Part may have been charged if there are more than `u32::MAX` units.
+pub async fn charge_beyond<S: Store>(store: &S, beyond: &Grant<'_>) -> Result<Settled, S::Error> {
+    let mut settled = Settled::uncharged(beyond.units);
+    let Some(policy) = beyond.policy.with_debt() else { return Ok(settled) };
+    let mut left = beyond.units.min(policy.capacity());
+    while left > 0 {
+        // As many units as there can be times in one call, else more than one at a time.
+        let cost = left.div_ceil(u32::MAX.into());
+        let times = u32::try_from(left / cost).unwrap_or(u32::MAX);
+        let asked = [Check::new(&policy, beyond.key, cost)];
+        let verdict = store.acquire(&asked, Times::up_to(times)).wait().await?;
+        let charged = u64::from(verdict.times()) * cost;
+        let remaining = verdict.each().first().map_or(0, Status::remaining);
+        settled.charged += charged;
+        settled.forgiven -= charged;
+        settled.debt += charged.min(beyond.policy.capacity().saturating_sub(remaining));
+        left -= charged;
+        if verdict.times() < times {
+            // What is left of the debt is less than that cost.
+            left = left.min(cost - 1);
+        }
+    }
+    Ok(settled)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::quota::Quota;
+
+    #[test]
+    fn a_policy_has_debt_up_to_one_more_capacity_if_it_can_be_paid() {
+        let quota = Quota::per_minute(60);
+        let with_debt =
+            |policy: Policy| policy.with_debt().map(|policy| (policy.capacity(), policy.horizon().0));
+        assert_eq!(with_debt(Policy::new("p", quota.burst(10))), Some((20, 20_000_000)));
+        assert_eq!(
+            with_debt(Policy::new("p", quota).with_algorithm(Algorithm::SlidingWindow)),
+            Some((120, 0))
+        );
+        let leaky = Algorithm::LeakyBucket { max_wait: Duration::ZERO };
+        assert_eq!(with_debt(Policy::new("p", quota).with_algorithm(leaky)), None);
+        let day = Duration::from_secs(86_400);
+        let slow = |burst| Policy::new("p", Quota::new(1, 366 * day).burst(burst));
+        assert_eq!(with_debt(slow(71)), Some((142, 142 * 366 * 86_400_000_000)));
+        assert_eq!(with_debt(slow(72)), None, "144 windows of 366 days exceed 2^52 µs");
+    }
+
+    #[test]
+    fn debt_is_not_cut() {
+        let policy = Policy::new("p", Quota::per_second(1).burst(2_000));
+        let most = policy.with_debt().unwrap().horizon();
+        assert!(policy.furthest() >= most && policy.with_debt().unwrap().furthest() >= most);
+    }
+}
