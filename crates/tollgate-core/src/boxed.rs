@@ -46,7 +46,7 @@ impl<E> fmt::Debug for BoxStore<E> {
 trait ErasedStore<E>: Send + Sync {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> BoxReply<Result<Verdict, E>>;
     fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), E>>;
-    fn charge<'a>(&'a self, beyond: &'a Grant<'a>) -> BorrowedFuture<'a, Result<Settled, E>>;
+    fn settle<'a>(&'a self, grants: &'a [Grant<'a>], total: u64) -> BorrowedFuture<'a, Result<Settled, E>>;
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>>;
     fn patient(&self) -> BoxStore<E>;
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError>;
@@ -61,8 +61,12 @@ impl<S: Store> ErasedStore<S::Error> for S {
         boxed(Store::refund(self, grants))
     }
 
-    fn charge<'a>(&'a self, beyond: &'a Grant<'a>) -> BorrowedFuture<'a, Result<Settled, S::Error>> {
-        Box::pin(Store::charge(self, beyond))
+    fn settle<'a>(
+        &'a self,
+        grants: &'a [Grant<'a>],
+        total: u64,
+    ) -> BorrowedFuture<'a, Result<Settled, S::Error>> {
+        Box::pin(Store::settle(self, grants, total))
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), S::Error>> {
@@ -98,8 +102,8 @@ impl<E: StoreError> Store for BoxStore<E> {
         self.0.refund(grants)
     }
 
-    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, E> {
-        self.0.charge(beyond).await
+    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, E> {
+        self.0.settle(grants, total).await
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>> {

@@ -1,5 +1,7 @@
 //! Units that were used beyond what was granted.
 
+use smallvec::SmallVec;
+
 use crate::check::{Check, Grant, Times};
 use crate::exact::Exact;
 use crate::policy::{Algorithm, Policy};
@@ -7,22 +9,24 @@ use crate::quota::MAX_SPAN_US;
 use crate::store::Store;
 use crate::verdict::Status;
 
-/// What became of units that were used: see [`Store::charge`].
+/// What became of units that were used: see [`Store::settle`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// The units that are charged.
+    /// The units that are charged. More than were used if a store failed that should have given
+    /// some back.
     pub charged: u64,
     /// How many of them exceed what was left of the quota. Later requests wait until they are paid.
     pub debt: u64,
-    /// The units that nobody pays: those beyond the most debt, or all that a failing store did not
+    /// The units that nobody pays: those beyond the most debt, and those that a store failed to
     /// charge.
     pub forgiven: u64,
 }
 
 impl Settled {
-    /// That of units which nobody was charged for.
-    pub const fn uncharged(units: u64) -> Settled {
-        Settled { charged: 0, debt: 0, forgiven: units }
+    /// That of grants whose charge stays as it is, although `total` units were used.
+    pub fn unchanged(grants: &[Grant<'_>], total: u64) -> Settled {
+        let charged = granted(grants);
+        Settled { charged, debt: 0, forgiven: total.saturating_sub(charged) }
     }
 }
 
@@ -32,7 +36,7 @@ impl Policy {
     /// longer than 2^52 µs to pay.
     ///
     /// It has the [scope](Policy::scope) of this policy, so both use one state. A store that acquires
-    /// under it charges units that nobody was granted: [`charge_beyond`] does.
+    /// under it charges units that nobody was granted: [`settle`] does.
     ///
     /// ```
     /// use tollgate_core::{Policy, Quota};
@@ -65,27 +69,56 @@ impl Policy {
     }
 }
 
-/// Charges units that were used beyond a grant, by acquiring them under a
-/// [policy with debt](Policy::with_debt). This is [`Store::charge`] for every store that decides by
-/// itself.
+/// [`Store::settle`] by [`Store::refund`] and [`Store::acquire`], for a store that decides by itself.
 ///
 /// # Errors
-/// Those of [`Store::acquire`]. Part may have been charged if there are more than `u32::MAX` units.
-pub async fn charge_beyond<S: Store>(store: &S, beyond: &Grant<'_>) -> Result<Settled, S::Error> {
-    let mut settled = Settled::uncharged(beyond.units);
-    let Some(policy) = beyond.policy.with_debt() else { return Ok(settled) };
-    let mut left = beyond.units.min(policy.capacity());
+/// Those of these two. If more than `u32::MAX` units have to be charged, part of them may have been.
+pub async fn settle<S: Store>(store: &S, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
+    let granted = granted(grants);
+    if total > granted {
+        return match grants.last() {
+            Some(newest) => charge_beyond(store, newest, granted, total - granted).await,
+            None => Ok(Settled::unchanged(grants, total)),
+        };
+    }
+    let mut unused = granted - total;
+    let newest_first = grants.iter().rev().map(|grant| {
+        let units = grant.units.min(unused);
+        unused -= units;
+        Grant { units, ..*grant }
+    });
+    let refunds: SmallVec<[Grant<'_>; 1]> = newest_first.filter(|grant| grant.units > 0).collect();
+    if !refunds.is_empty() {
+        store.refund(&refunds).wait().await?;
+    }
+    Ok(Settled { charged: total, ..Settled::default() })
+}
+
+fn granted(grants: &[Grant<'_>]) -> u64 {
+    grants.iter().fold(0, |sum, grant| sum.saturating_add(grant.units))
+}
+
+/// Charges `used` units more than were granted, by acquiring them under a policy with debt.
+async fn charge_beyond<S: Store>(
+    store: &S,
+    newest: &Grant<'_>,
+    granted: u64,
+    used: u64,
+) -> Result<Settled, S::Error> {
+    let mut settled = Settled { charged: granted, debt: 0, forgiven: used };
+    let Some(policy) = newest.policy.with_debt() else { return Ok(settled) };
+    let mut left = used.min(policy.capacity());
     while left > 0 {
         // As many units as there can be times in one call, else more than one at a time.
         let cost = left.div_ceil(u32::MAX.into());
         let times = u32::try_from(left / cost).unwrap_or(u32::MAX);
-        let asked = [Check::new(&policy, beyond.key, cost)];
+        let asked = [Check::new(&policy, newest.key, cost)];
         let verdict = store.acquire(&asked, Times::up_to(times)).wait().await?;
         let charged = u64::from(verdict.times()) * cost;
         let remaining = verdict.each().first().map_or(0, Status::remaining);
         settled.charged += charged;
         settled.forgiven -= charged;
-        settled.debt += charged.min(beyond.policy.capacity().saturating_sub(remaining));
+        settled.debt += charged.min(newest.policy.capacity().saturating_sub(remaining));
         left -= charged;
         if verdict.times() < times {
             // What is left of the debt is less than that cost.

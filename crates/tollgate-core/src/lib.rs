@@ -32,7 +32,7 @@ mod verdict;
 
 pub use boxed::BoxStore;
 pub use check::{Check, Grant, OwnedCheck, Times};
-pub use debt::{Settled, charge_beyond};
+pub use debt::{Settled, settle};
 pub use error::{ErrorKind, StoreError};
 pub use key::{Key, counted_address};
 pub use policy::{Algorithm, Policy, PolicyError};

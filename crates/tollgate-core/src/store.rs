@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use crate::check::{Check, Grant, Times};
-use crate::debt::{Settled, charge_beyond};
+use crate::debt::{Settled, settle};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::{Policy, PolicyError};
@@ -63,20 +63,26 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// its units. Such a refund is taken from later grants, if those are large enough.
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done>;
 
-    /// Charges units that were used beyond a grant, without asking whether they fit: see
-    /// [`Policy::with_debt`]. The units of `beyond` are those to charge. Its share says which store
-    /// granted; its stamp says nothing here.
+    /// Corrects the charge of grants to the `total` of units that were used. The grants are of one
+    /// policy and key, in the order in which they were made.
     ///
-    /// What exceeds the quota is debt, up to one more capacity. Requests are refused until it is
-    /// paid: a window forgets it when it ends, and a bucket refills it. What exceeds that too is
-    /// forgiven, and so is everything for a leaky bucket.
+    /// Less than was granted is [refunded](Store::refund), from the newest grant backwards, as units
+    /// are used in the order of their grants. More is charged without asking whether it fits. What
+    /// exceeds the quota is [debt](Policy::with_debt), up to one more capacity: requests are refused
+    /// until it is paid. Windows forget it when they end, and buckets refill it. What exceeds that
+    /// too is forgiven. A leaky bucket has no debt, and forgives all.
     ///
-    /// Nothing is asked before the first poll. Dropping the future later may or may not charge. A
-    /// charge has no identity, so nothing may send it again after an error.
+    /// Nothing is asked before the first poll. Dropping the future later may or may not correct the
+    /// charge. A correction has no identity, so nothing may send it again after an error.
     ///
-    /// The default acquires. A wrapper must override it, or its own rule for a verdict decides.
-    fn charge(&self, beyond: &Grant<'_>) -> impl Future<Output = Result<Settled, Self::Error>> + Send {
-        charge_beyond(self, beyond)
+    /// The default refunds or acquires. A wrapper must override it, or its own rule for a verdict
+    /// decides.
+    fn settle(
+        &self,
+        grants: &[Grant<'_>],
+        total: u64,
+    ) -> impl Future<Output = Result<Settled, Self::Error>> + Send {
+        settle(self, grants, total)
     }
 
     /// Ends each wait for a verdict, a refund or a reset after `limit`, counted from the call. The

@@ -73,9 +73,9 @@ impl<S: Store> Store for Breaker<S> {
         self.ask(self.shared.admit_uncounted(asks), |store| store.refund(grants))
     }
 
-    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, Self::Error> {
-        match self.shared.admit_uncounted(beyond.units > 0) {
-            Ok(role) => role.after(&self.shared, self.store.charge(beyond).await),
+    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Self::Error> {
+        match self.shared.admit_uncounted(!grants.is_empty()) {
+            Ok(role) => role.after(&self.shared, self.store.settle(grants, total).await),
             Err(retry_in) => Err(BreakerError::Open { retry_in }),
         }
     }
@@ -125,7 +125,7 @@ pub enum Role {
     Passing(u32),
     /// The probe.
     Probe(Probe),
-    /// A refund, a charge, a reset or an empty request. Its answer does not count.
+    /// A refund, a correction, a reset or an empty request. Its answer does not count.
     Uncounted,
 }
 
@@ -179,7 +179,7 @@ impl SharedCircuit {
         }
     }
 
-    /// Refuses a refund, a charge or a reset unless the circuit is closed. They are never probes.
+    /// Refuses a refund, a correction or a reset unless the circuit is closed. They are never probes.
     fn admit_uncounted(&self, asks: bool) -> Result<Role, Duration> {
         match self.refuses_until.load(Ordering::Acquire) {
             until if asks && until > 0 => {

@@ -52,6 +52,18 @@ impl<S: Store, F: Store<Error = Infallible>> Fallback<S, F> {
     }
 }
 
+impl<S: Store, F: Store<Error = Infallible>> Fallback<S, F> {
+    /// Corrects grants that one of the two stores made.
+    async fn settle_in(&self, is_by_share: bool, grants: &[Grant<'_>], total: u64) -> Settled {
+        if is_by_share {
+            return self.substitute.settle(grants, total).await;
+        }
+        let answer = self.store.settle(grants, total).await;
+        self.substitute.outage.record(&answer);
+        answer.unwrap_or_else(|_| Settled::unchanged(grants, total))
+    }
+}
+
 impl<S: Store, F: Store<Error = Infallible>> Store for Fallback<S, F> {
     type Error = Infallible;
     type Acquire = FallingBack<S::Acquire, F>;
@@ -85,14 +97,19 @@ impl<S: Store, F: Store<Error = Infallible>> Store for Fallback<S, F> {
         Both::of(by_share, store)
     }
 
-    /// Charges the store that made the grant.
-    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, Infallible> {
-        if beyond.share.is_some() {
-            return self.substitute.charge(beyond).await;
+    /// Corrects each grant in the store that made it. An outage between two grants of one request
+    /// spreads them: then those of the store that made the newest are corrected first.
+    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Infallible> {
+        let is_by_share = grants.last().is_some_and(|newest| newest.share.is_some());
+        let (newer, older): (GrantSet<'_>, GrantSet<'_>) =
+            grants.iter().copied().partition(|grant| grant.share.is_some() == is_by_share);
+        if older.is_empty() {
+            return Ok(self.settle_in(is_by_share, &newer, total).await);
         }
-        let answer = self.store.charge(beyond).await;
-        self.substitute.outage.record(&answer);
-        Ok(answer.unwrap_or(Settled::uncharged(beyond.units)))
+        let of_older = Settled::unchanged(&older, 0).charged.min(total);
+        let first = self.settle_in(is_by_share, &newer, total - of_older).await;
+        let then = self.settle_in(!is_by_share, &older, of_older).await;
+        Ok(Settled { charged: first.charged + then.charged, ..first })
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
@@ -155,12 +172,14 @@ impl<F: Store<Error = Infallible>> ByShare<F> {
         self.store.refund(&grants)
     }
 
-    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, Infallible> {
-        match beyond.policy.share(self.share) {
-            Ok(policy) => self.store.charge(&Grant { policy: &policy, share: None, ..*beyond }).await,
-            // A layer refuses such a policy when it is made.
-            Err(_) => Ok(Settled::uncharged(beyond.units)),
-        }
+    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Settled {
+        let share = grants.first().and_then(|grant| grant.policy.share(self.share).ok());
+        // A layer refuses a policy without a share when it is made.
+        let Some(policy) = share else { return Settled::unchanged(grants, total) };
+        let grants: GrantSet<'_> =
+            grants.iter().map(|grant| Grant { policy: &policy, share: None, ..*grant }).collect();
+        let Ok(settled) = self.store.settle(&grants, total).await;
+        settled
     }
 }
 

@@ -74,10 +74,10 @@ impl<S: Store> Store for FailurePolicy<S> {
         self.store.refund(grants).then(&self.outage, Complete)
     }
 
-    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, Infallible> {
-        let answer = self.store.charge(beyond).await;
+    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Infallible> {
+        let answer = self.store.settle(grants, total).await;
         self.outage.record(&answer);
-        Ok(answer.unwrap_or(Settled::uncharged(beyond.units)))
+        Ok(answer.unwrap_or_else(|_| Settled::unchanged(grants, total)))
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {

@@ -79,13 +79,13 @@ impl<S: Store> Store for Timeout<S> {
         self.limited(self.store.refund(grants).then(&(), OfStore))
     }
 
-    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, Self::Error> {
-        let charge = self.store.charge(beyond);
+    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Self::Error> {
+        let settled = self.store.settle(grants, total);
         let answer = if self.needs_timer {
-            let limited = tokio::time::timeout(self.limit, charge).await;
+            let limited = tokio::time::timeout(self.limit, settled).await;
             limited.map_err(|_| TimeoutError::Elapsed(self.limit))?
         } else {
-            charge.await
+            settled.await
         };
         answer.map_err(TimeoutError::Store)
     }

@@ -85,7 +85,7 @@ use std::time::Duration;
 use tollgate_core::algorithm::State;
 use tollgate_core::{
     Check, Clock, Grant, Key, KeyTotal, Policy, RecentUsage, Reply, Settled, Store, Times, Timestamp,
-    UsageError, UsageTotals, Verdict, Wait, charge_beyond,
+    UsageError, UsageTotals, Verdict, Wait, settle,
 };
 
 use shards::Shards;
@@ -294,11 +294,11 @@ impl Store for MemoryStore {
         Reply::Now(Ok(()))
     }
 
-    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, Infallible> {
-        let settled = charge_beyond(self, beyond).await?;
-        if settled.debt > 0 {
+    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Infallible> {
+        let settled = settle(self, grants, total).await?;
+        if let Some(grant) = grants.last().filter(|_| settled.debt > 0) {
             // As after a denial: a caller could lose its debt by inventing keys.
-            let (mut table, digest, _) = self.0.tables.enter(beyond.policy, beyond.key);
+            let (mut table, digest, _) = self.0.tables.enter(grant.policy, grant.key);
             if let Some(at) = table.find(&digest) {
                 table.slot(at).pin();
             }

@@ -358,9 +358,9 @@ impl<S: Store> Store for DenyCache<S> {
         self.store.refund(grants).then(&self.denials, forget)
     }
 
-    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, S::Error> {
-        let forget = self.forget([(beyond.policy, beyond.key)].into_iter());
-        let answer = self.store.charge(beyond).await;
+    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
+        let forget = self.forget(grants.iter().map(|grant| (grant.policy, grant.key)));
+        let answer = self.store.settle(grants, total).await;
         forget.after(&self.denials, answer)
     }
 

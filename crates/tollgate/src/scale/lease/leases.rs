@@ -229,9 +229,9 @@ impl<S: Store> Store for Leases<S> {
         self.store.refund(grants).then(&self.books, ForgetLeases(Vec::new()))
     }
 
-    /// The store is charged. What is leased of the key stays leased.
-    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, S::Error> {
-        self.store.charge(beyond).await
+    /// The store corrects the charge. What is leased of the key stays leased.
+    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
+        self.store.settle(grants, total).await
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, Self::Done> {

@@ -66,8 +66,8 @@ impl<S: Store> Store for UsageCounter<S> {
     }
 
     /// Not counted: it decides nothing.
-    async fn charge(&self, beyond: &Grant<'_>) -> Result<Settled, S::Error> {
-        self.store.charge(beyond).await
+    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
+        self.store.settle(grants, total).await
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, S::Done> {
