@@ -319,7 +319,7 @@ async fn a_permit_refunds_at_most_its_cost() {
         let ada = Key::from("ada");
         let mut permit = limiter.check(&ada, 3).await.unwrap();
         for _ in 0..10 {
-            limiter.refund_units(&mut permit, "p", 2).await;
+            limiter.charge(&mut permit, "p").settle(0).await;
         }
         limiter.refund(permit).await;
         let left = async || limiter.look(&ada).await.unwrap().statuses()[0].remaining();
@@ -342,7 +342,7 @@ async fn a_refund_of_one_policy_lifts_no_other_limit() {
             let asked = [("calls", &user, 1), ("tokens", &tenant, 10)];
             let Ok(mut permit) = limits.check_each(&asked).await else { continue };
             passed += 1;
-            limits.refund_units(&mut permit, "tokens", 9).await;
+            limits.charge(&mut permit, "tokens").settle(1).await;
         }
         let left = limits.look_each(&[("tokens", &tenant)]).await.unwrap();
         assert_eq!((passed, left.statuses()[0].remaining()), (5, 95), "{algorithm:?}");
@@ -351,35 +351,11 @@ async fn a_refund_of_one_policy_lifts_no_other_limit() {
 
 #[tokio::test]
 #[should_panic(expected = "the limiter has no policy \"token\": its policies are [\"calls\", \"tokens\"]")]
-async fn a_refund_of_an_unknown_policy_panics_with_the_names() {
+async fn a_charge_of_an_unknown_policy_panics_with_the_names() {
     let policy = |name: &str| Policy::new(name, Quota::per_minute(5));
     let limits = Limiter::new([policy("calls"), policy("tokens")]).store(store(&clock()));
     let mut permit = limits.check(&Key::from("ada"), 1).await.unwrap();
-    limits.refund_units(&mut permit, "token", 1).await;
-}
-
-/// However it is parted, no more comes back of a grant than time has not returned already.
-#[tokio::test]
-async fn a_refund_in_parts_returns_no_more_than_a_whole_refund() {
-    for quota in [Quota::per_second(1).burst(10), Quota::new(7, 10 * SECOND).burst(10)] {
-        let time = clock();
-        let limiter = Limiter::new([Policy::new("p", quota)]).store(store(&time));
-        let (ada, bob) = (Key::from("ada"), Key::from("bob"));
-        let left = async |key| limiter.look(key).await.unwrap().statuses()[0].remaining();
-        let whole = limiter.check(&ada, 10).await.unwrap();
-        let mut in_parts = limiter.check(&bob, 10).await.unwrap();
-        time.advance(6 * SECOND);
-        for key in [&ada, &bob] {
-            let _others = limiter.check(key, left(key).await).await.unwrap();
-        }
-        limiter.refund(whole).await;
-        for _ in 0..10 {
-            limiter.refund_units(&mut in_parts, "p", 1).await;
-        }
-        let back = left(&ada).await;
-        assert!((1..10).contains(&back), "{back}");
-        assert_eq!(left(&bob).await, back, "{quota:?}");
-    }
+    limits.charge(&mut permit, "token");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod cancellation;
+mod charges;
 mod concurrency;
 mod deadlines;
 mod delays;

@@ -65,9 +65,16 @@ impl Share {
         (part <= of).then_some(Share { part, of })
     }
 
-    /// Does not overflow: units are at most 2^40, and the part is a `u16`.
-    fn of_units(self, units: u64) -> u64 {
-        units * u64::from(self.part.get()) / u64::from(self.of.get())
+    /// Returns this share of at most [`Quota::MAX_UNITS`] units, rounded down.
+    ///
+    /// ```
+    /// use tollgate_core::Share;
+    ///
+    /// assert_eq!(Share::new(1, 3).of_units(100), 33);
+    /// ```
+    pub fn of_units(self, units: u64) -> u64 {
+        // Does not overflow, since the part is a `u16`.
+        units.min(Quota::MAX_UNITS) * u64::from(self.part.get()) / u64::from(self.of.get())
     }
 }
 

@@ -151,6 +151,7 @@ pub mod store;
 pub mod usage;
 
 mod answer;
+mod charge;
 mod denial;
 mod fields;
 mod interned;
@@ -165,6 +166,7 @@ mod table;
 mod time;
 mod waiting_call;
 
+pub use charge::{Charge, Charges, ResponseHead};
 pub use denial::Denial;
 #[doc(inline)]
 pub use extract::Head;
@@ -189,6 +191,6 @@ pub use setup_error::SetupError;
 #[doc(inline)]
 pub use store::StoreExt;
 pub use tollgate_core::{
-    Algorithm, Clock, Key, ManualClock, Policy, PolicyError, Quota, QuotaError, Share, ShareError, Status,
-    Timestamp, Wait, algorithm,
+    Algorithm, Clock, Key, ManualClock, Policy, PolicyError, Quota, QuotaError, Settled, Share, ShareError,
+    Status, Timestamp, Wait, algorithm,
 };

@@ -27,6 +27,11 @@ pub enum SetupError {
     TierTwice(String),
     /// The algorithm of the rule's policy does not allow the quota of the tier with this name.
     TierQuota(String, PolicyError),
+    /// The charges of this rule cannot be corrected after the work: those of a leaky bucket have
+    /// delayed later requests already, and the debt of a bucket would take longer than 2^52 µs to pay.
+    NoDebt(String),
+    /// This rule bounds an estimate, and reserves none.
+    NothingReserved(String),
     /// A text is neither a network in CIDR notation nor an address.
     NotANetwork(String),
     /// There is no network to trust. The header would never be read, and all clients of a proxy
@@ -61,6 +66,14 @@ impl fmt::Display for SetupError {
             SetupError::UnnamedTier => f.write_str("a tier has no name"),
             SetupError::TierTwice(name) => write!(f, "two tiers have the name {name:?}"),
             SetupError::TierQuota(name, error) => write!(f, "tier {name:?}: {error}"),
+            SetupError::NoDebt(name) => write!(
+                f,
+                "policy {name:?}: the charges of a leaky bucket, or of a bucket that takes 71 years to fill, cannot be \
+                 corrected: choose another algorithm, or remove reserve, count_if and cost_by"
+            ),
+            SetupError::NothingReserved(name) => {
+                write!(f, "policy {name:?}: reserve_at_most bounds the estimate of reserve, which is missing")
+            }
             SetupError::NotANetwork(text) => {
                 write!(f, "{text:?} is neither a network such as 10.0.0.0/8 nor an address")
             }

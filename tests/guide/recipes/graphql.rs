@@ -29,8 +29,8 @@ async fn graphql(
     let estimate = complexity(&query).max(1);
     let mut permit = fields.check(&Key::from(user.id), estimate).await?;
     let (answer, used) = execute(&query).await;
-    // What was not selected after all.
-    fields.refund_units(&mut permit, "fields", estimate.saturating_sub(used)).await;
+    // Less than estimated is given back, and more is owed.
+    fields.charge(&mut permit, "fields").settle(used).await;
     Ok(answer)
 }
 

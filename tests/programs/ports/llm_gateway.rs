@@ -86,9 +86,9 @@ where
         Ok(permit) => permit,
         Err(denial) => return Ok(Err(denial)),
     };
-    let used = (gateway.model)(&ask).min(estimate);
+    let used = (gateway.model)(&ask);
     for policy in ["tokens", "team-tokens"] {
-        gateway.limits.refund_units(&mut permit, policy, estimate - used).await;
+        gateway.limits.charge(&mut permit, policy).settle(used).await;
     }
     Ok(Ok(format!("{used} tokens")))
 }

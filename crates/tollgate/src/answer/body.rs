@@ -8,6 +8,8 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use pin_project::pin_project;
 
+use crate::charge::ByTrailers;
+
 /// The body of an answer that a user of the layer made.
 pub(crate) type OwnBody = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -27,6 +29,17 @@ enum Kind<B> {
     /// `None` once it was read. Boxed, so that a response is no larger than the inner service's:
     /// every response is moved several times, and few are answers.
     Answer(Option<Box<Answer>>),
+    /// The body of a gRPC call, whose trailers settle charges.
+    Settling(Pin<Box<Settling<B>>>),
+}
+
+#[pin_project]
+#[derive(Debug)]
+struct Settling<B> {
+    #[pin]
+    body: B,
+    /// `None` once the trailers were there.
+    charges: Option<ByTrailers>,
 }
 
 #[derive(Debug)]
@@ -40,6 +53,10 @@ impl<B> ResponseBody<B> {
         ResponseBody(Kind::Inner(body))
     }
 
+    pub(crate) fn settling(body: B, charges: ByTrailers) -> ResponseBody<B> {
+        ResponseBody(Kind::Settling(Box::pin(Settling { body, charges: Some(charges) })))
+    }
+
     pub(crate) fn answer(bytes: Bytes) -> ResponseBody<B> {
         // An empty body ends at once, or a client would be sent an empty frame.
         ResponseBody(Kind::Answer((!bytes.is_empty()).then(|| Box::new(Answer::Default(bytes)))))
@@ -48,7 +65,7 @@ impl<B> ResponseBody<B> {
     /// The length of an answer in bytes, if it is known.
     pub(crate) fn answer_length(&self) -> Option<u64> {
         match &self.0 {
-            Kind::Inner(_) => None,
+            Kind::Inner(_) | Kind::Settling(_) => None,
             Kind::Answer(answer) => size_of_answer(answer.as_deref()).exact(),
         }
     }
@@ -87,6 +104,17 @@ where
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().0.project() {
             KindProj::Inner(body) => body.poll_frame(cx),
+            KindProj::Settling(settling) => {
+                let settling = settling.as_mut().project();
+                let frame = ready!(settling.body.poll_frame(cx));
+                if let Some(Ok(frame)) = &frame
+                    && let Some(trailers) = frame.trailers_ref()
+                    && let Some(charges) = settling.charges.take()
+                {
+                    charges.settle(trailers);
+                }
+                Poll::Ready(frame)
+            }
             KindProj::Answer(answer) => {
                 if let Some(Answer::Own(body)) = answer.as_deref_mut() {
                     // The inner body's type of error has no place for its error: it ends there.
@@ -104,6 +132,7 @@ where
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Inner(body) => body.is_end_stream(),
+            Kind::Settling(settling) => settling.body.is_end_stream(),
             Kind::Answer(answer) => match answer.as_deref() {
                 Some(Answer::Own(body)) => body.is_end_stream(),
                 answer => answer.is_none(),
@@ -114,6 +143,7 @@ where
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Inner(body) => body.size_hint(),
+            Kind::Settling(settling) => settling.body.size_hint(),
             Kind::Answer(answer) => size_of_answer(answer.as_deref()),
         }
     }

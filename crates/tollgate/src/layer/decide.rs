@@ -15,6 +15,7 @@ use super::deadline::deadline;
 use super::drain::Bound;
 use crate::answer::Protocol;
 use crate::answer::body::{OwnBody, ResponseBody};
+use crate::charge::{ByResponse, Charges, Granted, Settler};
 use crate::denial::Denial;
 use crate::extract::Head;
 use crate::fields::{FieldWriter, Written, number};
@@ -56,21 +57,30 @@ pub(crate) enum Next<S: Store> {
 pub(crate) struct Extras {
     fields: Option<Written>,
     report: Option<Report>,
+    /// Boxed, since few layers have it, and every response is moved several times.
+    by_response: Option<Box<ByResponse>>,
 }
 
 impl Extras {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.fields.is_none() && self.report.is_none()
+        self.fields.is_none() && self.report.is_none() && self.by_response.is_none()
     }
 
-    pub(crate) fn add_to<B>(&mut self, response: &mut Response<B>) {
+    /// Adds to the response what is to be added, and settles what it decides.
+    pub(crate) fn add_to<B>(&mut self, response: Response<B>) -> Response<ResponseBody<B>> {
+        let mut response = response;
         if let Some(fields) = &mut self.fields {
             fields.add_to(response.headers_mut());
         }
         if let Some(report) = self.report.take() {
             response.extensions_mut().insert(report);
         }
+        let by_trailers = self.by_response.take().and_then(|charges| charges.settle(&response));
+        response.map(|body| match by_trailers {
+            Some(charges) => ResponseBody::settling(body, charges),
+            None => ResponseBody::inner(body),
+        })
     }
 }
 
@@ -117,8 +127,11 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
             let denial = Denial::of(decider.report(asks, verdict));
             return Next::Refuse(denial, self.fields.write(&decider.policies, asks, verdict));
         }
-        let extras =
+        let mut extras =
             if self.adds_something() { self.extras(request, asks, verdict) } else { Extras::default() };
+        if self.limiter.rules.corrects() {
+            extras.by_response = self.open_charges(request, asks, verdict);
+        }
         if verdict.delay().is_zero() {
             return Next::Pass(extras);
         }
@@ -132,7 +145,27 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         if let Some(report) = &report {
             request.extensions_mut().insert(report.clone());
         }
-        Extras { fields: self.fields.write(&decider.policies, asks, verdict), report }
+        let fields = self.fields.write(&decider.policies, asks, verdict);
+        Extras { fields, report, by_response: None }
+    }
+
+    /// Opens the charges of a request that are corrected later. Returns those that its response
+    /// settles.
+    fn open_charges<B>(
+        &self,
+        request: &mut Request<B>,
+        asks: &[Ask],
+        verdict: &Verdict,
+    ) -> Option<Box<ByResponse>> {
+        let RequestLimiter { rules, decider } = &self.limiter;
+        let granted =
+            |at: usize| Some(Granted { stamp: verdict.each().get(at)?.stamp(), share: verdict.share() });
+        let settler: Arc<dyn Settler> = Arc::new(decider.clone());
+        let charges = rules.charges(&settler, &decider.policies, asks, granted);
+        if !charges.reserved.is_empty() {
+            request.extensions_mut().get_or_insert_default::<Charges>().extend(charges.reserved);
+        }
+        (!charges.by_response.is_empty()).then(|| Box::new(charges.by_response))
     }
 }
 

@@ -150,11 +150,7 @@ where
                     if extras.is_empty() {
                         return future.poll(cx).map_ok(|response| response.map(ResponseBody::inner));
                     }
-                    let mut done = future.poll(cx);
-                    if let Poll::Ready(Ok(response)) = &mut done {
-                        extras.add_to(response);
-                    }
-                    return done.map_ok(|response| response.map(ResponseBody::inner));
+                    return future.poll(cx).map_ok(|response| extras.add_to(response));
                 }
                 ResponseStateProj::Refused { response } => {
                     let response = response.take();

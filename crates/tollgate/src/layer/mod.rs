@@ -34,6 +34,9 @@ use self::drain::Bound;
 pub use self::service::RateLimit;
 pub use crate::answer::ResponseBody;
 #[cfg(feature = "axum")]
+pub use crate::charge::MissingCharge;
+#[cfg(feature = "axum")]
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use crate::report::MissingReport;
 pub use crate::rule::IntoRules;
 

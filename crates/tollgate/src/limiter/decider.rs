@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Check, Key, Policy, Reply, Source, Store, Times, Timestamp, Verdict};
+use tollgate_core::{
+    Algorithm, Check, Key, Policy, Reply, Settled, Source, Store, Times, Timestamp, Verdict,
+};
 
 use super::never_fails::NeverFails;
 use super::permit::Permit;
@@ -69,6 +71,11 @@ impl<S> Decider<S> {
     #[inline]
     pub(crate) fn show(&self, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
         self.observers.verdict(&self.policies, asks, verdict, since);
+    }
+
+    /// Shows observers how a charge of this policy has ended.
+    pub(super) fn show_settled(&self, policy: usize, settled: Settled) {
+        self.observers.settled(&self.policies, policy, settled);
     }
 
     /// The time now, if there are observers, for a request that begins to wait.
@@ -154,15 +161,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     }
 
     /// Refunds all that a permit was charged.
-    pub(super) async fn refund(&self, mut permit: Permit) {
-        permit.start_refund(&self.store, |_| true, u64::MAX).wait().await.unwrap_or_else(NeverFails::never);
-    }
-
-    /// Refunds up to `units` of what one policy charged a permit, in any of its tiers.
-    pub(super) async fn refund_units(&self, permit: &mut Permit, policy: &str, units: u64) {
-        let named = self.policies.number_of(policy);
-        let is_refunded = |number| self.policies.named(number) == named;
-        permit.start_refund(&self.store, is_refunded, units).wait().await.unwrap_or_else(NeverFails::never);
+    pub(super) async fn refund(&self, permit: &Permit) {
+        permit.start_refund(&self.store).wait().await.unwrap_or_else(NeverFails::never);
     }
 
     pub(super) async fn reset(&self, key: &Key) {

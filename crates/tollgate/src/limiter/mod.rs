@@ -6,6 +6,7 @@ mod permit;
 pub(crate) mod queue_slot;
 mod refusal;
 mod request;
+mod settle;
 mod until_ready;
 mod wait_queue;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 use tollgate_core::{Key, Policy, Store};
 
 use self::decider::Decider;
+use crate::charge::Charge;
 use crate::denial::Denial;
 use crate::memory::MemoryStore;
 use crate::observe::Decision;
@@ -300,17 +302,33 @@ where
     /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
     /// The permit must be from this limiter or a clone, because only its store has charged it.
     pub async fn refund(&self, permit: Permit) {
-        self.decider.refund(permit).await;
+        self.decider.refund(&permit).await;
     }
 
-    /// Refunds up to `units` of what one policy charged a permit and has not refunded yet: for work
-    /// that cost less than was reserved for it. The other policies keep what they charged. A leaky
-    /// bucket refunds only its latest grant.
+    /// Takes what one policy charged a permit, for work whose cost is known only at its end: see
+    /// [`Charge`]. The other policies keep what they charged, and a [refund](Limiter::refund) of the
+    /// permit leaves this policy out.
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Denial> {
+    /// let tokens = Limiter::new([Policy::new("tokens", Quota::per_minute(1_000))]);
+    /// let user = Key::from("ada");
+    ///
+    /// let mut permit = tokens.check(&user, 500).await?;
+    /// let charge = tokens.charge(&mut permit, "tokens");
+    /// // The work, which uses less.
+    /// charge.settle(137).await;
+    /// assert_eq!(tokens.look(&user).await?.statuses()[0].remaining(), 863);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// If the limiter has no policy of that name.
-    pub async fn refund_units(&self, permit: &mut Permit, policy: &str, units: u64) {
-        self.decider.refund_units(permit, policy, units).await;
+    pub fn charge(&self, permit: &mut Permit, policy: &str) -> Charge {
+        self.decider.charge_of(permit, policy)
     }
 
     /// Forgets what `key` has used of every policy. Do not [refund](Limiter::refund) a permit from

@@ -6,7 +6,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Grant, Reply, Stamp, Status, Store};
 
-use crate::policy_set::Asks;
+use crate::charge::Granted;
+use crate::policy_set::{Ask, Asks};
 use crate::report::Report;
 
 /// A request that was charged and may pass.
@@ -14,7 +15,7 @@ use crate::report::Report;
 pub struct Permit {
     pub(crate) report: Report,
     pub(crate) asks: Asks,
-    /// Identify the units that have not been refunded yet.
+    /// Identify the units of each ask.
     pub(crate) stamps: SmallVec<[Stamp; 4]>,
     delay: Duration,
 }
@@ -32,35 +33,43 @@ impl Permit {
         Permit { delay: Duration::ZERO, ..self }
     }
 
-    /// Gives back up to `units` of what these policies charged, by their numbers in the set.
-    pub(crate) fn start_refund<S: Store>(
-        &mut self,
-        store: &S,
-        is_refunded: impl Fn(usize) -> bool,
-        units: u64,
-    ) -> Reply<Result<(), S::Error>, S::Done> {
-        let Permit { report, asks, stamps, .. } = self;
-        let share = report.share();
-        let grants: SmallVec<[Grant<'_>; 4]> = asks
-            .iter_mut()
-            .zip(stamps)
-            .zip(report.iter())
-            .filter(|((ask, _), _)| is_refunded(ask.policy))
+    /// Gives back what it was charged, but for what was [taken](Permit::take).
+    pub(crate) fn start_refund<S: Store>(&self, store: &S) -> Reply<Result<(), S::Error>, S::Done> {
+        let grants: SmallVec<[Grant<'_>; 4]> = self
+            .asks
+            .iter()
+            .zip(&self.stamps)
+            .zip(self.report.iter())
+            .filter(|((ask, _), _)| ask.cost > 0)
             .map(|((ask, stamp), (policy, _))| {
-                let units = ask.cost.min(units);
-                ask.cost -= units;
-                let grant = Grant { policy, key: &ask.key, units, stamp: *stamp, share };
-                // A fallback has counted by its share of the policy.
-                let part = share.and_then(|share| policy.share(share).ok());
-                *stamp = stamp.after_refund(part.as_ref().unwrap_or(policy), units);
-                grant
+                let share = self.report.share();
+                Grant { policy, key: &ask.key, units: ask.cost, stamp: *stamp, share }
             })
             .collect();
-        if grants.iter().all(|grant| grant.units == 0) {
-            // No rule applied, a failure policy decided, or all units were refunded before.
+        if grants.is_empty() {
+            // No rule applied, or a failure policy decided.
             return Reply::Now(Ok(()));
         }
         store.refund(&grants)
+    }
+
+    pub(crate) fn asks(&self) -> &[Ask] {
+        &self.asks
+    }
+
+    /// What a store granted for the ask at this place. `None` if a failure policy decided.
+    pub(crate) fn granted(&self, at: usize) -> Option<Granted> {
+        let stamp = *self.stamps.get(at)?;
+        Some(Granted { stamp, share: self.report.share() })
+    }
+
+    /// Takes what one policy charged out of this permit, once: a refund leaves it out then.
+    pub(crate) fn take(&mut self, is_taken: impl Fn(usize) -> bool) -> Option<(Ask, Option<Granted>)> {
+        let at = self.asks.iter().position(|ask| is_taken(ask.policy) && ask.cost > 0)?;
+        let granted = self.granted(at);
+        let ask = self.asks[at].clone();
+        self.asks[at].cost = 0;
+        Some((ask, granted))
     }
 
     /// Returns how long to wait before the work: zero unless a

@@ -29,10 +29,10 @@ impl<S: Store> QueueSlot<S> {
 
 impl<S: Store> Drop for QueueSlot<S> {
     fn drop(&mut self) {
-        let Some(mut permit) = self.permit.take() else { return };
+        let Some(permit) = self.permit.take() else { return };
         // A store may need the runtime's timers.
         let _entered = self.runtime.as_ref().map(Handle::enter);
-        let refund = permit.start_refund(&self.store, |_| true, u64::MAX);
+        let refund = permit.start_refund(&self.store);
         if let (Reply::Later(refund), Some(runtime)) = (refund, &self.runtime) {
             runtime.spawn(refund);
         }

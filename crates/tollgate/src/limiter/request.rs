@@ -8,6 +8,7 @@ use tollgate_core::{Key, Policy, Store};
 use super::decider::Decider;
 use super::never_fails::NeverFails;
 use super::permit::Permit;
+use crate::charge::{Charge, ResponseHead, Settler};
 use crate::denial::Denial;
 use crate::extract::Head;
 use crate::memory::MemoryStore;
@@ -163,17 +164,29 @@ where
     /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
     /// The permit must be from this limiter or a clone, because only its store has charged it.
     pub async fn refund(&self, permit: Permit) {
-        self.decider.refund(permit).await;
+        self.decider.refund(&permit).await;
     }
 
-    /// Refunds up to `units` of what the policy of one rule charged a permit and has not refunded
-    /// yet: see [`Limiter::refund_units`](crate::Limiter::refund_units). A rule that did not apply
-    /// to the request charged nothing.
+    /// Takes what the policy of one rule charged a permit: see
+    /// [`Limiter::charge`](crate::Limiter::charge). A rule that did not apply to the request charged
+    /// nothing.
     ///
     /// # Panics
     /// If no rule has a policy of that name.
-    pub async fn refund_units(&self, permit: &mut Permit, policy: &str, units: u64) {
-        self.decider.refund_units(permit, policy, units).await;
+    pub fn charge(&self, permit: &mut Permit, policy: &str) -> Charge {
+        self.decider.charge_of(permit, policy)
+    }
+
+    /// Settles a permit by the response that its request got: what [`Rule::count_if`] and
+    /// [`Rule::cost_by`] say. Other rules keep what they charged. A layer does this by itself.
+    ///
+    /// [`Rule::count_if`]: crate::Rule::count_if
+    /// [`Rule::cost_by`]: crate::Rule::cost_by
+    pub fn settle_by(&self, permit: Permit, response: &ResponseHead<'_>) {
+        let settler: Arc<dyn Settler> = Arc::new(self.decider.clone());
+        let charges =
+            self.rules.charges(&settler, &self.decider.policies, permit.asks(), |at| permit.granted(at));
+        charges.by_response.settle_by(response);
     }
 
     /// Forgets what `key` has used of every rule, in all of its tiers. Do not

@@ -7,8 +7,8 @@ use tollgate_core::{Policy, Source};
 /// What one rule of a request decided: see
 /// [`RateLimitLayer::observe`](crate::RateLimitLayer::observe).
 ///
-/// Each request brings one decision for each rule. It contains no key and nothing else of the
-/// request.
+/// Each request brings one decision for each rule, and one more when its [`Charge`](crate::Charge)
+/// has ended. It contains no key and nothing else of the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Decision<'a> {
     pub(super) policy: &'a Policy,
@@ -39,7 +39,8 @@ impl<'a> Decision<'a> {
         self.outcome
     }
 
-    /// Returns the units that the request costs. 0 if the rule did not apply or found no key.
+    /// Returns the units that the request costs, or that were settled or forgiven. 0 if the rule did
+    /// not apply or found no key.
     pub fn units(&self) -> u64 {
         self.units
     }
@@ -90,11 +91,16 @@ pub enum Outcome {
     /// The rule found no key, or the server does not provide the peer's address. The request is
     /// refused.
     NoKey,
+    /// A [`Charge`](crate::Charge) has ended: so many units stay charged. They were
+    /// [`Allowed`](Outcome::Allowed) as an estimate before.
+    Settled,
+    /// A [`Charge`](crate::Charge) has ended: so many units were used, and nobody pays for them.
+    Forgiven,
 }
 
 impl Outcome {
     /// All outcomes.
-    pub const ALL: [Outcome; 7] = [
+    pub const ALL: [Outcome; 9] = [
         Outcome::Skipped,
         Outcome::Allowed,
         Outcome::Delayed,
@@ -102,6 +108,8 @@ impl Outcome {
         Outcome::Denied,
         Outcome::NeverPossible,
         Outcome::NoKey,
+        Outcome::Settled,
+        Outcome::Forgiven,
     ];
 
     /// The name in logs and metrics, such as `never-possible`.
@@ -114,6 +122,8 @@ impl Outcome {
             Outcome::Denied => "denied",
             Outcome::NeverPossible => "never-possible",
             Outcome::NoKey => "no-key",
+            Outcome::Settled => "settled",
+            Outcome::Forgiven => "forgiven",
         }
     }
 }

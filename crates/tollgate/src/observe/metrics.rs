@@ -17,7 +17,7 @@ struct Handles {
     name: String,
     /// `None` for what no store of this crate decides: a wrapper of a user may.
     decisions: [[Option<Counter>; Source::ALL.len()]; Outcome::ALL.len()],
-    units: [Counter; Outcome::ALL.len()],
+    units: [Option<Counter>; Outcome::ALL.len()],
 }
 
 impl Metrics {
@@ -39,7 +39,11 @@ impl Metrics {
         }
         if decision.units > 0 {
             // The largest that can pass, so that one hostile cost does not overflow the counter.
-            handles.units[outcome].increment(decision.units().min(Quota::MAX_UNITS));
+            let units = decision.units().min(Quota::MAX_UNITS);
+            match &handles.units[outcome] {
+                Some(counter) => counter.increment(units),
+                None => units_of(&handles.name, decision.outcome).increment(units),
+            }
         }
         if let Some(latency) = decision.latency {
             self.store_seconds.record(latency);
@@ -52,6 +56,7 @@ impl Handles {
         let is_possible = |outcome, source| match outcome {
             Outcome::NotCharged => !is_alone && is_possible(outcome, source),
             Outcome::Delayed => !policy.longest_wait().is_zero() && is_possible(outcome, source),
+            Outcome::Settled | Outcome::Forgiven => policy.is_reserved() && is_possible(outcome, source),
             _ => is_possible(outcome, source),
         };
         let name = policy.name().to_owned();
@@ -59,12 +64,7 @@ impl Handles {
         let decisions = |outcome: Outcome, source: Source| {
             is_possible(outcome, source).then(|| decisions_of(&name, outcome, source))
         };
-        let units = |outcome: Outcome| {
-            if !is_possible(outcome, Source::Store) {
-                return Counter::noop();
-            }
-            counter!("tollgate_units_total", "policy" => name.clone(), "outcome" => outcome.name())
-        };
+        let units = |outcome: Outcome| is_possible(outcome, Source::Store).then(|| units_of(&name, outcome));
         Handles {
             decisions: Outcome::ALL.map(|outcome| Source::ALL.map(|source| decisions(outcome, source))),
             units: Outcome::ALL.map(units),
@@ -78,14 +78,19 @@ fn decisions_of(policy: &str, outcome: Outcome, source: Source) -> Counter {
     counter!("tollgate_decisions_total", "policy" => policy, "outcome" => outcome, "source" => source)
 }
 
+fn units_of(policy: &str, outcome: Outcome) -> Counter {
+    counter!("tollgate_units_total", "policy" => policy.to_owned(), "outcome" => outcome.name())
+}
+
 /// Whether a source can decide so, for a policy that may delay and that others apply with.
 fn is_possible(outcome: Outcome, source: Source) -> bool {
-    use Outcome::{Allowed, Delayed, Denied, NeverPossible, NoKey, NotCharged, Skipped};
+    use Outcome::{Allowed, Delayed, Denied, Forgiven, NeverPossible, NoKey, NotCharged, Settled, Skipped};
     match source {
         Source::Rule => matches!(outcome, Skipped | NotCharged | NoKey),
         Source::Lease => outcome == Allowed,
         Source::DenyCache => matches!(outcome, NotCharged | Denied | NeverPossible),
         Source::FailurePolicy => matches!(outcome, Allowed | Denied),
+        Source::Store if matches!(outcome, Settled | Forgiven) => true,
         // The store, and a fallback, which is one.
         _ => matches!(outcome, Allowed | Delayed | NotCharged | Denied | NeverPossible),
     }

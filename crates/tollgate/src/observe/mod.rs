@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Clock, Policy, Status, Timestamp, Verdict, Wait};
+use tollgate_core::{Clock, Policy, Settled, Source, Status, Timestamp, Verdict, Wait};
 
 pub use decision::{Decision, Outcome};
 
@@ -97,6 +97,21 @@ impl Observers {
             Decision::of_rule(policies.policy(number), number, outcome)
         };
         self.show((0..policies.own().len()).map(decision));
+    }
+
+    /// Shows how a charge has ended. No span sees it, since that of the request may have ended.
+    pub(crate) fn settled(&self, policies: &PolicySet, policy: usize, settled: Settled) {
+        let Some(watch) = &self.0 else { return };
+        let Settled { charged, forgiven, .. } = settled;
+        let (rule, policy) = (policies.named(policy), policies.policy(policy));
+        let show = |outcome, units| {
+            let of_rule = Decision::of_rule(policy, rule, outcome);
+            (watch.observe)(&Decision { units, source: Source::Store, ..of_rule });
+        };
+        show(Outcome::Settled, charged);
+        if forgiven > 0 {
+            show(Outcome::Forgiven, forgiven);
+        }
     }
 
     #[inline]

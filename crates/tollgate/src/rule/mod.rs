@@ -2,6 +2,7 @@
 
 pub mod exempt;
 pub(crate) mod set;
+mod settling;
 mod tiers;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use crate::reason::Reason;
 use crate::setup_error::{SetupError, or_panic};
 
 use exempt::Exemption;
+use settling::Settling;
 use tiers::Tiers;
 
 /// Makes a [`Policy`] a [`Rule`].
@@ -29,6 +31,7 @@ impl PolicyExt for Policy {
             policy: self,
             extractor: Arc::new(extractor),
             cost: None,
+            settling: Settling::default(),
             missing_key: MissingKey::default(),
             tiers: None,
             exemptions: Vec::new(),
@@ -57,6 +60,7 @@ pub struct Rule {
     policy: Policy,
     extractor: Arc<dyn KeyExtractor>,
     cost: Option<Arc<Cost>>,
+    settling: Settling,
     missing_key: MissingKey,
     tiers: Option<Tiers>,
     exemptions: Vec<Arc<dyn Exemption>>,
@@ -243,8 +247,10 @@ impl Rule {
         self.extractor.why_missing(head)
     }
 
-    pub(crate) fn cost_of(&self, head: &Head<'_>) -> u64 {
-        self.cost.as_ref().map_or(1, |cost| cost(head))
+    /// The cost of a request, or its estimate, under the policy of its tier.
+    pub(crate) fn cost_of(&self, head: &Head<'_>, policy: &Policy) -> u64 {
+        let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
+        self.settling.most_of(policy).map_or(cost, |most| cost.min(most))
     }
 
     /// The policies of its tiers.

@@ -1,8 +1,11 @@
 //! A set of rules that are decided together.
 
+use std::sync::Arc;
+
 use tollgate_core::Policy;
 
 use super::{IntoRules, MissingKey, Rule};
+use crate::charge::{ByResponse, Charge, Granted, Settler};
 use crate::extract::Head;
 use crate::policy_set::{Ask, Asks, PolicySet};
 use crate::reason::Reason;
@@ -16,12 +19,22 @@ pub(crate) struct RuleSet {
     first_tiers: Box<[usize]>,
     /// Whether there is one rule, and it is only a key.
     is_lone_key: bool,
+    /// Whether a rule corrects its charges.
+    corrects: bool,
+}
+
+/// The charges of a request that are corrected later.
+pub(crate) struct Corrected {
+    /// Those of handlers.
+    pub(crate) reserved: Vec<Charge>,
+    pub(crate) by_response: ByResponse,
 }
 
 impl RuleSet {
     /// A set of rules, and that of their policies.
     pub(crate) fn try_new(rules: impl IntoRules) -> Result<(RuleSet, PolicySet), SetupError> {
         let rules: Box<[Rule]> = rules.into_rules().collect();
+        rules.iter().try_for_each(Rule::check_settling)?;
         let with_tiers: Vec<(Policy, &[Policy])> =
             rules.iter().map(|rule| (rule.policy().clone(), rule.tiers_policies())).collect();
         let policies = PolicySet::try_new(with_tiers)?;
@@ -33,7 +46,8 @@ impl RuleSet {
         });
         let first_tiers = first_tiers.collect();
         let is_lone_key = matches!(&*rules, [rule] if rule.is_only_a_key());
-        Ok((RuleSet { rules, first_tiers, is_lone_key }, policies))
+        let corrects = rules.iter().any(|rule| rule.policy().is_reserved());
+        Ok((RuleSet { rules, first_tiers, is_lone_key, corrects }, policies))
     }
 
     /// What a request asks of the only rule, if that rule is only a key and finds one. Through
@@ -63,9 +77,47 @@ impl RuleSet {
                 Err(MissingKey::Skip) => continue,
                 Err(_) => return Err((number, rule.why_missing(head))),
             };
-            let tier = rule.tier(head, &key).map(|tier| self.first_tiers[number] + tier);
-            asks.push(Ask { policy: tier.unwrap_or(number), key, cost: rule.cost_of(head) });
+            let tier = rule.tier(head, &key);
+            let policy = tier.map_or(rule.policy(), |tier| &rule.tiers_policies()[tier]);
+            let cost = rule.cost_of(head, policy);
+            let policy = tier.map_or(number, |tier| self.first_tiers[number] + tier);
+            asks.push(Ask { policy, key, cost });
         }
         Ok(asks)
+    }
+
+    /// Whether a rule corrects its charges.
+    #[inline]
+    pub(crate) fn corrects(&self) -> bool {
+        self.corrects
+    }
+
+    /// The charges of a request that passes, for each rule that corrects them. `granted` is what a
+    /// store granted for the ask at a place.
+    pub(crate) fn charges(
+        &self,
+        settler: &Arc<dyn Settler>,
+        policies: &PolicySet,
+        asks: &[Ask],
+        granted: impl Fn(usize) -> Option<Granted>,
+    ) -> Corrected {
+        let mut corrected = Corrected { reserved: Vec::new(), by_response: ByResponse::default() };
+        for (number, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.policy().is_reserved()) {
+            let at = asks.iter().position(|ask| policies.named(ask.policy) == number);
+            let charge = match at {
+                Some(at) => {
+                    let Ask { policy, key, cost } = &asks[at];
+                    Charge::new(settler, *policy, Some(key.clone()), *cost, granted(at))
+                }
+                None => Charge::new(settler, number, None, 0, None),
+            };
+            if let Some(of_response) = rule.of_response() {
+                corrected.by_response.add(charge.clone(), of_response);
+            }
+            if rule.reserves() {
+                corrected.reserved.push(charge);
+            }
+        }
+        corrected
     }
 }

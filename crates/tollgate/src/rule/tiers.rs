@@ -18,6 +18,11 @@ pub(super) struct Tiers {
 }
 
 impl Tiers {
+    /// The same, whose charges are corrected after the work.
+    pub(super) fn reserved(self) -> Tiers {
+        Tiers { policies: self.policies.iter().cloned().map(Policy::reserved).collect(), ..self }
+    }
+
     pub(super) fn try_new<N: AsRef<str>, T: AsRef<str>>(
         policy: &Policy,
         quotas: impl IntoIterator<Item = (N, Quota)>,

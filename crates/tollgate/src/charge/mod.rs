@@ -1,0 +1,232 @@
+//! Charges that follow the work: what a request costs is often known only at its end.
+
+mod account;
+mod by_response;
+#[cfg(feature = "axum")]
+mod extractor;
+mod settler;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::Handle;
+use tollgate_core::{Key, Settled};
+
+use crate::denial::Denial;
+
+pub(crate) use account::{Account, Granted};
+pub(crate) use by_response::{ByResponse, ByTrailers, OfResponse};
+pub(crate) use settler::{BoxFuture, Settler};
+
+pub use by_response::ResponseHead;
+#[cfg(feature = "axum")]
+pub use extractor::MissingCharge;
+
+/// What one request was charged by one policy, until it is settled.
+///
+/// A rule that [reserves](crate::Rule::reserve) charges an estimate before the work. The handler
+/// corrects it:
+///
+/// - [`used`](Charge::used) counts what the work has used so far, without asking the store;
+/// - [`extend`](Charge::extend) asks for more room before more is used;
+/// - [`settle`](Charge::settle) corrects the charge to the total.
+///
+/// With the feature `axum` a handler takes it as an argument. Elsewhere it is in the request's
+/// extensions: see [`Charges`]. A [`Limiter`](crate::Limiter::charge) makes it of a permit.
+///
+/// Clones are handles of one charge, and it may move into the body of the response. **Without
+/// `settle`, the drop of the last clone settles it to what `used` has counted.** A client that goes
+/// away pays for what was produced, and not for the rest of the estimate. If `used` was never
+/// called, the estimate stays charged: a client gains nothing by going away.
+///
+/// ```
+/// use axum::{Router, body::Body, response::Response, routing::post};
+/// use tokio_stream::{StreamExt, iter};
+/// use tollgate::extract::header;
+/// use tollgate::{Charge, Policy, PolicyExt, Quota, RateLimitLayer};
+///
+/// async fn chat(charge: Charge) -> Response {
+///     let model = iter(["Hello", ", ", "Ada"]);
+///     let counted = model.map(move |token| {
+///         charge.used(1);
+///         Ok::<_, std::io::Error>(token)
+///     });
+///     // Settled when the stream ends or the client leaves.
+///     Response::new(Body::from_stream(counted))
+/// }
+///
+/// let tokens = Policy::new("tokens", Quota::per_minute(10_000));
+/// let layer = RateLimitLayer::new(tokens.by(header("x-api-key")).reserve(|_| 500));
+/// let app: Router = Router::new().route("/chat", post(chat)).layer(layer);
+/// ```
+#[derive(Clone)]
+pub struct Charge(Arc<Shared>);
+
+struct Shared {
+    settler: Arc<dyn Settler>,
+    /// The number of the policy.
+    policy: usize,
+    /// `None` if the rule did not apply to the request: nothing is charged.
+    key: Option<Key>,
+    /// `None` once it is settled.
+    account: Mutex<Option<Account>>,
+    /// That of the request, since the last clone may be dropped outside of any.
+    runtime: Option<Handle>,
+}
+
+impl Charge {
+    /// A charge of `units` for a key. `granted` identifies them in the store that granted them, if
+    /// it is known that one did. Without a key, the rule did not apply.
+    pub(crate) fn new(
+        settler: &Arc<dyn Settler>,
+        policy: usize,
+        key: Option<Key>,
+        units: u64,
+        granted: Option<Granted>,
+    ) -> Charge {
+        Charge(Arc::new(Shared {
+            settler: Arc::clone(settler),
+            policy,
+            key,
+            account: Mutex::new(Some(Account::new(units, granted))),
+            runtime: Handle::try_current().ok(),
+        }))
+    }
+
+    /// Returns the name of the policy.
+    pub fn policy(&self) -> &str {
+        self.0.settler.policy(self.0.policy).name()
+    }
+
+    /// Returns the units that were reserved: the estimate and its extensions. 0 once it is settled,
+    /// and if the rule did not apply to the request.
+    pub fn reserved(&self) -> u64 {
+        self.0.account().as_ref().map_or(0, Account::reserved)
+    }
+
+    /// Returns the units that [`used`](Charge::used) has counted. 0 once it is settled.
+    pub fn used_so_far(&self) -> u64 {
+        self.0.account().as_ref().and_then(Account::used).unwrap_or(0)
+    }
+
+    /// Counts units that the work has used, beside those counted before. It does not ask the store,
+    /// and does not stop at what was reserved: [`extend`](Charge::extend) first, to make no debt.
+    pub fn used(&self, units: u64) {
+        if let Some(account) = &mut *self.0.account() {
+            account.use_up(units);
+        }
+    }
+
+    /// Asks for `units` more, before the work uses them. If they are refused, end the work, or go on
+    /// with less.
+    ///
+    /// It never waits, and always succeeds if the rule did not apply to the request. What is granted
+    /// after it was settled stays charged. If the future is dropped before it is ready, the units may
+    /// have been charged.
+    ///
+    /// # Errors
+    /// A [`Denial`] of this policy, under which nothing was charged.
+    pub async fn extend(&self, units: u64) -> Result<(), Denial> {
+        let Shared { settler, policy, key, .. } = &*self.0;
+        let Some(key) = key else { return Ok(()) };
+        let granted = settler.extend(*policy, key, units).await?;
+        if let Some(account) = &mut *self.0.account() {
+            account.extend(units, granted);
+        }
+        Ok(())
+    }
+
+    /// Corrects the charge to the `total` of units that the work has used.
+    ///
+    /// Less than reserved is refunded, to the window that paid and to no other. More is charged
+    /// without asking: it is [debt](Settled::debt) where nothing is left, up to one more capacity.
+    /// Later requests are refused until it is paid.
+    ///
+    /// The first call counts. A later one changes nothing and returns zeros. It goes on in a task if
+    /// the caller leaves.
+    ///
+    /// While a store fails, the charge stays as it is: what is [charged](Settled::charged) may then
+    /// be more than `total`. What could not be charged is [forgiven](Settled::forgiven), and so is
+    /// all of a request that a failure policy let pass.
+    pub async fn settle(&self, total: u64) -> Settled {
+        match self.0.take() {
+            Some(account) => self.0.settle(account, total).finish().await,
+            None => Settled::default(),
+        }
+    }
+}
+
+impl Charge {
+    /// Settles it without waiting for the end.
+    pub(crate) fn start(&self, total: u64) {
+        if let Some(account) = self.0.take() {
+            self.0.settle(account, total).detach();
+        }
+    }
+}
+
+impl Shared {
+    fn account(&self) -> MutexGuard<'_, Option<Account>> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Option<Account> {
+        self.account().take()
+    }
+
+    fn settle(&self, account: Account, total: u64) -> settler::Settling {
+        let runtime = Handle::try_current().ok().or_else(|| self.runtime.clone());
+        settler::start(&self.settler, self.policy, self.key.clone(), account, total, runtime)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(account) = self.take()
+            && let Some(used) = account.used()
+        {
+            self.settle(account, used).detach();
+        }
+    }
+}
+
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the key, which may be a secret.
+        f.debug_struct("Charge").field("policy", &self.policy()).finish_non_exhaustive()
+    }
+}
+
+/// The [`Charge`] of each rule that [reserves](crate::Rule::reserve), in the extensions of a request
+/// that passes.
+///
+/// ```
+/// use http::{Request, Response};
+/// use tollgate::Charges;
+///
+/// async fn service(request: Request<String>) -> Response<String> {
+///     let charges = request.extensions().get::<Charges>().expect("a layer reserves");
+///     let tokens = charges.of("tokens").expect("a rule reserves tokens");
+///     tokens.settle(137).await;
+///     Response::new("Hello".to_owned())
+/// }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Charges(Vec<Charge>);
+
+impl Charges {
+    /// Returns the charge of the policy with this name. `None` if no rule of that name reserves.
+    pub fn of(&self, policy: &str) -> Option<&Charge> {
+        self.0.iter().find(|charge| charge.policy() == policy)
+    }
+
+    /// Returns all, in the order of their rules.
+    pub fn iter(&self) -> impl Iterator<Item = &Charge> {
+        self.0.iter()
+    }
+
+    /// Adds the charges of another layer.
+    pub(crate) fn extend(&mut self, charges: impl IntoIterator<Item = Charge>) {
+        self.0.extend(charges);
+    }
+}

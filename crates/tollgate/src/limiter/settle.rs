@@ -1,0 +1,65 @@
+//! How charges reach the store that granted them.
+
+use std::sync::Arc;
+
+use smallvec::smallvec;
+use tollgate_core::{Key, Policy, Settled, Store};
+
+use super::decider::Decider;
+use super::never_fails::NeverFails;
+use super::permit::Permit;
+use crate::charge::{Account, BoxFuture, Charge, Granted, Settler};
+use crate::denial::Denial;
+use crate::policy_set::Ask;
+
+impl<S: Store<Error: NeverFails>> Settler for Decider<S> {
+    fn policy(&self, number: usize) -> &Policy {
+        self.policies.policy(number)
+    }
+
+    fn extend<'a>(
+        &'a self,
+        policy: usize,
+        key: &'a Key,
+        units: u64,
+    ) -> BoxFuture<'a, Result<Option<Granted>, Denial>> {
+        let ask = Ask { policy, key: key.clone(), cost: units };
+        Box::pin(async move { Ok(self.charge(smallvec![ask], None).await?.granted(0)) })
+    }
+
+    fn settle<'a>(
+        &'a self,
+        policy: usize,
+        key: &'a Key,
+        account: &'a Account,
+        total: u64,
+    ) -> BoxFuture<'a, Settled> {
+        Box::pin(async move {
+            let (grants, rest) = account.correction(self.policies.policy(policy), key, total);
+            let corrected = if grants.is_empty() {
+                Settled::default()
+            } else {
+                self.store.settle(&grants, rest).await.unwrap_or_else(NeverFails::never)
+            };
+            account.settled(total, corrected)
+        })
+    }
+
+    fn show(&self, policy: usize, settled: Settled) {
+        self.show_settled(policy, settled);
+    }
+}
+
+impl<S: Store<Error: NeverFails>> Decider<S> {
+    /// Takes what one policy charged a permit, in any of its tiers, out of the permit.
+    pub(super) fn charge_of(&self, permit: &mut Permit, policy: &str) -> Charge {
+        let named = self.policies.number_of(policy);
+        let settler: Arc<dyn Settler> = Arc::new(self.clone());
+        match permit.take(|number| self.policies.named(number) == named) {
+            Some((Ask { policy, key, cost }, granted)) => {
+                Charge::new(&settler, policy, Some(key), cost, granted)
+            }
+            None => Charge::new(&settler, named, None, 0, None),
+        }
+    }
+}
