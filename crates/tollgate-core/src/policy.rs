@@ -108,6 +108,7 @@ pub struct Policy {
     pub(crate) furthest: Exact,
     pub(crate) capacity: u64,
     pub(crate) largest_cost: u64,
+    unit: Option<Arc<str>>,
     tracks_usage: bool,
     is_reserved: bool,
 }
@@ -168,7 +169,47 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`] if the algorithm does not allow the quota.
     pub fn try_with_algorithm(self, algorithm: Algorithm) -> Result<Policy, PolicyError> {
-        Ok(Policy::try_from_parts(self.name(), self.quota, algorithm)?.tracking_usage_as(&self))
+        Ok(Policy::try_from_parts(self.name(), self.quota, algorithm)?.with_options_of(&self))
+    }
+
+    /// Names what the policy counts, if that is not requests. The name changes no decision and no
+    /// stored state. The cost of a request is that many of these units.
+    ///
+    /// `content-bytes` and `concurrent-requests` are registered names. They are `qu` of the
+    /// `RateLimit-Policy` field. Any other unit, such as `tokens`, appears in no field.
+    ///
+    /// ```
+    /// use tollgate_core::{Policy, Quota};
+    ///
+    /// let upload = Policy::new("upload", Quota::per_minute(1_000_000)).unit("content-bytes");
+    /// assert_eq!(upload.unit_name(), Some("content-bytes"));
+    /// ```
+    ///
+    /// # Panics
+    /// If [`Policy::try_unit`] would return an error.
+    #[must_use]
+    #[track_caller]
+    pub fn unit(self, unit: &str) -> Policy {
+        match self.clone().try_unit(unit) {
+            Ok(policy) => policy,
+            Err(error) => panic!("policy {:?}, unit {unit:?}: {error}", self.name()),
+        }
+    }
+
+    /// [`Policy::unit`] for a unit that is known only at run time.
+    ///
+    /// # Errors
+    /// [`PolicyError::InvalidUnit`] if the unit is not 1 to 128 characters of printable ASCII.
+    pub fn try_unit(self, unit: &str) -> Result<Policy, PolicyError> {
+        if !is_name(unit) {
+            return Err(PolicyError::InvalidUnit);
+        }
+        Ok(Policy { unit: Some(unit.into()), ..self })
+    }
+
+    /// What the policy counts: [`Policy::unit`]. `None` if no unit was given: it counts requests.
+    pub fn unit_name(&self) -> Option<&str> {
+        self.unit.as_deref()
     }
 
     /// The same policy, for which stores keep the last use and the total of every key: see
@@ -210,10 +251,12 @@ impl Policy {
         self.is_reserved
     }
 
-    /// The same policy, which tracks usage and is reserved if `other` is: for variants of one policy.
+    /// The same policy with the unit of `other`, which tracks usage and is reserved if `other` is:
+    /// for variants of one policy.
     #[must_use]
-    pub fn tracking_usage_as(self, other: &Policy) -> Policy {
-        Policy { tracks_usage: other.tracks_usage, is_reserved: other.is_reserved, ..self }
+    pub fn with_options_of(self, other: &Policy) -> Policy {
+        let Policy { tracks_usage, is_reserved, .. } = *other;
+        Policy { unit: other.unit.clone(), tracks_usage, is_reserved, ..self }
     }
 
     /// [`Policy::try_new`] and [`Policy::try_with_algorithm`] in one step. A quota need not fit
@@ -222,7 +265,7 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`] if the name is invalid, or if the algorithm does not allow the quota.
     pub fn try_from_parts(name: &str, quota: Quota, algorithm: Algorithm) -> Result<Policy, PolicyError> {
-        if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(|b| matches!(b, 0x20..=0x7e)) {
+        if !is_name(name) {
             return Err(PolicyError::InvalidName);
         }
         let buckets = match algorithm {
@@ -279,7 +322,7 @@ impl Policy {
         debug_assert_eq!(quota.window(), self.quota.window());
         let scope = Arc::clone(&self.scope);
         Policy::of_scope(self.scope_hash, scope, self.name_length, quota, self.algorithm)
-            .map(|policy| policy.tracking_usage_as(self))
+            .map(|policy| policy.with_options_of(self))
     }
 
     fn of_scope(
@@ -335,6 +378,7 @@ impl Policy {
             furthest: horizon.max(windows),
             capacity,
             largest_cost,
+            unit: None,
             tracks_usage: false,
             is_reserved: false,
         };
@@ -418,6 +462,11 @@ impl Policy {
     }
 }
 
+/// Whether a text can be the name of a policy or of a unit.
+fn is_name(text: &str) -> bool {
+    (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, 0x20..=0x7e))
+}
+
 fn hash_of(scope: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(scope.as_bytes());
@@ -430,6 +479,8 @@ fn hash_of(scope: &str) -> u64 {
 pub enum PolicyError {
     /// The name is empty, longer than 128 bytes, or not printable ASCII.
     InvalidName,
+    /// The unit is empty, longer than 128 bytes, or not printable ASCII.
+    InvalidUnit,
     /// A burst was given for a window algorithm.
     BurstOnWindow,
     /// `SlidingBuckets` takes 1 to [`Algorithm::MAX_BUCKETS`] buckets.
@@ -454,6 +505,7 @@ impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             PolicyError::InvalidName => "a policy's name must be 1 to 128 characters of printable ASCII",
+            PolicyError::InvalidUnit => "a policy's unit must be 1 to 128 characters of printable ASCII",
             PolicyError::BurstOnWindow => {
                 "a burst has no meaning for a window algorithm: choose gcra, or remove the burst"
             }
@@ -491,6 +543,39 @@ mod tests {
             let error = Policy::try_from_parts(name, Quota::per_second(1), Algorithm::Gcra);
             assert_eq!(error, Err(PolicyError::InvalidName), "{name:?}");
         }
+    }
+
+    #[test]
+    fn units_must_be_printable_ascii() {
+        let policy = Policy::new("p", Quota::per_second(1));
+        assert_eq!(policy.unit_name(), None);
+        for unit in ["tokens", "content-bytes", "quo\"te", &"x".repeat(128)] {
+            assert_eq!(policy.clone().unit(unit).unit_name(), Some(unit));
+        }
+        for unit in ["", "é", "new\nline", "\u{7f}", &"x".repeat(129)] {
+            assert_eq!(policy.clone().try_unit(unit), Err(PolicyError::InvalidUnit), "{unit:?}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "policy \"p\", unit \"\": a policy's unit must be 1 to 128 characters")]
+    fn an_invalid_unit_panics_with_the_policys_name() {
+        let _ = Policy::new("p", Quota::per_second(1)).unit("");
+    }
+
+    #[test]
+    fn a_unit_changes_neither_scope_nor_capacity() {
+        let plain = Policy::new("p", Quota::per_minute(9));
+        let bytes = plain.clone().unit("tokens").unit("content-bytes");
+        assert_eq!((bytes.scope(), bytes.scope_hash()), (plain.scope(), plain.scope_hash()));
+        assert_eq!((bytes.capacity(), bytes.horizon()), (plain.capacity(), plain.horizon()));
+    }
+
+    #[test]
+    fn a_policy_keeps_its_options_under_another_algorithm() {
+        let policy = Policy::new("p", Quota::per_minute(9)).unit("tokens").track_usage();
+        let window = policy.with_algorithm(Algorithm::SlidingWindow);
+        assert_eq!((window.unit_name(), window.tracks_usage()), (Some("tokens"), true));
     }
 
     #[test]

@@ -228,6 +228,15 @@ mod tests {
     }
 
     #[test]
+    fn a_share_keeps_the_options_of_the_policy() {
+        let policy = Policy::new("p", Quota::per_minute(9)).unit("tokens").track_usage();
+        for share in [Share::new(1, 3), Share::WHOLE] {
+            let share = policy.share(share).unwrap();
+            assert_eq!((share.unit_name(), share.tracks_usage()), (Some("tokens"), true));
+        }
+    }
+
+    #[test]
     fn a_share_is_parsed_from_text_and_bad_text_refused() {
         assert_eq!("2/5".parse(), Ok(Share::new(2, 5)));
         assert_eq!(Share::new(2, 5).to_string(), "2/5");

@@ -35,7 +35,7 @@ impl Tiers {
                 return Err(SetupError::UnnamedTier);
             }
             let policy = Policy::try_from_parts(policy.name(), quota, policy.algorithm())
-                .map(|tier| tier.tracking_usage_as(policy));
+                .map(|tier| tier.with_options_of(policy));
             let policy = policy.map_err(|error| SetupError::TierQuota(name.to_owned(), error))?;
             tiers.push((Box::<str>::from(name), policy));
         }
@@ -103,6 +103,15 @@ mod tests {
             .tiers([("b", quota)], no_tier);
         assert_eq!(twice.policy, once.policy);
         assert_eq!(twice.tiers.unwrap().policies(), once.tiers.unwrap().policies());
+    }
+
+    #[test]
+    fn tiers_keep_the_options_of_the_policy() {
+        let policy = Policy::new("p", Quota::per_minute(60)).unit("tokens").track_usage();
+        let rule =
+            policy.by(global()).tiers([("a", Quota::per_minute(600))], |_: &Head<'_>, _: &Key| Some("a"));
+        let [tier] = rule.tiers_policies() else { panic!("one tier") };
+        assert_eq!((tier.unit_name(), tier.tracks_usage()), (Some("tokens"), true));
     }
 
     #[test]
