@@ -14,9 +14,13 @@ use crate::reason::{escaped, seconds_up};
 
 // The parameter names of the draft, which may still change.
 const QUOTA: &str = ";q=";
+const UNIT: &str = ";qu=";
 const WINDOW: &str = ";w=";
 const REMAINING: &str = ";r=";
 const RESET: &str = ";t=";
+
+/// The units that the draft registers. Its third, `request`, is the default.
+const WRITTEN_UNITS: [&str; 2] = ["content-bytes", "concurrent-requests"];
 
 const SEPARATOR: &str = ", ";
 
@@ -29,7 +33,7 @@ const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy")
 /// A policy's item in `RateLimit-Policy`.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
-    /// `"name";q=20;w=2`
+    /// `"name";q=20;w=2`, or `"name";q=20;qu="content-bytes";w=2`
     policy: HeaderValue,
     /// The length of `"name"`.
     name: u16,
@@ -42,13 +46,15 @@ impl Item {
         let seconds = (u128::from(policy.capacity()) * quota.window().as_micros())
             .div_ceil(u128::from(quota.limit()) * 1_000_000)
             .max(1);
-        let text = format!("\"{name}\"{QUOTA}{}{WINDOW}{seconds}", policy.capacity());
+        let unit = policy.unit_name().filter(|unit| WRITTEN_UNITS.contains(unit));
+        let unit = unit.map(|unit| format!("{UNIT}\"{unit}\"")).unwrap_or_default();
+        let text = format!("\"{name}\"{QUOTA}{}{unit}{WINDOW}{seconds}", policy.capacity());
         // At most 128 characters, each of which may be escaped.
         let name = u16::try_from(name.len() + 2).expect("a policy's name is short");
         Item { policy: printable(bytes(text)), name }
     }
 
-    /// `"name";q=20;w=2`
+    /// The whole item.
     pub(super) fn policy(&self) -> &HeaderValue {
         &self.policy
     }

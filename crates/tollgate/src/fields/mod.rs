@@ -30,6 +30,7 @@ pub(crate) use numbers::{number, strictness};
 /// | value | is |
 /// |---|---|
 /// | `q` | the capacity: the burst of the bucket algorithms, the limit of the others |
+/// | `qu` | the [unit](crate::Policy::unit): `content-bytes` or `concurrent-requests`. Left out for requests, and for units without a registered name |
 /// | `w` | the time to refill the capacity: ceil(q × window / limit) in whole seconds, at least 1 |
 /// | `r` | units that would pass without delay, after this request |
 /// | `t` | seconds until the whole quota is back, rounded up. On a rule that refuses, the same as `Retry-After`. If a leaky bucket delays the request, counted from when it passes |
@@ -44,6 +45,35 @@ pub(crate) use numbers::{number, strictness};
 ///
 /// All other fields describe one rule: of those that refuse, the one with the longest wait;
 /// otherwise the one with the least left.
+///
+/// A rule that counts bytes, and its fields:
+///
+/// ```
+/// use std::convert::Infallible;
+///
+/// use http::header::CONTENT_LENGTH;
+/// use http::{Request, Response};
+/// use tollgate::extract::global;
+/// use tollgate::{Head, Policy, PolicyExt, Quota, RateLimitLayer};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Infallible> {
+/// let length = |head: &Head<'_>| {
+///     let length = head.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+///     // A body of unknown length uses up the quota.
+///     length.unwrap_or(1_000_000)
+/// };
+/// let upload = Policy::new("upload", Quota::per_minute(1_000_000)).unit("content-bytes");
+/// let service = RateLimitLayer::new(upload.by(global()).cost(length))
+///     .layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new()))));
+///
+/// let request = Request::post("/").header(CONTENT_LENGTH, 600_000).body("…".to_owned()).unwrap();
+/// let response = service.oneshot(request).await?;
+/// assert_eq!(response.headers()["ratelimit-policy"], r#""upload";q=1000000;qu="content-bytes";w=60"#);
+/// assert_eq!(response.headers()["ratelimit"], r#""upload";r=400000;t=36"#);
+/// # Ok(())
+/// # }
+/// ```
 #[doc(alias("headers", "use_headers"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -178,7 +208,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    use tollgate_core::{Algorithm, Key, Policy, Quota, Stamp, Status, Wait};
+    use tollgate_core::{Algorithm, Key, Policy, Quota, Share, Stamp, Status, Wait};
 
     fn status(remaining: u64, wait: Wait, reset_us: u64) -> Status {
         Status::new(remaining, wait, Duration::from_micros(reset_us), Stamp::default())
@@ -193,10 +223,14 @@ mod tests {
     fn add_to(headers: &mut HeaderMap, fields: Fields, policies: &[Policy], statuses: &[Status]) {
         let with_tiers = policies.iter().map(|policy| (policy.clone(), &[] as &[Policy])).collect();
         let policies = PolicySet::try_new(with_tiers).unwrap();
-        let ask = |policy| Ask { policy, key: Key::global(), cost: 1 };
-        let asks: Vec<Ask> = (0..statuses.len()).map(ask).collect();
         let verdict = Verdict::new(1, Duration::ZERO, statuses.iter().copied());
-        if let Some(mut written) = FieldWriter::new(&policies, fields).write(&policies, &asks, &verdict) {
+        write_to(headers, fields, &policies, &verdict);
+    }
+
+    fn write_to(headers: &mut HeaderMap, fields: Fields, policies: &PolicySet, verdict: &Verdict) {
+        let ask = |policy| Ask { policy, key: Key::global(), cost: 1 };
+        let asks: Vec<Ask> = (0..verdict.each().len()).map(ask).collect();
+        if let Some(mut written) = FieldWriter::new(policies, fields).write(policies, &asks, verdict) {
             written.add_to(headers);
         }
     }
@@ -223,6 +257,36 @@ mod tests {
         let of_three = headers(Fields::XDelta, &policy, &status);
         assert_eq!(of_three["x-ratelimit-limit"], "1099511627776");
         assert_eq!(of_three["x-ratelimit-remaining"], "1099511627775");
+    }
+
+    #[test]
+    fn only_registered_units_other_than_requests_are_written() {
+        let upload = Policy::new("upload", Quota::per_minute(1_000_000));
+        let written =
+            |unit, fields| headers(fields, &[upload.clone().unit(unit)], &[status(1, Wait::None, 1)]);
+        for (unit, item) in [
+            ("content-bytes", r#""upload";q=1000000;qu="content-bytes";w=60"#),
+            ("concurrent-requests", r#""upload";q=1000000;qu="concurrent-requests";w=60"#),
+            ("request", r#""upload";q=1000000;w=60"#),
+            ("tokens", r#""upload";q=1000000;w=60"#),
+            (r#"a"b"#, r#""upload";q=1000000;w=60"#),
+        ] {
+            let fields = written(unit, Fields::Ietf);
+            assert_eq!(fields["ratelimit-policy"], item);
+            assert_eq!(fields["ratelimit"], r#""upload";r=1;t=1"#);
+        }
+        let fields = written("content-bytes", Fields::Draft07);
+        assert_eq!(fields["ratelimit"], "limit=1000000, remaining=1, reset=1");
+    }
+
+    #[test]
+    fn the_unit_is_written_with_a_share_of_the_policy() {
+        let policy = Policy::new("p", Quota::per_minute(9)).unit("content-bytes");
+        let policies = PolicySet::try_new(vec![(policy, &[])]).unwrap();
+        let verdict = Verdict::new(1, Duration::ZERO, [status(2, Wait::None, 1)]).of_share(Share::new(1, 3));
+        let mut headers = HeaderMap::new();
+        write_to(&mut headers, Fields::Ietf, &policies, &verdict);
+        assert_eq!(headers["ratelimit-policy"], r#""p";q=3;qu="content-bytes";w=60"#);
     }
 
     #[test]

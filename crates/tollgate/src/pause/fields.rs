@@ -137,6 +137,11 @@ mod tests {
         {
             assert_eq!(asked(200, &[("ratelimit", bad)]), None, "{bad}");
         }
+        let of_bytes = [
+            ("ratelimit-policy", r#""upload";q=1000000;qu="content-bytes";w=60;pk=:YQ==:"#),
+            ("ratelimit", r#""upload";r=0;t=8;qu="content-bytes";pk=:YQ==:"#),
+        ];
+        assert_eq!(asked(200, &of_bytes), Some(8), "parameters that it does not know are ignored");
         // What a refusal says by itself is exact.
         assert_eq!(asked(429, &[("ratelimit", list), ("retry-after", "5")]), Some(5));
     }
