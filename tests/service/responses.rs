@@ -261,6 +261,37 @@ async fn a_disabled_layer_passes_everything_unchanged() {
 }
 
 #[tokio::test]
+async fn a_rule_without_fields_limits_and_is_named_by_its_denial() {
+    let rules = || [per_user("user", 1).without_fields(), per_user("all", 9)];
+    let layer = layer(&clock(), rules()).expose_report();
+    let mut service = layer.layer(service_fn(what_is_left));
+    let passed = call(&mut service, request("ada")).await;
+    assert_eq!(field(&passed, "ratelimit"), Some("\"all\";r=8;t=7"));
+    assert_eq!(text(passed).await, "user 0all 8", "the report has both");
+    let denied = call(&mut service, request("ada")).await;
+    assert_eq!(denied.status(), 429);
+    assert_eq!(field(&denied, "retry-after"), Some("60"));
+    assert_eq!(field(&denied, "ratelimit-policy"), Some("\"all\";q=9;w=60"));
+    assert_eq!(field(&denied, "ratelimit"), Some("\"all\";r=8;t=7"));
+    let denial = denied.extensions().get::<Denial>().unwrap();
+    assert_eq!(denial.violated().collect::<Vec<_>>(), ["user"]);
+    assert!(text(denied).await.ends_with("\"violated-policies\":[\"user\"]}"));
+}
+
+#[tokio::test]
+async fn a_layer_whose_rules_are_all_without_fields_writes_none() {
+    let layer = layer(&clock(), [per_user("p", 1).without_fields()]);
+    for fields in [Fields::Ietf, Fields::IetfAndXDelta, Fields::Draft06] {
+        let mut service = layer.clone().store(store(&clock())).fields(fields).layer(Strict::default());
+        for (status, retry_after) in [(200, None), (429, Some("60"))] {
+            let response = call(&mut service, request("ada")).await;
+            assert_eq!((response.status().as_u16(), field(&response, "retry-after")), (status, retry_after));
+            assert!(response.headers().keys().all(|name| !name.as_str().contains("ratelimit")));
+        }
+    }
+}
+
+#[tokio::test]
 async fn stacked_layers_append_the_draft_fields() {
     let clock = clock();
     let (inner, outer) = (layer(&clock, [per_user("inner", 1)]), layer(&clock, [per_user("outer", 2)]));

@@ -93,6 +93,20 @@ async fn fields_report_the_tiers_quota_under_the_policys_name() {
 }
 
 #[tokio::test]
+async fn tiers_of_a_rule_without_fields_are_left_out_too() {
+    let rules =
+        || [plans(Algorithm::Gcra).without_fields(), a_minute("all", Algorithm::Gcra, 100).by(global())];
+    let at_hand = layer(&clock(), rules());
+    let later = layer(&clock(), rules()).store(Later::deciding_last(store(&clock())));
+    let (mut at_hand, mut later) = (at_hand.layer(Strict::default()), later.layer(Strict::default()));
+    for plan in ["free", "pro"] {
+        for response in [call(&mut at_hand, on(plan, plan)).await, call(&mut later, on(plan, plan)).await] {
+            assert_eq!(field(&response, "ratelimit-policy"), Some("\"all\";q=100;w=60"));
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_denial_names_the_policy_of_the_tier() {
     let mut service = layer(&clock(), [plans(Algorithm::Gcra)]).layer(Strict::default());
     passing(&mut service, || on("ada", "pro")).await;

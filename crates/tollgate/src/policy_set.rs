@@ -20,6 +20,8 @@ pub(crate) struct PolicySet {
     named: Box<[usize]>,
     /// How many have a name of their own.
     own: usize,
+    /// For each policy, whether the fields of responses contain it.
+    in_fields: Box<[bool]>,
     /// Whether a policy may delay requests.
     may_delay: bool,
     /// For each policy, the problem document of a request that only this policy refuses.
@@ -64,11 +66,18 @@ impl PolicySet {
         Ok(PolicySet {
             quota_exceeded: named.iter().map(|number| documents[*number].clone()).collect(),
             may_delay: policies.iter().any(|policy| policy.longest_wait() > Duration::ZERO),
+            in_fields: vec![true; policies.len()].into(),
             policies: policies.into(),
             named: named.into(),
             own,
             scopes,
         })
+    }
+
+    /// The same set, where the fields of responses leave out some policies and their tiers. The
+    /// closure sees the number of a policy with a name of its own.
+    pub(crate) fn without_fields_of(self, is_left_out: impl Fn(usize) -> bool) -> PolicySet {
+        PolicySet { in_fields: self.named.iter().map(|number| !is_left_out(*number)).collect(), ..self }
     }
 
     /// Checks whether a store can enforce all policies, including those of tiers.
@@ -109,6 +118,11 @@ impl PolicySet {
     /// The number of the policy whose tier this is, or its own.
     pub(crate) fn named(&self, policy: usize) -> usize {
         self.named[policy]
+    }
+
+    /// Whether the fields of responses contain it.
+    pub(crate) fn is_in_fields(&self, policy: usize) -> bool {
+        self.in_fields[policy]
     }
 
     /// The policies that together reach all states of a key.

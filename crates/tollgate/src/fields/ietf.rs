@@ -86,18 +86,18 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// The items are those of the verdict's statuses. `policy` is their `RateLimit-Policy`, if that
-    /// is there.
-    pub(super) fn new<'a>(
+    /// The items have the verdict's statuses. `policy` is their `RateLimit-Policy`, if that is
+    /// there.
+    pub(super) fn new<'a, 'b>(
         policy: Option<&HeaderValue>,
-        items: impl Iterator<Item = &'a Item> + Clone,
+        items: impl Iterator<Item = (&'a Item, &'b Status)> + Clone,
         verdict: &Verdict,
     ) -> Lists {
-        if items.clone().map(Item::length).sum::<usize>() > MOST_BYTES {
-            let some = fitting(items, verdict.each());
+        if items.clone().map(|(item, _)| item.length()).sum::<usize>() > MOST_BYTES {
+            let some = fitting(items);
             return Lists::of(None, some.iter().copied(), verdict);
         }
-        Lists::of(policy, items.zip(verdict.each()), verdict)
+        Lists::of(policy, items, verdict)
     }
 
     fn of<'a, 'b>(
@@ -122,11 +122,8 @@ impl Lists {
 }
 
 /// The items of the strictest rules, as many as fit, in the order of the rules.
-fn fitting<'a, 'b>(
-    items: impl Iterator<Item = &'a Item>,
-    statuses: &'b [Status],
-) -> Vec<(&'a Item, &'b Status)> {
-    let mut some: Vec<_> = items.zip(statuses).enumerate().collect();
+fn fitting<'a, 'b>(items: impl Iterator<Item = (&'a Item, &'b Status)>) -> Vec<(&'a Item, &'b Status)> {
+    let mut some: Vec<_> = items.enumerate().collect();
     some.sort_by_key(|(_, (_, status))| Reverse(strictness(status)));
     let mut length = 0;
     let fit = some.iter().take_while(|(_, (item, _))| {

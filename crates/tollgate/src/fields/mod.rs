@@ -6,7 +6,7 @@ mod numbers;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use tollgate_core::{Clock, Verdict};
+use tollgate_core::{Clock, Status, Verdict};
 
 use crate::interned::{interned, printable};
 use crate::policy_set::{Ask, PolicySet};
@@ -45,6 +45,8 @@ pub(crate) use numbers::{number, strictness};
 ///
 /// All other fields describe one rule: of those that refuse, the one with the longest wait;
 /// otherwise the one with the least left.
+///
+/// A rule [without fields](crate::Rule::without_fields) is in none of them.
 ///
 /// A rule that counts bytes, and its fields:
 ///
@@ -104,8 +106,8 @@ pub enum Fields {
 #[derive(Clone, Debug)]
 pub(crate) struct FieldWriter {
     fields: Fields,
-    /// One for each policy, by its number.
-    items: Box<[Item]>,
+    /// One for each policy, by its number. `None` if fields leave its rule out.
+    items: Box<[Option<Item>]>,
     /// `RateLimit-Policy` if all rules apply, each with its own policy.
     own_policies: HeaderValue,
     /// How many policies have a name of their own.
@@ -124,10 +126,12 @@ pub(crate) enum Written {
 
 impl FieldWriter {
     pub(crate) fn new(policies: &PolicySet, fields: Fields) -> FieldWriter {
-        let items: Box<[Item]> =
-            policies.policies().iter().map(|policy| Item::new(policy, interned)).collect();
+        let numbered = policies.policies().iter().enumerate();
+        let item = |(number, policy)| policies.is_in_fields(number).then(|| Item::new(policy, interned));
+        let items: Box<[Option<Item>]> = numbered.map(item).collect();
         let count = policies.own().len();
-        let own_policies = printable(interned(join(items[..count].iter())));
+        let own_policies = printable(interned(join(items[..count].iter().flatten())));
+        let fields = if items.iter().all(Option::is_none) { Fields::None } else { fields };
         FieldWriter { fields, own_policies, own: count, items, clock: Clock::system() }
     }
 
@@ -137,11 +141,10 @@ impl FieldWriter {
         self.fields == Fields::None
     }
 
-    /// The fields for a verdict on what was asked; `None` if no store was asked.
+    /// The fields for a verdict on what was asked; `None` if no store was asked, or if fields leave
+    /// out all rules that apply.
     pub(crate) fn write(&self, policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> Option<Written> {
-        if verdict.each().is_empty() {
-            return None;
-        }
+        self.shown(asks, verdict).next()?;
         let ietf = || self.ietf(policies, asks, verdict);
         let numbers = |form| self.numbers(form, policies, asks, verdict);
         Some(match self.fields {
@@ -156,24 +159,38 @@ impl FieldWriter {
         })
     }
 
+    /// What was asked of the rules that fields do not leave out, with their items and statuses.
+    #[inline]
+    fn shown<'a>(
+        &'a self,
+        asks: &'a [Ask],
+        verdict: &'a Verdict,
+    ) -> impl Iterator<Item = (&'a Ask, &'a Item, &'a Status)> + Clone {
+        let with_item = |(ask, status): (&'a Ask, _)| Some((ask, self.items[ask.policy].as_ref()?, status));
+        asks.iter().zip(verdict.each()).filter_map(with_item)
+    }
+
     fn ietf(&self, policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> Lists {
+        let shown = self.shown(asks, verdict);
         match verdict.share() {
             Some(share) => {
                 // Not cached, since an outage is short.
-                let shares = asks.iter().filter_map(|ask| policies.policy(ask.policy).share(share).ok());
-                let items: Vec<Item> = shares.map(|policy| Item::new(&policy, Bytes::from)).collect();
-                Lists::new(None, items.iter(), verdict)
+                let of_share = |(ask, _, status): (&Ask, _, _)| {
+                    let policy = policies.policy(ask.policy).share(share).ok()?;
+                    Some((Item::new(&policy, Bytes::from), status))
+                };
+                let items: Vec<(Item, &Status)> = shown.filter_map(of_share).collect();
+                Lists::new(None, items.iter().map(|(item, status)| (item, *status)), verdict)
             }
             None => {
-                let items = asks.iter().map(|ask| &self.items[ask.policy]);
                 // The numbers are ascending and distinct, so these are the policies of all rules.
                 let all_own = asks.len() == self.own && asks.iter().all(|ask| ask.policy < self.own);
                 let policy = match asks {
                     _ if all_own => Some(&self.own_policies),
-                    [only] => Some(self.items[only.policy].policy()),
+                    [only] => self.items[only.policy].as_ref().map(Item::policy),
                     _ => None,
                 };
-                Lists::new(policy, items, verdict)
+                Lists::new(policy, shown.map(|(_, item, status)| (item, status)), verdict)
             }
         }
     }
@@ -185,7 +202,8 @@ impl FieldWriter {
         asks: &[Ask],
         verdict: &Verdict,
     ) -> NumberFields {
-        NumberFields::new(form, asks.iter().map(|ask| policies.policy(ask.policy)), verdict, &self.clock)
+        let shown = self.shown(asks, verdict).map(|(ask, _, status)| (policies.policy(ask.policy), status));
+        NumberFields::new(form, shown, verdict, &self.clock)
     }
 }
 
@@ -208,7 +226,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    use tollgate_core::{Algorithm, Key, Policy, Quota, Share, Stamp, Status, Wait};
+    use tollgate_core::{Algorithm, Key, Policy, Quota, Share, Stamp, Wait};
 
     fn status(remaining: u64, wait: Wait, reset_us: u64) -> Status {
         Status::new(remaining, wait, Duration::from_micros(reset_us), Stamp::default())
@@ -287,6 +305,39 @@ mod tests {
         let mut headers = HeaderMap::new();
         write_to(&mut headers, Fields::Ietf, &policies, &verdict);
         assert_eq!(headers["ratelimit-policy"], r#""p";q=3;qu="content-bytes";w=60"#);
+    }
+
+    fn without_fields_of(left_out: &[usize], fields: Fields, statuses: [Status; 3]) -> HeaderMap {
+        let policies = ["a", "b", "c"].map(|name| Policy::new(name, Quota::per_minute(60)));
+        let with_tiers = policies.map(|policy| (policy, &[] as &[Policy])).into();
+        let policies = PolicySet::try_new(with_tiers).unwrap();
+        let policies = policies.without_fields_of(|number| left_out.contains(&number));
+        let mut headers = HeaderMap::new();
+        write_to(&mut headers, fields, &policies, &Verdict::new(1, Duration::ZERO, statuses));
+        headers
+    }
+
+    #[test]
+    fn a_rule_without_fields_is_left_out_of_every_field() {
+        let wait = |seconds| Wait::For(Duration::from_secs(seconds));
+        let statuses = [status(0, wait(5), 1), status(0, wait(9), 1), status(7, Wait::None, 1)];
+        let headers = without_fields_of(&[1], Fields::Ietf, statuses);
+        assert_eq!(headers["ratelimit-policy"], "\"a\";q=60;w=60, \"c\";q=60;w=60");
+        assert_eq!(headers["ratelimit"], "\"a\";r=0;t=9, \"c\";r=7;t=1", "a refusal waits for all rules");
+        let headers = without_fields_of(&[0, 1], Fields::IetfAndXDelta, statuses);
+        assert_eq!(headers["ratelimit-policy"], "\"c\";q=60;w=60");
+        assert_eq!(headers["ratelimit"], "\"c\";r=7;t=1");
+        assert_eq!(headers["x-ratelimit-remaining"], "7");
+        let headers = without_fields_of(&[1, 2], Fields::Draft07, statuses);
+        assert_eq!(headers["ratelimit"], "limit=60, remaining=0, reset=5");
+    }
+
+    #[test]
+    fn rules_that_are_all_without_fields_write_no_field() {
+        for fields in [Fields::Ietf, Fields::IetfAndXEpoch, Fields::Draft06, Fields::Draft07] {
+            let statuses = [status(1, Wait::None, 1); 3];
+            assert_eq!(without_fields_of(&[0, 1, 2], fields, statuses), HeaderMap::new());
+        }
     }
 
     #[test]

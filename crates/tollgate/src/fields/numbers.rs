@@ -39,17 +39,15 @@ pub(crate) struct NumberFields {
 }
 
 impl NumberFields {
-    /// Those of the strictest policy; the policies are those of the verdict's statuses.
-    pub(super) fn new<'a>(
+    /// Those of the strictest policy; the policies have the verdict's statuses, and there is one.
+    pub(super) fn new<'a, 'b>(
         form: NumberForm,
-        policies: impl Iterator<Item = &'a Policy>,
+        policies: impl Iterator<Item = (&'a Policy, &'b Status)>,
         verdict: &Verdict,
         clock: &Clock,
     ) -> NumberFields {
-        let (policy, status) = policies
-            .zip(verdict.each())
-            .max_by_key(|(_, status)| strictness(status))
-            .expect("a verdict of a store has a status");
+        let (policy, status) =
+            policies.max_by_key(|(_, status)| strictness(status)).expect("at least one policy");
         let share = verdict.share().and_then(|share| policy.share(share).ok());
         let reset = match status.wait() {
             Wait::For(wait) => wait,

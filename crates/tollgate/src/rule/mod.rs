@@ -35,6 +35,7 @@ impl PolicyExt for Policy {
             missing_key: MissingKey::default(),
             tiers: None,
             exemptions: Vec::new(),
+            without_fields: false,
         }
     }
 }
@@ -64,6 +65,7 @@ pub struct Rule {
     missing_key: MissingKey,
     tiers: Option<Tiers>,
     exemptions: Vec<Arc<dyn Exemption>>,
+    without_fields: bool,
 }
 
 /// One [`Rule`] or several: an array, a `Vec`, any iterator.
@@ -227,6 +229,37 @@ impl Rule {
         self
     }
 
+    /// Leaves this rule and its [tiers](Rule::tiers) out of the [`Fields`](crate::Fields) of
+    /// responses. It limits as before.
+    ///
+    /// What is left of a quota says what other callers of the same key did. With a rule by user
+    /// name, a stranger would see that someone else tries to log in.
+    ///
+    /// A refusal by this rule still names its policy and has `Retry-After`. A [`Report`] and a
+    /// [`Denial`] contain the rule.
+    ///
+    /// ```
+    /// use tollgate::extract::{PeerIp, extension_ref};
+    /// use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
+    ///
+    /// #[derive(Clone)]
+    /// struct UserName(String);
+    ///
+    /// let layer = RateLimitLayer::new([
+    ///     Policy::new("address", Quota::per_hour(100)).by(PeerIp::new()),
+    ///     Policy::new("user", Quota::per_hour(20))
+    ///         .by(extension_ref(|UserName(name): &UserName| name.as_str()))
+    ///         .without_fields(),
+    /// ]);
+    /// ```
+    ///
+    /// [`Denial`]: crate::Denial
+    /// [`Report`]: crate::Report
+    pub fn without_fields(mut self) -> Rule {
+        self.without_fields = true;
+        self
+    }
+
     /// Returns the policy of callers without a [tier](Rule::tiers).
     pub fn policy(&self) -> &Policy {
         &self.policy
@@ -234,6 +267,10 @@ impl Rule {
 
     pub(crate) fn is_exempt(&self, head: &Head<'_>) -> bool {
         self.exemptions.iter().any(|exemption| exemption.exempts(head))
+    }
+
+    pub(crate) fn is_without_fields(&self) -> bool {
+        self.without_fields
     }
 
     /// The key that the extractor finds in this request.

@@ -38,6 +38,7 @@ impl RuleSet {
         let with_tiers: Vec<(Policy, &[Policy])> =
             rules.iter().map(|rule| (rule.policy().clone(), rule.tiers_policies())).collect();
         let policies = PolicySet::try_new(with_tiers)?;
+        let policies = policies.without_fields_of(|number| rules[number].is_without_fields());
         let mut next = rules.len();
         let first_tiers = rules.iter().map(|rule| {
             let first = next;
