@@ -1,5 +1,6 @@
 //! The body of a response that may be the service's or the layer's own.
 
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -27,25 +28,17 @@ pub struct ResponseBody<B>(#[pin] Kind<B>);
 enum Kind<B> {
     Inner(#[pin] B),
     /// `None` once it was read. Boxed, so that a response is no larger than the inner service's:
-    /// every response is moved several times, and few are answers.
-    Answer(Option<Box<Answer>>),
-    /// The body of a gRPC call, whose trailers settle charges.
-    Settling(Pin<Box<Settling<B>>>),
+    /// every response is moved several times, and few are of this kind.
+    Other(Option<Pin<Box<Other<B>>>>),
 }
 
-#[pin_project]
+#[pin_project(project = OtherProj)]
 #[derive(Debug)]
-struct Settling<B> {
-    #[pin]
-    body: B,
-    /// `None` once the trailers were there.
-    charges: Option<ByTrailers>,
-}
-
-#[derive(Debug)]
-enum Answer {
-    Default(Bytes),
-    Own(OwnBody),
+enum Other<B> {
+    DefaultAnswer(Bytes),
+    OwnAnswer(OwnBody),
+    /// That of a gRPC call, whose trailers settle charges. `None` once they were there.
+    Settling(#[pin] B, Option<ByTrailers>),
 }
 
 impl<B> ResponseBody<B> {
@@ -54,32 +47,33 @@ impl<B> ResponseBody<B> {
     }
 
     pub(crate) fn settling(body: B, charges: ByTrailers) -> ResponseBody<B> {
-        ResponseBody(Kind::Settling(Box::pin(Settling { body, charges: Some(charges) })))
+        ResponseBody::other(Some(Other::Settling(body, Some(charges))))
     }
 
     pub(crate) fn answer(bytes: Bytes) -> ResponseBody<B> {
         // An empty body ends at once, or a client would be sent an empty frame.
-        ResponseBody(Kind::Answer((!bytes.is_empty()).then(|| Box::new(Answer::Default(bytes)))))
+        ResponseBody::other((!bytes.is_empty()).then_some(Other::DefaultAnswer(bytes)))
+    }
+
+    pub(crate) fn own(body: OwnBody) -> ResponseBody<B> {
+        ResponseBody::other((!body.is_end_stream()).then_some(Other::OwnAnswer(body)))
+    }
+
+    fn other(other: Option<Other<B>>) -> ResponseBody<B> {
+        ResponseBody(Kind::Other(other.map(Box::pin)))
     }
 
     /// The length of an answer in bytes, if it is known.
     pub(crate) fn answer_length(&self) -> Option<u64> {
         match &self.0 {
-            Kind::Inner(_) | Kind::Settling(_) => None,
-            Kind::Answer(answer) => size_of_answer(answer.as_deref()).exact(),
+            Kind::Inner(_) => None,
+            Kind::Other(other) => match other.as_deref() {
+                Some(Other::DefaultAnswer(bytes)) => Some(bytes.len() as u64),
+                Some(Other::OwnAnswer(body)) => body.size_hint().exact(),
+                Some(Other::Settling(..)) => None,
+                None => Some(0),
+            },
         }
-    }
-
-    pub(crate) fn own(body: OwnBody) -> ResponseBody<B> {
-        ResponseBody(Kind::Answer((!body.is_end_stream()).then(|| Box::new(Answer::Own(body)))))
-    }
-}
-
-fn size_of_answer(answer: Option<&Answer>) -> SizeHint {
-    match answer {
-        Some(Answer::Own(body)) => body.size_hint(),
-        Some(Answer::Default(bytes)) => SizeHint::with_exact(bytes.len() as u64),
-        None => SizeHint::with_exact(0),
     }
 }
 
@@ -104,47 +98,74 @@ where
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().0.project() {
             KindProj::Inner(body) => body.poll_frame(cx),
-            KindProj::Settling(settling) => {
-                let settling = settling.as_mut().project();
-                let frame = ready!(settling.body.poll_frame(cx));
-                if let Some(Ok(frame)) = &frame
-                    && let Some(trailers) = frame.trailers_ref()
-                    && let Some(charges) = settling.charges.take()
-                {
-                    charges.settle(trailers);
-                }
-                Poll::Ready(frame)
-            }
-            KindProj::Answer(answer) => {
-                if let Some(Answer::Own(body)) = answer.as_deref_mut() {
-                    // The inner body's type of error has no place for its error: it ends there.
-                    let frame = ready!(Pin::new(body).poll_frame(cx)).and_then(Result::ok);
-                    return Poll::Ready(frame.map(|frame| Ok(frame.map_data(Into::into))));
-                }
-                Poll::Ready(match answer.take().as_deref() {
-                    Some(Answer::Default(bytes)) => Some(Ok(Frame::data(bytes.clone().into()))),
-                    _ => None,
-                })
-            }
+            KindProj::Other(None) => Poll::Ready(None),
+            KindProj::Other(Some(other)) => other.as_mut().poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Inner(body) => body.is_end_stream(),
-            Kind::Settling(settling) => settling.body.is_end_stream(),
-            Kind::Answer(answer) => match answer.as_deref() {
-                Some(Answer::Own(body)) => body.is_end_stream(),
-                answer => answer.is_none(),
-            },
+            Kind::Other(other) => other.as_ref().is_none_or(|other| other.is_end_stream()),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Inner(body) => body.size_hint(),
-            Kind::Settling(settling) => settling.body.size_hint(),
-            Kind::Answer(answer) => size_of_answer(answer.as_deref()),
+            Kind::Other(other) => other.as_ref().map_or(SizeHint::with_exact(0), |other| other.size_hint()),
+        }
+    }
+}
+
+impl<B> Body for Other<B>
+where
+    B: Body,
+    B::Data: From<Bytes>,
+{
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Poll::Ready(match self.project() {
+            OtherProj::DefaultAnswer(bytes) => {
+                let rest = mem::take(bytes);
+                (!rest.is_empty()).then(|| Ok(Frame::data(rest.into())))
+            }
+            // The inner body's type of error has no place for its error: it ends there.
+            OtherProj::OwnAnswer(body) => {
+                let frame = ready!(Pin::new(body).poll_frame(cx)).and_then(Result::ok);
+                frame.map(|frame| Ok(frame.map_data(Into::into)))
+            }
+            OtherProj::Settling(body, charges) => {
+                let frame = ready!(body.poll_frame(cx));
+                if let Some(Ok(frame)) = &frame
+                    && let Some(trailers) = frame.trailers_ref()
+                    && let Some(charges) = charges.take()
+                {
+                    charges.settle(trailers);
+                }
+                frame
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Other::DefaultAnswer(bytes) => bytes.is_empty(),
+            Other::OwnAnswer(body) => body.is_end_stream(),
+            Other::Settling(body, _) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Other::DefaultAnswer(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Other::OwnAnswer(body) => body.size_hint(),
+            Other::Settling(body, _) => body.size_hint(),
         }
     }
 }

@@ -306,8 +306,8 @@ where
     }
 
     /// Takes what one policy charged a permit, for work whose cost is known only at its end: see
-    /// [`Charge`]. The other policies keep what they charged, and a [refund](Limiter::refund) of the
-    /// permit leaves this policy out.
+    /// [`Charge`]. The other policies keep what they charged, and a [refund](Limiter::refund) of
+    /// the permit leaves this policy out.
     ///
     /// ```
     /// use tollgate::{Key, Limiter, Policy, Quota};

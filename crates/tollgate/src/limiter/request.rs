@@ -168,8 +168,8 @@ where
     }
 
     /// Takes what the policy of one rule charged a permit: see
-    /// [`Limiter::charge`](crate::Limiter::charge). A rule that did not apply to the request charged
-    /// nothing.
+    /// [`Limiter::charge`](crate::Limiter::charge). A rule that did not apply to the request
+    /// charged nothing.
     ///
     /// # Panics
     /// If no rule has a policy of that name.
