@@ -1,9 +1,9 @@
 //! Charges that follow the work: what a request costs is often known only at its end.
 
-mod account;
 mod by_response;
 #[cfg(feature = "axum")]
 mod extractor;
+mod reservation;
 mod settler;
 
 use std::fmt;
@@ -14,9 +14,9 @@ use tollgate_core::{Key, Settled};
 
 use crate::denial::Denial;
 
-pub(crate) use account::{Account, Granted};
 pub(crate) use by_response::{ByResponse, ByTrailers, OfResponse};
-pub(crate) use settler::{BoxFuture, Settler};
+pub(crate) use reservation::{GrantStamp, Reservation};
+pub(crate) use settler::{Settler, SettlerFuture};
 
 pub use by_response::ResponseHead;
 #[cfg(feature = "axum")]
@@ -69,7 +69,7 @@ struct Shared {
     /// `None` if the rule did not apply to the request: nothing is charged.
     key: Option<Key>,
     /// `None` once it is settled.
-    account: Mutex<Option<Account>>,
+    reservation: Mutex<Option<Reservation>>,
     /// That of the request, since the last clone may be dropped outside of any.
     runtime: Option<Handle>,
 }
@@ -82,13 +82,13 @@ impl Charge {
         policy: usize,
         key: Option<Key>,
         units: u64,
-        granted: Option<Granted>,
+        granted: Option<GrantStamp>,
     ) -> Charge {
         Charge(Arc::new(Shared {
             settler: Arc::clone(settler),
             policy,
             key,
-            account: Mutex::new(Some(Account::new(units, granted))),
+            reservation: Mutex::new(Some(Reservation::new(units, granted))),
             runtime: Handle::try_current().ok(),
         }))
     }
@@ -101,19 +101,19 @@ impl Charge {
     /// Returns the units that were reserved: the estimate and its extensions. 0 once it is settled,
     /// and if the rule did not apply to the request.
     pub fn reserved(&self) -> u64 {
-        self.0.account().as_ref().map_or(0, Account::reserved)
+        self.0.reservation().as_ref().map_or(0, Reservation::reserved)
     }
 
     /// Returns the units that [`used`](Charge::used) has counted. 0 once it is settled.
     pub fn used_so_far(&self) -> u64 {
-        self.0.account().as_ref().and_then(Account::used).unwrap_or(0)
+        self.0.reservation().as_ref().and_then(Reservation::used).unwrap_or(0)
     }
 
     /// Counts units that the work has used, beside those counted before. It does not ask the store,
     /// and does not stop at what was reserved: [`extend`](Charge::extend) first, to make no debt.
     pub fn used(&self, units: u64) {
-        if let Some(account) = &mut *self.0.account() {
-            account.use_up(units);
+        if let Some(reservation) = &mut *self.0.reservation() {
+            reservation.use_up(units);
         }
     }
 
@@ -130,8 +130,8 @@ impl Charge {
         let Shared { settler, policy, key, .. } = &*self.0;
         let Some(key) = key else { return Ok(()) };
         let granted = settler.extend(*policy, key, units).await?;
-        if let Some(account) = &mut *self.0.account() {
-            account.extend(units, granted);
+        if let Some(reservation) = &mut *self.0.reservation() {
+            reservation.extend(units, granted);
         }
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Charge {
     /// all of a request that a failure policy let pass.
     pub async fn settle(&self, total: u64) -> Settled {
         match self.0.take() {
-            Some(account) => self.0.settle(account, total).finish().await,
+            Some(reservation) => self.0.settle(reservation, total).finish().await,
             None => Settled::default(),
         }
     }
@@ -159,33 +159,33 @@ impl Charge {
 impl Charge {
     /// Settles it without waiting for the end.
     pub(crate) fn start(&self, total: u64) {
-        if let Some(account) = self.0.take() {
-            self.0.settle(account, total).detach();
+        if let Some(reservation) = self.0.take() {
+            self.0.settle(reservation, total).detach();
         }
     }
 }
 
 impl Shared {
-    fn account(&self) -> MutexGuard<'_, Option<Account>> {
-        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    fn reservation(&self) -> MutexGuard<'_, Option<Reservation>> {
+        self.reservation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self) -> Option<Account> {
-        self.account().take()
+    fn take(&self) -> Option<Reservation> {
+        self.reservation().take()
     }
 
-    fn settle(&self, account: Account, total: u64) -> settler::Settling {
+    fn settle(&self, reservation: Reservation, total: u64) -> settler::Correction {
         let runtime = Handle::try_current().ok().or_else(|| self.runtime.clone());
-        settler::start(&self.settler, self.policy, self.key.clone(), account, total, runtime)
+        settler::start(&self.settler, self.policy, self.key.clone(), reservation, total, runtime)
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Some(account) = self.take()
-            && let Some(used) = account.used()
+        if let Some(reservation) = self.take()
+            && let Some(used) = reservation.used()
         {
-            self.settle(account, used).detach();
+            self.settle(reservation, used).detach();
         }
     }
 }

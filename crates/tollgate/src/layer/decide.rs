@@ -15,7 +15,7 @@ use super::deadline::deadline;
 use super::drain::Bound;
 use crate::answer::Protocol;
 use crate::answer::body::{OwnBody, ResponseBody};
-use crate::charge::{ByResponse, Charges, Granted, Settler};
+use crate::charge::{ByResponse, Charges, GrantStamp, Settler};
 use crate::denial::Denial;
 use crate::extract::Head;
 use crate::fields::{FieldWriter, Written, number};
@@ -159,7 +159,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
     ) -> Option<Box<ByResponse>> {
         let RequestLimiter { rules, decider } = &self.limiter;
         let granted =
-            |at: usize| Some(Granted { stamp: verdict.each().get(at)?.stamp(), share: verdict.share() });
+            |at: usize| Some(GrantStamp { stamp: verdict.each().get(at)?.stamp(), share: verdict.share() });
         let settler: Arc<dyn Settler> = Arc::new(decider.clone());
         let charges = rules.charges(&settler, &decider.policies, asks, granted);
         if !charges.reserved.is_empty() {

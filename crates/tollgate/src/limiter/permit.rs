@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Grant, Reply, Stamp, Status, Store};
 
-use crate::charge::Granted;
+use crate::charge::GrantStamp;
 use crate::policy_set::{Ask, Asks};
 use crate::report::Report;
 
@@ -58,13 +58,13 @@ impl Permit {
     }
 
     /// What a store granted for the ask at this place. `None` if a failure policy decided.
-    pub(crate) fn granted(&self, at: usize) -> Option<Granted> {
+    pub(crate) fn granted(&self, at: usize) -> Option<GrantStamp> {
         let stamp = *self.stamps.get(at)?;
-        Some(Granted { stamp, share: self.report.share() })
+        Some(GrantStamp { stamp, share: self.report.share() })
     }
 
     /// Takes what one policy charged out of this permit, once: a refund leaves it out then.
-    pub(crate) fn take(&mut self, is_taken: impl Fn(usize) -> bool) -> Option<(Ask, Option<Granted>)> {
+    pub(crate) fn take(&mut self, is_taken: impl Fn(usize) -> bool) -> Option<(Ask, Option<GrantStamp>)> {
         let at = self.asks.iter().position(|ask| is_taken(ask.policy) && ask.cost > 0)?;
         let granted = self.granted(at);
         let ask = self.asks[at].clone();

@@ -8,7 +8,7 @@ use tollgate_core::{Key, Policy, Settled, Store};
 use super::decider::Decider;
 use super::never_fails::NeverFails;
 use super::permit::Permit;
-use crate::charge::{Account, BoxFuture, Charge, Granted, Settler};
+use crate::charge::{Charge, GrantStamp, Reservation, Settler, SettlerFuture};
 use crate::denial::Denial;
 use crate::policy_set::Ask;
 
@@ -22,7 +22,7 @@ impl<S: Store<Error: NeverFails>> Settler for Decider<S> {
         policy: usize,
         key: &'a Key,
         units: u64,
-    ) -> BoxFuture<'a, Result<Option<Granted>, Denial>> {
+    ) -> SettlerFuture<'a, Result<Option<GrantStamp>, Denial>> {
         let ask = Ask { policy, key: key.clone(), cost: units };
         Box::pin(async move { Ok(self.charge(smallvec![ask], None).await?.granted(0)) })
     }
@@ -31,17 +31,17 @@ impl<S: Store<Error: NeverFails>> Settler for Decider<S> {
         &'a self,
         policy: usize,
         key: &'a Key,
-        account: &'a Account,
+        reservation: &'a Reservation,
         total: u64,
-    ) -> BoxFuture<'a, Settled> {
+    ) -> SettlerFuture<'a, Settled> {
         Box::pin(async move {
-            let (grants, rest) = account.correction(self.policies.policy(policy), key, total);
+            let (grants, rest) = reservation.correction(self.policies.policy(policy), key, total);
             let corrected = if grants.is_empty() {
                 Settled::default()
             } else {
                 self.store.settle(&grants, rest).await.unwrap_or_else(NeverFails::never)
             };
-            account.settled(total, corrected)
+            reservation.settled(total, corrected)
         })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate_core::Policy;
 
 use super::{IntoRules, MissingKey, Rule};
-use crate::charge::{ByResponse, Charge, Granted, Settler};
+use crate::charge::{ByResponse, Charge, GrantStamp, Settler};
 use crate::extract::Head;
 use crate::policy_set::{Ask, Asks, PolicySet};
 use crate::reason::Reason;
@@ -100,7 +100,7 @@ impl RuleSet {
         settler: &Arc<dyn Settler>,
         policies: &PolicySet,
         asks: &[Ask],
-        granted: impl Fn(usize) -> Option<Granted>,
+        granted: impl Fn(usize) -> Option<GrantStamp>,
     ) -> Corrected {
         let mut corrected = Corrected { reserved: Vec::new(), by_response: ByResponse::default() };
         for (number, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.policy().is_reserved()) {

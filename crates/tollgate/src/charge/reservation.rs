@@ -5,32 +5,32 @@ use tollgate_core::{Grant, Key, Policy, Settled, Share, Stamp};
 
 /// What a refund of granted units needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Granted {
+pub(crate) struct GrantStamp {
     pub(crate) stamp: Stamp,
     pub(crate) share: Option<Share>,
 }
 
 /// Units of one request.
 #[derive(Debug)]
-pub(crate) struct Account {
+pub(crate) struct Reservation {
     /// Units that passed without a charge, because the store failed.
     uncharged: u64,
     /// Units of grants that are used up. They are charged, and none of them comes back.
     spent: u64,
     /// The latest grants, oldest first.
-    grants: SmallVec<[(u64, Granted); 1]>,
+    grants: SmallVec<[(u64, GrantStamp); 1]>,
     /// `None` if nothing was said.
     used: Option<u64>,
 }
 
-impl Account {
-    pub(super) fn new(units: u64, granted: Option<Granted>) -> Account {
-        let mut account = Account { uncharged: 0, spent: 0, grants: smallvec![], used: None };
-        account.add(units, granted);
-        account
+impl Reservation {
+    pub(super) fn new(units: u64, granted: Option<GrantStamp>) -> Reservation {
+        let mut reservation = Reservation { uncharged: 0, spent: 0, grants: smallvec![], used: None };
+        reservation.add(units, granted);
+        reservation
     }
 
-    fn add(&mut self, units: u64, granted: Option<Granted>) {
+    fn add(&mut self, units: u64, granted: Option<GrantStamp>) {
         match granted {
             Some(granted) => self.grants.push((units, granted)),
             None => self.uncharged = self.uncharged.saturating_add(units),
@@ -39,7 +39,7 @@ impl Account {
 
     /// Adds a grant. What is used up needs no stamp, so a long stream holds those of its latest
     /// grants only.
-    pub(super) fn extend(&mut self, units: u64, granted: Option<Granted>) {
+    pub(super) fn extend(&mut self, units: u64, granted: Option<GrantStamp>) {
         self.add(units, granted);
         let used = self.used.unwrap_or(0);
         while let [(oldest, _), _, ..] = self.grants[..]
@@ -73,7 +73,7 @@ impl Account {
         key: &'a Key,
         total: u64,
     ) -> (SmallVec<[Grant<'a>; 1]>, u64) {
-        let grant = |(units, granted): &(u64, Granted)| Grant {
+        let grant = |(units, granted): &(u64, GrantStamp)| Grant {
             policy,
             key,
             units: *units,
@@ -102,26 +102,33 @@ mod tests {
 
     #[test]
     fn grants_that_are_used_up_need_no_stamp() {
-        let granted = Some(Granted { stamp: Stamp::default(), share: None });
-        let mut account = Account::new(10, granted);
+        let granted = Some(GrantStamp { stamp: Stamp::default(), share: None });
+        let mut reservation = Reservation::new(10, granted);
         for _ in 0..1_000 {
-            account.use_up(10);
-            account.extend(10, granted);
+            reservation.use_up(10);
+            reservation.extend(10, granted);
         }
-        assert_eq!((account.grants.len(), account.spent, account.reserved()), (1, 10_000, 10_010));
-        account.use_up(4);
-        account.extend(10, granted);
-        assert_eq!((account.grants.len(), account.reserved()), (2, 10_020), "6 units are not used yet");
+        assert_eq!(
+            (reservation.grants.len(), reservation.spent, reservation.reserved()),
+            (1, 10_000, 10_010)
+        );
+        reservation.use_up(4);
+        reservation.extend(10, granted);
+        assert_eq!(
+            (reservation.grants.len(), reservation.reserved()),
+            (2, 10_020),
+            "6 units are not used yet"
+        );
     }
 
     #[test]
     fn what_passed_without_a_charge_is_forgiven_first() {
-        let mut account = Account::new(10, None);
-        account.extend(5, Some(Granted { stamp: Stamp::default(), share: None }));
+        let mut reservation = Reservation::new(10, None);
+        reservation.extend(5, Some(GrantStamp { stamp: Stamp::default(), share: None }));
         let (policy, key) = (Policy::new("p", tollgate_core::Quota::per_day(5)), Key::from("k"));
-        let (grants, total) = account.correction(&policy, &key, 12);
+        let (grants, total) = reservation.correction(&policy, &key, 12);
         assert_eq!((grants.len(), total), (1, 2));
-        let settled = account.settled(12, Settled { charged: 2, ..Settled::default() });
+        let settled = reservation.settled(12, Settled { charged: 2, ..Settled::default() });
         assert_eq!(settled, Settled { charged: 2, debt: 0, forgiven: 10 });
     }
 }
