@@ -2,6 +2,7 @@
 
 mod breaker;
 mod cancellation;
+mod charges;
 mod contract;
 mod events;
 mod fallback;

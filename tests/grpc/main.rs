@@ -1,6 +1,7 @@
 //! gRPC over real sockets: tonic's client, against tonic's server and axum's.
 
 mod answers;
+mod charges;
 mod connect;
 mod deadlines;
 mod denials;

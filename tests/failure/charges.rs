@@ -1,0 +1,119 @@
+//! Charges that are settled while the store fails.
+
+use std::time::Duration;
+
+use tollgate::failure::CircuitState;
+use tollgate::failure::Fallback;
+use tollgate::store::NeverFails;
+use tollgate::{Algorithm, Charge, CircuitBreaker, Key, Limiter, MemoryStore, Settled, Share, StoreExt};
+use tollgate_tests::{Connection, Failing, a_minute, clock, store};
+
+use crate::{FAILURES, TIMEOUT, closed, failing, open};
+
+const HALF: Share = Share::new(1, 2);
+
+fn limiter<S: tollgate::store::Store<Error: NeverFails>>(store: S) -> Limiter<S> {
+    Limiter::new([a_minute("tokens", Algorithm::SLIDING_LOG, 1_000)]).store(store)
+}
+
+async fn reserve<S: tollgate::store::Store<Error: NeverFails>>(limiter: &Limiter<S>, units: u64) -> Charge {
+    let mut permit = limiter.check(&Key::from("ada"), units).await.unwrap();
+    limiter.charge(&mut permit, "tokens")
+}
+
+async fn left<S: tollgate::store::Store<Error: NeverFails>>(limiter: &Limiter<S>) -> u64 {
+    limiter.look(&Key::from("ada")).await.unwrap().statuses()[0].remaining()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_keeps_the_estimate_and_says_so() {
+    for failure in FAILURES {
+        for policy in [open, closed] {
+            let inner = failing(Connection::Works);
+            let limiter = limiter(policy(&inner));
+            for (total, forgiven) in [(137, 0), (450, 50)] {
+                let charge = reserve(&limiter, 400).await;
+                inner.set(failure);
+                let settled = charge.settle(total).await;
+                assert_eq!(settled, Settled { charged: 400, debt: 0, forgiven }, "{failure:?}");
+                inner.set(Connection::Works);
+            }
+            assert_eq!(left(&limiter).await, 200, "{failure:?}");
+        }
+    }
+}
+
+/// The store knows nothing of what passed open, so nothing of it is charged or given back.
+#[tokio::test(start_paused = true)]
+async fn what_passed_open_is_forgiven() {
+    for failure in FAILURES {
+        let inner = failing(failure);
+        let limiter = limiter(open(&inner));
+        let charge = reserve(&limiter, 400).await;
+        inner.set(Connection::Works);
+        charge.extend(100).await.unwrap();
+        assert_eq!(charge.settle(450).await, Settled { charged: 50, debt: 0, forgiven: 400 }, "{failure:?}");
+        assert_eq!(left(&limiter).await, 950, "only the extension was charged");
+    }
+}
+
+fn with_a_half(
+    inner: &Failing,
+    fallback: &MemoryStore,
+) -> Fallback<tollgate::failure::Timeout<Failing>, MemoryStore> {
+    inner.clone().timeout(TIMEOUT).fall_back_to(fallback.clone(), HALF)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_is_settled_in_the_store_that_made_it() {
+    for failure in FAILURES {
+        let (inner, fallback) = (failing(failure), store(&clock()));
+        let whole = limiter(with_a_half(&inner, &fallback));
+        let charge = reserve(&whole, 400).await;
+        inner.set(Connection::Works);
+        assert_eq!(charge.settle(700).await, Settled { charged: 700, debt: 200, forgiven: 0 }, "{failure:?}");
+        assert_eq!(left(&whole).await, 1_000, "the store was not charged");
+        let share = a_minute("tokens", Algorithm::SLIDING_LOG, 500);
+        assert_eq!(left(&Limiter::new([share]).store(fallback)).await, 0, "the fallback is owed 200");
+    }
+}
+
+/// A stream may be extended by the fallback, and outlive the outage.
+#[tokio::test(start_paused = true)]
+async fn a_charge_of_both_stores_is_settled_from_the_newest_backwards() {
+    for (total, of_store, of_fallback) in [(650, 600, 250), (550, 600, 350), (250, 750, 500), (0, 1_000, 500)]
+    {
+        let (inner, fallback) = (failing(Connection::Works), store(&clock()));
+        let whole = limiter(with_a_half(&inner, &fallback));
+        let charge = reserve(&whole, 400).await;
+        inner.set(FAILURES[0]);
+        charge.extend(200).await.unwrap();
+        inner.set(Connection::Works);
+        let settled = charge.settle(total).await;
+        assert_eq!(settled, Settled { charged: total, debt: 0, forgiven: 0 });
+        let share = a_minute("tokens", Algorithm::SLIDING_LOG, 500);
+        let of_share = Limiter::new([share]).store(fallback);
+        assert_eq!((left(&whole).await, left(&of_share).await), (of_store, of_fallback), "{total}");
+    }
+}
+
+/// Streams that end during an outage are no decisions: they do not keep the circuit open, and none
+/// of them opens it.
+#[tokio::test(start_paused = true)]
+async fn settling_never_counts_for_the_circuit() {
+    let inner = failing(Connection::Works);
+    let breaker = inner.clone().timeout(TIMEOUT).circuit_breaker(CircuitBreaker::default());
+    let circuit = breaker.circuit();
+    let limiter = limiter(breaker.fail_closed());
+    let mut charges = Vec::new();
+    for _ in 0..80 {
+        charges.push(reserve(&limiter, 1).await);
+    }
+    inner.set(Connection::IsSilent);
+    for charge in charges {
+        charge.used(0);
+        drop(charge);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(circuit.state(), CircuitState::Closed);
+}
