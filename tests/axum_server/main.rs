@@ -1,6 +1,7 @@
 //! A real axum server, over TCP.
 
 mod behind_nginx;
+mod charges;
 mod connections;
 mod deadlines;
 mod keys;

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use tollgate::store::{Check, Reply, Store, Times};
-use tollgate::{Key, MemoryStore, Policy, Quota, Wait};
+use tollgate::store::{Check, Grant, Reply, Store, Times};
+use tollgate::{Key, MemoryStore, Policy, Quota, Settled, Wait};
 use tollgate_tests::{EVERY_ALGORITHM, Log, a_minute, clock};
 
 use crate::{acquire, acquire_set, passes};
@@ -232,4 +232,20 @@ fn a_full_table_of_denied_keys_is_logged_once_and_counted() {
     assert_eq!((newcomers, store.overflows()), (2, 10), "newcomers share one quota");
     let [line] = &log.lines()[..] else { panic!("not one line but {:?}", log.lines()) };
     assert!(line.contains("WARN") && line.contains("new keys share one quota"), "{line}");
+}
+
+/// A caller could lose its debt by inventing keys.
+#[tokio::test]
+async fn a_key_in_debt_is_not_evicted() {
+    let policy = Policy::new("p", Quota::per_hour(10));
+    let store = MemoryStore::builder().max_keys(64).clock(&clock()).build();
+    let ada = Key::from("ada");
+    let stamp = acquire(&store, &policy, &ada, 1).each()[0].stamp();
+    let grant = Grant { policy: &policy, key: &ada, units: 1, stamp, share: None };
+    let Ok(settled) = store.settle(&[grant], 15).await;
+    assert_eq!(settled, Settled { charged: 15, debt: 5, forgiven: 0 });
+    for invented in 0..10_000_u32 {
+        acquire(&store, &policy, &Key::from(invented), 1);
+    }
+    assert!(!passes(&store, &policy, &ada) && store.evictions() > 0);
 }

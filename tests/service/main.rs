@@ -2,6 +2,7 @@
 
 mod bodies;
 mod cancellation;
+mod charge_ends;
 mod charges;
 mod concurrency;
 mod deadlines;

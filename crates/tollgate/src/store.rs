@@ -8,8 +8,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 pub use tollgate_core::{
-    After, BoxStore, Check, ErrorKind, Grant, OwnedCheck, Reply, Source, Stamp, Store, StoreError, Then,
-    Times, Verdict,
+    After, BoxStore, Check, ErrorKind, Grant, OwnedCheck, Reply, Settled, Source, Stamp, Store, StoreError,
+    Then, Times, Verdict, settle,
 };
 
 use tollgate_core::Share;

@@ -1,0 +1,139 @@
+//! How charges end: in a task, outside of a runtime, with their runtime, and in several layers.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tollgate::store::{NeverFails, Store};
+use tollgate::{Charge, Charges, Key, Limiter, Outcome, Policy, Quota, Settled};
+use tollgate_tests::{Later, clock, poll_once, store};
+
+fn limiter<S: Store<Error: NeverFails>>(store: S) -> Limiter<S> {
+    Limiter::new([Policy::new("tokens", Quota::per_minute(1_000))]).store(store)
+}
+
+async fn reserve<S: Store<Error: NeverFails>>(limiter: &Limiter<S>) -> Charge {
+    let mut permit = limiter.check(&Key::from("ada"), 500).await.unwrap();
+    limiter.charge(&mut permit, "tokens")
+}
+
+async fn left<S: Store<Error: NeverFails>>(limiter: &Limiter<S>) -> u64 {
+    limiter.look(&Key::from("ada")).await.unwrap().statuses()[0].remaining()
+}
+
+#[tokio::test(start_paused = true)]
+async fn settling_goes_on_if_the_caller_leaves() {
+    for total in [137, 700] {
+        let limiter = limiter(Later::deciding_last(store(&clock())));
+        let charge = reserve(&limiter).await;
+        poll_once(charge.settle(total)).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(left(&limiter).await, 1_000 - total);
+        assert_eq!(charge.settle(0).await, Settled::default());
+    }
+}
+
+/// The last clone of a charge may be dropped by a thread of its own.
+#[test]
+fn a_charge_that_is_dropped_outside_of_a_runtime_uses_its_own() {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+    let limiter = limiter(Later::deciding_last(store(&clock())));
+    let charge = runtime.block_on(reserve(&limiter));
+    charge.used(137);
+    std::thread::spawn(move || drop(charge)).join().unwrap();
+    let settled = async {
+        while left(&limiter).await != 863 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), settled).await }).unwrap();
+}
+
+#[test]
+fn if_the_runtime_is_gone_the_estimate_stays_and_observers_hear_of_it() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sees = Arc::clone(&seen);
+    let limiter = limiter(Later::deciding_last(store(&clock())))
+        .observe(move |decision| sees.lock().unwrap().push((decision.outcome(), decision.units())));
+    let runtime = || Builder::new_current_thread().enable_time().build().unwrap();
+    for (used, expected) in [(137, vec![]), (700, vec![(Outcome::Forgiven, 200)])] {
+        let first = runtime();
+        let charge = first.block_on(reserve(&limiter));
+        charge.used(used);
+        drop(first);
+        seen.lock().unwrap().clear();
+        drop(charge);
+        let expected = [vec![(Outcome::Settled, 500)], expected].concat();
+        assert_eq!(*seen.lock().unwrap(), expected);
+    }
+    assert_eq!(runtime().block_on(left(&limiter)), 0);
+}
+
+/// A store in memory needs no runtime.
+#[test]
+fn a_charge_of_a_store_in_memory_needs_no_runtime() {
+    let limiter = limiter(store(&clock()));
+    let now = |future| {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        runtime.block_on(future)
+    };
+    let charge = now(Box::pin(reserve(&limiter)) as std::pin::Pin<Box<dyn Future<Output = Charge>>>);
+    charge.used(1);
+    let clones: Vec<Charge> = (0..3).map(|_| charge.clone()).collect();
+    drop(charge);
+    drop(clones);
+    let runtime = Builder::new_current_thread().build().unwrap();
+    assert_eq!(runtime.block_on(left(&limiter)), 999);
+}
+
+/// What was taken out of a permit is not refunded with it, and is taken once.
+#[tokio::test]
+async fn a_policy_is_taken_out_of_a_permit_once() {
+    let policies = ["calls", "tokens"].map(|name| Policy::new(name, Quota::per_minute(100)));
+    let limiter = Limiter::new(policies).store(store(&clock()));
+    let ada = Key::from("ada");
+    let mut permit = limiter.check(&ada, 10).await.unwrap();
+    let charge = limiter.charge(&mut permit, "tokens");
+    let again = limiter.charge(&mut permit, "tokens");
+    assert_eq!((charge.reserved(), again.reserved()), (10, 0));
+    assert_eq!(again.settle(50).await, Settled { charged: 0, debt: 0, forgiven: 50 });
+    limiter.refund(permit).await;
+    let left = async || {
+        limiter
+            .look(&ada)
+            .await
+            .unwrap()
+            .statuses()
+            .iter()
+            .map(|status| status.remaining())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(left().await, [100, 90]);
+    charge.settle(1).await;
+    assert_eq!(left().await, [100, 99]);
+    assert!(format!("{charge:?} {:?}", Charges::default()).contains("tokens"));
+}
+
+/// Each charge of a thousand that settle at once is counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn charges_that_settle_at_once_are_each_counted() {
+    let limiter = Limiter::new([Policy::new("tokens", Quota::per_day(1_000_000))]).store(store(&clock()));
+    let tasks: tokio::task::JoinSet<_> = (0..1_000_u64)
+        .map(|n| {
+            let limiter = limiter.clone();
+            async move {
+                let mut permit = limiter.check(&Key::from("ada"), 100).await.unwrap();
+                let charge = limiter.charge(&mut permit, "tokens");
+                match n % 3 {
+                    0 => drop(charge.settle(n % 200).await),
+                    1 => charge.used(n % 200),
+                    _ => drop(charge),
+                }
+                if n % 3 == 2 { 100 } else { n % 200 }
+            }
+        })
+        .collect();
+    let used: u64 = tasks.join_all().await.into_iter().sum();
+    let status = limiter.look(&Key::from("ada")).await.unwrap().statuses()[0];
+    assert_eq!(status.remaining(), 1_000_000 - used);
+}
