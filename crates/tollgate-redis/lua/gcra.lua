@@ -123,8 +123,8 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
 
   -- Refunds the part of a charge that has not been refilled yet: at most the time from now to the
   -- stamp. The part of a stamp that is cut was forgiven when the clock stepped back.
-  local refund = refunds and function(key, text, units, stamp_us, stamp_frac)
-    local us, frac = look(key, text)
+  local refund = refunds and function(key, text, units, stamp_us, stamp_frac, span_us, span_frac)
+    local us, frac, is_whole = look(key, text)
     if stamp_frac >= parts then
       stamp_frac = 0
     end
@@ -132,8 +132,8 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
       return
     end
     local back_us, back_frac = stamp_us - now, stamp_frac
-    if no_more_than(cost_us, cost_frac, back_us, back_frac) then
-      back_us, back_frac = cost_us, cost_frac
+    if no_more_than(span_us, span_frac, back_us, back_frac) then
+      back_us, back_frac = span_us, span_frac
     end
     if is_too_far(stamp_us, stamp_frac) then
       back_us = back_us - (stamp_us - now - horizon_us)
@@ -146,6 +146,11 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
       if back_us < 0 then
         return
       end
+    end
+    -- As in `grow`. The key lives on for what was refunded.
+    if is_whole and back_frac == 0 and us - back_us > now then
+      call('INCRBY', key, '-' .. text_of(back_us))
+      return
     end
     us, frac = us - back_us, frac - back_frac
     if frac < 0 then

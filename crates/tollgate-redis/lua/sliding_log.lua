@@ -175,7 +175,11 @@ local function sliding_log(layout, limit, window, cost, span)
 
   local refund = refunds and function(key, text, units, stamp)
     local log = look(key)
-    local at = log.used > 0 and layout.count_until(key, log.length, stamp, 0) - 1 or -1
+    local at = -1
+    if log.used > 0 then
+      -- Work that ends soon settles the newest run.
+      at = (stamp == log.newest and log.length or layout.count_until(key, log.length, stamp, 0)) - 1
+    end
     if at < 0 or at < log.over or at < log.length - NEWEST then
       return
     end

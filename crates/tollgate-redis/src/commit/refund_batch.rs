@@ -1,5 +1,7 @@
 //! The refunds and resets that one call carries.
 
+use std::collections::HashSet;
+
 use bb8_redis::redis::{Cmd, Value};
 use tollgate_core::{Clock, Policy, Stamp, Timestamp, Verdict};
 
@@ -57,6 +59,29 @@ pub(super) struct RefundBatch {
     /// The earliest deadline of a caller.
     first_end: Option<Timestamp>,
 }
+
+/// Refunds of one policy, or resets.
+struct RefundGroup<'a> {
+    entries: Vec<&'a RefundEntry>,
+    names: HashSet<&'a [u8]>,
+}
+
+impl RefundGroup<'_> {
+    fn is_alike(&self, entry: &RefundEntry) -> bool {
+        match (self.entries.first().map(|first| &first.refund), &entry.refund) {
+            (Some(Some(first)), Some(refund)) => first.args.policy == refund.args.policy,
+            (Some(first), refund) => first.is_none() && refund.is_none(),
+            (None, _) => false,
+        }
+    }
+
+    fn has_room_for(&self, entry: &RefundEntry) -> bool {
+        self.entries.len() < MOST_KEYS && !self.names.contains(&*entry.name)
+    }
+}
+
+/// The most keys of a group. The script passes them to one function, which takes 8,000 at most.
+const MOST_KEYS: usize = 4_000;
 
 struct RefundRequest {
     entries: Vec<RefundEntry>,
@@ -143,10 +168,29 @@ impl RefundBatch {
         self.requests.iter().flat_map(|request| &request.entries)
     }
 
+    /// The entries by their policies, and no key twice in a group: the script reads all keys of a
+    /// group before it writes any.
+    fn groups(&self) -> Vec<RefundGroup<'_>> {
+        let mut groups: Vec<RefundGroup<'_>> = Vec::new();
+        for entry in self.entries() {
+            // The last group of the policy, so that refunds of a key stay in order.
+            let last = groups.iter_mut().rfind(|group| group.is_alike(entry));
+            if let Some(group) = last.filter(|group| group.has_room_for(entry)) {
+                group.names.insert(&entry.name);
+                group.entries.push(entry);
+            } else {
+                groups.push(RefundGroup { entries: vec![entry], names: HashSet::from([&*entry.name]) });
+            }
+        }
+        groups
+    }
+
     /// The keys and arguments of refund.lua and of untrack.lua.
     fn write(&self, cmd: &mut Cmd, context: &CallContext, is_behind: bool) {
-        let tracked = || self.entries().filter_map(RefundEntry::tracked);
-        for entry in self.entries() {
+        let groups = self.groups();
+        let entries = || groups.iter().flat_map(|group| &group.entries);
+        let tracked = || entries().filter_map(|entry| entry.tracked());
+        for entry in entries() {
             cmd.arg(&*entry.name);
         }
         for (_, name) in tracked() {
@@ -156,15 +200,14 @@ impl RefundBatch {
             cmd.arg(now.as_micros());
         }
         let mut numbers = Doubles::new();
-        for entry in self.entries() {
-            match &entry.refund {
-                Some(Refund { args, stamp, .. }) => {
-                    numbers.push(args.cost);
-                    numbers.push(stamp.micros());
-                    numbers.push(stamp.fraction().into());
-                    args.write_refund(&mut numbers, is_behind);
-                }
-                None => ScriptArgs::write_reset(&mut numbers),
+        for group in &groups {
+            match group.entries.first().and_then(|entry| entry.refund.as_ref()) {
+                Some(Refund { args, .. }) => args.write_refunds(&mut numbers, is_behind),
+                None => ScriptArgs::write_resets(&mut numbers),
+            }
+            numbers.push(group.entries.len() as u64);
+            for Refund { args, stamp, .. } in group.entries.iter().filter_map(|entry| entry.refund.as_ref()) {
+                args.write_refund(&mut numbers, *stamp);
             }
         }
         cmd.arg(numbers.as_bytes());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::algorithm::State;
-use tollgate_core::{Algorithm, Policy};
+use tollgate_core::{Algorithm, Policy, Stamp};
 
 use super::layout::SlidingLogLayout;
 use super::numbers::Doubles;
@@ -96,14 +96,23 @@ impl ScriptArgs {
         self.write_with(numbers, is_behind, self.emission().unwrap_or((NEVER_US, 0)));
     }
 
-    /// The same for a refund. Its cost is at most the horizon, since TAT never lies further ahead.
-    pub(crate) fn write_refund(&self, numbers: &mut Doubles, is_behind: bool) {
-        self.write_with(numbers, is_behind, self.emission().unwrap_or_else(|| self.policy.horizon()));
+    /// The same for refunds, whose units follow.
+    pub(crate) fn write_refunds(&self, numbers: &mut Doubles, is_behind: bool) {
+        self.write_with(numbers, is_behind, (0, 0));
     }
 
-    /// Appends the zeros that refund.lua reads as a reset.
-    pub(crate) fn write_reset(numbers: &mut Doubles) {
-        (0..3 + 1 + ARGUMENTS).for_each(|_| numbers.push(0));
+    /// Appends the refund of a grant with this stamp: its units, and their span. That is at most the
+    /// horizon, since TAT never lies further ahead of a grant.
+    pub(crate) fn write_refund(&self, numbers: &mut Doubles, stamp: Stamp) {
+        let (span, parts) = self.emission().unwrap_or_else(|| self.policy.horizon());
+        for number in [self.cost, stamp.micros(), stamp.fraction().into(), span, parts.into()] {
+            numbers.push(number);
+        }
+    }
+
+    /// Appends the zeros that refund.lua reads as resets.
+    pub(crate) fn write_resets(numbers: &mut Doubles) {
+        (0..1 + ARGUMENTS).for_each(|_| numbers.push(0));
     }
 
     fn write_with(&self, numbers: &mut Doubles, is_behind: bool, emission: (u64, u32)) {
