@@ -101,8 +101,8 @@ impl ScriptArgs {
         self.write_with(numbers, is_behind, (0, 0));
     }
 
-    /// Appends the refund of a grant with this stamp: its units, and their span. That is at most the
-    /// horizon, since TAT never lies further ahead of a grant.
+    /// Appends the refund of a grant with this stamp: its units, and their span. That is at most
+    /// the horizon, since TAT never lies further ahead of a grant.
     pub(crate) fn write_refund(&self, numbers: &mut Doubles, stamp: Stamp) {
         let (span, parts) = self.emission().unwrap_or_else(|| self.policy.horizon());
         for number in [self.cost, stamp.micros(), stamp.fraction().into(), span, parts.into()] {
