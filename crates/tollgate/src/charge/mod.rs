@@ -120,6 +120,7 @@ impl Charge {
     /// Asks for `units` more, before the work uses them. If they are refused, end the work, or go on
     /// with less.
     ///
+    /// Say first what was [used](Charge::used): of grants that are used up, nothing is kept in memory.
     /// It never waits, and always succeeds if the rule did not apply to the request. What is granted
     /// after it was settled stays charged. If the future is dropped before it is ready, the units may
     /// have been charged.

@@ -1,4 +1,4 @@
-//! Correction brings a correction to its end, whether or not somebody waits for it.
+//! Brings corrections of charges to their end, whether or not somebody waits for them.
 
 use std::future::Future;
 use std::mem;
