@@ -280,6 +280,34 @@ async fn observers_see_what_was_settled_and_forgiven() {
     assert_eq!(*seen.lock().unwrap(), expected);
 }
 
+/// The other rules have decided about the request before.
+#[tokio::test]
+async fn observers_see_an_extension_under_its_own_policy_only() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sees = Arc::clone(&seen);
+    let requests = || a_minute("requests", Algorithm::Gcra, 5).by(header("x-user"));
+    let layer =
+        super::layer(&clock(), [requests(), tokens(Algorithm::Gcra, 100, 60)]).observe(move |decision| {
+            sees.lock().unwrap().push((decision.policy().name().to_owned(), decision.outcome()))
+        });
+    let service = works(&layer, |charges| {
+        let charge = charges.of("tokens").unwrap();
+        assert!(now(charge.extend(30)).is_ok());
+        assert!(now(charge.extend(30)).is_err());
+        done()
+    });
+    service.oneshot(ada()).await.unwrap();
+    let seen = seen.lock().unwrap();
+    let seen: Vec<_> = seen.iter().map(|(policy, outcome)| (policy.as_str(), *outcome)).collect();
+    let expected = [
+        ("requests", Outcome::Allowed),
+        ("tokens", Outcome::Allowed),
+        ("tokens", Outcome::Allowed),
+        ("tokens", Outcome::Denied),
+    ];
+    assert_eq!(seen, expected);
+}
+
 #[test]
 fn rules_that_cannot_be_corrected_are_refused() {
     let leaky = Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) };

@@ -1,10 +1,11 @@
 //! The way from what is asked to a decision, for keys and for requests alike.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
     Algorithm, Check, Key, Policy, Reply, Settled, Source, Store, Times, Timestamp, Verdict,
 };
@@ -70,7 +71,11 @@ impl<S> Decider<S> {
     /// Shows observers what was decided about a request that waited `since` then.
     #[inline]
     pub(crate) fn show(&self, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
-        self.observers.verdict(&self.policies, asks, verdict, since);
+        self.observers.verdict(&self.policies, self.all_rules(), asks, verdict, since);
+    }
+
+    fn all_rules(&self) -> Range<usize> {
+        0..self.policies.own().len()
     }
 
     /// Shows observers how a charge of this policy has ended.
@@ -142,15 +147,32 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         self.decided(asks, reply).await
     }
 
+    /// Charges more units of one policy. Other rules have decided about the request before.
+    pub(super) async fn charge_more(&self, ask: Ask) -> Result<Permit, Denial> {
+        let rule = self.policies.named(ask.policy);
+        let asks: Asks = smallvec![ask];
+        let reply = self.acquire(&asks, Times::ONCE, None);
+        self.decided_by(rule..rule + 1, asks, reply).await
+    }
+
     /// The decision on what was asked, when the store has answered.
     pub(super) async fn decided(
         &self,
         asks: Asks,
         reply: Reply<Result<Verdict, S::Error>, S::Acquire>,
     ) -> Result<Permit, Denial> {
+        self.decided_by(self.all_rules(), asks, reply).await
+    }
+
+    async fn decided_by(
+        &self,
+        rules: Range<usize>,
+        asks: Asks,
+        reply: Reply<Result<Verdict, S::Error>, S::Acquire>,
+    ) -> Result<Permit, Denial> {
         let since = if let Reply::Later(_) = reply { self.waits_since() } else { None };
         let verdict = reply.wait().await.unwrap_or_else(NeverFails::never);
-        self.show(&asks, &verdict, since);
+        self.observers.verdict(&self.policies, rules, &asks, &verdict, since);
         let report = self.report(&asks, &verdict);
         if verdict.is_granted() { Ok(Permit::new(report, asks)) } else { Err(Denial::of(report)) }
     }

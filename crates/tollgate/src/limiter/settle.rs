@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use smallvec::smallvec;
 use tollgate_core::{Key, Policy, Settled, Store};
 
 use super::decider::Decider;
@@ -24,7 +23,7 @@ impl<S: Store<Error: NeverFails>> Settler for Decider<S> {
         units: u64,
     ) -> SettlerFuture<'a, Result<Option<GrantStamp>, Denial>> {
         let ask = Ask { policy, key: key.clone(), cost: units };
-        Box::pin(async move { Ok(self.charge(smallvec![ask], None).await?.granted(0)) })
+        Box::pin(async move { Ok(self.charge_more(ask).await?.granted(0)) })
     }
 
     fn settle<'a>(

@@ -7,8 +7,9 @@ use tollgate_core::{Policy, Source};
 /// What one rule of a request decided: see
 /// [`RateLimitLayer::observe`](crate::RateLimitLayer::observe).
 ///
-/// Each request brings one decision for each rule, and one more when its [`Charge`](crate::Charge)
-/// has ended. It contains no key and nothing else of the request.
+/// Each request brings one decision for each rule. Its [`Charge`](crate::Charge) brings one more of
+/// its own rule for each extension, and when it has ended. It contains no key and nothing else of the
+/// request.
 #[derive(Clone, Copy, Debug)]
 pub struct Decision<'a> {
     pub(super) policy: &'a Policy,

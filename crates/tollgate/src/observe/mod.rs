@@ -9,6 +9,7 @@ mod span;
 pub mod stores;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,23 +58,31 @@ impl Observers {
         self.0.is_some() || is_traced()
     }
 
-    /// Shows the verdict on what a request asked, with the time [from which](Observers::now) it
-    /// waited.
+    /// Shows what these rules decided about a request, with the time [from which](Observers::now)
+    /// it waited.
     #[inline]
     pub(crate) fn verdict(
         &self,
         policies: &PolicySet,
+        rules: Range<usize>,
         asks: &[Ask],
         verdict: &Verdict,
         since: Option<Timestamp>,
     ) {
         if self.is_on() {
-            self.show_verdict(policies, asks, verdict, since);
+            self.show_verdict(policies, rules, asks, verdict, since);
         }
     }
 
     #[inline]
-    fn show_verdict(&self, policies: &PolicySet, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
+    fn show_verdict(
+        &self,
+        policies: &PolicySet,
+        rules: Range<usize>,
+        asks: &[Ask],
+        verdict: &Verdict,
+        since: Option<Timestamp>,
+    ) {
         let mut latency = since.and_then(|since| Some(self.now()?.saturating_since(since)));
         let mut at = 0;
         let decision = |rule: usize| {
@@ -87,7 +96,7 @@ impl Observers {
             let (source, latency) = (verdict.source(), latency.take());
             Decision { policy, rule, outcome, units: ask.cost, source, wait, latency }
         };
-        self.show((0..policies.own().len()).map(decision));
+        self.show(rules.map(decision));
     }
 
     /// Shows that the rule with this number found no key.
