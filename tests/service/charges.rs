@@ -280,6 +280,19 @@ async fn observers_see_what_was_settled_and_forgiven() {
     assert_eq!(*seen.lock().unwrap(), expected);
 }
 
+#[tokio::test]
+async fn observers_see_an_estimate_that_stays_as_settled() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sees = Arc::clone(&seen);
+    let failures = a_minute("failures", Algorithm::Gcra, 5).by(header("x-user")).count_if(|_: &_| true);
+    let layer = super::layer(&clock(), [tokens(Algorithm::Gcra, 100, 10), failures])
+        .observe(move |decision| sees.lock().unwrap().push((decision.outcome(), decision.units())));
+    works(&layer, |_| done()).oneshot(ada()).await.unwrap();
+    let expected =
+        [(Outcome::Allowed, 10), (Outcome::Allowed, 1), (Outcome::Settled, 10), (Outcome::Settled, 1)];
+    assert_eq!(*seen.lock().unwrap(), expected);
+}
+
 /// The other rules have decided about the request before.
 #[tokio::test]
 async fn observers_see_an_extension_under_its_own_policy_only() {
@@ -304,6 +317,7 @@ async fn observers_see_an_extension_under_its_own_policy_only() {
         ("tokens", Outcome::Allowed),
         ("tokens", Outcome::Allowed),
         ("tokens", Outcome::Denied),
+        ("tokens", Outcome::Settled),
     ];
     assert_eq!(seen, expected);
 }

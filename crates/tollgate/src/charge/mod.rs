@@ -109,8 +109,12 @@ impl Charge {
         self.0.reservation().as_ref().and_then(Reservation::used).unwrap_or(0)
     }
 
-    /// Counts units that the work has used, beside those counted before. It does not ask the store,
-    /// and does not stop at what was reserved: [`extend`](Charge::extend) first, to make no debt.
+    /// Counts units that the work has used, in addition to those counted before. It does not ask the
+    /// store, and does not stop at what was reserved: [`extend`](Charge::extend) first, to make no
+    /// debt.
+    ///
+    /// `used(0)` says that the work is counted from now on. A client that leaves before the first
+    /// unit then pays nothing, not the estimate.
     pub fn used(&self, units: u64) {
         if let Some(reservation) = &mut *self.0.reservation() {
             reservation.use_up(units);
@@ -183,10 +187,10 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Some(reservation) = self.take()
-            && let Some(used) = reservation.used()
-        {
-            self.settle(reservation, used).detach();
+        let Some(reservation) = self.take() else { return };
+        match reservation.used() {
+            Some(used) => self.settle(reservation, used).detach(),
+            None => settler::keep(&self.settler, self.policy, self.key.clone(), reservation),
         }
     }
 }

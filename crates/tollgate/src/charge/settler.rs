@@ -73,6 +73,13 @@ pub(super) fn start(
     }
 }
 
+/// Leaves a reservation as it is, and shows that to observers.
+pub(super) fn keep(settler: &Arc<dyn Settler>, policy: usize, key: Option<Key>, reservation: Reservation) {
+    let Some(key) = key else { return };
+    let total = reservation.reserved();
+    drop(Unsettled { settler: Arc::clone(settler), policy, key, reservation, total, is_done: false });
+}
+
 impl Correction {
     pub(super) async fn finish(self) -> Settled {
         match self {
@@ -89,8 +96,8 @@ impl Correction {
     }
 }
 
-/// A reservation that is being settled. If this is dropped before the end, because its runtime has
-/// stopped, the charge stays, and observers hear of it.
+/// A reservation that is being settled. If this is dropped before the end, such as when its runtime
+/// has stopped, the charge stays, and observers hear of it.
 struct Unsettled {
     settler: Arc<dyn Settler>,
     policy: usize,

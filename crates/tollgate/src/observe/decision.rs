@@ -8,8 +8,8 @@ use tollgate_core::{Policy, Source};
 /// [`RateLimitLayer::observe`](crate::RateLimitLayer::observe).
 ///
 /// Each request brings one decision for each rule. Its [`Charge`](crate::Charge) brings one more of
-/// its own rule for each extension, and when it has ended. It contains no key and nothing else of the
-/// request.
+/// its own rule for each extension, and when it has ended. A decision contains no key and nothing
+/// else of the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Decision<'a> {
     pub(super) policy: &'a Policy,
