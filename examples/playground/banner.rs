@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::config::Config;
+use crate::login;
+use crate::tokens;
 
 /// Returns the address, the limits, and commands to try.
 pub(crate) fn banner(config: &Config, address: SocketAddr, metrics: Option<SocketAddr>) -> String {
@@ -41,9 +43,28 @@ pub(crate) fn banner(config: &Config, address: SocketAddr, metrics: Option<Socke
     let _ = write!(
         text,
         "\nWatch the limits live, and send requests: {url}/dashboard\n\nTry, several times:\n  curl -i{headers} {url}/\n  curl -i{headers} -X POST {url}/transfer/{amount}\n  \
-         grpcurl -plaintext{headers} {reachable} helloworld.Greeter/SayHello\n\
-         {url}/me shows what is left. {url}/health is never limited.\n",
+         grpcurl -plaintext{headers} {reachable} helloworld.Greeter/SayHello\n",
     );
+    let rule = |name| config.rules.iter().find(|rule| rule.policy.name() == name);
+    if let Some(tokens) = rule(tokens::RULE) {
+        let estimate = tokens.policy.largest_cost().min(100);
+        let used = estimate.div_ceil(3);
+        let _ = write!(
+            text,
+            "  curl -i{headers} -X POST {url}/chat/{estimate}/{used}\n  \
+             curl -N{headers} -X POST {url}/stream/{used}/500\n"
+        );
+    }
+    if rule(login::RULE).is_some() {
+        let _ = writeln!(text, "  curl -i{headers} -d 'password=open sesame' {url}/login");
+    }
+    if rule(tokens::RULE).is_none() {
+        text.push_str("Add --rule tokens=1000/m to try POST /chat/100/37 and POST /stream/20/500.\n");
+    }
+    if rule(login::RULE).is_none() {
+        text.push_str("Add --rule login=5/h to limit failures of POST /login.\n");
+    }
+    let _ = writeln!(text, "{url}/me shows what is left. {url}/health is never limited.");
     if let Some(metrics) = metrics {
         let _ = writeln!(text, "http://{metrics}/metrics shows metrics to Prometheus.");
     }

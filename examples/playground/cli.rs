@@ -18,6 +18,12 @@ NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]
              a caller can invent tokens, users, headers and cookies: add a rule by ip
   max-wait   how long leaky-bucket may delay a request (default: the window)
 
+Two names have a meaning of their own, and any algorithm but leaky-bucket:
+  tokens     POST /chat/ESTIMATE/USED and POST /stream/ESTIMATE/CHUNKS reserve the estimate, and settle it to what was
+             used; other routes charge it like any rule; requests that it applies to get no lease
+  login      counts failures of POST /login, whose form field password must be 'open sesame'; it applies to no other
+             route
+
 Examples: api=10/10s   burst=20/s,burst=50   'user=1000/d,algorithm=sliding-window,key=header:x-api-key'";
 
 const STORE_HELP: &str = "\

@@ -6,8 +6,10 @@ use tollgate::{MissingKey, PolicyExt, RateLimitLayer};
 
 use crate::cli::Cli;
 use crate::dashboard::Hosts;
+use crate::login;
 use crate::rule_spec::RuleSpec;
 use crate::store::StoreSpec;
+use crate::tokens;
 use crate::transfer;
 
 /// The configuration of the server.
@@ -43,7 +45,12 @@ impl TryFrom<Cli> for Config {
         let rules = cli.rules.iter().map(|text| text.parse()).collect::<Result<Vec<RuleSpec>, _>>()?;
         let layer = RateLimitLayer::try_new(rules.iter().map(|rule| {
             let extractor = rule.key.extractor(client_ip.as_ref());
-            rule.policy.clone().by(extractor).cost(transfer::cost).on_missing_key(missing_key)
+            let limited = rule.policy.clone().by(extractor).cost(transfer::cost).on_missing_key(missing_key);
+            match rule.policy.name() {
+                tokens::RULE => limited.reserve(tokens::estimate),
+                login::RULE => limited.exempt(login::is_elsewhere).count_if(login::is_failure),
+                _ => limited,
+            }
         }));
         let layer = layer.map_err(|error| format!("--rule: {error}"))?.fields(cli.headers.into());
         let hosts = Hosts::parse(&cli.hosts)?;

@@ -10,6 +10,8 @@
 //! - `config.rs` makes a layer from the command line.
 //! - `store.rs` and `outage.rs` make a store from it.
 //! - `routes.rs` puts the layer around routes.
+//! - `tokens.rs` reserves units before the work, and settles them after it.
+//! - `login.rs` counts failed log-ins.
 //! - `metrics.rs` serves metrics for Prometheus.
 //! - `dashboard` serves a page that shows live what is limited.
 
@@ -20,6 +22,7 @@ mod dashboard;
 mod greeter;
 mod helloworld;
 mod key_spec;
+mod login;
 mod me;
 mod metrics;
 mod outage;
@@ -29,6 +32,7 @@ mod scale;
 mod span;
 mod store;
 mod terminal;
+mod tokens;
 mod transfer;
 
 use std::io;

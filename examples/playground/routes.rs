@@ -10,12 +10,14 @@ use tonic_reflection::server::{Builder, Error};
 use crate::greeter::Hello;
 use crate::helloworld::FILE_DESCRIPTOR_SET;
 use crate::helloworld::greeter_server::GreeterServer;
+use crate::login::log_in;
 use crate::me::me;
 use crate::store::AnyStore;
+use crate::tokens::{chat, stream};
 use crate::transfer::transfer;
 
-const NOT_FOUND: &str =
-    "try /, /dashboard, /me, /health, POST /transfer/3, or gRPC helloworld.Greeter/SayHello\n";
+const NOT_FOUND: &str = "try /, /dashboard, /me, /health, POST /transfer/3, POST /chat/100/37, POST /stream/20/500, \
+                         POST /login, or gRPC helloworld.Greeter/SayHello\n";
 
 /// Returns all routes. The layer limits those that are added before it.
 pub(crate) fn router(layer: RateLimitLayer<AnyStore>) -> Result<Router, Error> {
@@ -23,6 +25,9 @@ pub(crate) fn router(layer: RateLimitLayer<AnyStore>) -> Result<Router, Error> {
     let http = Router::new()
         .route("/", get(|| async { "hello\n" }))
         .route("/transfer/{amount}", post(transfer))
+        .route("/chat/{estimate}/{used}", post(chat))
+        .route("/stream/{estimate}/{chunks}", post(stream))
+        .route("/login", post(log_in))
         .fallback(|| async { (StatusCode::NOT_FOUND, NOT_FOUND) });
     let limited = Routes::from(http).add_service(GreeterServer::new(Hello)).into_axum_router().layer(layer);
     // Added after the layer, so never limited. Clients ask reflection, in either version, before

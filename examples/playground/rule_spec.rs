@@ -6,7 +6,9 @@ use std::time::Duration;
 use tollgate::{Algorithm, Policy, PolicyError, Quota};
 
 use crate::key_spec::KeySpec;
+use crate::login;
 use crate::span;
+use crate::tokens;
 
 /// A policy and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +134,12 @@ impl RuleSpec {
             other => other.name().to_owned(),
         };
         let key = self.key.in_words();
-        format!("{limit} per {window} for {key}; {how}")
+        let what = match self.policy.name() {
+            tokens::RULE => "; POST /chat and /stream reserve an estimate and settle it",
+            login::RULE => "; only failures of POST /login count",
+            _ => "",
+        };
+        format!("{limit} per {window} for {key}; {how}{what}")
     }
 }
 

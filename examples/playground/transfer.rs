@@ -34,6 +34,6 @@ fn amount(uri: &Uri) -> Option<&str> {
     uri.path().strip_prefix("/transfer/").filter(|rest| !rest.is_empty() && !rest.contains('/'))
 }
 
-fn is_number(text: &str) -> bool {
+pub(crate) fn is_number(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }

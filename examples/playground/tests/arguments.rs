@@ -60,6 +60,8 @@ fn a_malformed_rule_is_one_error_line() {
         "api=5/s,burst=5,algorithm=sliding-log",
         "api=100001/s,algorithm=sliding-log",
         "api=5/s,max-wait=5s",
+        "tokens=5/s,algorithm=leaky-bucket",
+        "login=5/s,algorithm=leaky-bucket",
         "api=5/s,algorithm=leaky-bucket,max-wait=soon",
         "api=5/s,algorithm=leaky-bucket,max-wait=99999999999d",
         "api=5/s,key=",
@@ -266,4 +268,7 @@ fn help_lists_all_options_and_succeeds() {
         assert!(help.contains(option), "{help}");
     }
     assert!(help.contains("NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]"), "{help}");
+    for route in ["POST /chat/ESTIMATE/USED", "POST /stream/ESTIMATE/CHUNKS", "POST /login"] {
+        assert!(help.contains(route), "{help}");
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
 use tollgate_examples::testing::{Program, Response, program};
 
@@ -55,4 +57,15 @@ impl DerefMut for Server {
 /// Returns the command that starts the playground.
 pub(crate) fn playground() -> Command {
     program("playground")
+}
+
+/// Waits until a condition holds, for 30 seconds or more.
+#[track_caller]
+pub(crate) fn wait_until(mut condition: impl FnMut() -> bool) {
+    let mut turns = 0;
+    while !condition() {
+        assert!(turns < 3_000, "the condition does not become true");
+        turns += 1;
+        sleep(Duration::from_millis(10));
+    }
 }

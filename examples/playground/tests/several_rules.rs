@@ -99,4 +99,23 @@ fn the_banner_lists_the_limits_and_commands_to_try() {
     }
     let grpcurl = format!("-H 'x-api-key: demo' {} helloworld.Greeter/SayHello\n", server.address());
     assert!(said.contains(&grpcurl), "{said}");
+    for route in ["POST /chat/100/37", "POST /stream/20/500", "POST /login"] {
+        assert!(said.contains(route), "{said}");
+    }
+}
+
+#[test]
+fn the_banner_has_commands_for_the_rules_tokens_and_login() {
+    let mut server = Server::with_rules(&["tokens=50/m,key=header:x-api-key", "login=5/h"]);
+    let said = server.says_until("http://");
+    let url = format!("http://{}", server.address());
+    for command in [
+        format!("curl -i -H 'x-api-key: demo' -X POST {url}/chat/50/17\n"),
+        format!("curl -N -H 'x-api-key: demo' -X POST {url}/stream/17/500\n"),
+        format!("curl -i -H 'x-api-key: demo' -d 'password=open sesame' {url}/login\n"),
+    ] {
+        assert!(said.contains(&command), "{said}");
+    }
+    assert!(said.contains("POST /chat and /stream reserve an estimate and settle it\n"), "{said}");
+    assert!(said.contains("only failures of POST /login count\n") && !said.contains("Add --rule"), "{said}");
 }
