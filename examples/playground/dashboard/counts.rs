@@ -23,6 +23,7 @@ pub(crate) struct Counts {
 struct OfPolicy {
     name: String,
     outcomes: [AtomicU64; Outcome::ALL.len()],
+    units: [AtomicU64; Outcome::ALL.len()],
 }
 
 /// The latencies of the store in seconds, since the last turn and the one before. A percentile has
@@ -39,6 +40,14 @@ impl fmt::Debug for Latencies {
     }
 }
 
+/// Units that were charged before the work, and what became of them after it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Units {
+    reserved: u64,
+    settled: u64,
+    forgiven: u64,
+}
+
 /// Percentiles in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Percentiles {
@@ -49,7 +58,11 @@ pub(crate) struct Percentiles {
 impl Counts {
     /// Counts the outcomes of these policies.
     pub(crate) fn new<'a>(policies: impl Iterator<Item = &'a str>) -> Counts {
-        let of_policy = |name: &str| OfPolicy { name: name.to_owned(), outcomes: Default::default() };
+        let of_policy = |name: &str| OfPolicy {
+            name: name.to_owned(),
+            outcomes: Default::default(),
+            units: Default::default(),
+        };
         Counts {
             policies: policies.map(of_policy).collect(),
             sources: Default::default(),
@@ -60,7 +73,13 @@ impl Counts {
     pub(crate) fn add(&self, decision: &Decision<'_>) {
         let name = decision.policy().name();
         if let Some(policy) = self.policies.iter().find(|policy| policy.name == name) {
-            policy.outcomes[decision.outcome() as usize].fetch_add(1, Ordering::Relaxed);
+            let outcome = decision.outcome() as usize;
+            policy.outcomes[outcome].fetch_add(1, Ordering::Relaxed);
+            policy.units[outcome].fetch_add(decision.units(), Ordering::Relaxed);
+        }
+        // The end of a charge decides nothing.
+        if matches!(decision.outcome(), Outcome::Settled | Outcome::Forgiven) {
+            return;
         }
         self.sources[decision.source() as usize].fetch_add(1, Ordering::Relaxed);
         if let Some(latency) = decision.latency() {
@@ -71,6 +90,18 @@ impl Counts {
     /// Returns the decisions of each policy, in the order of [`Outcome::ALL`].
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = [u64; Outcome::ALL.len()]> {
         self.policies.iter().map(|policy| policy.outcomes.each_ref().map(read))
+    }
+
+    /// Returns the units of each policy.
+    pub(crate) fn units(&self) -> impl Iterator<Item = Units> {
+        self.policies.iter().map(|policy| {
+            let units = |outcome: Outcome| read(&policy.units[outcome as usize]);
+            Units {
+                reserved: units(Outcome::Allowed),
+                settled: units(Outcome::Settled),
+                forgiven: units(Outcome::Forgiven),
+            }
+        })
     }
 
     /// Returns the decisions of all policies, in the order of [`Source::ALL`].

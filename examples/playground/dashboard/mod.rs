@@ -142,11 +142,11 @@ impl Dashboard {
             if number.is_multiple_of(TICKS_OF_KEYS) {
                 denied = self.denied().await;
             }
-            let outcomes = self.rules.iter().zip(minute.outcomes());
+            let policies = self.rules.iter().zip(minute.outcomes()).zip(self.counts.units());
             let snapshot = Snapshot {
                 headers: &self.headers,
-                policies: outcomes
-                    .map(|((name, rule), outcomes)| OfPolicy { name, rule, outcomes })
+                policies: policies
+                    .map(|(((name, rule), outcomes), units)| OfPolicy { name, rule, outcomes, units })
                     .collect(),
                 more: self.more,
                 sources: minute.sources(),

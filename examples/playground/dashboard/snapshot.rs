@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tollgate::usage::top_keys::KeyUsage;
 
-use super::counts::Percentiles;
+use super::counts::{Percentiles, Units};
 use super::minute::Series;
 
 /// A snapshot. It contains the whole minute: a page that misses some snapshots loses nothing.
@@ -32,6 +32,7 @@ pub(crate) struct OfPolicy<'a> {
     /// The rule in words.
     pub(crate) rule: &'a str,
     pub(crate) outcomes: BTreeMap<&'static str, &'a Series>,
+    pub(crate) units: Units,
 }
 
 #[derive(Debug, Serialize)]

@@ -48,6 +48,27 @@ fn a_burst_shows_what_was_allowed_and_refused() {
 }
 
 #[test]
+fn a_policy_shows_the_units_that_were_reserved_settled_and_forgiven() {
+    let server = Server::with_rules(&["tokens=100/d", "api=100/d"]);
+    let mut page = open(&server);
+    let units = |policy: &str| format!("[data-policy={policy:?}] .units");
+    assert_eq!(page.eval(&format!("document.querySelector({:?}).hidden", units("tokens"))), true);
+    let mut connection = server.connect();
+    for (path, expected) in [
+        ("/chat/50/37", "Units: 50 reserved, 37 settled, 0 forgiven"),
+        ("/chat/10/1000", "Units: 60 reserved, 200 settled, 837 forgiven"),
+    ] {
+        assert_eq!(connection.request("POST", path, &[]).status, 200);
+        page.wait_for(&format!("document.querySelector({:?}).textContent === {expected:?}", units("tokens")));
+    }
+    let hidden = |policy: &str| format!("document.querySelector({:?}).hidden", units(policy));
+    assert_eq!((page.eval(&hidden("tokens")), page.eval(&hidden("api"))), (false.into(), true.into()));
+    // Two requests under two rules: the end of a charge is no decision.
+    assert!(page.text("[data-source=store]").ends_with("100 %4"), "{}", page.text("#by-source"));
+    assert_eq!(page.logged().len(), 0, "{:?}", page.logged());
+}
+
+#[test]
 fn the_keyboard_sends_bursts_with_the_keys_that_the_rules_need() {
     let server = Server::with_rules(&["api=1/d,key=header:x-api-key+cookie:session"]);
     let mut page = open(&server);
