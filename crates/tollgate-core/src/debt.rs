@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::check::{Check, Grant, Times};
 use crate::exact::Exact;
 use crate::policy::{Algorithm, Policy};
-use crate::quota::MAX_SPAN_US;
+use crate::quota::{MAX_SPAN_US, Quota};
 use crate::store::Store;
 use crate::verdict::Status;
 
@@ -109,9 +109,10 @@ async fn charge_beyond<S: Store>(
     let Some(policy) = newest.policy.with_debt() else { return Ok(settled) };
     let mut left = used.min(policy.capacity());
     while left > 0 {
-        // As many units as there can be times in one call, else more than one at a time.
-        let cost = left.div_ceil(u32::MAX.into());
-        let times = u32::try_from(left / cost).unwrap_or(u32::MAX);
+        // No store grants more units in one call. If there are more than times, several at a time.
+        let most = left.min(Quota::MAX_UNITS);
+        let cost = most.div_ceil(u32::MAX.into());
+        let times = u32::try_from(most / cost).unwrap_or(u32::MAX);
         let asked = [Check::new(&policy, newest.key, cost)];
         let verdict = store.acquire(&asked, Times::up_to(times)).wait().await?;
         let charged = u64::from(verdict.times()) * cost;
@@ -133,7 +134,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::quota::Quota;
 
     #[test]
     fn a_policy_has_debt_up_to_one_more_capacity_if_it_can_be_paid() {

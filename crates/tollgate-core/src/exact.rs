@@ -133,13 +133,13 @@ impl Interval {
         quotient + (n - quotient * self.numerator >= self.numerator) as u64
     }
 
-    /// The number of whole T in `span`: the units that it pays for, at most [`Quota::MAX_UNITS`].
+    /// The number of whole T in `span`: the units that it pays for.
     #[inline]
     pub(crate) fn whole_units_in(self, span: Exact) -> u64 {
         if self.is_whole() {
-            return self.over_numerator(span.us).min(Quota::MAX_UNITS);
+            return self.over_numerator(span.us);
         }
-        let units = match span.us.checked_mul(u64::from(self.parts)) {
+        match span.us.checked_mul(u64::from(self.parts)) {
             Some(scaled) if scaled <= u64::MAX - u64::from(span.frac) => {
                 self.over_numerator(scaled + u64::from(span.frac))
             }
@@ -148,8 +148,7 @@ impl Interval {
                 let scaled = u128::from(span.us) * u128::from(self.parts) + u128::from(span.frac);
                 u64::try_from(scaled / u128::from(self.numerator)).unwrap_or(u64::MAX)
             }
-        };
-        units.min(Quota::MAX_UNITS)
+        }
     }
 }
 

@@ -362,7 +362,7 @@ impl Policy {
         }
         let horizon = interval.add(tolerance, Exact::from_us(max_wait_us));
         let largest_cost = match algorithm {
-            Algorithm::LeakyBucket { .. } => interval.whole_units_in(horizon),
+            Algorithm::LeakyBucket { .. } => interval.whole_units_in(horizon).min(Quota::MAX_UNITS),
             _ => capacity,
         };
         let windows = Exact::from_us(quota.window_us().saturating_mul(MOST_WINDOWS).min(MAX_SPAN_US));

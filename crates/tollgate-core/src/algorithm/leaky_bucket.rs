@@ -11,7 +11,7 @@ use crate::verdict::Stamp;
 /// The units that can be granted now, including those that would be delayed.
 pub(super) fn room(tat: &Tat, policy: &Policy, now: u64) -> u64 {
     let left = policy.interval.saturating_sub(policy.horizon, tat.ahead(policy, now));
-    policy.interval.whole_units_in(left)
+    policy.interval.whole_units_in(left).min(policy.largest_cost())
 }
 
 /// How long to delay the request that was just charged.

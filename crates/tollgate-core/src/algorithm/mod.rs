@@ -87,7 +87,7 @@ enum Form {
 }
 
 /// The most units that a state counts at one time or in one window: twice [`Quota::MAX_UNITS`].
-/// Only usage that a clock joined by stepping back reaches it.
+/// Only debt reaches it, and usage that a clock joined by stepping back.
 pub const MAX_COUNT: u64 = 2 * Quota::MAX_UNITS;
 
 fn bounded(count: u64) -> u64 {
