@@ -2,8 +2,8 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -80,12 +80,16 @@ impl<S: Store> Store for Timeout<S> {
     }
 
     async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Self::Error> {
-        let settled = self.store.settle(grants, total);
-        let answer = if self.needs_timer {
-            let limited = tokio::time::timeout(self.limit, settled).await;
-            limited.map_err(|_| TimeoutError::Elapsed(self.limit))?
-        } else {
-            settled.await
+        let mut settled = pin!(self.store.settle(grants, total));
+        // A store that answers at once needs no timer, nor a runtime.
+        let at_once = poll_fn(|cx| Poll::Ready(settled.as_mut().poll(cx))).await;
+        let answer = match at_once {
+            Poll::Ready(answer) => answer,
+            Poll::Pending if self.needs_timer => {
+                let limited = tokio::time::timeout(self.limit, settled).await;
+                limited.map_err(|_| TimeoutError::Elapsed(self.limit))?
+            }
+            Poll::Pending => settled.await,
         };
         answer.map_err(TimeoutError::Store)
     }
