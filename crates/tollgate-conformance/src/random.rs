@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Policy, PolicyError, Quota, Times};
 
+use crate::history::Used;
+
 /// A deterministic stream of numbers (SplitMix64, Steele et al. 2014).
 ///
 /// ```
@@ -88,6 +90,15 @@ impl Random {
             12 => self.magnitude(1, Quota::MAX_UNITS),
             _ => self.magnitude(1, largest),
         }
+    }
+
+    /// What was used of a grant: less, or more. Often as much as debt can have, or even more.
+    pub fn used(&mut self, policy: &Policy) -> Used {
+        let (capacity, cost) = (policy.capacity(), self.cost(policy));
+        if self.below(3) == 0 {
+            return Used::Short(self.one_of(&[0, 1, cost]));
+        }
+        Used::Beyond(self.one_of(&[cost, cost, capacity, 2 * capacity, 2 * capacity + 1]))
     }
 
     /// A quota from the whole domain, with or without a burst.
@@ -194,6 +205,18 @@ impl Random {
         let quota = self.burst_for(Random::within(policy.quota(), limit, policy.algorithm()));
         let changed = build(policy.name(), quota, policy.algorithm());
         if changed.algorithm() == policy.algorithm() { changed } else { policy.clone() }
+    }
+
+    /// [`Random::changed`] by which no state is rounded: a bucket keeps its limit.
+    pub fn resized(&mut self, policy: &Policy) -> Policy {
+        match policy.algorithm() {
+            Algorithm::Gcra | Algorithm::LeakyBucket { .. } => {
+                let plain = Quota::new(policy.quota().limit(), policy.quota().window());
+                let resized = build(policy.name(), self.burst_for(plain), policy.algorithm());
+                if resized.scope() == policy.scope() { resized } else { policy.clone() }
+            }
+            _ => self.changed(policy),
+        }
     }
 }
 

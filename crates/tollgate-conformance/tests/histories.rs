@@ -61,20 +61,28 @@ histories! {
 #[test]
 fn a_clock_that_steps_back_matches_the_oracle() {
     for algorithm in EVERY {
-        histories(algorithm, Mix { step_back: true, change: false }, HISTORIES / 4);
+        histories(algorithm, Mix { step_back: true, ..Mix::default() }, HISTORIES / 4);
     }
 }
 
 #[test]
 fn waits_stay_exact_when_the_limit_changes() {
     for algorithm in EVERY {
-        histories(algorithm, Mix { step_back: false, change: true }, HISTORIES / 4);
+        histories(algorithm, Mix { change: true, ..Mix::default() }, HISTORIES / 4);
+    }
+}
+
+#[test]
+fn grants_settled_to_less_or_more_match_the_oracle() {
+    for algorithm in EVERY {
+        histories(algorithm, Mix { debt: true, ..Mix::default() }, HISTORIES / 4);
+        histories(algorithm, Mix { debt: true, step_back: true, ..Mix::default() }, HISTORIES / 4);
     }
 }
 
 #[test]
 fn random_histories_with_all_changes_match_the_oracle() {
     for algorithm in EVERY {
-        histories(algorithm, Mix { step_back: true, change: true }, HISTORIES / 4);
+        histories(algorithm, Mix { step_back: true, change: true, debt: true }, HISTORIES / 4);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_core::algorithm::State;
 use tollgate_core::{Algorithm, Policy, Stamp, Times, Timestamp, Wait};
 
-use super::{History, Step, micros};
+use super::{History, Step, Used, micros};
 use crate::oracle::{Mark, Oracle, largest_cost};
 
 /// Runs the history on a [`State`] and on an [`Oracle`] and compares all answers. Also checks that
@@ -67,13 +67,9 @@ impl Run {
                 let Some(at) = self.grants.len().checked_sub(latest + 1) else { return };
                 let (granted, stamp, mark) = self.grants[at];
                 let units = granted - granted.min(*short_by);
-                self.grants[at].0 -= units;
-                let policy = self.effective();
-                self.state.refund(&policy, self.now, units, stamp);
-                match (&mut self.oracle, mark) {
-                    (Some(oracle), Some(mark)) => oracle.refund(&self.policy, self.now, units, mark),
-                    _ => self.oracle = None,
-                }
+                let rest = mark.map(|mark| mark.after_refund(&self.policy, units));
+                self.grants[at] = (granted - units, stamp.after_refund(&self.policy, units), rest);
+                self.refund(units, stamp, mark);
             }
             Step::Change(policy) => {
                 let whole =
@@ -85,6 +81,16 @@ impl Run {
                 }
                 self.policy = policy.clone();
                 self.longest_wait = self.longest_wait.max(longest_wait(policy));
+            }
+            Step::Settle { grants, used } => self.settle(*grants, *used),
+            Step::LookAs(policy) => {
+                let own = std::mem::replace(&mut self.policy, policy.clone());
+                let effective = self.effective();
+                let look = self.state.look(&effective, self.now);
+                if let Some(oracle) = &mut self.oracle {
+                    assert_eq!(look, oracle.look(policy, self.now), "the look as {policy:?}: {}", self.at);
+                }
+                self.policy = own;
             }
         }
     }
@@ -114,6 +120,50 @@ impl Run {
         assert_eq!(charge.status.reset_after(), reset, "the reset after the charge: {}", self.at);
         assert_eq!(charge.expires, self.now.saturating_add(reset), "the expiry is the reset: {}", self.at);
         self.grants.push((units, charge.status.stamp(), mark));
+    }
+
+    fn refund(&mut self, units: u64, stamp: Stamp, mark: Option<Mark>) {
+        let policy = self.effective();
+        self.state.refund(&policy, self.now, units, stamp);
+        match (&mut self.oracle, mark) {
+            (Some(oracle), Some(mark)) => oracle.refund(&self.policy, self.now, units, mark),
+            _ => self.oracle = None,
+        }
+    }
+
+    fn settle(&mut self, grants: usize, used: Used) {
+        let grants = self.grants.split_off(self.grants.len().saturating_sub(grants));
+        let granted: u64 = grants.iter().map(|grant| grant.0).sum();
+        let total = used.of(granted);
+        if total > granted {
+            return self.charge_beyond(total - granted);
+        }
+        let mut unused = granted - total;
+        for (units, stamp, mark) in grants.into_iter().rev() {
+            let back = unused.min(units);
+            unused -= back;
+            self.refund(back, stamp, mark);
+        }
+    }
+
+    /// Charges as a store does: what fits under twice the capacity.
+    fn charge_beyond(&mut self, units: u64) {
+        let should = self.oracle.as_mut().map(|oracle| oracle.charge_beyond(&self.policy, self.now, units));
+        let Some(policy) = self.effective().with_debt() else {
+            let charged = should.map_or(0, |due| due.charged);
+            return assert_eq!(charged, 0, "no debt: {}", self.at);
+        };
+        let is_behind = self.now < self.latest;
+        let policy = if is_behind { policy.with_clock_behind() } else { policy };
+        let look = self.state.look(&policy, self.now);
+        let charged = look.room.min(units);
+        self.state.charge(&policy, self.now, look, charged);
+        if let Some(due) = should {
+            assert_eq!(charged, due.charged, "the units charged (left: state, right: oracle): {}", self.at);
+        }
+        if charged > 0 {
+            self.longest_wait = self.longest_wait.max(longest_wait(&policy));
+        }
     }
 
     fn compare(&mut self, units: u64) {

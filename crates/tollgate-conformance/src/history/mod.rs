@@ -46,6 +46,15 @@ pub enum Step {
     },
     /// Limit or burst change.
     Change(Policy),
+    /// A correction of the latest grants to what was used. They are not corrected again.
+    Settle {
+        /// The number of grants. With none, units were used that no grant was made for.
+        grants: usize,
+        /// The units that were used beyond the grants, or else left over.
+        used: Used,
+    },
+    /// A look of another version of the policy, which rounds no state.
+    LookAs(Policy),
 }
 
 /// A span of time. Most are relative to the last answer.
@@ -66,6 +75,25 @@ pub enum Span {
     },
 }
 
+/// How many units were used of those that were granted.
+#[derive(Clone, Copy, Debug)]
+pub enum Used {
+    /// So many more.
+    Beyond(u64),
+    /// So many less, at most all.
+    Short(u64),
+}
+
+impl Used {
+    /// The units that were used of `granted` ones.
+    pub fn of(self, granted: u64) -> u64 {
+        match self {
+            Used::Beyond(more) => granted.saturating_add(more),
+            Used::Short(less) => granted.saturating_sub(less),
+        }
+    }
+}
+
 /// What a random history may contain, in addition to requests, refunds and the passage of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mix {
@@ -73,6 +101,8 @@ pub struct Mix {
     pub step_back: bool,
     /// Limit and burst change.
     pub change: bool,
+    /// Grants are settled, also to more than was granted, and another version of the policy looks.
+    pub debt: bool,
 }
 
 impl History {
@@ -101,6 +131,11 @@ impl Step {
         let mut random = Random::new(word);
         let span = random.magnitude(0, 1 << 46);
         match random.below(20) {
+            12 if mix.debt => {
+                let grants = usize::try_from(random.below(4)).unwrap_or(0);
+                Step::Settle { grants, used: random.used(policy) }
+            }
+            13 if mix.debt => Step::LookAs(random.resized(policy)),
             0..=6 => Step::Advance(Span::of(&mut random, policy)),
             7..=9 => {
                 let short_by = if random.below(2) == 0 { 0 } else { random.magnitude(0, Quota::MAX_UNITS) };
@@ -132,7 +167,7 @@ impl Span {
         }
     }
 
-    fn after(self, now: Timestamp, policy: &Policy, last_wait: u64, last_reset: u64) -> Timestamp {
+    pub(crate) fn after(self, now: Timestamp, policy: &Policy, last_wait: u64, last_reset: u64) -> Timestamp {
         let span = match self {
             Span::Micros(span) => span,
             Span::LastWait(less) => last_wait.saturating_sub(less),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tollgate_core::{Check, Key, Policy, Times, Timestamp, Verdict, Wait};
+use tollgate_core::{Check, Key, Policy, Settled, Times, Timestamp, Verdict, Wait};
 
 use super::{Mark, Oracle, micros};
 
@@ -95,6 +95,33 @@ impl Ledger {
             Standing { remaining, wait: Wait::None, reset_after, mark: Some(mark) }
         });
         Answer { times: granted, delay, each: each.collect() }
+    }
+
+    /// Returns the expected answer of [`Store::settle`](tollgate_core::Store::settle) at `now`. The
+    /// grants are units and their marks, in the order in which they were made.
+    pub fn settle(
+        &mut self,
+        policy: &Policy,
+        key: &Key,
+        grants: &[(u64, Mark)],
+        total: u64,
+        now: Timestamp,
+    ) -> Settled {
+        self.latest = self.latest.max(micros(now));
+        let granted = grants.iter().map(|(units, _)| units).sum();
+        if total > granted {
+            let beyond = self.of(policy, key).charge_beyond(policy, now, total - granted);
+            return Settled { charged: granted + beyond.charged, ..beyond };
+        }
+        let mut unused = granted - total;
+        for (units, mark) in grants.iter().rev() {
+            let back = unused.min(*units);
+            unused -= back;
+            if back > 0 {
+                self.refund(policy, key, back, *mark, now);
+            }
+        }
+        Settled { charged: total, debt: 0, forgiven: 0 }
     }
 
     /// Refunds `units` of a grant.

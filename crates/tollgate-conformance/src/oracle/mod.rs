@@ -30,7 +30,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tollgate_core::algorithm::Look;
-use tollgate_core::{Algorithm, Policy, Quota, Timestamp, Wait};
+use tollgate_core::{Algorithm, Policy, Quota, Settled, Timestamp, Wait};
 
 pub use ledger::{Answer, Ledger, Standing};
 
@@ -74,15 +74,14 @@ impl Oracle {
     /// calls. `now` may be earlier than theirs.
     pub fn look(&mut self, policy: &Policy, now: Timestamp) -> Look {
         let now = micros(now);
-        let terms = self.settle(policy, now);
+        let terms = self.settle(Terms::of(policy), now);
         let Oracle { model, .. } = self;
         Look { remaining: units(model.remaining(&terms, now)), room: units(model.room(&terms, now)) }
     }
 
     /// The terms at `now`, to which the state is settled.
-    fn settle(&mut self, policy: &Policy, now: i128) -> Terms {
+    fn settle(&mut self, mut terms: Terms, now: i128) -> Terms {
         self.latest = self.latest.max(now);
-        let mut terms = Terms::of(policy);
         if now < self.latest {
             terms.furthest = terms.horizon();
         }
@@ -97,6 +96,23 @@ impl Oracle {
         // A cost of 0 only looks and is not queued.
         let delay = if units == 0 { 0 } else { self.model.delay(&terms, now) };
         (mark, span(delay))
+    }
+
+    /// Charges `units` that were used beyond grants, for [`Ledger::settle`].
+    ///
+    /// Twice the capacity bounds what is charged. While the clock is behind, it also bounds how far
+    /// ahead the state may lie.
+    pub fn charge_beyond(&mut self, policy: &Policy, now: Timestamp, units: u64) -> Settled {
+        let Some(terms) = Terms::with_debt(policy) else { return Settled::unchanged(&[], units) };
+        let (now, capacity) = (micros(now), i128::from(largest_cost(policy)));
+        let terms = self.settle(terms, now);
+        let room = self.model.room(&terms, now).max(0);
+        let charged = room.min(i128::from(units));
+        self.model.charge(&terms, now, charged);
+        // Of that room, one capacity is debt.
+        let debt = charged - charged.min((room - capacity).max(0));
+        let [charged, debt] = [charged, debt].map(|units| u64::try_from(units).expect("at most `units`"));
+        Settled { charged, debt, forgiven: units - charged }
     }
 
     /// The wait for `units`.
@@ -127,8 +143,21 @@ impl Oracle {
     /// Refunds `units` of a grant.
     pub fn refund(&mut self, policy: &Policy, now: Timestamp, units: u64, mark: Mark) {
         let now = micros(now);
-        let terms = self.settle(policy, now);
+        let terms = self.settle(Terms::of(policy), now);
         self.model.refund(&terms, now, i128::from(units), mark);
+    }
+}
+
+impl Mark {
+    /// The mark of the rest of a grant after a refund of `units`, as
+    /// [`Stamp::after_refund`](tollgate_core::Stamp::after_refund).
+    #[must_use]
+    pub fn after_refund(self, policy: &Policy, units: u64) -> Mark {
+        let is_bucket = matches!(policy.algorithm(), Algorithm::Gcra | Algorithm::LeakyBucket { .. });
+        let terms = Terms::of(policy);
+        let refunded = (i128::from(units) * terms.window).min(terms.horizon());
+        let refunded = if is_bucket { rescaled(refunded, terms.limit, self.scale) } else { 0 };
+        Mark { at: self.at - refunded, ..self }
     }
 }
 
@@ -195,11 +224,24 @@ impl Terms {
         }
         let is_leaky = matches!(policy.algorithm(), Algorithm::LeakyBucket { .. });
         let windows = (1_024 * terms.window).min(1 << 52) * terms.limit;
-        // A token bucket may owe as much again, if it can pay that in time.
-        let debt = if is_leaky { 0 } else { 2 * terms.horizon() };
-        let debt = if debt <= (1 << 52) * terms.limit { debt } else { 0 };
+        let debt = if !is_leaky && terms.can_pay_debt() { 2 * terms.horizon() } else { 0 };
         terms.furthest = terms.horizon().max(windows).max(debt);
         terms
+    }
+
+    /// The terms with twice the capacity. `None` if the policy has no debt.
+    fn with_debt(policy: &Policy) -> Option<Terms> {
+        let terms = Terms::of(policy);
+        match policy.algorithm() {
+            Algorithm::LeakyBucket { .. } => None,
+            Algorithm::Gcra => terms.can_pay_debt().then_some(Terms { burst: 2 * terms.burst, ..terms }),
+            _ => Some(Terms { limit: 2 * terms.limit, ..terms }),
+        }
+    }
+
+    /// Whether a token bucket refills twice its burst in at most 2^52 µs.
+    fn can_pay_debt(&self) -> bool {
+        2 * self.horizon() <= (1 << 52) * self.limit
     }
 
     /// The most debt that a bucket makes under these terms, scaled by the limit.
