@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use common::{Asynchronous, Mistake, OneLock, block_on};
 use tollgate_conformance::Suite;
+use tollgate_core::Algorithm;
 
 fn run(mistake: Mistake, suite: Suite) -> Result<(), String> {
     caught(|| block_on(suite.run(async |clock| OneLock::new(mistake, clock))))
@@ -96,6 +97,27 @@ fn the_steps_of_one_algorithm_find_its_mistake() {
     }
 }
 
+#[test]
+fn random_sets_and_histories_find_mistakes_of_settlements() {
+    let sets = |suite: Suite| ("random_sets::match_the_oracle", suite.histories(0));
+    let histories = |suite: Suite| ("histories::match_the_oracle", suite.steps(0));
+    for algorithm in Suite::ALGORITHMS.into_iter().filter(|of| !matches!(of, Algorithm::LeakyBucket { .. })) {
+        for mistake in [
+            Mistake::SettleRefundsNothing,
+            Mistake::ChargeDoesNothing,
+            Mistake::ChargeStopsAtTheLimit,
+            Mistake::DebtHasNoEnd,
+            Mistake::NoDebtIsReported,
+        ] {
+            for only in [sets, histories] {
+                let (case, suite) = only(Suite::new().only_steps_of(algorithm));
+                let found = run(mistake, suite).expect_err(&format!("{mistake:?} of {algorithm:?} passes"));
+                assert!(found.starts_with(case), "{mistake:?} of {algorithm:?}: {found}");
+            }
+        }
+    }
+}
+
 /// Each mistake, and the first case that finds it.
 const MISTAKES: &[(Mistake, &str)] = &[
     (Mistake::ChargesDenied, "basics::a_cost_above_the_capacity_never_passes_and_is_not_recorded"),
@@ -139,6 +161,15 @@ const MISTAKES: &[(Mistake, &str)] = &[
     (Mistake::ClockBackIsANewKey, "changes::a_clock_that_steps_back_refills_nothing_and_blocks_no_caller"),
     (Mistake::ClockBackIsIgnored, "changes::a_clock_that_steps_back_refills_nothing_and_blocks_no_caller"),
     (Mistake::RemainingBeforeTheCharge, "basics::the_limit_is_granted_and_not_one_more"),
+    (Mistake::SettleRefundsNothing, "settle::less_than_was_granted_is_refunded"),
+    (Mistake::SettleRefundsTheOldestFirst, "settle::the_newest_grant_is_refunded_first"),
+    (Mistake::ChargeDoesNothing, "debt::a_charge_within_what_is_left_is_no_debt"),
+    (Mistake::ChargeStopsAtTheLimit, "debt::requests_wait_exactly_until_debt_is_paid"),
+    (Mistake::DebtHasNoEnd, "debt::at_most_one_more_capacity_is_charged_and_the_rest_is_forgiven"),
+    (Mistake::NoDebtIsReported, "debt::requests_wait_exactly_until_debt_is_paid"),
+    (Mistake::ChargeLandsInTheNextWindow, "debt::a_charge_within_what_is_left_is_no_debt"),
+    (Mistake::ChargeRenewsTheWindow, "debt::debt_of_a_window_leaves_with_it"),
+    (Mistake::LookForgivesDebt, "debt::no_look_and_no_refusal_forgives_debt"),
     (Mistake::ResetTooEarly, "waits::the_full_quota_returns_at_its_reset_and_not_before"),
 ];
 

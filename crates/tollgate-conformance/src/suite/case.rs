@@ -4,7 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Check, Grant, Key, ManualClock, Policy, Quota, Stamp, Status, Times, Timestamp, Verdict, Wait,
+    Algorithm, Check, Grant, Key, ManualClock, Policy, Quota, Settled, Stamp, Status, Times, Timestamp,
+    Verdict, Wait,
 };
 
 use super::excuses::{Denials, Excuses};
@@ -99,6 +100,26 @@ impl Case {
         self.answered("refund", self.store.refund(grants).wait().await);
     }
 
+    /// Corrects the charge of grants to what was used.
+    pub(super) async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Settled {
+        let settled = self.answered("settle", self.store.settle(grants, total).await);
+        let sum = settled.charged.checked_add(settled.forgiven);
+        self.same("charged + forgiven", sum, Some(total));
+        settled
+    }
+
+    /// Charges units that were used without a grant.
+    pub(super) async fn charge(&self, policy: &Policy, key: &Key, units: u64) -> Settled {
+        self.settle(&[nothing(policy, key)], units).await
+    }
+
+    /// Fails unless a charge of these units has this outcome.
+    pub(super) async fn charged(&self, policy: &Policy, key: &Key, units: u64, due: (u64, u64, u64)) {
+        let Settled { charged, debt, forgiven } = self.charge(policy, key, units).await;
+        let what = format!("{units} beyond a grant of {}: (charged, debt, forgiven)", policy.name());
+        self.same(&what, (charged, debt, forgiven), due);
+    }
+
     pub(super) async fn reset(&self, key: &Key, policies: &[&Policy]) {
         self.answered("reset", self.store.reset(key, policies).wait().await);
     }
@@ -112,6 +133,11 @@ impl Case {
         let now = self.time.now().as_micros();
         self.time.set(Timestamp::from_micros(now.next_multiple_of(micros)));
     }
+}
+
+/// A grant of no units.
+pub(super) fn nothing<'a>(policy: &'a Policy, key: &'a Key) -> Grant<'a> {
+    Grant { policy, key, units: 0, stamp: Stamp::default(), share: None }
 }
 
 pub(super) const WINDOW: u64 = 10 * SECOND;
@@ -138,6 +164,13 @@ pub(super) fn plain_with_limit(limit: u64) -> Vec<Policy> {
         ("log", Algorithm::SLIDING_LOG),
     ];
     policies.extend(windows.map(|(name, algorithm)| Policy::new(name, quota).with_algorithm(algorithm)));
+    policies
+}
+
+/// The policies of [`plain_with_limit`] that can be in debt. A leaky bucket forgives it.
+pub(super) fn with_debt(limit: u64) -> Vec<Policy> {
+    let mut policies = plain_with_limit(limit);
+    policies.retain(|policy| !matches!(policy.algorithm(), Algorithm::LeakyBucket { .. }));
     policies
 }
 

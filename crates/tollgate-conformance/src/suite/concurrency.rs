@@ -1,13 +1,13 @@
 //! Cases of concurrent requests.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
-use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Reply, Stamp, Times, Verdict};
+use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Reply, Settled, Stamp, Times, Verdict};
 
-use super::case::{Case, plain_with_limit};
-use super::tested::ReplyOf;
+use super::case::{Case, nothing, plain_with_limit, with_debt};
+use super::tested::{BoxFuture, ReplyOf};
 
 const CALLERS: usize = 8;
 const EACH: usize = 25;
@@ -100,6 +100,56 @@ pub(super) async fn concurrent_refunds_and_requests_are_counted_once(case: &Case
         });
         let verdicts: Vec<Verdict> = join(answers.collect()).await.into_iter().flatten().collect();
         granted_and_left(case, policy, &key, (granted(&verdicts), HALF), 2 * HALF).await;
+    }
+}
+
+/// Half of the requests charge a unit beyond a grant, and the other half ask for one.
+pub(super) async fn concurrent_charges_and_requests_are_counted_once(case: &Case) {
+    const HALF: u64 = 100;
+    let key = Key::from("all callers");
+    for policy in with_debt(HALF) {
+        let one = [Check::new(&policy, &key, 1)];
+        let no_grant = [nothing(&policy, &key)];
+        let is_immediate = matches!(case.store.acquire(&one, Times::LOOK), Reply::Now(_));
+        let replies = begin(case, is_immediate, |n| match n % 2 {
+            0 => Ok(case.store.acquire(&one, Times::ONCE)),
+            _ => Err(started(case.store.settle(&no_grant, 1))),
+        });
+        let answers = replies.into_iter().map(|reply| {
+            Box::pin(async {
+                match reply {
+                    Ok(taken) => Ok(case.answered("an acquire among charges", taken.wait().await)),
+                    Err(charged) => Err(case.answered("a charge among acquires", charged.await)),
+                }
+            })
+        });
+        let (mut taken, mut charged, mut debt) = (0, 0, 0);
+        for answer in join(answers.collect()).await {
+            match answer {
+                Ok(verdict) => taken += u64::from(verdict.times()),
+                Err(settled) => (charged, debt) = (charged + settled.charged, debt + settled.debt),
+            }
+        }
+        let rest = case.charge(&policy, &key, 3 * HALF).await;
+        if case.excuses.leases.is_some() {
+            // Units on their way to the store's callers are charged too.
+            let within = taken + charged + rest.charged <= 2 * HALF;
+            case.same(&format!("no more is charged of {}", policy.name()), within, true);
+            continue;
+        }
+        case.same(&format!("all are charged of {}", policy.name()), charged, HALF);
+        case.same(&format!("what exceeds the limit is debt of {}", policy.name()), debt, taken);
+        let charged = HALF - taken;
+        let rest_due = Settled { charged, debt: charged, forgiven: 3 * HALF - charged };
+        case.same(&format!("the rest of the debt of {}", policy.name()), rest, rest_due);
+    }
+}
+
+/// Polls a future once, since a correction asks nothing before.
+fn started<T: Send + 'static>(mut future: BoxFuture<'_, T>) -> BoxFuture<'_, T> {
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => Box::pin(ready(answer)),
+        Poll::Pending => future,
     }
 }
 

@@ -22,7 +22,8 @@ pub(super) struct Leases {
     pub(super) life: Duration,
 }
 
-/// The smallest denied cost of each policy and key, and the time of the first denial.
+/// The smallest denied cost of each policy and key, and the time of the first answer. The cost is
+/// the largest there is if none was denied.
 #[derive(Debug, Default)]
 pub(super) struct Denials(Mutex<HashMap<(String, Key), (u64, Timestamp)>>);
 
@@ -38,14 +39,16 @@ impl Denials {
     }
 
     pub(super) fn note(&self, set: &[Check<'_>], times: Times, verdict: &Verdict, now: Timestamp) {
-        if times != Times::ONCE || verdict.is_granted() {
+        let is_denied = times == Times::ONCE && !verdict.is_granted();
+        if !is_denied && !verdict.is_granted() {
             return;
         }
         let mut denials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for check in &summed(set) {
             let pair = (check.policy.scope().to_owned(), check.key.clone());
-            let (cost, _) = denials.entry(pair).or_insert((check.cost, now));
-            *cost = check.cost.min(*cost);
+            let denied = if is_denied { check.cost } else { u64::MAX };
+            let (cost, _) = denials.entry(pair).or_insert((denied, now));
+            *cost = denied.min(*cost);
         }
     }
 

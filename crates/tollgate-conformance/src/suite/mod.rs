@@ -4,13 +4,16 @@ mod basics;
 mod case;
 mod changes;
 mod concurrency;
+mod debt;
 mod excuses;
+mod histories;
 mod keys;
 mod partial;
 mod queue;
 mod random_sets;
 mod refunds;
 mod sets;
+mod settle;
 mod tested;
 mod totals;
 mod usage;
@@ -158,6 +161,7 @@ pub struct Suite {
     atomic_across_keys: bool,
     excuses: Excuses,
     steps: u32,
+    histories: u32,
     only_steps_of: Option<Algorithm>,
 }
 
@@ -188,7 +192,13 @@ impl Suite {
 
     /// The whole contract.
     pub fn new() -> Suite {
-        Suite { atomic_across_keys: true, excuses: Excuses::default(), steps: 2_000, only_steps_of: None }
+        Suite {
+            atomic_across_keys: true,
+            excuses: Excuses::default(),
+            steps: 2_000,
+            histories: 100,
+            only_steps_of: None,
+        }
     }
 
     /// Excuses a store that cannot decide the keys of a set in one step, such as a Redis Cluster.
@@ -231,8 +241,16 @@ impl Suite {
         self
     }
 
-    /// Runs only the random steps of this algorithm. Use it to spread many steps of a slow store
-    /// over parallel tests, in addition to the whole contract.
+    /// Sets the random [histories](crate::history) of one key per algorithm that the oracle checks.
+    /// They settle grants, refund in parts, look as other versions of the policy, and step the
+    /// clock back. Default: 100. A store with leases runs none.
+    pub fn histories(mut self, histories: u32) -> Suite {
+        self.histories = histories;
+        self
+    }
+
+    /// Runs only the random steps and histories of this algorithm. Use it to spread many steps of a
+    /// slow store over parallel tests, in addition to the whole contract.
     pub fn only_steps_of(mut self, algorithm: Algorithm) -> Suite {
         self.only_steps_of = Some(algorithm);
         self
@@ -318,6 +336,24 @@ impl Suite {
                     a_stamp_of_another_limit_is_not_the_latest_of_a_queue,
                     a_clock_that_steps_back_refills_nothing_and_blocks_no_caller,
                     a_refund_from_before_the_clock_stepped_back_is_void;
+                debt:
+                    a_charge_within_what_is_left_is_no_debt,
+                    a_charge_of_zero_charges_nothing,
+                    requests_wait_exactly_until_debt_is_paid,
+                    at_most_one_more_capacity_is_charged_and_the_rest_is_forgiven,
+                    no_look_and_no_refusal_forgives_debt,
+                    debt_of_a_window_leaves_with_it,
+                    a_leaky_bucket_forgives_debt,
+                    a_bucket_that_cannot_pay_in_time_forgives_debt,
+                    a_refund_of_a_grant_reduces_debt,
+                    a_reset_forgets_debt,
+                    more_units_than_fit_into_32_bits_are_charged,
+                    a_clock_that_steps_back_cuts_debt_of_a_bucket_to_one_capacity;
+                settle:
+                    less_than_was_granted_is_refunded,
+                    the_newest_grant_is_refunded_first,
+                    more_than_was_granted_is_charged,
+                    more_than_was_granted_is_charged_when_it_is_settled;
                 sets:
                     a_denied_policy_charges_none_of_the_others,
                     only_policies_that_refuse_report_a_wait,
@@ -327,7 +363,8 @@ impl Suite {
                     the_delay_of_a_set_is_the_longest_delay;
                 concurrency:
                     a_burst_of_concurrent_requests_gets_the_limit,
-                    concurrent_refunds_and_requests_are_counted_once;
+                    concurrent_refunds_and_requests_are_counted_once,
+                    concurrent_charges_and_requests_are_counted_once;
             }
             if self.atomic_across_keys {
                 cases! { self, make, start;
@@ -397,6 +434,7 @@ impl Suite {
             };
             totals::grants_are_recorded_and_looks_and_denials_are_not(&case("totals of grants").await).await;
             totals::a_refund_lowers_the_total_and_a_reset_does_not(&case("totals after refunds").await).await;
+            totals::charges_beyond_a_grant_are_recorded(&case("totals of charges").await).await;
             totals::policies_of_one_name_share_a_total(&case("totals of one name").await).await;
             totals::they_are_the_sums_of_what_random_sets_were_granted(&case("totals of sets").await).await;
         }
@@ -407,5 +445,16 @@ impl Suite {
         let store = make(Clock::from(&time)).await;
         let case = Case::new("random_sets::match_the_oracle", STARTS[0], store, time).excused(self.excuses);
         random_sets::match_the_oracle(&case, algorithm, self.steps, self.atomic_across_keys).await;
+        if self.excuses.leases.is_some() {
+            // What a lease holds is charged ahead, so no answer is that of the oracle.
+            return;
+        }
+        // A clock that has come near its end has no room for long windows: a store for a few each.
+        for first in (0..self.histories).step_by(histories::OF_A_STORE) {
+            let time = ManualClock::new(Timestamp::from_micros(STARTS[0]));
+            let store = make(Clock::from(&time)).await;
+            let case = Case::new("histories::match_the_oracle", STARTS[0], store, time).excused(self.excuses);
+            histories::match_the_oracle(&case, algorithm, first..self.histories).await;
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Stamp, Times, Verdict, Wait};
 
-use super::case::{Case, micros};
+use super::case::{Case, micros, nothing};
 use crate::oracle::{Answer, Ledger, Mark};
 use crate::random::Random;
 
@@ -81,6 +81,7 @@ impl Scenario<'_> {
                 self.case.reset(key, &[&self.policies[policy]]).await;
             }
             5..=7 => self.refund(random).await,
+            8 => self.settle(random).await,
             _ => self.acquire(random).await,
         }
     }
@@ -107,6 +108,36 @@ impl Scenario<'_> {
         self.ledger.refund(&self.bounds[granted.policy], key, units, granted.mark, self.case.time.now());
         let grant = Grant { policy, key, units, stamp: granted.stamp, share: None };
         self.case.refund_all(&[grant]).await;
+    }
+
+    async fn settle(&mut self, random: &mut Random) {
+        let (mut of, mut key) = (self.any(random), self.any(random));
+        let mut grants = Vec::new();
+        for _ in 0..random.below(4) {
+            let latest =
+                self.grants.pop_if(|latest| grants.is_empty() || (latest.policy, latest.key) == (of, key));
+            let Some(latest) = latest else { break };
+            (of, key) = (latest.policy, latest.key);
+            grants.insert(0, latest);
+        }
+        let (policy, bound, key) = (&self.policies[of], &self.bounds[of], &self.keys[key]);
+        let granted: u64 = grants.iter().map(|grant| grant.units).sum();
+        let total = random.used(policy).of(granted);
+        let marks: Vec<(u64, Mark)> = grants.iter().map(|grant| (grant.units, grant.mark)).collect();
+        let mut grants: Vec<Grant<'_>> = grants
+            .iter()
+            .map(|grant| Grant { policy, key, units: grant.units, stamp: grant.stamp, share: None })
+            .collect();
+        if grants.is_empty() {
+            grants.push(nothing(policy, key));
+        }
+        let settled = self.case.settle(&grants, total).await;
+        // A lease grants units in debt that were paid before the charge. So the bound ignores the
+        // charge: it is weaker then, but it holds.
+        if !self.is_bound || total <= granted {
+            let due = self.ledger.settle(bound, key, &marks, total, self.case.time.now());
+            self.case.same(&format!("{total} used of {marks:?} by {policy:?}"), settled, due);
+        }
     }
 
     async fn acquire(&mut self, random: &mut Random) {

@@ -8,7 +8,7 @@ use tollgate_core::{
     Algorithm, Check, Grant, Key, KeyTotal, Policy, Quota, Stamp, Times, Timestamp, UsageTotals,
 };
 
-use super::case::{Case, SECOND, WINDOW, plain};
+use super::case::{Case, SECOND, WINDOW, plain, with_debt};
 use crate::random::Random;
 
 /// Random steps of the comparison.
@@ -102,6 +102,30 @@ pub(super) async fn a_refund_lowers_the_total_and_a_reset_does_not<S: UsageTotal
     }
 }
 
+pub(super) async fn charges_beyond_a_grant_are_recorded<S: UsageTotals>(case: &Totals<S>) {
+    let key = Key::from("caller");
+    for policy in with_debt(5) {
+        let tracked = policy.track_usage();
+        case.charge(&tracked, &key, 0).await;
+        case.known(&tracked, &key, None).await;
+        case.charge(&tracked, &key, 3).await;
+        case.known(&tracked, &key, Some((3, case.time.now()))).await;
+        case.advance(1);
+        case.charge(&tracked, &key, 5).await;
+        case.known(&tracked, &key, Some((8, case.time.now()))).await;
+        let charged = case.charge(&tracked, &key, 100).await.charged;
+        let used = case.time.now();
+        case.known(&tracked, &key, Some((8 + charged, used))).await;
+        // The rest was forgiven, and so is this.
+        case.advance(1);
+        case.charge(&tracked, &key, 100).await;
+        case.known(&tracked, &key, Some((8 + charged, used))).await;
+    }
+    let queue = &plain()[1].clone().track_usage();
+    case.charge(queue, &key, 3).await;
+    case.known(queue, &key, None).await;
+}
+
 pub(super) async fn policies_of_one_name_share_a_total<S: UsageTotals>(case: &Totals<S>) {
     let key = Key::from("caller");
     let policy = |limit, window, algorithm| {
@@ -151,6 +175,15 @@ pub(super) async fn they_are_the_sums_of_what_random_sets_were_granted<S: UsageT
                 case.reset(&keys[key], &[&policies[policy]]).await;
                 // Grants from before a reset are not refunded.
                 grants.retain(|grant| (grant.0, grant.1) != (policy, key));
+            }
+            5 => {
+                let (policy, key) = (below(&mut random, policies.len()), below(&mut random, keys.len()));
+                let units = random.one_of(&[0, 1, 3, 20]);
+                let charged = case.charge(&policies[policy], &keys[key], units).await.charged;
+                if charged > 0 && policies[policy].tracks_usage() {
+                    let (total, last_use) = due.entry((policy, key)).or_default();
+                    (*total, *last_use) = (*total + charged, case.time.now());
+                }
             }
             _ => {
                 let checks: Vec<(usize, usize, u64)> = (0..random.one_of(&[1, 1, 2, 3, 6]))

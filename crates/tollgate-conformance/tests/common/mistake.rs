@@ -61,6 +61,21 @@ pub(crate) enum Mistake {
     ClockBackIsIgnored,
     RemainingBeforeTheCharge,
     ResetTooEarly,
+    SettleRefundsNothing,
+    SettleRefundsTheOldestFirst,
+    /// A charge beyond a grant reports what it should have charged.
+    ChargeDoesNothing,
+    /// What exceeds the quota is forgiven: there is no debt.
+    ChargeStopsAtTheLimit,
+    /// Debt exceeds one more capacity.
+    DebtHasNoEnd,
+    NoDebtIsReported,
+    /// A charge is recorded with the time one window later.
+    ChargeLandsInTheNextWindow,
+    /// A window begins again with a charge.
+    ChargeRenewsTheWindow,
+    /// A look forgives the debt of a window that began with a request.
+    LookForgivesDebt,
     UsageIgnoresTheInterval,
     UsageCharges,
 }

@@ -2,6 +2,7 @@
 
 mod asynchronous;
 mod mistake;
+mod settlements;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -14,8 +15,8 @@ use std::time::Duration;
 
 use tollgate_core::algorithm::State;
 use tollgate_core::{
-    Algorithm, Check, Clock, Grant, Key, Policy, RecentUsage, Reply, Stamp, Status, Store, Times, Timestamp,
-    UsageError, Verdict, Wait,
+    Algorithm, Check, Clock, Grant, Key, Policy, RecentUsage, Reply, Settled, Stamp, Status, Store, Times,
+    Timestamp, UsageError, Verdict, Wait,
 };
 
 pub(crate) use asynchronous::Asynchronous;
@@ -165,6 +166,9 @@ impl OneLock {
         }
         for pair in pairs {
             let state = self.state(states, pair.policy, pair.key, now);
+            if self.mistake == Mistake::LookForgivesDebt && times == Times::LOOK {
+                settlements::forgive(state, pair.policy, now);
+            }
             let room = state.look(pair.policy, self.time_of_look(state, pair.policy, now)).room;
             let most = room.checked_div(pair.cost).unwrap_or(u64::MAX);
             granted = granted.min(u32::try_from(most).unwrap_or(u32::MAX));
@@ -319,6 +323,10 @@ impl Store for OneLock {
             }
         }
         Reply::Now(Ok(()))
+    }
+
+    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Infallible> {
+        settlements::settle(self, grants, total).await
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
