@@ -3,7 +3,7 @@
 use tokio::runtime::Builder;
 use tollgate::{Clock, MemoryStore, StoreExt};
 use tollgate_conformance::Suite;
-use tollgate_tests::{Later, keeps_the_contract};
+use tollgate_tests::{Later, keeps_the_contract, keeps_the_contract_of};
 
 fn store(clock: Clock, max_keys: usize) -> MemoryStore {
     MemoryStore::builder().clock(clock).max_keys(max_keys).build()
@@ -40,4 +40,12 @@ fn a_store_that_is_awaited_keeps_the_contract() {
 fn recent_usage_matches_the_oracle() {
     let runtime = Builder::new_current_thread().build().unwrap();
     runtime.block_on(Suite::new().run_usage(async |clock| store(clock, 1_000_000)));
+}
+
+#[test]
+fn ten_thousand_random_histories_per_algorithm_match_the_oracle() {
+    for algorithm in Suite::ALGORITHMS {
+        let suite = Suite::new().steps(0).histories(10_000).only_steps_of(algorithm);
+        keeps_the_contract_of(suite, |clock| store(clock, 1_000));
+    }
 }

@@ -174,11 +174,12 @@ fn hash_of(script: &[u8]) -> Vec<u8> {
     shared(Kind::Installed).command(&["SCRIPT", "LOAD", script]).unwrap().into_bytes()
 }
 
-/// 57 of 100 steps are decisions, which are compared. The others move the clock, refund or reset.
+/// 57 of 100 steps are decisions or charges, which are compared. The others move the clock, refund
+/// or reset. A history has 9 steps of one key on average, and a look after each.
 /// The servers run at once, and the algorithms of a server one after another: more at once would
 /// take the processors from tests with deadlines.
 #[test]
-fn a_hundred_thousand_random_decisions_per_algorithm_match_the_oracle() {
+fn random_decisions_and_histories_of_each_algorithm_match_the_oracle() {
     let logs = |layout: SlidingLogLayout| move |algorithm: Algorithm| (algorithm, layout);
     let list = Suite::ALGORITHMS.map(logs(SlidingLogLayout::List));
     let sorted_set = Suite::ALGORITHMS.map(logs(SlidingLogLayout::SortedSet));
@@ -189,7 +190,7 @@ fn a_hundred_thousand_random_decisions_per_algorithm_match_the_oracle() {
             let of_server = all.iter().skip(n).step_by(Kind::EVERY.len());
             scope.spawn(move || {
                 for &(algorithm, layout) in of_server {
-                    let suite = Suite::new().steps(176_000).only_steps_of(algorithm);
+                    let suite = Suite::new().steps(176_000).histories(10_000).only_steps_of(algorithm);
                     holds(suite, &shared(kind).url(), layout);
                 }
             });
