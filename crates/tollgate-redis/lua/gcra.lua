@@ -149,7 +149,10 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     end
     -- As in `grow`. The key lives on for what was refunded.
     if is_whole and back_frac == 0 and us - back_us > now then
-      call('INCRBY', key, '-' .. text_of(back_us))
+      -- Redis does not read -0, which a stamp of just now would give.
+      if back_us > 0 then
+        call('INCRBY', key, '-' .. text_of(back_us))
+      end
       return
     end
     us, frac = us - back_us, frac - back_frac
