@@ -9,8 +9,8 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use tollgate::extract::header;
 use tollgate::{
-    Algorithm, Charge, Charges, Fields, Head, Key, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, Rule,
-    Settled, SetupError, Share,
+    Algorithm, Charge, Charges, Fields, Head, Key, Outcome, Policy, PolicyExt, Quota, RateLimitLayer,
+    ResponseHead, Rule, Settled, SetupError, Share,
 };
 use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -175,6 +175,41 @@ async fn an_estimate_is_bounded_by_a_share_of_the_quota() {
     });
     service.clone().oneshot(ada()).await.unwrap();
     assert_eq!(left(&layer).await, 75);
+}
+
+/// Otherwise a caller that names its estimate would pass for ever, and owe what is then forgiven.
+#[tokio::test]
+async fn an_estimate_of_zero_does_not_let_a_caller_in_debt_pass() {
+    for algorithm in each_algorithm() {
+        let layer = super::layer(&clock(), [tokens(algorithm, 100, 0)]);
+        let service = works(&layer, |charges| {
+            let charge = charges.of("tokens").unwrap();
+            assert_eq!(charge.reserved(), 1);
+            charge.used(150);
+            done()
+        });
+        let statuses = [(); 2].map(|()| now(service.clone().oneshot(ada())).unwrap().status().as_u16());
+        assert_eq!(statuses, [200, 429], "{algorithm:?}");
+    }
+}
+
+/// The rule refunds errors, and the handler settles all else.
+#[tokio::test]
+async fn a_condition_refunds_errors_and_leaves_other_charges_to_the_handler() {
+    let succeeded = |response: &ResponseHead<'_>| response.status().is_success();
+    let layer = super::layer(&clock(), [tokens(Algorithm::Gcra, 1_000, 500).count_if(succeeded)]);
+    for (status, used, expected) in
+        [(404, None, 1_000), (502, Some(40), 1_000), (200, Some(40), 960), (200, None, 460)]
+    {
+        let service = works(&layer, move |charges| {
+            if let Some(used) = used {
+                charges.of("tokens").unwrap().used(used);
+            }
+            Response::builder().status(status).body(String::new()).unwrap()
+        });
+        service.oneshot(ada()).await.unwrap();
+        assert_eq!(left(&layer).await, expected, "{status}");
+    }
 }
 
 /// A rule that does not apply leaves a charge that costs nothing, so that handlers need no case for

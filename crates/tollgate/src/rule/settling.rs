@@ -25,9 +25,13 @@ impl Rule {
     /// in both directions, once the cost is known. The closure takes the place of
     /// [`cost`](Rule::cost).
     ///
-    /// Estimate what a usual request takes. A low estimate lets requests in flight use more than the
-    /// quota: what they owe is [debt](crate::Settled::debt), up to one more capacity. A high one
-    /// refuses requests that would fit, until it is settled.
+    /// Estimate what a usual request takes. A low estimate lets requests in flight use more than
+    /// the quota: what they owe is [debt](crate::Settled::debt), up to one more capacity. A high
+    /// one refuses requests that would fit, until it is settled. An estimate of 0 counts as 1, so
+    /// that a caller in debt does not pass.
+    ///
+    /// If no handler takes the charge, the estimate stays. With [`count_if`](Rule::count_if), a
+    /// response that does not count refunds it, such as a 400 or a 404.
     ///
     /// ```
     /// use tollgate::extract::header;
@@ -145,8 +149,9 @@ impl Rule {
 }
 
 impl Settling {
-    /// The largest estimate under a policy.
-    pub(super) fn most_of(&self, policy: &Policy) -> Option<u64> {
-        self.at_most.map(|share| share.of_units(policy.capacity()).max(1))
+    /// The estimate under a policy. At least 1: a cost of 0 passes whatever is owed.
+    pub(super) fn estimate(&self, cost: u64, policy: &Policy) -> u64 {
+        let most = self.at_most.map_or(u64::MAX, |share| share.of_units(policy.capacity()));
+        cost.min(most).max(1)
     }
 }
