@@ -139,6 +139,23 @@ async fn looks_refunds_and_resets_show_nothing() {
 }
 
 #[tokio::test]
+async fn a_charge_shows_extensions_and_its_end_for_its_policy_only() {
+    let eye = Eye::default();
+    let policies = [per_minute("calls", 5), per_minute("p", 100)];
+    let limiter = Limiter::new(policies).store(store(&clock())).observe(eye.watch());
+    let mut permit = limiter.check(&Key::from("ada"), 1).await.unwrap();
+    eye.take();
+    let charge = limiter.charge(&mut permit, "p");
+    charge.extend(40).await.unwrap();
+    charge.extend(60).await.unwrap_err();
+    assert_eq!(eye.outcomes(), named(&[("p", Outcome::Allowed, 40), ("p", Outcome::Denied, 60)]));
+    charge.settle(250).await;
+    assert_eq!(eye.outcomes(), named(&[("p", Outcome::Settled, 200), ("p", Outcome::Forgiven, 50)]));
+    charge.settle(0).await;
+    assert_eq!(eye.take(), []);
+}
+
+#[tokio::test]
 async fn a_layer_and_its_limiter_share_their_observers() {
     let eye = Eye::default();
     let layer = RateLimitLayer::new([per_user("p", 1)]).observe(eye.watch()).store(store(&clock()));
