@@ -148,6 +148,31 @@ async fn only_decisions_that_can_happen_have_a_series() {
         "not-charged by store",
     ];
     assert_eq!(more, expected);
+    let reserved = decisions(vec![per_minute("p", 1).reserved()]).await;
+    let more = reserved.iter().filter(|decision| !alone.contains(decision)).collect::<Vec<_>>();
+    assert_eq!(more, ["forgiven by store", "settled by store"]);
+}
+
+#[tokio::test]
+async fn what_was_settled_and_forgiven_is_counted_in_units() {
+    let limiter = || Limiter::new([per_minute("p", 100).reserved()]).store(store(&clock())).metrics();
+    let work = async |limiter: &Limiter| {
+        for total in [4, 500] {
+            let mut permit = limiter.check(&Key::from("ada"), 10).await.unwrap();
+            limiter.charge(&mut permit, "p").settle(total).await;
+        }
+    };
+    let series = exported(limiter, work, |_| {}).await;
+    let expected = [
+        (r#"tollgate_decisions_total{policy="p",outcome="allowed",source="store"}"#, 2.0),
+        (r#"tollgate_decisions_total{policy="p",outcome="forgiven",source="store"}"#, 1.0),
+        (r#"tollgate_decisions_total{policy="p",outcome="settled",source="store"}"#, 2.0),
+        (r#"tollgate_policy_limit{policy="p"}"#, 100.0),
+        (r#"tollgate_units_total{policy="p",outcome="allowed"}"#, 20.0),
+        (r#"tollgate_units_total{policy="p",outcome="forgiven"}"#, 304.0),
+        (r#"tollgate_units_total{policy="p",outcome="settled"}"#, 200.0),
+    ];
+    assert_eq!(counted(&series), expected);
 }
 
 #[tokio::test]
