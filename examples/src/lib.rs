@@ -10,6 +10,7 @@
 //! | `redis` | the same for a fleet, with its state in Redis |
 //! | `tiers` | a quota for each plan, a cost for each route, and what is left |
 //! | `login` | failed log-ins by address and by name |
+//! | `llm_gateway` | a budget of tokens, charged as a language model streams them |
 //! | `behind_proxy` | the client's address behind proxies |
 //! | `stack` | the limit among the layers of a production server |
 //! | `hyper` | a server without axum |
