@@ -12,7 +12,7 @@ use tollgate::store::{
 };
 use tollgate::{
     Algorithm, Clock, Key, Limiter, MemoryStore, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer,
-    Reason, StoreExt, Timestamp,
+    Reason, Settled, StoreExt, Timestamp,
 };
 use tollgate_conformance::Suite;
 
@@ -180,6 +180,10 @@ impl<S: Store> Store for Slow<S> {
     }
 
     // The default of these knows nothing of the store inside.
+    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
+        self.store.settle(grants, total).await
+    }
+
     fn end_waits_after(&mut self, limit: Duration) -> bool {
         self.store.end_waits_after(limit)
     }
@@ -198,5 +202,7 @@ async fn a_wrapper_passes_decisions_on() {
     super::shows("writing_a_store.md", include_str!("writing_a_store.rs"), &["struct LogSlow"]);
     let store = Slow { store: MemoryStore::new(), clock: Clock::system() };
     let limiter = Limiter::new([Policy::new("api", Quota::per_minute(1))]).store(store);
-    assert!(limiter.check(&Key::from("ada"), 1).await.is_ok());
+    let mut permit = limiter.check(&Key::from("ada"), 1).await.unwrap();
+    let settled = limiter.charge(&mut permit, "api").settle(2).await;
+    assert_eq!((settled.charged, settled.forgiven), (2, 0));
 }
