@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
 mod algorithms;
+mod charges;
 mod documents;
 mod from_others;
 mod grpc;

@@ -13,6 +13,7 @@ chapters! {
     algorithms = "algorithms.md"
     applications = "recipes/applications.md"
     callers = "recipes/callers.md"
+    charges = "charges.md"
     from_axum_governor = "from_axum_governor.md"
     from_governor = "from_governor.md"
     from_redis_script = "from_redis_script.md"

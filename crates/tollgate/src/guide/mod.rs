@@ -19,6 +19,7 @@ macro_rules! chapters {
 chapters! { "":
     algorithms
     capacity
+    charges
     from_axum_governor
     from_governor
     from_redis_script
