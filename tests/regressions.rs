@@ -120,6 +120,11 @@
 //! | A turn is handed to a caller that has left, or a wake-up is lost | `programs/queues.rs`: `a_caller_that_leaves_the_queue_is_skipped`; `../crates/tollgate/src/limiter/wait_queue.rs`: `a_caller_that_leaves_is_never_called` |
 //! | Jobs that would wait a minute are lost in an outage of a second | `programs/queues.rs`: `callers_wait_while_redis_is_down`, `a_failing_store_is_asked_by_the_first_only_and_ever_more_rarely` |
 //! | An origin is the text of its URL: spellings are not paused together, and passwords are kept | `programs/pauses.rs`: `a_pause_of_an_origin_holds_for_all_its_spellings`, `an_origin_takes_little_memory_whatever_its_links_are`; `../crates/tollgate/src/pause/origin.rs`: `spellings_of_an_origin_are_one_key` |
+//! | Usage is added after the response, so that concurrent requests pass together | `service/charges.rs`: `requests_in_flight_hold_their_estimates` |
+//! | A correction lands in the next window, or prolongs the life of a key | `service/charges.rs`: `a_correction_refunds_the_window_that_paid_and_no_other`; suite `refunds::a_refund_does_not_land_in_the_next_window`; `redis/life.rs`: `hits_do_not_prolong_the_life_of_a_window`, `refunds_and_resets_leave_no_key_without_an_end` |
+//! | A client that leaves does not pay for what was produced, or a failed upstream keeps the whole estimate | `service/charges.rs`: `the_drop_of_the_last_handle_settles_to_what_was_used`, `a_condition_refunds_errors_and_leaves_other_charges_to_the_handler`; `../examples/tests/llm_gateway_example.rs`: `the_llm_gateway_charges_a_client_that_leaves_what_was_produced`, `the_llm_gateway_charges_what_the_model_produced_before_it_failed` |
+//! | A reservation expires while the stream goes on | `service/charges.rs`: `a_reservation_lasts_as_long_as_the_work` |
+//! | A floor or a large estimate refuses every request of small quotas | `service/charges.rs`: `an_estimate_is_bounded_by_a_share_of_the_quota` |
 
 use std::fs;
 use std::path::Path;

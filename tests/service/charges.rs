@@ -128,6 +128,70 @@ async fn requests_wait_until_the_debt_is_paid() {
     assert_eq!(statuses, [ms(40_000), ms(1), tollgate::Wait::None]);
 }
 
+/// Usage that is added after the response lets all requests in flight pass.
+#[tokio::test]
+async fn requests_in_flight_hold_their_estimates() {
+    for algorithm in each_algorithm() {
+        let layer = super::layer(&clock(), [tokens(algorithm, 1_000, 100)]);
+        let in_flight = Arc::new(Mutex::new(Vec::new()));
+        let keeps = Arc::clone(&in_flight);
+        let service = works(&layer, move |charges| {
+            keeps.lock().unwrap().extend(charges.of("tokens").cloned());
+            done()
+        });
+        for _ in 0..30 {
+            service.clone().oneshot(ada()).await.unwrap();
+        }
+        assert_eq!(in_flight.lock().unwrap().len(), 10, "{algorithm:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_correction_refunds_the_window_that_paid_and_no_other() {
+    for algorithm in each_algorithm() {
+        let time = clock();
+        let layer = super::layer(&time, [tokens(algorithm, 1_000, 500)]);
+        let open = Arc::new(Mutex::new(Vec::new()));
+        let keeps = Arc::clone(&open);
+        let service = works(&layer, move |charges| {
+            keeps.lock().unwrap().extend(charges.of("tokens").cloned());
+            done()
+        });
+        service.clone().oneshot(ada()).await.unwrap();
+        time.advance(Duration::from_secs(180));
+        service.oneshot(ada()).await.unwrap();
+        let [first, second] = &open.lock().unwrap()[..] else { panic!("two requests") };
+        assert_eq!(now(first.settle(0)).charged, 0);
+        assert_eq!(now(left(&layer)), 500, "{algorithm:?}");
+        now(second.settle(100));
+        assert_eq!(now(left(&layer)), 900, "{algorithm:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_reservation_lasts_as_long_as_the_work() {
+    for algorithm in each_algorithm() {
+        let time = clock();
+        let policy = Policy::try_from_parts("tokens", Quota::per_day(1_000), algorithm).unwrap();
+        let layer = super::layer(&time, [policy.by(header("x-user")).reserve(|_| 900)]);
+        let kept = Kept::default();
+        let keeps = Arc::clone(&kept);
+        let service = works(&layer, move |charges| {
+            *keeps.lock().unwrap() = charges.of("tokens").cloned();
+            done()
+        });
+        service.oneshot(ada()).await.unwrap();
+        // Of a clock that is aligned to the day, midnight is not reached.
+        time.advance(Duration::from_secs(3_600));
+        let refilled = if algorithm == Algorithm::Gcra { 41 } else { 0 };
+        assert_eq!(left(&layer).await, 100 + refilled, "{algorithm:?}");
+        let charge = kept.lock().unwrap().take().unwrap();
+        charge.extend(100).await.unwrap();
+        assert_eq!(charge.settle(300).await.charged, 300);
+        assert_eq!(left(&layer).await, 700 + refilled, "{algorithm:?}");
+    }
+}
+
 /// Clients that go away pay for what was produced.
 #[tokio::test]
 async fn the_drop_of_the_last_handle_settles_to_what_was_used() {
@@ -175,6 +239,9 @@ async fn an_estimate_is_bounded_by_a_share_of_the_quota() {
     });
     service.clone().oneshot(ada()).await.unwrap();
     assert_eq!(left(&layer).await, 75);
+    let smallest = tokens(Algorithm::Gcra, 1, 1_000).reserve_at_most(Share::new(1, 4));
+    let layer = super::layer(&clock(), [smallest]);
+    assert_eq!(works(&layer, |_| done()).oneshot(ada()).await.unwrap().status(), StatusCode::OK);
 }
 
 /// Otherwise a caller that names its estimate would pass for ever, and owe what is then forgiven.
