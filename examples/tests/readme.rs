@@ -10,7 +10,7 @@ use http::StatusCode;
 use tollgate::calls::CallLimitLayer;
 use tollgate::extract::{ClientIp, KeyExtractor, PeerIp, extension, extension_ref, matched_path};
 use tollgate::{
-    Algorithm, Denial, Head, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Report, Rule,
+    Algorithm, Charge, Denial, Head, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Report, Rule,
 };
 use tollgate_examples::helloworld::greeter_server::{Greeter, GreeterServer};
 use tollgate_examples::helloworld::{HelloReply, HelloRequest};
@@ -71,7 +71,13 @@ fn keys(policy: Policy) -> [Rule; 4] {
 fn settings(rule: Rule) -> Rule {
     let rule = rule.tiers([("pro", Quota::per_minute(600))], |head: &Head<'_>, _: &Key| plan(head));
     let rule = rule.cost(|head: &Head<'_>| if head.method() == "POST" { 5 } else { 1 });
+    let rule = rule.reserve(|_| 500);
     rule.exempt(|head: &Head<'_>| head.uri().path() == "/health")
+}
+
+async fn work(charge: Charge) {
+    let used = 137;
+    charge.settle(used).await;
 }
 
 fn layers(burst: Rule, daily: Rule) -> Router {
@@ -106,7 +112,7 @@ async fn log_in(policy: Policy, user: Key) {
 
 #[test]
 fn the_code_in_the_table_compiles() {
-    let _ = (keys, settings, layers, jobs, client, grpc, log_in);
+    let _ = (keys, settings, work, layers, jobs, client, grpc, log_in);
     let this_file = without_blanks(THIS_FILE);
     let table = README.lines().skip_while(|line| !line.contains("| write … |")).skip(2);
     let rows: Vec<_> = table.take_while(|line| line.starts_with('|')).collect();

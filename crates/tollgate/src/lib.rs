@@ -53,6 +53,8 @@
 //!
 //! - [`extract`] lists the key extractors: addresses, headers, cookies, extensions, closures, and
 //!   combinations. **It also says which keys to trust**: a key that callers invent is no limit.
+//! - [`Rule::reserve`] charges an estimate, and a [`Charge`] corrects it after the work:
+//!   [`guide::charges`] does so with tokens, bytes and money.
 //! - [`algorithm`] says what each algorithm guarantees and when to choose it.
 //! - [`exempt`] says which exemptions attackers can use.
 //! - [`memory`] says what a key costs and what happens at the cap.
@@ -126,7 +128,7 @@
 //!
 //! | feature | default | for |
 //! |---|---|---|
-//! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, [`Report`] as an extractor, [`Denial`] as a response |
+//! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, [`Report`] and [`Charge`] as extractors, [`Denial`] as a response |
 //! | `client` | no | the module `pause`, for clients that obey `Retry-After`, `RateLimit` and gRPC's pushback |
 //! | `metrics` | no | `RateLimitLayer::metrics` and the module `metrics` |
 //! | `tonic` | no | peer addresses from tonic's server, `tonic::Status` from a [`Denial`], `NamedService`. Answers to gRPC need no feature |
