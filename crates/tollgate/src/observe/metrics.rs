@@ -34,6 +34,8 @@ impl Metrics {
         let handles = &self.policies[decision.rule];
         let outcome = decision.outcome as usize;
         match &handles.decisions[outcome][decision.source as usize] {
+            // The end of a charge decides nothing: only its units count.
+            _ if is_end(decision.outcome) => {}
             Some(counter) => counter.increment(1),
             None => decisions_of(&handles.name, decision.outcome, decision.source).increment(1),
         }
@@ -56,7 +58,6 @@ impl Handles {
         let is_possible = |outcome, source| match outcome {
             Outcome::NotCharged => !is_alone && is_possible(outcome, source),
             Outcome::Delayed => !policy.longest_wait().is_zero() && is_possible(outcome, source),
-            Outcome::Settled | Outcome::Forgiven => policy.is_reserved() && is_possible(outcome, source),
             _ => is_possible(outcome, source),
         };
         let name = policy.name().to_owned();
@@ -64,7 +65,10 @@ impl Handles {
         let decisions = |outcome: Outcome, source: Source| {
             is_possible(outcome, source).then(|| decisions_of(&name, outcome, source))
         };
-        let units = |outcome: Outcome| is_possible(outcome, Source::Store).then(|| units_of(&name, outcome));
+        let units = |outcome: Outcome| {
+            let counts = is_possible(outcome, Source::Store) || (is_end(outcome) && policy.is_reserved());
+            counts.then(|| units_of(&name, outcome))
+        };
         Handles {
             decisions: Outcome::ALL.map(|outcome| Source::ALL.map(|source| decisions(outcome, source))),
             units: Outcome::ALL.map(units),
@@ -82,15 +86,19 @@ fn units_of(policy: &str, outcome: Outcome) -> Counter {
     counter!("tollgate_units_total", "policy" => policy.to_owned(), "outcome" => outcome.name())
 }
 
+/// Whether it is how a charge ends, after the decision.
+fn is_end(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Settled | Outcome::Forgiven)
+}
+
 /// Whether a source can decide so, for a policy that may delay and that others apply with.
 fn is_possible(outcome: Outcome, source: Source) -> bool {
-    use Outcome::{Allowed, Delayed, Denied, Forgiven, NeverPossible, NoKey, NotCharged, Settled, Skipped};
+    use Outcome::{Allowed, Delayed, Denied, NeverPossible, NoKey, NotCharged, Skipped};
     match source {
         Source::Rule => matches!(outcome, Skipped | NotCharged | NoKey),
         Source::Lease => outcome == Allowed,
         Source::DenyCache => matches!(outcome, NotCharged | Denied | NeverPossible),
         Source::FailurePolicy => matches!(outcome, Allowed | Denied),
-        Source::Store if matches!(outcome, Settled | Forgiven) => true,
         // The store, and a fallback, which is one.
         _ => matches!(outcome, Allowed | Delayed | NotCharged | Denied | NeverPossible),
     }
