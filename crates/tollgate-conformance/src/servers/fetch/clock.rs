@@ -1,4 +1,4 @@
-//! Another time for a server: libfaketime, downloaded with pip.
+//! Another time for a process: libfaketime, downloaded with pip.
 
 use std::env;
 use std::env::consts::{ARCH, OS};
@@ -21,27 +21,36 @@ const WHEEL: Wheel = Wheel {
 /// The same program with its clock behind by `behind`.
 ///
 /// # Errors
-/// If there is no libfaketime, or if it does not work with this program: with the ways to get it.
+/// As [`libfaketime`].
 pub(in crate::servers) fn behind(program: Program, behind: Duration) -> Result<Program, Error> {
-    let library = library().map_err(|error| {
-        let requirement = WHEEL.requirement;
-        Error(format!(
-            "libfaketime cannot be had.\n{error}\nTo get it, set {VARIABLE} to the path of libfaketime.so.1, or see to it \
-             that python3 -m pip can download {requirement}."
-        ))
-    })?;
+    let library = libfaketime()?;
     let mut program = program;
     program.environment.push(("LD_PRELOAD", library.into()));
     program.environment.push(("FAKETIME", format!("-{}", behind.as_secs()).into()));
     Ok(program)
 }
 
-fn library() -> Result<PathBuf, Error> {
-    match (env::var_os(VARIABLE), OS, ARCH) {
+/// Returns the path of libfaketime. A process that has it in `LD_PRELOAD` has the clock that
+/// `FAKETIME` says: `+300` is five minutes ahead.
+///
+/// It is the one at the path in `TOLLGATE_LIBFAKETIME`, or else the pinned PyPI package libfaketime
+/// on Linux on x86-64.
+///
+/// # Errors
+/// If it is missing, or does not change the time of a program: with the ways to get it.
+pub fn libfaketime() -> Result<PathBuf, Error> {
+    let library = match (env::var_os(VARIABLE), OS, ARCH) {
         (Some(path), ..) => loads(Path::new(&path)),
         (None, "linux", "x86_64") => wheel::file(&WHEEL, "libfaketime.so.1", loads),
         _ => Err(Error(format!("No package is known that has it for {OS} on {ARCH}."))),
-    }
+    };
+    library.map_err(|error| {
+        let requirement = WHEEL.requirement;
+        Error(format!(
+            "libfaketime cannot be had.\n{error}\nTo get it, set {VARIABLE} to the path of libfaketime.so.1, or see to it \
+             that python3 -m pip can download {requirement}."
+        ))
+    })
 }
 
 /// Returns the path if that library changes the time of a program.

@@ -17,6 +17,7 @@ use super::Error;
 use super::kind::{Kind, Program};
 
 pub(super) use clock::behind;
+pub use clock::libfaketime;
 
 /// Returns the server of this kind, downloaded if necessary. A process tries only once, even after
 /// a failure.
