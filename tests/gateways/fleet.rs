@@ -1,0 +1,143 @@
+//! The processes of a test: a Cluster, the gateways, and their clients.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tollgate::usage::{KeyTotal, UsageTotals};
+use tollgate_conformance::servers::{Cluster, Kind, libfaketime};
+use tollgate_redis::RedisStore;
+
+use crate::clients::{Visit, visits};
+use crate::history::{self, Stream};
+use crate::plan::policies;
+
+/// How far the clock of each gateway is ahead, in seconds.
+const CLOCKS: [i64; 4] = [0, 300, -300, 0];
+
+/// Longer than anything takes, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process that serves.
+pub(crate) struct Gateway {
+    process: Child,
+    address: SocketAddr,
+    pub(crate) journal: PathBuf,
+    /// By how many microseconds its journal may be wrong.
+    pub(crate) error: i64,
+}
+
+impl Gateway {
+    fn start(nodes: &str, journal: PathBuf, ahead: i64) -> Gateway {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-gateway-process"));
+        command.args([nodes, "gateways"]).arg(&journal);
+        if ahead != 0 {
+            command.env("LD_PRELOAD", libfaketime().unwrap()).env("FAKETIME", format!("{ahead:+}"));
+            // Otherwise timers are wrong, too.
+            command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [address, offset, error] = *words else { panic!("a gateway said {line:?}") };
+        let (offset, error): (i64, i64) = (offset.parse().unwrap(), error.parse().unwrap());
+        assert!((offset + ahead * 1_000_000).abs() < 1_000_000, "Redis is {offset} µs ahead of {ahead:+} s");
+        Gateway { process, address: address.parse().unwrap(), journal, error }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.process.kill().and_then(|()| self.process.wait());
+    }
+}
+
+/// The gateways, and what they share.
+pub(crate) struct Fleet {
+    pub(crate) gateways: Vec<Gateway>,
+    visits: Vec<Visit>,
+    store: RedisStore,
+    pub(crate) cluster: Cluster,
+    _journals: TempDir,
+}
+
+impl Fleet {
+    pub(crate) async fn start(seconds: u64) -> Fleet {
+        let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+        let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.address().to_string()).collect();
+        let nodes = nodes.join(",");
+        let journals = tempfile::tempdir().unwrap();
+        let journal = |n: usize| journals.path().join(n.to_string());
+        let start = |(n, ahead)| Gateway::start(&nodes, journal(n), ahead);
+        let gateways: Vec<Gateway> = CLOCKS.into_iter().enumerate().map(start).collect();
+        let url = format!("redis-cluster://{nodes}");
+        let builder = RedisStore::builder(&url).prefix("gateways").response_timeout(PATIENCE);
+        let store = builder.connect().await.unwrap();
+        let visits = visits(seconds, gateways.len());
+        Fleet { gateways, visits, store, cluster, _journals: journals }
+    }
+
+    /// Runs all clients, and `disturb` in the middle.
+    pub(crate) async fn stream(&mut self, disturb: impl FnOnce(&mut Fleet)) {
+        let addresses: Vec<SocketAddr> = self.gateways.iter().map(|gateway| gateway.address).collect();
+        let mut clients = JoinSet::new();
+        for visit in &self.visits {
+            let (visit, addresses) = (visit.clone(), addresses.clone());
+            // A gateway that is killed, or an upstream that fails, resets the connection.
+            clients.spawn(async move { drop(visit.run(&addresses).await) });
+        }
+        let middle = self.visits[self.visits.len() / 2].starts_at;
+        sleep(middle).await;
+        disturb(self);
+        timeout(middle + PATIENCE, clients.join_all()).await.expect("all streams end");
+    }
+
+    /// The total of each policy in Redis.
+    pub(crate) async fn totals(&self) -> Vec<u64> {
+        let mut totals = Vec::new();
+        for policy in policies() {
+            // A key may be passed twice.
+            let mut of_key = HashMap::new();
+            let each = |row: KeyTotal| {
+                of_key.insert(row.key, row.total);
+            };
+            self.store.scan_totals(policy.name(), each).await.unwrap();
+            totals.push(of_key.values().sum());
+        }
+        totals
+    }
+
+    /// The streams of a policy, or of a key of it.
+    pub(crate) fn of<'a>(&self, streams: &'a [Stream], policy: usize, key: Option<u64>) -> Vec<&'a Stream> {
+        let is_of = |visit: &Visit| visit.policy == policy && key.is_none_or(|key| visit.key == key);
+        streams.iter().zip(&self.visits).filter(|(_, visit)| is_of(visit)).map(|(stream, _)| stream).collect()
+    }
+
+    /// Waits until every stream of a gateway that runs is corrected.
+    pub(crate) async fn corrected(&self, killed: Option<usize>) -> Vec<Stream> {
+        let start = Instant::now();
+        loop {
+            let streams = history::read(&self.gateways, &self.visits);
+            let runs = |visit: &Visit| Some(visit.gateway) != killed;
+            let open = streams.iter().zip(&self.visits);
+            let open: Vec<_> = open.filter(|(stream, visit)| runs(visit) && stream.is_open()).collect();
+            if open.is_empty() {
+                return streams;
+            }
+            assert!(start.elapsed() < PATIENCE, "not corrected: {open:#?}");
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
