@@ -1,5 +1,7 @@
 //! Charges that are settled while the store fails.
 
+#![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
+
 use std::time::Duration;
 
 use tollgate::failure::CircuitState;

@@ -1,5 +1,7 @@
 //! How charges end: in a task, outside of a runtime, with their runtime, and in several layers.
 
+#![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! Charges that handlers and responses correct.
 
+#![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
+
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -403,7 +405,7 @@ async fn observers_see_an_extension_under_its_own_policy_only() {
     let requests = || a_minute("requests", Algorithm::Gcra, 5).by(header("x-user"));
     let layer =
         super::layer(&clock(), [requests(), tokens(Algorithm::Gcra, 100, 60)]).observe(move |decision| {
-            sees.lock().unwrap().push((decision.policy().name().to_owned(), decision.outcome()))
+            sees.lock().unwrap().push((decision.policy().name().to_owned(), decision.outcome()));
         });
     let service = works(&layer, |charges| {
         let charge = charges.of("tokens").unwrap();
