@@ -19,7 +19,7 @@ use tollgate::failure::CircuitState;
 use tollgate::failure::{Breaker, CircuitView, Event, FailurePolicy, Timeout};
 use tollgate::store::Source;
 use tollgate::store::{Check, Grant, Store, Times, Verdict};
-use tollgate::{Algorithm, CircuitBreaker, Key, Policy, Quota, StoreExt};
+use tollgate::{Algorithm, CircuitBreaker, Key, Limiter, Policy, Quota, StoreExt};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 use tollgate_tests::{Proxy, Way};
@@ -234,6 +234,26 @@ async fn refunded_log_ins_do_not_lift_the_limit_on_guesses() {
                     share: verdict.share(),
                 };
                 let Ok(()) = store.refund(&[grant]).wait().await;
+            }
+        }
+    };
+    scene.holds(80, attack).await;
+}
+
+/// Streams that are reserved and left: what they did not use is refunded, and what they used beyond
+/// that is owed. Most are refused, and ask again at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_nobody_settles_do_not_lift_the_limit_on_guesses() {
+    let _alone = ALONE.lock().await;
+    let scene = Scene::new(SlidingLogLayout::List).await;
+    let attack = async |store: Guarded, attacker: u32| {
+        let tokens = Limiter::new([Policy::new("tokens", Quota::per_minute(10_000))]).store(store);
+        let key = Key::from(attacker);
+        loop {
+            yield_now().await;
+            if let Ok(mut permit) = tokens.check(&key, 100).await {
+                let charge = tokens.charge(&mut permit, "tokens");
+                charge.used(if attacker % 2 == 0 { 1 } else { 150 });
             }
         }
     };

@@ -4,11 +4,13 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
+use tokio::task::JoinSet;
 use tollgate::extract::header;
 use tollgate::{
     Algorithm, Charge, Charges, Fields, Head, Key, Outcome, Policy, PolicyExt, Quota, RateLimitLayer,
@@ -88,7 +90,12 @@ async fn a_handler_settles_less_than_reserved() {
 
 #[tokio::test]
 async fn what_exceeds_the_quota_is_owed_up_to_one_more_capacity() {
-    for algorithm in each_algorithm() {
+    let all_is_owed = Settled { charged: 1_800, debt: 800, forgiven: 0 };
+    let some_is_forgiven = Settled { charged: 2_000, debt: 1_000, forgiven: 1_600 };
+    let cases = [(450, all_is_owed), (900, some_is_forgiven)];
+    for (algorithm, (used, expected)) in
+        each_algorithm().flat_map(|algorithm| cases.map(|case| (algorithm, case)))
+    {
         let layer = super::layer(&clock(), [tokens(algorithm, 1_000, 10)]);
         let open = Arc::new(Mutex::new(Vec::new()));
         let keeps = Arc::clone(&open);
@@ -101,13 +108,14 @@ async fn what_exceeds_the_quota_is_owed_up_to_one_more_capacity() {
         }
         let mut settled = Settled::default();
         for charge in open.lock().unwrap().drain(..) {
-            let Settled { charged, debt, forgiven } = now(charge.settle(900));
+            let Settled { charged, debt, forgiven } = now(charge.settle(used));
             settled.charged += charged;
             settled.debt += debt;
             settled.forgiven += forgiven;
         }
-        assert_eq!(settled, Settled { charged: 2_000, debt: 1_000, forgiven: 1_600 }, "{algorithm:?}");
+        assert_eq!(settled, expected, "{algorithm:?}");
         assert_eq!(left(&layer).await, 0);
+        assert_eq!(service.oneshot(ada()).await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
     }
 }
 
@@ -455,4 +463,25 @@ async fn tiers_are_reserved_in_any_order() {
         service.oneshot(ada()).await.unwrap();
         assert_eq!(left(&layer).await, 40);
     }
+}
+
+/// A thousand guesses at once: at most as many reach the password check as may fail.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_guesses_do_not_pass_the_limit_together() {
+    let checked = Arc::new(AtomicU32::new(0));
+    let checks = Arc::clone(&checked);
+    let failures = a_minute("failures", Algorithm::SLIDING_LOG, 5)
+        .by(header("x-user"))
+        .count_if(|response| response.status() == StatusCode::UNAUTHORIZED);
+    let service = super::layer(&clock(), [failures]).layer(service_fn(move |_: Request<String>| {
+        checks.fetch_add(1, Ordering::Relaxed);
+        async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            Response::builder().status(401).body(String::new())
+        }
+    }));
+    let guesses: JoinSet<_> = (0..1_000).map(|_| service.clone().oneshot(ada())).collect();
+    let answers = guesses.join_all().await;
+    let refused = answers.iter().flatten().filter(|answer| answer.status() == StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!((checked.load(Ordering::Relaxed), refused.count()), (5, 995));
 }
