@@ -40,6 +40,7 @@ pub use extractor::MissingCharge;
 /// called, the estimate stays charged: a client gains nothing by going away.
 ///
 /// ```
+/// # #[cfg(feature = "axum")] {
 /// use axum::{Router, body::Body, response::Response, routing::post};
 /// use tokio_stream::{StreamExt, iter};
 /// use tollgate::extract::header;
@@ -58,6 +59,7 @@ pub use extractor::MissingCharge;
 /// let tokens = Policy::new("tokens", Quota::per_minute(10_000));
 /// let layer = RateLimitLayer::new(tokens.by(header("x-api-key")).reserve(|_| 500));
 /// let app: Router = Router::new().route("/chat", post(chat)).layer(layer);
+/// # }
 /// ```
 #[derive(Clone)]
 pub struct Charge(Arc<Shared>);
