@@ -75,6 +75,15 @@ pub enum Action {
         /// The number of units.
         units: u64,
     },
+    /// Corrects the charge of a grant, as [`Store::settle`](tollgate_core::Store::settle) does.
+    Settle {
+        /// The index of the acquire in this vector, counted from 0.
+        of: usize,
+        /// The number of units that are charged.
+        from: u64,
+        /// The number of units that were used.
+        to: u64,
+    },
 }
 
 /// The answer to an acquire. Its `Display` form is used in the files.
@@ -189,14 +198,16 @@ fn action_of(words: &[&str], answer: Option<&str>, at: &str) -> Action {
         ["take", cost] => acquire(cost, Times::ONCE),
         ["look", cost] => acquire(cost, Times::LOOK),
         ["take", cost, "times", min, max] => acquire(cost, Times::between(number(min, at), number(max, at))),
-        ["refund", units, "of", of] => {
-            let of = number::<usize>(of, at)
-                .checked_sub(1)
-                .unwrap_or_else(|| panic!("{at}: grants are counted from 1"));
-            Action::Refund { of, units: number(units, at) }
+        ["refund", units, "of", of] => Action::Refund { of: index(of, at), units: number(units, at) },
+        ["settle", from, "to", to, "of", of] => {
+            Action::Settle { of: index(of, at), from: number(from, at), to: number(to, at) }
         }
         _ => panic!("{at}: not a step"),
     }
+}
+
+fn index(of: &str, at: &str) -> usize {
+    number::<usize>(of, at).checked_sub(1).unwrap_or_else(|| panic!("{at}: grants are counted from 1"))
 }
 
 fn expected_of(answer: &str, at: &str) -> Expected {

@@ -36,6 +36,10 @@ fn answers(file: &'static str, text: &str) -> HashMap<usize, Expected> {
                     let mark = marks[of].unwrap_or_else(|| panic!("{file}:{}: that was a denial", step.line));
                     ledger.refund(&step.policy, &key, units, mark, step.now);
                 }
+                Action::Settle { of, from, to } => {
+                    let mark = marks[of].unwrap_or_else(|| panic!("{file}:{}: that was a denial", step.line));
+                    ledger.settle(&step.policy, &key, &[(from, mark)], to, step.now);
+                }
             }
         }
     }

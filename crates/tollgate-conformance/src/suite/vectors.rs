@@ -1,6 +1,6 @@
 //! The golden vectors, as a case.
 
-use tollgate_core::{Check, Key, Stamp, Wait};
+use tollgate_core::{Check, Grant, Key, Stamp, Wait};
 
 use super::case::Case;
 use crate::vectors::{Action, Expected, Vector};
@@ -37,6 +37,10 @@ pub(super) async fn recorded_answers_are_given(case: &Case, vector: &Vector) {
                 stamps.push(status.stamp());
             }
             Action::Refund { of, units } => case.refund(&step.policy, &key, units, stamps[of]).await,
+            Action::Settle { of, from, to } => {
+                let (policy, stamp) = (&step.policy, stamps[of]);
+                case.settle(&[Grant { policy, key: &key, units: from, stamp, share: None }], to).await;
+            }
         }
     }
 }
