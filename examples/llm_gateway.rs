@@ -1,6 +1,6 @@
-//! A gateway to a language model that limits requests and tokens by API key. A request is charged an
-//! estimate first. The gateway counts tokens while they stream, and corrects the charge at the end.
-//! Copy it.
+//! A gateway to a language model that limits requests and tokens by API key. A request is charged
+//! an estimate first. The gateway counts tokens while they stream, and corrects the charge at the
+//! end. Copy it.
 //!
 //! `cargo run --release --example llm_gateway`, then a few times
 //! `curl -iN -H 'x-api-key: ada' -H 'x-max-tokens: 30' -d 'to be or not to be' http://127.0.0.1:3000/`.

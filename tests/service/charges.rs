@@ -358,7 +358,7 @@ async fn without_a_response_the_charge_stays() {
     assert_eq!(left(&layer).await, 3);
 }
 
-/// The unit of a rule stays when the tokens of the rule beside it are settled.
+/// The unit of one rule stays when the tokens of another are settled.
 #[tokio::test]
 async fn a_charge_is_of_one_policy() {
     let requests = Policy::new("requests", Quota::per_minute(5)).by(header("x-user"));

@@ -40,8 +40,8 @@ impl Policy {
     /// ahead, and is cut to the [horizon](Policy::horizon).
     ///
     /// This is the horizon for [`Policy::with_clock_behind`], and otherwise the longest of the
-    /// horizon, the most [debt](Policy::with_debt) and 1,024 windows. In microseconds and [parts](Policy::parts) of one. For stores
-    /// with their own arithmetic.
+    /// horizon, the most [debt](Policy::with_debt) and 1,024 windows. In microseconds and
+    /// [parts](Policy::parts) of one. For stores with their own arithmetic.
     pub fn furthest(&self) -> (u64, u32) {
         (self.furthest.us, self.furthest.frac)
     }

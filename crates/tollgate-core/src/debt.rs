@@ -17,7 +17,7 @@ pub struct Settled {
     pub charged: u64,
     /// How many of them exceed what was left of the quota. Later requests wait until they are paid.
     pub debt: u64,
-    /// The units that nobody pays: those beyond the most debt, and those that a store failed to
+    /// The units that no caller pays: those beyond the most debt, and those that a store failed to
     /// charge.
     pub forgiven: u64,
 }
@@ -35,8 +35,8 @@ impl Policy {
     /// bucket, which has delayed later requests already, and for a bucket whose debt would take
     /// longer than 2^52 µs to pay.
     ///
-    /// It has the [scope](Policy::scope) of this policy, so both use one state. A store that acquires
-    /// under it charges units that nobody was granted: [`settle`] does.
+    /// It has the [scope](Policy::scope) of this policy, so both use one state. A store that
+    /// acquires under it charges units without a grant: [`settle`] does.
     ///
     /// ```
     /// use tollgate_core::{Policy, Quota};
@@ -69,10 +69,12 @@ impl Policy {
     }
 }
 
-/// [`Store::settle`] by [`Store::refund`] and [`Store::acquire`], for a store that decides by itself.
+/// [`Store::settle`] by [`Store::refund`] and [`Store::acquire`], for a store that decides by
+/// itself.
 ///
 /// # Errors
-/// Those of these two. If more than `u32::MAX` units have to be charged, part of them may have been.
+/// Those of these two. If more than `u32::MAX` units have to be charged, part of them may have
+/// been.
 pub async fn settle<S: Store>(store: &S, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
     let granted = granted(grants);
     if total > granted {

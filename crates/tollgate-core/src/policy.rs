@@ -235,8 +235,8 @@ impl Policy {
         self.tracks_usage
     }
 
-    /// The same policy, whose charges are corrected once the work is done. No store grants its units
-    /// ahead of demand, so that each correction reaches the units that it is of.
+    /// The same policy, whose charges are corrected once the work is done. No store grants its
+    /// units ahead of demand, so that each correction reaches the units that it is of.
     ///
     /// [`Rule::reserve`](https://docs.rs/tollgate/latest/tollgate/struct.Rule.html#method.reserve)
     /// makes its policy such a one.

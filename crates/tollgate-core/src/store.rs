@@ -66,11 +66,11 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Corrects the charge of grants to the `total` of units that were used. The grants are of one
     /// policy and key, in the order in which they were made.
     ///
-    /// Less than was granted is [refunded](Store::refund), from the newest grant backwards, as units
-    /// are used in the order of their grants. More is charged without asking whether it fits. What
-    /// exceeds the quota is [debt](Policy::with_debt), up to one more capacity: requests are refused
-    /// until it is paid. Windows forget it when they end, and buckets refill it. What exceeds that
-    /// too is forgiven. A leaky bucket has no debt, and forgives all.
+    /// Less than was granted is [refunded](Store::refund), from the newest grant backwards, as
+    /// units are used in the order of their grants. More is charged without asking whether it fits.
+    /// What exceeds the quota is [debt](Policy::with_debt), up to one more capacity: requests are
+    /// refused until it is paid. Windows forget it when they end, and buckets refill it. What
+    /// exceeds that too is forgiven. A leaky bucket has no debt, and forgives all.
     ///
     /// Nothing is asked before the first poll. Dropping the future later may or may not correct the
     /// charge. A correction has no identity, so nothing may send it again after an error.

@@ -28,7 +28,8 @@ pub enum SetupError {
     /// The algorithm of the rule's policy does not allow the quota of the tier with this name.
     TierQuota(String, PolicyError),
     /// The charges of this rule cannot be corrected after the work: those of a leaky bucket have
-    /// delayed later requests already, and the debt of a bucket would take longer than 2^52 µs to pay.
+    /// delayed later requests already, and the debt of a bucket would take longer than 2^52 µs to
+    /// pay.
     NoDebt(String),
     /// This rule bounds an estimate, and reserves none.
     NothingReserved(String),

@@ -38,8 +38,8 @@ impl<'a> ResponseHead<'a> {
         self.extensions
     }
 
-    /// Returns the trailers of a gRPC call. `None` for other responses, whose trailers nobody waits
-    /// for, and for a call that ended without a message.
+    /// Returns the trailers of a gRPC call. `None` for other responses, whose trailers are not
+    /// waited for, and for a call that ended without a message.
     pub fn trailers(&self) -> Option<&'a HeaderMap> {
         self.trailers
     }
@@ -123,8 +123,8 @@ impl fmt::Debug for ByResponse {
     }
 }
 
-/// The charges of a gRPC call that its trailers settle, and the head of its response. Dropped before
-/// that, they stay.
+/// The charges of a gRPC call that its trailers settle, and the head of its response. Dropped
+/// before that, they stay.
 #[derive(Debug)]
 pub(crate) struct ByTrailers {
     status: StatusCode,

@@ -10,9 +10,9 @@ use http::request::Parts;
 
 use super::{Charge, Charges};
 
-/// Feature `axum`. The charge of the only rule that reserves. If there is none or there are several,
-/// the request is answered 500, and the log says once why: take [`Charges`] if there are several.
-/// `Option<Charge>` is `None` then.
+/// Feature `axum`. The charge of the only rule that reserves. If there is none or there are
+/// several, the request is answered 500, and the log says once why: take [`Charges`] if there are
+/// several. `Option<Charge>` is `None` then.
 impl<S: Sync> FromRequestParts<S> for Charge {
     type Rejection = MissingCharge;
 

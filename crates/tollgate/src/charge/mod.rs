@@ -34,10 +34,10 @@ pub use extractor::MissingCharge;
 /// With the feature `axum` a handler takes it as an argument. Elsewhere it is in the request's
 /// extensions: see [`Charges`]. A [`Limiter`](crate::Limiter::charge) makes it of a permit.
 ///
-/// Clones are handles of one charge, and it may move into the body of the response. **Without
-/// `settle`, the drop of the last clone settles it to what `used` has counted.** A client that goes
-/// away pays for what was produced, and not for the rest of the estimate. If `used` was never
-/// called, the estimate stays charged: a client gains nothing by going away.
+/// Clones are handles of one charge, and it may move into the body of the response. **The drop of
+/// the last clone settles a charge that `settle` has not**, to what `used` has counted. A client
+/// that goes away pays for what was produced, and not for the rest of the estimate. If `used` was
+/// never called, the estimate stays charged: a client gains nothing by going away.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -111,9 +111,9 @@ impl Charge {
         self.0.reservation().as_ref().and_then(Reservation::used).unwrap_or(0)
     }
 
-    /// Counts units that the work has used, in addition to those counted before. It does not ask the
-    /// store, and does not stop at what was reserved: [`extend`](Charge::extend) first, to make no
-    /// debt.
+    /// Counts units that the work has used, in addition to those counted before. It does not ask
+    /// the store, and does not stop at what was reserved: [`extend`](Charge::extend) first, to make
+    /// no debt.
     ///
     /// `used(0)` says that the work is counted from now on. A client that leaves before the first
     /// unit then pays nothing, not the estimate.
@@ -123,13 +123,13 @@ impl Charge {
         }
     }
 
-    /// Asks for `units` more, before the work uses them. If they are refused, end the work, or go on
-    /// with less.
+    /// Asks for `units` more, before the work uses them. If they are refused, end the work, or go
+    /// on with less.
     ///
-    /// Say first what was [used](Charge::used): of grants that are used up, nothing is kept in memory.
-    /// It never waits, and always succeeds if the rule did not apply to the request. What is granted
-    /// after it was settled stays charged. If the future is dropped before it is ready, the units may
-    /// have been charged.
+    /// Say first what was [used](Charge::used): of grants that are used up, nothing is kept in
+    /// memory. It never waits, and always succeeds if the rule did not apply to the request. What
+    /// is granted after it was settled stays charged. If the future is dropped before it is ready,
+    /// the units may have been charged.
     ///
     /// # Errors
     /// A [`Denial`] of this policy, under which nothing was charged.
@@ -149,8 +149,8 @@ impl Charge {
     /// without asking: it is [debt](Settled::debt) where nothing is left, up to one more capacity.
     /// Later requests are refused until it is paid.
     ///
-    /// The first call counts. A later one changes nothing and returns zeros. It goes on in a task if
-    /// the caller leaves.
+    /// The first call counts. A later one changes nothing and returns zeros. It goes on in a task
+    /// if the caller leaves.
     ///
     /// While a store fails, the charge stays as it is: what is [charged](Settled::charged) may then
     /// be more than `total`. What could not be charged is [forgiven](Settled::forgiven), and so is
@@ -204,8 +204,8 @@ impl fmt::Debug for Charge {
     }
 }
 
-/// The [`Charge`] of each rule that [reserves](crate::Rule::reserve), in the extensions of a request
-/// that passes.
+/// The [`Charge`] of each rule that [reserves](crate::Rule::reserve), in the extensions of a
+/// request that passes.
 ///
 /// ```
 /// use http::{Request, Response};

@@ -1,4 +1,4 @@
-//! Brings corrections of charges to their end, whether or not somebody waits for them.
+//! Brings corrections of charges to their end, whether or not a caller waits for them.
 
 use std::future::Future;
 use std::mem;
@@ -90,7 +90,7 @@ impl Correction {
         }
     }
 
-    /// Nobody waits for the end.
+    /// No caller waits for the end.
     pub(super) fn detach(self) {
         drop(self);
     }

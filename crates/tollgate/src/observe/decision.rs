@@ -40,8 +40,8 @@ impl<'a> Decision<'a> {
         self.outcome
     }
 
-    /// Returns the units that the request costs, or that were settled or forgiven. 0 if the rule did
-    /// not apply or found no key.
+    /// Returns the units that the request costs, or that were settled or forgiven. 0 if the rule
+    /// did not apply or found no key.
     pub fn units(&self) -> u64 {
         self.units
     }
@@ -95,7 +95,7 @@ pub enum Outcome {
     /// A [`Charge`](crate::Charge) has ended: so many units stay charged. They were
     /// [`Allowed`](Outcome::Allowed) as an estimate before.
     Settled,
-    /// A [`Charge`](crate::Charge) has ended: so many units were used, and nobody pays for them.
+    /// A [`Charge`](crate::Charge) has ended: so many units were used, and no caller pays for them.
     Forgiven,
 }
 

@@ -58,17 +58,17 @@ impl Rule {
         rule
     }
 
-    /// Bounds the estimate of [`reserve`](Rule::reserve) to a share of the capacity, so that a caller
-    /// with a small quota is not refused for ever. What its work uses beyond that is
+    /// Bounds the estimate of [`reserve`](Rule::reserve) to a share of the capacity, so that a
+    /// caller with a small quota is not refused for ever. What its work uses beyond that is
     /// [debt](crate::Settled::debt).
     pub fn reserve_at_most(mut self, share: Share) -> Rule {
         self.settling.at_most = Some(share);
         self
     }
 
-    /// Counts only requests whose response fulfils a condition, such as failed log-ins. Each request
-    /// is charged before the work, so concurrent ones cannot pass the limit together, and refunded if
-    /// the condition is false.
+    /// Counts only requests whose response fulfils a condition, such as failed log-ins. Each
+    /// request is charged before the work, so concurrent ones cannot pass the limit together, and
+    /// refunded if the condition is false.
     ///
     /// If the service fails, or the caller leaves before the response, the charge stays. Of a gRPC
     /// call, the condition sees the status in the trailers, when it has ended.
