@@ -1,19 +1,15 @@
 //! Units that were used beyond what was granted.
 
-use smallvec::SmallVec;
-
-use crate::check::{Check, Grant, Times};
+use crate::check::Grant;
 use crate::exact::Exact;
 use crate::policy::{Algorithm, Policy};
-use crate::quota::{MAX_SPAN_US, Quota};
-use crate::store::Store;
-use crate::verdict::Status;
+use crate::quota::MAX_SPAN_US;
 
-/// What became of units that were used: see [`Store::settle`].
+/// What became of units that were used: see [`Store::settle`](crate::Store::settle).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
     /// The units that are charged. More than were used if a store failed that should have given
-    /// some back.
+    /// some back, or if grants were taken for used up before.
     pub charged: u64,
     /// How many of them exceed what was left of the quota. Later requests wait until they are paid.
     pub debt: u64,
@@ -36,7 +32,7 @@ impl Policy {
     /// longer than 2^52 µs to pay.
     ///
     /// It has the [scope](Policy::scope) of this policy, so both use one state. A store that
-    /// acquires under it charges units without a grant: [`settle`] does.
+    /// acquires under it charges units without a grant: [`settle`](crate::settle) does.
     ///
     /// ```
     /// use tollgate_core::{Policy, Quota};
@@ -69,66 +65,9 @@ impl Policy {
     }
 }
 
-/// [`Store::settle`] by [`Store::refund`] and [`Store::acquire`], for a store that decides by
-/// itself.
-///
-/// # Errors
-/// Those of these two. If more than `u32::MAX` units have to be charged, part of them may have
-/// been.
-pub async fn settle<S: Store>(store: &S, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
-    let granted = granted(grants);
-    if total > granted {
-        return match grants.last() {
-            Some(newest) => charge_beyond(store, newest, granted, total - granted).await,
-            None => Ok(Settled::unchanged(grants, total)),
-        };
-    }
-    let mut unused = granted - total;
-    let newest_first = grants.iter().rev().map(|grant| {
-        let units = grant.units.min(unused);
-        unused -= units;
-        Grant { units, ..*grant }
-    });
-    let refunds: SmallVec<[Grant<'_>; 1]> = newest_first.filter(|grant| grant.units > 0).collect();
-    if !refunds.is_empty() {
-        store.refund(&refunds).wait().await?;
-    }
-    Ok(Settled { charged: total, ..Settled::default() })
-}
-
-fn granted(grants: &[Grant<'_>]) -> u64 {
+/// The sum of the units.
+pub(crate) fn granted(grants: &[Grant<'_>]) -> u64 {
     grants.iter().fold(0, |sum, grant| sum.saturating_add(grant.units))
-}
-
-/// Charges `used` units more than were granted, by acquiring them under a policy with debt.
-async fn charge_beyond<S: Store>(
-    store: &S,
-    newest: &Grant<'_>,
-    granted: u64,
-    used: u64,
-) -> Result<Settled, S::Error> {
-    let mut settled = Settled { charged: granted, debt: 0, forgiven: used };
-    let Some(policy) = newest.policy.with_debt() else { return Ok(settled) };
-    let mut left = used.min(policy.capacity());
-    while left > 0 {
-        // No store grants more units in one call. If there are more than times, several at a time.
-        let most = left.min(Quota::MAX_UNITS);
-        let cost = most.div_ceil(u32::MAX.into());
-        let times = u32::try_from(most / cost).unwrap_or(u32::MAX);
-        let asked = [Check::new(&policy, newest.key, cost)];
-        let verdict = store.acquire(&asked, Times::up_to(times)).wait().await?;
-        let charged = u64::from(verdict.times()) * cost;
-        let remaining = verdict.each().first().map_or(0, Status::remaining);
-        settled.charged += charged;
-        settled.forgiven -= charged;
-        settled.debt += charged.min(newest.policy.capacity().saturating_sub(remaining));
-        left -= charged;
-        if verdict.times() < times {
-            // What is left of the debt is less than that cost.
-            left = left.min(cost - 1);
-        }
-    }
-    Ok(settled)
 }
 
 #[cfg(test)]
@@ -136,6 +75,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::quota::Quota;
 
     #[test]
     fn a_policy_has_debt_up_to_one_more_capacity_if_it_can_be_paid() {

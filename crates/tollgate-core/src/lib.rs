@@ -32,7 +32,7 @@ mod verdict;
 
 pub use boxed::BoxStore;
 pub use check::{Check, Grant, OwnedCheck, Times};
-pub use debt::{Settled, settle};
+pub use debt::Settled;
 pub use error::{ErrorKind, StoreError};
 pub use key::{Key, counted_address};
 pub use policy::{Algorithm, Policy, PolicyError};
@@ -41,7 +41,7 @@ pub use recent_usage::RecentUsage;
 pub use reply::{After, Reply, Then};
 pub use share::{Share, ShareError};
 pub use source::Source;
-pub use store::Store;
+pub use store::{Store, settle};
 pub use time::{Clock, ManualClock, Timestamp};
 pub use usage::UsageError;
 pub use usage_log::UsageLog;

@@ -3,13 +3,16 @@
 use std::future::Future;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::check::{Check, Grant, Times};
-use crate::debt::{Settled, settle};
+use crate::debt::{Settled, granted};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::{Policy, PolicyError};
+use crate::quota::Quota;
 use crate::reply::Reply;
-use crate::verdict::Verdict;
+use crate::verdict::{Status, Verdict};
 
 /// Holds the state of every (policy, key) pair and decides atomically.
 ///
@@ -120,4 +123,62 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Forgets the usage of `policies` by `key`: the next request finds the full quota.
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done>;
+}
+
+/// [`Store::settle`] by [`Store::refund`] and [`Store::acquire`], for a store that decides by
+/// itself.
+///
+/// # Errors
+/// Those of these two. If more than `u32::MAX` units have to be charged, part of them may have
+/// been.
+pub async fn settle<S: Store>(store: &S, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
+    let granted = granted(grants);
+    if total > granted {
+        return match grants.last() {
+            Some(newest) => charge_beyond(store, newest, granted, total - granted).await,
+            None => Ok(Settled::unchanged(grants, total)),
+        };
+    }
+    let mut unused = granted - total;
+    let newest_first = grants.iter().rev().map(|grant| {
+        let units = grant.units.min(unused);
+        unused -= units;
+        Grant { units, ..*grant }
+    });
+    let refunds: SmallVec<[Grant<'_>; 1]> = newest_first.filter(|grant| grant.units > 0).collect();
+    if !refunds.is_empty() {
+        store.refund(&refunds).wait().await?;
+    }
+    Ok(Settled { charged: total, ..Settled::default() })
+}
+
+/// Charges `used` units more than were granted, by acquiring them under a policy with debt.
+async fn charge_beyond<S: Store>(
+    store: &S,
+    newest: &Grant<'_>,
+    granted: u64,
+    used: u64,
+) -> Result<Settled, S::Error> {
+    let mut settled = Settled { charged: granted, debt: 0, forgiven: used };
+    let Some(policy) = newest.policy.with_debt() else { return Ok(settled) };
+    let mut left = used.min(policy.capacity());
+    while left > 0 {
+        // No store grants more units in one call. If there are more than times, several at a time.
+        let most = left.min(Quota::MAX_UNITS);
+        let cost = most.div_ceil(u32::MAX.into());
+        let times = u32::try_from(most / cost).unwrap_or(u32::MAX);
+        let asked = [Check::new(&policy, newest.key, cost)];
+        let verdict = store.acquire(&asked, Times::up_to(times)).wait().await?;
+        let charged = u64::from(verdict.times()) * cost;
+        let remaining = verdict.each().first().map_or(0, Status::remaining);
+        settled.charged += charged;
+        settled.forgiven -= charged;
+        settled.debt += charged.min(newest.policy.capacity().saturating_sub(remaining));
+        left -= charged;
+        if verdict.times() < times {
+            // What is left of the debt is less than that cost.
+            left = left.min(cost - 1);
+        }
+    }
+    Ok(settled)
 }
