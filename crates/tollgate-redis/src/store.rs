@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -58,7 +59,7 @@ impl RedisStore {
         // First: it panics where there are no timers, and then nothing has been asked.
         let (deadline, end) = self.deadline();
         match self.commit.acquire(slot, request, deadline) {
-            Ok(answer) => Reply::Later(AcquireFuture { answer, end, order }),
+            Ok(answer) => Reply::Later(AcquireFuture { answer, end, is_polled: false, order }),
             Err(error) => Reply::Now(Err(error)),
         }
     }
@@ -70,7 +71,12 @@ impl RedisStore {
             Some((slot, entries)) if of_slot.is_empty() => {
                 let (deadline, end) = self.deadline();
                 match self.commit.give_back(slot, entries, deadline) {
-                    Ok(answer) => Reply::Later(RefundFuture(AcquireFuture { answer, end, order: None })),
+                    Ok(answer) => Reply::Later(RefundFuture(AcquireFuture {
+                        answer,
+                        end,
+                        is_polled: false,
+                        order: None,
+                    })),
                     Err(error) => Reply::Now(Err(error)),
                 }
             }
@@ -94,7 +100,7 @@ impl RedisStore {
         let (caller, answer) = Caller::new(deadline);
         let context = Arc::clone(&self.commit.context);
         self.commit.context.runtime.spawn(async move { caller.notify_in_time(&context.waits, steps).await });
-        AcquireFuture { answer, end, order: None }
+        AcquireFuture { answer, end, is_polled: false, order: None }
     }
 
     /// The deadline of a caller, and its own timer if it is in another runtime. There it always has
@@ -218,6 +224,7 @@ pub struct AcquireFuture {
     answer: VerdictReceiver,
     /// `None` in the store's runtime, where a task watches deadlines.
     end: Option<Timer>,
+    is_polled: bool,
     /// Which status belongs to which check, if the set names a pair twice or is spread over slots.
     order: Option<PairOrder>,
 }
@@ -232,6 +239,12 @@ impl Future for AcquireFuture {
             Poll::Ready(answer) => answer.unwrap_or_else(|_| Err(Cause::Stopped.into())),
             Poll::Pending => {
                 let Some(end) = &mut this.end else { return Poll::Pending };
+                if !mem::replace(&mut this.is_polled, true) {
+                    // A correction of a charge is polled once where its runtime may have stopped,
+                    // which has no timer then.
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 ready!(end.as_mut().poll(cx));
                 // By now the answer is there, unless the set is over several slots.
                 this.answer.try_recv().unwrap_or_else(|_| Err(Cause::Late.into()))
