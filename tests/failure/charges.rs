@@ -59,6 +59,19 @@ async fn what_passed_open_is_forgiven() {
     }
 }
 
+/// Units are used in the order of their grants.
+#[tokio::test(start_paused = true)]
+async fn what_passed_open_and_was_not_used_takes_nothing_from_the_charge() {
+    let inner = failing(Connection::Works);
+    let limiter = limiter(open(&inner));
+    let charge = reserve(&limiter, 400).await;
+    inner.set(FAILURES[0]);
+    charge.extend(400).await.unwrap();
+    inner.set(Connection::Works);
+    assert_eq!(charge.settle(400).await, Settled { charged: 400, debt: 0, forgiven: 0 });
+    assert_eq!(left(&limiter).await, 600);
+}
+
 fn with_a_half(
     inner: &Failing,
     fallback: &MemoryStore,

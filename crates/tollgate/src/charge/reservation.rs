@@ -4,48 +4,44 @@ use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Grant, Key, Policy, Settled, Share, Stamp};
 
 /// What a refund of granted units needs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GrantStamp {
     pub(crate) stamp: Stamp,
     pub(crate) share: Option<Share>,
 }
 
-/// Units of one request.
+/// Units of one request, which its work uses in the order of their grants.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    /// Units that passed without a charge, because the store failed.
-    uncharged: u64,
     /// Units of grants that are used up. They are charged, and none of them comes back.
     spent: u64,
-    /// The latest grants, oldest first.
-    grants: SmallVec<[(u64, GrantStamp); 1]>,
+    /// Units that are used up, and passed without a charge because the store failed.
+    forgiven: u64,
+    /// The latest grants, oldest first. `None` if they passed without a charge.
+    grants: SmallVec<[(u64, Option<GrantStamp>); 1]>,
     /// `None` if nothing was said.
     used: Option<u64>,
 }
 
 impl Reservation {
     pub(super) fn new(units: u64, granted: Option<GrantStamp>) -> Reservation {
-        let mut reservation = Reservation { uncharged: 0, spent: 0, grants: smallvec![], used: None };
-        reservation.add(units, granted);
-        reservation
-    }
-
-    fn add(&mut self, units: u64, granted: Option<GrantStamp>) {
-        match granted {
-            Some(granted) => self.grants.push((units, granted)),
-            None => self.uncharged = self.uncharged.saturating_add(units),
-        }
+        Reservation { spent: 0, forgiven: 0, grants: smallvec![(units, granted)], used: None }
     }
 
     /// Adds a grant. What is used up needs no stamp, so a long stream holds those of its latest
     /// grants only.
     pub(super) fn extend(&mut self, units: u64, granted: Option<GrantStamp>) {
-        self.add(units, granted);
+        match self.grants.last_mut() {
+            // Two grants of one window.
+            Some((latest, of)) if *of == granted => *latest = latest.saturating_add(units),
+            _ => self.grants.push((units, granted)),
+        }
         let used = self.used.unwrap_or(0);
-        while let [(oldest, _), _, ..] = self.grants[..]
-            && self.without_stamp().saturating_add(oldest) <= used
+        while let [(oldest, granted), _, ..] = self.grants[..]
+            && self.used_up().saturating_add(oldest) <= used
         {
-            self.spent += oldest;
+            let ended = if granted.is_some() { &mut self.spent } else { &mut self.forgiven };
+            *ended = ended.saturating_add(oldest);
             self.grants.remove(0);
         }
     }
@@ -59,11 +55,25 @@ impl Reservation {
     }
 
     pub(super) fn reserved(&self) -> u64 {
-        self.grants.iter().fold(self.without_stamp(), |sum, (units, _)| sum.saturating_add(*units))
+        self.grants.iter().fold(self.used_up(), |sum, (units, _)| sum.saturating_add(*units))
     }
 
-    fn without_stamp(&self) -> u64 {
-        self.uncharged.saturating_add(self.spent)
+    fn used_up(&self) -> u64 {
+        self.spent.saturating_add(self.forgiven)
+    }
+
+    /// Of a `total` of used units, those of the grants that were charged, with what exceeds all
+    /// grants, and those of the grants that were not.
+    fn split(&self, total: u64) -> (u64, u64) {
+        let mut left = total.saturating_sub(self.used_up());
+        let (mut charged, mut forgiven) = (0, self.forgiven.min(total));
+        for (units, granted) in &self.grants {
+            let used = left.min(*units);
+            left -= used;
+            let sum = if granted.is_some() { &mut charged } else { &mut forgiven };
+            *sum += used;
+        }
+        (charged + left, forgiven)
     }
 
     /// The grants that can be corrected, and to what, for a `total` of used units.
@@ -73,26 +83,21 @@ impl Reservation {
         key: &'a Key,
         total: u64,
     ) -> (SmallVec<[Grant<'a>; 1]>, u64) {
-        let grant = |(units, granted): &(u64, GrantStamp)| Grant {
-            policy,
-            key,
-            units: *units,
-            stamp: granted.stamp,
-            share: granted.share,
+        let grant = |(units, granted): &(u64, Option<GrantStamp>)| {
+            let GrantStamp { stamp, share } = (*granted)?;
+            Some(Grant { policy, key, units: *units, stamp, share })
         };
-        (self.grants.iter().map(grant).collect(), total.saturating_sub(self.without_stamp()))
+        (self.grants.iter().filter_map(grant).collect(), self.split(total).0)
     }
 
     /// The whole result, of that of a correction.
     pub(crate) fn settled(&self, total: u64, corrected: Settled) -> Settled {
-        if self.grants.is_empty() {
-            return Settled { charged: 0, debt: 0, forgiven: total };
+        let spent = self.spent;
+        if self.grants.iter().all(|(_, granted)| granted.is_none()) {
+            return Settled { charged: spent, debt: 0, forgiven: total.saturating_sub(spent) };
         }
-        Settled {
-            charged: self.spent.saturating_add(corrected.charged),
-            forgiven: corrected.forgiven.saturating_add(self.uncharged.min(total)),
-            ..corrected
-        }
+        let forgiven = corrected.forgiven.saturating_add(self.split(total).1);
+        Settled { charged: spent.saturating_add(corrected.charged), forgiven, ..corrected }
     }
 }
 
@@ -100,35 +105,51 @@ impl Reservation {
 mod tests {
     use super::*;
 
+    fn at(us: u64) -> Option<GrantStamp> {
+        Some(GrantStamp { stamp: Stamp::new(us, 0), share: None })
+    }
+
     #[test]
     fn grants_that_are_used_up_need_no_stamp() {
-        let granted = Some(GrantStamp { stamp: Stamp::default(), share: None });
-        let mut reservation = Reservation::new(10, granted);
-        for _ in 0..1_000 {
+        let mut reservation = Reservation::new(10, at(0));
+        for n in 1..=1_000 {
             reservation.use_up(10);
-            reservation.extend(10, granted);
+            reservation.extend(10, at(n));
         }
         assert_eq!(
             (reservation.grants.len(), reservation.spent, reservation.reserved()),
             (1, 10_000, 10_010)
         );
         reservation.use_up(4);
-        reservation.extend(10, granted);
+        reservation.extend(10, at(2_000));
         assert_eq!(
             (reservation.grants.len(), reservation.reserved()),
             (2, 10_020),
             "6 units are not used yet"
         );
+        reservation.extend(5, at(2_000));
+        assert_eq!((reservation.grants.len(), reservation.reserved()), (2, 10_025), "of one window");
     }
 
+    /// Units are used in the order of their grants: what passed without a charge is forgiven if it
+    /// was used, and takes nothing from the units before it.
     #[test]
-    fn what_passed_without_a_charge_is_forgiven_first() {
-        let mut reservation = Reservation::new(10, None);
-        reservation.extend(5, Some(GrantStamp { stamp: Stamp::default(), share: None }));
+    fn what_passed_without_a_charge_is_forgiven_in_its_turn() {
         let (policy, key) = (Policy::new("p", tollgate_core::Quota::per_day(5)), Key::from("k"));
-        let (grants, total) = reservation.correction(&policy, &key, 12);
-        assert_eq!((grants.len(), total), (1, 2));
-        let settled = reservation.settled(12, Settled { charged: 2, ..Settled::default() });
-        assert_eq!(settled, Settled { charged: 2, debt: 0, forgiven: 10 });
+        for (grants, total, rest, forgiven) in [
+            ([(10, None), (5, at(0))], 12, 2, 10),
+            ([(10, None), (5, at(0))], 4, 0, 4),
+            ([(10, at(0)), (5, None)], 10, 10, 0),
+            ([(10, at(0)), (5, None)], 12, 10, 2),
+            ([(10, at(0)), (5, None)], 20, 15, 5),
+        ] {
+            let [(first, of_first), (second, of_second)] = grants;
+            let mut reservation = Reservation::new(first, of_first);
+            reservation.extend(second, of_second);
+            let (grants, corrected) = reservation.correction(&policy, &key, total);
+            assert_eq!((grants.len(), corrected), (1, rest));
+            let settled = reservation.settled(total, Settled { charged: rest, ..Settled::default() });
+            assert_eq!(settled, Settled { charged: rest, debt: 0, forgiven }, "{total}");
+        }
     }
 }
