@@ -21,16 +21,16 @@ fn layer() -> RateLimitLayer {
     RateLimitLayer::new([per_user("p", 1)]).store(store(&clock()))
 }
 
-fn inside() -> SocketAddr {
+fn inside(layer: RateLimitLayer) -> SocketAddr {
     let (incoming, address) = incoming();
-    let mut server = Server::builder().accept_http1(true).layer(GrpcWebLayer::new()).layer(layer());
+    let mut server = Server::builder().accept_http1(true).layer(GrpcWebLayer::new()).layer(layer);
     tokio::spawn(server.add_service(EchoServer::new(Echo::default())).serve_with_incoming(incoming));
     address
 }
 
-fn outside() -> SocketAddr {
+fn outside(layer: RateLimitLayer) -> SocketAddr {
     let (incoming, address) = incoming();
-    let mut server = Server::builder().accept_http1(true).layer(layer()).layer(GrpcWebLayer::new());
+    let mut server = Server::builder().accept_http1(true).layer(layer).layer(GrpcWebLayer::new());
     tokio::spawn(server.add_service(EchoServer::new(Echo::default())).serve_with_incoming(incoming));
     address
 }
@@ -45,7 +45,7 @@ async fn call(address: SocketAddr, user: &str) -> Result<String, Status> {
 
 #[tokio::test]
 async fn a_grpc_web_client_reads_denials_inside_and_outside_translation() {
-    for address in [inside(), outside()] {
+    for address in [inside(layer()), outside(layer())] {
         assert_eq!(call(address, "ada").await.unwrap(), "hello");
         let status = call(address, "ada").await.unwrap_err();
         assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "quota exceeded: p"));
@@ -55,19 +55,41 @@ async fn a_grpc_web_client_reads_denials_inside_and_outside_translation() {
     }
 }
 
-/// As a browser sends it: base64 over HTTP/1.1.
+/// The trailers of gRPC-Web are in the body, if the limit is outside of the translation.
 #[tokio::test]
-async fn a_browser_gets_the_content_type_of_its_request() {
+async fn the_status_of_a_call_settles_inside_and_outside_of_translation() {
+    let failures = || {
+        let failures = per_user("p", 1).count_if(|response| response.grpc_status() != Some(0));
+        RateLimitLayer::new([failures]).store(store(&clock()))
+    };
+    for address in [inside(failures()), outside(failures())] {
+        for _ in 0..5 {
+            assert_eq!(call(address, "ada").await.unwrap(), "hello");
+            let mut browser = Client::connect(address).await;
+            browser.send(&as_a_browser()).await;
+            let answer = browser.answer_to("POST").await;
+            assert_eq!((answer.status, answer.field("grpc-status")), (200, None), "{answer:?}");
+        }
+    }
+}
+
+/// A call as a browser sends it: base64 over HTTP/1.1.
+fn as_a_browser() -> String {
     // A message with the text "hi", after one byte of flags and four of length.
     const MESSAGE: &str = "AAAAAAQKAmhp";
-    for address in [inside(), outside()] {
+    format!(
+        "POST /echo.Echo/Once HTTP/1.1\r\nhost: test\r\nx-user: ada\r\n\
+         content-type: application/grpc-web-text+proto\r\naccept: application/grpc-web-text+proto\r\n\
+         content-length: {}\r\n\r\n{MESSAGE}",
+        MESSAGE.len()
+    )
+}
+
+#[tokio::test]
+async fn a_browser_gets_the_content_type_of_its_request() {
+    for address in [inside(layer()), outside(layer())] {
         let mut client = Client::connect(address).await;
-        let ask = format!(
-            "POST /echo.Echo/Once HTTP/1.1\r\nhost: test\r\nx-user: ada\r\n\
-             content-type: application/grpc-web-text+proto\r\naccept: application/grpc-web-text+proto\r\n\
-             content-length: {}\r\n\r\n{MESSAGE}",
-            MESSAGE.len()
-        );
+        let ask = as_a_browser();
         client.send(&ask).await;
         let passed = client.answer_to("POST").await;
         assert_eq!(passed.status, 200);

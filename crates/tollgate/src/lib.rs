@@ -156,6 +156,7 @@ mod answer;
 mod charge;
 mod denial;
 mod fields;
+mod grpc_type;
 mod interned;
 mod limiter;
 mod observe;

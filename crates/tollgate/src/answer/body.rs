@@ -4,7 +4,7 @@ use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use pin_project::pin_project;
@@ -142,11 +142,13 @@ where
             }
             OtherProj::Settling(body, charges) => {
                 let frame = ready!(body.poll_frame(cx));
-                if let Some(Ok(frame)) = &frame
-                    && let Some(trailers) = frame.trailers_ref()
-                    && let Some(charges) = charges.take()
-                {
-                    charges.settle(trailers);
+                if let (Some(Ok(frame)), Some(waiting)) = (&frame, &*charges) {
+                    let in_body = frame.data_ref().and_then(|data| waiting.in_body(data.chunk()));
+                    if let Some(trailers) = frame.trailers_ref().or(in_body.as_ref())
+                        && let Some(charges) = charges.take()
+                    {
+                        charges.settle(trailers);
+                    }
                 }
                 frame
             }

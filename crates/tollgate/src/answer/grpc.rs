@@ -19,19 +19,6 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// [gRFC A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback).
 pub(super) const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// Whether this is `application/grpc`, `application/grpc-web` or `application/grpc-web-text`, of
-/// any message format.
-pub(super) fn is_grpc(content_type: &[u8]) -> bool {
-    let Some(rest) = after(content_type, b"application/grpc") else { return false };
-    let rest = after(rest, b"-web").map_or(rest, |web| after(web, b"-text").unwrap_or(web));
-    matches!(rest.first(), None | Some(b'+' | b';' | b' ' | b'\t'))
-}
-
-pub(super) fn after<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
-    let (start, rest) = text.split_at_checked(prefix.len())?;
-    start.eq_ignore_ascii_case(prefix).then_some(rest)
-}
-
 /// The answer to a gRPC call with that content type.
 pub(super) fn response(denial: &Denial, content_type: &HeaderValue) -> Response<Bytes> {
     let message = message(denial);
@@ -84,6 +71,7 @@ mod tests {
 
     use super::*;
     use crate::extract::global;
+    use crate::grpc_type::GrpcType;
     use crate::layer::ResponseBody;
     use crate::{MemoryStore, PolicyExt, RateLimitLayer};
 
@@ -145,7 +133,7 @@ mod tests {
             "application/grpc-web-text",
             "application/grpc-web-text+proto",
         ] {
-            assert!(is_grpc(grpc.as_bytes()), "{grpc}");
+            assert!(GrpcType::of(grpc.as_bytes()).is_some(), "{grpc}");
         }
         for other in [
             "",
@@ -160,7 +148,7 @@ mod tests {
             "text/application/grpc",
             "application/grpc\u{e9}",
         ] {
-            assert!(!is_grpc(other.as_bytes()), "{other}");
+            assert!(GrpcType::of(other.as_bytes()).is_none(), "{other}");
         }
     }
 

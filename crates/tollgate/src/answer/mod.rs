@@ -25,6 +25,7 @@ use http_body_util::Full;
 use crate::denial::Denial;
 use crate::extract::Head;
 use crate::fields::number;
+use crate::grpc_type::{GrpcType, after};
 use crate::reason::{Reason, problem};
 
 pub use body::ResponseBody;
@@ -45,8 +46,8 @@ impl<'a> Protocol<'a> {
     pub(crate) fn of(head: &Head<'a>) -> Option<Protocol<'a>> {
         let content_type = head.headers().get(header::CONTENT_TYPE).filter(|_| head.method() == Method::POST);
         match content_type {
-            Some(value) if grpc::is_grpc(value.as_bytes()) => Some(Protocol::Grpc(value)),
-            Some(value) if grpc::after(value.as_bytes(), b"application/connect+").is_some() => {
+            Some(value) if GrpcType::of(value.as_bytes()).is_some() => Some(Protocol::Grpc(value)),
+            Some(value) if after(value.as_bytes(), b"application/connect+").is_some() => {
                 Some(Protocol::ConnectStream(value))
             }
             _ => connect::is_unary(head).then_some(Protocol::ConnectUnary),

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::header::CONTENT_TYPE;
-use http::{Extensions, HeaderMap, Response, StatusCode};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use super::Charge;
+use crate::grpc_type::GrpcType;
 
 /// What a rule makes of a response: the total to settle to, or `None` if the charge stays.
 pub(crate) type OfResponse = dyn Fn(&ResponseHead<'_>) -> Option<u64> + Send + Sync;
@@ -61,13 +64,11 @@ impl<'a> ResponseHead<'a> {
         self.trailers.and_then(status).or_else(|| status(self.headers))
     }
 
-    /// Whether the trailers will tell more: the response is gRPC, and has not ended yet.
-    fn waits_for_trailers(&self) -> bool {
-        let is_grpc = self
-            .headers
-            .get(CONTENT_TYPE)
-            .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-        is_grpc && self.trailers.is_none() && !self.headers.contains_key(GRPC_STATUS)
+    /// How the trailers are sent that will tell more. `None` if the response is not gRPC, or has
+    /// ended.
+    fn waits_for_trailers(&self) -> Option<GrpcType> {
+        let kind = GrpcType::of(self.headers.get(CONTENT_TYPE)?.as_bytes());
+        kind.filter(|_| self.trailers.is_none() && !self.headers.contains_key(GRPC_STATUS))
     }
 }
 
@@ -100,9 +101,9 @@ impl ByResponse {
     /// Settles by this response. Of a gRPC call, returns what its trailers settle.
     pub(crate) fn settle<B>(self, response: &Response<B>) -> Option<ByTrailers> {
         let head = ResponseHead::from(response);
-        if head.waits_for_trailers() {
+        if let Some(kind) = head.waits_for_trailers() {
             let (headers, extensions) = (response.headers().clone(), response.extensions().clone());
-            return Some(ByTrailers { status: head.status, headers, extensions, charges: self });
+            return Some(ByTrailers { kind, status: head.status, headers, extensions, charges: self });
         }
         self.settle_by(&head);
         None
@@ -127,6 +128,7 @@ impl fmt::Debug for ByResponse {
 /// before that, they stay.
 #[derive(Debug)]
 pub(crate) struct ByTrailers {
+    kind: GrpcType,
     status: StatusCode,
     headers: HeaderMap,
     extensions: Extensions,
@@ -135,8 +137,31 @@ pub(crate) struct ByTrailers {
 
 impl ByTrailers {
     pub(crate) fn settle(self, trailers: &HeaderMap) {
-        let ByTrailers { status, headers, extensions, charges } = self;
+        let ByTrailers { status, headers, extensions, charges, .. } = self;
         let (headers, extensions) = (&headers, &extensions);
         charges.settle_by(&ResponseHead { status, headers, extensions, trailers: Some(trailers) });
+    }
+    /// The trailers that a part of a body is, if it is the last one of gRPC-Web: a frame with the
+    /// flag 0x80, its length, and lines as of HTTP/1.1 (gRPC's PROTOCOL-WEB).
+    pub(crate) fn in_body(&self, data: &[u8]) -> Option<HeaderMap> {
+        let decoded;
+        let frame = match self.kind {
+            GrpcType::Plain => return None,
+            GrpcType::Web => data,
+            GrpcType::WebText => {
+                decoded = STANDARD.decode(data).ok()?;
+                &decoded
+            }
+        };
+        let (&[0x80, a, b, c, d], lines) = frame.split_first_chunk()? else { return None };
+        if lines.len() != usize::try_from(u32::from_be_bytes([a, b, c, d])).ok()? {
+            return None;
+        }
+        let line = |line: &[u8]| {
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?;
+            Some((HeaderName::from_bytes(&line[..colon]).ok()?, value))
+        };
+        Some(lines.split(|byte| *byte == b'\n').filter_map(line).collect())
     }
 }
