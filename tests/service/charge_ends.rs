@@ -5,9 +5,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use http::{Request, Response};
 use tokio::runtime::Builder;
 use tollgate::store::{NeverFails, Store};
-use tollgate::{Charge, Charges, Key, Limiter, Outcome, Policy, Quota, Settled};
+use tollgate::{
+    Charge, Charges, Head, Key, Limiter, Outcome, Policy, PolicyExt, Quota, RequestLimiter, ResponseHead,
+    Settled, StoreExt,
+};
 use tollgate_tests::{Later, clock, poll_once, store};
 
 fn limiter<S: Store<Error: NeverFails>>(store: S) -> Limiter<S> {
@@ -114,6 +118,46 @@ async fn a_policy_is_taken_out_of_a_permit_once() {
     charge.settle(1).await;
     assert_eq!(left().await, [100, 99]);
     assert!(format!("{charge:?} {:?}", Charges::default()).contains("tokens"));
+}
+
+/// "Pay afterwards": a cost of 0 passes, and what was used is charged all the same.
+#[tokio::test]
+async fn a_permit_that_cost_nothing_is_charged_what_was_used() {
+    let limiter = limiter(store(&clock()));
+    let mut permit = limiter.check(&Key::from("ada"), 0).await.unwrap();
+    let charge = limiter.charge(&mut permit, "tokens");
+    assert!(charge.extend(2_000).await.is_err());
+    assert_eq!(charge.settle(137).await, Settled { charged: 137, debt: 0, forgiven: 0 });
+    assert_eq!(left(&limiter).await, 863);
+}
+
+#[tokio::test]
+async fn what_was_taken_out_of_a_permit_is_not_settled_by_the_response() {
+    let rule = |name: &str| {
+        let policy = Policy::new(name, Quota::per_minute(1_000));
+        policy.by(|_: &Head<'_>| Some(Key::from("ada"))).cost(|_| 500).cost_by(|_| 137)
+    };
+    let limiter = RequestLimiter::new([rule("a"), rule("b")]).store(store(&clock()));
+    let request = Request::new(());
+    let mut permit = limiter.check(&Head::from(&request)).await.unwrap();
+    limiter.charge(&mut permit, "a").settle(200).await;
+    limiter.settle_by(permit, &ResponseHead::from(&Response::new(())));
+    let report = limiter.look(&Head::from(&request)).await.unwrap();
+    assert_eq!([0, 1].map(|n| report.statuses()[n].remaining()), [800, 863]);
+}
+
+/// A timer of a runtime that has stopped panics.
+#[test]
+fn a_charge_behind_a_timeout_outlives_its_runtime() {
+    let store = Later::deciding_last(store(&clock())).timeout(Duration::from_secs(1)).fail_open();
+    let limiter = limiter(store);
+    let runtime = || Builder::new_current_thread().enable_time().build().unwrap();
+    let first = runtime();
+    let charge = first.block_on(reserve(&limiter));
+    charge.used(1);
+    drop(first);
+    drop(charge);
+    assert_eq!(runtime().block_on(left(&limiter)), 500, "the estimate stays");
 }
 
 /// Each charge of a thousand that settle at once is counted.

@@ -151,7 +151,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     pub(super) async fn charge_more(&self, ask: Ask) -> Result<Permit, Denial> {
         let rule = self.policies.named(ask.policy);
         let asks: Asks = smallvec![ask];
-        let reply = self.acquire(&asks, Times::ONCE, None);
+        // Nothing waits for a place in the queue of a leaky bucket.
+        let reply = self.acquire(&asks, Times::ONCE, Some(Duration::ZERO));
         self.decided_by(rule..rule + 1, asks, reply).await
     }
 

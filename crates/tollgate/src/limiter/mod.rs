@@ -307,7 +307,8 @@ where
 
     /// Takes what one policy charged a permit, for work whose cost is known only at its end: see
     /// [`Charge`]. The other policies keep what they charged, and a [refund](Limiter::refund) of
-    /// the permit leaves this policy out.
+    /// the permit leaves this policy out. On a [leased](crate::StoreExt::leased) store, make the
+    /// policy [`reserved`](Policy::reserved).
     ///
     /// ```
     /// use tollgate::{Key, Limiter, Policy, Quota};

@@ -10,6 +10,9 @@ use crate::charge::GrantStamp;
 use crate::policy_set::{Ask, Asks};
 use crate::report::Report;
 
+/// The number of the policy of an ask that was taken out of its permit.
+const TAKEN: usize = usize::MAX;
+
 /// A request that was charged and may pass.
 #[must_use = "a leaky bucket asks for a delay before the request passes: see `delay`"]
 pub struct Permit {
@@ -40,7 +43,7 @@ impl Permit {
             .iter()
             .zip(&self.stamps)
             .zip(self.report.iter())
-            .filter(|((ask, _), _)| ask.cost > 0)
+            .filter(|((ask, _), _)| ask.cost > 0 && ask.policy != TAKEN)
             .map(|((ask, stamp), (policy, _))| {
                 let share = self.report.share();
                 Grant { policy, key: &ask.key, units: ask.cost, stamp: *stamp, share }
@@ -53,10 +56,6 @@ impl Permit {
         store.refund(&grants)
     }
 
-    pub(crate) fn asks(&self) -> &[Ask] {
-        &self.asks
-    }
-
     /// What a store granted for the ask at this place. `None` if a failure policy decided.
     pub(crate) fn granted(&self, at: usize) -> Option<GrantStamp> {
         let stamp = *self.stamps.get(at)?;
@@ -65,11 +64,15 @@ impl Permit {
 
     /// Takes what one policy charged out of this permit, once: a refund leaves it out then.
     pub(crate) fn take(&mut self, is_taken: impl Fn(usize) -> bool) -> Option<(Ask, Option<GrantStamp>)> {
-        let at = self.asks.iter().position(|ask| is_taken(ask.policy) && ask.cost > 0)?;
-        let granted = self.granted(at);
-        let ask = self.asks[at].clone();
-        self.asks[at].cost = 0;
-        Some((ask, granted))
+        let at = self.asks.iter().position(|ask| ask.policy != TAKEN && is_taken(ask.policy))?;
+        let found = (self.asks[at].clone(), self.granted(at));
+        self.asks[at].policy = TAKEN;
+        Some(found)
+    }
+
+    /// Takes all that is left, with what a store granted for each.
+    pub(crate) fn take_all(mut self) -> (Asks, SmallVec<[Option<GrantStamp>; 4]>) {
+        std::iter::from_fn(|| self.take(|_| true)).unzip()
     }
 
     /// Returns how long to wait before the work: zero unless a

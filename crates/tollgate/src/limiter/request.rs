@@ -178,14 +178,15 @@ where
     }
 
     /// Settles a permit by the response that its request got: what [`Rule::count_if`] and
-    /// [`Rule::cost_by`] say. Other rules keep what they charged. A layer does this by itself.
+    /// [`Rule::cost_by`] say. Other rules keep what they charged, and what was taken out of the
+    /// permit is not settled again. A layer does this by itself.
     ///
     /// [`Rule::count_if`]: crate::Rule::count_if
     /// [`Rule::cost_by`]: crate::Rule::cost_by
     pub fn settle_by(&self, permit: Permit, response: &ResponseHead<'_>) {
         let settler: Arc<dyn Settler> = Arc::new(self.decider.clone());
-        let charges =
-            self.rules.charges(&settler, &self.decider.policies, permit.asks(), |at| permit.granted(at));
+        let (asks, granted) = permit.take_all();
+        let charges = self.rules.charges(&settler, &self.decider.policies, &asks, |at| granted[at]);
         charges.by_response.settle_by(response);
     }
 
