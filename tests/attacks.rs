@@ -253,7 +253,7 @@ async fn streams_that_nobody_settles_do_not_lift_the_limit_on_guesses() {
             yield_now().await;
             if let Ok(mut permit) = tokens.check(&key, 100).await {
                 let charge = tokens.charge(&mut permit, "tokens");
-                charge.used(if attacker % 2 == 0 { 1 } else { 150 });
+                charge.used(if attacker.is_multiple_of(2) { 1 } else { 150 });
             }
         }
     };

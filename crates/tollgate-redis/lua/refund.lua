@@ -5,7 +5,7 @@
 --          its keys are different
 -- ARGV[1]  numbers of 8 bytes (little-endian doubles), for one group after another:
 --            algorithm:  a key of the result of `algorithms`. 0 resets the keys of the group
---            arguments:  seven: those of the algorithm without a cost, then zeros
+--            arguments:  seven: those of the algorithm, whose cost says nothing here, then zeros
 --            grants:     the number of them
 --            then for each grant, but not for resets
 --              units:         the number of units to refund

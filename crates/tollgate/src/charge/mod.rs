@@ -135,7 +135,7 @@ impl Charge {
     /// A [`Denial`] of this policy, under which nothing was charged.
     pub async fn extend(&self, units: u64) -> Result<(), Denial> {
         let Shared { settler, policy, key, .. } = &*self.0;
-        let Some(key) = key else { return Ok(()) };
+        let Some(key) = key.as_ref().filter(|_| units > 0) else { return Ok(()) };
         let granted = settler.extend(*policy, key, units).await?;
         if let Some(reservation) = &mut *self.0.reservation() {
             reservation.extend(units, granted);
@@ -145,9 +145,10 @@ impl Charge {
 
     /// Corrects the charge to the `total` of units that the work has used.
     ///
-    /// Less than reserved is refunded, to the window that paid and to no other. More is charged
-    /// without asking: it is [debt](Settled::debt) where nothing is left, up to one more capacity.
-    /// Later requests are refused until it is paid.
+    /// Less than reserved is refunded, to the window that paid and to no other; but not what
+    /// [`used`](Charge::used) has counted of earlier grants. More is charged without asking: it is
+    /// [debt](Settled::debt) where nothing is left, up to one more capacity. Later requests are
+    /// refused until it is paid.
     ///
     /// The first call counts. A later one changes nothing and returns zeros. It goes on in a task
     /// if the caller leaves.

@@ -287,7 +287,7 @@ impl Rule {
     /// The cost of a request, or its estimate, under the policy of its tier.
     pub(crate) fn cost_of(&self, head: &Head<'_>, policy: &Policy) -> u64 {
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
-        if self.reserves() { self.settling.estimate(cost, policy) } else { cost }
+        if policy.is_reserved() { self.settling.estimate(cost, policy) } else { cost }
     }
 
     /// The policies of its tiers.

@@ -91,8 +91,9 @@ impl Rule {
     /// Settles each request to what its response says it has cost, such as the tokens in a header.
     /// The [cost](Rule::cost) or the [estimate](Rule::reserve) is charged before the work.
     ///
-    /// If the service fails, or the caller leaves before the response, the charge stays. A handler
-    /// that settles its [`Charge`](crate::Charge) comes first.
+    /// A cost of 0 counts as 1, so that a caller in debt does not pass. If the service fails, or
+    /// the caller leaves before the response, the charge stays. A handler that settles its
+    /// [`Charge`](crate::Charge) comes first.
     ///
     /// ```
     /// use tollgate::extract::header;
