@@ -66,6 +66,8 @@ async fn forward(mut events: Events, charge: Charge, mut to_client: Sender<Bytes
         charge.used(1);
         to_client.send_data(event).await?;
     }
+    // Before the client can ask again.
+    drop(charge);
     to_client.send_data("event: error\ndata: the model has failed\n\n".into()).await
 }
 
