@@ -1,4 +1,8 @@
-//! Shared by the benchmarks: requests, services, and a loop that drives them.
+//! Shared by the benchmarks: requests, services, a loop that drives them, and the cost of servers.
+
+#![expect(clippy::float_arithmetic, reason = "it measures")]
+
+mod server_cost;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -8,6 +12,8 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::{Request, Response};
 use tower::Service;
+
+pub use server_cost::ServerCost;
 
 /// As many callers as fit into the caches.
 pub const HOT: u32 = 1_000;

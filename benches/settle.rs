@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tollgate::store::{Check, Grant, Store, Times};
 use tollgate::{Algorithm, Key, Policy, Quota};
+use tollgate_benches::ServerCost;
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
 
@@ -32,28 +33,7 @@ struct Measured {
     store: RedisStore,
 }
 
-/// The server's time in scripts, and its processor time, in microseconds.
-#[derive(Clone, Copy, Default)]
-struct Cost {
-    script: f64,
-    processor: f64,
-}
-
 impl Measured {
-    fn cost(&self) -> Cost {
-        let info = |section| self.server.command(&["INFO", section]).expect("a text");
-        let number = |text: &str, name: &str| -> f64 {
-            let (_, rest) = text.split_once(name).unwrap_or(("", "0"));
-            let digits: String = rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
-            digits.parse().unwrap_or(0.0)
-        };
-        let stats = info("commandstats");
-        let stats = stats.split_once("cmdstat_evalsha:").map_or("", |(_, stats)| stats);
-        let cpu = info("cpu");
-        let seconds = number(&cpu, "used_cpu_user:") + number(&cpu, "used_cpu_sys:");
-        Cost { script: number(stats, "usec="), processor: seconds * 1e6 }
-    }
-
     /// A request for each key, `at_once` at a time.
     async fn ask(&self, policy: &Policy, keys: u64, at_once: u64, estimates: u64, work: Work) {
         for first in (0..keys).step_by(usize::try_from(at_once).expect("it is small")) {
@@ -103,12 +83,12 @@ async fn main() {
             ("128 estimates", 12_800, 1_280, 128),
         ] {
             let works = [Work::Check, Work::Settles(-100), Work::Settles(100)];
-            let mut costs = [Cost::default(); 3];
+            let mut costs = [ServerCost::default(); 3];
             for round in 0..=ROUNDS {
                 for (work, cost) in works.into_iter().zip(&mut costs) {
-                    let before = measured.cost();
+                    let before = ServerCost::of(&measured.server);
                     measured.ask(&policy, keys, at_once, estimates, work).await;
-                    let after = measured.cost();
+                    let after = ServerCost::of(&measured.server);
                     // The first round makes the keys.
                     if round > 0 {
                         let each = f64::from(ROUNDS) * keys as f64;
@@ -118,7 +98,7 @@ async fn main() {
                 }
             }
             let [check, less, more] = costs;
-            let ratio = |cost: Cost| {
+            let ratio = |cost: ServerCost| {
                 let (script, processor) = (cost.script / check.script, cost.processor / check.processor);
                 format!("{:.2}: {script:.2} ×, of processor time {processor:.2} ×", cost.script)
             };

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tollgate::store::{Check, Store, Times};
 use tollgate::usage::Totals;
 use tollgate::{Algorithm, Key, MemoryStore, Policy, Quota};
+use tollgate_benches::ServerCost;
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
 
@@ -23,13 +24,6 @@ struct Measured {
     store: RedisStore,
 }
 
-/// The server's time in scripts, and its processor time, in microseconds.
-#[derive(Clone, Copy, Default)]
-struct Cost {
-    script: f64,
-    processor: f64,
-}
-
 impl Measured {
     async fn new(kind: Kind) -> Measured {
         let server = Server::start(kind).expect("a server");
@@ -37,21 +31,8 @@ impl Measured {
         Measured { server, store }
     }
 
-    fn info(&self, section: &str) -> String {
-        self.server.command(&["INFO", section]).expect("a text")
-    }
-
-    fn cost(&self) -> Cost {
-        let number = |text: &str, name: &str| -> f64 {
-            let (_, rest) = text.split_once(name).unwrap_or(("", "0"));
-            let digits: String = rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
-            digits.parse().unwrap_or(0.0)
-        };
-        let stats = self.info("commandstats");
-        let stats = stats.split_once("cmdstat_evalsha:").map_or("", |(_, stats)| stats);
-        let cpu = self.info("cpu");
-        let seconds = number(&cpu, "used_cpu_user:") + number(&cpu, "used_cpu_sys:");
-        Cost { script: number(stats, "usec="), processor: seconds * 1e6 }
+    fn cost(&self) -> ServerCost {
+        ServerCost::of(&self.server)
     }
 
     /// Asks for each key once, `at_once` at a time.
@@ -66,10 +47,10 @@ impl Measured {
     }
 
     /// The costs of a check, without tracking and with it.
-    async fn compare(&self, policy: &Policy, checks: usize, at_once: usize) -> [Cost; 2] {
+    async fn compare(&self, policy: &Policy, checks: usize, at_once: usize) -> [ServerCost; 2] {
         let keys: Vec<Key> = (0..checks).map(|n| Key::from(n as u64)).collect();
         let tracked = Policy::new("tracked", policy.quota()).with_algorithm(policy.algorithm()).track_usage();
-        let mut costs = [Cost::default(); 2];
+        let mut costs = [ServerCost::default(); 2];
         for round in 0..=ROUNDS {
             for (policy, cost) in [policy, &tracked].into_iter().zip(&mut costs) {
                 let before = self.cost();
