@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::mem;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -88,7 +87,7 @@ impl<S: Store> Store for Timeout<S> {
             Poll::Ready(answer) => answer,
             Poll::Pending if self.needs_timer => {
                 // Only in a task, since there is no timer in a runtime that has stopped.
-                yield_once().await;
+                tokio::task::yield_now().await;
                 let limited = tokio::time::timeout(self.limit, settled).await;
                 limited.map_err(|_| TimeoutError::Elapsed(self.limit))?
             }
@@ -108,19 +107,6 @@ impl<S: Store> Store for Timeout<S> {
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
     }
-}
-
-/// Is ready when it is polled again.
-async fn yield_once() {
-    let mut has_yielded = false;
-    poll_fn(|cx| {
-        if mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// The answer of a store, or an error once the limit has passed.
