@@ -64,21 +64,24 @@ async fn left(layer: &RateLimitLayer) -> u64 {
     layer.limiter().look(&Head::from(&ada())).await.unwrap().statuses()[0].remaining()
 }
 
-/// The last handle of a charge, which the test keeps.
-type Kept = Arc<Mutex<Option<Charge>>>;
+/// The charge of a request, whose handler leaves it to the test.
+async fn charge_of_a_request(layer: &RateLimitLayer) -> Charge {
+    let kept = Arc::<Mutex<Option<Charge>>>::default();
+    let keeps = Arc::clone(&kept);
+    let service = works(layer, move |charges| {
+        *keeps.lock().unwrap() = charges.of("tokens").cloned();
+        done()
+    });
+    service.oneshot(ada()).await.unwrap();
+    let charge = kept.lock().unwrap().take();
+    charge.unwrap()
+}
 
 #[tokio::test]
 async fn a_handler_settles_less_than_reserved() {
     for algorithm in each_algorithm() {
         let layer = super::layer(&clock(), [tokens(algorithm, 1_000, 500)]);
-        let kept = Kept::default();
-        let keeps = Arc::clone(&kept);
-        let service = works(&layer, move |charges| {
-            *keeps.lock().unwrap() = charges.of("tokens").cloned();
-            done()
-        });
-        service.clone().oneshot(ada()).await.unwrap();
-        let charge = kept.lock().unwrap().take().unwrap();
+        let charge = charge_of_a_request(&layer).await;
         assert_eq!((charge.policy(), charge.reserved(), left(&layer).await), ("tokens", 500, 500));
         let settled = charge.settle(137).await;
         assert_eq!(settled, Settled { charged: 137, debt: 0, forgiven: 0 }, "{algorithm:?}");
@@ -184,18 +187,11 @@ async fn a_reservation_lasts_as_long_as_the_work() {
         let time = clock();
         let policy = Policy::try_from_parts("tokens", Quota::per_day(1_000), algorithm).unwrap();
         let layer = super::layer(&time, [policy.by(header("x-user")).reserve(|_| 900)]);
-        let kept = Kept::default();
-        let keeps = Arc::clone(&kept);
-        let service = works(&layer, move |charges| {
-            *keeps.lock().unwrap() = charges.of("tokens").cloned();
-            done()
-        });
-        service.oneshot(ada()).await.unwrap();
+        let charge = charge_of_a_request(&layer).await;
         // Of a clock that is aligned to the day, midnight is not reached.
         time.advance(Duration::from_secs(3_600));
         let refilled = if algorithm == Algorithm::Gcra { 41 } else { 0 };
         assert_eq!(left(&layer).await, 100 + refilled, "{algorithm:?}");
-        let charge = kept.lock().unwrap().take().unwrap();
         charge.extend(100).await.unwrap();
         assert_eq!(charge.settle(300).await.charged, 300);
         assert_eq!(left(&layer).await, 700 + refilled, "{algorithm:?}");
@@ -224,14 +220,7 @@ async fn the_drop_of_the_last_handle_settles_to_what_was_used() {
 #[tokio::test]
 async fn a_charge_is_extended_while_there_is_room() {
     let layer = super::layer(&clock(), [tokens(Algorithm::SLIDING_LOG, 100, 40)]);
-    let kept = Kept::default();
-    let keeps = Arc::clone(&kept);
-    let service = works(&layer, move |charges| {
-        *keeps.lock().unwrap() = charges.of("tokens").cloned();
-        done()
-    });
-    service.clone().oneshot(ada()).await.unwrap();
-    let charge = kept.lock().unwrap().take().unwrap();
+    let charge = charge_of_a_request(&layer).await;
     charge.extend(40).await.unwrap();
     let denial = charge.extend(40).await.unwrap_err();
     assert_eq!((denial.violated().collect::<Vec<_>>(), charge.reserved()), (vec!["tokens"], 80));
