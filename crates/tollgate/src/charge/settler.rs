@@ -1,7 +1,6 @@
 //! Brings corrections of charges to their end, whether or not a caller waits for them.
 
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -119,7 +118,7 @@ impl Unsettled {
 
 impl Drop for Unsettled {
     fn drop(&mut self) {
-        if !mem::replace(&mut self.is_done, true) {
+        if !self.is_done {
             let (grants, total) =
                 self.reservation.correction(self.settler.policy(self.policy), &self.key, self.total);
             let unchanged = Settled::unchanged(&grants, total);

@@ -68,8 +68,7 @@ impl Extras {
     }
 
     /// Adds to the response what is to be added, and settles what it decides.
-    pub(crate) fn add_to<B>(&mut self, response: Response<B>) -> Response<ResponseBody<B>> {
-        let mut response = response;
+    pub(crate) fn add_to<B>(&mut self, mut response: Response<B>) -> Response<ResponseBody<B>> {
         if let Some(fields) = &mut self.fields {
             fields.add_to(response.headers_mut());
         }

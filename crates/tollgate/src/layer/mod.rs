@@ -36,7 +36,6 @@ pub use crate::answer::ResponseBody;
 #[cfg(feature = "axum")]
 pub use crate::charge::MissingCharge;
 #[cfg(feature = "axum")]
-#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use crate::report::MissingReport;
 pub use crate::rule::IntoRules;
 
