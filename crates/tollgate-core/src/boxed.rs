@@ -10,6 +10,7 @@ use crate::debt::Settled;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::{Policy, PolicyError};
+use crate::renewal::Renewal;
 use crate::reply::Reply;
 use crate::store::Store;
 use crate::verdict::Verdict;
@@ -47,6 +48,7 @@ trait ErasedStore<E>: Send + Sync {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> BoxReply<Result<Verdict, E>>;
     fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), E>>;
     fn settle<'a>(&'a self, grants: &'a [Grant<'a>], total: u64) -> BorrowedFuture<'a, Result<Settled, E>>;
+    fn renew<'a>(&'a self, grants: &'a [Grant<'a>]) -> BorrowedFuture<'a, Result<Vec<Renewal>, E>>;
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>>;
     fn patient(&self) -> BoxStore<E>;
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError>;
@@ -67,6 +69,10 @@ impl<S: Store> ErasedStore<S::Error> for S {
         total: u64,
     ) -> BorrowedFuture<'a, Result<Settled, S::Error>> {
         Box::pin(Store::settle(self, grants, total))
+    }
+
+    fn renew<'a>(&'a self, grants: &'a [Grant<'a>]) -> BorrowedFuture<'a, Result<Vec<Renewal>, S::Error>> {
+        Box::pin(Store::renew(self, grants))
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), S::Error>> {
@@ -104,6 +110,10 @@ impl<E: StoreError> Store for BoxStore<E> {
 
     async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, E> {
         self.0.settle(grants, total).await
+    }
+
+    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, E> {
+        self.0.renew(grants).await
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>> {

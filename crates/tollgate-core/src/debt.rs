@@ -28,8 +28,8 @@ impl Settled {
 
 impl Policy {
     /// The same policy with twice the capacity: its quota, and as much debt. `None` for a leaky
-    /// bucket, which has delayed later requests already, and for a bucket whose debt would take
-    /// longer than 2^52 µs to pay.
+    /// bucket, which has delayed later requests already, for requests in flight, whose slots come
+    /// back, and for a bucket whose debt would take longer than 2^52 µs to pay.
     ///
     /// It has the [scope](Policy::scope) of this policy, so both use one state. A store that
     /// acquires under it charges units without a grant: [`settle`](crate::settle) does.
@@ -45,7 +45,7 @@ impl Policy {
     pub fn with_debt(&self) -> Option<Policy> {
         let mut policy = self.clone();
         match self.algorithm() {
-            Algorithm::LeakyBucket { .. } => return None,
+            Algorithm::LeakyBucket { .. } | Algorithm::InFlight => return None,
             Algorithm::Gcra => {
                 policy.horizon = self.horizon_of_debt()?;
                 policy.tolerance = policy.horizon;

@@ -43,6 +43,9 @@ pub enum Algorithm {
         /// `u32::MAX`.
         max_limit: u32,
     },
+    /// A number of requests in flight. Its units come back when their requests end, and not with
+    /// time: [`Policy::in_flight`]. The window of the quota is the lease. A request costs 0 or 1.
+    InFlight,
 }
 
 impl Algorithm {
@@ -61,6 +64,8 @@ impl Algorithm {
     pub const REFUNDABLE_TIMES: usize = 1_024;
     /// The largest number of sub-windows of [`Algorithm::SlidingBuckets`].
     pub const MAX_BUCKETS: u32 = 1_000;
+    /// The largest limit of [`Algorithm::InFlight`], which keeps an entry for each unit in use.
+    pub const MAX_IN_FLIGHT: u64 = 1_000_000;
 
     /// The algorithm's name in configuration and in stored keys, such as `sliding-window`.
     pub const fn name(&self) -> &'static str {
@@ -72,6 +77,7 @@ impl Algorithm {
             Algorithm::SlidingWindow => "sliding-window",
             Algorithm::SlidingBuckets { .. } => "sliding-buckets",
             Algorithm::SlidingLog { .. } => "sliding-log",
+            Algorithm::InFlight => "in-flight",
         }
     }
 }
@@ -115,6 +121,9 @@ pub struct Policy {
 
 const MAX_NAME: usize = 128;
 
+/// The registered unit of requests in flight.
+const CONCURRENT_REQUESTS: &str = "concurrent-requests";
+
 /// A TAT further ahead than the policy's most debt and than this many windows is never that of
 /// another version of the policy.
 const MOST_WINDOWS: u64 = 1_024;
@@ -139,6 +148,74 @@ impl Policy {
     /// [`PolicyError`] if the name is invalid, or if GCRA does not allow the quota.
     pub fn try_new(name: &str, quota: Quota) -> Result<Policy, PolicyError> {
         Policy::try_from_parts(name, quota, Algorithm::Gcra)
+    }
+
+    /// A policy of [`Algorithm::InFlight`]: at most `limit` requests of a key at once, each with a
+    /// slot that it gives back when it ends. The lease is [`Quota::DEFAULT_LEASE`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Policy, Quota};
+    ///
+    /// let exports = Policy::in_flight("exports", 20);
+    /// assert_eq!((exports.capacity(), exports.lease()), (20, Some(Quota::DEFAULT_LEASE)));
+    /// let quick = exports.with_lease(Duration::from_secs(5));
+    /// assert_eq!(quick.lease(), Some(Duration::from_secs(5)));
+    /// ```
+    ///
+    /// # Panics
+    /// If [`Policy::try_in_flight`] would return an error, or if `limit` is 0 or above
+    /// [`Quota::MAX_UNITS`].
+    #[track_caller]
+    pub fn in_flight(name: &str, limit: u64) -> Policy {
+        match Policy::try_in_flight(name, Quota::in_flight(limit)) {
+            Ok(policy) => policy,
+            Err(error) => panic!("policy {name:?}: {error}"),
+        }
+    }
+
+    /// [`Policy::in_flight`] for values that are known only at run time. The window of the quota is
+    /// the lease.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if the name is invalid, if the limit exceeds [`Algorithm::MAX_IN_FLIGHT`],
+    /// or if the quota has a burst.
+    pub fn try_in_flight(name: &str, quota: Quota) -> Result<Policy, PolicyError> {
+        Policy::try_from_parts(name, quota, Algorithm::InFlight)
+    }
+
+    /// The same policy of requests in flight with another lease, rounded down to a microsecond. It
+    /// is part of the [scope](Policy::scope): another lease counts anew.
+    ///
+    /// A holder renews its slot after a third of the lease. So the slots of a process that was
+    /// killed are free after one lease at the latest, and a store that fails for two thirds of it
+    /// costs no slot. Slots in memory have no lease.
+    ///
+    /// # Panics
+    /// If the policy is not one of [`Policy::in_flight`], or if [`Quota::try_new`] refuses the
+    /// lease as a window.
+    #[must_use]
+    #[track_caller]
+    pub fn with_lease(self, lease: Duration) -> Policy {
+        assert!(self.lease().is_some(), "policy {:?}: only requests in flight have a lease", self.name());
+        let quota = Quota::new(self.quota.limit(), lease);
+        match Policy::try_from_parts(self.name(), quota, self.algorithm) {
+            Ok(policy) => policy.with_options_of(&self),
+            Err(error) => panic!("policy {:?}: {error}", self.name()),
+        }
+    }
+
+    /// How long a slot is held that is not renewed. `None` unless the policy is one of
+    /// [`Policy::in_flight`].
+    #[inline]
+    pub fn lease(&self) -> Option<Duration> {
+        self.is_in_flight().then(|| self.quota.window())
+    }
+
+    /// Whether its units come back when their requests end: [`Algorithm::InFlight`].
+    #[inline]
+    pub fn is_in_flight(&self) -> bool {
+        self.algorithm == Algorithm::InFlight
     }
 
     /// The same policy under another algorithm.
@@ -302,6 +379,7 @@ impl Policy {
             ("sliding-window", None) => Algorithm::SlidingWindow,
             ("sliding-buckets", Some(buckets)) => Algorithm::SlidingBuckets { buckets },
             ("sliding-log", None) => Algorithm::SlidingLog { max_limit: u32::MAX },
+            ("in-flight", None) => Algorithm::InFlight,
             _ => return None,
         };
         let quota = match algorithm {
@@ -312,6 +390,7 @@ impl Policy {
                 quota.try_burst(burst.min(Quota::MAX_UNITS)).ok()?
             }
             Algorithm::SlidingLog { max_limit } => Quota::try_new(max_limit.into(), window).ok()?,
+            Algorithm::InFlight => Quota::try_new(Algorithm::MAX_IN_FLIGHT, window).ok()?,
             _ => Quota::try_new(Quota::MAX_UNITS, window).ok()?,
         };
         Policy::try_from_parts(name, quota, algorithm).ok()
@@ -354,6 +433,9 @@ impl Policy {
             Algorithm::SlidingLog { max_limit } if quota.limit() > u64::from(max_limit) => {
                 return Err(PolicyError::LogTooLong);
             }
+            Algorithm::InFlight if quota.limit() > Algorithm::MAX_IN_FLIGHT => {
+                return Err(PolicyError::TooManyInFlight);
+            }
             _ => quota.limit(),
         };
         let tolerance = interval.times(capacity);
@@ -363,6 +445,7 @@ impl Policy {
         let horizon = interval.add(tolerance, Exact::from_us(max_wait_us));
         let largest_cost = match algorithm {
             Algorithm::LeakyBucket { .. } => interval.whole_units_in(horizon).min(Quota::MAX_UNITS),
+            Algorithm::InFlight => 1,
             _ => capacity,
         };
         let windows = Exact::from_us(quota.window_us().saturating_mul(MOST_WINDOWS).min(MAX_SPAN_US));
@@ -378,7 +461,7 @@ impl Policy {
             furthest: horizon.max(windows),
             capacity,
             largest_cost,
-            unit: None,
+            unit: (algorithm == Algorithm::InFlight).then(|| CONCURRENT_REQUESTS.into()),
             tracks_usage: false,
             is_reserved: false,
         };
@@ -434,7 +517,7 @@ impl Policy {
     }
 
     /// The largest cost that can ever pass: the capacity, plus what a leaky bucket leaks in its
-    /// longest wait.
+    /// longest wait. 1 for requests in flight.
     pub fn largest_cost(&self) -> u64 {
         self.largest_cost
     }
@@ -487,6 +570,8 @@ pub enum PolicyError {
     BucketsOutOfRange,
     /// The limit exceeds the `max_limit` of `SlidingLog`, which keeps an entry for each unit.
     LogTooLong,
+    /// The limit of requests in flight exceeds [`Algorithm::MAX_IN_FLIGHT`].
+    TooManyInFlight,
     /// burst × window / limit + `max_wait` exceeds 2^52 µs.
     WaitTooLong,
     /// For a bucket algorithm, the limit exceeds 2^32 and divides the window badly: window / limit
@@ -513,6 +598,7 @@ impl fmt::Display for PolicyError {
             PolicyError::LogTooLong => {
                 "sliding-log may keep an entry for each unit: raise max_limit, or choose another algorithm"
             }
+            PolicyError::TooManyInFlight => "in-flight takes a limit of at most 1000000",
             PolicyError::WaitTooLong => "burst x window / limit + max_wait must not exceed 2^52 microseconds",
             PolicyError::TooManyParts { nearest } => {
                 return write!(

@@ -46,6 +46,11 @@ impl Quota {
     /// The largest limit, burst and cost: 2^40 = 1,099,511,627,776 units.
     pub const MAX_UNITS: u64 = 1 << 40;
 
+    /// How long a slot of [`Policy::in_flight`](crate::Policy::in_flight) is held by a process that
+    /// no longer renews it, unless [`Policy::with_lease`](crate::Policy::with_lease) says
+    /// otherwise: 15 seconds.
+    pub const DEFAULT_LEASE: Duration = Duration::from_secs(15);
+
     /// `limit` units a second.
     ///
     /// # Panics
@@ -80,6 +85,16 @@ impl Quota {
     #[track_caller]
     pub const fn per_day(limit: u64) -> Quota {
         Quota::new(limit, Duration::from_secs(86_400))
+    }
+
+    /// `limit` requests at once, for [`Policy::in_flight`](crate::Policy::in_flight) and its tiers.
+    /// The window is [`Quota::DEFAULT_LEASE`].
+    ///
+    /// # Panics
+    /// If `limit` is 0 or above [`Quota::MAX_UNITS`]; in a constant, at compile time.
+    #[track_caller]
+    pub const fn in_flight(limit: u64) -> Quota {
+        Quota::new(limit, Quota::DEFAULT_LEASE)
     }
 
     /// `limit` units in each `window`.

@@ -11,6 +11,7 @@ use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::{Policy, PolicyError};
 use crate::quota::Quota;
+use crate::renewal::Renewal;
 use crate::reply::Reply;
 use crate::verdict::{Status, Verdict};
 
@@ -27,7 +28,10 @@ use crate::verdict::{Status, Verdict};
 ///   again changes no wait. Only what a clock that stepped back left ahead is cut: see
 ///   [`Policy::with_clock_behind`].
 /// - A cost of 0 always passes and charges nothing.
-/// - State expires by itself, without a thread or a task.
+/// - State expires by itself, without a thread or a task. A slot of
+///   [`Algorithm::InFlight`](crate::Algorithm::InFlight) ends with its lease unless it is
+///   [renewed](Store::renew), or is kept until it is released: see
+///   [`Status::ends_after`](crate::Status::ends_after).
 ///
 /// Stores are handles: clones share their state.
 pub trait Store: Clone + Send + Sync + 'static {
@@ -62,6 +66,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// again (best effort). This fails once the clock reaches the time of the grant for the second
     /// time: an aligned window takes the grant for its own, and a bucket takes it for current debt.
     ///
+    /// A refund of [`Algorithm::InFlight`](crate::Algorithm::InFlight) is the release of a slot. It
+    /// frees that slot and no other, so a second release, or one after its lease, frees nothing.
+    ///
     /// Do not refund a grant that is older than a [reset](Store::reset), which has already returned
     /// its units. Such a refund is taken from later grants, if those are large enough.
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done>;
@@ -86,6 +93,19 @@ pub trait Store: Clone + Send + Sync + 'static {
         total: u64,
     ) -> impl Future<Output = Result<Settled, Self::Error>> + Send {
         settle(self, grants, total)
+    }
+
+    /// Renews slots of [`Algorithm::InFlight`](crate::Algorithm::InFlight): each is held for another
+    /// lease. Returns what became of each grant, in order.
+    ///
+    /// A slot that the store does not know, because its lease has ended or the store has lost it,
+    /// is taken again if there is room. So nothing may renew a slot that it has begun to release.
+    ///
+    /// The default is for a store that keeps each slot until it is released, such as one of
+    /// [`State`](crate::algorithm::State)s: all are held. A wrapper must override it.
+    fn renew(&self, grants: &[Grant<'_>]) -> impl Future<Output = Result<Vec<Renewal>, Self::Error>> + Send {
+        let held = vec![Renewal::Held; grants.len()];
+        async { Ok(held) }
     }
 
     /// Ends each wait for a verdict, a refund or a reset after `limit`, counted from the call. The

@@ -61,6 +61,7 @@ mod tests {
             Algorithm::FIXED_WINDOW,
             Algorithm::FIXED_WINDOW_ALIGNED,
             Algorithm::SlidingWindow,
+            Algorithm::InFlight,
         ];
         for algorithm in algorithms {
             let policy = Policy::new("p", Quota::per_minute(5)).with_algorithm(algorithm);

@@ -19,7 +19,8 @@ pub enum Wait {
 }
 
 /// Identifies a grant for a refund: GCRA's TAT after the grant, the start of its window, its
-/// sub-window, or its time in the log. It is only valid for that policy and key.
+/// sub-window, its time in the log, or the time and the number of its slot. It is only valid for
+/// that policy and key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp {
     pub(crate) us: u64,
@@ -43,7 +44,7 @@ const NEVER: u64 = u64::MAX;
 impl Stamp {
     /// A stamp from a store with its own arithmetic. `us` is in microseconds, or the number of a
     /// sub-window. `frac` is the fraction of TAT, in [parts](crate::Policy::parts) of a
-    /// microsecond; 0 unless the algorithm is a bucket.
+    /// microsecond, or the number of a slot; 0 for other algorithms.
     pub fn new(us: u64, frac: u32) -> Stamp {
         Stamp { us, frac }
     }
@@ -53,7 +54,8 @@ impl Stamp {
         self.us
     }
 
-    /// The fraction of TAT, in [parts](crate::Policy::parts) of a microsecond.
+    /// The fraction of TAT, in [parts](crate::Policy::parts) of a microsecond, or the number of a
+    /// slot.
     pub fn fraction(&self) -> u32 {
         self.frac
     }
@@ -92,10 +94,18 @@ impl Status {
         }
     }
 
-    /// The time until the full quota is available, if no other request is granted meanwhile.
+    /// The time until the full quota is available, if no other request is granted meanwhile. For
+    /// [`Algorithm::InFlight`](crate::Algorithm::InFlight): see [`Status::ends_after`].
     #[inline]
     pub fn reset_after(&self) -> Duration {
         Duration::from_micros(self.reset_us)
+    }
+
+    /// How long a slot that was granted is held unless it is renewed: the lease, which is also
+    /// [`reset_after`](Status::reset_after). `None` if its store keeps it until it is released, as
+    /// a store in memory does.
+    pub fn ends_after(&self) -> Option<Duration> {
+        (self.reset_us < u64::MAX).then(|| self.reset_after())
     }
 
     /// The stamp that a refund of this grant needs. Meaningless if the set was denied.

@@ -10,6 +10,7 @@
 //! | [`SlidingWindow`](Algorithm::SlidingWindow) | at most the limit, if the requests of the previous window were evenly spread; the error grows with their unevenness | 20 bytes | you want a fixed window without its boundary effect, in little memory |
 //! | [`SlidingBuckets`](Algorithm::SlidingBuckets) | never more than the limit in any window; usage counts for up to window / buckets too long, each sub-window rounded up to a microsecond | 128 bytes for 10 buckets, 8 for each more | you need a hard bound over every window, or the usage of shorter intervals |
 //! | [`SlidingLog`](Algorithm::SlidingLog) | exactly the limit in every window, nothing counted too long | 104 bytes, and 16 to 32 for each request allowed within the window | units are few and expensive: log-ins, transfers, text messages |
+//! | [`InFlight`](Algorithm::InFlight) | never more than the limit at once, each until it is released | 80 bytes, and about 20 for each unit in use | work is slow or holds something: exports, uploads, WebSockets |
 //!
 //! In memory, a key of any of these takes 60 more bytes: its digest, its expiry and the slack of
 //! the table. States of 20 bytes or less fit into them.
@@ -48,6 +49,7 @@
 
 mod fixed_window;
 mod gcra;
+mod in_flight;
 mod leaky_bucket;
 mod sliding_buckets;
 mod sliding_log;
@@ -63,6 +65,7 @@ use crate::verdict::{Stamp, Status, Wait};
 
 use fixed_window::FixedWindow;
 use gcra::Tat;
+use in_flight::Slots;
 use sliding_buckets::Ring;
 use sliding_log::Log;
 use sliding_window::TwoWindows;
@@ -84,6 +87,7 @@ enum Form {
     // Boxed to keep the state of the default algorithm at 24 bytes.
     Ring(Box<Ring>),
     Log(Box<Log>),
+    Slots(Box<Slots>),
 }
 
 /// The most units that a state counts at one time or in one window: twice [`Quota::MAX_UNITS`].
@@ -123,6 +127,7 @@ impl State {
             Algorithm::SlidingWindow => Form::TwoWindows(TwoWindows::default()),
             Algorithm::SlidingBuckets { buckets } => Form::Ring(Box::new(Ring::new(buckets))),
             Algorithm::SlidingLog { .. } => Form::Log(Box::default()),
+            Algorithm::InFlight => Form::Slots(Box::default()),
         })
     }
 
@@ -137,6 +142,7 @@ impl State {
     /// | `SlidingWindow` | the start of the current window, units used in it, units used in the one before |
     /// | `SlidingBuckets` | the number of a sub-window since the epoch, units used in it; and so on |
     /// | `SlidingLog` | a time, units taken at it; and so on |
+    /// | `InFlight` | units in use, the time at which leases end that a refused request waits for, or 0, and the second number of the next [`Stamp`] |
     ///
     /// A store may shorten a ring or a log if it only answers one check. It may merge entries that
     /// make no difference to the answer.
@@ -151,6 +157,7 @@ impl State {
             }
             Algorithm::SlidingBuckets { buckets } => Form::Ring(Box::new(Ring::restore(buckets, pairs))),
             Algorithm::SlidingLog { .. } => Form::Log(Box::new(Log::restore(pairs))),
+            Algorithm::InFlight => Form::Slots(Box::new(Slots::restore(number(0), number(1), number(2)))),
         })
     }
 
@@ -176,6 +183,7 @@ impl State {
             Form::TwoWindows(windows) => windows.look(policy, now),
             Form::Ring(ring) => ring.look(policy, now),
             Form::Log(log) => log.look(policy, now),
+            Form::Slots(slots) => slots.look(policy),
         };
         Look { remaining, room: remaining }
     }
@@ -199,6 +207,7 @@ impl State {
             Form::TwoWindows(windows) => windows.charge(units),
             Form::Ring(ring) => ring.charge(units),
             Form::Log(log) => log.charge(now_us, units),
+            Form::Slots(slots) => slots.charge(now_us, units),
         };
         let reset_us = self.reset_us(policy, now_us);
         let status = Status::granted(look.remaining.saturating_sub(units), reset_us, stamp);
@@ -225,6 +234,7 @@ impl State {
             Form::TwoWindows(windows) => windows.wait(policy, now, units),
             Form::Ring(ring) => ring.wait(policy, now, units),
             Form::Log(log) => log.wait(policy, now, units),
+            Form::Slots(slots) => slots.wait(policy, now, units),
         };
         if wait == 0 { Wait::None } else { Wait::For(Duration::from_micros(wait)) }
     }
@@ -248,6 +258,7 @@ impl State {
             Form::TwoWindows(windows) => windows.refund(policy, units, stamp),
             Form::Ring(ring) => ring.refund(units, stamp),
             Form::Log(log) => log.refund(units, stamp),
+            Form::Slots(slots) => slots.refund(units, stamp),
         }
     }
 
@@ -275,6 +286,7 @@ impl State {
             Form::TwoWindows(windows) => windows.reset_after(policy, now),
             Form::Ring(ring) => ring.reset_after(policy, now),
             Form::Log(log) => log.reset_after(policy, now),
+            Form::Slots(slots) => slots.reset_after(policy),
         }
     }
 
@@ -284,7 +296,8 @@ impl State {
             (Form::Tat(_), Algorithm::Gcra | Algorithm::LeakyBucket { .. })
             | (Form::FixedWindow(_), Algorithm::FixedWindow { .. })
             | (Form::TwoWindows(_), Algorithm::SlidingWindow)
-            | (Form::Log(_), Algorithm::SlidingLog { .. }) => true,
+            | (Form::Log(_), Algorithm::SlidingLog { .. })
+            | (Form::Slots(_), Algorithm::InFlight) => true,
             (Form::Ring(ring), Algorithm::SlidingBuckets { buckets }) => ring.has(buckets),
             _ => false,
         }
@@ -294,7 +307,8 @@ impl State {
 impl Stamp {
     /// The stamp of the rest of a grant after a refund of `units`. Use it for the next refund of
     /// that grant. A refund moves the end of a bucket's debt. With the old stamp, the next refund
-    /// would return units that time has already refilled.
+    /// would return units that time has already refilled. The units of
+    /// [`Algorithm::InFlight`] have an identity each, and are released in a row.
     ///
     /// ```
     /// use tollgate_core::{Policy, Quota, Stamp};
@@ -307,6 +321,7 @@ impl Stamp {
     pub fn after_refund(self, policy: &Policy, units: u64) -> Stamp {
         match policy.algorithm() {
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => gcra::stamp_after_refund(policy, units, self),
+            Algorithm::InFlight => in_flight::after(self, units),
             _ => self,
         }
     }

@@ -1,0 +1,12 @@
+//! Whether a slot is still held.
+
+/// What became of a slot: see [`Store::renew`](crate::Store::renew).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Renewal {
+    /// It is held for another lease.
+    Held,
+    /// Its lease has ended, and others hold all slots.
+    Lost,
+    /// The store failed. The slot keeps the lease that it had.
+    Unanswered,
+}
