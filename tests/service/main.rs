@@ -10,6 +10,7 @@ mod delays;
 mod exemptions;
 mod readiness;
 mod responses;
+mod slots;
 mod stacks;
 mod tiers;
 

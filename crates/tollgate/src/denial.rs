@@ -18,6 +18,9 @@ pub struct Denial {
     report: Report,
 }
 
+/// When to try again for a slot.
+const SLOT_RETRY: Duration = Duration::from_secs(1);
+
 impl Denial {
     pub(crate) fn new(reason: Reason, report: Report) -> Denial {
         Denial { reason, report }
@@ -63,11 +66,18 @@ impl Denial {
     /// Returns the time until the same request would pass, if no other request is granted
     /// meanwhile: the longest wait of the policies that refused. `None` if waiting is not known to
     /// help.
+    ///
+    /// It is a second for want of a [slot](crate::Slot), which may come back at any time.
     pub fn retry_after(&self) -> Option<Duration> {
-        match self.report.verdict().wait() {
-            Wait::For(wait) if self.reason == Reason::QuotaExceeded => Some(wait),
-            _ => None,
+        if self.reason != Reason::QuotaExceeded {
+            return None;
         }
+        let each = self.report.iter().filter_map(|(policy, status)| match status.wait() {
+            Wait::For(_) if policy.is_in_flight() => Some(SLOT_RETRY),
+            Wait::For(wait) => Some(wait),
+            Wait::None | Wait::Never => None,
+        });
+        each.max()
     }
 
     /// Returns the value of `Retry-After` (RFC 9110, section 10.2.3): [`Denial::retry_after`] in

@@ -157,6 +157,7 @@ mod charge;
 mod denial;
 mod fields;
 mod grpc_type;
+mod in_flight;
 mod interned;
 mod limiter;
 mod observe;
@@ -176,6 +177,7 @@ pub use extract::Head;
 #[doc(inline)]
 pub use failure::CircuitBreaker;
 pub use fields::Fields;
+pub use in_flight::Slot;
 #[doc(inline)]
 pub use layer::RateLimitLayer;
 pub use limiter::{Limiter, Permit, RequestLimiter};

@@ -28,11 +28,14 @@ pub enum SetupError {
     /// The algorithm of the rule's policy does not allow the quota of the tier with this name.
     TierQuota(String, PolicyError),
     /// The charges of this rule cannot be corrected after the work: those of a leaky bucket have
-    /// delayed later requests already, and the debt of a bucket would take longer than 2^52 µs to
-    /// pay.
+    /// delayed later requests already, slots come back by themselves, and the debt of a bucket would
+    /// take longer than 2^52 µs to pay.
     NoDebt(String),
     /// This rule bounds an estimate, and reserves none.
     NothingReserved(String),
+    /// This rule says how long a request waits for a slot or holds it, and its policy is not one of
+    /// [requests in flight](crate::Policy::in_flight).
+    NotInFlight(String),
     /// A text is neither a network in CIDR notation nor an address.
     NotANetwork(String),
     /// There is no network to trust. The header would never be read, and all clients of a proxy
@@ -69,12 +72,17 @@ impl fmt::Display for SetupError {
             SetupError::TierQuota(name, error) => write!(f, "tier {name:?}: {error}"),
             SetupError::NoDebt(name) => write!(
                 f,
-                "policy {name:?}: the charges of a leaky bucket, or of a bucket that takes 71 years to fill, cannot be \
-                 corrected: choose another algorithm, or remove reserve, count_if and cost_by"
+                "policy {name:?}: the charges of a leaky bucket, of requests in flight, or of a bucket that takes 71 \
+                 years to fill, cannot be corrected: choose another algorithm, or remove reserve, count_if and cost_by"
             ),
             SetupError::NothingReserved(name) => {
                 write!(f, "policy {name:?}: reserve_at_most bounds the estimate of reserve, which is missing")
             }
+            SetupError::NotInFlight(name) => write!(
+                f,
+                "policy {name:?}: wait_at_most and held_at_most are for slots: make it with Policy::in_flight, or remove \
+                 them"
+            ),
             SetupError::NotANetwork(text) => {
                 write!(f, "{text:?} is neither a network such as 10.0.0.0/8 nor an address")
             }

@@ -8,8 +8,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 pub use tollgate_core::{
-    After, BoxStore, Check, ErrorKind, Grant, OwnedCheck, Reply, Settled, Source, Stamp, Store, StoreError,
-    Then, Times, Verdict, settle,
+    After, BoxStore, Check, ErrorKind, Grant, OwnedCheck, Renewal, Reply, Settled, Source, Stamp, Store,
+    StoreError, Then, Times, Verdict, settle,
 };
 
 use tollgate_core::Share;
@@ -127,7 +127,8 @@ pub trait StoreExt: Store {
 
     /// Decides requests of busy keys by units that this process fetched ahead of demand.
     ///
-    /// See [the bounds of a lease](crate::scale#the-bounds-of-a-lease).
+    /// See [the bounds of a lease](crate::scale#the-bounds-of-a-lease). Sets with a policy of
+    /// [requests in flight](crate::Policy::in_flight) are not leased.
     fn leased(self, lease: Lease) -> Leases<Self> {
         Leases::new(self, lease)
     }
@@ -143,7 +144,8 @@ pub trait StoreExt: Store {
     /// another's.
     ///
     /// `retry_after` is exact for the smallest cost that was denied. For a larger cost it is a
-    /// lower bound. `remaining` is up to a second old. Of several rules, one that is known to deny
+    /// lower bound. `remaining` is up to a second old. A denial for want of a [slot](crate::Slot) is
+    /// not remembered. Of several rules, one that is known to deny
     /// is enough: a rule of which nothing is remembered then shows nothing left and no wait. Looks
     /// are answered by the store.
     fn deny_cache(self, capacity: usize) -> DenyCache<Self> {

@@ -10,6 +10,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use pin_project::pin_project;
 
 use crate::charge::ByTrailers;
+use crate::in_flight::HeldUntilDropped;
 
 /// The body of an answer that a user of the layer made.
 pub(crate) type OwnBody = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -37,8 +38,56 @@ enum Kind<B> {
 enum Other<B> {
     DefaultAnswer(Bytes),
     OwnAnswer(OwnBody),
-    /// That of a gRPC call, whose trailers settle charges. `None` once they were there.
-    Settling(#[pin] B, Option<ByTrailers>),
+    /// That of the inner service, whose end settles charges and releases slots.
+    Ending(#[pin] B, Ending),
+}
+
+/// What the end of a body does.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    /// The trailers of a gRPC call settle charges. `None` once they were there.
+    by_trailers: Option<ByTrailers>,
+    /// Released at the end, or when it is dropped.
+    slot: Option<HeldUntilDropped>,
+    /// How much data follows, if the head says so.
+    left: Option<u64>,
+}
+
+impl Ending {
+    pub(crate) fn new(by_trailers: Option<ByTrailers>) -> Ending {
+        Ending { by_trailers, slot: None, left: None }
+    }
+
+    /// Holds slots until the body ends, whose length is known or not.
+    pub(crate) fn holding(self, slot: HeldUntilDropped, length: Option<u64>) -> Ending {
+        let has_slot = !slot.is_empty() && length != Some(0);
+        Ending { slot: has_slot.then_some(slot), left: length, ..self }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.by_trailers.is_none() && self.slot.is_none()
+    }
+
+    /// Follows a frame of the body, `None` at its end. `is_last` says that none follows.
+    fn after<D: Buf, E>(&mut self, frame: Option<&Result<Frame<D>, E>>, is_last: bool) {
+        if let (Some(Ok(frame)), Some(waiting)) = (frame, &self.by_trailers) {
+            let in_body = frame.data_ref().and_then(|data| waiting.in_body(data.chunk()));
+            if let Some(trailers) = frame.trailers_ref().or(in_body.as_ref())
+                && let Some(charges) = self.by_trailers.take()
+            {
+                charges.settle(trailers);
+            }
+        }
+        let data = frame.and_then(|frame| frame.as_ref().ok()?.data_ref());
+        if let (Some(left), Some(data)) = (&mut self.left, data) {
+            *left = left.saturating_sub(data.remaining() as u64);
+        }
+        let goes_on = matches!(frame, Some(Ok(_))) && !is_last && self.left != Some(0);
+        if !goes_on {
+            // Before the client has all of it: its next request finds the slot free.
+            self.slot = None;
+        }
+    }
 }
 
 impl<B> ResponseBody<B> {
@@ -46,8 +95,11 @@ impl<B> ResponseBody<B> {
         ResponseBody(Kind::Inner(body))
     }
 
-    pub(crate) fn settling(body: B, charges: ByTrailers) -> ResponseBody<B> {
-        ResponseBody::other(Some(Other::Settling(body, Some(charges))))
+    pub(crate) fn ending(body: B, ending: Ending) -> ResponseBody<B> {
+        if ending.is_empty() {
+            return ResponseBody::inner(body);
+        }
+        ResponseBody::other(Some(Other::Ending(body, ending)))
     }
 
     pub(crate) fn answer(bytes: Bytes) -> ResponseBody<B> {
@@ -70,7 +122,7 @@ impl<B> ResponseBody<B> {
             Kind::Other(other) => match other.as_deref() {
                 Some(Other::DefaultAnswer(bytes)) => Some(bytes.len() as u64),
                 Some(Other::OwnAnswer(body)) => body.size_hint().exact(),
-                Some(Other::Settling(..)) => None,
+                Some(Other::Ending(..)) => None,
                 None => Some(0),
             },
         }
@@ -140,16 +192,9 @@ where
                 let frame = ready!(Pin::new(body).poll_frame(cx)).and_then(Result::ok);
                 frame.map(|frame| Ok(frame.map_data(Into::into)))
             }
-            OtherProj::Settling(body, charges) => {
-                let frame = ready!(body.poll_frame(cx));
-                if let (Some(Ok(frame)), Some(waiting)) = (&frame, &*charges) {
-                    let in_body = frame.data_ref().and_then(|data| waiting.in_body(data.chunk()));
-                    if let Some(trailers) = frame.trailers_ref().or(in_body.as_ref())
-                        && let Some(charges) = charges.take()
-                    {
-                        charges.settle(trailers);
-                    }
-                }
+            OtherProj::Ending(mut body, ending) => {
+                let frame = ready!(body.as_mut().poll_frame(cx));
+                ending.after(frame.as_ref(), body.is_end_stream());
                 frame
             }
         })
@@ -159,7 +204,7 @@ where
         match self {
             Other::DefaultAnswer(bytes) => bytes.is_empty(),
             Other::OwnAnswer(body) => body.is_end_stream(),
-            Other::Settling(body, _) => body.is_end_stream(),
+            Other::Ending(body, _) => body.is_end_stream(),
         }
     }
 
@@ -167,7 +212,7 @@ where
         match self {
             Other::DefaultAnswer(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Other::OwnAnswer(body) => body.size_hint(),
-            Other::Settling(body, _) => body.size_hint(),
+            Other::Ending(body, _) => body.size_hint(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -12,6 +13,7 @@ use tower_service::Service;
 
 use super::layer::CallLimitLayer;
 use crate::denial::Denial;
+use crate::in_flight::HeldUntilDropped;
 use crate::limiter::{NeverFails, Permit};
 use crate::memory::MemoryStore;
 use crate::waiting_call::WaitingCall;
@@ -92,6 +94,8 @@ enum CallState<Svc: Service<R>, R> {
     Called {
         #[pin]
         future: Svc::Future,
+        /// Released when the future has ended or is dropped.
+        slot: HeldUntilDropped,
     },
 }
 
@@ -101,17 +105,21 @@ impl<Svc: Service<R>, R> Future for CallFuture<Svc, R> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().0;
         loop {
-            let future = match state.as_mut().project() {
-                CallStateProj::Called { future } => return future.poll(cx).map_err(CallLimitError::Inner),
+            let (future, slot) = match state.as_mut().project() {
+                CallStateProj::Called { future, slot } => {
+                    let response = ready!(future.poll(cx));
+                    drop(mem::take(slot));
+                    return Poll::Ready(response.map_err(CallLimitError::Inner));
+                }
                 CallStateProj::Waiting { permit, call } => match ready!(permit.as_mut().poll(cx)) {
                     Err(denial) => return Poll::Ready(Err(CallLimitError::Denied(denial))),
-                    Ok(_permit) => {
+                    Ok(permit) => {
                         let (mut service, request) = call.take();
-                        service.call(request)
+                        (service.call(request), HeldUntilDropped::new(permit.slot().clone()))
                     }
                 },
             };
-            state.set(CallState::Called { future });
+            state.set(CallState::Called { future, slot });
         }
     }
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::{
-    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Settled, Store, StoreError, Then, Times,
-    Timestamp, Verdict,
+    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Store, StoreError,
+    Then, Times, Timestamp, Verdict,
 };
 
 use super::circuit::{Admission, Circuit, Probed};
@@ -76,6 +76,13 @@ impl<S: Store> Store for Breaker<S> {
     async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Self::Error> {
         match self.shared.admit_uncounted(!grants.is_empty()) {
             Ok(role) => role.after(&self.shared, self.store.settle(grants, total).await),
+            Err(retry_in) => Err(BreakerError::Open { retry_in }),
+        }
+    }
+
+    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Self::Error> {
+        match self.shared.admit_uncounted(!grants.is_empty()) {
+            Ok(role) => role.after(&self.shared, self.store.renew(grants).await),
             Err(retry_in) => Err(BreakerError::Open { retry_in }),
         }
     }

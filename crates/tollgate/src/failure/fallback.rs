@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use pin_project::pin_project;
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Grant, Key, OwnedCheck, Policy, PolicyError, Reply, Settled, Share, Source, Store, StoreError,
-    Then, Times, Verdict, Wait,
+    Check, Grant, Key, OwnedCheck, Policy, PolicyError, Renewal, Reply, Settled, Share, Source, Store,
+    StoreError, Then, Times, Verdict, Wait,
 };
 
 use super::both::Both;
@@ -112,6 +112,20 @@ impl<S: Store, F: Store<Error = Infallible>> Store for Fallback<S, F> {
         Ok(Settled { charged: first.charged + then.charged, ..first })
     }
 
+    /// Renews each slot in the store that granted it.
+    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Infallible> {
+        let (of_share, of_store): (GrantSet<'_>, GrantSet<'_>) =
+            grants.iter().copied().partition(|grant| grant.share.is_some());
+        let mut by_share = self.substitute.renew(&of_share).await.into_iter();
+        let answer = if of_store.is_empty() { Ok(Vec::new()) } else { self.store.renew(&of_store).await };
+        let mut by_store = self.substitute.outage.renewals(answer, &of_store).into_iter();
+        let of_grant = |grant: &Grant<'_>| {
+            let renewals = if grant.share.is_some() { &mut by_share } else { &mut by_store };
+            renewals.next().unwrap_or(Renewal::Unanswered)
+        };
+        Ok(grants.iter().map(of_grant).collect())
+    }
+
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
         let store = self.store.reset(key, policies).then(&self.substitute.outage, Complete);
         Both::of(self.substitute.store.reset(key, policies), store)
@@ -165,11 +179,18 @@ impl<F: Store<Error = Infallible>> ByShare<F> {
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, F::Done> {
-        let shares: SmallVec<[(&Grant<'_>, Policy); 1]> =
-            grants.iter().filter_map(|grant| Some((grant, grant.policy.share(self.share).ok()?))).collect();
-        let grants: GrantSet<'_> =
-            shares.iter().map(|(grant, policy)| Grant { policy, share: None, ..**grant }).collect();
-        self.store.refund(&grants)
+        self.store.refund(&of_whole(&self.shares(grants)))
+    }
+
+    async fn renew(&self, grants: &[Grant<'_>]) -> Vec<Renewal> {
+        let Ok(renewals) = self.store.renew(&of_whole(&self.shares(grants))).await;
+        renewals
+    }
+
+    /// Each grant with the policy that made it. A layer refuses a policy without a share when it is
+    /// made.
+    fn shares<'a>(&self, grants: &'a [Grant<'a>]) -> SmallVec<[(&'a Grant<'a>, Policy); 1]> {
+        grants.iter().filter_map(|grant| Some((grant, grant.policy.share(self.share).ok()?))).collect()
     }
 
     async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Settled {
@@ -181,6 +202,11 @@ impl<F: Store<Error = Infallible>> ByShare<F> {
         let Ok(settled) = self.store.settle(&grants, total).await;
         settled
     }
+}
+
+/// The grants as the fallback knows them.
+fn of_whole<'a>(shares: &'a [(&'a Grant<'a>, Policy)]) -> GrantSet<'a> {
+    shares.iter().map(|(grant, policy)| Grant { policy, share: None, ..**grant }).collect()
 }
 
 /// The decision of a store, or that of the fallback if the store fails.

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use tollgate_core::{After, Source, StoreError, Verdict};
+use tollgate_core::{After, Grant, Renewal, Source, StoreError, Verdict};
 
 use super::event::{Event, EventObservers};
 #[cfg(feature = "tracing")]
@@ -64,6 +64,16 @@ impl Outage {
             }
             Err(error) => self.record_failure(error),
         }
+    }
+
+    /// Records the answer to renewals. If the store failed, the slots keep the leases that they have.
+    pub(super) fn renewals<E: StoreError>(
+        &self,
+        answer: Result<Vec<Renewal>, E>,
+        grants: &[Grant<'_>],
+    ) -> Vec<Renewal> {
+        self.record(&answer);
+        answer.unwrap_or_else(|_| vec![Renewal::Unanswered; grants.len()])
     }
 
     #[cold]

@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 
 use tollgate_core::{
-    After, Check, Grant, Key, Policy, PolicyError, Reply, Settled, Source, Store, StoreError, Then, Times,
-    Verdict,
+    After, Check, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Source, Store, StoreError, Then,
+    Times, Verdict,
 };
 
 use super::event::Event;
@@ -78,6 +78,10 @@ impl<S: Store> Store for FailurePolicy<S> {
         let answer = self.store.settle(grants, total).await;
         self.outage.record(&answer);
         Ok(answer.unwrap_or_else(|_| Settled::unchanged(grants, total)))
+    }
+
+    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Infallible> {
+        Ok(self.outage.renewals(self.store.renew(grants).await, grants))
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use pin_project::pin_project;
 use tollgate_core::{
-    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Reply, Settled, Store, StoreError, Then, Times,
-    Verdict,
+    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Store, StoreError,
+    Then, Times, Verdict,
 };
 
 use crate::setup_error::SetupError;
@@ -65,6 +65,29 @@ impl<T, E> After<Result<T, E>> for OfStore {
     }
 }
 
+impl<S: Store> Timeout<S> {
+    /// Waits for an answer until the limit has passed.
+    async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = Result<T, S::Error>>,
+    ) -> Result<T, TimeoutError<S::Error>> {
+        let mut answer = pin!(answer);
+        // A store that answers at once needs no timer, nor a runtime.
+        let at_once = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
+        let answer = match at_once {
+            Poll::Ready(answer) => answer,
+            Poll::Pending if self.needs_timer => {
+                // Only in a task, since there is no timer in a runtime that has stopped.
+                tokio::task::yield_now().await;
+                let limited = tokio::time::timeout(self.limit, answer).await;
+                limited.map_err(|_| TimeoutError::Elapsed(self.limit))?
+            }
+            Poll::Pending => answer.await,
+        };
+        answer.map_err(TimeoutError::Store)
+    }
+}
+
 impl<S: Store> Store for Timeout<S> {
     type Error = TimeoutError<S::Error>;
     type Acquire = Limited<Then<S::Acquire, OfStore>>;
@@ -80,20 +103,11 @@ impl<S: Store> Store for Timeout<S> {
     }
 
     async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Self::Error> {
-        let mut settled = pin!(self.store.settle(grants, total));
-        // A store that answers at once needs no timer, nor a runtime.
-        let at_once = poll_fn(|cx| Poll::Ready(settled.as_mut().poll(cx))).await;
-        let answer = match at_once {
-            Poll::Ready(answer) => answer,
-            Poll::Pending if self.needs_timer => {
-                // Only in a task, since there is no timer in a runtime that has stopped.
-                tokio::task::yield_now().await;
-                let limited = tokio::time::timeout(self.limit, settled).await;
-                limited.map_err(|_| TimeoutError::Elapsed(self.limit))?
-            }
-            Poll::Pending => settled.await,
-        };
-        answer.map_err(TimeoutError::Store)
+        self.in_time(self.store.settle(grants, total)).await
+    }
+
+    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Self::Error> {
+        self.in_time(self.store.renew(grants)).await
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {

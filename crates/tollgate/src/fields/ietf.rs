@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tollgate_core::{Policy, Status, Verdict, Wait};
+use tollgate_core::{Policy, Status, Wait};
 
 use super::numbers::strictness;
 use crate::interned::printable;
@@ -37,6 +37,8 @@ pub(super) struct Item {
     policy: HeaderValue,
     /// The length of `"name"`.
     name: u16,
+    /// Whether units come back with time. Those of requests in flight do not.
+    has_window: bool,
 }
 
 impl Item {
@@ -48,10 +50,12 @@ impl Item {
             .max(1);
         let unit = policy.unit_name().filter(|unit| WRITTEN_UNITS.contains(unit));
         let unit = unit.map(|unit| format!("{UNIT}\"{unit}\"")).unwrap_or_default();
-        let text = format!("\"{name}\"{QUOTA}{}{unit}{WINDOW}{seconds}", policy.capacity());
+        let has_window = !policy.is_in_flight();
+        let window = if has_window { format!("{WINDOW}{seconds}") } else { String::new() };
+        let text = format!("\"{name}\"{QUOTA}{}{unit}{window}", policy.capacity());
         // At most 128 characters, each of which may be escaped.
         let name = u16::try_from(name.len() + 2).expect("a policy's name is short");
-        Item { policy: printable(bytes(text)), name }
+        Item { policy: printable(bytes(text)), name, has_window }
     }
 
     /// The whole item.
@@ -86,31 +90,34 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// The items have the verdict's statuses. `policy` is their `RateLimit-Policy`, if that is
-    /// there.
+    /// `policy` is the `RateLimit-Policy` of the items, if that is there. `longest` is the longest
+    /// wait of a rule that refuses, in seconds.
     pub(super) fn new<'a, 'b>(
         policy: Option<&HeaderValue>,
         items: impl Iterator<Item = (&'a Item, &'b Status)> + Clone,
-        verdict: &Verdict,
+        longest: u64,
+        delay: Duration,
     ) -> Lists {
         if items.clone().map(|(item, _)| item.length()).sum::<usize>() > MOST_BYTES {
             let some = fitting(items);
-            return Lists::of(None, some.iter().copied(), verdict);
+            return Lists::of(None, some.iter().copied(), longest, delay);
         }
-        Lists::of(policy, items, verdict)
+        Lists::of(policy, items, longest, delay)
     }
 
     fn of<'a, 'b>(
         policy: Option<&HeaderValue>,
         items: impl Iterator<Item = (&'a Item, &'b Status)> + Clone,
-        verdict: &Verdict,
+        longest: u64,
+        delay: Duration,
     ) -> Lists {
         let policy = policy.cloned();
         let policy = policy.unwrap_or_else(|| printable(join(items.clone().map(|(item, _)| item)).into()));
-        let (longest, delay) = (longest_wait_seconds(verdict.each()), verdict.delay());
-        let values = items
-            .map(|(item, status)| (item.name(), status.remaining(), reset_seconds(status, longest, delay)));
-        Lists { policy, limit: limit_of(values) }
+        let value = |(item, status): (&'a Item, &'b Status)| {
+            let reset = item.has_window.then(|| reset_seconds(status, longest, delay));
+            (item.name(), status.remaining(), reset)
+        };
+        Lists { policy, limit: limit_of(items.map(value)) }
     }
 
     pub(super) fn add_to(&mut self, headers: &mut HeaderMap) {
@@ -136,11 +143,11 @@ fn fitting<'a, 'b>(items: impl Iterator<Item = (&'a Item, &'b Status)>) -> Vec<(
 }
 
 /// The value of `RateLimit`, from the quoted name, the remaining units and the reset of each rule.
-fn limit_of<'a>(values: impl Iterator<Item = (&'a [u8], u64, u64)> + Clone) -> Box<[u8]> {
+fn limit_of<'a>(values: impl Iterator<Item = (&'a [u8], u64, Option<u64>)> + Clone) -> Box<[u8]> {
     // Of the exact length: spare capacity would cost `Bytes` a second allocation.
-    let length = |(name, remaining, reset): (&[u8], u64, u64)| {
-        let digits = decimal_digits(remaining) + decimal_digits(reset);
-        SEPARATOR.len() + name.len() + REMAINING.len() + RESET.len() + digits
+    let length = |(name, remaining, reset): (&[u8], u64, Option<u64>)| {
+        let reset = reset.map_or(0, |reset| RESET.len() + decimal_digits(reset));
+        SEPARATOR.len() + name.len() + REMAINING.len() + decimal_digits(remaining) + reset
     };
     let length = values.clone().map(length).sum::<usize>().saturating_sub(SEPARATOR.len());
     let mut text = Vec::with_capacity(length);
@@ -152,8 +159,10 @@ fn limit_of<'a>(values: impl Iterator<Item = (&'a [u8], u64, u64)> + Clone) -> B
         text.extend_from_slice(name);
         text.extend_from_slice(REMAINING.as_bytes());
         text.extend_from_slice(digits.format(remaining).as_bytes());
-        text.extend_from_slice(RESET.as_bytes());
-        text.extend_from_slice(digits.format(reset).as_bytes());
+        if let Some(reset) = reset {
+            text.extend_from_slice(RESET.as_bytes());
+            text.extend_from_slice(digits.format(reset).as_bytes());
+        }
     }
     text.into_boxed_slice()
 }
@@ -165,14 +174,6 @@ fn reset_seconds(status: &Status, longest: u64, delay: Duration) -> u64 {
         Wait::For(_) => longest,
         Wait::None | Wait::Never => seconds_up(status.reset_after().saturating_sub(delay)),
     }
-}
-
-fn longest_wait_seconds(statuses: &[Status]) -> u64 {
-    let waits = statuses.iter().map(|status| match status.wait() {
-        Wait::For(wait) => seconds_up(wait).max(1),
-        Wait::None | Wait::Never => 0,
-    });
-    waits.max().unwrap_or(0)
 }
 
 fn decimal_digits(number: u64) -> usize {

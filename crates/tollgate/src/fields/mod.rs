@@ -6,10 +6,11 @@ mod numbers;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use tollgate_core::{Clock, Status, Verdict};
+use tollgate_core::{Clock, Status, Verdict, Wait};
 
 use crate::interned::{interned, printable};
 use crate::policy_set::{Ask, PolicySet};
+use crate::reason::seconds_up;
 
 use ietf::{Item, Lists, join};
 use numbers::{NumberFields, NumberForm};
@@ -45,6 +46,15 @@ pub(crate) use numbers::{number, strictness};
 ///
 /// All other fields describe one rule: of those that refuse, the one with the longest wait;
 /// otherwise the one with the least left.
+///
+/// A rule of [requests in flight](crate::Policy::in_flight) has neither `w` nor `t`, since its units
+/// do not come back with time. `r` is the number of free slots. Only `RateLimit` and
+/// `RateLimit-Policy` contain it:
+///
+/// ```text
+/// RateLimit-Policy: "exports";q=20;qu="concurrent-requests"
+/// RateLimit: "exports";r=19
+/// ```
 ///
 /// A rule [without fields](crate::Rule::without_fields) is in none of them.
 ///
@@ -147,15 +157,19 @@ impl FieldWriter {
         self.shown(asks, verdict).next()?;
         let ietf = || self.ietf(policies, asks, verdict);
         let numbers = |form| self.numbers(form, policies, asks, verdict);
+        let both = |form| match numbers(form) {
+            Some(numbers) => Written::Both(Box::new((ietf(), numbers))),
+            None => Written::Lists(ietf()),
+        };
         Some(match self.fields {
             Fields::None => return None,
             Fields::Ietf => Written::Lists(ietf()),
-            Fields::XEpoch => Written::Numbers(numbers(NumberForm::XEpoch)),
-            Fields::XDelta => Written::Numbers(numbers(NumberForm::XDelta)),
-            Fields::IetfAndXEpoch => Written::Both(Box::new((ietf(), numbers(NumberForm::XEpoch)))),
-            Fields::IetfAndXDelta => Written::Both(Box::new((ietf(), numbers(NumberForm::XDelta)))),
-            Fields::Draft06 => Written::Numbers(numbers(NumberForm::Draft06)),
-            Fields::Draft07 => Written::Numbers(numbers(NumberForm::Draft07)),
+            Fields::XEpoch => Written::Numbers(numbers(NumberForm::XEpoch)?),
+            Fields::XDelta => Written::Numbers(numbers(NumberForm::XDelta)?),
+            Fields::IetfAndXEpoch => both(NumberForm::XEpoch),
+            Fields::IetfAndXDelta => both(NumberForm::XDelta),
+            Fields::Draft06 => Written::Numbers(numbers(NumberForm::Draft06)?),
+            Fields::Draft07 => Written::Numbers(numbers(NumberForm::Draft07)?),
         })
     }
 
@@ -172,6 +186,7 @@ impl FieldWriter {
 
     fn ietf(&self, policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> Lists {
         let shown = self.shown(asks, verdict);
+        let (longest, delay) = (longest_wait_seconds(policies, asks, verdict), verdict.delay());
         match verdict.share() {
             Some(share) => {
                 // Not cached, since an outage is short.
@@ -180,7 +195,7 @@ impl FieldWriter {
                     Some((Item::new(&policy, Bytes::from), status))
                 };
                 let items: Vec<(Item, &Status)> = shown.filter_map(of_share).collect();
-                Lists::new(None, items.iter().map(|(item, status)| (item, *status)), verdict)
+                Lists::new(None, items.iter().map(|(item, status)| (item, *status)), longest, delay)
             }
             None => {
                 // The numbers are ascending and distinct, so these are the policies of all rules.
@@ -190,7 +205,7 @@ impl FieldWriter {
                     [only] => self.items[only.policy].as_ref().map(Item::policy),
                     _ => None,
                 };
-                Lists::new(policy, shown.map(|(_, item, status)| (item, status)), verdict)
+                Lists::new(policy, shown.map(|(_, item, status)| (item, status)), longest, delay)
             }
         }
     }
@@ -201,10 +216,23 @@ impl FieldWriter {
         policies: &PolicySet,
         asks: &[Ask],
         verdict: &Verdict,
-    ) -> NumberFields {
+    ) -> Option<NumberFields> {
         let shown = self.shown(asks, verdict).map(|(ask, _, status)| (policies.policy(ask.policy), status));
-        NumberFields::new(form, shown, verdict, &self.clock)
+        // They have no name for what comes back without a reset.
+        let mut shown = shown.filter(|(policy, _)| !policy.is_in_flight()).peekable();
+        shown.peek()?;
+        Some(NumberFields::new(form, shown, verdict, &self.clock))
     }
+}
+
+/// The longest wait of a rule that refuses, in whole seconds: the same as `Retry-After`.
+fn longest_wait_seconds(policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> u64 {
+    let waits = asks.iter().zip(verdict.each()).map(|(ask, status)| match status.wait() {
+        Wait::For(_) if policies.policy(ask.policy).is_in_flight() => 1,
+        Wait::For(wait) => seconds_up(wait).max(1),
+        Wait::None | Wait::Never => 0,
+    });
+    waits.max().unwrap_or(0)
 }
 
 impl Written {
@@ -226,7 +254,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    use tollgate_core::{Algorithm, Key, Policy, Quota, Share, Stamp, Wait};
+    use tollgate_core::{Algorithm, Key, Policy, Quota, Share, Stamp};
 
     fn status(remaining: u64, wait: Wait, reset_us: u64) -> Status {
         Status::new(remaining, wait, Duration::from_micros(reset_us), Stamp::default())
@@ -275,6 +303,22 @@ mod tests {
         let of_three = headers(Fields::XDelta, &policy, &status);
         assert_eq!(of_three["x-ratelimit-limit"], "1099511627776");
         assert_eq!(of_three["x-ratelimit-remaining"], "1099511627775");
+    }
+
+    #[test]
+    fn slots_have_neither_window_nor_reset() {
+        let policies = [Policy::in_flight("exports", 20), Policy::new("burst", Quota::per_second(10))];
+        let statuses = [
+            status(0, Wait::For(Duration::from_secs(15)), u64::MAX),
+            status(9, Wait::For(Duration::from_millis(5)), 100_000),
+        ];
+        let both = headers(Fields::IetfAndXDelta, &policies, &statuses);
+        let policy = r#""exports";q=20;qu="concurrent-requests", "burst";q=10;w=1"#;
+        assert_eq!(both["ratelimit-policy"], policy);
+        assert_eq!(both["ratelimit"], r#""exports";r=0, "burst";r=9;t=1"#);
+        assert_eq!(both["x-ratelimit-limit"], "10");
+        let alone = headers(Fields::Draft06, &policies[..1], &statuses[..1]);
+        assert!(alone.is_empty(), "{alone:?}");
     }
 
     #[test]

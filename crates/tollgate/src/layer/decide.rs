@@ -7,18 +7,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
-use http::{HeaderName, Method, Request, Response};
+use http::{HeaderName, Method, Request, Response, StatusCode};
 use http_body::Body;
 use tollgate_core::{Reply, Store, Times, Timestamp, Verdict};
 
 use super::deadline::deadline;
 use super::drain::Bound;
 use crate::answer::Protocol;
-use crate::answer::body::{OwnBody, ResponseBody};
+use crate::answer::body::{Ending, OwnBody, ResponseBody};
 use crate::charge::{ByResponse, Charges, GrantStamp, Settler};
 use crate::denial::Denial;
 use crate::extract::Head;
 use crate::fields::{FieldWriter, Written, number};
+use crate::in_flight::{HeldUntilDropped, Slot, Slots};
+use crate::limiter::claim::{Asking, ClaimFuture};
 use crate::limiter::queue_slot::QueueSlot;
 use crate::limiter::{NeverFails, Permit, RequestLimiter};
 use crate::policy_set::{Ask, Asks};
@@ -49,7 +51,7 @@ pub(crate) enum Next<S: Store> {
     /// It is refused. `None` if no store was asked.
     Refuse(Denial, Option<Written>),
     /// The store has not answered yet. If there are observers, with the time when it was asked.
-    Ask(S::Acquire, Asks, Option<Timestamp>),
+    Ask(Asking<S>, Asks, Option<Timestamp>),
 }
 
 /// What is added to the response of the inner service.
@@ -58,13 +60,22 @@ pub(crate) struct Extras {
     fields: Option<Written>,
     report: Option<Report>,
     /// Boxed, since few layers have it, and every response is moved several times.
-    by_response: Option<Box<ByResponse>>,
+    ends: Option<Box<Ends>>,
+}
+
+/// What the end of a request does.
+#[derive(Debug, Default)]
+struct Ends {
+    by_response: ByResponse,
+    slot: HeldUntilDropped,
+    /// Whether a response without an error opens a tunnel.
+    is_connect: bool,
 }
 
 impl Extras {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.fields.is_none() && self.report.is_none() && self.by_response.is_none()
+        self.fields.is_none() && self.report.is_none() && self.ends.is_none()
     }
 
     /// Adds to the response what is to be added, and settles what it decides.
@@ -75,11 +86,37 @@ impl Extras {
         if let Some(report) = self.report.take() {
             response.extensions_mut().insert(report);
         }
-        let by_trailers = self.by_response.take().and_then(|charges| charges.settle(&response));
-        response.map(|body| match by_trailers {
-            Some(charges) => ResponseBody::settling(body, charges),
-            None => ResponseBody::inner(body),
-        })
+        match self.ends.take() {
+            Some(ends) => ends.follow(response),
+            None => response.map(ResponseBody::inner),
+        }
+    }
+
+    /// Ends the request of a service that failed.
+    pub(crate) fn fail(&mut self) {
+        self.ends = None;
+    }
+}
+
+impl Ends {
+    fn holds_slots(&self) -> bool {
+        !self.slot.is_empty()
+    }
+
+    /// Settles what the response decides. The slots are held until its body ends; or by handlers,
+    /// if the connection goes on in another protocol.
+    fn follow<B>(self, response: Response<B>) -> Response<ResponseBody<B>> {
+        let Ends { by_response, slot, is_connect } = self;
+        let by_trailers = by_response.settle(&response);
+        let opens_tunnel = is_connect && response.status().is_success();
+        if opens_tunnel || response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            slot.leave();
+            return response.map(|body| ResponseBody::ending(body, Ending::new(by_trailers)));
+        }
+        let length =
+            response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let ending = Ending::new(by_trailers).holding(slot, length);
+        response.map(|body| ResponseBody::ending(body, ending))
     }
 }
 
@@ -102,12 +139,35 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
             };
             &several
         };
-        let may_delay = decider.policies.may_delay();
+        let may_delay = decider.policies.may_delay() || decider.has_slots();
         let deadline = if may_delay { deadline(head.headers(), self.deadline.as_ref()) } else { None };
+        if let Some(slots) = decider.slots_of(asks) {
+            return self.claim(request, slots, asks, deadline);
+        }
         match decider.acquire(asks, Times::ONCE, deadline) {
-            Reply::Now(Ok(ref verdict)) => self.after(request, asks, verdict, None),
+            Reply::Now(Ok(ref verdict)) => self.after(request, asks, verdict, None, Slot::default()),
             Reply::Now(Err(error)) => error.never(),
-            Reply::Later(verdict) => Next::Ask(verdict, asks.into(), decider.waits_since()),
+            Reply::Later(verdict) => Next::Ask(Asking::Store(verdict), asks.into(), decider.waits_since()),
+        }
+    }
+
+    /// Asks about a request that needs slots, for which its rules may wait.
+    fn claim<B>(
+        &self,
+        request: &mut Request<B>,
+        slots: &Arc<Slots<S>>,
+        asks: &[Ask],
+        deadline: Option<Duration>,
+    ) -> Next<S> {
+        let RequestLimiter { rules, decider } = &self.limiter;
+        if let Some(waits) = rules.waits(&decider.policies, asks, deadline) {
+            let (decider, asked) = (decider.clone(), Asks::from(asks));
+            let claim: ClaimFuture = Box::pin(async move { decider.claim_in_turn(asked, waits).await });
+            return Next::Ask(Asking::Claim(claim), asks.into(), self.limiter.decider.waits_since());
+        }
+        match decider.claim(slots, asks, deadline) {
+            Reply::Now((verdict, slot)) => self.after(request, asks, &verdict, None, slot),
+            Reply::Later(claim) => Next::Ask(Asking::Claim(claim), asks.into(), decider.waits_since()),
         }
     }
 
@@ -119,6 +179,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         asks: &[Ask],
         verdict: &Verdict,
         since: Option<Timestamp>,
+        slot: Slot,
     ) -> Next<S> {
         let decider = &self.limiter.decider;
         decider.show(asks, verdict, since);
@@ -128,13 +189,13 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         }
         let mut extras =
             if self.adds_something() { self.extras(request, asks, verdict) } else { Extras::default() };
-        if self.limiter.rules.corrects() {
-            extras.by_response = self.open_charges(request, asks, verdict);
+        if self.limiter.rules.corrects() || !slot.is_empty() {
+            extras.ends = self.open_ends(request, asks, verdict, slot);
         }
         if verdict.delay().is_zero() {
             return Next::Pass(extras);
         }
-        let permit = Permit::new(decider.report(asks, verdict), asks.into());
+        let permit = Permit::new(decider.report(asks, verdict), asks.into(), Slot::default());
         Next::Delay(verdict.delay(), QueueSlot::new(decider, permit), extras)
     }
 
@@ -145,26 +206,38 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
             request.extensions_mut().insert(report.clone());
         }
         let fields = self.fields.write(&decider.policies, asks, verdict);
-        Extras { fields, report, by_response: None }
+        Extras { fields, report, ends: None }
     }
 
-    /// Opens the charges of a request that are corrected later. Returns those that its response
-    /// settles.
-    fn open_charges<B>(
+    /// Opens the charges of a request that are corrected later, and its slots. Returns what the end
+    /// of the request does.
+    fn open_ends<B>(
         &self,
         request: &mut Request<B>,
         asks: &[Ask],
         verdict: &Verdict,
-    ) -> Option<Box<ByResponse>> {
+        slot: Slot,
+    ) -> Option<Box<Ends>> {
         let RequestLimiter { rules, decider } = &self.limiter;
-        let granted =
-            |at: usize| Some(GrantStamp { stamp: verdict.each().get(at)?.stamp(), share: verdict.share() });
-        let settler: Arc<dyn Settler> = Arc::new(decider.clone());
-        let charges = rules.charges(&settler, &decider.policies, asks, granted);
-        if !charges.reserved.is_empty() {
-            request.extensions_mut().get_or_insert_default::<Charges>().extend(charges.reserved);
+        let mut ends = Ends::default();
+        if rules.corrects() {
+            let granted = |at: usize| {
+                Some(GrantStamp { stamp: verdict.each().get(at)?.stamp(), share: verdict.share() })
+            };
+            let settler: Arc<dyn Settler> = Arc::new(decider.clone());
+            let charges = rules.charges(&settler, &decider.policies, asks, granted);
+            if !charges.reserved.is_empty() {
+                request.extensions_mut().get_or_insert_default::<Charges>().extend(charges.reserved);
+            }
+            ends.by_response = charges.by_response;
         }
-        (!charges.by_response.is_empty()).then(|| Box::new(charges.by_response))
+        if !slot.is_empty() {
+            rules.hold_at_most(&slot);
+            request.extensions_mut().get_or_insert_default::<Slot>().extend(slot.clone());
+            ends.slot = HeldUntilDropped::new(slot);
+            ends.is_connect = request.method() == Method::CONNECT;
+        }
+        (!ends.by_response.is_empty() || ends.holds_slots()).then(|| Box::new(ends))
     }
 }
 

@@ -17,6 +17,7 @@ use tower_service::Service;
 use super::decide::{Extras, LayerShared, Next};
 use crate::answer::body::ResponseBody;
 use crate::limiter::NeverFails;
+use crate::limiter::claim::Asking;
 use crate::limiter::queue_slot::QueueSlot;
 use crate::policy_set::Asks;
 use crate::waiting_call::WaitingCall;
@@ -42,7 +43,7 @@ where
     S: Store,
 {
     /// Waits for the store. Boxed, so that the future over a store in memory stays small.
-    Asking(Pin<Box<Asking<Svc, S, ReqBody>>>),
+    Asking(Pin<Box<Asked<Svc, S, ReqBody>>>),
     /// Waits for the slot that a leaky bucket reserved.
     Delayed(Pin<Box<Delayed<Svc, S, ReqBody>>>),
     /// The inner service has the request.
@@ -56,9 +57,9 @@ where
 }
 
 #[pin_project]
-struct Asking<Svc, S: Store, ReqBody> {
+struct Asked<Svc, S: Store, ReqBody> {
     #[pin]
-    verdict: S::Acquire,
+    asking: Asking<S>,
     asks: Asks,
     since: Option<Timestamp>,
     call: WaitingCall<Svc, Request<ReqBody>>,
@@ -124,9 +125,9 @@ where
             Next::Refuse(denial, fields) => {
                 ResponseState::Refused { response: Some(shared.refuse(request, denial, fields)) }
             }
-            Next::Ask(verdict, asks, since) => {
+            Next::Ask(asking, asks, since) => {
                 let (call, shared) = (WaitingCall::new(service, request), Arc::clone(shared));
-                ResponseState::Asking(Box::pin(Asking { verdict, asks, since, call, shared }))
+                ResponseState::Asking(Box::pin(Asked { asking, asks, since, call, shared }))
             }
         }
     }
@@ -150,7 +151,13 @@ where
                     if extras.is_empty() {
                         return future.poll(cx).map_ok(|response| response.map(ResponseBody::inner));
                     }
-                    return future.poll(cx).map_ok(|response| extras.add_to(response));
+                    return Poll::Ready(match ready!(future.poll(cx)) {
+                        Ok(response) => Ok(extras.add_to(response)),
+                        Err(error) => {
+                            extras.fail();
+                            Err(error)
+                        }
+                    });
                 }
                 ResponseStateProj::Refused { response } => {
                     let response = response.take();
@@ -176,9 +183,9 @@ where
         let next = match self.as_mut().project() {
             ResponseStateProj::Asking(asking) => {
                 let asking = asking.as_mut().project();
-                let verdict = ready!(asking.verdict.poll(cx)).unwrap_or_else(NeverFails::never);
+                let (verdict, slot) = ready!(asking.asking.poll(cx));
                 let (mut service, mut request) = asking.call.take();
-                let next = asking.shared.after(&mut request, asking.asks, &verdict, *asking.since);
+                let next = asking.shared.after(&mut request, asking.asks, &verdict, *asking.since, slot);
                 ResponseState::new(next, &mut service, request, asking.shared)
             }
             ResponseStateProj::Delayed(delayed) => {

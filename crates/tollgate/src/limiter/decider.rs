@@ -10,11 +10,13 @@ use tollgate_core::{
     Algorithm, Check, Key, Policy, Reply, Settled, Source, Store, Times, Timestamp, Verdict,
 };
 
+use super::claim::{Asking, Claimed};
 use super::never_fails::NeverFails;
 use super::permit::Permit;
 use super::refusal::Refusal;
 use super::wait_queue::WaitQueues;
 use crate::denial::Denial;
+use crate::in_flight::{Slot, Slots};
 use crate::memory::MemoryStore;
 #[cfg(feature = "metrics")]
 use crate::observe::metrics::Metrics;
@@ -32,13 +34,17 @@ pub(crate) struct Decider<S> {
     observers: Observers,
     pub(super) queues: WaitQueues<Refusal>,
     pub(super) waits_for_store: bool,
+    /// `None` unless a policy is for requests in flight.
+    pub(super) slots: Option<Arc<Slots<S>>>,
 }
 
 impl Decider<MemoryStore> {
     pub(super) fn new(policies: PolicySet) -> Decider<MemoryStore> {
+        let store = MemoryStore::new();
         Decider {
+            slots: Slots::new(&policies, &store),
             policies: Arc::new(policies),
-            store: MemoryStore::new(),
+            store,
             observers: Observers::default(),
             queues: WaitQueues::new(),
             waits_for_store: true,
@@ -47,10 +53,11 @@ impl Decider<MemoryStore> {
 }
 
 impl<S> Decider<S> {
-    pub(super) fn try_store<T: Store>(self, store: T) -> Result<Decider<T>, SetupError> {
+    pub(super) fn try_store<T: Store<Error: NeverFails>>(self, store: T) -> Result<Decider<T>, SetupError> {
         self.policies.supported_by(&store)?;
         let Decider { policies, observers, waits_for_store, .. } = self;
-        Ok(Decider { policies, store, observers, queues: WaitQueues::new(), waits_for_store })
+        let slots = Slots::new(&policies, &store);
+        Ok(Decider { policies, store, observers, queues: WaitQueues::new(), waits_for_store, slots })
     }
 
     pub(super) fn observe(mut self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> Decider<S> {
@@ -143,7 +150,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// Charges what is asked, for a caller that waits until `deadline` at the longest.
     pub(super) async fn charge(&self, asks: Asks, deadline: Option<Duration>) -> Result<Permit, Denial> {
-        let reply = self.acquire(&asks, Times::ONCE, deadline);
+        let reply = self.ask(&asks, deadline);
         self.decided(asks, reply).await
     }
 
@@ -152,7 +159,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         let rule = self.policies.named(ask.policy);
         let asks: Asks = smallvec![ask];
         // Nothing waits for a place in the queue of a leaky bucket.
-        let reply = self.acquire(&asks, Times::ONCE, Some(Duration::ZERO));
+        let reply = self.ask(&asks, Some(Duration::ZERO));
         self.decided_by(rule..rule + 1, asks, reply).await
     }
 
@@ -160,7 +167,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     pub(super) async fn decided(
         &self,
         asks: Asks,
-        reply: Reply<Result<Verdict, S::Error>, S::Acquire>,
+        reply: Reply<Claimed, Asking<S>>,
     ) -> Result<Permit, Denial> {
         self.decided_by(self.all_rules(), asks, reply).await
     }
@@ -169,13 +176,18 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         &self,
         rules: Range<usize>,
         asks: Asks,
-        reply: Reply<Result<Verdict, S::Error>, S::Acquire>,
+        reply: Reply<Claimed, Asking<S>>,
     ) -> Result<Permit, Denial> {
         let since = if let Reply::Later(_) = reply { self.waits_since() } else { None };
-        let verdict = reply.wait().await.unwrap_or_else(NeverFails::never);
+        let (verdict, slot) = reply.wait().await;
         self.observers.verdict(&self.policies, rules, &asks, &verdict, since);
-        let report = self.report(&asks, &verdict);
-        if verdict.is_granted() { Ok(Permit::new(report, asks)) } else { Err(Denial::of(report)) }
+        self.permit(asks, &verdict, slot)
+    }
+
+    /// The permit or the denial that a verdict means.
+    pub(super) fn permit(&self, asks: Asks, verdict: &Verdict, slot: Slot) -> Result<Permit, Denial> {
+        let report = self.report(&asks, verdict);
+        if verdict.is_granted() { Ok(Permit::new(report, asks, slot)) } else { Err(Denial::of(report)) }
     }
 
     pub(super) async fn look(&self, asks: &[Ask]) -> Report {

@@ -1,5 +1,6 @@
 //! The same decisions without a Tower service around them: by key, and by the head of a request.
 
+pub(crate) mod claim;
 pub(crate) mod decider;
 mod never_fails;
 mod permit;
@@ -330,6 +331,16 @@ where
     /// If the limiter has no policy of that name.
     pub fn charge(&self, permit: &mut Permit, policy: &str) -> Charge {
         self.decider.charge_of(permit, policy)
+    }
+
+    /// Releases the slots that requests of this process hold of policies of [requests in
+    /// flight](Policy::in_flight), and waits until the store has answered. For a process that stops
+    /// and does not wait for its requests: other processes need not wait for the end of its leases.
+    /// The requests find their [`Slot`](crate::Slot) lost.
+    ///
+    /// Slots of a store in memory end with the process.
+    pub async fn give_back(&self) {
+        self.decider.give_back().await;
     }
 
     /// Forgets what `key` has used of every policy. Do not [refund](Limiter::refund) a permit from

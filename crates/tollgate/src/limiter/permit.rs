@@ -6,7 +6,9 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Grant, Reply, Stamp, Status, Store};
 
+use super::claim::Claimed;
 use crate::charge::GrantStamp;
+use crate::in_flight::Slot;
 use crate::policy_set::{Ask, Asks};
 use crate::report::Report;
 
@@ -21,14 +23,15 @@ pub struct Permit {
     /// Identify the units of each ask.
     pub(crate) stamps: SmallVec<[Stamp; 4]>,
     delay: Duration,
+    slot: Slot,
 }
 
 impl Permit {
-    /// The permit of a set that was granted.
-    pub(crate) fn new(report: Report, asks: Asks) -> Permit {
+    /// The permit of a set that was granted, with the slots that it holds.
+    pub(crate) fn new(report: Report, asks: Asks, slot: Slot) -> Permit {
         let stamps = report.statuses().iter().map(Status::stamp).collect();
         let delay = report.verdict().delay();
-        Permit { report, asks, stamps, delay }
+        Permit { report, asks, stamps, delay, slot }
     }
 
     /// The permit after its delay.
@@ -44,6 +47,8 @@ impl Permit {
             .zip(&self.stamps)
             .zip(self.report.iter())
             .filter(|((ask, _), _)| ask.cost > 0 && ask.policy != TAKEN)
+            // Slots come back when the permit is dropped.
+            .filter(|(_, (policy, _))| !policy.is_in_flight())
             .map(|((ask, stamp), (policy, _))| {
                 let share = self.report.share();
                 Grant { policy, key: &ask.key, units: ask.cost, stamp: *stamp, share }
@@ -75,11 +80,38 @@ impl Permit {
         std::iter::from_fn(|| self.take(|_| true)).unzip()
     }
 
+    /// The verdict, and the slots that it granted.
+    pub(crate) fn claimed(self) -> Claimed {
+        (self.report.verdict().clone(), self.slot)
+    }
+
     /// Returns how long to wait before the work: zero unless a
     /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) has reserved a slot that far ahead. Zero for
     /// a permit of [`Limiter::until_ready`](crate::Limiter::until_ready), which has waited.
     pub fn delay(&self) -> Duration {
         self.delay
+    }
+
+    /// Returns what the permit holds of policies of [requests in
+    /// flight](crate::Policy::in_flight), until its last clone is dropped. Without such a policy it
+    /// holds nothing.
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, Policy};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Denial> {
+    /// let jobs = Limiter::new([Policy::in_flight("jobs", 1)]);
+    /// let user = Key::from("ada");
+    ///
+    /// let permit = jobs.check(&user, 1).await?;
+    /// assert!(jobs.check(&user, 1).await.is_err());
+    /// drop(permit);
+    /// assert!(jobs.check(&user, 1).await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn slot(&self) -> &Slot {
+        &self.slot
     }
 
     /// Returns the state of the rules after the charge.

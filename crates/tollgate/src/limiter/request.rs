@@ -190,6 +190,12 @@ where
         charges.by_response.settle_by(response);
     }
 
+    /// Releases the slots that requests of this process hold: see
+    /// [`Limiter::give_back`](crate::Limiter::give_back).
+    pub async fn give_back(&self) {
+        self.decider.give_back().await;
+    }
+
     /// Forgets what `key` has used of every rule, in all of its tiers. Do not
     /// [refund](RequestLimiter::refund) a permit from before: that would return what others were
     /// charged since.

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::time::{sleep, sleep_until, timeout_at};
-use tollgate_core::{Reply, Store, Times, Wait};
+use tollgate_core::{Policy, Reply, Store, Wait};
 
+use super::claim::{Asking, Claimed};
 use super::decider::Decider;
 use super::never_fails::NeverFails;
 use super::permit::Permit;
@@ -12,6 +14,7 @@ use super::queue_slot::QueueSlot;
 use super::refusal::Refusal;
 use super::wait_queue::Waiter;
 use crate::denial::Denial;
+use crate::in_flight::{Listener, Slot};
 use crate::policy_set::{Ask, Asks};
 use crate::reason::Reason;
 use crate::time::timer_now;
@@ -26,19 +29,29 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     ) -> Result<Permit, Denial> {
         let asks = self.shown(asks)?;
         let permit = match at_most {
-            Some(at_most) => self.charge_in_turn(asks, at_most).await?,
+            Some(at_most) => self.charge_in_turn(asks, &Patience::ForAll(at_most)).await?,
             None => self.charge(asks, None).await?,
         };
         Ok(self.after_delay(permit).await)
     }
 
-    /// Asks until the rules allow it, in the queue of callers that wait for the same.
-    async fn charge_in_turn(&self, asks: Asks, at_most: Duration) -> Result<Permit, Denial> {
-        if !self.may_have_to_wait(&asks) {
-            return self.charge(asks, Some(at_most)).await;
+    /// Waits for slots in turn, for a request of a layer. Each rule says how long: see
+    /// [`Patience::ForSlots`].
+    pub(crate) async fn claim_in_turn(&self, asks: Asks, of_each: Waits) -> Claimed {
+        match self.charge_in_turn(asks, &Patience::ForSlots(of_each)).await {
+            Ok(permit) => permit.claimed(),
+            Err(denial) => (denial.report().verdict().clone(), Slot::default()),
         }
+    }
+
+    /// Asks until the rules allow it, in the queue of callers that wait for the same.
+    async fn charge_in_turn(&self, asks: Asks, patience: &Patience) -> Result<Permit, Denial> {
+        if !self.may_have_to_wait(&asks) {
+            return self.asked(asks.clone(), self.ask(&asks, Some(patience.longest())), patience).await;
+        }
+        let begin = timer_now();
         // As long as the timer can sleep.
-        let end = timer_now() + at_most.min(YEAR);
+        let end = begin + patience.longest().min(YEAR);
         let left = || end.saturating_duration_since(timer_now());
         let set = || asks.iter().map(|ask| (ask.policy, &ask.key));
         let mut waiter = self.queues.join_others(set());
@@ -47,6 +60,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             return Err(refusal.denial);
         }
         let (mut asks_again, mut outage_pause) = (None, FIRST_OUTAGE_PAUSE);
+        let mut releases =
+            ReleasesOfOne { at: asks.iter().position(|ask| self.is_slot(ask)), listener: None };
         loop {
             if let Some(waiter) = &waiter {
                 let in_time =
@@ -55,16 +70,20 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 if let Some(refusal) = waiter.refusal().filter(|refusal| !in_time || holds(refusal)) {
                     return Err(refusal.denial);
                 }
-                if let Some(again) = asks_again.filter(|again| *again > timer_now()) {
-                    sleep_until(again).await;
+                match (asks_again.take(), &mut releases.listener) {
+                    (Some(again), Some(listener)) => listener.released(again).await,
+                    (Some(again), None) => sleep_until(again).await,
+                    (None, _) => {}
                 }
+                // Before the store is asked, so that no release after its decision is missed.
+                self.listen(&mut releases, &asks);
             }
-            let reply = self.acquire(&asks, Times::ONCE, Some(left()));
+            let reply = self.ask(&asks, Some(left()));
             if let Reply::Later(_) = reply {
                 // Those who arrive before the answer come after this caller.
                 waiter.get_or_insert_with(|| self.queues.join(set()));
             }
-            let denial = match self.decided(asks.clone(), reply).await {
+            let denial = match self.asked(asks.clone(), reply, patience).await {
                 Ok(permit) => {
                     if let Some(waiter) = waiter {
                         waiter.passed(room(&permit));
@@ -73,27 +92,60 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 }
                 Err(denial) => denial,
             };
+            let left = patience.of(&denial).saturating_sub(begin.elapsed()).min(left());
+            let lacking = lacking_slot(&denial);
             let pause = match denial.retry_after() {
+                Some(_) if lacking.is_some() => releases.pause(lacking),
                 Some(wait) => wait,
-                None if self.waits_out(&denial) => {
-                    let pause = outage_pause.min(left());
+                None if patience.waits_out_outages() && self.waits_out(&denial) => {
+                    let pause = outage_pause.min(left);
                     outage_pause = LONGEST_OUTAGE_PAUSE.min(2 * outage_pause);
                     pause
                 }
                 None => return Err(denial),
             };
             let again = timer_now() + pause;
-            let leaves = left().is_zero() || passes_after(&denial, left()) > left();
+            let leaves = left.is_zero() || passes_after(&denial, left) > left;
             if !leaves {
                 waiter.get_or_insert_with(|| self.queues.join(set()));
                 asks_again = Some(again);
             }
             if let Some(waiter) = &waiter {
-                waiter.refused(Refusal::new(denial.clone(), &asks, again));
+                // A slot may come back at any time.
+                let until = if lacking.is_some() { timer_now() } else { again };
+                waiter.refused(Refusal::new(denial.clone(), &asks, until));
             }
             if leaves {
                 return Err(denial);
             }
+        }
+    }
+
+    /// The decision on what was asked, when the store has answered. Observers see it, unless the
+    /// caller shows them the last one itself.
+    async fn asked(
+        &self,
+        asks: Asks,
+        reply: Reply<Claimed, Asking<S>>,
+        patience: &Patience,
+    ) -> Result<Permit, Denial> {
+        match patience {
+            Patience::ForAll(_) => self.decided(asks, reply).await,
+            Patience::ForSlots(_) => {
+                let (verdict, slot) = reply.wait().await;
+                self.permit(asks, &verdict, slot)
+            }
+        }
+    }
+
+    fn is_slot(&self, ask: &Ask) -> bool {
+        self.policies.policy(ask.policy).is_in_flight()
+    }
+
+    /// Listens to releases of the slot that is lacking.
+    fn listen(&self, releases: &mut ReleasesOfOne, asks: &[Ask]) {
+        if let (Some(slots), Some(at), None) = (&self.slots, releases.at, &releases.listener) {
+            releases.listener = Some(slots.listen(&self.policies, &asks[at]));
         }
     }
 
@@ -121,10 +173,72 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     }
 }
 
+/// How long each ask of a set may wait for its slot.
+pub(crate) type Waits = SmallVec<[Duration; 4]>;
+
+/// What a caller waits for, and how long.
+enum Patience {
+    /// For rules of any kind and for the store.
+    ForAll(Duration),
+    /// For slots, as long as the rule of each that refuses says. Other refusals are for the client.
+    ForSlots(Waits),
+}
+
+impl Patience {
+    fn longest(&self) -> Duration {
+        match self {
+            Patience::ForAll(at_most) => *at_most,
+            Patience::ForSlots(of_each) => of_each.iter().copied().max().unwrap_or_default(),
+        }
+    }
+
+    /// How long a caller with this denial may wait.
+    fn of(&self, denial: &Denial) -> Duration {
+        match self {
+            Patience::ForAll(at_most) => *at_most,
+            Patience::ForSlots(of_each) => {
+                let refusing = denial.violated_at().map(|at| of_each.get(at).copied().unwrap_or_default());
+                refusing.min().unwrap_or_default()
+            }
+        }
+    }
+
+    fn waits_out_outages(&self) -> bool {
+        matches!(self, Patience::ForAll(_))
+    }
+}
+
+/// The releases by this process that a caller waits for: those of the ask that was refused last.
+struct ReleasesOfOne {
+    /// Its place in the set.
+    at: Option<usize>,
+    listener: Option<Listener>,
+}
+
+impl ReleasesOfOne {
+    /// How long to wait for a release of what was lacking. Not at all, if nobody has listened while
+    /// the store was asked.
+    fn pause(&mut self, lacking: Option<usize>) -> Duration {
+        if self.at != lacking {
+            *self = ReleasesOfOne { at: lacking, listener: None };
+        }
+        if self.listener.is_some() { SLOT_PAUSE } else { Duration::ZERO }
+    }
+}
+
+/// The place of the first ask that was refused for want of a slot, if nothing else was.
+fn lacking_slot(denial: &Denial) -> Option<usize> {
+    let is_slot = |at: usize| denial.report().policies().nth(at).is_some_and(Policy::is_in_flight);
+    let first = denial.violated_at().next()?;
+    denial.violated_at().all(is_slot).then_some(first)
+}
+
 /// How long the request would wait at least: until each rule allows it, and in the queue of each
 /// leaky bucket that refused it, which is full when it accepts the request.
 fn passes_after(denial: &Denial, left: Duration) -> Duration {
     let each = denial.report().iter().map(|(policy, status)| match status.wait() {
+        // A slot may come back at any time.
+        Wait::For(_) if policy.is_in_flight() => Duration::ZERO,
         Wait::For(wait) => wait.saturating_add(policy.longest_wait().min(left)),
         _ => Duration::ZERO,
     });
@@ -137,6 +251,10 @@ fn room(permit: &Permit) -> usize {
     let room = each.filter_map(|(ask, status)| status.remaining().checked_div(ask.cost)).min();
     room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX)
 }
+
+/// The pause in which the first caller asks for a slot, which another process may have released. A
+/// release of this process ends it.
+const SLOT_PAUSE: Duration = Duration::from_millis(200);
 
 /// The pauses in which the first caller asks a store that is unavailable.
 const FIRST_OUTAGE_PAUSE: Duration = Duration::from_millis(50);

@@ -1,6 +1,7 @@
 //! A rule: a policy, its key extractor, and the cost of a request.
 
 pub mod exempt;
+mod in_flight;
 pub(crate) mod set;
 mod settling;
 mod tiers;
@@ -15,6 +16,7 @@ use crate::reason::Reason;
 use crate::setup_error::{SetupError, or_panic};
 
 use exempt::Exemption;
+use in_flight::SlotTimes;
 use settling::Settling;
 use tiers::Tiers;
 
@@ -32,6 +34,7 @@ impl PolicyExt for Policy {
             extractor: Arc::new(extractor),
             cost: None,
             settling: Settling::default(),
+            slot_times: SlotTimes::default(),
             missing_key: MissingKey::default(),
             tiers: None,
             exemptions: Vec::new(),
@@ -62,6 +65,7 @@ pub struct Rule {
     extractor: Arc<dyn KeyExtractor>,
     cost: Option<Arc<Cost>>,
     settling: Settling,
+    slot_times: SlotTimes,
     missing_key: MissingKey,
     tiers: Option<Tiers>,
     exemptions: Vec<Arc<dyn Exemption>>,

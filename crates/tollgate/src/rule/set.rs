@@ -1,12 +1,15 @@
 //! A set of rules that are decided together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use smallvec::SmallVec;
 use tollgate_core::Policy;
 
 use super::{IntoRules, MissingKey, Rule};
 use crate::charge::{ByResponse, Charge, GrantStamp, Settler};
 use crate::extract::Head;
+use crate::in_flight::Slot;
 use crate::policy_set::{Ask, Asks, PolicySet};
 use crate::reason::Reason;
 use crate::setup_error::SetupError;
@@ -35,6 +38,7 @@ impl RuleSet {
     pub(crate) fn try_new(rules: impl IntoRules) -> Result<(RuleSet, PolicySet), SetupError> {
         let rules: Box<[Rule]> = rules.into_rules().collect();
         rules.iter().try_for_each(Rule::check_settling)?;
+        rules.iter().try_for_each(Rule::check_slots)?;
         let with_tiers: Vec<(Policy, &[Policy])> =
             rules.iter().map(|rule| (rule.policy().clone(), rule.tiers_policies())).collect();
         let policies = PolicySet::try_new(with_tiers)?;
@@ -85,6 +89,27 @@ impl RuleSet {
             asks.push(Ask { policy, key, cost });
         }
         Ok(asks)
+    }
+
+    /// How long each ask may wait for its slot, if any may. `deadline` is that of the caller.
+    pub(crate) fn waits(
+        &self,
+        policies: &PolicySet,
+        asks: &[Ask],
+        deadline: Option<Duration>,
+    ) -> Option<SmallVec<[Duration; 4]>> {
+        let wait =
+            |ask: &Ask| self.rules[policies.named(ask.policy)].wait().min(deadline.unwrap_or(Duration::MAX));
+        let waits: SmallVec<[Duration; 4]> = asks.iter().map(wait).collect();
+        waits.iter().any(|wait| !wait.is_zero()).then_some(waits)
+    }
+
+    /// Ends slots that their rules do not let a request hold for longer.
+    pub(crate) fn hold_at_most(&self, slot: &Slot) {
+        slot.end_after(|policy| {
+            let rule = self.rules.iter().find(|rule| rule.policy().name() == policy.name());
+            rule.and_then(Rule::held)
+        });
     }
 
     /// Whether a rule corrects its charges.

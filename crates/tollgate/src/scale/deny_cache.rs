@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    After, Check, Clock, Grant, Key, Policy, PolicyError, Quota, Reply, Settled, Source, Stamp, Status,
-    Store, Then, Times, Timestamp, Verdict, Wait,
+    After, Check, Clock, Grant, Key, Policy, PolicyError, Quota, Renewal, Reply, Settled, Source, Stamp,
+    Status, Store, Then, Times, Timestamp, Verdict, Wait,
 };
 
 use crate::table::digest::Digest;
@@ -67,6 +67,8 @@ struct Said {
 struct AskedCheck {
     digest: Digest,
     terms: DeniedTerms,
+    /// A slot may come back at any time, so no denial for want of one is remembered.
+    is_slot: bool,
 }
 
 type AskedChecks = SmallVec<[AskedCheck; 1]>;
@@ -109,7 +111,7 @@ impl<S: Store> DenyCache<S> {
     fn denied(&self, set: &[Check<'_>], asked: &[AskedCheck]) -> Option<Verdict> {
         let mut is_denied = false;
         let mut statuses = SmallVec::<[Status; 4]>::new();
-        for (check, AskedCheck { digest, terms }) in set.iter().zip(asked) {
+        for (check, AskedCheck { digest, terms, .. }) in set.iter().zip(asked) {
             let (mut table, now) = self.denials.enter_at(digest);
             table.sweep(now);
             let found = table.find(digest);
@@ -140,6 +142,7 @@ impl<S: Store> DenyCache<S> {
         let asked = |check: &Check<'_>| AskedCheck {
             digest: self.denials.digest(check.policy, check.key),
             terms: DeniedTerms::of(check),
+            is_slot: check.policy.is_in_flight(),
         };
         let mut each: AskedChecks = set.iter().map(asked).collect();
         if each.len() > 1 {
@@ -170,7 +173,7 @@ fn unknown(policy: &Policy, asked: &DeniedTerms) -> Status {
 /// Forgets denials because a refund or a reset is sent, or done. Denials between the two do not
 /// count.
 fn forget(denials: &Denials, of: &[AskedCheck]) {
-    for AskedCheck { digest, terms } in of {
+    for AskedCheck { digest, terms, .. } in of {
         let now = denials.clock().now();
         let forgotten = KnownDenial { terms: *terms, said: None, asked: now, answered: now, confirm: now };
         put(denials, *digest, forgotten);
@@ -197,7 +200,7 @@ fn remember(denials: &Denials, Remember { set, times, asked }: Remember, verdict
     // By the store itself, and not by a fallback behind it.
     let verdict = verdict.filter(|verdict| verdict.share().is_none());
     let now = denials.clock().now();
-    for (at, AskedCheck { digest, terms }) in set.iter().enumerate() {
+    for (at, AskedCheck { digest, terms, is_slot }) in set.iter().enumerate() {
         let known = verdict.and_then(|verdict| Some((verdict.is_granted(), *verdict.each().get(at)?)));
         let Some((is_granted, status)) = known else {
             let mut table = denials.lock(denials.shard_of(digest));
@@ -220,7 +223,7 @@ fn remember(denials: &Denials, Remember { set, times, asked }: Remember, verdict
                     slot.renew(answer.expires(), true);
                 }
             }
-        } else if times == Times::ONCE {
+        } else if times == Times::ONCE && !is_slot {
             put(denials, *digest, answer);
         }
     }
@@ -362,6 +365,10 @@ impl<S: Store> Store for DenyCache<S> {
         let forget = self.forget(grants.iter().map(|grant| (grant.policy, grant.key)));
         let answer = self.store.settle(grants, total).await;
         forget.after(&self.denials, answer)
+    }
+
+    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, S::Error> {
+        self.store.renew(grants).await
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, Self::Done> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    After, Algorithm, Check, Grant, Key, Policy, PolicyError, Reply, Settled, Source, Status, Store, Then,
-    Times, Verdict, Wait,
+    After, Algorithm, Check, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Source, Status, Store,
+    Then, Times, Verdict, Wait,
 };
 
 use super::books::Books;
@@ -191,11 +191,12 @@ impl<T> After<T> for ForgetLeases {
 }
 
 /// Whether leases are for this set: a leaky bucket has to delay each request, the store has to see
-/// each use that it tracks and each charge that is corrected, and a long key is not kept.
+/// each slot, each use that it tracks and each charge that is corrected, and a long key is not kept.
 fn is_leasable(set: &[Check<'_>], times: Times) -> bool {
     let fits = |Check { policy, key, cost }: &Check<'_>| {
         let is_leaky = matches!(policy.algorithm(), Algorithm::LeakyBucket { .. });
-        let store_decides = is_leaky || policy.tracks_usage() || policy.is_reserved();
+        let store_decides =
+            is_leaky || policy.is_in_flight() || policy.tracks_usage() || policy.is_reserved();
         *cost > 0 && !store_decides && key.as_encoded().len() <= LONGEST_KEY
     };
     times == Times::ONCE && !set.is_empty() && set.iter().all(fits)
@@ -232,6 +233,10 @@ impl<S: Store> Store for Leases<S> {
     /// The store corrects the charge. What is leased of the key stays leased.
     async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
         self.store.settle(grants, total).await
+    }
+
+    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, S::Error> {
+        self.store.renew(grants).await
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, Self::Done> {

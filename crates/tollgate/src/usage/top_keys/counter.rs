@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{
-    After, Check, Grant, Key, OwnedCheck, Policy, PolicyError, Reply, Settled, Store, Then, Times, UsageLog,
-    Verdict,
+    After, Check, Grant, Key, OwnedCheck, Policy, PolicyError, Renewal, Reply, Settled, Store, Then, Times,
+    UsageLog, Verdict,
 };
 
 use super::book::Book;
@@ -68,6 +68,10 @@ impl<S: Store> Store for UsageCounter<S> {
     /// Not counted: it decides nothing.
     async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
         self.store.settle(grants, total).await
+    }
+
+    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, S::Error> {
+        self.store.renew(grants).await
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, S::Done> {

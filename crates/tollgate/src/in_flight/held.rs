@@ -1,0 +1,212 @@
+//! One slot that a request holds, until it is released or lost.
+
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout_at};
+use tollgate_core::{Key, Policy, Renewal, Share, Stamp};
+
+use super::releases::OnItsWay;
+use crate::table::digest::Digest;
+use crate::time::timer_now;
+
+/// What identifies a slot in its store.
+#[derive(Clone)]
+pub(super) struct Claim {
+    pub(super) policy: Policy,
+    pub(super) key: Key,
+    /// Of the policy and the key.
+    pub(super) digest: Digest,
+    pub(super) stamp: Stamp,
+    pub(super) share: Option<Share>,
+}
+
+/// Where slots are released and renewed, without the type of the store.
+pub(super) trait Keeper: Send + Sync {
+    /// Says that a slot will be released.
+    fn announce(&self, claim: &Claim) -> OnItsWay;
+
+    /// Sends the release of a slot that was announced.
+    fn release(self: Arc<Self>, claim: &Claim, announced: OnItsWay, runtime: Option<&Handle>);
+
+    /// Forgets to renew the slot at this place.
+    fn forget(&self, place: Place);
+}
+
+/// When a slot is renewed, and the number that tells it from others.
+pub(super) type Place = (Instant, u64);
+
+/// A slot. It is released when this is dropped, unless it was before.
+pub(super) struct Held {
+    keeper: Arc<dyn Keeper>,
+    pub(super) claim: Claim,
+    hold: Mutex<Hold>,
+    /// Notified when it is lost or ends.
+    ended: Notify,
+    /// That of the request, since this may be dropped outside of any.
+    runtime: Option<Handle>,
+}
+
+struct Hold {
+    phase: Phase,
+    /// When its lease ends. `None` if the store keeps it until it is released.
+    until: Option<Instant>,
+    /// Where the keeper finds it to renew it.
+    place: Option<Place>,
+    /// Ends it if it is held for too long.
+    timer: Option<AbortHandle>,
+}
+
+enum Phase {
+    Held,
+    /// A renewal is on its way.
+    Renewing,
+    /// It has ended, and a renewal is on its way. It is released after that, or the renewal might
+    /// take it again.
+    EndedRenewing(OnItsWay),
+    Ended,
+}
+
+impl Held {
+    /// A slot that was granted. `until` is when its lease ends.
+    pub(super) fn new(keeper: Arc<dyn Keeper>, claim: Claim, until: Option<Instant>) -> Held {
+        let hold = Hold { phase: Phase::Held, until, place: None, timer: None };
+        let runtime = Handle::try_current().ok();
+        Held { keeper, claim, hold: Mutex::new(hold), ended: Notify::new(), runtime }
+    }
+
+    fn hold(&self) -> MutexGuard<'_, Hold> {
+        self.hold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.hold().is_lost()
+    }
+
+    /// Waits until it is lost or has ended.
+    pub(super) async fn lost(&self) {
+        loop {
+            let ended = self.ended.notified();
+            let until = {
+                let hold = self.hold();
+                if hold.is_lost() {
+                    return;
+                }
+                hold.until
+            };
+            match until {
+                // A renewal may have moved the end meanwhile.
+                Some(until) => drop(timeout_at(until, ended).await),
+                None => ended.await,
+            }
+        }
+    }
+
+    /// Ends it now: the request has ended.
+    pub(super) fn end(&self) {
+        let mut announced = None;
+        let (place, timer) = {
+            let mut hold = self.hold();
+            hold.phase = match mem::replace(&mut hold.phase, Phase::Ended) {
+                Phase::Held => {
+                    announced = Some(self.keeper.announce(&self.claim));
+                    Phase::Ended
+                }
+                Phase::Renewing => Phase::EndedRenewing(self.keeper.announce(&self.claim)),
+                ended => ended,
+            };
+            (hold.place.take(), hold.timer.take())
+        };
+        if let Some(place) = place {
+            self.keeper.forget(place);
+        }
+        if let Some(timer) = timer {
+            timer.abort();
+        }
+        if let Some(announced) = announced {
+            self.release(announced);
+        }
+        self.ended.notify_waiters();
+    }
+
+    /// Ends it after a time, if it is still held then.
+    pub(super) fn end_after(self: &Arc<Held>, time: Duration) {
+        let Some(runtime) = &self.runtime else { return };
+        let held = Arc::downgrade(self);
+        let timer = runtime.spawn(async move {
+            sleep(time).await;
+            if let Some(held) = held.upgrade() {
+                held.end();
+            }
+        });
+        self.hold().timer = Some(timer.abort_handle());
+    }
+
+    /// Begins a renewal, if the slot is held and none is on its way. The next is due at that place;
+    /// returns whether it is, and whether this one begins.
+    pub(super) fn begin_renewal(&self, next: Place) -> (bool, bool) {
+        let mut hold = self.hold();
+        if hold.is_lost() {
+            hold.place = None;
+            return (false, false);
+        }
+        hold.place = Some(next);
+        let begins = matches!(hold.phase, Phase::Held);
+        hold.phase = Phase::Renewing;
+        (true, begins)
+    }
+
+    /// Says what became of a renewal, and until when it holds the slot.
+    pub(super) fn end_renewal(&self, renewal: Renewal, until: Instant) {
+        let mut hold = self.hold();
+        match mem::replace(&mut hold.phase, Phase::Ended) {
+            Phase::EndedRenewing(announced) => {
+                drop(hold);
+                return self.release(announced);
+            }
+            _ => hold.phase = Phase::Held,
+        }
+        match renewal {
+            // What was lost by the clock meanwhile stays lost: somebody may have been told.
+            Renewal::Held if !hold.is_lost() => hold.until = Some(until),
+            Renewal::Lost => hold.until = Some(timer_now()),
+            _ => {}
+        }
+        let is_lost = hold.is_lost();
+        drop(hold);
+        if is_lost {
+            self.ended.notify_waiters();
+        }
+    }
+
+    /// Notes where it is found for the next renewal. `false` if it has ended.
+    pub(super) fn stands_at(&self, place: Place) -> bool {
+        let mut hold = self.hold();
+        let is_held = matches!(hold.phase, Phase::Held);
+        if is_held {
+            hold.place = Some(place);
+        }
+        is_held
+    }
+
+    fn release(&self, announced: OnItsWay) {
+        Arc::clone(&self.keeper).release(&self.claim, announced, self.runtime.as_ref());
+    }
+}
+
+impl Hold {
+    fn is_lost(&self) -> bool {
+        let has_ended = matches!(self.phase, Phase::Ended | Phase::EndedRenewing(_));
+        has_ended || self.until.is_some_and(|until| timer_now() >= until)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

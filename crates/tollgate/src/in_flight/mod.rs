@@ -1,0 +1,150 @@
+//! Requests in flight: slots that requests hold while they run.
+
+// From top to bottom; imports run down this list only: this module, extractor, slots, held,
+// releases.
+#[cfg(feature = "axum")]
+mod extractor;
+mod held;
+mod releases;
+mod slots;
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tollgate_core::Policy;
+
+use held::Held;
+
+pub(crate) use releases::Listener;
+pub(crate) use slots::Slots;
+
+/// What a request holds while it runs: one slot of each policy of
+/// [requests in flight](crate::Policy::in_flight) that applied to it.
+///
+/// A layer holds the slots until the response body ends, fails or is dropped; or, if there is no
+/// response, until the service fails, panics or is dropped. A handler needs this type for two
+/// purposes:
+///
+/// - **To stop in time.** A process that cannot renew its slots in a store over a network loses
+///   them: others run in its place. [`lost`](Slot::lost) and [`is_lost`](Slot::is_lost) say so
+///   before that happens. Work that must never run more often than the limit asks before each step.
+/// - **To hold the slots beyond the response.** After `101 Switching Protocols`, and in a `CONNECT`
+///   tunnel, the slots are held until the last clone of this is dropped. Move it into the task of
+///   the connection.
+///
+/// With the feature `axum` a handler takes it as an argument. Elsewhere it is in the request's
+/// extensions. A [`Permit`](crate::Permit::slot) of a limiter has one.
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// use axum::{Router, http::StatusCode, routing::get};
+/// use tollgate::extract::header;
+/// use tollgate::{Policy, PolicyExt, RateLimitLayer, Slot};
+///
+/// async fn export(slot: Slot) -> Result<String, StatusCode> {
+///     let mut rows = String::new();
+///     for page in 0..1_000 {
+///         if slot.is_lost() {
+///             return Err(StatusCode::SERVICE_UNAVAILABLE);
+///         }
+///         rows += &format!("page {page}\n");
+///     }
+///     Ok(rows)
+/// }
+///
+/// // Two exports of each caller at once.
+/// let layer = RateLimitLayer::new(Policy::in_flight("exports", 2).by(header("x-api-key")));
+/// let app: Router = Router::new().route("/export", get(export)).layer(layer);
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Slot(Vec<Arc<Held>>);
+
+impl Slot {
+    /// Returns whether a slot is no longer held: its lease has ended by the clock of this process,
+    /// others have it, it was [released](Slot::release), or the response has ended.
+    ///
+    /// It is `true` at the latest one lease after the last renewal that succeeded was sent, which
+    /// is before the store gives the slot to others. Once `true`, it stays so.
+    ///
+    /// Always `false` if no policy of requests in flight applied, and if a failure policy let the
+    /// request pass without a slot. Slots in memory are not lost.
+    pub fn is_lost(&self) -> bool {
+        self.0.iter().any(|held| held.is_lost())
+    }
+
+    /// Waits until [`is_lost`](Slot::is_lost) is `true`.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with a timer, if the slot has a lease.
+    pub async fn lost(&self) {
+        let mut each: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = Vec::new();
+        for held in &self.0 {
+            each.push(Box::pin(held.lost()));
+        }
+        poll_fn(|cx| {
+            let is_lost = each.iter_mut().any(|lost| lost.as_mut().poll(cx).is_ready());
+            if is_lost { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Gives the slots back before the request ends. A second call does nothing.
+    pub fn release(&self) {
+        self.0.iter().for_each(|held| held.end());
+    }
+
+    /// Whether nothing is held, because no policy asked for it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Ends each slot after the time that is given for its policy, if one is.
+    pub(crate) fn end_after(&self, time: impl Fn(&Policy) -> Option<Duration>) {
+        for held in &self.0 {
+            if let Some(time) = time(&held.claim.policy) {
+                held.end_after(time);
+            }
+        }
+    }
+
+    /// Adds the slots of another layer.
+    pub(crate) fn extend(&mut self, other: Slot) {
+        self.0.extend(other.0);
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot").field("is_lost", &self.is_lost()).finish_non_exhaustive()
+    }
+}
+
+/// Releases the slots of a request when it is dropped, however the request ends.
+#[derive(Debug, Default)]
+pub(crate) struct HeldUntilDropped(Slot);
+
+impl HeldUntilDropped {
+    pub(crate) fn new(slot: Slot) -> HeldUntilDropped {
+        HeldUntilDropped(slot)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Leaves the slots to the clones that handlers have.
+    pub(crate) fn leave(mut self) {
+        self.0 = Slot::default();
+    }
+}
+
+impl Drop for HeldUntilDropped {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}

@@ -1,0 +1,161 @@
+//! Sets with slots: how a verdict and its slots reach a caller, also one that leaves.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use pin_project::pin_project;
+use tokio::runtime::Handle;
+use tollgate_core::{Reply, Store, Times, Verdict};
+
+use super::decider::Decider;
+use super::never_fails::NeverFails;
+use crate::in_flight::{Slot, Slots};
+use crate::policy_set::{Ask, Asks};
+use crate::time::timer_now;
+
+/// A verdict, and the slots that it granted.
+pub(crate) type Claimed = (Verdict, Slot);
+
+pub(crate) type ClaimFuture = Pin<Box<dyn Future<Output = Claimed> + Send>>;
+
+/// The answer to what was asked, on its way.
+#[pin_project(project = AskingProjection)]
+pub(crate) enum Asking<S: Store> {
+    /// Of a set without slots.
+    Store(#[pin] S::Acquire),
+    /// Boxed, so that other requests do not move it.
+    Claim(ClaimFuture),
+}
+
+impl<S: Store<Error: NeverFails>> Future for Asking<S> {
+    type Output = Claimed;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Claimed> {
+        match self.project() {
+            AskingProjection::Store(verdict) => {
+                verdict.poll(cx).map(|answer| (answer.unwrap_or_else(NeverFails::never), Slot::default()))
+            }
+            AskingProjection::Claim(claim) => claim.as_mut().poll(cx),
+        }
+    }
+}
+
+impl<S: Store<Error: NeverFails>> Decider<S> {
+    /// Asks the store once, for a caller that waits until `deadline` at the longest.
+    pub(super) fn ask(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Claimed, Asking<S>> {
+        if let Some(slots) = self.slots_of(asks) {
+            return match self.claim(slots, asks, deadline) {
+                Reply::Now(claimed) => Reply::Now(claimed),
+                Reply::Later(claim) => Reply::Later(Asking::Claim(claim)),
+            };
+        }
+        match self.acquire(asks, Times::ONCE, deadline) {
+            Reply::Now(answer) => Reply::Now((answer.unwrap_or_else(NeverFails::never), Slot::default())),
+            Reply::Later(verdict) => Reply::Later(Asking::Store(verdict)),
+        }
+    }
+
+    /// Whether a policy is for requests in flight.
+    #[inline]
+    pub(crate) fn has_slots(&self) -> bool {
+        self.slots.is_some()
+    }
+
+    /// Where slots are claimed, if one is asked for.
+    #[inline]
+    pub(crate) fn slots_of(&self, asks: &[Ask]) -> Option<&Arc<Slots<S>>> {
+        let is_slot = |ask: &Ask| self.policies.policy(ask.policy).is_in_flight();
+        self.slots.as_ref().filter(|_| asks.iter().any(is_slot))
+    }
+
+    /// Releases the slots of this process: see `Limiter::give_back`.
+    pub(super) async fn give_back(&self) {
+        if let Some(slots) = &self.slots {
+            slots.give_back().await;
+        }
+    }
+
+    /// Acquires a set with slots. If it is refused while a release of this process was on its way,
+    /// it is asked once more after that: a client is not refused for its own last request.
+    pub(crate) fn claim(
+        &self,
+        slots: &Arc<Slots<S>>,
+        asks: &[Ask],
+        deadline: Option<Duration>,
+    ) -> Reply<Claimed, ClaimFuture> {
+        let releasing = slots.releasing(&self.policies, asks);
+        match (self.claim_once(slots, asks, deadline), releasing) {
+            (Reply::Later(first), Some(releasing)) => {
+                let (decider, slots, asks) = (self.clone(), Arc::clone(slots), Asks::from(asks));
+                Reply::Later(Box::pin(async move {
+                    let claimed = first.await;
+                    if claimed.0.is_granted() {
+                        return claimed;
+                    }
+                    releasing.answered().await;
+                    decider.claim_once(&slots, &asks, deadline).wait().await
+                }))
+            }
+            (reply, _) => reply,
+        }
+    }
+
+    fn claim_once(
+        &self,
+        slots: &Arc<Slots<S>>,
+        asks: &[Ask],
+        deadline: Option<Duration>,
+    ) -> Reply<Claimed, ClaimFuture> {
+        let asked = timer_now();
+        match self.acquire(asks, Times::ONCE, deadline) {
+            Reply::Now(answer) => {
+                let verdict = answer.unwrap_or_else(NeverFails::never);
+                let slot = slots.held(&self.policies, asks, &verdict, asked);
+                Reply::Now((verdict, slot))
+            }
+            Reply::Later(answer) => {
+                let (policies, slots, asks) =
+                    (Arc::clone(&self.policies), Arc::clone(slots), Asks::from(asks));
+                let claim: ClaimFuture = Box::pin(async move {
+                    let verdict = answer.await.unwrap_or_else(NeverFails::never);
+                    let slot = slots.held(&policies, &asks, &verdict, asked);
+                    (verdict, slot)
+                });
+                Reply::Later(Box::pin(ToTheEnd { claim: Some(claim), runtime: Handle::try_current().ok() }))
+            }
+        }
+    }
+}
+
+/// A claim that goes on if its caller leaves, and releases what it was granted then. Otherwise the
+/// slot would be held by nobody until its lease ends.
+struct ToTheEnd {
+    /// `None` once it was answered.
+    claim: Option<ClaimFuture>,
+    runtime: Option<Handle>,
+}
+
+impl Future for ToTheEnd {
+    type Output = Claimed;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Claimed> {
+        let claim = self.claim.as_mut().expect("a future is not polled after it was ready");
+        let answer = claim.as_mut().poll(cx);
+        if answer.is_ready() {
+            self.claim = None;
+        }
+        answer
+    }
+}
+
+impl Drop for ToTheEnd {
+    fn drop(&mut self) {
+        if let (Some(claim), Some(runtime)) = (self.claim.take(), &self.runtime) {
+            runtime.spawn(claim);
+        }
+    }
+}

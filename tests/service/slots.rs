@@ -1,0 +1,327 @@
+//! Requests in flight: slots that a layer and the limiters hold.
+
+#![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Channel};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+use tollgate::extract::header;
+use tollgate::{
+    Denial, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Reason, Rule, SetupError,
+    Slot,
+};
+use tollgate_tests::Later;
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+fn ada() -> Request<Body> {
+    Request::get("/").header("x-user", "ada").body(Body::empty()).unwrap()
+}
+
+fn exports(limit: u64) -> Rule {
+    Policy::in_flight("exports", limit).by(header("x-user"))
+}
+
+/// A service that answers with this body.
+fn answering(
+    layer: &RateLimitLayer,
+    body: &'static str,
+) -> impl Service<
+    Request<Body>,
+    Response = Response<impl HttpBody<Data = Bytes, Error = axum::Error> + Unpin + use<>>,
+    Error = Infallible,
+> + Clone
++ use<> {
+    layer.layer(service_fn(move |_: Request<Body>| async move {
+        Ok::<_, Infallible>(Response::new(Body::from(body)))
+    }))
+}
+
+/// How many more requests would get a slot.
+async fn free(layer: &RateLimitLayer) -> u64 {
+    let (head, ()) = ada().map(|_| ()).into_parts();
+    layer.limiter().look(&(&head).into()).await.unwrap().statuses()[0].remaining()
+}
+
+#[tokio::test]
+async fn a_slot_is_held_until_the_body_ends() {
+    let layer = RateLimitLayer::new(exports(2));
+    let (mut send, body) = Channel::<Bytes>::new(4);
+    let body = Arc::new(Mutex::new(Some(body)));
+    let service = layer.layer(service_fn(move |_: Request<Body>| {
+        let body = body.lock().unwrap().take().unwrap();
+        async move { Ok::<_, Infallible>(Response::new(body)) }
+    }));
+    let response = service.oneshot(ada()).await.unwrap();
+    assert_eq!(response.headers()["ratelimit-policy"], r#""exports";q=2;qu="concurrent-requests""#);
+    assert_eq!(response.headers()["ratelimit"], r#""exports";r=1"#);
+    assert_eq!(free(&layer).await, 1);
+    let mut body = response.into_body();
+    send.send_data(Bytes::from_static(b"rows")).await.unwrap();
+    body.frame().await.unwrap().unwrap();
+    assert_eq!(free(&layer).await, 1);
+    drop(send);
+    assert!(body.frame().await.is_none());
+    assert_eq!(free(&layer).await, 2, "before the body is dropped");
+}
+
+#[tokio::test]
+async fn a_slot_is_free_before_the_client_has_the_last_byte() {
+    let layer = RateLimitLayer::new(exports(1));
+    // Its only frame is the last.
+    let known = answering(&layer, "rows");
+    let mut body = known.oneshot(ada()).await.unwrap().into_body();
+    assert_eq!(free(&layer).await, 0);
+    body.frame().await.unwrap().unwrap();
+    assert_eq!(free(&layer).await, 1, "of a body that knows its end");
+    // Only the head says which frame is the last.
+    let (send, receive) = mpsc::channel::<Result<Bytes, Infallible>>(4);
+    send.send(Ok(Bytes::from_static(b"ro"))).await.unwrap();
+    send.send(Ok(Bytes::from_static(b"ws"))).await.unwrap();
+    let receive = Arc::new(Mutex::new(Some(receive)));
+    let said = layer.layer(service_fn(move |_: Request<Body>| {
+        let stream = tokio_stream::wrappers::ReceiverStream::new(receive.lock().unwrap().take().unwrap());
+        async move {
+            let response = Response::builder().header(CONTENT_LENGTH, 4).body(Body::from_stream(stream));
+            Ok::<_, Infallible>(response.unwrap())
+        }
+    }));
+    let mut body = said.oneshot(ada()).await.unwrap().into_body();
+    body.frame().await.unwrap().unwrap();
+    assert_eq!(free(&layer).await, 0);
+    body.frame().await.unwrap().unwrap();
+    assert_eq!(free(&layer).await, 1, "of a body whose length the head says");
+    drop(send);
+}
+
+#[tokio::test]
+async fn a_slot_is_free_when_the_request_ends_in_any_other_way() {
+    let layer = RateLimitLayer::new(exports(1));
+    // The body is dropped.
+    let service = answering(&layer, "rows");
+    drop(service.oneshot(ada()).await.unwrap());
+    assert_eq!(free(&layer).await, 1);
+    // The service fails.
+    let fails = layer.layer(service_fn(async |_: Request<Body>| Err::<Response<Body>, _>("failed")));
+    let mut failed = pin!(fails.oneshot(ada()));
+    assert!(failed.as_mut().await.is_err());
+    assert_eq!(free(&layer).await, 1, "before the future is dropped");
+    // The caller leaves.
+    let waits = layer.layer(service_fn(async |_: Request<Body>| {
+        pending::<()>().await;
+        Ok::<_, Infallible>(Response::new(Body::empty()))
+    }));
+    let mut waiting = Box::pin(waits.oneshot(ada()));
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert_eq!(free(&layer).await, 0);
+    drop(waiting);
+    assert_eq!(free(&layer).await, 1);
+    // The service panics.
+    let panics = layer.layer(service_fn(async |_: Request<Body>| -> Result<Response<Body>, Infallible> {
+        panic!("a mistake")
+    }));
+    let panicked = tokio::spawn(panics.oneshot(ada())).await;
+    assert!(panicked.unwrap_err().is_panic());
+    assert_eq!(free(&layer).await, 1);
+    // The service panics in `call`.
+    let mut calls = layer.layer(service_fn(
+        |_: Request<Body>| -> std::future::Ready<Result<Response<Body>, Infallible>> { panic!("a mistake") },
+    ));
+    let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| drop(calls.call(ada()))));
+    assert!(panicked.is_err());
+    assert_eq!(free(&layer).await, 1);
+}
+
+#[tokio::test]
+async fn a_slot_and_a_rate_are_charged_together_or_not_at_all() {
+    let rate = Policy::new("rate", Quota::per_day(2)).by(header("x-user"));
+    let layer = RateLimitLayer::new([rate, exports(1)]);
+    let service = answering(&layer, "rows");
+    let first = service.clone().oneshot(ada()).await.unwrap();
+    let refused = service.clone().oneshot(ada()).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.headers()["retry-after"], "1");
+    let denial = refused.extensions().get::<Denial>().unwrap();
+    assert_eq!(denial.violated().collect::<Vec<_>>(), ["exports"]);
+    assert_eq!(denial.reason(), Reason::QuotaExceeded);
+    assert_eq!(denial.report().get("rate").unwrap().1.remaining(), 1, "a refusal charges no rate");
+    drop(first);
+    drop(service.clone().oneshot(ada()).await.unwrap());
+    let refused = service.oneshot(ada()).await.unwrap();
+    assert_eq!(refused.extensions().get::<Denial>().unwrap().violated().collect::<Vec<_>>(), ["rate"]);
+    assert_eq!(
+        layer.limiter().look(&(&ada()).into()).await.unwrap().get("exports").unwrap().1.remaining(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_holds_its_slot_until_its_last_clone_drops() {
+    for (method, status) in
+        [(Method::GET, StatusCode::SWITCHING_PROTOCOLS), (Method::CONNECT, StatusCode::OK)]
+    {
+        let layer = RateLimitLayer::new(exports(1));
+        let (send, mut receive) = mpsc::unbounded_channel();
+        let service = layer.layer(service_fn(move |request: Request<Body>| {
+            send.send(request.extensions().get::<Slot>().unwrap().clone()).unwrap();
+            async move { Ok::<_, Infallible>(Response::builder().status(status).body(Body::empty()).unwrap()) }
+        }));
+        let mut request = ada();
+        *request.method_mut() = method;
+        drop(service.oneshot(request).await.unwrap());
+        let slot = receive.recv().await.unwrap();
+        assert_eq!(free(&layer).await, 0);
+        let clone = slot.clone();
+        drop(slot);
+        assert!(!clone.is_lost());
+        drop(clone);
+        assert_eq!(free(&layer).await, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_goes_on_after_the_response_has_lost_its_slot() {
+    let layer = RateLimitLayer::new(exports(1));
+    let (send, mut receive) = mpsc::unbounded_channel();
+    let service = layer.layer(service_fn(move |request: Request<Body>| {
+        send.send(request.extensions().get::<Slot>().unwrap().clone()).unwrap();
+        async move { Ok::<_, Infallible>(Response::new(Body::from("rows"))) }
+    }));
+    let response = service.oneshot(ada()).await.unwrap();
+    let slot = receive.recv().await.unwrap();
+    assert!(!slot.is_lost());
+    drop(response);
+    assert!(slot.is_lost());
+    slot.lost().await;
+    assert_eq!(free(&layer).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_is_held_for_too_long_ends() {
+    let layer = RateLimitLayer::new(exports(1).held_at_most(Duration::from_secs(60)));
+    let service = layer.layer(service_fn(async |request: Request<Body>| {
+        request.extensions().get::<Slot>().unwrap().lost().await;
+        Ok::<_, Infallible>(Response::new(Body::from("lost")))
+    }));
+    let begin = Instant::now();
+    let response = service.oneshot(ada()).await.unwrap();
+    assert_eq!((begin.elapsed().as_secs(), free(&layer).await), (60, 1));
+    drop(response);
+    assert_eq!(free(&layer).await, 1, "the end of the response frees nothing more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_wait_for_slots_in_order_of_arrival() {
+    let layer = RateLimitLayer::new(exports(1).wait_at_most(Duration::from_secs(10)));
+    let service = layer.layer(service_fn(async |_: Request<Body>| {
+        sleep(Duration::from_secs(1)).await;
+        Ok::<_, Infallible>(Response::new(Body::empty()))
+    }));
+    let begin = Instant::now();
+    let mut tasks = Vec::new();
+    for _ in 0..12 {
+        tasks.push(tokio::spawn(service.clone().oneshot(ada())));
+        tokio::task::yield_now().await;
+    }
+    let mut seconds = Vec::new();
+    for task in tasks {
+        let response = task.await.unwrap().unwrap();
+        seconds.push((response.status().as_u16(), begin.elapsed().as_secs()));
+    }
+    let passed = (1..=10).map(|second| (200, second));
+    assert!(seconds.iter().copied().take(10).eq(passed), "{seconds:?}");
+    assert_eq!(seconds[11].0, 429, "{seconds:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_exceeds_a_rate_does_not_wait_for_a_slot() {
+    let rate = Policy::new("rate", Quota::per_day(1)).by(header("x-user"));
+    let layer = RateLimitLayer::new([exports(1).wait_at_most(Duration::from_secs(10)), rate]);
+    let service = answering(&layer, "rows");
+    let held = service.clone().oneshot(ada()).await.unwrap();
+    let begin = Instant::now();
+    let refused = service.oneshot(ada()).await.unwrap();
+    assert_eq!((refused.status(), begin.elapsed()), (StatusCode::TOO_MANY_REQUESTS, Duration::ZERO));
+    drop(held);
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_before_the_answer_holds_no_slot() {
+    let store = MemoryStore::new();
+    let layer = RateLimitLayer::new(exports(1)).store(Later::deciding_first(store.clone()));
+    let at_hand = RateLimitLayer::new(exports(1)).store(store);
+    let service =
+        layer.layer(service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty()))));
+    let mut asking = Box::pin(service.oneshot(ada()));
+    assert!(asking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert_eq!(free(&at_hand).await, 0);
+    drop(asking);
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(free(&at_hand).await, 1);
+}
+
+#[tokio::test]
+async fn a_client_is_not_refused_for_its_own_last_request() {
+    let layer = RateLimitLayer::new(exports(1)).store(Later::deciding_last(MemoryStore::new()));
+    let service =
+        layer.layer(service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty()))));
+    for _ in 0..100 {
+        let response = service.clone().oneshot(ada()).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn a_permit_holds_its_slot() {
+    let jobs = Limiter::new([Policy::in_flight("jobs", 1)]);
+    let user = Key::from("ada");
+    let permit = jobs.check(&user, 1).await.unwrap();
+    let denial = jobs.check(&user, 1).await.unwrap_err();
+    assert_eq!(denial.retry_after(), Some(Duration::from_secs(1)));
+    permit.slot().release();
+    assert!(permit.slot().is_lost());
+    let second = jobs.check(&user, 1).await.unwrap();
+    drop(permit);
+    assert!(jobs.check(&user, 1).await.is_err(), "a second release frees nothing");
+    jobs.refund(second).await;
+    assert!(jobs.check(&user, 1).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_waits_for_a_slot() {
+    let jobs = Limiter::new([Policy::in_flight("jobs", 1)]);
+    let user = Key::from("ada");
+    let permit = jobs.check(&user, 1).await.unwrap();
+    let waiting = tokio::spawn({
+        let (jobs, user) = (jobs.clone(), user.clone());
+        async move { jobs.until_ready(&user, 1, Duration::from_secs(60)).await }
+    });
+    sleep(Duration::from_secs(3)).await;
+    let begin = Instant::now();
+    drop(permit);
+    assert!(waiting.await.unwrap().is_ok());
+    assert_eq!(begin.elapsed(), Duration::ZERO, "a release of this process is heard at once");
+}
+
+#[test]
+fn what_is_said_of_slots_is_for_slots() {
+    let rate = || Policy::new("rate", Quota::per_day(1)).by(header("x-user"));
+    let refused = SetupError::NotInFlight("rate".to_owned());
+    for rule in [rate().wait_at_most(Duration::from_secs(1)), rate().held_at_most(Duration::from_secs(1))] {
+        assert_eq!(RateLimitLayer::try_new(rule).unwrap_err(), refused);
+    }
+    let corrected = exports(1).count_if(|_| true);
+    assert_eq!(RateLimitLayer::try_new(corrected).unwrap_err(), SetupError::NoDebt("exports".to_owned()));
+}
