@@ -222,3 +222,28 @@ async fn metrics_and_other_observers_are_added_up() {
     let allowed = r#"tollgate_decisions_total{policy="p",outcome="allowed",source="store"}"#;
     assert_eq!((series["own_total"], series[allowed]), (1.0, 1.0));
 }
+
+#[tokio::test]
+async fn the_slots_that_requests_hold_are_a_gauge() {
+    let limiter = || {
+        let policies = [Policy::in_flight("exports", 2), Policy::new("rate", Quota::per_day(9))];
+        Limiter::new(policies).store(store(&clock())).metrics()
+    };
+    let work = async |limiter: &Limiter| {
+        let key = Key::from("ada");
+        let held = limiter.check(&key, 1).await.expect("a slot is free");
+        drop(limiter.check(&key, 1).await.expect("a slot is free"));
+        let second = limiter.check(&key, 1).await.expect("a slot is free");
+        limiter.check(&key, 1).await.expect_err("both slots are held");
+        drop(second);
+        std::mem::forget(held);
+    };
+    let series = exported(limiter, work, |_| {}).await;
+    let value = |name: &str| series.get(name).copied();
+    assert_eq!(value("tollgate_in_flight{policy=\"exports\"}"), Some(1.0));
+    assert_eq!(value("tollgate_in_flight{policy=\"rate\"}"), None);
+    let units = |outcome: &str| {
+        value(&format!("tollgate_units_total{{policy=\"exports\",outcome=\"{outcome}\"}}")).unwrap_or(0.0)
+    };
+    assert_eq!((units("allowed"), units("released"), units("denied")), (3.0, 2.0, 1.0));
+}

@@ -8,6 +8,7 @@ mod concurrency;
 mod deadlines;
 mod delays;
 mod exemptions;
+mod leases_of_slots;
 mod readiness;
 mod responses;
 mod slots;

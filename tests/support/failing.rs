@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::task::yield_now;
 use tokio::time::sleep;
-use tollgate::store::{Check, ErrorKind, Grant, Reply, Store, StoreError, Times, Verdict};
+use tollgate::store::{Check, ErrorKind, Grant, Renewal, Reply, Store, StoreError, Times, Verdict};
 use tollgate::{Key, MemoryStore, Policy};
 
 use crate::later::at_hand;
@@ -118,6 +118,11 @@ impl Store for Failing {
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Fault>, Self::Done> {
         self.reply(|store| store.refund(grants))
+    }
+
+    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Fault> {
+        let held = vec![Renewal::Held; grants.len()];
+        self.reply(|_| Reply::<_, BoxFuture<()>>::Now(Ok(held))).wait().await
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Fault>, Self::Done> {

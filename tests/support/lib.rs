@@ -20,6 +20,7 @@ mod failing;
 #[cfg(doctest)]
 mod guide;
 mod later;
+mod leasing;
 mod log;
 mod proxy;
 mod strict;
@@ -29,6 +30,7 @@ mod web;
 pub use contract::{keeps_the_contract, keeps_the_contract_of};
 pub use failing::{Connection, Failing, Fault};
 pub use later::{Later, at_hand};
+pub use leasing::{Leasing, Renewals};
 pub use log::{Level, Log};
 pub use proxy::{Proxy, Way};
 pub use strict::Strict;

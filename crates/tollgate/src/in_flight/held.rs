@@ -11,18 +11,27 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tollgate_core::{Key, Policy, Renewal, Share, Stamp};
 
 use super::releases::OnItsWay;
+use crate::observe::Observers;
+use crate::policy_set::PolicySet;
 use crate::table::digest::Digest;
 use crate::time::timer_now;
 
 /// What identifies a slot in its store.
-#[derive(Clone)]
 pub(super) struct Claim {
-    pub(super) policy: Policy,
+    pub(super) policies: Arc<PolicySet>,
+    /// The number of the policy.
+    pub(super) policy: usize,
     pub(super) key: Key,
     /// Of the policy and the key.
     pub(super) digest: Digest,
     pub(super) stamp: Stamp,
     pub(super) share: Option<Share>,
+}
+
+impl Claim {
+    pub(super) fn policy(&self) -> &Policy {
+        self.policies.policy(self.policy)
+    }
 }
 
 /// Where slots are released and renewed, without the type of the store.
@@ -44,6 +53,7 @@ pub(super) type Place = (Instant, u64);
 pub(super) struct Held {
     keeper: Arc<dyn Keeper>,
     pub(super) claim: Claim,
+    observers: Observers,
     hold: Mutex<Hold>,
     /// Notified when it is lost or ends.
     ended: Notify,
@@ -73,10 +83,15 @@ enum Phase {
 
 impl Held {
     /// A slot that was granted. `until` is when its lease ends.
-    pub(super) fn new(keeper: Arc<dyn Keeper>, claim: Claim, until: Option<Instant>) -> Held {
+    pub(super) fn new(
+        keeper: Arc<dyn Keeper>,
+        claim: Claim,
+        observers: Observers,
+        until: Option<Instant>,
+    ) -> Held {
         let hold = Hold { phase: Phase::Held, until, place: None, timer: None };
         let runtime = Handle::try_current().ok();
-        Held { keeper, claim, hold: Mutex::new(hold), ended: Notify::new(), runtime }
+        Held { keeper, claim, observers, hold: Mutex::new(hold), ended: Notify::new(), runtime }
     }
 
     fn hold(&self) -> MutexGuard<'_, Hold> {
@@ -108,18 +123,23 @@ impl Held {
 
     /// Ends it now: the request has ended.
     pub(super) fn end(&self) {
-        let mut announced = None;
-        let (place, timer) = {
+        let (announced, place, timer) = {
             let mut hold = self.hold();
-            hold.phase = match mem::replace(&mut hold.phase, Phase::Ended) {
-                Phase::Held => {
-                    announced = Some(self.keeper.announce(&self.claim));
-                    Phase::Ended
+            if hold.has_ended() {
+                return;
+            }
+            let announced = self.keeper.announce(&self.claim);
+            let announced = match hold.phase {
+                Phase::Renewing => {
+                    hold.phase = Phase::EndedRenewing(announced);
+                    None
                 }
-                Phase::Renewing => Phase::EndedRenewing(self.keeper.announce(&self.claim)),
-                ended => ended,
+                _ => {
+                    hold.phase = Phase::Ended;
+                    Some(announced)
+                }
             };
-            (hold.place.take(), hold.timer.take())
+            (announced, hold.place.take(), hold.timer.take())
         };
         if let Some(place) = place {
             self.keeper.forget(place);
@@ -131,6 +151,8 @@ impl Held {
             self.release(announced);
         }
         self.ended.notify_waiters();
+        // After the release, which no slow observer may hold up.
+        self.observers.released(&self.claim.policies, self.claim.policy);
     }
 
     /// Ends it after a time, if it is still held then.
@@ -199,9 +221,12 @@ impl Held {
 }
 
 impl Hold {
+    fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended | Phase::EndedRenewing(_))
+    }
+
     fn is_lost(&self) -> bool {
-        let has_ended = matches!(self.phase, Phase::Ended | Phase::EndedRenewing(_));
-        has_ended || self.until.is_some_and(|until| timer_now() >= until)
+        self.has_ended() || self.until.is_some_and(|until| timer_now() >= until)
     }
 }
 

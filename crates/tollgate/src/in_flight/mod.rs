@@ -106,7 +106,7 @@ impl Slot {
     /// Ends each slot after the time that is given for its policy, if one is.
     pub(crate) fn end_after(&self, time: impl Fn(&Policy) -> Option<Duration>) {
         for held in &self.0 {
-            if let Some(time) = time(&held.claim.policy) {
+            if let Some(time) = time(held.claim.policy()) {
                 held.end_after(time);
             }
         }

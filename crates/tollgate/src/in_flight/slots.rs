@@ -14,6 +14,7 @@ use super::Slot;
 use super::held::{Claim, Held, Keeper, Place};
 use super::releases::{Listener, OnItsWay, Releases, Releasing};
 use crate::limiter::NeverFails;
+use crate::observe::Observers;
 use crate::policy_set::{Ask, PolicySet};
 use crate::table::digest::{Digest, Secret};
 use crate::time::timer_now;
@@ -27,6 +28,7 @@ const RENEW_AFTER: u32 = 3;
 
 /// Claims, renews and releases slots in a store.
 pub(crate) struct Slots<S> {
+    policies: Arc<PolicySet>,
     store: S,
     secret: Secret,
     releases: Releases,
@@ -51,9 +53,10 @@ impl<S> Slots<S> {
 
 impl<S: Store<Error: NeverFails>> Slots<S> {
     /// Those of these policies, if one is for requests in flight.
-    pub(crate) fn new(policies: &PolicySet, store: &S) -> Option<Arc<Slots<S>>> {
+    pub(crate) fn new(policies: &Arc<PolicySet>, store: &S) -> Option<Arc<Slots<S>>> {
         let shortest = policies.policies().iter().filter_map(|policy| policy.lease()).min()?;
         Some(Arc::new(Slots {
+            policies: Arc::clone(policies),
             // A release and a renewal are worth something however late they are answered.
             store: store.patient(),
             secret: Secret::random(),
@@ -63,15 +66,15 @@ impl<S: Store<Error: NeverFails>> Slots<S> {
         }))
     }
 
-    fn digest(&self, policies: &PolicySet, ask: &Ask) -> Digest {
-        self.secret.digest(policies.policy(ask.policy).scope_hash(), ask.key.as_encoded())
+    fn digest(&self, ask: &Ask) -> Digest {
+        self.secret.digest(self.policies.policy(ask.policy).scope_hash(), ask.key.as_encoded())
     }
 
     /// What a verdict granted of slots. `asked` is when the store was asked, since a lease begins
     /// after that. A failure policy grants none.
     pub(crate) fn held(
         self: &Arc<Self>,
-        policies: &PolicySet,
+        observers: &Observers,
         asks: &[Ask],
         verdict: &Verdict,
         asked: Instant,
@@ -81,20 +84,21 @@ impl<S: Store<Error: NeverFails>> Slots<S> {
             return slot;
         }
         for (ask, status) in asks.iter().zip(verdict.each()) {
-            let policy = policies.policy(ask.policy);
+            let policy = self.policies.policy(ask.policy);
             if !policy.is_in_flight() || ask.cost == 0 {
                 continue;
             }
             let claim = Claim {
-                policy: policy.clone(),
+                policies: Arc::clone(&self.policies),
+                policy: ask.policy,
                 key: ask.key.clone(),
-                digest: self.digest(policies, ask),
+                digest: self.digest(ask),
                 stamp: status.stamp(),
                 share: verdict.share(),
             };
             let until = status.ends_after().map(|lease| asked + lease);
             let keeper: Arc<dyn Keeper> = self.clone();
-            let held = Arc::new(Held::new(keeper, claim, until));
+            let held = Arc::new(Held::new(keeper, claim, observers.clone(), until));
             if until.is_some() {
                 self.renew_later(&held, asked);
             }
@@ -104,14 +108,14 @@ impl<S: Store<Error: NeverFails>> Slots<S> {
     }
 
     /// The releases that are on their way of what is asked.
-    pub(crate) fn releasing(&self, policies: &PolicySet, asks: &[Ask]) -> Option<Releasing> {
-        let in_flight = asks.iter().filter(|ask| policies.policy(ask.policy).is_in_flight());
-        self.releases.on_their_way(in_flight.map(|ask| self.digest(policies, ask)))
+    pub(crate) fn releasing(&self, asks: &[Ask]) -> Option<Releasing> {
+        let in_flight = asks.iter().filter(|ask| self.policies.policy(ask.policy).is_in_flight());
+        self.releases.on_their_way(in_flight.map(|ask| self.digest(ask)))
     }
 
     /// Hears of releases of what is asked by this process.
-    pub(crate) fn listen(&self, policies: &PolicySet, ask: &Ask) -> Listener {
-        self.releases.listen(self.digest(policies, ask))
+    pub(crate) fn listen(&self, ask: &Ask) -> Listener {
+        self.releases.listen(self.digest(ask))
     }
 
     /// Notes that a slot is to be renewed, a part of its lease after it was `asked` for.
@@ -164,7 +168,7 @@ impl<S: Store<Error: NeverFails>> Slots<S> {
         let grants: Vec<Grant<'_>> = due.iter().map(|held| held.claim.grant()).collect();
         let renewals = self.store.renew(&grants).await.unwrap_or_else(NeverFails::never);
         for (held, renewal) in due.iter().zip(renewals) {
-            held.end_renewal(renewal, sent + held.claim.policy.quota().window());
+            held.end_renewal(renewal, sent + held.claim.policy().quota().window());
         }
     }
 
@@ -181,12 +185,12 @@ impl<S: Store<Error: NeverFails>> Slots<S> {
 
 /// The time after which a slot is renewed.
 fn renewal_time(held: &Held) -> Duration {
-    held.claim.policy.quota().window() / RENEW_AFTER
+    held.claim.policy().quota().window() / RENEW_AFTER
 }
 
 impl Claim {
     fn grant(&self) -> Grant<'_> {
-        Grant { policy: &self.policy, key: &self.key, units: 1, stamp: self.stamp, share: self.share }
+        Grant { policy: self.policy(), key: &self.key, units: 1, stamp: self.stamp, share: self.share }
     }
 }
 

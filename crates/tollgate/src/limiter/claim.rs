@@ -87,7 +87,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         asks: &[Ask],
         deadline: Option<Duration>,
     ) -> Reply<Claimed, ClaimFuture> {
-        let releasing = slots.releasing(&self.policies, asks);
+        let releasing = slots.releasing(asks);
         match (self.claim_once(slots, asks, deadline), releasing) {
             (Reply::Later(first), Some(releasing)) => {
                 let (decider, slots, asks) = (self.clone(), Arc::clone(slots), Asks::from(asks));
@@ -114,15 +114,14 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         match self.acquire(asks, Times::ONCE, deadline) {
             Reply::Now(answer) => {
                 let verdict = answer.unwrap_or_else(NeverFails::never);
-                let slot = slots.held(&self.policies, asks, &verdict, asked);
+                let slot = slots.held(&self.observers, asks, &verdict, asked);
                 Reply::Now((verdict, slot))
             }
             Reply::Later(answer) => {
-                let (policies, slots, asks) =
-                    (Arc::clone(&self.policies), Arc::clone(slots), Asks::from(asks));
+                let (observers, slots, asks) = (self.observers.clone(), Arc::clone(slots), Asks::from(asks));
                 let claim: ClaimFuture = Box::pin(async move {
                     let verdict = answer.await.unwrap_or_else(NeverFails::never);
-                    let slot = slots.held(&policies, &asks, &verdict, asked);
+                    let slot = slots.held(&observers, &asks, &verdict, asked);
                     (verdict, slot)
                 });
                 Reply::Later(Box::pin(ToTheEnd { claim: Some(claim), runtime: Handle::try_current().ok() }))

@@ -31,7 +31,7 @@ use crate::setup_error::SetupError;
 pub(crate) struct Decider<S> {
     pub(crate) policies: Arc<PolicySet>,
     pub(crate) store: S,
-    observers: Observers,
+    pub(super) observers: Observers,
     pub(super) queues: WaitQueues<Refusal>,
     pub(super) waits_for_store: bool,
     /// `None` unless a policy is for requests in flight.
@@ -40,10 +40,10 @@ pub(crate) struct Decider<S> {
 
 impl Decider<MemoryStore> {
     pub(super) fn new(policies: PolicySet) -> Decider<MemoryStore> {
-        let store = MemoryStore::new();
+        let (policies, store) = (Arc::new(policies), MemoryStore::new());
         Decider {
             slots: Slots::new(&policies, &store),
-            policies: Arc::new(policies),
+            policies,
             store,
             observers: Observers::default(),
             queues: WaitQueues::new(),

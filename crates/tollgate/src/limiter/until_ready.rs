@@ -145,7 +145,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Listens to releases of the slot that is lacking.
     fn listen(&self, releases: &mut ReleasesOfOne, asks: &[Ask]) {
         if let (Some(slots), Some(at), None) = (&self.slots, releases.at, &releases.listener) {
-            releases.listener = Some(slots.listen(&self.policies, &asks[at]));
+            releases.listener = Some(slots.listen(&asks[at]));
         }
     }
 

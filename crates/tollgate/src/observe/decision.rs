@@ -8,8 +8,8 @@ use tollgate_core::{Policy, Source};
 /// [`RateLimitLayer::observe`](crate::RateLimitLayer::observe).
 ///
 /// Each request brings one decision for each rule. Its [`Charge`](crate::Charge) brings one more of
-/// its own rule for each extension, and when it has ended. A decision contains no key and nothing
-/// else of the request.
+/// its own rule for each extension, and when it has ended. So does each [slot](crate::Slot) when it
+/// comes back. A decision contains no key and nothing else of the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Decision<'a> {
     pub(super) policy: &'a Policy,
@@ -40,8 +40,8 @@ impl<'a> Decision<'a> {
         self.outcome
     }
 
-    /// Returns the units that the request costs, or that were settled or forgiven. 0 if the rule
-    /// did not apply or found no key.
+    /// Returns the units that the request costs, or that were settled, forgiven or released. 0 if
+    /// the rule did not apply or found no key.
     pub fn units(&self) -> u64 {
         self.units
     }
@@ -97,11 +97,14 @@ pub enum Outcome {
     Settled,
     /// A [`Charge`](crate::Charge) has ended: so many units were used, and no caller pays for them.
     Forgiven,
+    /// A request no longer holds its [slot](crate::Slot), because it has ended. It was
+    /// [`Allowed`](Outcome::Allowed) before.
+    Released,
 }
 
 impl Outcome {
     /// All outcomes.
-    pub const ALL: [Outcome; 9] = [
+    pub const ALL: [Outcome; 10] = [
         Outcome::Skipped,
         Outcome::Allowed,
         Outcome::Delayed,
@@ -111,6 +114,7 @@ impl Outcome {
         Outcome::NoKey,
         Outcome::Settled,
         Outcome::Forgiven,
+        Outcome::Released,
     ];
 
     /// The name in logs and metrics, such as `never-possible`.
@@ -125,6 +129,7 @@ impl Outcome {
             Outcome::NoKey => "no-key",
             Outcome::Settled => "settled",
             Outcome::Forgiven => "forgiven",
+            Outcome::Released => "released",
         }
     }
 }

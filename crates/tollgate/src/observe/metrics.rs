@@ -1,6 +1,6 @@
 //! Decisions as metrics.
 
-use ::metrics::{Counter, Histogram, counter, gauge, histogram};
+use ::metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use tollgate_core::{Policy, Quota, Source};
 
 use super::decision::{Decision, Outcome};
@@ -18,6 +18,8 @@ struct Handles {
     /// `None` for what no store of this crate decides: a wrapper of a user may.
     decisions: [[Option<Counter>; Source::ALL.len()]; Outcome::ALL.len()],
     units: [Option<Counter>; Outcome::ALL.len()],
+    /// The slots that this process holds, of a policy of requests in flight.
+    in_flight: Option<Gauge>,
 }
 
 impl Metrics {
@@ -34,7 +36,7 @@ impl Metrics {
         let handles = &self.policies[decision.rule];
         let outcome = decision.outcome as usize;
         match &handles.decisions[outcome][decision.source as usize] {
-            // The end of a charge decides nothing: only its units count.
+            // The end of a charge or of a slot decides nothing: only its units count.
             _ if is_end(decision.outcome) => {}
             Some(counter) => counter.increment(1),
             None => decisions_of(&handles.name, decision.outcome, decision.source).increment(1),
@@ -45,6 +47,15 @@ impl Metrics {
             match &handles.units[outcome] {
                 Some(counter) => counter.increment(units),
                 None => units_of(&handles.name, decision.outcome).increment(units),
+            }
+        }
+        if let Some(in_flight) = &handles.in_flight {
+            match (decision.outcome, decision.source) {
+                (Outcome::Released, _) => in_flight.decrement(1.0),
+                // It passes without a slot.
+                (_, Source::FailurePolicy) => {}
+                (Outcome::Allowed | Outcome::Delayed, _) if decision.units > 0 => in_flight.increment(1.0),
+                _ => {}
             }
         }
         if let Some(latency) = decision.latency {
@@ -66,12 +77,17 @@ impl Handles {
             is_possible(outcome, source).then(|| decisions_of(&name, outcome, source))
         };
         let units = |outcome: Outcome| {
-            let counts = is_possible(outcome, Source::Store) || (is_end(outcome) && policy.is_reserved());
+            let ends = match outcome {
+                Outcome::Released => policy.is_in_flight(),
+                _ => is_end(outcome) && policy.is_reserved(),
+            };
+            let counts = ends || is_possible(outcome, Source::Store);
             counts.then(|| units_of(&name, outcome))
         };
         Handles {
             decisions: Outcome::ALL.map(|outcome| Source::ALL.map(|source| decisions(outcome, source))),
             units: Outcome::ALL.map(units),
+            in_flight: policy.is_in_flight().then(|| gauge!("tollgate_in_flight", "policy" => name.clone())),
             name,
         }
     }
@@ -86,9 +102,9 @@ fn units_of(policy: &str, outcome: Outcome) -> Counter {
     counter!("tollgate_units_total", "policy" => policy.to_owned(), "outcome" => outcome.name())
 }
 
-/// Whether it is how a charge ends, after the decision.
+/// Whether it is how a charge or a slot ends, after the decision.
 fn is_end(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Settled | Outcome::Forgiven)
+    matches!(outcome, Outcome::Settled | Outcome::Forgiven | Outcome::Released)
 }
 
 /// Whether a source can decide so, for a policy that may delay and that others apply with.

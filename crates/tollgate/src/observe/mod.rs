@@ -110,16 +110,22 @@ impl Observers {
 
     /// Shows how a charge has ended. No span sees it, since that of the request may have ended.
     pub(crate) fn settled(&self, policies: &PolicySet, policy: usize, settled: Settled) {
-        let Some(watch) = &self.0 else { return };
         let Settled { charged, forgiven, .. } = settled;
-        let (rule, policy) = (policies.named(policy), policies.policy(policy));
-        let show = |outcome, units| {
-            let of_rule = Decision::of_rule(policy, rule, outcome);
-            (watch.observe)(&Decision { units, source: Source::Store, ..of_rule });
-        };
-        show(Outcome::Settled, charged);
+        self.ended(policies, policy, Outcome::Settled, charged);
         if forgiven > 0 {
-            show(Outcome::Forgiven, forgiven);
+            self.ended(policies, policy, Outcome::Forgiven, forgiven);
+        }
+    }
+
+    /// Shows that a slot has come back.
+    pub(crate) fn released(&self, policies: &PolicySet, policy: usize) {
+        self.ended(policies, policy, Outcome::Released, 1);
+    }
+
+    fn ended(&self, policies: &PolicySet, policy: usize, outcome: Outcome, units: u64) {
+        if let Some(watch) = &self.0 {
+            let of_rule = Decision::of_rule(policies.policy(policy), policies.named(policy), outcome);
+            (watch.observe)(&Decision { units, source: Source::Store, ..of_rule });
         }
     }
 

@@ -145,6 +145,7 @@ pub(crate) fn describe() {
     }
     let gauges = [
         ("tollgate_circuit_state", "0 is closed, 1 is half open, 2 is open"),
+        ("tollgate_in_flight", "Slots that requests of this process hold"),
         ("tollgate_memory_keys", "Keys in memory"),
         ("tollgate_policy_limit", "The limit of a policy, in units for each window"),
         ("tollgate_lease_stranded", "Units that this process holds and has not spent"),

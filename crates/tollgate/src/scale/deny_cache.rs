@@ -173,7 +173,7 @@ fn unknown(policy: &Policy, asked: &DeniedTerms) -> Status {
 /// Forgets denials because a refund or a reset is sent, or done. Denials between the two do not
 /// count.
 fn forget(denials: &Denials, of: &[AskedCheck]) {
-    for AskedCheck { digest, terms, .. } in of {
+    for AskedCheck { digest, terms, .. } in of.iter().filter(|asked| !asked.is_slot) {
         let now = denials.clock().now();
         let forgotten = KnownDenial { terms: *terms, said: None, asked: now, answered: now, confirm: now };
         put(denials, *digest, forgotten);

@@ -1,0 +1,134 @@
+//! Slots while the store fails.
+
+#![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
+
+use std::sync::{Arc, Mutex};
+
+use tollgate::failure::CircuitState;
+use tollgate::store::{Check, Grant, Renewal, Source, Store, Times};
+use tollgate::{CircuitBreaker, Key, Limiter, MemoryStore, Policy, Quota, Reason, Share, StoreExt};
+use tollgate_tests::{Connection, clock, store};
+
+use crate::{FAILURES, TIMEOUT, closed, failing, open};
+
+fn exports() -> Policy {
+    Policy::in_flight("exports", 4)
+}
+
+/// A grant of a slot in this store.
+async fn claim<'a, S: Store>(store: &S, policy: &'a Policy, key: &'a Key) -> Option<Grant<'a>> {
+    let verdict = store.acquire(&[Check::new(policy, key, 1)], Times::ONCE).wait().await.ok()?;
+    let stamp = verdict.each().first()?.stamp();
+    verdict.is_granted().then_some(Grant { policy, key, units: 1, stamp, share: verdict.share() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_passes_open_without_a_slot_and_loses_none() {
+    for failure in FAILURES {
+        let inner = failing(failure);
+        let limiter = Limiter::new([exports()]).store(open(&inner));
+        let mut permits = Vec::new();
+        for _ in 0..10 {
+            permits.push(limiter.check(&Key::from("ada"), 1).await.unwrap());
+        }
+        inner.set(Connection::Works);
+        assert!(permits.iter().all(|permit| !permit.slot().is_lost()));
+        let free = async || limiter.look(&Key::from("ada")).await.unwrap().statuses()[0].remaining();
+        assert_eq!(free().await, 4, "{failure:?}");
+        drop(permits);
+        assert_eq!(free().await, 4, "{failure:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_refused_closed() {
+    for failure in FAILURES {
+        let limiter = Limiter::new([exports()]).store(closed(&failing(failure)));
+        let denial = limiter.check(&Key::from("ada"), 1).await.unwrap_err();
+        assert_eq!((denial.reason(), denial.retry_after_seconds()), (Reason::Unavailable, Some(1)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_fails_says_so() {
+    for failure in FAILURES {
+        for on_failure in [open, closed] {
+            let inner = failing(Connection::Works);
+            let (store, policy, key) = (on_failure(&inner), exports(), Key::from("ada"));
+            let slot = claim(&store, &policy, &key).await.unwrap();
+            assert_eq!(store.renew(&[slot, slot]).await, Ok(vec![Renewal::Held; 2]));
+            inner.set(failure);
+            assert_eq!(store.renew(&[slot, slot]).await, Ok(vec![Renewal::Unanswered; 2]), "{failure:?}");
+        }
+    }
+}
+
+/// Neither renewals nor releases count: only requests show whether the store works.
+#[tokio::test(start_paused = true)]
+async fn renewals_do_not_open_a_circuit_and_are_not_asked_of_an_open_one() {
+    let inner = failing(Connection::Works);
+    let breaker = inner.clone().timeout(TIMEOUT).circuit_breaker(CircuitBreaker::default());
+    let circuit = breaker.circuit();
+    let (policy, key) = (exports(), Key::from("ada"));
+    let slot = claim(&breaker, &policy, &key).await.unwrap();
+    inner.set(FAILURES[0]);
+    for _ in 0..100 {
+        assert!(breaker.renew(&[slot]).await.is_err());
+        assert!(breaker.refund(&[slot]).wait().await.is_err());
+    }
+    assert_eq!(circuit.state(), CircuitState::Closed);
+    while circuit.state() == CircuitState::Closed {
+        assert!(claim(&breaker, &policy, &key).await.is_none());
+    }
+    let asked = inner.asked();
+    assert!(breaker.renew(&[slot]).await.is_err());
+    assert_eq!(inner.asked(), asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_slot_is_renewed_and_released_in_the_store_that_granted_it() {
+    let (inner, fallback) = (failing(Connection::Works), store(&clock()));
+    let both = inner.clone().timeout(TIMEOUT).fall_back_to(fallback, Share::new(1, 2));
+    let (policy, key) = (exports(), Key::from("ada"));
+    let of_store = claim(&both, &policy, &key).await.unwrap();
+    inner.set(FAILURES[0]);
+    let of_share = [claim(&both, &policy, &key).await.unwrap(), claim(&both, &policy, &key).await.unwrap()];
+    assert!(claim(&both, &policy, &key).await.is_none(), "half of four");
+    let renewed = both.renew(&[of_share[0], of_store, of_share[1]]).await.unwrap();
+    assert_eq!(renewed, [Renewal::Held, Renewal::Unanswered, Renewal::Held]);
+    both.refund(&[of_share[0]]).wait().await.unwrap();
+    both.refund(&[of_share[0]]).wait().await.unwrap();
+    assert!(claim(&both, &policy, &key).await.is_some());
+    assert!(claim(&both, &policy, &key).await.is_none(), "a second release frees nothing");
+    inner.set(Connection::Works);
+    assert_eq!(both.renew(&[of_store]).await, Ok(vec![Renewal::Held]));
+    both.refund(&[of_store]).wait().await.unwrap();
+    for _ in 0..4 {
+        assert!(claim(&both, &policy, &key).await.is_some());
+    }
+    assert!(claim(&both, &policy, &key).await.is_none());
+}
+
+#[tokio::test]
+async fn a_denial_for_want_of_a_slot_is_not_remembered() {
+    let store = MemoryStore::new();
+    let limiter = |policies: Vec<Policy>| Limiter::new(policies).store(store.clone().deny_cache(100));
+    let rate = Policy::new("rate", Quota::per_day(2));
+    let (cached, key) = (limiter(vec![exports(), rate]), Key::from("ada"));
+    let direct = Limiter::new([exports()]).store(store.clone());
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(direct.check(&key, 1).await.unwrap());
+    }
+    assert!(cached.check(&key, 1).await.is_err());
+    held.pop();
+    drop(cached.check(&key, 1).await.unwrap());
+    drop(cached.check(&key, 1).await.unwrap());
+    let denial = cached.check(&key, 1).await.unwrap_err();
+    assert_eq!(denial.violated().collect::<Vec<_>>(), ["rate"]);
+    let source = Arc::new(Mutex::new(None));
+    let seen = Arc::clone(&source);
+    let observed = cached.observe(move |decision| *seen.lock().unwrap() = Some(decision.source()));
+    assert!(observed.check(&key, 1).await.is_err());
+    assert_eq!(*source.lock().unwrap(), Some(Source::DenyCache), "the rate is remembered");
+}

@@ -1,0 +1,157 @@
+//! Slots with a lease: how they are renewed, and when their holders hear that they are lost.
+
+#![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tollgate::store::Renewal;
+use tollgate::{Key, Limiter, MemoryStore, Permit, Policy};
+use tollgate_tests::Leasing;
+
+const LEASE: Duration = Duration::from_secs(15);
+
+fn jobs(limit: u64) -> (Limiter<Leasing>, Leasing) {
+    let store = Leasing::new(MemoryStore::new());
+    (Limiter::new([Policy::in_flight("jobs", limit).with_lease(LEASE)]).store(store.clone()), store)
+}
+
+async fn started(jobs: &Limiter<Leasing>) -> Permit {
+    jobs.check(&Key::from("ada"), 1).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_is_renewed_as_long_as_it_is_held() {
+    let (jobs, store) = jobs(1);
+    let permit = started(&jobs).await;
+    sleep(20 * LEASE).await;
+    assert!(!permit.slot().is_lost());
+    let calls = store.renewals(|renewals| renewals.calls.len());
+    // After a third of a lease, or up to a fifteenth earlier.
+    assert!((57..=76).contains(&calls), "{calls}");
+    drop(permit);
+    sleep(LEASE).await;
+    let known = store.renewals(|renewals| (renewals.calls.len() - calls, renewals.released));
+    assert_eq!(known, (0, 1), "renewals of a slot that was released, and releases");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_hears_within_a_lease_that_no_renewal_succeeds() {
+    let (jobs, store) = jobs(1);
+    let begin = Instant::now();
+    let permit = started(&jobs).await;
+    sleep(2 * LEASE).await;
+    store.renewals(|renewals| renewals.answer = Renewal::Unanswered);
+    let last = Instant::now();
+    permit.slot().lost().await;
+    assert!(last.elapsed() <= LEASE && begin.elapsed() >= 2 * LEASE + LEASE / 2, "{:?}", begin.elapsed());
+    assert!(permit.slot().is_lost());
+    // Somebody may have been told.
+    store.renewals(|renewals| renewals.answer = Renewal::Held);
+    sleep(2 * LEASE).await;
+    assert!(permit.slot().is_lost(), "what is lost stays lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_hears_at_once_that_others_have_its_slot() {
+    let (jobs, store) = jobs(1);
+    let begin = Instant::now();
+    let permit = started(&jobs).await;
+    store.renewals(|renewals| renewals.answer = Renewal::Lost);
+    permit.slot().lost().await;
+    assert!(begin.elapsed() <= LEASE / 3, "{:?}", begin.elapsed());
+    assert_eq!(store.renewals(|renewals| renewals.calls.len()), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_ends_during_its_renewal_is_released_after_it() {
+    let (jobs, store) = jobs(1);
+    let permit = started(&jobs).await;
+    store.renewals(|renewals| renewals.wait = true);
+    sleep(LEASE / 2).await;
+    assert_eq!(store.renewals(|renewals| renewals.calls.len()), 1);
+    let slot = permit.slot().clone();
+    drop(permit);
+    slot.release();
+    assert!(slot.is_lost());
+    sleep(LEASE / 5).await;
+    assert_eq!(store.renewals(|renewals| renewals.released), 0, "the renewal might take it again");
+    store.let_pass();
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(store.renewals(|renewals| renewals.released), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_without_an_answer_holds_up_no_other() {
+    let (jobs, store) = jobs(2);
+    let first = started(&jobs).await;
+    store.renewals(|renewals| renewals.wait = true);
+    sleep(LEASE / 2).await;
+    store.renewals(|renewals| renewals.wait = false);
+    let second = started(&jobs).await;
+    sleep(2 * LEASE).await;
+    assert!(first.slot().is_lost());
+    assert!(!second.slot().is_lost());
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_slots_are_renewed_in_few_calls() {
+    let (jobs, store) = jobs(10_000);
+    let mut held = Vec::new();
+    for n in 0..10_000_u32 {
+        held.push(started(&jobs).await);
+        if n % 10 == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+    store.renewals(|renewals| renewals.calls.clear());
+    sleep(LEASE).await;
+    let calls = store.renewals(|renewals| renewals.calls.clone());
+    // Three renewals of each, and 15 looks.
+    assert!(calls.len() <= 16, "{}", calls.len());
+    assert!((29_000..=45_000).contains(&calls.iter().sum::<usize>()), "{calls:?}");
+    assert!(held.iter().all(|permit| !permit.slot().is_lost()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_stops_gives_its_slots_back() {
+    let (jobs, store) = jobs(100);
+    let mut held = Vec::new();
+    for _ in 0..100 {
+        held.push(started(&jobs).await);
+    }
+    // Some are being renewed.
+    store.renewals(|renewals| renewals.wait = true);
+    sleep(LEASE / 2).await;
+    held.truncate(90);
+    let giving = tokio::spawn({
+        let jobs = jobs.clone();
+        async move { jobs.give_back().await }
+    });
+    sleep(Duration::from_millis(1)).await;
+    assert!(!giving.is_finished());
+    store.let_pass();
+    giving.await.unwrap();
+    assert!(held.iter().all(|permit| permit.slot().is_lost()));
+    assert_eq!(store.renewals(|renewals| renewals.released), 100);
+    drop(held);
+    assert_eq!(store.renewals(|renewals| renewals.released), 100);
+}
+
+#[test]
+fn a_runtime_that_stops_leaves_renewals_to_the_next() {
+    let (jobs, store) = jobs(2);
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let first = runtime();
+    let permit = first.block_on(started(&jobs));
+    drop(first);
+    runtime().block_on(async {
+        let other = started(&jobs).await;
+        sleep(2 * LEASE).await;
+        assert!(!other.slot().is_lost());
+        assert!(store.renewals(|renewals| renewals.calls.len()) >= 5);
+    });
+    drop(permit);
+    assert_eq!(store.renewals(|renewals| renewals.released), 2);
+}
