@@ -34,6 +34,11 @@ impl Tiers {
             if name.is_empty() {
                 return Err(SetupError::UnnamedTier);
             }
+            // The lease is that of the policy. A burst is an error.
+            let quota = match policy.lease() {
+                Some(lease) if quota.given_burst().is_none() => Quota::new(quota.limit(), lease),
+                _ => quota,
+            };
             let policy = Policy::try_from_parts(policy.name(), quota, policy.algorithm())
                 .map(|tier| tier.with_options_of(policy));
             let policy = policy.map_err(|error| SetupError::TierQuota(name.to_owned(), error))?;
@@ -103,6 +108,17 @@ mod tests {
             .tiers([("b", quota)], no_tier);
         assert_eq!(twice.policy, once.policy);
         assert_eq!(twice.tiers.unwrap().policies(), once.tiers.unwrap().policies());
+    }
+
+    #[test]
+    fn tiers_of_requests_in_flight_have_the_lease_of_the_policy() {
+        let policy = Policy::in_flight("exports", 2).with_lease(std::time::Duration::from_secs(3));
+        let rule = policy.clone().by(global());
+        let rule = rule.tiers([("pro", Quota::in_flight(50))], |_: &Head<'_>, _: &Key| Some("pro"));
+        let [tier] = rule.tiers_policies() else { panic!("one tier") };
+        assert_eq!((tier.scope(), tier.capacity()), (policy.scope(), 50));
+        let burst = SetupError::TierQuota("a".to_owned(), PolicyError::BurstOnWindow);
+        assert_eq!(tiers(Algorithm::InFlight, &[("a", Quota::in_flight(2).burst(3))]), Err(burst));
     }
 
     #[test]
