@@ -4,6 +4,7 @@ mod bodies;
 mod cancellation;
 mod charge_ends;
 mod charges;
+mod classes;
 mod concurrency;
 mod deadlines;
 mod delays;

@@ -15,6 +15,7 @@ mod clock_behind;
 mod debt;
 mod error;
 mod exact;
+mod headroom;
 mod in_flight;
 mod key;
 mod policy;

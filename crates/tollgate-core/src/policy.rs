@@ -117,6 +117,8 @@ pub struct Policy {
     unit: Option<Arc<str>>,
     tracks_usage: bool,
     is_reserved: bool,
+    /// Units that it leaves to others.
+    pub(crate) headroom: u64,
 }
 
 const MAX_NAME: usize = 128;
@@ -260,12 +262,12 @@ impl Policy {
         self.is_reserved
     }
 
-    /// The same policy with the unit of `other`, which tracks usage and is reserved if `other` is:
-    /// for variants of one policy.
+    /// The same policy with the unit and the [headroom](Policy::headroom) of `other`, which tracks
+    /// usage and is reserved if `other` is: for variants of one policy.
     #[must_use]
     pub fn with_options_of(self, other: &Policy) -> Policy {
-        let Policy { tracks_usage, is_reserved, .. } = *other;
-        Policy { unit: other.unit.clone(), tracks_usage, is_reserved, ..self }
+        let Policy { tracks_usage, is_reserved, headroom, .. } = *other;
+        Policy { unit: other.unit.clone(), tracks_usage, is_reserved, headroom, ..self }
     }
 
     /// [`Policy::try_new`] and [`Policy::try_with_algorithm`] in one step. A quota need not fit
@@ -396,6 +398,7 @@ impl Policy {
             unit: (algorithm == Algorithm::InFlight).then(|| CONCURRENT_REQUESTS.into()),
             tracks_usage: false,
             is_reserved: false,
+            headroom: 0,
         };
         if let (Algorithm::Gcra, Some(debt)) = (algorithm, policy.horizon_of_debt()) {
             policy.furthest = policy.furthest.max(debt);
@@ -512,6 +515,8 @@ pub enum PolicyError {
         /// The nearest limit that fits, in the same window.
         nearest: u64,
     },
+    /// A class of requests would leave all units to others.
+    NothingLeft,
     /// The [`Share`](crate::Share) of the limit, or of the burst, is less than one unit.
     ShareOfNothing,
     /// The store does not support the policy: see [`Store::supports`](crate::Store::supports).
@@ -538,6 +543,7 @@ impl fmt::Display for PolicyError {
                     "window / limit has more than 2^32 parts of a microsecond: the nearest limit that fits is {nearest}"
                 );
             }
+            PolicyError::NothingLeft => "a class must leave less than the capacity to others",
             PolicyError::ShareOfNothing => {
                 "that share of the limit, or of the burst (1 for leaky-bucket unless given), is less than one unit"
             }

@@ -27,6 +27,14 @@ pub enum SetupError {
     TierTwice(String),
     /// The algorithm of the rule's policy does not allow the quota of the tier with this name.
     TierQuota(String, PolicyError),
+    /// A rule has an empty list of classes that leave units to others.
+    NoClasses,
+    /// The name of a class is empty.
+    UnnamedClass,
+    /// Two classes of a rule have this name.
+    ClassTwice(String),
+    /// The class with this name would leave nothing of the quota, or of a tier's, to itself.
+    ClassQuota(String, PolicyError),
     /// The charges of this rule cannot be corrected after the work: those of a leaky bucket have
     /// delayed later requests already, slots come back by themselves, and the debt of a bucket would
     /// take longer than 2^52 µs to pay.
@@ -70,6 +78,10 @@ impl fmt::Display for SetupError {
             SetupError::UnnamedTier => f.write_str("a tier has no name"),
             SetupError::TierTwice(name) => write!(f, "two tiers have the name {name:?}"),
             SetupError::TierQuota(name, error) => write!(f, "tier {name:?}: {error}"),
+            SetupError::NoClasses => f.write_str("no classes: no request would leave units to others"),
+            SetupError::UnnamedClass => f.write_str("a class has no name"),
+            SetupError::ClassTwice(name) => write!(f, "two classes have the name {name:?}"),
+            SetupError::ClassQuota(name, error) => write!(f, "class {name:?}: {error}"),
             SetupError::NoDebt(name) => write!(
                 f,
                 "policy {name:?}: the charges of a leaky bucket, of requests in flight, or of a bucket that takes 71 \
@@ -103,7 +115,7 @@ impl fmt::Display for SetupError {
 impl Error for SetupError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            SetupError::TierQuota(_, error) => Some(error),
+            SetupError::TierQuota(_, error) | SetupError::ClassQuota(_, error) => Some(error),
             _ => None,
         }
     }

@@ -1,5 +1,7 @@
 //! A rule: a policy, its key extractor, and the cost of a request.
 
+mod choice;
+mod classes;
 pub mod exempt;
 mod in_flight;
 pub(crate) mod set;
@@ -15,6 +17,7 @@ use crate::extract::{Head, KeyExtractor};
 use crate::reason::Reason;
 use crate::setup_error::{SetupError, or_panic};
 
+use classes::Classes;
 use exempt::Exemption;
 use in_flight::SlotTimes;
 use settling::Settling;
@@ -37,6 +40,7 @@ impl PolicyExt for Policy {
             slot_times: SlotTimes::default(),
             missing_key: MissingKey::default(),
             tiers: None,
+            classes: None,
             exemptions: Vec::new(),
             without_fields: false,
         }
@@ -68,6 +72,7 @@ pub struct Rule {
     slot_times: SlotTimes,
     missing_key: MissingKey,
     tiers: Option<Tiers>,
+    classes: Option<Classes>,
     exemptions: Vec<Arc<dyn Exemption>>,
     without_fields: bool,
 }
@@ -211,7 +216,9 @@ impl Rule {
         tier: impl Fn(&Head<'_>, &Key) -> Option<T> + Send + Sync + 'static,
     ) -> Result<Rule, SetupError> {
         let tiers = Tiers::try_new(&self.policy, quotas, tier)?;
-        Ok(Rule { tiers: Some(tiers), ..self })
+        let rule = Rule { tiers: Some(tiers), ..self };
+        rule.try_variants()?;
+        Ok(rule)
     }
 
     /// Ignores some requests: this rule needs no key of them and does not charge them; the other
@@ -298,18 +305,18 @@ impl Rule {
     }
 
     /// The policies of its tiers.
-    pub(crate) fn tiers_policies(&self) -> &[Policy] {
+    fn tiers_policies(&self) -> &[Policy] {
         self.tiers.as_ref().map_or(&[], Tiers::policies)
     }
 
     /// The index of the tier of a request.
-    pub(crate) fn tier(&self, head: &Head<'_>, key: &Key) -> Option<usize> {
+    fn tier(&self, head: &Head<'_>, key: &Key) -> Option<usize> {
         self.tiers.as_ref()?.choose(head, key)
     }
 
     /// Whether the only thing that it needs of a request is its key.
     pub(crate) fn is_only_a_key(&self) -> bool {
-        self.cost.is_none() && self.tiers.is_none() && self.exemptions.is_empty()
+        self.cost.is_none() && self.tiers.is_none() && self.classes.is_none() && self.exemptions.is_empty()
     }
 
     /// The key, or that of requests without one, or why there is none.

@@ -18,8 +18,10 @@ use crate::setup_error::SetupError;
 #[derive(Debug)]
 pub(crate) struct RuleSet {
     rules: Box<[Rule]>,
-    /// For each rule, the number of its first tier's policy.
-    first_tiers: Box<[usize]>,
+    /// For each rule, the policies of its tiers and classes.
+    variants: Box<[Vec<Policy>]>,
+    /// For each rule, the number of the first of these.
+    first_variants: Box<[usize]>,
     /// Whether there is one rule, and it is only a key.
     is_lone_key: bool,
     /// Whether a rule corrects its charges.
@@ -39,20 +41,21 @@ impl RuleSet {
         let rules: Box<[Rule]> = rules.into_rules().collect();
         rules.iter().try_for_each(Rule::check_settling)?;
         rules.iter().try_for_each(Rule::check_slots)?;
-        let with_tiers: Vec<(Policy, &[Policy])> =
-            rules.iter().map(|rule| (rule.policy().clone(), rule.tiers_policies())).collect();
-        let policies = PolicySet::try_new(with_tiers)?;
+        let variants = rules.iter().map(Rule::try_variants).collect::<Result<Box<[Vec<Policy>]>, _>>()?;
+        let with_variants =
+            rules.iter().zip(&variants).map(|(rule, variants)| (rule.policy().clone(), &**variants));
+        let policies = PolicySet::try_new(with_variants.collect())?;
         let policies = policies.without_fields_of(|number| rules[number].is_without_fields());
         let mut next = rules.len();
-        let first_tiers = rules.iter().map(|rule| {
+        let first_variants = variants.iter().map(|variants| {
             let first = next;
-            next += rule.tiers_policies().len();
+            next += variants.len();
             first
         });
-        let first_tiers = first_tiers.collect();
+        let first_variants = first_variants.collect();
         let is_lone_key = matches!(&*rules, [rule] if rule.is_only_a_key());
         let corrects = rules.iter().any(|rule| rule.policy().is_reserved());
-        Ok((RuleSet { rules, first_tiers, is_lone_key, corrects }, policies))
+        Ok((RuleSet { rules, variants, first_variants, is_lone_key, corrects }, policies))
     }
 
     /// What a request asks of the only rule, if that rule is only a key and finds one. Through
@@ -82,10 +85,10 @@ impl RuleSet {
                 Err(MissingKey::Skip) => continue,
                 Err(_) => return Err((number, rule.why_missing(head))),
             };
-            let tier = rule.tier(head, &key);
-            let policy = tier.map_or(rule.policy(), |tier| &rule.tiers_policies()[tier]);
+            let variant = rule.variant(head, &key);
+            let policy = variant.map_or(rule.policy(), |variant| &self.variants[number][variant]);
             let cost = rule.cost_of(head, policy);
-            let policy = tier.map_or(number, |tier| self.first_tiers[number] + tier);
+            let policy = variant.map_or(number, |variant| self.first_variants[number] + variant);
             asks.push(Ask { policy, key, cost });
         }
         Ok(asks)

@@ -191,12 +191,17 @@ impl<T> After<T> for ForgetLeases {
 }
 
 /// Whether leases are for this set: a leaky bucket has to delay each request, the store has to see
-/// each slot, each use that it tracks and each charge that is corrected, and a long key is not kept.
+/// each slot, each use that it tracks, each charge that is corrected and each request that leaves
+/// units to others, and a long key is not kept.
 fn is_leasable(set: &[Check<'_>], times: Times) -> bool {
     let fits = |Check { policy, key, cost }: &Check<'_>| {
         let is_leaky = matches!(policy.algorithm(), Algorithm::LeakyBucket { .. });
-        let store_decides =
-            is_leaky || policy.is_in_flight() || policy.tracks_usage() || policy.is_reserved();
+        let leaves_units = policy.headroom() > 0;
+        let store_decides = is_leaky
+            || leaves_units
+            || policy.is_in_flight()
+            || policy.tracks_usage()
+            || policy.is_reserved();
         *cost > 0 && !store_decides && key.as_encoded().len() <= LONGEST_KEY
     };
     times == Times::ONCE && !set.is_empty() && set.iter().all(fits)

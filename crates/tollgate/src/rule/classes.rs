@@ -1,0 +1,107 @@
+//! Classes of requests that leave units to others.
+
+use std::sync::Arc;
+
+use tollgate_core::{Key, Policy};
+
+use super::Rule;
+use super::choice::{Choice, ChoiceError};
+use crate::extract::Head;
+use crate::setup_error::{SetupError, or_panic};
+
+/// Named classes, and the closure that chooses one.
+#[derive(Clone)]
+pub(super) struct Classes {
+    /// The units that each leaves to others, by its name.
+    units: Arc<[(Box<str>, u64)]>,
+    choice: Choice,
+}
+
+impl Rule {
+    /// Makes some requests leave units to others, such as batch jobs to people who wait. A request
+    /// of a class is refused once no more than its units are left of the quota; all others may use
+    /// these too. The closure sees the request and its key, and returns the name of the class. No
+    /// response contains that name, and fields show what is left for the class.
+    ///
+    /// **A request without a class may use the whole quota**: if the closure returns `None`, or a
+    /// name that is not in the list. So name the classes that yield. **Callers choose a class that
+    /// is read from a header**, unless an outer layer has checked it.
+    ///
+    /// A class of a bucket gets its capacity less these units at once, and then the whole rate. That
+    /// of a window gets the limit less these units in each window. If the rule has
+    /// [tiers](Rule::tiers), each class leaves as many units of each tier.
+    ///
+    /// On a [leased](crate::StoreExt::leased) store, each request of a class asks the store. Others
+    /// may be refused while processes hold units that they do not use: see [the bounds of a
+    /// lease](crate::scale#the-bounds-of-a-lease).
+    ///
+    /// ```
+    /// use tollgate::extract::header;
+    /// use tollgate::{Head, Key, Policy, PolicyExt, Quota};
+    ///
+    /// let class = |head: &Head<'_>, _: &Key| head.headers().get("x-class")?.to_str().ok().map(str::to_owned);
+    /// let rule = Policy::new("api", Quota::per_minute(1_000))
+    ///     .by(header("x-api-key"))
+    ///     .leaving([("batch", 200), ("background", 500)], class);
+    /// ```
+    ///
+    /// Each call replaces the classes of the call before.
+    ///
+    /// # Panics
+    /// If [`Rule::try_leaving`] would return an error.
+    #[track_caller]
+    pub fn leaving<N: AsRef<str>, T: AsRef<str>>(
+        self,
+        units: impl IntoIterator<Item = (N, u64)>,
+        class: impl Fn(&Head<'_>, &Key) -> Option<T> + Send + Sync + 'static,
+    ) -> Rule {
+        let name = self.policy.name().to_owned();
+        or_panic(self.try_leaving(units, class).map_err(|error| format!("policy {name:?}: {error}")))
+    }
+
+    /// [`Rule::leaving`] for classes that are known only at run time.
+    ///
+    /// # Errors
+    /// [`SetupError`] if there are no classes, if a name is empty or not unique, or if a class
+    /// leaves nothing to itself.
+    pub fn try_leaving<N: AsRef<str>, T: AsRef<str>>(
+        self,
+        units: impl IntoIterator<Item = (N, u64)>,
+        class: impl Fn(&Head<'_>, &Key) -> Option<T> + Send + Sync + 'static,
+    ) -> Result<Rule, SetupError> {
+        let (units, choice) = Choice::try_new(units, class).map_err(|error| match error {
+            ChoiceError::Empty => SetupError::NoClasses,
+            ChoiceError::Unnamed => SetupError::UnnamedClass,
+            ChoiceError::Twice(name) => SetupError::ClassTwice(name),
+        })?;
+        let rule = Rule { classes: Some(Classes { units: units.into(), choice }), ..self };
+        rule.try_variants()?;
+        Ok(rule)
+    }
+
+    /// The policies that take the place of the rule's own for some requests: those of its tiers,
+    /// followed for each class by those of the rule and of its tiers.
+    pub(super) fn try_variants(&self) -> Result<Vec<Policy>, SetupError> {
+        let mut variants = self.tiers_policies().to_vec();
+        let Some(classes) = &self.classes else { return Ok(variants) };
+        for (name, units) in &*classes.units {
+            for policy in std::iter::once(&self.policy).chain(self.tiers_policies()) {
+                let class = policy.leaving(*units);
+                variants.push(class.map_err(|error| SetupError::ClassQuota(name.to_string(), error))?);
+            }
+        }
+        Ok(variants)
+    }
+
+    /// The place among the variants of the policy that a request has. `None`: the rule's own.
+    pub(super) fn variant(&self, head: &Head<'_>, key: &Key) -> Option<usize> {
+        let tier = self.tier(head, key);
+        match self.classes.as_ref().and_then(|classes| classes.choice.of(head, key)) {
+            None => tier,
+            Some(class) => {
+                let tiers = self.tiers_policies().len();
+                Some(tiers + class * (1 + tiers) + tier.map_or(0, |tier| 1 + tier))
+            }
+        }
+    }
+}
