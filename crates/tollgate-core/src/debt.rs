@@ -31,6 +31,8 @@ impl Policy {
     /// bucket, which has delayed later requests already, for requests in flight, whose slots come
     /// back, and for a bucket whose debt would take longer than 2^52 µs to pay.
     ///
+    /// A [block](Policy::block) starts by one unit of debt.
+    ///
     /// It has the [scope](Policy::scope) of this policy, so both use one state. A store that
     /// acquires under it charges units without a grant: [`settle`](crate::settle) does.
     ///

@@ -9,6 +9,7 @@
 //! its wait passes.
 
 pub mod algorithm;
+mod block;
 mod boxed;
 mod check;
 mod clock_behind;

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::block::BlockAfter;
 use crate::exact::{Exact, Interval, nearest_with_interval};
 use crate::quota::{MAX_SPAN_US, Quota};
 use crate::scope::Scope;
@@ -46,6 +47,9 @@ pub enum Algorithm {
     /// A number of requests in flight. Its units come back when their requests end, and not with
     /// time: [`Policy::in_flight`]. The window of the quota is the lease. A request costs 0 or 1.
     InFlight,
+    /// Refuses a key for a time, the window of the quota, once it is blocked. Otherwise it allows
+    /// each request and charges nothing. [`Policy::block`] makes policies of it.
+    Block,
 }
 
 impl Algorithm {
@@ -78,6 +82,7 @@ impl Algorithm {
             Algorithm::SlidingBuckets { .. } => "sliding-buckets",
             Algorithm::SlidingLog { .. } => "sliding-log",
             Algorithm::InFlight => "in-flight",
+            Algorithm::Block => "block",
         }
     }
 }
@@ -119,6 +124,7 @@ pub struct Policy {
     is_reserved: bool,
     /// Units that it leaves to others.
     pub(crate) headroom: u64,
+    pub(crate) block: Option<BlockAfter>,
 }
 
 const MAX_NAME: usize = 128;
@@ -262,12 +268,13 @@ impl Policy {
         self.is_reserved
     }
 
-    /// The same policy with the unit and the [headroom](Policy::headroom) of `other`, which tracks
-    /// usage and is reserved if `other` is: for variants of one policy.
+    /// The same policy with the unit, the [headroom](Policy::headroom) and the
+    /// [block](Policy::block_after) of `other`, which tracks usage and is reserved if `other` is: for
+    /// variants of one policy.
     #[must_use]
     pub fn with_options_of(self, other: &Policy) -> Policy {
-        let Policy { tracks_usage, is_reserved, headroom, .. } = *other;
-        Policy { unit: other.unit.clone(), tracks_usage, is_reserved, headroom, ..self }
+        let Policy { tracks_usage, is_reserved, headroom, block, .. } = *other;
+        Policy { unit: other.unit.clone(), tracks_usage, is_reserved, headroom, block, ..self }
     }
 
     /// [`Policy::try_new`] and [`Policy::try_with_algorithm`] in one step. A quota need not fit
@@ -314,6 +321,7 @@ impl Policy {
             ("sliding-buckets", Some(buckets)) => Algorithm::SlidingBuckets { buckets },
             ("sliding-log", None) => Algorithm::SlidingLog { max_limit: u32::MAX },
             ("in-flight", None) => Algorithm::InFlight,
+            ("block", None) => Algorithm::Block,
             _ => return None,
         };
         let quota = match algorithm {
@@ -325,6 +333,7 @@ impl Policy {
             }
             Algorithm::SlidingLog { max_limit } => Quota::try_new(max_limit.into(), window).ok()?,
             Algorithm::InFlight => Quota::try_new(Algorithm::MAX_IN_FLIGHT, window).ok()?,
+            Algorithm::Block => Quota::try_new(1, window).ok()?,
             _ => Quota::try_new(Quota::MAX_UNITS, window).ok()?,
         };
         Policy::try_from_parts(name, quota, algorithm).ok()
@@ -370,6 +379,7 @@ impl Policy {
             Algorithm::InFlight if quota.limit() > Algorithm::MAX_IN_FLIGHT => {
                 return Err(PolicyError::TooManyInFlight);
             }
+            Algorithm::Block if quota.limit() > 1 => return Err(PolicyError::InvalidBlock),
             _ => quota.limit(),
         };
         let tolerance = interval.times(capacity);
@@ -380,6 +390,8 @@ impl Policy {
         let largest_cost = match algorithm {
             Algorithm::LeakyBucket { .. } => interval.whole_units_in(horizon).min(Quota::MAX_UNITS),
             Algorithm::InFlight => 1,
+            // It charges nothing.
+            Algorithm::Block => Quota::MAX_UNITS,
             _ => capacity,
         };
         let windows = Exact::from_us(quota.window_us().saturating_mul(MOST_WINDOWS).min(MAX_SPAN_US));
@@ -399,6 +411,7 @@ impl Policy {
             tracks_usage: false,
             is_reserved: false,
             headroom: 0,
+            block: None,
         };
         if let (Algorithm::Gcra, Some(debt)) = (algorithm, policy.horizon_of_debt()) {
             policy.furthest = policy.furthest.max(debt);
@@ -515,6 +528,8 @@ pub enum PolicyError {
         /// The nearest limit that fits, in the same window.
         nearest: u64,
     },
+    /// A block after no denials, of a time outside of 1 ms to 366 days, or with a limit above 1.
+    InvalidBlock,
     /// A class of requests would leave all units to others.
     NothingLeft,
     /// The [`Share`](crate::Share) of the limit, or of the burst, is less than one unit.
@@ -543,6 +558,7 @@ impl fmt::Display for PolicyError {
                     "window / limit has more than 2^32 parts of a microsecond: the nearest limit that fits is {nearest}"
                 );
             }
+            PolicyError::InvalidBlock => "a block takes at least 1 denial, and lasts 1 ms to 366 days",
             PolicyError::NothingLeft => "a class must leave less than the capacity to others",
             PolicyError::ShareOfNothing => {
                 "that share of the limit, or of the burst (1 for leaky-bucket unless given), is less than one unit"

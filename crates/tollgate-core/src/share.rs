@@ -140,7 +140,8 @@ impl Policy {
     /// [leaky bucket](Algorithm::LeakyBucket) with the default burst of 1. Otherwise, the errors of
     /// [`Policy::try_from_parts`] for the smaller quota.
     pub fn share(&self, share: Share) -> Result<Policy, PolicyError> {
-        if share.part == share.of {
+        // A block is the same in each store.
+        if share.part == share.of || self.is_block() {
             return Ok(self.clone());
         }
         let quota = self.quota();

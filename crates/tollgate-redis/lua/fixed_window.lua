@@ -7,9 +7,10 @@
 --          window:  microseconds
 --          aligned: 1 if windows start at multiples of their length since the epoch, else 0
 --          cost:    units
+--          free:    1 if nothing is charged: a block only refuses
 -- RETURNS  the start of the window, and the units used before the charge
 
-local function fixed_window(limit, window, aligned, cost)
+local function fixed_window(limit, window, aligned, cost, free)
   local function ends(start)
     return start + window
   end
@@ -40,11 +41,14 @@ local function fixed_window(limit, window, aligned, cost)
   end
 
   local function fits(times, start, used)
+    if free == 1 and used < limit then
+      return times
+    end
     return fitting(times, cost, limit - used)
   end
 
   local function charge(key, granted, start, used)
-    if cost > 0 then
+    if cost > 0 and free == 0 then
       keep(key, start, used + granted * cost)
     end
   end

@@ -28,7 +28,9 @@ impl Denial {
 
     /// The denial of a set that was not granted.
     pub(crate) fn of(report: Report) -> Denial {
+        let is_blocked = report.iter().any(is_refusing_block);
         let reason = match report.verdict().wait() {
+            _ if is_blocked => Reason::Blocked,
             Wait::Never => Reason::NeverPossible,
             Wait::For(_) => Reason::QuotaExceeded,
             Wait::None => Reason::Unavailable,
@@ -53,26 +55,29 @@ impl Denial {
 
     /// The places in the report of the policies that refused.
     pub(crate) fn violated_at(&self) -> impl Iterator<Item = usize> {
-        let refused = |status: &Status| match self.reason {
+        let refused = |(policy, status): (&Policy, &Status)| match self.reason {
             Reason::NeverPossible => status.wait() == Wait::Never,
+            // A blocked key is answered by its block alone.
+            Reason::Blocked => is_refusing_block((policy, status)),
             _ => status.wait() != Wait::None,
         };
-        let by_status = self.report.statuses().iter().enumerate().filter(move |(_, status)| refused(status));
+        let by_status = self.report.iter().enumerate().filter(move |(_, of_policy)| refused(*of_policy));
         // Without a store's answer, the report names the rule that found no key.
         let no_key = matches!(self.reason, Reason::NoKey | Reason::NoPeerAddress).then_some(0);
         by_status.map(|(at, _)| at).chain(no_key)
     }
 
     /// Returns the time until the same request would pass, if no other request is granted
-    /// meanwhile: the longest wait of the policies that refused. `None` if waiting is not known to
-    /// help.
+    /// meanwhile: the longest wait of the policies that refused, or the rest of the time of a block.
+    /// `None` if waiting is not known to help.
     ///
     /// It is a second for want of a [slot](crate::Slot), which may come back at any time.
     pub fn retry_after(&self) -> Option<Duration> {
-        if self.reason != Reason::QuotaExceeded {
+        if !matches!(self.reason, Reason::QuotaExceeded | Reason::Blocked) {
             return None;
         }
-        let each = self.report.iter().filter_map(|(policy, status)| match status.wait() {
+        let violated = self.violated_at().filter_map(|at| self.report.iter().nth(at));
+        let each = violated.filter_map(|(policy, status)| match status.wait() {
             Wait::For(_) if policy.is_in_flight() => Some(SLOT_RETRY),
             Wait::For(wait) => Some(wait),
             Wait::None | Wait::Never => None,
@@ -86,7 +91,7 @@ impl Denial {
     /// It is 1 if the store is unavailable, so that clients do not retry at once.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         match self.reason {
-            Reason::QuotaExceeded => self.retry_after().map(|wait| seconds_up(wait).max(1)),
+            Reason::QuotaExceeded | Reason::Blocked => self.retry_after().map(|wait| seconds_up(wait).max(1)),
             Reason::Unavailable => Some(1),
             Reason::NeverPossible | Reason::NoKey | Reason::NoPeerAddress => None,
         }
@@ -96,6 +101,11 @@ impl Denial {
     pub fn status(&self) -> StatusCode {
         self.reason.status()
     }
+}
+
+/// Whether it is a block that refuses its key.
+fn is_refusing_block((policy, status): (&Policy, &Status)) -> bool {
+    policy.is_block() && status.wait() != Wait::None
 }
 
 /// The reason and the policies: `quota exceeded: burst, daily`.

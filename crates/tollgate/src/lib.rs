@@ -153,6 +153,7 @@ pub mod store;
 pub mod usage;
 
 mod answer;
+mod blocks;
 mod charge;
 mod denial;
 mod fields;

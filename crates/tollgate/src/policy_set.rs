@@ -20,6 +20,8 @@ pub(crate) struct PolicySet {
     named: Box<[usize]>,
     /// How many have a name of their own.
     own: usize,
+    /// For each of these, the number of the policy that refuses its blocked keys.
+    blocks: Box<[Option<usize>]>,
     /// For each policy, whether the fields of responses contain it.
     in_fields: Box<[bool]>,
     /// Whether a policy may delay requests.
@@ -59,6 +61,14 @@ impl PolicySet {
             policies.extend_from_slice(tiers);
             named.resize(policies.len(), number);
         }
+        let mut blocks = vec![None; own];
+        for number in 0..own {
+            if let Some(block) = policies[number].block() {
+                blocks[number] = Some(policies.len());
+                policies.push(block);
+                named.push(number);
+            }
+        }
         // A document contains the policy's name, which is also that of its tiers.
         let documents: Vec<Bytes> = policies[..own].iter().map(document).collect();
         let mut known = HashSet::new();
@@ -66,7 +76,8 @@ impl PolicySet {
         Ok(PolicySet {
             quota_exceeded: named.iter().map(|number| documents[*number].clone()).collect(),
             may_delay: policies.iter().any(|policy| policy.longest_wait() > Duration::ZERO),
-            in_fields: vec![true; policies.len()].into(),
+            in_fields: policies.iter().map(|policy| !policy.is_block()).collect(),
+            blocks: blocks.into(),
             policies: policies.into(),
             named: named.into(),
             own,
@@ -77,7 +88,8 @@ impl PolicySet {
     /// The same set, where the fields of responses leave out some policies and their tiers. The
     /// closure sees the number of a policy with a name of its own.
     pub(crate) fn without_fields_of(self, is_left_out: impl Fn(usize) -> bool) -> PolicySet {
-        PolicySet { in_fields: self.named.iter().map(|number| !is_left_out(*number)).collect(), ..self }
+        let is_in = |(named, policy): (&usize, &Policy)| !policy.is_block() && !is_left_out(*named);
+        PolicySet { in_fields: self.named.iter().zip(&self.policies).map(is_in).collect(), ..self }
     }
 
     /// Checks whether a store can enforce all policies, including those of tiers.
@@ -118,6 +130,31 @@ impl PolicySet {
     /// The number of the policy whose tier this is, or its own.
     pub(crate) fn named(&self, policy: usize) -> usize {
         self.named[policy]
+    }
+
+    /// Adds what is asked of blocks, behind all others: observers and charges find a rule by the
+    /// first ask that is of it.
+    pub(crate) fn with_blocks(&self, mut asks: Asks) -> Asks {
+        if !self.has_blocks() {
+            return asks;
+        }
+        let block = |ask: &Ask| {
+            let policy = self.blocks[self.named(ask.policy)].filter(|_| ask.cost > 0)?;
+            Some(Ask { policy, key: ask.key.clone(), cost: 1 })
+        };
+        let blocks: Asks = asks.iter().filter_map(block).collect();
+        asks.extend(blocks);
+        asks
+    }
+
+    /// The policy that refuses blocked keys of the policy with this number.
+    pub(crate) fn block_of(&self, policy: usize) -> Option<&Policy> {
+        self.blocks[policy].map(|block| self.policy(block))
+    }
+
+    /// Whether a policy blocks keys.
+    pub(crate) fn has_blocks(&self) -> bool {
+        self.blocks.iter().any(Option::is_some)
     }
 
     /// Whether the fields of responses contain it.

@@ -11,6 +11,9 @@ use http::StatusCode;
 pub enum Reason {
     /// A quota is used up. Answered 429 with `Retry-After`, in gRPC 8 (`RESOURCE_EXHAUSTED`).
     QuotaExceeded,
+    /// The key is [blocked](crate::Policy::block_after) for a time, after many denials. Answered 429
+    /// with `Retry-After`, in gRPC 8 (`RESOURCE_EXHAUSTED`).
+    Blocked,
     /// The cost exceeds what a quota can ever grant, so retrying does not help. Answered 422, in
     /// gRPC 8 with a pushback of -1.
     NeverPossible,
@@ -28,7 +31,7 @@ impl Reason {
     /// Returns the status code of the answer, outside of gRPC.
     pub fn status(self) -> StatusCode {
         match self {
-            Reason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+            Reason::QuotaExceeded | Reason::Blocked => StatusCode::TOO_MANY_REQUESTS,
             Reason::NeverPossible => StatusCode::UNPROCESSABLE_ENTITY,
             Reason::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Reason::NoKey => StatusCode::BAD_REQUEST,
@@ -39,6 +42,7 @@ impl Reason {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Reason::QuotaExceeded => "quota exceeded",
+            Reason::Blocked => "blocked after too many refusals",
             Reason::NeverPossible => "the cost exceeds the whole quota",
             Reason::Unavailable => "the rate limit store is unavailable",
             Reason::NoKey => "the request carries no key",
@@ -51,8 +55,12 @@ impl Reason {
 pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a str>) -> String {
     let status = reason.status().as_u16();
     // A type has one title, which the draft registers (RFC 9457, section 3.1.3).
+    let (kind, title) = match reason {
+        Reason::Blocked => ("abnormal-usage-detected", "Abnormal Usage Detected"),
+        _ => ("quota-exceeded", "Quota Exceeded"),
+    };
     let detail = match reason {
-        Reason::QuotaExceeded => "",
+        Reason::QuotaExceeded | Reason::Blocked => "",
         Reason::NeverPossible => ",\"detail\":\"The cost of this request exceeds the whole quota\"",
         Reason::Unavailable => {
             return format!(
@@ -74,7 +82,7 @@ pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a
     let names: Vec<String> = violated.map(|name| format!("\"{}\"", escaped(name))).collect();
     let names = names.join(",");
     format!(
-        "{{\"type\":\"{TYPES}quota-exceeded\",\"title\":\"Quota Exceeded\",\"status\":{status}{detail},\
+        "{{\"type\":\"{TYPES}{kind}\",\"title\":\"{title}\",\"status\":{status}{detail},\
          \"violated-policies\":[{names}]}}"
     )
 }

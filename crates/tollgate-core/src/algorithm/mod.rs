@@ -10,6 +10,7 @@
 //! | [`SlidingWindow`](Algorithm::SlidingWindow) | at most the limit, if the requests of the previous window were evenly spread; the error grows with their unevenness | 20 bytes | you want a fixed window without its boundary effect, in little memory |
 //! | [`SlidingBuckets`](Algorithm::SlidingBuckets) | never more than the limit in any window; usage counts for up to window / buckets too long, each sub-window rounded up to a microsecond | 128 bytes for 10 buckets, 8 for each more | you need a hard bound over every window, or the usage of shorter intervals |
 //! | [`SlidingLog`](Algorithm::SlidingLog) | exactly the limit in every window, nothing counted too long | 104 bytes, and 16 to 32 for each request allowed within the window | units are few and expensive: log-ins, transfers, text messages |
+//! | [`Block`](Algorithm::Block) | nothing for a time, once a key is blocked | 16 bytes for a blocked key | callers go on after their denials: guessers of passwords |
 //! | [`InFlight`](Algorithm::InFlight) | never more than the limit at once, each until it is released | 80 bytes, and about 20 for each unit in use | work is slow or holds something: exports, uploads, WebSockets |
 //!
 //! In memory, a key of any of these takes 60 more bytes: its digest, its expiry and the slack of
@@ -123,7 +124,7 @@ impl State {
     pub fn new(policy: &Policy) -> State {
         State(match policy.algorithm() {
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => Form::Tat(Tat::default()),
-            Algorithm::FixedWindow { .. } => Form::FixedWindow(FixedWindow::default()),
+            Algorithm::FixedWindow { .. } | Algorithm::Block => Form::FixedWindow(FixedWindow::default()),
             Algorithm::SlidingWindow => Form::TwoWindows(TwoWindows::default()),
             Algorithm::SlidingBuckets { buckets } => Form::Ring(Box::new(Ring::new(buckets))),
             Algorithm::SlidingLog { .. } => Form::Log(Box::default()),
@@ -138,7 +139,7 @@ impl State {
     /// | algorithm | numbers |
     /// |---|---|
     /// | `Gcra`, `LeakyBucket` | TAT, and its fraction in [`Policy::parts`] |
-    /// | `FixedWindow` | the start of the window, units used in it |
+    /// | `FixedWindow`, `Block` | the start of the window, units used in it |
     /// | `SlidingWindow` | the start of the current window, units used in it, units used in the one before |
     /// | `SlidingBuckets` | the number of a sub-window since the epoch, units used in it; and so on |
     /// | `SlidingLog` | a time, units taken at it; and so on |
@@ -151,7 +152,9 @@ impl State {
         let pairs = numbers.chunks_exact(2).map(|pair| (pair[0], pair[1]));
         State(match policy.algorithm() {
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => Form::Tat(Tat::restore(number(0), number(1))),
-            Algorithm::FixedWindow { .. } => Form::FixedWindow(FixedWindow::restore(number(0), number(1))),
+            Algorithm::FixedWindow { .. } | Algorithm::Block => {
+                Form::FixedWindow(FixedWindow::restore(number(0), number(1)))
+            }
             Algorithm::SlidingWindow => {
                 Form::TwoWindows(TwoWindows::restore(number(0), number(1), number(2)))
             }
@@ -185,14 +188,15 @@ impl State {
             Form::Log(log) => log.look(policy, now),
             Form::Slots(slots) => slots.look(policy),
         };
-        Look { remaining, room: remaining }
+        let room = if policy.charges_nothing() && remaining > 0 { u64::MAX } else { remaining };
+        Look { remaining, room }
     }
 
     /// Charges `units`, but at most the room of `look`, which was returned for the same `now`.
     #[inline]
     pub fn charge(&mut self, policy: &Policy, now: Timestamp, look: Look, units: u64) -> Charged {
         let now_us = now.as_micros();
-        let units = units.min(look.room);
+        let units = if policy.charges_nothing() { 0 } else { units.min(look.room) };
         let mut delay = Duration::ZERO;
         let stamp = match &mut self.0 {
             Form::Tat(tat) => {
@@ -229,6 +233,7 @@ impl State {
         let wait = match &self.0 {
             // 0 units always pass, even if the limit was lowered below the usage.
             _ if units == 0 => 0,
+            Form::FixedWindow(window) if policy.charges_nothing() => window.wait(policy, now, 1),
             Form::Tat(tat) => tat.wait(policy, now, units),
             Form::FixedWindow(window) => window.wait(policy, now, units),
             Form::TwoWindows(windows) => windows.wait(policy, now, units),
@@ -294,7 +299,7 @@ impl State {
     fn belongs_to(&self, policy: &Policy) -> bool {
         match (&self.0, policy.algorithm()) {
             (Form::Tat(_), Algorithm::Gcra | Algorithm::LeakyBucket { .. })
-            | (Form::FixedWindow(_), Algorithm::FixedWindow { .. })
+            | (Form::FixedWindow(_), Algorithm::FixedWindow { .. } | Algorithm::Block)
             | (Form::TwoWindows(_), Algorithm::SlidingWindow)
             | (Form::Log(_), Algorithm::SlidingLog { .. })
             | (Form::Slots(_), Algorithm::InFlight) => true,

@@ -128,7 +128,7 @@ impl ScriptArgs {
         match self.part {
             Part::FixedWindow => {
                 let is_aligned = policy.algorithm() == Algorithm::FIXED_WINDOW_ALIGNED;
-                put(&[limit, window, is_aligned.into(), cost]);
+                put(&[limit, window, is_aligned.into(), cost, policy.charges_nothing().into()]);
             }
             Part::SlidingWindow | Part::SlidingLogList | Part::SlidingLogSortedSet => {
                 put(&[limit, window, cost]);

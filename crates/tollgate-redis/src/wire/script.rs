@@ -46,7 +46,7 @@ impl Part {
         Some(match (policy.algorithm(), log) {
             (Algorithm::Gcra, _) => Part::Gcra,
             (Algorithm::LeakyBucket { .. }, _) => Part::LeakyBucket,
-            (Algorithm::FixedWindow { .. }, _) => Part::FixedWindow,
+            (Algorithm::FixedWindow { .. } | Algorithm::Block, _) => Part::FixedWindow,
             (Algorithm::SlidingWindow, _) => Part::SlidingWindow,
             (Algorithm::SlidingBuckets { .. }, _) => Part::SlidingBuckets,
             (Algorithm::SlidingLog { .. }, SlidingLogLayout::List) => Part::SlidingLogList,

@@ -75,7 +75,10 @@ impl Ending {
             if let Some(trailers) = frame.trailers_ref().or(in_body.as_ref())
                 && let Some(charges) = self.by_trailers.take()
             {
-                charges.settle(trailers);
+                let corrections = charges.settle(trailers);
+                if let Some(slot) = &mut self.slot {
+                    slot.correct_first(corrections);
+                }
             }
         }
         let data = frame.and_then(|frame| frame.as_ref().ok()?.data_ref());

@@ -27,7 +27,7 @@ pub(super) struct Code {
 
 pub(super) fn code(reason: Reason) -> Code {
     let (number, name, http_status) = match reason {
-        Reason::QuotaExceeded | Reason::NeverPossible => {
+        Reason::QuotaExceeded | Reason::Blocked | Reason::NeverPossible => {
             (8, "resource_exhausted", StatusCode::TOO_MANY_REQUESTS)
         }
         Reason::Unavailable => (14, "unavailable", StatusCode::SERVICE_UNAVAILABLE),

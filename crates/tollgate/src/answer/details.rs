@@ -22,7 +22,8 @@ pub(super) enum Detail {
 impl Detail {
     /// The details of a denial. None if there is nothing to wait for and no quota was exceeded.
     pub(super) fn of(denial: &Denial) -> impl Iterator<Item = Detail> {
-        let exceeded = matches!(denial.reason(), Reason::QuotaExceeded | Reason::NeverPossible);
+        let exceeded =
+            matches!(denial.reason(), Reason::QuotaExceeded | Reason::Blocked | Reason::NeverPossible);
         let retry_info = wait(denial).map(Detail::RetryInfo);
         [retry_info, exceeded.then_some(Detail::QuotaFailure)].into_iter().flatten()
     }

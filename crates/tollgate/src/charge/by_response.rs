@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
-use super::Charge;
+use super::{Charge, CorrectionTask};
 use crate::grpc_type::GrpcType;
 
 /// What a rule makes of a response: the total to settle to, or `None` if the charge stays.
@@ -98,23 +98,20 @@ impl ByResponse {
         self.0.is_empty()
     }
 
-    /// Settles by this response. Of a gRPC call, returns what its trailers settle.
-    pub(crate) fn settle<B>(self, response: &Response<B>) -> Option<ByTrailers> {
+    /// Settles by this response. Returns what goes on; of a gRPC call, what its trailers settle.
+    pub(crate) fn settle<B>(self, response: &Response<B>) -> (Vec<CorrectionTask>, Option<ByTrailers>) {
         let head = ResponseHead::from(response);
         if let Some(kind) = head.waits_for_trailers() {
             let (headers, extensions) = (response.headers().clone(), response.extensions().clone());
-            return Some(ByTrailers { kind, status: head.status, headers, extensions, charges: self });
+            let by_trailers = ByTrailers { kind, status: head.status, headers, extensions, charges: self };
+            return (Vec::new(), Some(by_trailers));
         }
-        self.settle_by(&head);
-        None
+        (self.settle_by(&head), None)
     }
 
-    pub(crate) fn settle_by(self, head: &ResponseHead<'_>) {
-        for (charge, of_response) in self.0 {
-            if let Some(total) = of_response(head) {
-                charge.start(total);
-            }
-        }
+    /// Settles by this head. Returns what goes on.
+    pub(crate) fn settle_by(self, head: &ResponseHead<'_>) -> Vec<CorrectionTask> {
+        self.0.into_iter().filter_map(|(charge, total)| charge.start(total(head)?)).collect()
     }
 }
 
@@ -136,11 +133,13 @@ pub(crate) struct ByTrailers {
 }
 
 impl ByTrailers {
-    pub(crate) fn settle(self, trailers: &HeaderMap) {
+    /// Settles by these trailers. Returns what goes on.
+    pub(crate) fn settle(self, trailers: &HeaderMap) -> Vec<CorrectionTask> {
         let ByTrailers { status, headers, extensions, charges, .. } = self;
         let (headers, extensions) = (&headers, &extensions);
-        charges.settle_by(&ResponseHead { status, headers, extensions, trailers: Some(trailers) });
+        charges.settle_by(&ResponseHead { status, headers, extensions, trailers: Some(trailers) })
     }
+
     /// The trailers that a part of a body is, if it is the last one of gRPC-Web: a frame with the
     /// flag 0x80, its length, and lines as of HTTP/1.1 (gRPC's PROTOCOL-WEB).
     pub(crate) fn in_body(&self, data: &[u8]) -> Option<HeaderMap> {

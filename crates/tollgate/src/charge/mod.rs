@@ -16,7 +16,7 @@ use crate::denial::Denial;
 
 pub(crate) use by_response::{ByResponse, ByTrailers, OfResponse};
 pub(crate) use reservation::{GrantStamp, Reservation};
-pub(crate) use settler::{Settler, SettlerFuture};
+pub(crate) use settler::{CorrectionTask, Settler, SettlerFuture};
 
 pub use by_response::ResponseHead;
 #[cfg(feature = "axum")]
@@ -165,11 +165,10 @@ impl Charge {
 }
 
 impl Charge {
-    /// Settles it without waiting for the end.
-    pub(crate) fn start(&self, total: u64) {
-        if let Some(reservation) = self.0.take() {
-            self.0.settle(reservation, total).detach();
-        }
+    /// Settles it without waiting for the end. Returns what goes on.
+    pub(crate) fn start(&self, total: u64) -> Option<CorrectionTask> {
+        let reservation = self.0.take()?;
+        self.0.settle(reservation, total).detach()
     }
 }
 
@@ -192,7 +191,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         let Some(reservation) = self.take() else { return };
         match reservation.used() {
-            Some(used) => self.settle(reservation, used).detach(),
+            Some(used) => drop(self.settle(reservation, used).detach()),
             None => settler::keep(&self.settler, self.policy, self.key.clone(), reservation),
         }
     }

@@ -40,11 +40,14 @@ pub(crate) trait Settler: Send + Sync + 'static {
     fn show(&self, policy: usize, settled: Settled);
 }
 
+/// A correction that goes on.
+pub(crate) type CorrectionTask = JoinHandle<Settled>;
+
 /// A correction that has been started.
 pub(super) enum Correction {
     Done(Settled),
     /// Goes on in a task.
-    Task(JoinHandle<Settled>),
+    Task(CorrectionTask),
     /// Goes on while it is polled, since there is no runtime.
     Alone(SettlerFuture<'static, Settled>),
 }
@@ -89,9 +92,12 @@ impl Correction {
         }
     }
 
-    /// No caller waits for the end.
-    pub(super) fn detach(self) {
-        drop(self);
+    /// Lets it go on. Returns the task, if it is not done yet.
+    pub(super) fn detach(self) -> Option<CorrectionTask> {
+        match self {
+            Correction::Task(task) => Some(task),
+            Correction::Done(_) | Correction::Alone(_) => None,
+        }
     }
 }
 

@@ -10,12 +10,15 @@ mod slots;
 
 use std::fmt;
 use std::future::poll_fn;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tollgate_core::Policy;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tollgate_core::{Policy, Settled};
 
 use held::Held;
 
@@ -126,25 +129,50 @@ impl fmt::Debug for Slot {
 
 /// Releases the slots of a request when it is dropped, however the request ends.
 #[derive(Debug, Default)]
-pub(crate) struct HeldUntilDropped(Slot);
+pub(crate) struct HeldUntilDropped {
+    slot: Slot,
+    /// What is corrected first: whoever has the slot next finds the charges of this request as they
+    /// are in the end.
+    corrections: Vec<JoinHandle<Settled>>,
+}
 
 impl HeldUntilDropped {
     pub(crate) fn new(slot: Slot) -> HeldUntilDropped {
-        HeldUntilDropped(slot)
+        HeldUntilDropped { slot, corrections: Vec::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.slot.is_empty()
+    }
+
+    /// Waits for these corrections before the release.
+    pub(crate) fn correct_first(&mut self, corrections: Vec<JoinHandle<Settled>>) {
+        self.corrections.extend(corrections);
     }
 
     /// Leaves the slots to the clones that handlers have.
     pub(crate) fn leave(mut self) {
-        self.0 = Slot::default();
+        self.slot = Slot::default();
     }
 }
 
 impl Drop for HeldUntilDropped {
     fn drop(&mut self) {
-        self.0.release();
+        let slot = mem::take(&mut self.slot);
+        self.corrections.retain(|correction| !correction.is_finished());
+        if let (false, false, Ok(runtime)) =
+            (slot.is_empty(), self.corrections.is_empty(), Handle::try_current())
+        {
+            let corrections = mem::take(&mut self.corrections);
+            runtime.spawn(async move {
+                for correction in corrections {
+                    // It fails only if its runtime stops.
+                    let _ = correction.await;
+                }
+                slot.release();
+            });
+        } else {
+            slot.release();
+        }
     }
 }

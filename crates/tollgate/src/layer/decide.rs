@@ -106,8 +106,9 @@ impl Ends {
     /// Settles what the response decides. The slots are held until its body ends; or by handlers,
     /// if the connection goes on in another protocol.
     fn follow<B>(self, response: Response<B>) -> Response<ResponseBody<B>> {
-        let Ends { by_response, slot, is_connect } = self;
-        let by_trailers = by_response.settle(&response);
+        let Ends { by_response, mut slot, is_connect } = self;
+        let (corrections, by_trailers) = by_response.settle(&response);
+        slot.correct_first(corrections);
         let opens_tunnel = is_connect && response.status().is_success();
         if opens_tunnel || response.status() == StatusCode::SWITCHING_PROTOCOLS {
             slot.leave();
@@ -185,6 +186,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         decider.show(asks, verdict, since);
         if !verdict.is_granted() {
             let denial = Denial::of(decider.report(asks, verdict));
+            decider.count(&denial, asks);
             return Next::Refuse(denial, self.fields.write(&decider.policies, asks, verdict));
         }
         let mut extras =

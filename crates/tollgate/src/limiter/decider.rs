@@ -15,6 +15,7 @@ use super::never_fails::NeverFails;
 use super::permit::Permit;
 use super::refusal::Refusal;
 use super::wait_queue::WaitQueues;
+use crate::blocks::DenialCounts;
 use crate::denial::Denial;
 use crate::in_flight::{Slot, Slots};
 use crate::memory::MemoryStore;
@@ -36,6 +37,8 @@ pub(crate) struct Decider<S> {
     pub(super) waits_for_store: bool,
     /// `None` unless a policy is for requests in flight.
     pub(super) slots: Option<Arc<Slots<S>>>,
+    /// `None` unless a policy blocks keys.
+    pub(super) denials: Option<Arc<DenialCounts>>,
 }
 
 impl Decider<MemoryStore> {
@@ -43,6 +46,7 @@ impl Decider<MemoryStore> {
         let (policies, store) = (Arc::new(policies), MemoryStore::new());
         Decider {
             slots: Slots::new(&policies, &store),
+            denials: policies.has_blocks().then(|| Arc::new(DenialCounts::new())),
             policies,
             store,
             observers: Observers::default(),
@@ -55,9 +59,9 @@ impl Decider<MemoryStore> {
 impl<S> Decider<S> {
     pub(super) fn try_store<T: Store<Error: NeverFails>>(self, store: T) -> Result<Decider<T>, SetupError> {
         self.policies.supported_by(&store)?;
-        let Decider { policies, observers, waits_for_store, .. } = self;
+        let Decider { policies, observers, waits_for_store, denials, .. } = self;
         let slots = Slots::new(&policies, &store);
-        Ok(Decider { policies, store, observers, queues: WaitQueues::new(), waits_for_store, slots })
+        Ok(Decider { policies, store, observers, queues: WaitQueues::new(), waits_for_store, slots, denials })
     }
 
     pub(super) fn observe(mut self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> Decider<S> {
@@ -151,7 +155,14 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Charges what is asked, for a caller that waits until `deadline` at the longest.
     pub(super) async fn charge(&self, asks: Asks, deadline: Option<Duration>) -> Result<Permit, Denial> {
         let reply = self.ask(&asks, deadline);
-        self.decided(asks, reply).await
+        let to_count = self.to_count(&asks);
+        let decided = self.decided(asks, reply).await;
+        decided.inspect_err(|denial| self.count(denial, &to_count))
+    }
+
+    /// What was asked, if its denial may have to be counted.
+    pub(super) fn to_count(&self, asks: &Asks) -> Asks {
+        if self.denials.is_some() { asks.clone() } else { Asks::new() }
     }
 
     /// Charges more units of one policy. Other rules have decided about the request before.

@@ -1,5 +1,6 @@
 //! The same decisions without a Tower service around them: by key, and by the head of a request.
 
+mod blocks;
 pub(crate) mod claim;
 pub(crate) mod decider;
 mod never_fails;
@@ -136,7 +137,8 @@ impl<S> Limiter<S> {
             return Err(self.decider.no_key(0, Reason::NoKey));
         };
         let policies = 0..self.decider.policies.own().len();
-        Ok(policies.map(|policy| Ask { policy, key: key.clone(), cost }).collect())
+        let asks = policies.map(|policy| Ask { policy, key: key.clone(), cost }).collect();
+        Ok(self.decider.policies.with_blocks(asks))
     }
 
     /// What a caller asks of each of the named policies.
@@ -155,7 +157,7 @@ impl<S> Limiter<S> {
         }
         match asks.iter().find(|ask| ask.key.is_empty()) {
             Some(ask) => Err(self.decider.no_key(ask.policy, Reason::NoKey)),
-            None => Ok(asks),
+            None => Ok(policies.with_blocks(asks)),
         }
     }
 }

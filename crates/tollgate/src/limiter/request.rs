@@ -128,7 +128,8 @@ impl<S> RequestLimiter<S> {
 
     /// What a request asks of each rule that applies to it.
     pub(crate) fn asks(&self, head: &Head<'_>) -> Result<Asks, Denial> {
-        self.rules.ask(head).map_err(|(rule, reason)| self.decider.no_key(rule, reason))
+        let asks = self.rules.ask(head).map_err(|(rule, reason)| self.decider.no_key(rule, reason))?;
+        Ok(self.decider.policies.with_blocks(asks))
     }
 }
 
@@ -187,7 +188,7 @@ where
         let settler: Arc<dyn Settler> = Arc::new(self.decider.clone());
         let (asks, granted) = permit.take_all();
         let charges = self.rules.charges(&settler, &self.decider.policies, &asks, |at| granted[at]);
-        charges.by_response.settle_by(response);
+        drop(charges.by_response.settle_by(response));
     }
 
     /// Releases the slots that requests of this process hold: see

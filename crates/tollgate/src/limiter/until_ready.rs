@@ -29,7 +29,11 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     ) -> Result<Permit, Denial> {
         let asks = self.shown(asks)?;
         let permit = match at_most {
-            Some(at_most) => self.charge_in_turn(asks, &Patience::ForAll(at_most)).await?,
+            Some(at_most) => {
+                let to_count = self.to_count(&asks);
+                let charged = self.charge_in_turn(asks, &Patience::ForAll(at_most)).await;
+                charged.inspect_err(|denial| self.count(denial, &to_count))?
+            }
             None => self.charge(asks, None).await?,
         };
         Ok(self.after_delay(permit).await)

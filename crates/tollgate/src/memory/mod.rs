@@ -296,7 +296,7 @@ impl Store for MemoryStore {
 
     async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Infallible> {
         let settled = settle(self, grants, total).await?;
-        if let Some(grant) = grants.last().filter(|_| settled.debt > 0) {
+        if let Some(grant) = grants.last().filter(|grant| settled.debt > 0 || grant.policy.is_block()) {
             // As after a denial: a caller could lose its debt by inventing keys.
             let (mut table, digest, _) = self.0.tables.enter(grant.policy, grant.key);
             if let Some(at) = table.find(&digest) {

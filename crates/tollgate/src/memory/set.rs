@@ -213,7 +213,7 @@ impl<'a> Tables<'a> {
         let table = self.table(place.target.shard);
         match &mut place.held {
             StateHeld::Slot(at) => table.slot(*at).renew(charge.expires, look.remaining == policy.capacity()),
-            StateHeld::Fresh(_) if units == 0 => {}
+            StateHeld::Fresh(_) if units == 0 || policy.charges_nothing() => {}
             StateHeld::Fresh(state) => {
                 let state = std::mem::replace(state, State::new(policy));
                 table.insert(place.target.digest, state, charge.expires);

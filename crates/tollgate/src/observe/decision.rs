@@ -52,7 +52,7 @@ impl<'a> Decision<'a> {
     }
 
     /// Returns how long a [delayed](Outcome::Delayed) request waits for its slot, or when a
-    /// [denied](Outcome::Denied) one would pass. `None` for other outcomes, and if a failure policy
+    /// [denied](Outcome::Denied) or [blocked](Outcome::Blocked) one would pass. `None` for other outcomes, and if a failure policy
     /// decided.
     pub fn wait(&self) -> Option<Duration> {
         self.wait
@@ -87,6 +87,8 @@ pub enum Outcome {
     /// The policy refused the request. Or the store failed, and the failure policy refused it: the
     /// [source](Decision::source) is [`Source::FailurePolicy`] then.
     Denied,
+    /// The key is [blocked](crate::Policy::block_after).
+    Blocked,
     /// The request costs more than the policy can ever grant.
     NeverPossible,
     /// The rule found no key, or the server does not provide the peer's address. The request is
@@ -104,12 +106,13 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes.
-    pub const ALL: [Outcome; 10] = [
+    pub const ALL: [Outcome; 11] = [
         Outcome::Skipped,
         Outcome::Allowed,
         Outcome::Delayed,
         Outcome::NotCharged,
         Outcome::Denied,
+        Outcome::Blocked,
         Outcome::NeverPossible,
         Outcome::NoKey,
         Outcome::Settled,
@@ -125,6 +128,7 @@ impl Outcome {
             Outcome::Delayed => "delayed",
             Outcome::NotCharged => "not-charged",
             Outcome::Denied => "denied",
+            Outcome::Blocked => "blocked",
             Outcome::NeverPossible => "never-possible",
             Outcome::NoKey => "no-key",
             Outcome::Settled => "settled",

@@ -69,6 +69,7 @@ impl Handles {
         let is_possible = |outcome, source| match outcome {
             Outcome::NotCharged => !is_alone && is_possible(outcome, source),
             Outcome::Delayed => !policy.longest_wait().is_zero() && is_possible(outcome, source),
+            Outcome::Blocked => policy.denials_until_block().is_some() && is_possible(outcome, source),
             _ => is_possible(outcome, source),
         };
         let name = policy.name().to_owned();
@@ -109,13 +110,13 @@ fn is_end(outcome: Outcome) -> bool {
 
 /// Whether a source can decide so, for a policy that may delay and that others apply with.
 fn is_possible(outcome: Outcome, source: Source) -> bool {
-    use Outcome::{Allowed, Delayed, Denied, NeverPossible, NoKey, NotCharged, Skipped};
+    use Outcome::{Allowed, Blocked, Delayed, Denied, NeverPossible, NoKey, NotCharged, Skipped};
     match source {
         Source::Rule => matches!(outcome, Skipped | NotCharged | NoKey),
         Source::Lease => outcome == Allowed,
-        Source::DenyCache => matches!(outcome, NotCharged | Denied | NeverPossible),
+        Source::DenyCache => matches!(outcome, NotCharged | Denied | Blocked | NeverPossible),
         Source::FailurePolicy => matches!(outcome, Allowed | Denied),
         // The store, and a fallback, which is one.
-        _ => matches!(outcome, Allowed | Delayed | NotCharged | Denied | NeverPossible),
+        _ => matches!(outcome, Allowed | Delayed | NotCharged | Denied | Blocked | NeverPossible),
     }
 }

@@ -91,7 +91,10 @@ impl Observers {
                 return Decision::of_rule(policies.policy(rule), rule, Outcome::Skipped);
             };
             let policy = policies.policy(ask.policy);
-            let (outcome, wait) = outcome(verdict, at, policy);
+            let (outcome, wait) = match blocked(policies, asks, verdict, rule) {
+                Some(wait) => (Outcome::Blocked, Some(wait)),
+                None => outcome(verdict, at, policy),
+            };
             at += 1;
             let (source, latency) = (verdict.source(), latency.take());
             Decision { policy, rule, outcome, units: ask.cost, source, wait, latency }
@@ -155,6 +158,20 @@ fn is_traced() -> bool {
     return span::is_on();
     #[cfg(not(feature = "tracing"))]
     false
+}
+
+/// For how much longer the key of this rule is blocked, if it is.
+#[inline]
+fn blocked(policies: &PolicySet, asks: &[Ask], verdict: &Verdict, rule: usize) -> Option<Duration> {
+    if verdict.is_granted() || !policies.has_blocks() {
+        return None;
+    }
+    let of_rule = |ask: &Ask| policies.policy(ask.policy).is_block() && policies.named(ask.policy) == rule;
+    let (_, status) = asks.iter().zip(verdict.each()).find(|(ask, _)| of_rule(ask))?;
+    match status.wait() {
+        Wait::For(wait) => Some(wait),
+        Wait::None | Wait::Never => None,
+    }
 }
 
 /// The outcome for the check at this place of the set, and its wait.

@@ -10,6 +10,7 @@ mod tiers;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate_core::{Key, Policy, Quota};
 
@@ -243,6 +244,32 @@ impl Rule {
         self
     }
 
+    /// Blocks a key for a `time` after so many refusals by this rule: [`Policy::block_after`] says
+    /// more. A blocked key is refused with [`Reason::Blocked`](crate::Reason::Blocked) by this rule,
+    /// whatever its tier or class is. [`RequestLimiter`](crate::RequestLimiter::unblock) lifts a
+    /// block.
+    ///
+    /// Choose more refusals than a client makes that obeys `Retry-After`, and count by what a
+    /// stranger cannot write: whoever sends the refused requests has the key blocked.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::extract::PeerIp;
+    /// use tollgate::{Policy, PolicyExt, Quota};
+    ///
+    /// let rule = Policy::new("api", Quota::per_minute(60))
+    ///     .by(PeerIp::new())
+    ///     .block_after(1_000, Duration::from_secs(600));
+    /// ```
+    ///
+    /// # Panics
+    /// If [`Policy::try_block_after`] would return an error.
+    #[track_caller]
+    pub fn block_after(mut self, refusals: u32, time: Duration) -> Rule {
+        self.policy = self.policy.block_after(refusals, time);
+        self
+    }
+
     /// Leaves this rule and its [tiers](Rule::tiers) out of the [`Fields`](crate::Fields) of
     /// responses. It limits as before.
     ///
@@ -316,7 +343,11 @@ impl Rule {
 
     /// Whether the only thing that it needs of a request is its key.
     pub(crate) fn is_only_a_key(&self) -> bool {
-        self.cost.is_none() && self.tiers.is_none() && self.classes.is_none() && self.exemptions.is_empty()
+        self.policy.denials_until_block().is_none()
+            && self.cost.is_none()
+            && self.tiers.is_none()
+            && self.classes.is_none()
+            && self.exemptions.is_empty()
     }
 
     /// The key, or that of requests without one, or why there is none.

@@ -101,8 +101,11 @@ impl RuleSet {
         asks: &[Ask],
         deadline: Option<Duration>,
     ) -> Option<SmallVec<[Duration; 4]>> {
-        let wait =
-            |ask: &Ask| self.rules[policies.named(ask.policy)].wait().min(deadline.unwrap_or(Duration::MAX));
+        let deadline = deadline.unwrap_or(Duration::MAX);
+        let wait = |ask: &Ask| match policies.policy(ask.policy).is_in_flight() {
+            true => self.rules[policies.named(ask.policy)].wait().min(deadline),
+            false => Duration::ZERO,
+        };
         let waits: SmallVec<[Duration; 4]> = asks.iter().map(wait).collect();
         waits.iter().any(|wait| !wait.is_zero()).then_some(waits)
     }

@@ -1,0 +1,139 @@
+//! How keys are blocked: by themselves after many denials, and by operators.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tollgate_core::{Check, Grant, Key, Policy, Share, Stamp, Store, Times, Wait};
+
+use super::decider::Decider;
+use super::never_fails::NeverFails;
+use super::{Limiter, RequestLimiter};
+use crate::denial::Denial;
+use crate::policy_set::Ask;
+use crate::reason::Reason;
+
+impl<S: Store<Error: NeverFails>> Decider<S> {
+    /// Counts a denial that a caller gets, and blocks the key if it was one too many.
+    pub(crate) fn count(&self, denial: &Denial, asks: &[Ask]) {
+        let Some(counts) = &self.denials else { return };
+        // A block that goes on is no new denial.
+        if denial.reason() != Reason::QuotaExceeded {
+            return;
+        }
+        for ask in denial.violated_at().filter_map(|at| asks.get(at)) {
+            let rule = self.policies.named(ask.policy);
+            if let Some(block) = self.policies.block_of(rule)
+                && counts.count(self.policies.policy(rule), &ask.key)
+            {
+                self.start(block.clone(), ask.key.clone(), denial.report().share());
+            }
+        }
+    }
+
+    /// Starts a block in the store that denied. No caller waits for it.
+    fn start(&self, block: Policy, key: Key, share: Option<Share>) {
+        let store = self.store.clone();
+        let mut starting: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+            start(&store, &block, &key, share).await;
+        });
+        // A store in memory answers now. A task polls all others again.
+        let is_pending = starting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
+        if let (true, Ok(runtime)) = (is_pending, Handle::try_current()) {
+            runtime.spawn(starting);
+        }
+    }
+
+    /// The policy that refuses blocked keys of the policy with this name.
+    fn block_named(&self, policy: &str) -> &Policy {
+        let block = self.policies.block_of(self.policies.number_of(policy));
+        block.unwrap_or_else(|| panic!("the policy {policy:?} blocks no keys: see `block_after`"))
+    }
+
+    async fn block(&self, policy: &str, key: &Key) {
+        start(&self.store, self.block_named(policy), key, None).await;
+    }
+
+    async fn unblock(&self, policy: &str, key: &Key) {
+        let block = self.block_named(policy);
+        self.store.reset(key, &[block]).wait().await.unwrap_or_else(NeverFails::never);
+    }
+
+    async fn blocked(&self, policy: &str, key: &Key) -> Option<Duration> {
+        let check = Check::new(self.block_named(policy), key, 1);
+        let verdict = self.store.acquire(&[check], Times::LOOK).wait().await;
+        match verdict.unwrap_or_else(NeverFails::never).wait() {
+            Wait::For(wait) => Some(wait),
+            Wait::None | Wait::Never => None,
+        }
+    }
+}
+
+/// A block starts by one unit that no grant has paid.
+async fn start<S: Store<Error: NeverFails>>(store: &S, block: &Policy, key: &Key, share: Option<Share>) {
+    let nothing = Grant { policy: block, key, units: 0, stamp: Stamp::default(), share };
+    store.settle(&[nothing], 1).await.unwrap_or_else(NeverFails::never);
+}
+
+impl<S: Store<Error: NeverFails>> Limiter<S> {
+    /// Blocks `key` now, for the time of [`Policy::block_after`]. A block that goes on ends when it
+    /// would have: [lift](Limiter::unblock) it first to start it again. Nothing is blocked while the
+    /// store fails.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Key, Limiter, Policy, Quota, Reason};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let policy = Policy::new("mails", Quota::per_day(100)).block_after(500, Duration::from_secs(3_600));
+    /// let (mails, key) = (Limiter::new([policy]), Key::from("ada"));
+    /// mails.block("mails", &key).await;
+    /// assert_eq!(mails.check(&key, 1).await.unwrap_err().reason(), Reason::Blocked);
+    /// assert!(mails.blocked("mails", &key).await.is_some());
+    /// mails.unblock("mails", &key).await;
+    /// assert!(mails.check(&key, 1).await.is_ok());
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no policy of that name, or if it blocks no keys.
+    pub async fn block(&self, policy: &str, key: &Key) {
+        self.decider.block(policy, key).await;
+    }
+
+    /// Lifts the block of `key`. What it has used stays, and so do denials that were counted since
+    /// the block began.
+    ///
+    /// # Panics
+    /// If there is no policy of that name, or if it blocks no keys.
+    pub async fn unblock(&self, policy: &str, key: &Key) {
+        self.decider.unblock(policy, key).await;
+    }
+
+    /// Returns for how much longer `key` is blocked. `None` if it is not, or if the store fails.
+    ///
+    /// # Panics
+    /// If there is no policy of that name, or if it blocks no keys.
+    pub async fn blocked(&self, policy: &str, key: &Key) -> Option<Duration> {
+        self.decider.blocked(policy, key).await
+    }
+}
+
+impl<S: Store<Error: NeverFails>> RequestLimiter<S> {
+    /// Blocks `key` now, by the rule with this name: see [`Limiter::block`], also for panics.
+    pub async fn block(&self, policy: &str, key: &Key) {
+        self.decider.block(policy, key).await;
+    }
+
+    /// Lifts the block of `key`: see [`Limiter::unblock`], also for panics.
+    pub async fn unblock(&self, policy: &str, key: &Key) {
+        self.decider.unblock(policy, key).await;
+    }
+
+    /// Returns for how much longer `key` is blocked: see [`Limiter::blocked`], also for panics.
+    pub async fn blocked(&self, policy: &str, key: &Key) -> Option<Duration> {
+        self.decider.blocked(policy, key).await
+    }
+}
