@@ -22,6 +22,7 @@ mod queue;
 mod runs;
 mod scripts;
 mod sentinel;
+mod slots;
 mod tiers;
 mod timeouts;
 mod tls;

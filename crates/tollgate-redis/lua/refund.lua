@@ -1,20 +1,23 @@
--- Refunds granted units, and resets keys. A clock, number.lua and `algorithms` come before it. It
--- calls the function `refund` of each policy: see acquire.lua.
+-- Refunds granted units, renews slots, and resets keys. A clock, number.lua and `algorithms` come
+-- before it, and reply.lua behind it. It calls the function `refund` of each policy: see
+-- acquire.lua.
 --
 -- KEYS     the key of each grant, one group after another. A group is of grants of one policy, and
---          its keys are different
+--          its keys are different, unless the policy is of requests in flight
 -- ARGV[1]  numbers of 8 bytes (little-endian doubles), for one group after another:
 --            algorithm:  a key of the result of `algorithms`. 0 resets the keys of the group
 --            arguments:  seven: those of the algorithm, whose cost says nothing here, then zeros
 --            grants:     the number of them
 --            then for each grant, but not for resets
---              units:         the number of units to refund
+--              units:         the number of units to refund; 0 renews a slot
 --              stamp, parts:  identifies the grant: TAT after it in microseconds and parts, the
---                             start of its window, the number of its sub-window, or its time
+--                             start of its window, the number of its sub-window, its time, or the
+--                             time and the number of its slot
 --              span, parts:   units x T, for a bucket
--- RETURNS  nothing
+-- RETURNS  for each renewal 1 if the slot is held, else 0, as numbers of 8 bytes
 
 local sent, at, keys, made = ARGV[1], 1, 0, nil
+local answer, answers = {}, 0
 while at <= #sent do
   local algorithm, a, b, c, d, e, f, g, grants = struct.unpack('<ddddddddd', sent, at)
   at = at + 72
@@ -27,7 +30,11 @@ while at <= #sent do
     for i = 1, grants do
       local units, stamp, parts, span_us, span_frac = struct.unpack('<ddddd', sent, at)
       at = at + 40
-      policy.refund(KEYS[keys + i], texts[i], units, stamp, parts, span_us, span_frac)
+      local held = policy.refund(KEYS[keys + i], texts[i], units, stamp, parts, span_us, span_frac)
+      if units == 0 then
+        answers = answers + 1
+        answer[answers] = held
+      end
     end
   end
   keys = keys + grants

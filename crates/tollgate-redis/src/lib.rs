@@ -300,7 +300,8 @@
 //!     +client|setname +ping
 //!     +mget +psetex +incrby +del +pttl +pexpire
 //!     +lindex +llen +lpush +lrange +ltrim +rpush
-//!     +zadd +zcard +zcount +zrange +zremrangebyrank
+//!     +zadd +zcard +zcount +zrange +zrangebyscore +zrem
+//!     +zremrangebyrank +zremrangebyscore +zscore
 //!     +hset +hscan
 //!     +scan
 //! ```

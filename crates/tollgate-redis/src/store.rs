@@ -1,5 +1,6 @@
 //! The store itself.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::mem;
@@ -12,7 +13,7 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tollgate_core::{
-    Check, Grant, Key, Policy, PolicyError, RecentUsage, Reply, Store, Times, UsageError, Verdict,
+    Check, Grant, Key, Policy, PolicyError, RecentUsage, Renewal, Reply, Store, Times, UsageError, Verdict,
 };
 
 use crate::commit::{AcquireRequest, Caller, Commit, Deadline, RefundEntry, VerdictReceiver};
@@ -64,22 +65,23 @@ impl RedisStore {
         }
     }
 
+    /// Queues refunds, renewals or resets of one slot.
+    fn send(&self, slot: u16, entries: Vec<RefundEntry>) -> Reply<Result<Verdict, Error>, AcquireFuture> {
+        let (deadline, end) = self.deadline();
+        match self.commit.give_back(slot, entries, deadline) {
+            Ok(answer) => Reply::Later(AcquireFuture { answer, end, is_polled: false, order: None }),
+            Err(error) => Reply::Now(Err(error)),
+        }
+    }
+
     fn give_back(&self, of_slot: Vec<(u16, Vec<RefundEntry>)>) -> Reply<Result<(), Error>, RefundFuture> {
         let mut of_slot = of_slot;
         match of_slot.pop() {
             None => Reply::Now(Ok(())),
-            Some((slot, entries)) if of_slot.is_empty() => {
-                let (deadline, end) = self.deadline();
-                match self.commit.give_back(slot, entries, deadline) {
-                    Ok(answer) => Reply::Later(RefundFuture(AcquireFuture {
-                        answer,
-                        end,
-                        is_polled: false,
-                        order: None,
-                    })),
-                    Err(error) => Reply::Now(Err(error)),
-                }
-            }
+            Some((slot, entries)) if of_slot.is_empty() => match self.send(slot, entries) {
+                Reply::Now(answer) => Reply::Now(answer.map(drop)),
+                Reply::Later(future) => Reply::Later(RefundFuture(future)),
+            },
             Some(last) => {
                 of_slot.push(last);
                 let commit = Arc::clone(&self.commit);
@@ -132,6 +134,9 @@ impl RedisStore {
         }))
     }
 }
+
+/// The most renewals in a request. Group commit bounds the work of a call by requests.
+const RENEWALS_OF_A_REQUEST: usize = 128;
 
 impl Store for RedisStore {
     type Error = Error;
@@ -192,6 +197,46 @@ impl Store for RedisStore {
             }
         }
         self.give_back(of_slot)
+    }
+
+    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Error> {
+        // Those of other policies have no lease.
+        let mut renewals = vec![Renewal::Held; grants.len()];
+        let in_flight = grants.iter().enumerate().filter(|(_, grant)| grant.policy.is_in_flight());
+        let names = &self.commit.context.names;
+        let mut of_slot: BTreeMap<u16, Vec<(usize, RefundEntry)>> = BTreeMap::new();
+        for (at, grant) in in_flight {
+            let key = names.bounded(grant.key);
+            let entry = RefundEntry::renewal(names, &key, grant.policy, grant.stamp);
+            of_slot.entry(self.commit.slot(&key)).or_default().push((at, entry));
+        }
+        // All are queued before the first is awaited, so that few calls carry them.
+        let mut asked = Vec::new();
+        for (slot, mut entries) in of_slot {
+            while !entries.is_empty() {
+                let rest = entries.split_off(entries.len().min(RENEWALS_OF_A_REQUEST));
+                let (places, entries): (Vec<usize>, Vec<RefundEntry>) =
+                    mem::replace(&mut entries, rest).into_iter().unzip();
+                asked.push((places, self.send(slot, entries)));
+            }
+        }
+        let (mut failure, mut is_answered) = (None, asked.is_empty());
+        for (places, reply) in asked {
+            let answer = reply.wait().await;
+            is_answered |= answer.is_ok();
+            for (at, place) in places.into_iter().enumerate() {
+                renewals[place] = match &answer {
+                    Ok(verdict) if verdict.each()[at].remaining() > 0 => Renewal::Held,
+                    Ok(_) => Renewal::Lost,
+                    Err(_) => Renewal::Unanswered,
+                };
+            }
+            failure = failure.or(answer.err());
+        }
+        match failure {
+            Some(error) if !is_answered => Err(error),
+            _ => Ok(renewals),
+        }
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Error>, RefundFuture> {

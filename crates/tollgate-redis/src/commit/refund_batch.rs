@@ -1,9 +1,10 @@
-//! The refunds and resets that one call carries.
+//! The refunds, renewals and resets that one call carries.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
-use tollgate_core::{Clock, Policy, Stamp, Timestamp, Verdict};
+use tollgate_core::{Clock, Policy, Stamp, Status, Timestamp, Verdict, Wait};
 
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::context::CallContext;
@@ -12,7 +13,7 @@ use crate::error::{Cause, Error};
 use crate::link::Text;
 use crate::wire::args::ScriptArgs;
 use crate::wire::names::{BoundedKey, KeyNames, Name};
-use crate::wire::numbers::Doubles;
+use crate::wire::numbers::{self, Doubles};
 use crate::wire::script::Parts;
 
 /// One key of a refund or a reset.
@@ -38,6 +39,16 @@ impl RefundEntry {
         RefundEntry { name, refund: Some(Refund { args, stamp, total }) }
     }
 
+    /// Renews a slot.
+    pub(crate) fn renewal(names: &KeyNames, key: &BoundedKey, policy: &Policy, stamp: Stamp) -> RefundEntry {
+        RefundEntry::refund(names, key, ScriptArgs::new(policy, 0, names.log), stamp)
+    }
+
+    /// Whether it is a renewal: a refund of nothing.
+    fn is_renewal(&self) -> bool {
+        self.refund.as_ref().is_some_and(|refund| refund.args.cost == 0)
+    }
+
     /// Forgets what a key has used of a policy.
     pub(crate) fn reset(names: &KeyNames, key: &BoundedKey, policy: &Policy) -> RefundEntry {
         RefundEntry { name: names.of(key, policy), refund: None }
@@ -60,15 +71,16 @@ pub(super) struct RefundBatch {
     first_end: Option<Timestamp>,
 }
 
-/// Refunds of one policy, or resets.
+/// Refunds and renewals of one policy, or resets.
 struct RefundGroup<'a> {
-    entries: Vec<&'a RefundEntry>,
+    /// Each with its place in the batch.
+    entries: Vec<(usize, &'a RefundEntry)>,
     names: HashSet<&'a [u8]>,
 }
 
 impl RefundGroup<'_> {
     fn is_alike(&self, entry: &RefundEntry) -> bool {
-        match (self.entries.first().map(|first| &first.refund), &entry.refund) {
+        match (self.entries.first().map(|(_, first)| &first.refund), &entry.refund) {
             (Some(Some(first)), Some(refund)) => first.args.policy == refund.args.policy,
             (Some(first), refund) => first.is_none() && refund.is_none(),
             (None, _) => false,
@@ -76,7 +88,9 @@ impl RefundGroup<'_> {
     }
 
     fn has_room_for(&self, entry: &RefundEntry) -> bool {
-        self.entries.len() < MOST_KEYS && !self.names.contains(&*entry.name)
+        // Nothing of a slot is read before the others are written.
+        let is_slot = entry.refund.as_ref().is_some_and(|refund| refund.args.policy.is_in_flight());
+        self.entries.len() < MOST_KEYS && (is_slot || !self.names.contains(&*entry.name))
     }
 }
 
@@ -131,9 +145,17 @@ impl Load for RefundBatch {
     }
 
     fn answer(self, answer: Result<Value, Error>, _: &dyn Fn(Timestamp) -> bool) -> Option<RefundBatch> {
+        let mut held = self.held(&answer).into_iter();
         for request in self.requests {
-            let done = answer.as_ref().map(|_| Verdict::without_statuses(0));
-            request.caller.notify(done.map_err(Error::clone));
+            let held = held.by_ref().take(request.entries.len());
+            let renewals: Vec<Status> = held.flatten().map(renewed).collect();
+            let is_garbled =
+                renewals.len() < request.entries.iter().filter(|entry| entry.is_renewal()).count();
+            request.caller.notify(match &answer {
+                Ok(_) if is_garbled => Err(Cause::Garbled.into()),
+                Ok(_) => Ok(Verdict::new(0, Duration::ZERO, renewals)),
+                Err(error) => Err(error.clone()),
+            });
         }
         None
     }
@@ -172,24 +194,37 @@ impl RefundBatch {
     /// group before it writes any.
     fn groups(&self) -> Vec<RefundGroup<'_>> {
         let mut groups: Vec<RefundGroup<'_>> = Vec::new();
-        for entry in self.entries() {
+        for (at, entry) in self.entries().enumerate() {
             // The last group of the policy, so that refunds of a key stay in order.
             let last = groups.iter_mut().rfind(|group| group.is_alike(entry));
             if let Some(group) = last.filter(|group| group.has_room_for(entry)) {
                 group.names.insert(&entry.name);
-                group.entries.push(entry);
+                group.entries.push((at, entry));
             } else {
-                groups.push(RefundGroup { entries: vec![entry], names: HashSet::from([&*entry.name]) });
+                groups.push(RefundGroup { entries: vec![(at, entry)], names: HashSet::from([&*entry.name]) });
             }
         }
         groups
     }
 
+    /// For each entry, whether its slot is held. `None` if it is no renewal.
+    fn held(&self, answer: &Result<Value, Error>) -> Vec<Option<bool>> {
+        let mut held = vec![None; self.entries().count()];
+        let Ok(Value::BulkString(bytes)) = answer else { return held };
+        let mut numbers = numbers::read(bytes);
+        for (at, entry) in self.groups().iter().flat_map(|group| &group.entries) {
+            if entry.is_renewal() {
+                held[*at] = numbers.next().map(|number| number > 0);
+            }
+        }
+        held
+    }
+
     /// The keys and arguments of refund.lua and of untrack.lua.
     fn write(&self, cmd: &mut Cmd, context: &CallContext, is_behind: bool) {
         let groups = self.groups();
-        let entries = || groups.iter().flat_map(|group| &group.entries);
-        let tracked = || entries().filter_map(|entry| entry.tracked());
+        let entries = || groups.iter().flat_map(|group| &group.entries).map(|(_, entry)| *entry);
+        let tracked = || entries().filter_map(RefundEntry::tracked);
         for entry in entries() {
             cmd.arg(&*entry.name);
         }
@@ -201,12 +236,14 @@ impl RefundBatch {
         }
         let mut numbers = Doubles::new();
         for group in &groups {
-            match group.entries.first().and_then(|entry| entry.refund.as_ref()) {
+            match group.entries.first().and_then(|(_, entry)| entry.refund.as_ref()) {
                 Some(Refund { args, .. }) => args.write_refunds(&mut numbers, is_behind),
                 None => ScriptArgs::write_resets(&mut numbers),
             }
             numbers.push(group.entries.len() as u64);
-            for Refund { args, stamp, .. } in group.entries.iter().filter_map(|entry| entry.refund.as_ref()) {
+            for Refund { args, stamp, .. } in
+                group.entries.iter().filter_map(|(_, entry)| entry.refund.as_ref())
+            {
                 args.write_refund(&mut numbers, *stamp);
             }
         }
@@ -217,4 +254,9 @@ impl RefundBatch {
             cmd.arg(numbers.as_bytes());
         }
     }
+}
+
+/// How a caller is told whether its slot is held: by the units that remain to it.
+fn renewed(is_held: bool) -> Status {
+    Status::new(is_held.into(), Wait::None, Duration::ZERO, Stamp::default())
 }

@@ -1,5 +1,6 @@
 //! Translates a check into a script's arguments, and the script's answer into a state.
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use tollgate_core::algorithm::State;
@@ -137,6 +138,7 @@ impl ScriptArgs {
                 let buckets = self.buckets().into();
                 put(&[limit, window.div_ceil(buckets), buckets, cost]);
             }
+            Part::InFlight => put(&[limit, window, cost, random_number()]),
             Part::Gcra | Part::LeakyBucket => {
                 let (horizon, horizon_parts) = policy.horizon();
                 let (cost, cost_parts) = emission;
@@ -168,7 +170,7 @@ impl ScriptArgs {
         match self.part {
             Part::Gcra | Part::LeakyBucket if self.policy.parts() == 1 => 1,
             Part::Gcra | Part::LeakyBucket | Part::FixedWindow => 2,
-            Part::SlidingWindow => 3,
+            Part::SlidingWindow | Part::InFlight => 3,
             Part::SlidingBuckets | Part::SlidingLogList | Part::SlidingLogSortedSet => 4,
         }
     }
@@ -182,6 +184,12 @@ impl ScriptArgs {
         }
         Some(State::restore(&self.policy, &numbers[..width]))
     }
+}
+
+/// A number of 32 bits, for the first unit that a call takes.
+fn random_number() -> u64 {
+    // The random hash keys of the standard library need no dependency.
+    RandomState::new().hash_one(0_u64) >> 32
 }
 
 fn micros(span: Duration) -> u64 {

@@ -27,10 +27,11 @@ pub(crate) enum Part {
     SlidingLogList,
     SlidingLogSortedSet,
     SlidingBuckets,
+    InFlight,
 }
 
 impl Part {
-    const ALL: [Part; 7] = [
+    const ALL: [Part; 8] = [
         Part::Gcra,
         Part::LeakyBucket,
         Part::FixedWindow,
@@ -38,6 +39,7 @@ impl Part {
         Part::SlidingLogList,
         Part::SlidingLogSortedSet,
         Part::SlidingBuckets,
+        Part::InFlight,
     ];
 
     /// The part that decides a policy. `None` for an algorithm of a later version of the core, for
@@ -49,6 +51,7 @@ impl Part {
             (Algorithm::FixedWindow { .. } | Algorithm::Block, _) => Part::FixedWindow,
             (Algorithm::SlidingWindow, _) => Part::SlidingWindow,
             (Algorithm::SlidingBuckets { .. }, _) => Part::SlidingBuckets,
+            (Algorithm::InFlight, _) => Part::InFlight,
             (Algorithm::SlidingLog { .. }, SlidingLogLayout::List) => Part::SlidingLogList,
             (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) => Part::SlidingLogSortedSet,
             _ => return None,
@@ -75,6 +78,7 @@ impl Part {
             Part::SlidingBuckets => "sliding_buckets",
             Part::SlidingLogList => "sliding_log_list",
             Part::SlidingLogSortedSet => "sliding_log_sorted_set",
+            Part::InFlight => "in_flight",
         }
     }
 
@@ -95,6 +99,7 @@ impl Part {
             Part::FixedWindow => lua!("fixed_window.lua"),
             Part::SlidingWindow => lua!("sliding_window.lua"),
             Part::SlidingBuckets => lua!("sliding_buckets.lua"),
+            Part::InFlight => lua!("in_flight.lua"),
             Part::SlidingLogList => lua!("sliding_log_list.lua"),
             Part::SlidingLogSortedSet => lua!("sliding_log_sorted_set.lua"),
         }
@@ -181,7 +186,7 @@ impl Scripts {
 
     pub(crate) fn refund(&self, parts: Parts) -> &Script {
         let untrack = if parts.have_tracking() { lua!("untrack.lua") } else { "" };
-        let main = [untrack, lua!("refund.lua")];
+        let main = [untrack, lua!("refund.lua"), lua!("reply.lua")];
         self.cached(&self.refund, parts, "local refunds, counts = true, false\n", &main)
     }
 
