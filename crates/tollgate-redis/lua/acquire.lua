@@ -13,7 +13,8 @@
 --   report(key, n, refused, state): what to return instead of the state (only some have it)
 --   ends(state, key):               when the state expires
 --   refund(key, text, units, stamp, parts): see refund.lua
--- and `returns` is the number of values that it returns for a check.
+-- and `returns` is the number of values that it returns for a check. If `reads` is true, it reads
+-- its keys itself, which are no strings.
 --
 -- KEYS     the keys of all sets, one set after another, in the order of its checks. Sets of one
 --          check in one group have different keys
@@ -53,7 +54,7 @@ while at <= #sent do
     -- One check in each set: all keys are read by one command.
     local policy = policy_at(at)
     at = at + 64
-    local texts, before = call('MGET', unpack(KEYS, keys + 1, keys + sets)), keys
+    local texts, before = policy.reads and {} or call('MGET', unpack(KEYS, keys + 1, keys + sets)), keys
     for _ = 1, runs do
       local alike, max = struct.unpack('<dd', sent, at)
       at = at + 16

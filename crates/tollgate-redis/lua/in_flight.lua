@@ -16,58 +16,80 @@
 local taken = 0
 
 local function in_flight(limit, lease, cost, number)
-  local function identity(time, unit)
-    return text_of(time) .. ':' .. text_of(unit % 4294967296)
+  local now_text = text_of(now)
+
+  -- Units whose lease has not ended.
+  local function look(key)
+    return read('ZCOUNT', key, '(' .. now_text, '+inf') or 0
+  end
+
+  -- Holds units for a lease from now on. The caller knows how many are in use. If none is, the key
+  -- has expired, or has a foreign type. In chunks, since unpack returns at most 8,000 values.
+  local function hold(key, members, used)
+    if used > 0 then
+      call('ZREMRANGEBYSCORE', key, '-inf', now_text)
+    end
+    local ends = text_of(now + lease)
+    for first = 1, #members, 3000 do
+      local args = {}
+      for i = first, math.min(first + 2999, #members) do
+        args[#args + 1] = ends
+        args[#args + 1] = members[i]
+      end
+      local added = try('ZADD', key, unpack(args))
+      if type(added) == 'table' and added.err then
+        if used == 0 and find(added.err, 'WRONGTYPE') then
+          call('DEL', key)
+        end
+        call('ZADD', key, unpack(args))
+      end
+    end
+    call('PEXPIRE', key, life(now + lease))
+  end
+
+  -- The identities of units in a row.
+  local function identities(time, unit, units)
+    local members = {}
+    for i = 1, units do
+      members[i] = time .. ':' .. text_of((unit + i - 1) % 4294967296)
+    end
+    return members
+  end
+
+  if refunds then
+    -- Releases units; or renews one, if there are none, and returns 1 if it is held.
+    local function refund(key, text, units, time, unit)
+      local members = identities(text_of(time), unit, math.min(math.max(1, units), limit))
+      if units > 0 then
+        for first = 1, #members, 3000 do
+          read('ZREM', key, unpack(members, first, math.min(first + 2999, #members)))
+        end
+        return
+      end
+      local used, held = look(key), read('ZSCORE', key, members[1])
+      if used < limit or (held and tonumber(held) > now) then
+        hold(key, members, used)
+        return 1
+      end
+      return 0
+    end
+
+    return { reads = true, refund = refund }
   end
 
   local function ends()
     return now + lease
   end
 
-  -- Units whose lease has not ended.
-  local function look(key)
-    return read('ZCOUNT', key, '(' .. text_of(now), '+inf') or 0
-  end
-
   local function fits(times, used)
     return fitting(times, cost, limit - used)
   end
 
-  -- Runs a command with many members, in chunks, since unpack returns at most 8,000 values. `score`
-  -- is left out if it is nil.
-  local function each(run, command, key, members, score)
-    for first = 1, #members, 3000 do
-      local args = {}
-      for i = first, math.min(first + 2999, #members) do
-        if score then
-          args[#args + 1] = score
-        end
-        args[#args + 1] = members[i]
-      end
-      run(command, key, unpack(args))
-    end
-  end
-
-  -- Holds members for a lease from now on. The caller knows how many are in use.
-  local function hold(key, members, used)
-    if used == 0 then
-      -- Of a foreign type, or ended.
-      call('DEL', key)
-    else
-      call('ZREMRANGEBYSCORE', key, '-inf', text_of(now))
-    end
-    each(call, 'ZADD', key, members, text_of(now + lease))
-    call('PEXPIRE', key, life(now + lease))
-  end
-
   local function charge(key, granted, used)
-    local members = {}
-    for unit = 1, granted * cost do
-      members[unit] = identity(now, number + taken)
-      taken = taken + 1
-    end
-    if #members > 0 then
-      hold(key, members, used)
+    local units = granted * cost
+    if units > 0 then
+      hold(key, identities(now_text, number + taken, units), used)
+      taken = taken + units
     end
   end
 
@@ -80,31 +102,13 @@ local function in_flight(limit, lease, cost, number)
         hold(key, late, used)
       end
       local found =
-        call('ZRANGEBYSCORE', key, '(' .. text_of(now), '+inf', 'WITHSCORES', 'LIMIT', text_of(missing - 1), 1)
+        call('ZRANGEBYSCORE', key, '(' .. now_text, '+inf', 'WITHSCORES', 'LIMIT', text_of(missing - 1), 1)
       first_end = tonumber(found[2]) or 0
     end
     return used, first_end, (number + taken) % 4294967296
   end
 
-  -- Releases units; or renews one, if there are none, and returns 1 if it is held.
-  local refund = refunds and function(key, text, units, time, unit)
-    if units > 0 then
-      local members = {}
-      for i = 1, math.min(units, limit) do
-        members[i] = identity(time, unit + i - 1)
-      end
-      return each(read, 'ZREM', key, members)
-    end
-    local member, used = identity(time, unit), look(key)
-    local held = read('ZSCORE', key, member)
-    if used < limit or (held and tonumber(held) > now) then
-      hold(key, { member }, used)
-      return 1
-    end
-    return 0
-  end
-
   return {
-    returns = 3, ends = ends, look = look, fits = fits, charge = charge, report = report, refund = refund
+    returns = 3, reads = true, ends = ends, look = look, fits = fits, charge = charge, report = report
   }
 end

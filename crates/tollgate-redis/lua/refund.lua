@@ -26,7 +26,7 @@ while at <= #sent do
   else
     made = made or algorithms()
     local policy = made[algorithm](a, b, c, d, e, f, g)
-    local texts = redis.call('MGET', unpack(KEYS, keys + 1, keys + grants))
+    local texts = policy.reads and {} or redis.call('MGET', unpack(KEYS, keys + 1, keys + grants))
     for i = 1, grants do
       local units, stamp, parts, span_us, span_frac = struct.unpack('<ddddd', sent, at)
       at = at + 40

@@ -217,6 +217,7 @@ local function sliding_log(layout, limit, window, cost, span)
   end
 
   return {
-    returns = 4, ends = ends, look = look, fits = fits, charge = charge, report = report, refund = refund, usage = usage
+    returns = 4, reads = true, ends = ends, look = look, fits = fits, charge = charge, report = report,
+    refund = refund, usage = usage
   }
 end
