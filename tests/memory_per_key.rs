@@ -1,10 +1,12 @@
 //! Bytes per key in the store in memory, counted at the allocator.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use allocation_counter::measure;
 use tollgate::store::{Check, Reply, Store, Times};
-use tollgate::{Algorithm, Key, MemoryStore, Policy, Quota};
+use tollgate::{Algorithm, Key, Limiter, MemoryStore, Policy, Quota};
 use tollgate_tests::{a_minute, clock};
 
 /// Invents keys until the store is full. Returns the bytes per key, rounded up.
@@ -72,4 +74,34 @@ fn idle_keys_give_their_memory_back() {
         assert!(left * 8 <= busy.bytes_current, "{left} of {} bytes stay", busy.bytes_current);
     });
     assert_eq!(heap.bytes_current, 0, "a store that is dropped leaves nothing");
+}
+
+/// A million requests, of which some are dropped early and some late.
+#[test]
+fn slots_that_come_back_leave_no_memory() {
+    let jobs = Limiter::new([Policy::in_flight("jobs", 5)]);
+    let keys: Vec<Key> = (0..100_u32).map(Key::from).collect();
+    let ask = |n: usize| {
+        let mut asking = pin!(jobs.check(&keys[n % keys.len()], 1));
+        match asking.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(permit) => permit.ok(),
+            Poll::Pending => panic!("a store in memory answers at once"),
+        }
+    };
+    let mut held = Vec::with_capacity(300);
+    let mut work = |requests: usize| {
+        measure(|| {
+            for n in 0..requests {
+                held.extend(ask(n.wrapping_mul(2_654_435_761)));
+                if held.len() == 300 || n % 3 == 0 {
+                    held.swap_remove(n % held.len());
+                }
+            }
+            held.clear();
+        })
+    };
+    let (first, rest) = (work(10_000), work(1_000_000));
+    assert!(rest.bytes_current <= 0, "{} bytes more after {}", rest.bytes_current, first.bytes_current);
+    let free = (0..5).map(|_| ask(0).expect("no slot has leaked")).count();
+    assert_eq!(free, 5);
 }

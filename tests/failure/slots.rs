@@ -1,7 +1,5 @@
 //! Slots while the store fails.
 
-#![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
-
 use std::sync::{Arc, Mutex};
 
 use tollgate::failure::CircuitState;

@@ -4,6 +4,7 @@ mod cap;
 mod contract;
 mod reclaim;
 mod sets;
+mod slots;
 mod threads;
 
 use tollgate::store::{Check, Store, Times, Verdict};

@@ -107,7 +107,7 @@ async fn a_blocked_request_is_answered_by_the_block_alone() {
         Policy::new("guesses", Quota::per_day(2)).by(header("x-user")).block_after(1, BLOCK),
     ])
     .observe(move |decision| {
-        outcomes.lock().unwrap().push((decision.policy().name().to_owned(), decision.outcome()))
+        outcomes.lock().unwrap().push((decision.policy().name().to_owned(), decision.outcome()));
     });
     let service =
         layer.layer(service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty()))));

@@ -32,6 +32,11 @@ struct Leased {
 const NEVER: u64 = u64::MAX;
 
 impl Slots {
+    /// Without units, whose identities have numbers from this one on.
+    pub(super) fn numbered_from(first: u32) -> Slots {
+        Slots { next: first, ..Slots::default() }
+    }
+
     /// With units in use whose identities the store keeps.
     pub(super) fn restore(used: u64, ends: u64, next: u64) -> Slots {
         Slots { held: BTreeSet::new(), next: turn(next), leased: Some(Leased { used, ends }) }

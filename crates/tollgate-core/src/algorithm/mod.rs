@@ -132,6 +132,16 @@ impl State {
         })
     }
 
+    /// [`State::new`] for a store that forgets states of [`Algorithm::InFlight`]: it numbers units
+    /// from `first` on, a random number. Otherwise a late release of a state that was forgotten
+    /// could free a unit of a new one, taken in the same microsecond.
+    pub fn numbered_from(policy: &Policy, first: u32) -> State {
+        match policy.algorithm() {
+            Algorithm::InFlight => State(Form::Slots(Box::new(Slots::numbered_from(first)))),
+            _ => State::new(policy),
+        }
+    }
+
     /// A state from numbers that a store keeps elsewhere. Missing numbers count as 0, and surplus
     /// ones are ignored. Times are microseconds since the epoch. Units beyond [`MAX_COUNT`] are
     /// ignored too.

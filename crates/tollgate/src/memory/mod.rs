@@ -19,6 +19,9 @@
 //! inventing keys. A caller that stops just before its denial can be evicted, and then starts with
 //! a full quota: choose a cap well above the number of callers of a busy day.
 //!
+//! A key with [slots](crate::Slot) is held until the last of them comes back, beyond the cap if need
+//! be. Each is of a request that runs, which takes more memory.
+//!
 //! # What a flood costs new users
 //! If every place is taken by a denied key, a new key has no entry of its own. It is counted in the
 //! overflow entry, and all such keys of a policy share that entry and **one quota**. An attacker
@@ -287,7 +290,11 @@ impl Store for MemoryStore {
             if let Some(at) = table.find(&digest) {
                 let slot = table.slot(at);
                 slot.value.refund(policy, now, grant.units, grant.stamp);
-                slot.renew(now.saturating_add(slot.value.reset_after(policy, now)), false);
+                let reset_after = slot.value.reset_after(policy, now);
+                slot.renew(now.saturating_add(reset_after), false);
+                if policy.is_in_flight() && reset_after.is_zero() {
+                    table.remove(at);
+                }
             }
         }
         self.0.totals.refund(grants);

@@ -1,5 +1,6 @@
 //! Decides a set of checks, or a check of a new key: all or nothing, in two phases.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::MutexGuard;
 use std::time::Duration;
 
@@ -48,6 +49,16 @@ pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict
             .collect()
     };
     Verdict::new(granted, delay, of_check.iter().map(|place| statuses[*place]))
+}
+
+/// The state of a key that has no entry.
+fn fresh(policy: &Policy) -> State {
+    if !policy.is_in_flight() {
+        return State::new(policy);
+    }
+    // The random hash keys of the standard library need no dependency.
+    let [a, b, c, d, ..] = RandomState::new().hash_one(0_u64).to_le_bytes();
+    State::numbered_from(policy, u32::from_le_bytes([a, b, c, d]))
 }
 
 /// The table and the digest of a check.
@@ -154,7 +165,8 @@ impl<'a> Tables<'a> {
                 0 => table.could_make_room(needed, now, keep),
                 _ => table.make_room(needed, now, keep),
             };
-            if finds_room {
+            // A request that runs takes more memory than its slot, which must not be shared.
+            if finds_room || check.policy.is_in_flight() {
                 missing.push(target.shard);
             } else {
                 let digest = store.tables.digest_of_all(check.policy);
@@ -184,7 +196,7 @@ impl<'a> Tables<'a> {
             }
             let held = match self.table(target.shard).find(&target.digest) {
                 Some(at) => StateHeld::Slot(at),
-                None => StateHeld::Fresh(State::new(check.policy)),
+                None => StateHeld::Fresh(fresh(check.policy)),
             };
             of_check.push(places.len());
             let look = Look { remaining: 0, room: 0 };

@@ -59,12 +59,13 @@ pub(crate) struct Slot<V> {
 }
 
 /// When a value expires, and whether it is pinned until then, in one word to save memory. A
-/// timestamp has 53 bits.
+/// timestamp has 53 bits. What never expires by itself is pinned.
 #[derive(Clone, Copy, Debug)]
 struct Expiry(u64);
 
 impl Expiry {
     fn new(at: Timestamp, pinned: bool) -> Expiry {
+        let pinned = pinned || at == Timestamp::MAX;
         Expiry((at.as_micros() << 1) | u64::from(pinned))
     }
 
@@ -140,9 +141,10 @@ impl<V> Table<V> {
         if keys == 0 {
             return;
         }
-        let wanted = places_for((self.len + keys).min(self.cap));
+        let wanted = places_for(self.len + keys);
         if wanted > self.slots.len() {
-            self.resize(wanted.max(self.slots.len() * 2).max(8));
+            let doubled = (self.slots.len() * 2).min(places_for(self.cap)).max(8);
+            self.resize(wanted.max(doubled));
         }
     }
 
@@ -258,7 +260,7 @@ impl<V> Table<V> {
     }
 
     fn resize(&mut self, places: usize) {
-        let places = places.clamp(places_for(self.len), places_for(self.cap).max(8));
+        let places = places.max(places_for(self.len));
         let mut slots = Vec::new();
         slots.reserve_exact(places);
         slots.resize_with(places, || None);
