@@ -25,6 +25,7 @@ mod ledger;
 mod sliding_buckets;
 mod sliding_log;
 mod sliding_window;
+mod slots;
 
 use std::fmt;
 use std::time::Duration;
@@ -33,6 +34,7 @@ use tollgate_core::algorithm::Look;
 use tollgate_core::{Algorithm, Policy, Quota, Settled, Timestamp, Wait};
 
 pub use ledger::{Answer, Ledger, Standing};
+pub use slots::SlotOracle;
 
 /// The expected answers of one (policy, key) pair.
 ///

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Check, Grant, Key, ManualClock, Policy, Quota, Settled, Stamp, Status, Times, Timestamp,
-    Verdict, Wait,
+    Algorithm, Check, Grant, Key, ManualClock, Policy, Quota, Renewal, Settled, Stamp, Status, Times,
+    Timestamp, Verdict, Wait,
 };
 
 use super::excuses::{Denials, Excuses};
@@ -98,6 +98,10 @@ impl Case {
 
     pub(super) async fn refund_all(&self, grants: &[Grant<'_>]) {
         self.answered("refund", self.store.refund(grants).wait().await);
+    }
+
+    pub(super) async fn renew(&self, grants: &[Grant<'_>]) -> Vec<Renewal> {
+        self.answered("renew", self.store.renew(grants).await)
     }
 
     /// Corrects the charge of grants to what was used.

@@ -1,11 +1,13 @@
 //! The contract, case by case.
 
 mod basics;
+mod blocks;
 mod case;
 mod changes;
 mod concurrency;
 mod debt;
 mod excuses;
+mod headroom;
 mod histories;
 mod keys;
 mod partial;
@@ -14,6 +16,7 @@ mod random_sets;
 mod refunds;
 mod sets;
 mod settle;
+mod slots;
 mod tested;
 mod totals;
 mod usage;
@@ -371,6 +374,24 @@ impl Suite {
                     sets: a_denied_key_charges_none_of_the_others;
                     concurrency: concurrent_sets_in_any_order_are_all_or_nothing;
                 }
+            }
+            cases! { self, make, start;
+                headroom:
+                    a_class_leaves_its_units_to_others,
+                    random_requests_of_three_classes_match_the_oracle;
+                blocks:
+                    a_block_allows_and_charges_nothing_until_it_starts,
+                    a_block_refuses_until_it_ends,
+                    a_reset_lifts_a_block;
+                slots:
+                    no_more_than_the_limit_run_at_once,
+                    a_second_release_frees_nothing,
+                    a_grant_of_several_is_released_in_parts,
+                    a_refused_set_takes_no_slot_and_charges_no_rate,
+                    a_slot_is_held_for_a_lease_or_until_it_is_released,
+                    a_changed_limit_ends_no_slot,
+                    policies_of_another_name_or_lease_share_no_slots,
+                    random_requests_match_the_oracle;
             }
         }
         for algorithm in Suite::ALGORITHMS {

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 
-use tollgate_core::{Check, Grant, Key, Policy, Reply, Settled, Store, Times, Verdict};
+use tollgate_core::{Check, Grant, Key, Policy, Renewal, Reply, Settled, Store, Times, Verdict};
 
 pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -17,6 +17,7 @@ pub(super) trait Tested: Send + Sync {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> ReplyOf<Verdict>;
     fn refund(&self, grants: &[Grant<'_>]) -> ReplyOf<()>;
     fn settle<'a>(&'a self, grants: &'a [Grant<'a>], total: u64) -> BoxFuture<'a, Result<Settled, String>>;
+    fn renew<'a>(&'a self, grants: &'a [Grant<'a>]) -> BoxFuture<'a, Result<Vec<Renewal>, String>>;
     fn reset(&self, key: &Key, policies: &[&Policy]) -> ReplyOf<()>;
     fn cloned(&self) -> Box<dyn Tested>;
 }
@@ -34,6 +35,10 @@ impl<S: Store<Error: Debug>> Tested for S {
         Box::pin(
             async move { Store::settle(self, grants, total).await.map_err(|error| format!("{error:?}")) },
         )
+    }
+
+    fn renew<'a>(&'a self, grants: &'a [Grant<'a>]) -> BoxFuture<'a, Result<Vec<Renewal>, String>> {
+        Box::pin(async move { Store::renew(self, grants).await.map_err(|error| format!("{error:?}")) })
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> ReplyOf<()> {

@@ -1,0 +1,56 @@
+//! Cases of keys that are blocked.
+
+use std::time::Duration;
+
+use tollgate_core::{Check, Key, Policy, Quota, Times, Wait};
+
+use super::case::{Case, SECOND};
+
+const BLOCK: u64 = 90 * SECOND;
+
+fn guesses() -> Policy {
+    Policy::new("guesses", Quota::per_day(9)).block_after(3, Duration::from_micros(BLOCK))
+}
+
+/// The policy that refuses blocked keys.
+fn block(case: &Case) -> Policy {
+    guesses().block().unwrap_or_else(|| case.fail("a policy that blocks has no block"))
+}
+
+pub(super) async fn a_block_allows_and_charges_nothing_until_it_starts(case: &Case) {
+    let (block, key) = (block(case), Key::from("caller"));
+    for _ in 0..3 {
+        let verdict = case.acquire(&[Check::new(&block, &key, 1)], Times::up_to(1_000)).await;
+        case.same("granted", verdict.times(), 1_000);
+        case.same("wait", case.look(&block, &key, 1).await.wait(), Wait::None);
+    }
+}
+
+pub(super) async fn a_block_refuses_until_it_ends(case: &Case) {
+    let (block, key) = (block(case), Key::from("caller"));
+    case.charge(&block, &key, 1).await;
+    let guesses = guesses();
+    let set = [Check::new(&guesses, &key, 1), Check::new(&block, &key, 1)];
+    let denied = case.acquire(&set, Times::ONCE).await;
+    case.same("granted to a blocked key", denied.times(), 0);
+    case.same("wait", denied.each()[1].wait(), Wait::For(Duration::from_micros(BLOCK)));
+    case.same("the quota has room", denied.each()[0].wait(), Wait::None);
+    case.left("after a refusal by the block", &guesses, &key, 9).await;
+    case.same("of another key", case.take(&block, &Key::from("other"), 1).await.times(), 1);
+    case.same("a cost of 0", case.take(&block, &key, 0).await.times(), 1);
+    case.advance(BLOCK / 3);
+    case.charge(&block, &key, 1).await;
+    case.advance(BLOCK - BLOCK / 3 - 1);
+    let last = Wait::For(Duration::from_micros(1));
+    case.same("the wait before the end", case.look(&block, &key, 1).await.wait(), last);
+    case.advance(1);
+    case.same("granted after the end", case.acquire(&set, Times::ONCE).await.times(), 1);
+}
+
+pub(super) async fn a_reset_lifts_a_block(case: &Case) {
+    let (block, key) = (block(case), Key::from("caller"));
+    case.charge(&block, &key, 1).await;
+    case.same("granted to a blocked key", case.take(&block, &key, 1).await.times(), 0);
+    case.reset(&key, &[&block]).await;
+    case.same("granted after a reset", case.take(&block, &key, 1).await.times(), 1);
+}
