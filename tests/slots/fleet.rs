@@ -1,0 +1,124 @@
+//! The processes of a test: Redis, the servers, and their clients.
+
+use std::io::{self, BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tollgate_conformance::random::Random;
+use tollgate_conformance::servers::{Kind, Server};
+use tollgate_tests::Proxy;
+
+use crate::history::History;
+
+const SERVERS: usize = 4;
+const CLIENTS: u32 = 500;
+
+/// The server whose way to Redis leads through a proxy.
+pub(crate) const CUT_OFF: usize = 1;
+
+/// A process that serves.
+pub(crate) struct Process {
+    child: Child,
+    address: SocketAddr,
+    journal: PathBuf,
+}
+
+impl Process {
+    fn start(url: &str, journal: PathBuf, mode: &str) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-slot-process"));
+        command.arg(url).arg(&journal).arg(mode);
+        // A handler that panics says so.
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        Process { child, address: line.trim().parse().unwrap(), journal }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Stops it, or lets it go on.
+    pub(crate) fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+pub(crate) struct Fleet {
+    pub(crate) redis: Server,
+    pub(crate) proxy: Proxy,
+    pub(crate) processes: Vec<Process>,
+    _journals: TempDir,
+}
+
+impl Fleet {
+    pub(crate) async fn start(mode: &str) -> Fleet {
+        let redis = Server::start(Kind::Redis8_2).unwrap();
+        let proxy = Proxy::before(redis.address()).await;
+        let journals = tempfile::tempdir().unwrap();
+        let start = |n: usize| {
+            let url = if n == CUT_OFF { format!("redis://{}", proxy.address()) } else { redis.url() };
+            Process::start(&url, journals.path().join(n.to_string()), mode)
+        };
+        let processes = (0..SERVERS).map(start).collect();
+        Fleet { redis, proxy, processes, _journals: journals }
+    }
+
+    /// Runs all clients until `disturb` has ended.
+    pub(crate) async fn work(&mut self, disturb: impl AsyncFnOnce(&mut Fleet)) {
+        let addresses: Arc<[SocketAddr]> = self.processes.iter().map(|process| process.address).collect();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut clients = JoinSet::new();
+        for n in 0..CLIENTS {
+            let (addresses, is_over) = (Arc::clone(&addresses), Arc::clone(&is_over));
+            clients.spawn(async move {
+                let mut random = Random::new(n.into());
+                while !is_over.load(Ordering::Relaxed) {
+                    let to = random.one_of(&addresses);
+                    // A server that was killed, or a handler that panics, resets the connection.
+                    drop(request(to, &mut random).await);
+                    sleep(Duration::from_millis(100 + random.below(300))).await;
+                }
+            });
+        }
+        disturb(self).await;
+        is_over.store(true, Ordering::Relaxed);
+        timeout(Duration::from_secs(60), clients.join_all()).await.expect("all clients end");
+    }
+
+    pub(crate) fn history(&self) -> History {
+        History::read(self.processes.iter().map(|process| &process.journal))
+    }
+}
+
+/// Asks for some work, and leaves at random.
+async fn request(address: SocketAddr, random: &mut Random) -> io::Result<()> {
+    let is_long = random.below(20) == 0;
+    let time = if is_long { 1_500 + random.below(2_000) } else { random.below(300) };
+    let (panics, limit) = (random.below(15) == 0, if random.below(10) == 0 { 50 } else { 10_000 });
+    let stays = if random.below(4) == 0 { random.below(time + 20) } else { 10_000 };
+    let mut connection = TcpStream::connect(address).await?;
+    let head = format!("GET /{time}/{limit}/{panics} HTTP/1.1\r\nhost: work\r\nconnection: close\r\n\r\n");
+    connection.write_all(head.as_bytes()).await?;
+    let mut answer = Vec::new();
+    let _ = timeout(Duration::from_millis(stays), connection.read_to_end(&mut answer)).await;
+    Ok(())
+}
