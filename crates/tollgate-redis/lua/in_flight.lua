@@ -8,7 +8,7 @@
 -- KEYS     a sorted set: a member is an identity, and its score is the time at which its lease ends
 -- ARGV     limit:   units
 --          lease:   microseconds
---          cost:    units
+--          cost:    units. No cost above 1 passes
 --          number:  the number of the first unit that this call takes
 -- RETURNS  the units in use before the charge; the time at which as many leases have ended as a
 --          refused request needs, or 0; the number of the next unit
@@ -23,13 +23,14 @@ local function in_flight(limit, lease, cost, number)
     return read('ZCOUNT', key, '(' .. now_text, '+inf') or 0
   end
 
-  -- Holds units for a lease from now on. The caller knows how many are in use. If none is, the key
-  -- has expired, or has a foreign type. In chunks, since unpack returns at most 8,000 values.
+  -- Holds units for a lease from now on, and returns how many are new. The caller knows how many are
+  -- in use. If none is, the key has expired, or has a foreign type. In chunks, since unpack returns
+  -- at most 8,000 values.
   local function hold(key, members, used)
     if used > 0 then
       call('ZREMRANGEBYSCORE', key, '-inf', now_text)
     end
-    local ends = text_of(now + lease)
+    local ends, new = text_of(now + lease), 0
     for first = 1, #members, 3000 do
       local args = {}
       for i = first, math.min(first + 2999, #members) do
@@ -41,10 +42,12 @@ local function in_flight(limit, lease, cost, number)
         if used == 0 and find(added.err, 'WRONGTYPE') then
           call('DEL', key)
         end
-        call('ZADD', key, unpack(args))
+        added = call('ZADD', key, unpack(args))
       end
+      new = new + added
     end
     call('PEXPIRE', key, life(now + lease))
+    return new
   end
 
   -- The identities of units in a row.
@@ -82,13 +85,16 @@ local function in_flight(limit, lease, cost, number)
   end
 
   local function fits(times, used)
-    return fitting(times, cost, limit - used)
+    return cost > 1 and 0 or fitting(times, cost, limit - used)
   end
 
   local function charge(key, granted, used)
     local units = granted * cost
     if units > 0 then
-      hold(key, identities(now_text, number + taken, units), used)
+      if hold(key, identities(now_text, number + taken, units), used) < units then
+        -- Nobody is granted what two would release.
+        error('two slots have one identity')
+      end
       taken = taken + units
     end
   end

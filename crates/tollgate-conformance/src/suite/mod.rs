@@ -105,9 +105,7 @@ use totals::Totals;
 ///         for (policy, key, cost) in &pairs {
 ///             let state = states.of.entry((policy.scope().into(), (*key).clone()));
 ///             let look = state.or_insert_with(|| State::new(policy)).look(policy, now);
-///             if let Some(most) = look.room.checked_div(*cost) {
-///                 granted = granted.min(u32::try_from(most).unwrap_or(u32::MAX));
-///             }
+///             granted = granted.min(look.times(policy, *cost));
 ///             looks.push(look);
 ///         }
 ///         if granted < times.min() {

@@ -51,6 +51,9 @@ pub(super) async fn no_more_than_the_limit_run_at_once(case: &Case) {
     case.same("a cost of 2", case.take(&policy, &key, 2).await.wait(), Wait::Never);
     case.left("after denials", &policy, &key, 0).await;
     case.refund(&policy, &key, 1, stamps[1]).await;
+    case.refund(&policy, &key, 1, stamps[0]).await;
+    case.same("a cost of 2, with room", case.take(&policy, &key, 2).await.times(), 0);
+    case.must_take(&policy, &key, 1).await;
     case.left("after a release", &policy, &key, 1).await;
     case.must_take(&policy, &key, 1).await;
     case.left("of another key", &policy, &Key::from("other"), 3).await;

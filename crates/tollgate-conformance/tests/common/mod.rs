@@ -169,9 +169,8 @@ impl OneLock {
             if self.mistake == Mistake::LookForgivesDebt && times == Times::LOOK {
                 settlements::forgive(state, pair.policy, now);
             }
-            let room = state.look(pair.policy, self.time_of_look(state, pair.policy, now)).room;
-            let most = room.checked_div(pair.cost).unwrap_or(u64::MAX);
-            granted = granted.min(u32::try_from(most).unwrap_or(u32::MAX));
+            let look = state.look(pair.policy, self.time_of_look(state, pair.policy, now));
+            granted = granted.min(look.times(pair.policy, pair.cost));
         }
         let enough = match self.mistake {
             Mistake::PartialIgnoresMin => granted > 0,

@@ -108,6 +108,18 @@ pub struct Look {
     pub room: u64,
 }
 
+impl Look {
+    /// How often a cost can be granted. 0 if it exceeds [`Policy::largest_cost`].
+    #[inline]
+    pub fn times(&self, policy: &Policy, cost: u64) -> u32 {
+        if cost > policy.largest_cost() {
+            return 0;
+        }
+        let times = self.room.checked_div(cost).unwrap_or(u64::MAX);
+        u32::try_from(times).unwrap_or(u32::MAX)
+    }
+}
+
 /// The result of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charged {

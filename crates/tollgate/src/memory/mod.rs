@@ -235,11 +235,8 @@ impl MemoryStore {
         let look = slot.value.look(policy, now);
         let granted = match times.max() {
             // Avoids the division.
-            1 => u32::from(check.cost <= look.room),
-            max => {
-                let most = look.room.checked_div(check.cost).unwrap_or(u64::MAX);
-                u32::try_from(most).unwrap_or(max).min(max)
-            }
+            1 => u32::from(check.cost <= look.room && check.cost <= policy.largest_cost()),
+            max => look.times(policy, check.cost).min(max),
         };
         if granted == 0 || granted < times.min() {
             let wanted = check.cost.saturating_mul(u64::from(times.min().max(1)));

@@ -29,9 +29,7 @@ pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict
     for place in &mut places {
         let policy = place.policy;
         place.look = tables.state(place).look(policy, now);
-        if let Some(room) = place.look.room.checked_div(place.cost) {
-            granted = granted.min(u32::try_from(room).unwrap_or(u32::MAX));
-        }
+        granted = granted.min(place.look.times(policy, place.cost));
     }
     let mut delay = Duration::ZERO;
     let statuses: SmallVec<[Status; 4]> = if granted == 0 || granted < times.min() {
