@@ -2,12 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tollgate::store::Renewal;
-use tollgate::{Key, Limiter, MemoryStore, Permit, Policy};
-use tollgate_tests::Leasing;
+use tollgate::{Key, Limiter, MemoryStore, Outcome, Permit, Policy};
+use tollgate_tests::{Later, Leasing};
 
 const LEASE: Duration = Duration::from_secs(15);
 
@@ -46,7 +48,7 @@ async fn a_holder_hears_within_a_lease_that_no_renewal_succeeds() {
     permit.slot().lost().await;
     assert!(last.elapsed() <= LEASE && begin.elapsed() >= 2 * LEASE + LEASE / 2, "{:?}", begin.elapsed());
     assert!(permit.slot().is_lost());
-    // Somebody may have been told.
+    // A holder may know it.
     store.renewals(|renewals| renewals.answer = Renewal::Held);
     sleep(2 * LEASE).await;
     assert!(permit.slot().is_lost(), "what is lost stays lost");
@@ -154,4 +156,55 @@ fn a_runtime_that_stops_leaves_renewals_to_the_next() {
     });
     drop(permit);
     assert_eq!(store.renewals(|renewals| renewals.released), 2);
+}
+
+/// A caller that asked the store, and left before its answer.
+#[tokio::test(start_paused = true)]
+async fn each_release_that_observers_see_was_allowed_before() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let outcomes = Arc::clone(&seen);
+    let jobs = Limiter::new([Policy::in_flight("jobs", 1)])
+        .store(Later::deciding_first(MemoryStore::new()))
+        .observe(move |decision| outcomes.lock().unwrap().push(decision.outcome()));
+    let key = Key::from("ada");
+    let mut leaves = Box::pin(jobs.check(&key, 1));
+    assert!(leaves.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(leaves);
+    sleep(LEASE).await;
+    drop(jobs.check(&key, 1).await.unwrap());
+    sleep(LEASE).await;
+    assert_eq!(*seen.lock().unwrap(), [Outcome::Allowed, Outcome::Released]);
+}
+
+#[test]
+fn a_runtime_that_nothing_drives_holds_up_no_renewal_of_another() {
+    let (jobs, _store) = jobs(2);
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let idle = runtime();
+    let first = idle.block_on(started(&jobs));
+    runtime().block_on(async {
+        // A paused clock of another runtime begins at the same time.
+        sleep(LEASE).await;
+        let second = started(&jobs).await;
+        sleep(2 * LEASE).await;
+        assert!(!second.slot().is_lost());
+    });
+    drop((first, idle));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_whose_runtime_stops_ends_without_an_answer() {
+    let (jobs, store) = jobs(2);
+    store.renewals(|renewals| renewals.wait = true);
+    let slot = std::thread::scope(|scope| {
+        let of_another = scope.spawn(|| {
+            let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let permit = other.block_on(started(&jobs));
+            permit.slot().clone()
+        });
+        of_another.join().unwrap()
+    });
+    slot.release();
+    assert_eq!(store.renewals(|renewals| renewals.released), 1);
 }

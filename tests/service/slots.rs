@@ -16,10 +16,10 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Channel};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
-use tollgate::extract::header;
+use tollgate::extract::{global, header};
 use tollgate::{
-    Denial, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Reason, Rule, SetupError,
-    Slot,
+    Denial, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Reason, RequestLimiter,
+    Rule, SetupError, Slot,
 };
 use tollgate_tests::Later;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -324,4 +324,82 @@ fn what_is_said_of_slots_is_for_slots() {
     }
     let corrected = exports(1).count_if(|_| true);
     assert_eq!(RateLimitLayer::try_new(corrected).unwrap_err(), SetupError::NoDebt("exports".to_owned()));
+}
+
+/// They have another rate each, and wait for one pool.
+#[tokio::test(start_paused = true)]
+async fn callers_of_different_rates_wait_for_one_slot_in_order() {
+    let layer = RateLimitLayer::new([
+        Policy::new("rate", Quota::per_day(9)).by(header("x-user")),
+        Policy::in_flight("pool", 1).by(global()).wait_at_most(Duration::from_secs(100)),
+    ]);
+    let service = layer.layer(service_fn(async |_: Request<Body>| {
+        sleep(Duration::from_secs(1)).await;
+        Ok::<_, Infallible>(Response::new(Body::empty()))
+    }));
+    let begin = Instant::now();
+    let mut tasks = Vec::new();
+    for user in 0..20 {
+        let request = Request::get("/").header("x-user", user).body(Body::empty()).unwrap();
+        tasks.push(tokio::spawn(service.clone().oneshot(request)));
+        tokio::task::yield_now().await;
+    }
+    for (seconds, task) in (1..).zip(tasks) {
+        assert_eq!(task.await.unwrap().unwrap().status(), StatusCode::OK);
+        assert_eq!(begin.elapsed(), Duration::from_secs(seconds), "in order of arrival, without a pause");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_slot_does_not_exceed_its_bound() {
+    let layer = RateLimitLayer::new(exports(1).wait_at_most(Duration::from_millis(50)));
+    let service = answering(&layer, "rows");
+    let held = service.clone().oneshot(ada()).await.unwrap();
+    let begin = Instant::now();
+    assert_eq!(service.oneshot(ada()).await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(begin.elapsed() <= Duration::from_millis(51), "{:?}", begin.elapsed());
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_of_requests_heeds_what_rules_say_of_slots() {
+    let rule = exports(1).wait_at_most(Duration::from_secs(5)).held_at_most(Duration::from_secs(3));
+    let limiter = RequestLimiter::new(rule);
+    let (begin, request) = (Instant::now(), ada());
+    let permit = limiter.check(&(&request).into()).await.unwrap();
+    let second = limiter.check(&(&request).into()).await.unwrap();
+    assert_eq!(begin.elapsed(), Duration::from_secs(3), "the first was held at most so long");
+    assert!(permit.slot().is_lost() && !second.slot().is_lost());
+}
+
+#[tokio::test]
+async fn a_slot_costs_one_whatever_the_work_is_in_other_units() {
+    let limiter = Limiter::new([Policy::new("tokens", Quota::per_day(1_000)), Policy::in_flight("jobs", 1)]);
+    let permit = limiter.check(&Key::from("ada"), 500).await.unwrap();
+    assert_eq!(
+        limiter.check(&Key::from("ada"), 1).await.unwrap_err().violated().collect::<Vec<_>>(),
+        ["jobs"]
+    );
+    drop(permit);
+    let mut permit = limiter.check(&Key::from("ada"), 1).await.unwrap();
+    limiter.charge(&mut permit, "jobs").settle(0).await;
+    assert!(!permit.slot().is_lost());
+    assert!(limiter.check(&Key::from("ada"), 1).await.is_err(), "a charge of a slot corrects nothing");
+}
+
+/// The next request finds the failures of this one as they are in the end.
+#[tokio::test]
+async fn what_the_response_corrects_is_corrected_before_the_slot_is_free() {
+    let store = MemoryStore::new();
+    let layer = RateLimitLayer::new([
+        exports(1),
+        Policy::new("failures", Quota::per_day(1)).by(header("x-user")).count_if(|_| false),
+    ]);
+    let layer = layer.store(Later::deciding_last(store));
+    let service =
+        layer.layer(service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty()))));
+    for n in 0..50 {
+        let response = service.clone().oneshot(ada()).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "request {n}");
+    }
 }

@@ -19,7 +19,7 @@ pub(crate) struct History {
     pub(crate) runs: Vec<Run>,
     pub(crate) granted: u64,
     pub(crate) denied: u64,
-    /// Requests of which nobody knows whether they were granted.
+    /// Requests that may have been granted, without an answer.
     pub(crate) unknown: u64,
 }
 

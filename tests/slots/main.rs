@@ -115,8 +115,8 @@ fn around(history: &History, at: u64) -> Vec<Run> {
     history.runs.iter().filter(|run| run.from <= at && run.to >= at).copied().collect()
 }
 
-/// As after a failover to a replica that had heard of no slot: what runs goes on, and is known again
-/// with its next renewal.
+/// As after a failover to a replica that had heard of no slot: what runs goes on, and is known
+/// again with its next renewal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_server_forgets_is_known_again_after_a_third_of_a_lease() {
     let mut fleet = Fleet::start("closed").await;

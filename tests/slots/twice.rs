@@ -19,7 +19,7 @@ impl<S> Twice<S> {
     }
 }
 
-/// Writes down a grant, or that nobody knows whether there is one.
+/// Writes down whether the store granted.
 #[derive(Debug)]
 pub(crate) struct NoteGrant;
 

@@ -21,8 +21,8 @@ pub struct Renewals {
     pub wait: bool,
 }
 
-/// A [`MemoryStore`] that says of each slot that its lease ends, and answers renewals as it is told.
-/// It ends no slot itself.
+/// A [`MemoryStore`] that says of each slot that its lease ends, and answers renewals as a test
+/// says. It ends no slot itself.
 #[derive(Clone, Debug)]
 pub struct Leasing {
     store: MemoryStore,

@@ -61,7 +61,7 @@ impl Policy {
     }
 
     /// The policy of [`Algorithm::Block`] that refuses blocked keys, if there is one: see
-    /// [`Policy::block_after`]. It is asked beside this policy, and has its name.
+    /// [`Policy::block_after`]. Stores are asked about both. It has the name of this policy.
     pub fn block(&self) -> Option<Policy> {
         let BlockAfter { quota, .. } = self.block?;
         Policy::try_from_parts(self.name(), quota, Algorithm::Block).ok()

@@ -28,8 +28,8 @@ impl Settled {
 
 impl Policy {
     /// The same policy with twice the capacity: its quota, and as much debt. `None` for a leaky
-    /// bucket, which has delayed later requests already, for requests in flight, whose slots come
-    /// back, and for a bucket whose debt would take longer than 2^52 µs to pay.
+    /// bucket, which has delayed later requests already, and for a bucket whose debt would take
+    /// longer than 2^52 µs to pay. `None` for requests in flight too, whose slots come back.
     ///
     /// A [block](Policy::block) starts by one unit of debt.
     ///

@@ -95,8 +95,8 @@ impl Algorithm {
 /// ```
 /// use tollgate_core::{Algorithm, Policy, PolicyError, Quota};
 ///
-/// let burst = Policy::new("burst", Quota::per_second(10).burst(20));
-/// let daily = Policy::new("daily", Quota::per_day(5_000)).with_algorithm(Algorithm::SLIDING_BUCKETS);
+/// let burst = Policy::new("burst", Quota::per_second(10).burst(20)); let daily =
+/// Policy::new("daily", Quota::per_day(5_000)).with_algorithm(Algorithm::SLIDING_BUCKETS);
 /// assert_eq!((burst.capacity(), daily.capacity()), (20, 5_000));
 ///
 /// let wrong = burst.try_with_algorithm(Algorithm::SlidingWindow);
@@ -224,9 +224,11 @@ impl Policy {
         Ok(Policy { unit: Some(unit.into()), ..self })
     }
 
-    /// What the policy counts: [`Policy::unit`]. `None` if no unit was given: it counts requests.
+    /// What the policy counts: [`Policy::unit`]. Without one, `concurrent-requests` if it is of
+    /// [requests in flight](Policy::in_flight), and otherwise `None`: it counts requests.
     pub fn unit_name(&self) -> Option<&str> {
-        self.unit.as_deref()
+        let default = self.is_in_flight().then_some(CONCURRENT_REQUESTS);
+        self.unit.as_deref().or(default)
     }
 
     /// The same policy, for which stores keep the last use and the total of every key: see
@@ -269,8 +271,8 @@ impl Policy {
     }
 
     /// The same policy with the unit, the [headroom](Policy::headroom) and the
-    /// [block](Policy::block_after) of `other`, which tracks usage and is reserved if `other` is: for
-    /// variants of one policy.
+    /// [block](Policy::block_after) of `other`, which tracks usage and is reserved if `other` is:
+    /// for variants of one policy.
     #[must_use]
     pub fn with_options_of(self, other: &Policy) -> Policy {
         let Policy { tracks_usage, is_reserved, headroom, block, .. } = *other;
@@ -407,7 +409,7 @@ impl Policy {
             furthest: horizon.max(windows),
             capacity,
             largest_cost,
-            unit: (algorithm == Algorithm::InFlight).then(|| CONCURRENT_REQUESTS.into()),
+            unit: None,
             tracks_usage: false,
             is_reserved: false,
             headroom: 0,

@@ -95,8 +95,8 @@ pub trait Store: Clone + Send + Sync + 'static {
         settle(self, grants, total)
     }
 
-    /// Renews slots of [`Algorithm::InFlight`](crate::Algorithm::InFlight): each is held for another
-    /// lease. Returns what became of each grant, in order.
+    /// Renews slots of [`Algorithm::InFlight`](crate::Algorithm::InFlight): each is held for
+    /// another lease. Returns what became of each grant, in order.
     ///
     /// A slot that the store does not know, because its lease has ended or the store has lost it,
     /// is taken again if there is room. So nothing may renew a slot that it has begun to release.

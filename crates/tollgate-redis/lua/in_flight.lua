@@ -23,9 +23,9 @@ local function in_flight(limit, lease, cost, number)
     return read('ZCOUNT', key, '(' .. now_text, '+inf') or 0
   end
 
-  -- Holds units for a lease from now on, and returns how many are new. The caller knows how many are
-  -- in use. If none is, the key has expired, or has a foreign type. In chunks, since unpack returns
-  -- at most 8,000 values.
+  -- Holds units for a lease from now on, and returns how many are new. The caller knows how many
+  -- are in use. If none is, the key has expired, or has a foreign type. In chunks, since unpack
+  -- returns at most 8,000 values.
   local function hold(key, members, used)
     if used > 0 then
       call('ZREMRANGEBYSCORE', key, '-inf', now_text)
@@ -92,7 +92,7 @@ local function in_flight(limit, lease, cost, number)
     local units = granted * cost
     if units > 0 then
       if hold(key, identities(now_text, number + taken, units), used) < units then
-        -- Nobody is granted what two would release.
+        -- The call fails, since two holders would release it.
         error('two slots have one identity')
       end
       taken = taken + units
@@ -102,14 +102,15 @@ local function in_flight(limit, lease, cost, number)
   local function report(key, granted, refused, used)
     local missing, first_end = used + (granted + refused) * cost - limit, 0
     if refused > 0 and missing > 0 and missing <= used then
-      -- The clock stepped back, if a lease ends later than one from now.
-      local late = call('ZRANGEBYSCORE', key, '(' .. text_of(now + lease), '+inf')
+      -- The clock stepped back, if a lease ends later than one from now. The next refusal lowers
+      -- the rest.
+      local late = call('ZRANGEBYSCORE', key, '(' .. text_of(now + lease), '+inf', 'LIMIT', 0, 1000)
       if #late > 0 then
         hold(key, late, used)
       end
-      local found =
-        call('ZRANGEBYSCORE', key, '(' .. now_text, '+inf', 'WITHSCORES', 'LIMIT', text_of(missing - 1), 1)
-      first_end = tonumber(found[2]) or 0
+      -- By its rank from the end, since units that have ended may stand before the others.
+      local rank = '-' .. text_of(used - missing + 1)
+      first_end = math.min(now + lease, tonumber(call('ZRANGE', key, rank, rank, 'WITHSCORES')[2]) or 0)
     end
     return used, first_end, (number + taken) % 4294967296
   end

@@ -3,7 +3,7 @@
 -- acquire.lua.
 --
 -- KEYS     the key of each grant, one group after another. A group is of grants of one policy, and
---          its keys are different, unless the policy is of requests in flight
+--          its keys are different; but those of slots need not be
 -- ARGV[1]  numbers of 8 bytes (little-endian doubles), for one group after another:
 --            algorithm:  a key of the result of `algorithms`. 0 resets the keys of the group
 --            arguments:  seven: those of the algorithm, whose cost says nothing here, then zeros

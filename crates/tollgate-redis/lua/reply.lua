@@ -1,4 +1,5 @@
--- Returns the reply of acquire.lua or refund.lua, in chunks, since unpack returns at most 8,000 values.
+-- Returns the reply of acquire.lua or refund.lua, in chunks, since unpack returns at most 8,000
+-- values.
 
 local packed = ''
 for first = 1, answers, 4000 do

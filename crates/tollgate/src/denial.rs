@@ -68,8 +68,8 @@ impl Denial {
     }
 
     /// Returns the time until the same request would pass, if no other request is granted
-    /// meanwhile: the longest wait of the policies that refused, or the rest of the time of a block.
-    /// `None` if waiting is not known to help.
+    /// meanwhile: the longest wait of the policies that refused, or the rest of the time of a
+    /// block. `None` if waiting is not known to help.
     ///
     /// It is a second for want of a [slot](crate::Slot), which may come back at any time.
     pub fn retry_after(&self) -> Option<Duration> {

@@ -11,8 +11,8 @@ use http::StatusCode;
 pub enum Reason {
     /// A quota is used up. Answered 429 with `Retry-After`, in gRPC 8 (`RESOURCE_EXHAUSTED`).
     QuotaExceeded,
-    /// The key is [blocked](crate::Policy::block_after) for a time, after many denials. Answered 429
-    /// with `Retry-After`, in gRPC 8 (`RESOURCE_EXHAUSTED`).
+    /// The key is [blocked](crate::Policy::block_after) for a time, after many denials. Answered
+    /// 429 with `Retry-After`, in gRPC 8 (`RESOURCE_EXHAUSTED`).
     Blocked,
     /// The cost exceeds what a quota can ever grant, so retrying does not help. Answered 422, in
     /// gRPC 8 with a pushback of -1.

@@ -36,8 +36,8 @@ pub enum SetupError {
     /// The class with this name would leave nothing of the quota, or of a tier's, to itself.
     ClassQuota(String, PolicyError),
     /// The charges of this rule cannot be corrected after the work: those of a leaky bucket have
-    /// delayed later requests already, slots come back by themselves, and the debt of a bucket would
-    /// take longer than 2^52 µs to pay.
+    /// delayed later requests already, slots come back by themselves, and the debt of a bucket
+    /// would take longer than 2^52 µs to pay.
     NoDebt(String),
     /// This rule bounds an estimate, and reserves none.
     NothingReserved(String),

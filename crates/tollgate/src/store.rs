@@ -40,9 +40,9 @@ use crate::usage::top_keys::{Recorder, UsageCounter};
 /// // A memory store never fails. It stands for a store over a network here.
 /// let store = MemoryStore::new().timeout(Duration::from_millis(250));
 ///
-/// let a_third = store.clone().fall_back_to(MemoryStore::new(), Share::new(1, 3));
-/// let pages = RateLimitLayer::per_ip(Quota::per_minute(100)).store(a_third);
-/// let log_ins = RateLimitLayer::new([Policy::new("log-ins", Quota::per_hour(20)).by(PeerIp::new())])
+/// let a_third = store.clone().fall_back_to(MemoryStore::new(), Share::new(1, 3)); let pages =
+/// RateLimitLayer::per_ip(Quota::per_minute(100)).store(a_third); let log_ins =
+/// RateLimitLayer::new([Policy::new("log-ins", Quota::per_hour(20)).by(PeerIp::new())])
 ///     .store(store.fail_closed());
 /// ```
 pub trait StoreExt: Store {
@@ -144,10 +144,9 @@ pub trait StoreExt: Store {
     /// another's.
     ///
     /// `retry_after` is exact for the smallest cost that was denied. For a larger cost it is a
-    /// lower bound. `remaining` is up to a second old. A denial for want of a [slot](crate::Slot) is
-    /// not remembered. Of several rules, one that is known to deny
-    /// is enough: a rule of which nothing is remembered then shows nothing left and no wait. Looks
-    /// are answered by the store.
+    /// lower bound. `remaining` is up to a second old. A denial for want of a [slot](crate::Slot)
+    /// is not remembered. Of several rules, one that is known to deny is enough: a rule of which
+    /// nothing is remembered then shows nothing left and no wait. Looks are answered by the store.
     fn deny_cache(self, capacity: usize) -> DenyCache<Self> {
         DenyCache::new(self, capacity)
     }

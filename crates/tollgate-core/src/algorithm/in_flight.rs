@@ -6,11 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::policy::Policy;
+use crate::policy::{Algorithm, Policy};
 use crate::verdict::Stamp;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Slots {
+pub(super) struct UnitsInFlight {
     /// The identities of units in use.
     held: BTreeSet<(u64, u32)>,
     /// The second part of the next identity.
@@ -31,15 +31,15 @@ struct Leased {
 /// No time: a unit that no lease ends.
 const NEVER: u64 = u64::MAX;
 
-impl Slots {
+impl UnitsInFlight {
     /// Without units, whose identities have numbers from this one on.
-    pub(super) fn numbered_from(first: u32) -> Slots {
-        Slots { next: first, ..Slots::default() }
+    pub(super) fn numbered_from(first: u32) -> UnitsInFlight {
+        UnitsInFlight { next: first, ..UnitsInFlight::default() }
     }
 
     /// With units in use whose identities the store keeps.
-    pub(super) fn restore(used: u64, ends: u64, next: u64) -> Slots {
-        Slots { held: BTreeSet::new(), next: turn(next), leased: Some(Leased { used, ends }) }
+    pub(super) fn restore(used: u64, ends: u64, next: u64) -> UnitsInFlight {
+        UnitsInFlight { held: BTreeSet::new(), next: turn(next), leased: Some(Leased { used, ends }) }
     }
 
     /// The units that are left.
@@ -81,7 +81,7 @@ impl Slots {
     }
 
     pub(super) fn refund(&mut self, units: u64, stamp: Stamp) {
-        for turn in 0..units {
+        for turn in 0..units.min(Algorithm::MAX_IN_FLIGHT) {
             let number = after(stamp, turn).frac;
             if !self.held.remove(&(stamp.us, number)) && self.held.is_empty() {
                 // However many units are named.
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_second_release_frees_nothing() {
-        let (policy, mut slots) = (policy(), Slots::default());
+        let (policy, mut slots) = (policy(), UnitsInFlight::default());
         let (first, second) = (slots.charge(5, 1), slots.charge(5, 1));
         assert_ne!(first, second);
         slots.refund(1, first);
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_grant_of_several_is_released_in_parts() {
-        let (policy, mut slots) = (policy(), Slots::default());
+        let (policy, mut slots) = (policy(), UnitsInFlight::default());
         let stamp = slots.charge(5, 3);
         slots.refund(1, stamp);
         slots.refund(1, stamp);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn turns_wrap() {
-        let mut slots = Slots::restore(0, 0, u64::from(u32::MAX));
+        let mut slots = UnitsInFlight::restore(0, 0, u64::from(u32::MAX));
         let stamp = slots.charge(5, 2);
         assert_eq!((stamp.fraction(), after(stamp, 1).fraction()), (u32::MAX, 0));
         assert_eq!(slots.charge(5, 1).fraction(), 1);
@@ -148,9 +148,9 @@ mod tests {
     fn what_a_lease_ends_is_waited_for() {
         let policy = policy();
         let lease = policy.quota().window_us();
-        let full = Slots::restore(3, 1_000, 0);
+        let full = UnitsInFlight::restore(3, 1_000, 0);
         assert_eq!((full.look(&policy), full.wait(&policy, 400, 1), full.wait(&policy, 400, 0)), (0, 600, 0));
-        assert_eq!(Slots::restore(3, 0, 0).wait(&policy, 400, 1), lease);
-        assert_eq!(Slots::restore(9, 5_000_000_000, 0).wait(&policy, 400, 1), lease);
+        assert_eq!(UnitsInFlight::restore(3, 0, 0).wait(&policy, 400, 1), lease);
+        assert_eq!(UnitsInFlight::restore(9, 5_000_000_000, 0).wait(&policy, 400, 1), lease);
     }
 }

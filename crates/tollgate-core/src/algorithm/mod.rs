@@ -66,7 +66,7 @@ use crate::verdict::{Stamp, Status, Wait};
 
 use fixed_window::FixedWindow;
 use gcra::Tat;
-use in_flight::Slots;
+use in_flight::UnitsInFlight;
 use sliding_buckets::Ring;
 use sliding_log::Log;
 use sliding_window::TwoWindows;
@@ -88,7 +88,7 @@ enum Form {
     // Boxed to keep the state of the default algorithm at 24 bytes.
     Ring(Box<Ring>),
     Log(Box<Log>),
-    Slots(Box<Slots>),
+    InFlight(Box<UnitsInFlight>),
 }
 
 /// The most units that a state counts at one time or in one window: twice [`Quota::MAX_UNITS`].
@@ -140,7 +140,7 @@ impl State {
             Algorithm::SlidingWindow => Form::TwoWindows(TwoWindows::default()),
             Algorithm::SlidingBuckets { buckets } => Form::Ring(Box::new(Ring::new(buckets))),
             Algorithm::SlidingLog { .. } => Form::Log(Box::default()),
-            Algorithm::InFlight => Form::Slots(Box::default()),
+            Algorithm::InFlight => Form::InFlight(Box::default()),
         })
     }
 
@@ -149,7 +149,7 @@ impl State {
     /// could free a unit of a new one, taken in the same microsecond.
     pub fn numbered_from(policy: &Policy, first: u32) -> State {
         match policy.algorithm() {
-            Algorithm::InFlight => State(Form::Slots(Box::new(Slots::numbered_from(first)))),
+            Algorithm::InFlight => State(Form::InFlight(Box::new(UnitsInFlight::numbered_from(first)))),
             _ => State::new(policy),
         }
     }
@@ -182,7 +182,9 @@ impl State {
             }
             Algorithm::SlidingBuckets { buckets } => Form::Ring(Box::new(Ring::restore(buckets, pairs))),
             Algorithm::SlidingLog { .. } => Form::Log(Box::new(Log::restore(pairs))),
-            Algorithm::InFlight => Form::Slots(Box::new(Slots::restore(number(0), number(1), number(2)))),
+            Algorithm::InFlight => {
+                Form::InFlight(Box::new(UnitsInFlight::restore(number(0), number(1), number(2))))
+            }
         })
     }
 
@@ -208,7 +210,7 @@ impl State {
             Form::TwoWindows(windows) => windows.look(policy, now),
             Form::Ring(ring) => ring.look(policy, now),
             Form::Log(log) => log.look(policy, now),
-            Form::Slots(slots) => slots.look(policy),
+            Form::InFlight(held) => held.look(policy),
         };
         let room = if policy.charges_nothing() && remaining > 0 { u64::MAX } else { remaining };
         Look { remaining, room }
@@ -233,7 +235,7 @@ impl State {
             Form::TwoWindows(windows) => windows.charge(units),
             Form::Ring(ring) => ring.charge(units),
             Form::Log(log) => log.charge(now_us, units),
-            Form::Slots(slots) => slots.charge(now_us, units),
+            Form::InFlight(held) => held.charge(now_us, units),
         };
         let reset_us = self.reset_us(policy, now_us);
         let status = Status::granted(look.remaining.saturating_sub(units), reset_us, stamp);
@@ -261,7 +263,7 @@ impl State {
             Form::TwoWindows(windows) => windows.wait(policy, now, units),
             Form::Ring(ring) => ring.wait(policy, now, units),
             Form::Log(log) => log.wait(policy, now, units),
-            Form::Slots(slots) => slots.wait(policy, now, units),
+            Form::InFlight(held) => held.wait(policy, now, units),
         };
         if wait == 0 { Wait::None } else { Wait::For(Duration::from_micros(wait)) }
     }
@@ -285,7 +287,7 @@ impl State {
             Form::TwoWindows(windows) => windows.refund(policy, units, stamp),
             Form::Ring(ring) => ring.refund(units, stamp),
             Form::Log(log) => log.refund(units, stamp),
-            Form::Slots(slots) => slots.refund(units, stamp),
+            Form::InFlight(held) => held.refund(units, stamp),
         }
     }
 
@@ -313,7 +315,7 @@ impl State {
             Form::TwoWindows(windows) => windows.reset_after(policy, now),
             Form::Ring(ring) => ring.reset_after(policy, now),
             Form::Log(log) => log.reset_after(policy, now),
-            Form::Slots(slots) => slots.reset_after(policy),
+            Form::InFlight(held) => held.reset_after(policy),
         }
     }
 
@@ -324,7 +326,7 @@ impl State {
             | (Form::FixedWindow(_), Algorithm::FixedWindow { .. } | Algorithm::Block)
             | (Form::TwoWindows(_), Algorithm::SlidingWindow)
             | (Form::Log(_), Algorithm::SlidingLog { .. })
-            | (Form::Slots(_), Algorithm::InFlight) => true,
+            | (Form::InFlight(_), Algorithm::InFlight) => true,
             (Form::Ring(ring), Algorithm::SlidingBuckets { buckets }) => ring.has(buckets),
             _ => false,
         }

@@ -34,7 +34,9 @@ struct Refund {
 impl RefundEntry {
     /// Gives back units of a grant, which are the cost of the arguments.
     pub(crate) fn refund(names: &KeyNames, key: &BoundedKey, args: ScriptArgs, stamp: Stamp) -> RefundEntry {
-        let total = args.tracks_usage().then(|| names.of_total(key, args.policy.name()));
+        // A slot that comes back was used.
+        let takes_back = args.tracks_usage() && !args.policy.is_in_flight();
+        let total = takes_back.then(|| names.of_total(key, args.policy.name()));
         let name = names.of(key, &args.policy);
         RefundEntry { name, refund: Some(Refund { args, stamp, total }) }
     }
@@ -256,7 +258,7 @@ impl RefundBatch {
     }
 }
 
-/// How a caller is told whether its slot is held: by the units that remain to it.
+/// Whether a slot is held, as the units that remain to its holder.
 fn renewed(is_held: bool) -> Status {
     Status::new(is_held.into(), Wait::None, Duration::ZERO, Stamp::default())
 }

@@ -85,7 +85,9 @@ impl Ending {
         if let (Some(left), Some(data)) = (&mut self.left, data) {
             *left = left.saturating_sub(data.remaining() as u64);
         }
-        let goes_on = matches!(frame, Some(Ok(_))) && !is_last && self.left != Some(0);
+        // Trailers may follow the data, and settle charges.
+        let has_all = self.left == Some(0) && self.by_trailers.is_none();
+        let goes_on = matches!(frame, Some(Ok(_))) && !is_last && !has_all;
         if !goes_on {
             // Before the client has all of it: its next request finds the slot free.
             self.slot = None;

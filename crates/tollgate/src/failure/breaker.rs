@@ -81,9 +81,9 @@ impl<S: Store> Store for Breaker<S> {
     }
 
     async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Self::Error> {
-        match self.shared.admit_uncounted(!grants.is_empty()) {
-            Ok(role) => role.after(&self.shared, self.store.renew(grants).await),
-            Err(retry_in) => Err(BreakerError::Open { retry_in }),
+        match self.shared.refuses_for() {
+            None => Role::Uncounted.after(&self.shared, self.store.renew(grants).await),
+            Some(retry_in) => Err(BreakerError::Open { retry_in }),
         }
     }
 
@@ -195,6 +195,14 @@ impl SharedCircuit {
             }
             _ => Ok(Role::Uncounted),
         }
+    }
+
+    /// For how much longer the circuit refuses, if it does. Without requests there is no probe, and
+    /// renewals must not fail for ever.
+    fn refuses_for(&self) -> Option<Duration> {
+        let until = Timestamp::from_micros(self.refuses_until.load(Ordering::Acquire));
+        let left = until.saturating_since(self.settings.clock.now());
+        (!left.is_zero()).then_some(left)
     }
 
     #[inline]

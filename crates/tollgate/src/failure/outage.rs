@@ -66,7 +66,8 @@ impl Outage {
         }
     }
 
-    /// Records the answer to renewals. If the store failed, the slots keep the leases that they have.
+    /// Records the answer to renewals. If the store failed, the slots keep the leases that they
+    /// have.
     pub(super) fn renewals<E: StoreError>(
         &self,
         answer: Result<Vec<Renewal>, E>,

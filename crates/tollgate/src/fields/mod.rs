@@ -47,8 +47,8 @@ pub(crate) use numbers::{number, strictness};
 /// All other fields describe one rule: of those that refuse, the one with the longest wait;
 /// otherwise the one with the least left.
 ///
-/// A rule of [requests in flight](crate::Policy::in_flight) has neither `w` nor `t`, since its units
-/// do not come back with time. `r` is the number of free slots. Only `RateLimit` and
+/// A rule of [requests in flight](crate::Policy::in_flight) has neither `w` nor `t`, since its
+/// units do not come back with time. `r` is the number of free slots. Only `RateLimit` and
 /// `RateLimit-Policy` contain it:
 ///
 /// ```text
@@ -218,7 +218,7 @@ impl FieldWriter {
         verdict: &Verdict,
     ) -> Option<NumberFields> {
         let shown = self.shown(asks, verdict).map(|(ask, _, status)| (policies.policy(ask.policy), status));
-        // They have no name for what comes back without a reset.
+        // They cannot say that units come back without a reset.
         let mut shown = shown.filter(|(policy, _)| !policy.is_in_flight()).peekable();
         shown.peek()?;
         Some(NumberFields::new(form, shown, verdict, &self.clock))

@@ -1,7 +1,7 @@
 //! One slot that a request holds, until it is released or lost.
 
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -43,17 +43,18 @@ pub(super) trait Keeper: Send + Sync {
     fn release(self: Arc<Self>, claim: &Claim, announced: OnItsWay, runtime: Option<&Handle>);
 
     /// Forgets to renew the slot at this place.
-    fn forget(&self, place: Place);
+    fn forget(&self, place: RenewalPlace);
 }
 
 /// When a slot is renewed, and the number that tells it from others.
-pub(super) type Place = (Instant, u64);
+pub(super) type RenewalPlace = (Instant, u64);
 
 /// A slot. It is released when this is dropped, unless it was before.
 pub(super) struct Held {
     keeper: Arc<dyn Keeper>,
     pub(super) claim: Claim,
-    observers: Observers,
+    /// Those that have seen the grant.
+    observers: OnceLock<Observers>,
     hold: Mutex<Hold>,
     /// Notified when it is lost or ends.
     ended: Notify,
@@ -62,16 +63,16 @@ pub(super) struct Held {
 }
 
 struct Hold {
-    phase: Phase,
+    phase: HoldPhase,
     /// When its lease ends. `None` if the store keeps it until it is released.
     until: Option<Instant>,
     /// Where the keeper finds it to renew it.
-    place: Option<Place>,
+    place: Option<RenewalPlace>,
     /// Ends it if it is held for too long.
     timer: Option<AbortHandle>,
 }
 
-enum Phase {
+enum HoldPhase {
     Held,
     /// A renewal is on its way.
     Renewing,
@@ -83,14 +84,10 @@ enum Phase {
 
 impl Held {
     /// A slot that was granted. `until` is when its lease ends.
-    pub(super) fn new(
-        keeper: Arc<dyn Keeper>,
-        claim: Claim,
-        observers: Observers,
-        until: Option<Instant>,
-    ) -> Held {
-        let hold = Hold { phase: Phase::Held, until, place: None, timer: None };
+    pub(super) fn new(keeper: Arc<dyn Keeper>, claim: Claim, until: Option<Instant>) -> Held {
+        let hold = Hold { phase: HoldPhase::Held, until, place: None, timer: None };
         let runtime = Handle::try_current().ok();
+        let observers = OnceLock::new();
         Held { keeper, claim, observers, hold: Mutex::new(hold), ended: Notify::new(), runtime }
     }
 
@@ -130,12 +127,12 @@ impl Held {
             }
             let announced = self.keeper.announce(&self.claim);
             let announced = match hold.phase {
-                Phase::Renewing => {
-                    hold.phase = Phase::EndedRenewing(announced);
+                HoldPhase::Renewing => {
+                    hold.phase = HoldPhase::EndedRenewing(announced);
                     None
                 }
                 _ => {
-                    hold.phase = Phase::Ended;
+                    hold.phase = HoldPhase::Ended;
                     Some(announced)
                 }
             };
@@ -147,12 +144,24 @@ impl Held {
         if let Some(timer) = timer {
             timer.abort();
         }
+        self.ended.notify_waiters();
         if let Some(announced) = announced {
             self.release(announced);
         }
-        self.ended.notify_waiters();
         // After the release, which no slow observer may hold up.
-        self.observers.released(&self.claim.policies, self.claim.policy);
+        if let Some(observers) = self.observers.get() {
+            observers.released(&self.claim.policies, self.claim.policy);
+        }
+    }
+
+    /// Shows its end to observers that have seen its grant.
+    pub(super) fn seen_by(&self, observers: &Observers) {
+        let _ = self.observers.set(observers.clone());
+    }
+
+    /// Says that it will be released soon.
+    pub(super) fn announce(&self) -> OnItsWay {
+        self.keeper.announce(&self.claim)
     }
 
     /// Ends it after a time, if it is still held then.
@@ -170,30 +179,30 @@ impl Held {
 
     /// Begins a renewal, if the slot is held and none is on its way. The next is due at that place;
     /// returns whether it is, and whether this one begins.
-    pub(super) fn begin_renewal(&self, next: Place) -> (bool, bool) {
+    pub(super) fn begin_renewal(&self, next: RenewalPlace) -> (bool, bool) {
         let mut hold = self.hold();
         if hold.is_lost() {
             hold.place = None;
             return (false, false);
         }
         hold.place = Some(next);
-        let begins = matches!(hold.phase, Phase::Held);
-        hold.phase = Phase::Renewing;
+        let begins = matches!(hold.phase, HoldPhase::Held);
+        hold.phase = HoldPhase::Renewing;
         (true, begins)
     }
 
     /// Says what became of a renewal, and until when it holds the slot.
     pub(super) fn end_renewal(&self, renewal: Renewal, until: Instant) {
         let mut hold = self.hold();
-        match mem::replace(&mut hold.phase, Phase::Ended) {
-            Phase::EndedRenewing(announced) => {
+        match mem::replace(&mut hold.phase, HoldPhase::Ended) {
+            HoldPhase::EndedRenewing(announced) => {
                 drop(hold);
                 return self.release(announced);
             }
-            _ => hold.phase = Phase::Held,
+            _ => hold.phase = HoldPhase::Held,
         }
         match renewal {
-            // What was lost by the clock meanwhile stays lost: somebody may have been told.
+            // What was lost by the clock meanwhile stays lost, since a holder may know it.
             Renewal::Held if !hold.is_lost() => hold.until = Some(until),
             Renewal::Lost => hold.until = Some(timer_now()),
             _ => {}
@@ -206,9 +215,9 @@ impl Held {
     }
 
     /// Notes where it is found for the next renewal. `false` if it has ended.
-    pub(super) fn stands_at(&self, place: Place) -> bool {
+    pub(super) fn stands_at(&self, place: RenewalPlace) -> bool {
         let mut hold = self.hold();
-        let is_held = matches!(hold.phase, Phase::Held);
+        let is_held = matches!(hold.phase, HoldPhase::Held);
         if is_held {
             hold.place = Some(place);
         }
@@ -216,13 +225,14 @@ impl Held {
     }
 
     fn release(&self, announced: OnItsWay) {
-        Arc::clone(&self.keeper).release(&self.claim, announced, self.runtime.as_ref());
+        let runtime = Handle::try_current().ok().or_else(|| self.runtime.clone());
+        Arc::clone(&self.keeper).release(&self.claim, announced, runtime.as_ref());
     }
 }
 
 impl Hold {
     fn has_ended(&self) -> bool {
-        matches!(self.phase, Phase::Ended | Phase::EndedRenewing(_))
+        matches!(self.phase, HoldPhase::Ended | HoldPhase::EndedRenewing(_))
     }
 
     fn is_lost(&self) -> bool {

@@ -20,10 +20,11 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tollgate_core::{Policy, Settled};
 
+use crate::observe::Observers;
 use held::Held;
 
 pub(crate) use releases::Listener;
-pub(crate) use slots::Slots;
+pub(crate) use slots::SlotBook;
 
 /// What a request holds while it runs: one slot of each policy of
 /// [requests in flight](crate::Policy::in_flight) that applied to it.
@@ -71,8 +72,11 @@ impl Slot {
     /// Returns whether a slot is no longer held: its lease has ended by the clock of this process,
     /// others have it, it was [released](Slot::release), or the response has ended.
     ///
-    /// It is `true` at the latest one lease after the last renewal that succeeded was sent, which
-    /// is before the store gives the slot to others. Once `true`, it stays so.
+    /// It is `true` at the latest one lease after the last renewal that succeeded was sent, by the
+    /// clock of this process: before the store gives the slot to others. Once `true`, it stays so. A
+    /// store that forgets slots may give them away earlier: after a reset, if it is flushed, if a
+    /// replica takes over that had not heard of them, or if its clock steps forward. Then a holder
+    /// hears of it with the next renewal, a third of a lease later, unless there is room for both.
     ///
     /// Always `false` if no policy of requests in flight applied, and if a failure policy let the
     /// request pass without a slot. Slots in memory are not lost.
@@ -99,6 +103,11 @@ impl Slot {
     /// Gives the slots back before the request ends. A second call does nothing.
     pub fn release(&self) {
         self.0.iter().for_each(|held| held.end());
+    }
+
+    /// Shows the ends to observers that have seen the grants.
+    pub(crate) fn seen_by(&self, observers: &Observers) {
+        self.0.iter().for_each(|held| held.seen_by(observers));
     }
 
     /// Whether nothing is held, because no policy asked for it.
@@ -131,8 +140,8 @@ impl fmt::Debug for Slot {
 #[derive(Debug, Default)]
 pub(crate) struct HeldUntilDropped {
     slot: Slot,
-    /// What is corrected first: whoever has the slot next finds the charges of this request as they
-    /// are in the end.
+    /// What is corrected first, so that the next request in the slot finds the final charges of
+    /// this one.
     corrections: Vec<JoinHandle<Settled>>,
 }
 
@@ -164,12 +173,15 @@ impl Drop for HeldUntilDropped {
             (slot.is_empty(), self.corrections.is_empty(), Handle::try_current())
         {
             let corrections = mem::take(&mut self.corrections);
+            // From now on: the next request may come before the end of the corrections.
+            let announced: Vec<_> = slot.0.iter().map(|held| held.announce()).collect();
             runtime.spawn(async move {
                 for correction in corrections {
                     // It fails only if its runtime stops.
                     let _ = correction.await;
                 }
                 slot.release();
+                drop(announced);
             });
         } else {
             slot.release();

@@ -74,7 +74,7 @@ impl Releases {
         Listener { releases: self.clone(), digest, done: Some(of_key.done.subscribe()) }
     }
 
-    /// Changes the entry of a key, and forgets it if nobody needs it any more.
+    /// Changes the entry of a key, and forgets it once it is idle.
     fn change(&self, digest: Digest, change: impl FnOnce(&OfKey)) {
         let mut keys = self.lock();
         if let Some(of_key) = keys.get(&digest) {

@@ -1,20 +1,19 @@
 //! The slots of a limiter: how they are claimed, renewed and released.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
-use tollgate_core::{Grant, Reply, Store, Verdict};
+use tokio::time::{Instant, sleep, timeout};
+use tollgate_core::{Grant, Renewal, Reply, Store, Verdict};
 
 use super::Slot;
-use super::held::{Claim, Held, Keeper, Place};
+use super::held::{Claim, Held, Keeper, RenewalPlace};
 use super::releases::{Listener, OnItsWay, Releases, Releasing};
 use crate::limiter::NeverFails;
-use crate::observe::Observers;
 use crate::policy_set::{Ask, PolicySet};
 use crate::table::digest::{Digest, Secret};
 use crate::time::timer_now;
@@ -23,11 +22,14 @@ use crate::time::timer_now;
 /// are renewed together, so many slots take few calls.
 const LOOKS: u32 = 15;
 
+/// After how many looks that are missed another task takes over.
+const LATE_LOOKS: u32 = 3;
+
 /// Which part of a lease passes before a slot is renewed.
 const RENEW_AFTER: u32 = 3;
 
 /// Claims, renews and releases slots in a store.
-pub(crate) struct Slots<S> {
+pub(crate) struct SlotBook<S> {
     policies: Arc<PolicySet>,
     store: S,
     secret: Secret,
@@ -40,22 +42,26 @@ pub(crate) struct Slots<S> {
 /// The slots that are to be renewed, the next first.
 #[derive(Default)]
 struct Renewals {
-    due: BTreeMap<Place, Weak<Held>>,
-    slots: u64,
-    is_running: bool,
+    due: BTreeMap<RenewalPlace, Weak<Held>>,
+    /// The number of the latest slot.
+    latest: u64,
+    /// The number of the task that looks for slots to renew. Earlier ones end.
+    task: u64,
+    /// When it looked last. `None` if there is no task.
+    looked: Option<Instant>,
 }
 
-impl<S> Slots<S> {
+impl<S> SlotBook<S> {
     fn renewals(&self) -> MutexGuard<'_, Renewals> {
         self.renewals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<S: Store<Error: NeverFails>> Slots<S> {
+impl<S: Store<Error: NeverFails>> SlotBook<S> {
     /// Those of these policies, if one is for requests in flight.
-    pub(crate) fn new(policies: &Arc<PolicySet>, store: &S) -> Option<Arc<Slots<S>>> {
+    pub(crate) fn new(policies: &Arc<PolicySet>, store: &S) -> Option<Arc<SlotBook<S>>> {
         let shortest = policies.policies().iter().filter_map(|policy| policy.lease()).min()?;
-        Some(Arc::new(Slots {
+        Some(Arc::new(SlotBook {
             policies: Arc::clone(policies),
             // A release and a renewal are worth something however late they are answered.
             store: store.patient(),
@@ -72,13 +78,7 @@ impl<S: Store<Error: NeverFails>> Slots<S> {
 
     /// What a verdict granted of slots. `asked` is when the store was asked, since a lease begins
     /// after that. A failure policy grants none.
-    pub(crate) fn held(
-        self: &Arc<Self>,
-        observers: &Observers,
-        asks: &[Ask],
-        verdict: &Verdict,
-        asked: Instant,
-    ) -> Slot {
+    pub(crate) fn held(self: &Arc<Self>, asks: &[Ask], verdict: &Verdict, asked: Instant) -> Slot {
         let mut slot = Slot::default();
         if !verdict.is_granted() {
             return slot;
@@ -98,7 +98,7 @@ impl<S: Store<Error: NeverFails>> Slots<S> {
             };
             let until = status.ends_after().map(|lease| asked + lease);
             let keeper: Arc<dyn Keeper> = self.clone();
-            let held = Arc::new(Held::new(keeper, claim, observers.clone(), until));
+            let held = Arc::new(Held::new(keeper, claim, until));
             if until.is_some() {
                 self.renew_later(&held, asked);
             }
@@ -121,31 +121,39 @@ impl<S: Store<Error: NeverFails>> Slots<S> {
     /// Notes that a slot is to be renewed, a part of its lease after it was `asked` for.
     fn renew_later(self: &Arc<Self>, held: &Arc<Held>, asked: Instant) {
         let mut renewals = self.renewals();
-        renewals.slots += 1;
-        let place = (asked + renewal_time(held), renewals.slots);
+        renewals.latest += 1;
+        let place = (asked + renewal_time(held), renewals.latest);
         if !held.stands_at(place) {
             return;
         }
         renewals.due.insert(place, Arc::downgrade(held));
-        let starts = !renewals.is_running;
-        if let (true, Ok(runtime)) = (starts, Handle::try_current()) {
-            renewals.is_running = true;
+        // Its runtime may have stopped, or nothing may drive it.
+        let is_late = |looked: Instant| looked + LATE_LOOKS * self.pause < timer_now();
+        if let (true, Ok(runtime)) = (renewals.looked.is_none_or(is_late), Handle::try_current()) {
+            renewals.task += 1;
+            renewals.looked = Some(timer_now());
+            let task = RenewalTask { slots: Arc::clone(self), number: renewals.task };
             drop(renewals);
-            runtime.spawn(Running(Some(Arc::clone(self))).run());
+            runtime.spawn(task.run());
         }
     }
 
-    /// Renews the slots that are due until the next look. `false` if there are no slots.
-    fn renew_due(self: &Arc<Self>) -> bool {
+    /// Renews the slots that are due until the next look. `false` if there are no slots, or if
+    /// another task looks for them.
+    fn renew_due(self: &Arc<Self>, task: u64) -> bool {
         let now = timer_now();
         // Dropped after the lock, which the end of a slot needs.
         let mut found = Vec::new();
         let mut due = Vec::new();
         let mut renewals = self.renewals();
-        if renewals.due.is_empty() {
-            renewals.is_running = false;
+        if renewals.task != task {
             return false;
         }
+        if renewals.due.is_empty() {
+            renewals.looked = None;
+            return false;
+        }
+        renewals.looked = Some(now);
         let later = renewals.due.split_off(&(now + self.pause, 0));
         for ((_, number), held) in mem::replace(&mut renewals.due, later) {
             let Some(held) = held.upgrade() else { continue };
@@ -159,17 +167,9 @@ impl<S: Store<Error: NeverFails>> Slots<S> {
         drop(renewals);
         if !due.is_empty() {
             // In a task of its own, so that a call without an answer holds up no other.
-            tokio::spawn(Arc::clone(self).renew(due, now));
+            tokio::spawn(UnansweredRenewals { held: due.into(), sent: now }.renew(Arc::clone(self)));
         }
         true
-    }
-
-    async fn renew(self: Arc<Self>, due: Vec<Arc<Held>>, sent: Instant) {
-        let grants: Vec<Grant<'_>> = due.iter().map(|held| held.claim.grant()).collect();
-        let renewals = self.store.renew(&grants).await.unwrap_or_else(NeverFails::never);
-        for (held, renewal) in due.iter().zip(renewals) {
-            held.end_renewal(renewal, sent + held.claim.policy().quota().window());
-        }
     }
 
     /// Ends all slots that have a lease, and waits until the store has answered each release of
@@ -194,31 +194,61 @@ impl Claim {
     }
 }
 
-/// The task that renews slots, as long as there are any. `None` once there are none.
-struct Running<S>(Option<Arc<Slots<S>>>);
+/// Renewals that were sent and not answered. Dropped, such as by a runtime that stops, they end
+/// without an answer.
+struct UnansweredRenewals {
+    held: VecDeque<Arc<Held>>,
+    sent: Instant,
+}
 
-impl<S: Store<Error: NeverFails>> Running<S> {
-    async fn run(mut self) {
-        while let Some(slots) = &self.0 {
-            if slots.renew_due() {
-                sleep(slots.pause).await;
-            } else {
-                self.0 = None;
-            }
+impl UnansweredRenewals {
+    async fn renew<S: Store<Error: NeverFails>>(mut self, slots: Arc<SlotBook<S>>) {
+        let grants: Vec<Grant<'_>> = self.held.iter().map(|held| held.claim.grant()).collect();
+        let renewals = slots.store.renew(&grants).await.unwrap_or_else(NeverFails::never);
+        for renewal in renewals {
+            self.answer_next(renewal);
+        }
+    }
+
+    /// Whether there was one more.
+    fn answer_next(&mut self, renewal: Renewal) -> bool {
+        let Some(held) = self.held.pop_front() else { return false };
+        held.end_renewal(renewal, self.sent + held.claim.policy().quota().window());
+        true
+    }
+}
+
+impl Drop for UnansweredRenewals {
+    fn drop(&mut self) {
+        while self.answer_next(Renewal::Unanswered) {}
+    }
+}
+
+/// The task that renews slots, as long as there are any.
+struct RenewalTask<S> {
+    slots: Arc<SlotBook<S>>,
+    number: u64,
+}
+
+impl<S: Store<Error: NeverFails>> RenewalTask<S> {
+    async fn run(self) {
+        while self.slots.renew_due(self.number) {
+            sleep(self.slots.pause).await;
         }
     }
 }
 
-impl<S> Drop for Running<S> {
+impl<S> Drop for RenewalTask<S> {
     /// If its runtime stops, the next claim starts another one.
     fn drop(&mut self) {
-        if let Some(slots) = &self.0 {
-            slots.renewals().is_running = false;
+        let mut renewals = self.slots.renewals();
+        if renewals.task == self.number {
+            renewals.looked = None;
         }
     }
 }
 
-impl<S: Store<Error: NeverFails>> Keeper for Slots<S> {
+impl<S: Store<Error: NeverFails>> Keeper for SlotBook<S> {
     fn announce(&self, claim: &Claim) -> OnItsWay {
         self.releases.announce(claim.digest)
     }
@@ -227,21 +257,22 @@ impl<S: Store<Error: NeverFails>> Keeper for Slots<S> {
         // A store may need the runtime's timers.
         let _entered = runtime.map(Handle::enter);
         if let (Reply::Later(release), Some(runtime)) = (self.store.refund(&[claim.grant()]), runtime) {
+            let lease = claim.policy().quota().window();
             runtime.spawn(async move {
-                // A release that fails is lost, and the lease ends the slot.
-                let _ = release.await;
+                // A release that fails, or takes longer, is lost: the lease ends the slot.
+                let _ = timeout(lease, release).await;
                 drop(announced);
             });
         }
     }
 
-    fn forget(&self, place: Place) {
+    fn forget(&self, place: RenewalPlace) {
         self.renewals().due.remove(&place);
     }
 }
 
-impl<S> fmt::Debug for Slots<S> {
+impl<S> fmt::Debug for SlotBook<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slots").field("pause", &self.pause).finish_non_exhaustive()
+        f.debug_struct("SlotBook").field("pause", &self.pause).finish_non_exhaustive()
     }
 }

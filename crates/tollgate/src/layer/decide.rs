@@ -19,7 +19,7 @@ use crate::charge::{ByResponse, Charges, GrantStamp, Settler};
 use crate::denial::Denial;
 use crate::extract::Head;
 use crate::fields::{FieldWriter, Written, number};
-use crate::in_flight::{HeldUntilDropped, Slot, Slots};
+use crate::in_flight::{HeldUntilDropped, Slot, SlotBook};
 use crate::limiter::claim::{Asking, ClaimFuture};
 use crate::limiter::queue_slot::QueueSlot;
 use crate::limiter::{NeverFails, Permit, RequestLimiter};
@@ -156,15 +156,17 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
     fn claim<B>(
         &self,
         request: &mut Request<B>,
-        slots: &Arc<Slots<S>>,
+        slots: &Arc<SlotBook<S>>,
         asks: &[Ask],
         deadline: Option<Duration>,
     ) -> Next<S> {
         let RequestLimiter { rules, decider } = &self.limiter;
         if let Some(waits) = rules.waits(&decider.policies, asks, deadline) {
             let (decider, asked) = (decider.clone(), Asks::from(asks));
-            let claim: ClaimFuture = Box::pin(async move { decider.claim_in_turn(asked, waits).await });
-            return Next::Ask(Asking::Claim(claim), asks.into(), self.limiter.decider.waits_since());
+            let claim: ClaimFuture =
+                Box::pin(async move { decider.claim_in_turn(asked, waits, deadline).await });
+            // No latency of the store: most of it is that of the queue.
+            return Next::Ask(Asking::Claim(claim), asks.into(), None);
         }
         match decider.claim(slots, asks, deadline) {
             Reply::Now((verdict, slot)) => self.after(request, asks, &verdict, None, slot),
@@ -183,7 +185,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         slot: Slot,
     ) -> Next<S> {
         let decider = &self.limiter.decider;
-        decider.show(asks, verdict, since);
+        decider.show(asks, verdict, &slot, since);
         if !verdict.is_granted() {
             let denial = Denial::of(decider.report(asks, verdict));
             decider.count(&denial, asks);

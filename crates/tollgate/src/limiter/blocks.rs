@@ -79,8 +79,8 @@ async fn start<S: Store<Error: NeverFails>>(store: &S, block: &Policy, key: &Key
 
 impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// Blocks `key` now, for the time of [`Policy::block_after`]. A block that goes on ends when it
-    /// would have: [lift](Limiter::unblock) it first to start it again. Nothing is blocked while the
-    /// store fails.
+    /// would have: [lift](Limiter::unblock) it first to start it again. Nothing is blocked while
+    /// the store fails.
     ///
     /// ```
     /// use std::time::Duration;

@@ -8,13 +8,17 @@ use std::time::Duration;
 
 use pin_project::pin_project;
 use tokio::runtime::Handle;
-use tollgate_core::{Reply, Store, Times, Verdict};
+use tokio::time::timeout;
+use tollgate_core::{Reply, Store, Times, Verdict, Wait};
 
 use super::decider::Decider;
 use super::never_fails::NeverFails;
-use crate::in_flight::{Slot, Slots};
+use crate::in_flight::{Slot, SlotBook};
 use crate::policy_set::{Ask, Asks};
 use crate::time::timer_now;
+
+/// How long a refused request waits for a release of this process.
+const LONGEST_RELEASE: Duration = Duration::from_secs(1);
 
 /// A verdict, and the slots that it granted.
 pub(crate) type Claimed = (Verdict, Slot);
@@ -45,13 +49,18 @@ impl<S: Store<Error: NeverFails>> Future for Asking<S> {
 }
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
-    /// Asks the store once, for a caller that waits until `deadline` at the longest.
+    /// Asks the store, for a caller that waits until `deadline` at the longest.
     pub(super) fn ask(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Claimed, Asking<S>> {
+        match self.slots_of(asks) {
+            Some(slots) => asking(self.claim(slots, asks, deadline)),
+            None => self.ask_once(asks, deadline),
+        }
+    }
+
+    /// [`Decider::ask`] for a caller that listens to releases itself.
+    pub(super) fn ask_once(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Claimed, Asking<S>> {
         if let Some(slots) = self.slots_of(asks) {
-            return match self.claim(slots, asks, deadline) {
-                Reply::Now(claimed) => Reply::Now(claimed),
-                Reply::Later(claim) => Reply::Later(Asking::Claim(claim)),
-            };
+            return asking(self.claim_once(slots, asks, deadline));
         }
         match self.acquire(asks, Times::ONCE, deadline) {
             Reply::Now(answer) => Reply::Now((answer.unwrap_or_else(NeverFails::never), Slot::default())),
@@ -67,7 +76,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// Where slots are claimed, if one is asked for.
     #[inline]
-    pub(crate) fn slots_of(&self, asks: &[Ask]) -> Option<&Arc<Slots<S>>> {
+    pub(crate) fn slots_of(&self, asks: &[Ask]) -> Option<&Arc<SlotBook<S>>> {
         let is_slot = |ask: &Ask| self.policies.policy(ask.policy).is_in_flight();
         self.slots.as_ref().filter(|_| asks.iter().any(is_slot))
     }
@@ -79,11 +88,12 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
-    /// Acquires a set with slots. If it is refused while a release of this process was on its way,
-    /// it is asked once more after that: a client is not refused for its own last request.
+    /// Acquires a set with slots. If nothing but slots is lacking, and a release of this process was
+    /// on its way, it is asked once more after that: a client is not refused for its own last
+    /// request.
     pub(crate) fn claim(
         &self,
-        slots: &Arc<Slots<S>>,
+        slots: &Arc<SlotBook<S>>,
         asks: &[Ask],
         deadline: Option<Duration>,
     ) -> Reply<Claimed, ClaimFuture> {
@@ -93,10 +103,12 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 let (decider, slots, asks) = (self.clone(), Arc::clone(slots), Asks::from(asks));
                 Reply::Later(Box::pin(async move {
                     let claimed = first.await;
-                    if claimed.0.is_granted() {
+                    if claimed.0.is_granted() || !decider.lacks_only_slots(&asks, &claimed.0) {
                         return claimed;
                     }
-                    releasing.answered().await;
+                    let at_most = deadline.map_or(LONGEST_RELEASE, |deadline| deadline.min(LONGEST_RELEASE));
+                    // Without an answer, the slot may still be free.
+                    let _ = timeout(at_most, releasing.answered()).await;
                     decider.claim_once(&slots, &asks, deadline).wait().await
                 }))
             }
@@ -104,9 +116,15 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
+    /// Whether each policy that refused is of requests in flight.
+    fn lacks_only_slots(&self, asks: &[Ask], verdict: &Verdict) -> bool {
+        let mut refused = asks.iter().zip(verdict.each()).filter(|(_, status)| status.wait() != Wait::None);
+        !verdict.each().is_empty() && refused.all(|(ask, _)| self.policies.policy(ask.policy).is_in_flight())
+    }
+
     fn claim_once(
         &self,
-        slots: &Arc<Slots<S>>,
+        slots: &Arc<SlotBook<S>>,
         asks: &[Ask],
         deadline: Option<Duration>,
     ) -> Reply<Claimed, ClaimFuture> {
@@ -114,14 +132,14 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         match self.acquire(asks, Times::ONCE, deadline) {
             Reply::Now(answer) => {
                 let verdict = answer.unwrap_or_else(NeverFails::never);
-                let slot = slots.held(&self.observers, asks, &verdict, asked);
+                let slot = slots.held(asks, &verdict, asked);
                 Reply::Now((verdict, slot))
             }
             Reply::Later(answer) => {
-                let (observers, slots, asks) = (self.observers.clone(), Arc::clone(slots), Asks::from(asks));
+                let (slots, asks) = (Arc::clone(slots), Asks::from(asks));
                 let claim: ClaimFuture = Box::pin(async move {
                     let verdict = answer.await.unwrap_or_else(NeverFails::never);
-                    let slot = slots.held(&observers, &asks, &verdict, asked);
+                    let slot = slots.held(&asks, &verdict, asked);
                     (verdict, slot)
                 });
                 Reply::Later(Box::pin(ToTheEnd { claim: Some(claim), runtime: Handle::try_current().ok() }))
@@ -130,8 +148,15 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     }
 }
 
+fn asking<S: Store>(claim: Reply<Claimed, ClaimFuture>) -> Reply<Claimed, Asking<S>> {
+    match claim {
+        Reply::Now(claimed) => Reply::Now(claimed),
+        Reply::Later(claim) => Reply::Later(Asking::Claim(claim)),
+    }
+}
+
 /// A claim that goes on if its caller leaves, and releases what it was granted then. Otherwise the
-/// slot would be held by nobody until its lease ends.
+/// slot would stay taken until its lease ends.
 struct ToTheEnd {
     /// `None` once it was answered.
     claim: Option<ClaimFuture>,

@@ -17,7 +17,7 @@ use super::refusal::Refusal;
 use super::wait_queue::WaitQueues;
 use crate::blocks::DenialCounts;
 use crate::denial::Denial;
-use crate::in_flight::{Slot, Slots};
+use crate::in_flight::{Slot, SlotBook};
 use crate::memory::MemoryStore;
 #[cfg(feature = "metrics")]
 use crate::observe::metrics::Metrics;
@@ -36,7 +36,7 @@ pub(crate) struct Decider<S> {
     pub(super) queues: WaitQueues<Refusal>,
     pub(super) waits_for_store: bool,
     /// `None` unless a policy is for requests in flight.
-    pub(super) slots: Option<Arc<Slots<S>>>,
+    pub(super) slots: Option<Arc<SlotBook<S>>>,
     /// `None` unless a policy blocks keys.
     pub(super) denials: Option<Arc<DenialCounts>>,
 }
@@ -45,7 +45,7 @@ impl Decider<MemoryStore> {
     pub(super) fn new(policies: PolicySet) -> Decider<MemoryStore> {
         let (policies, store) = (Arc::new(policies), MemoryStore::new());
         Decider {
-            slots: Slots::new(&policies, &store),
+            slots: SlotBook::new(&policies, &store),
             denials: policies.has_blocks().then(|| Arc::new(DenialCounts::new())),
             policies,
             store,
@@ -60,7 +60,7 @@ impl<S> Decider<S> {
     pub(super) fn try_store<T: Store<Error: NeverFails>>(self, store: T) -> Result<Decider<T>, SetupError> {
         self.policies.supported_by(&store)?;
         let Decider { policies, observers, waits_for_store, denials, .. } = self;
-        let slots = Slots::new(&policies, &store);
+        let slots = SlotBook::new(&policies, &store);
         Ok(Decider { policies, store, observers, queues: WaitQueues::new(), waits_for_store, slots, denials })
     }
 
@@ -81,8 +81,9 @@ impl<S> Decider<S> {
 
     /// Shows observers what was decided about a request that waited `since` then.
     #[inline]
-    pub(crate) fn show(&self, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
+    pub(crate) fn show(&self, asks: &[Ask], verdict: &Verdict, slot: &Slot, since: Option<Timestamp>) {
         self.observers.verdict(&self.policies, self.all_rules(), asks, verdict, since);
+        slot.seen_by(&self.observers);
     }
 
     fn all_rules(&self) -> Range<usize> {
@@ -192,6 +193,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         let since = if let Reply::Later(_) = reply { self.waits_since() } else { None };
         let (verdict, slot) = reply.wait().await;
         self.observers.verdict(&self.policies, rules, &asks, &verdict, since);
+        slot.seen_by(&self.observers);
         self.permit(asks, &verdict, slot)
     }
 

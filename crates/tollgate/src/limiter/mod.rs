@@ -137,7 +137,10 @@ impl<S> Limiter<S> {
             return Err(self.decider.no_key(0, Reason::NoKey));
         };
         let policies = 0..self.decider.policies.own().len();
-        let asks = policies.map(|policy| Ask { policy, key: key.clone(), cost }).collect();
+        // One cost for all: a slot is one, whatever the work is in other units.
+        let of =
+            |policy| if self.decider.policies.policy(policy).is_in_flight() { cost.min(1) } else { cost };
+        let asks = policies.map(|policy| Ask { policy, key: key.clone(), cost: of(policy) }).collect();
         Ok(self.decider.policies.with_blocks(asks))
     }
 
@@ -233,7 +236,8 @@ where
     /// of another API.
     ///
     /// Sleeps for [`Denial::retry_after`] and asks again, and sleeps for the delay of a leaky
-    /// bucket. Returns the denial at once if the request cannot pass within `at_most`.
+    /// bucket. For a [slot](crate::Slot) it asks again at each release of this process, and every
+    /// 200 ms. Returns the denial at once if the request cannot pass within `at_most`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -340,12 +344,14 @@ where
     /// and does not wait for its requests: other processes need not wait for the end of its leases.
     /// The requests find their [`Slot`](crate::Slot) lost.
     ///
-    /// Slots of a store in memory end with the process.
+    /// Slots of a store in memory end with the process. Bound the wait by a timeout: the store may be
+    /// silent.
     pub async fn give_back(&self) {
         self.decider.give_back().await;
     }
 
-    /// Forgets what `key` has used of every policy. Do not [refund](Limiter::refund) a permit from
+    /// Forgets what `key` has used of every policy. Requests that hold a [slot](crate::Slot) go on,
+    /// and as many others may start. Do not [refund](Limiter::refund) a permit from
     /// before: that would return what others were charged since.
     ///
     /// The empty key belongs to no caller, and this does nothing for it.

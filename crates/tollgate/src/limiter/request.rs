@@ -11,6 +11,7 @@ use super::permit::Permit;
 use crate::charge::{Charge, ResponseHead, Settler};
 use crate::denial::Denial;
 use crate::extract::Head;
+use crate::in_flight::HeldUntilDropped;
 use crate::memory::MemoryStore;
 use crate::observe::Decision;
 use crate::policy_set::Asks;
@@ -126,6 +127,12 @@ impl<S> RequestLimiter<S> {
         self.decider.policies.with_states()
     }
 
+    /// The same permit, whose slots end when their rules say so.
+    fn holding(&self, permit: Permit) -> Permit {
+        self.rules.hold_at_most(permit.slot());
+        permit
+    }
+
     /// What a request asks of each rule that applies to it.
     pub(crate) fn asks(&self, head: &Head<'_>) -> Result<Asks, Denial> {
         let asks = self.rules.ask(head).map_err(|(rule, reason)| self.decider.no_key(rule, reason))?;
@@ -144,7 +151,12 @@ where
     /// # Errors
     /// A [`Denial`] with the rules that refused, and how long they do.
     pub async fn check(&self, head: &Head<'_>) -> Result<Permit, Denial> {
-        self.decider.charge(self.decider.shown(self.asks(head))?, None).await
+        let asks = self.decider.shown(self.asks(head))?;
+        let permit = match self.rules.waits(&self.decider.policies, &asks, None) {
+            Some(waits) => self.decider.charge_for_slots(asks, waits).await?,
+            None => self.decider.charge(asks, None).await?,
+        };
+        Ok(self.holding(permit))
     }
 
     /// Returns the state of the rules that apply to a request. Charges nothing.
@@ -159,7 +171,7 @@ where
     /// Waits until a request may pass, and charges it: see
     /// [`Limiter::until_ready`](crate::Limiter::until_ready), also for errors and panics.
     pub async fn until_ready(&self, head: &Head<'_>, at_most: Duration) -> Result<Permit, Denial> {
-        self.decider.admit(self.asks(head), Some(at_most)).await
+        Ok(self.holding(self.decider.admit(self.asks(head), Some(at_most)).await?))
     }
 
     /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
@@ -186,9 +198,10 @@ where
     /// [`Rule::cost_by`]: crate::Rule::cost_by
     pub fn settle_by(&self, permit: Permit, response: &ResponseHead<'_>) {
         let settler: Arc<dyn Settler> = Arc::new(self.decider.clone());
+        let mut slot = HeldUntilDropped::new(permit.slot().clone());
         let (asks, granted) = permit.take_all();
         let charges = self.rules.charges(&settler, &self.decider.policies, &asks, |at| granted[at]);
-        drop(charges.by_response.settle_by(response));
+        slot.correct_first(charges.by_response.settle_by(response));
     }
 
     /// Releases the slots that requests of this process hold: see

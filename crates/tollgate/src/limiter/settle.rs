@@ -55,6 +55,10 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         let named = self.policies.number_of(policy);
         let settler: Arc<dyn Settler> = Arc::new(self.clone());
         match permit.take(|number| self.policies.named(number) == named) {
+            // A slot comes back with its permit.
+            Some((ask, _)) if self.policies.policy(ask.policy).is_in_flight() => {
+                Charge::new(&settler, named, None, 0, None)
+            }
             Some((Ask { policy, key, cost }, granted)) => {
                 Charge::new(&settler, policy, Some(key), cost, granted)
             }

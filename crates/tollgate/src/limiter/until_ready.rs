@@ -39,10 +39,22 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         Ok(self.after_delay(permit).await)
     }
 
-    /// Waits for slots in turn, for a request of a layer. Each rule says how long: see
-    /// [`Patience::ForSlots`].
-    pub(crate) async fn claim_in_turn(&self, asks: Asks, of_each: Waits) -> Claimed {
-        match self.charge_in_turn(asks, &Patience::ForSlots(of_each)).await {
+    /// Charges what is asked, and waits for slots as long as each rule says.
+    pub(super) async fn charge_for_slots(&self, asks: Asks, of_each: Waits) -> Result<Permit, Denial> {
+        let claimed = self.claim_in_turn(asks.clone(), of_each, None).await;
+        let to_count = self.to_count(&asks);
+        let decided = self.decided(asks, Reply::Now(claimed)).await;
+        decided.inspect_err(|denial| self.count(denial, &to_count))
+    }
+
+    /// Waits for slots in turn: see [`Patience::ForSlots`]. `deadline` is that of the caller.
+    pub(crate) async fn claim_in_turn(
+        &self,
+        asks: Asks,
+        of_each: Waits,
+        deadline: Option<Duration>,
+    ) -> Claimed {
+        match self.charge_in_turn(asks, &Patience::ForSlots(of_each, deadline)).await {
             Ok(permit) => permit.claimed(),
             Err(denial) => (denial.report().verdict().clone(), Slot::default()),
         }
@@ -51,15 +63,21 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Asks until the rules allow it, in the queue of callers that wait for the same.
     async fn charge_in_turn(&self, asks: Asks, patience: &Patience) -> Result<Permit, Denial> {
         if !self.may_have_to_wait(&asks) {
-            return self.asked(asks.clone(), self.ask(&asks, Some(patience.longest())), patience).await;
+            let reply = self.ask_once(&asks, patience.deadline(Duration::ZERO));
+            return self.asked(asks.clone(), reply, patience).await;
         }
         let begin = timer_now();
         // As long as the timer can sleep.
         let end = begin + patience.longest().min(YEAR);
         let left = || end.saturating_duration_since(timer_now());
-        let set = || asks.iter().map(|ask| (ask.policy, &ask.key));
+        let waits_for_all = matches!(patience, Patience::ForAll(_));
+        // Callers for the same slots are one queue, whatever their other rules are.
+        let set = || {
+            let waited_for = asks.iter().filter(|ask| waits_for_all || self.is_slot(ask));
+            waited_for.map(|ask| (ask.policy, &ask.key))
+        };
         let mut waiter = self.queues.join_others(set());
-        let holds = |refusal: &Refusal| refusal.holds_for(&asks, end);
+        let holds = |refusal: &Refusal| waits_for_all && refusal.holds_for(&asks, end);
         if let Some(refusal) = waiter.as_ref().and_then(Waiter::refusal).filter(holds) {
             return Err(refusal.denial);
         }
@@ -71,7 +89,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 let in_time =
                     waiter.has_turn() || (timeout_at(end, waiter.turn()).await.is_ok() && !left().is_zero());
                 // Without a refusal, the callers ahead have only not been answered yet.
-                if let Some(refusal) = waiter.refusal().filter(|refusal| !in_time || holds(refusal)) {
+                // A refusal of another request says nothing of rules that only this one has.
+                let is_refused = |refusal: &Refusal| holds(refusal) || (!in_time && waits_for_all);
+                if let Some(refusal) = waiter.refusal().filter(is_refused) {
                     return Err(refusal.denial);
                 }
                 match (asks_again.take(), &mut releases.listener) {
@@ -82,7 +102,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 // Before the store is asked, so that no release after its decision is missed.
                 self.listen(&mut releases, &asks);
             }
-            let reply = self.ask(&asks, Some(left()));
+            let reply = self.ask_once(&asks, patience.deadline(begin.elapsed()));
             if let Reply::Later(_) = reply {
                 // Those who arrive before the answer come after this caller.
                 waiter.get_or_insert_with(|| self.queues.join(set()));
@@ -99,8 +119,11 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             let left = patience.of(&denial).saturating_sub(begin.elapsed()).min(left());
             let lacking = lacking_slot(&denial);
             let pause = match denial.retry_after() {
-                Some(_) if lacking.is_some() => releases.pause(lacking),
-                Some(wait) => wait,
+                Some(_) if lacking.is_some() => releases.pause(lacking).min(left),
+                Some(wait) => {
+                    releases.listener = None;
+                    wait
+                }
                 None if patience.waits_out_outages() && self.waits_out(&denial) => {
                     let pause = outage_pause.min(left);
                     outage_pause = LONGEST_OUTAGE_PAUSE.min(2 * outage_pause);
@@ -114,7 +137,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 waiter.get_or_insert_with(|| self.queues.join(set()));
                 asks_again = Some(again);
             }
-            if let Some(waiter) = &waiter {
+            if let Some(waiter) = waiter.as_ref().filter(|_| waits_for_all || lacking.is_some()) {
                 // A slot may come back at any time.
                 let until = if lacking.is_some() { timer_now() } else { again };
                 waiter.refused(Refusal::new(denial.clone(), &asks, until));
@@ -135,7 +158,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     ) -> Result<Permit, Denial> {
         match patience {
             Patience::ForAll(_) => self.decided(asks, reply).await,
-            Patience::ForSlots(_) => {
+            Patience::ForSlots(..) => {
                 let (verdict, slot) = reply.wait().await;
                 self.permit(asks, &verdict, slot)
             }
@@ -184,15 +207,16 @@ pub(crate) type Waits = SmallVec<[Duration; 4]>;
 enum Patience {
     /// For rules of any kind and for the store.
     ForAll(Duration),
-    /// For slots, as long as the rule of each that refuses says. Other refusals are for the client.
-    ForSlots(Waits),
+    /// For slots, as long as the rule of each that refuses says. Other refusals are for the client,
+    /// which may have a deadline for the queue of a leaky bucket.
+    ForSlots(Waits, Option<Duration>),
 }
 
 impl Patience {
     fn longest(&self) -> Duration {
         match self {
             Patience::ForAll(at_most) => *at_most,
-            Patience::ForSlots(of_each) => of_each.iter().copied().max().unwrap_or_default(),
+            Patience::ForSlots(of_each, _) => of_each.iter().copied().max().unwrap_or_default(),
         }
     }
 
@@ -200,10 +224,18 @@ impl Patience {
     fn of(&self, denial: &Denial) -> Duration {
         match self {
             Patience::ForAll(at_most) => *at_most,
-            Patience::ForSlots(of_each) => {
+            Patience::ForSlots(of_each, _) => {
                 let refusing = denial.violated_at().map(|at| of_each.get(at).copied().unwrap_or_default());
                 refusing.min().unwrap_or_default()
             }
+        }
+    }
+
+    /// How long the store may let the caller wait, after so much time.
+    fn deadline(&self, elapsed: Duration) -> Option<Duration> {
+        match self {
+            Patience::ForAll(at_most) => Some((*at_most).min(YEAR).saturating_sub(elapsed)),
+            Patience::ForSlots(_, deadline) => deadline.map(|deadline| deadline.saturating_sub(elapsed)),
         }
     }
 
@@ -220,8 +252,8 @@ struct ReleasesOfOne {
 }
 
 impl ReleasesOfOne {
-    /// How long to wait for a release of what was lacking. Not at all, if nobody has listened while
-    /// the store was asked.
+    /// How long to wait for a release of what was lacking. Not at all, if there was no listener
+    /// while the store was asked.
     fn pause(&mut self, lacking: Option<usize>) -> Duration {
         if self.at != lacking {
             *self = ReleasesOfOne { at: lacking, listener: None };

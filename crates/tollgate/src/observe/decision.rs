@@ -52,8 +52,8 @@ impl<'a> Decision<'a> {
     }
 
     /// Returns how long a [delayed](Outcome::Delayed) request waits for its slot, or when a
-    /// [denied](Outcome::Denied) or [blocked](Outcome::Blocked) one would pass. `None` for other outcomes, and if a failure policy
-    /// decided.
+    /// [denied](Outcome::Denied) or [blocked](Outcome::Blocked) one would pass. `None` for other
+    /// outcomes, and if a failure policy decided.
     pub fn wait(&self) -> Option<Duration> {
         self.wait
     }
@@ -99,7 +99,7 @@ pub enum Outcome {
     Settled,
     /// A [`Charge`](crate::Charge) has ended: so many units were used, and no caller pays for them.
     Forgiven,
-    /// A request no longer holds its [slot](crate::Slot), because it has ended. It was
+    /// A request no longer holds its [slot](crate::Slot): it has ended, or gave it back before. It was
     /// [`Allowed`](Outcome::Allowed) before.
     Released,
 }

@@ -27,8 +27,8 @@ impl Rule {
     /// name that is not in the list. So name the classes that yield. **Callers choose a class that
     /// is read from a header**, unless an outer layer has checked it.
     ///
-    /// A class of a bucket gets its capacity less these units at once, and then the whole rate. That
-    /// of a window gets the limit less these units in each window. If the rule has
+    /// A class of a bucket gets its capacity less these units at once, and then the whole rate.
+    /// That of a window gets the limit less these units in each window. If the rule has
     /// [tiers](Rule::tiers), each class leaves as many units of each tier.
     ///
     /// On a [leased](crate::StoreExt::leased) store, each request of a class asks the store. Others
@@ -39,8 +39,9 @@ impl Rule {
     /// use tollgate::extract::header;
     /// use tollgate::{Head, Key, Policy, PolicyExt, Quota};
     ///
-    /// let class = |head: &Head<'_>, _: &Key| head.headers().get("x-class")?.to_str().ok().map(str::to_owned);
-    /// let rule = Policy::new("api", Quota::per_minute(1_000))
+    /// let class = |head: &Head<'_>, _: &Key|
+    /// head.headers().get("x-class")?.to_str().ok().map(str::to_owned); let rule =
+    /// Policy::new("api", Quota::per_minute(1_000))
     ///     .by(header("x-api-key"))
     ///     .leaving([("batch", 200), ("background", 500)], class);
     /// ```

@@ -17,12 +17,12 @@ impl Rule {
     /// Lets a request wait for a slot, for up to `time`, instead of refusing it. Only for a policy
     /// of [requests in flight](crate::Policy::in_flight).
     ///
-    /// Requests that wait for the same slots form a queue in this process, in order of arrival. The
-    /// first asks again when a request of this process ends, and every 200 ms, since one of another
-    /// process may have ended. Between processes there is no order.
+    /// Requests that wait for the same slots form a queue in this limiter and its clones, in order
+    /// of arrival. The first asks again when a request of this process ends, and every 200 ms, since
+    /// one of another process may have ended. Between processes there is no order.
     ///
-    /// A request waits only while it lacks nothing but slots. If it exceeds a rate too, or the store
-    /// fails, it is refused at once. It never waits beyond its own
+    /// A request waits only while it lacks nothing but slots. If it exceeds a rate too, or the
+    /// store fails, it is refused at once. It never waits beyond its own
     /// [deadline](crate::RateLimitLayer::deadline_header).
     ///
     /// ```
@@ -45,9 +45,7 @@ impl Rule {
     /// handler. Only for a policy of [requests in flight](crate::Policy::in_flight).
     ///
     /// Without this, a client that reads slowly holds its slot for as long as it likes.
-    ///
-    /// # Panics
-    /// A request panics outside of a tokio runtime with a timer.
+    /// Outside of a tokio runtime with a timer, nothing ends the slot.
     pub fn held_at_most(mut self, time: Duration) -> Rule {
         self.slot_times.held = Some(time);
         self

@@ -204,9 +204,9 @@ impl Rule {
     /// #[derive(Clone)]
     /// struct Tenant(Arc<str>);
     ///
-    /// // For example from a configuration file.
-    /// let quotas = vec![("acme".to_owned(), Quota::per_hour(100_000)), ("acme".to_owned(), Quota::per_hour(5))];
-    /// let rule = Policy::new("tenant", Quota::per_hour(1_000))
+    /// // For example from a configuration file. let quotas = vec![("acme".to_owned(),
+    /// Quota::per_hour(100_000)), ("acme".to_owned(), Quota::per_hour(5))]; let rule =
+    /// Policy::new("tenant", Quota::per_hour(1_000))
     ///     .by(extension(|tenant: &Tenant| Key::from(&*tenant.0)))
     ///     .try_tiers(quotas, |head: &Head<'_>, _: &Key| head.extensions().get::<Tenant>().map(|tenant| tenant.0.clone()));
     /// assert_eq!(rule.unwrap_err(), SetupError::TierTwice("acme".to_owned()));
@@ -245,12 +245,12 @@ impl Rule {
     }
 
     /// Blocks a key for a `time` after so many refusals by this rule: [`Policy::block_after`] says
-    /// more. A blocked key is refused with [`Reason::Blocked`](crate::Reason::Blocked) by this rule,
-    /// whatever its tier or class is. [`RequestLimiter`](crate::RequestLimiter::unblock) lifts a
-    /// block.
+    /// more. A blocked key is refused with [`Reason::Blocked`](crate::Reason::Blocked) by this
+    /// rule, whatever its tier or class is. [`RequestLimiter`](crate::RequestLimiter::unblock)
+    /// lifts a block.
     ///
     /// Choose more refusals than a client makes that obeys `Retry-After`, and count by what a
-    /// stranger cannot write: whoever sends the refused requests has the key blocked.
+    /// stranger cannot write: a stranger who sends requests with a key has that key blocked.
     ///
     /// ```
     /// use std::time::Duration;
@@ -328,7 +328,11 @@ impl Rule {
     /// The cost of a request, or its estimate, under the policy of its tier.
     pub(crate) fn cost_of(&self, head: &Head<'_>, policy: &Policy) -> u64 {
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
-        if policy.is_reserved() { self.settling.estimate(cost, policy) } else { cost }
+        match policy {
+            _ if policy.is_in_flight() => cost.min(1),
+            _ if policy.is_reserved() => self.settling.estimate(cost, policy),
+            _ => cost,
+        }
     }
 
     /// The policies of its tiers.

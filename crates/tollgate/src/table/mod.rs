@@ -36,7 +36,7 @@ const SWEEP_FOR_EACH_KEY: u32 = 4;
 pub(crate) struct Table<V> {
     /// At most four fifths are used. A key is at its home, or behind it without a free place
     /// between.
-    slots: Vec<Option<Slot<V>>>,
+    slots: Vec<Option<TableEntry<V>>>,
     len: usize,
     /// The cap on keys.
     cap: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Table<V> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Slot<V> {
+pub(crate) struct TableEntry<V> {
     digest: Digest,
     expiry: Expiry,
     pub(crate) value: V,
@@ -127,7 +127,7 @@ impl<V> Table<V> {
 
     /// The slot at a place from [`Table::find`].
     #[inline]
-    pub(crate) fn slot(&mut self, at: usize) -> &mut Slot<V> {
+    pub(crate) fn slot(&mut self, at: usize) -> &mut TableEntry<V> {
         self.slots[at].as_mut().expect("a key stands where it was found")
     }
 
@@ -180,7 +180,7 @@ impl<V> Table<V> {
         while self.slots[at].is_some() {
             at = self.after(at);
         }
-        self.slots[at] = Some(Slot { digest, expiry: Expiry::new(expires, false), value });
+        self.slots[at] = Some(TableEntry { digest, expiry: Expiry::new(expires, false), value });
         self.len += 1;
         self.added += 1;
     }
@@ -294,7 +294,7 @@ fn places_for(keys: usize) -> usize {
     keys.saturating_add(keys / 4).saturating_add(1)
 }
 
-impl<V> Slot<V> {
+impl<V> TableEntry<V> {
     /// Sets a new expiry. The slot stays pinned unless `unpin`.
     #[inline]
     pub(crate) fn renew(&mut self, expires: Timestamp, unpin: bool) {
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_48_bytes() {
-        assert_eq!(size_of::<Option<Slot<State>>>(), 48);
+        assert_eq!(size_of::<Option<TableEntry<State>>>(), 48);
     }
 
     #[test]

@@ -190,9 +190,9 @@ impl<T> After<T> for ForgetLeases {
     }
 }
 
-/// Whether leases are for this set: a leaky bucket has to delay each request, the store has to see
-/// each slot, each use that it tracks, each charge that is corrected and each request that leaves
-/// units to others, and a long key is not kept.
+/// Whether leases are for this set. A leaky bucket has to delay each request. The store has to see
+/// each slot, each use that it tracks, each charge that is corrected, and each request that leaves
+/// units to others. A long key is not kept.
 fn is_leasable(set: &[Check<'_>], times: Times) -> bool {
     let fits = |Check { policy, key, cost }: &Check<'_>| {
         let is_leaky = matches!(policy.algorithm(), Algorithm::LeakyBucket { .. });
