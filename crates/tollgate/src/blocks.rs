@@ -11,10 +11,10 @@ const MOST_KEYS: usize = 100_000;
 
 /// The denials of each policy and key. If there are too many keys, those are forgotten whose window
 /// ends first.
-pub(crate) struct DenialCounts(Sharded<Denials>);
+pub(crate) struct DenialCounts(Sharded<CountedDenials>);
 
 /// Those within one window of the policy.
-struct Denials {
+struct CountedDenials {
     count: u32,
     until: Timestamp,
 }
@@ -45,7 +45,7 @@ impl DenialCounts {
         if most > 1 && table.make_room(1, now, |_| false) {
             table.reserve(1);
             let until = now.saturating_add(policy.quota().window());
-            table.insert(digest, Denials { count: 1, until }, until);
+            table.insert(digest, CountedDenials { count: 1, until }, until);
         }
         most == 1
     }

@@ -50,7 +50,7 @@ pub(super) trait Keeper: Send + Sync {
 pub(super) type RenewalPlace = (Instant, u64);
 
 /// A slot. It is released when this is dropped, unless it was before.
-pub(super) struct Held {
+pub(super) struct HeldSlot {
     keeper: Arc<dyn Keeper>,
     pub(super) claim: Claim,
     /// Those that have seen the grant.
@@ -82,13 +82,13 @@ enum HoldPhase {
     Ended,
 }
 
-impl Held {
+impl HeldSlot {
     /// A slot that was granted. `until` is when its lease ends.
-    pub(super) fn new(keeper: Arc<dyn Keeper>, claim: Claim, until: Option<Instant>) -> Held {
+    pub(super) fn new(keeper: Arc<dyn Keeper>, claim: Claim, until: Option<Instant>) -> HeldSlot {
         let hold = Hold { phase: HoldPhase::Held, until, place: None, timer: None };
         let runtime = Handle::try_current().ok();
         let observers = OnceLock::new();
-        Held { keeper, claim, observers, hold: Mutex::new(hold), ended: Notify::new(), runtime }
+        HeldSlot { keeper, claim, observers, hold: Mutex::new(hold), ended: Notify::new(), runtime }
     }
 
     fn hold(&self) -> MutexGuard<'_, Hold> {
@@ -165,7 +165,7 @@ impl Held {
     }
 
     /// Ends it after a time, if it is still held then.
-    pub(super) fn end_after(self: &Arc<Held>, time: Duration) {
+    pub(super) fn end_after(self: &Arc<HeldSlot>, time: Duration) {
         let Some(runtime) = &self.runtime else { return };
         let held = Arc::downgrade(self);
         let timer = runtime.spawn(async move {
@@ -240,7 +240,7 @@ impl Hold {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldSlot {
     fn drop(&mut self) {
         self.end();
     }

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tollgate_core::{Policy, Settled};
 
 use crate::observe::Observers;
-use held::Held;
+use held::HeldSlot;
 
 pub(crate) use releases::Listener;
 pub(crate) use slots::SlotBook;
@@ -66,7 +66,7 @@ pub(crate) use slots::SlotBook;
 /// # }
 /// ```
 #[derive(Clone, Default)]
-pub struct Slot(Vec<Arc<Held>>);
+pub struct Slot(Vec<Arc<HeldSlot>>);
 
 impl Slot {
     /// Returns whether a slot is no longer held: its lease has ended by the clock of this process,

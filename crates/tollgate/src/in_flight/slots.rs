@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tollgate_core::{Grant, Renewal, Reply, Store, Verdict};
 
 use super::Slot;
-use super::held::{Claim, Held, Keeper, RenewalPlace};
+use super::held::{Claim, HeldSlot, Keeper, RenewalPlace};
 use super::releases::{Listener, OnItsWay, Releases, Releasing};
 use crate::limiter::NeverFails;
 use crate::policy_set::{Ask, PolicySet};
@@ -42,7 +42,7 @@ pub(crate) struct SlotBook<S> {
 /// The slots that are to be renewed, the next first.
 #[derive(Default)]
 struct Renewals {
-    due: BTreeMap<RenewalPlace, Weak<Held>>,
+    due: BTreeMap<RenewalPlace, Weak<HeldSlot>>,
     /// The number of the latest slot.
     latest: u64,
     /// The number of the task that looks for slots to renew. Earlier ones end.
@@ -98,7 +98,7 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
             };
             let until = status.ends_after().map(|lease| asked + lease);
             let keeper: Arc<dyn Keeper> = self.clone();
-            let held = Arc::new(Held::new(keeper, claim, until));
+            let held = Arc::new(HeldSlot::new(keeper, claim, until));
             if until.is_some() {
                 self.renew_later(&held, asked);
             }
@@ -119,7 +119,7 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
     }
 
     /// Notes that a slot is to be renewed, a part of its lease after it was `asked` for.
-    fn renew_later(self: &Arc<Self>, held: &Arc<Held>, asked: Instant) {
+    fn renew_later(self: &Arc<Self>, held: &Arc<HeldSlot>, asked: Instant) {
         let mut renewals = self.renewals();
         renewals.latest += 1;
         let place = (asked + renewal_time(held), renewals.latest);
@@ -175,7 +175,7 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
     /// Ends all slots that have a lease, and waits until the store has answered each release of
     /// this process.
     pub(crate) async fn give_back(&self) {
-        let all: Vec<Arc<Held>> = self.renewals().due.values().filter_map(Weak::upgrade).collect();
+        let all: Vec<Arc<HeldSlot>> = self.renewals().due.values().filter_map(Weak::upgrade).collect();
         all.iter().for_each(|held| held.end());
         if let Some(releasing) = self.releases.all_on_their_way() {
             releasing.answered().await;
@@ -184,7 +184,7 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
 }
 
 /// The time after which a slot is renewed.
-fn renewal_time(held: &Held) -> Duration {
+fn renewal_time(held: &HeldSlot) -> Duration {
     held.claim.policy().quota().window() / RENEW_AFTER
 }
 
@@ -197,7 +197,7 @@ impl Claim {
 /// Renewals that were sent and not answered. Dropped, such as by a runtime that stops, they end
 /// without an answer.
 struct UnansweredRenewals {
-    held: VecDeque<Arc<Held>>,
+    held: VecDeque<Arc<HeldSlot>>,
     sent: Instant,
 }
 
