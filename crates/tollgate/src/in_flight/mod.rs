@@ -73,8 +73,8 @@ impl Slot {
     /// others have it, it was [released](Slot::release), or the response has ended.
     ///
     /// It is `true` at the latest one lease after the last renewal that succeeded was sent, by the
-    /// clock of this process: before the store gives the slot to others. Once `true`, it stays so. A
-    /// store that forgets slots may give them away earlier: after a reset, if it is flushed, if a
+    /// clock of this process: before the store gives the slot to others. Once `true`, it stays so.
+    /// A store that forgets slots may give them away earlier: after a reset, if it is flushed, if a
     /// replica takes over that had not heard of them, or if its clock steps forward. Then a holder
     /// hears of it with the next renewal, a third of a lease later, unless there is room for both.
     ///

@@ -159,7 +159,8 @@ impl<S: Clone> RateLimitLayer<S> {
     /// use http::Response;
     /// use tollgate::{Denial, Head, Quota, RateLimitLayer};
     ///
-    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).answer(|_: &Head<'_>, denial: &Denial| {
+    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).answer(|_: &Head<'_>, denial:
+    /// &Denial| {
     ///     let mut response = Response::new("slow down, please\n".to_owned());
     ///     *response.status_mut() = denial.status();
     ///     response
@@ -256,8 +257,8 @@ impl<S: Clone> RateLimitLayer<S> {
     /// nothing: its caller has left when its turn comes. Such a request is denied at once and takes
     /// no place in the queue. The headers `grpc-timeout` and `connect-timeout-ms` of gRPC and
     /// Connect count without this. Of several headers the shortest time counts; a value that is no
-    /// number of milliseconds is ignored. Waits for [slots](crate::Rule::wait_at_most) end with it too.
-    /// Other rules are not affected.
+    /// number of milliseconds is ignored. Waits for [slots](crate::Rule::wait_at_most) end with it
+    /// too. Other rules are not affected.
     ///
     /// # Panics
     /// If `name` is not a header name.

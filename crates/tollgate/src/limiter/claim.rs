@@ -88,8 +88,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
-    /// Acquires a set with slots. If nothing but slots is lacking, and a release of this process was
-    /// on its way, it is asked once more after that: a client is not refused for its own last
+    /// Acquires a set with slots. If nothing but slots is lacking, and a release of this process
+    /// was on its way, it is asked once more after that: a client is not refused for its own last
     /// request.
     pub(crate) fn claim(
         &self,

@@ -344,8 +344,8 @@ where
     /// and does not wait for its requests: other processes need not wait for the end of its leases.
     /// The requests find their [`Slot`](crate::Slot) lost.
     ///
-    /// Slots of a store in memory end with the process. Bound the wait by a timeout: the store may be
-    /// silent.
+    /// Slots of a store in memory end with the process. Bound the wait by a timeout: the store may
+    /// be silent.
     pub async fn give_back(&self) {
         self.decider.give_back().await;
     }

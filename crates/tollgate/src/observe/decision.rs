@@ -99,8 +99,8 @@ pub enum Outcome {
     Settled,
     /// A [`Charge`](crate::Charge) has ended: so many units were used, and no caller pays for them.
     Forgiven,
-    /// A request no longer holds its [slot](crate::Slot): it has ended, or gave it back before. It was
-    /// [`Allowed`](Outcome::Allowed) before.
+    /// A request no longer holds its [slot](crate::Slot): it has ended, or gave it back before. It
+    /// was [`Allowed`](Outcome::Allowed) before.
     Released,
 }
 

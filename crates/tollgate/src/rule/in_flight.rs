@@ -18,8 +18,8 @@ impl Rule {
     /// of [requests in flight](crate::Policy::in_flight).
     ///
     /// Requests that wait for the same slots form a queue in this limiter and its clones, in order
-    /// of arrival. The first asks again when a request of this process ends, and every 200 ms, since
-    /// one of another process may have ended. Between processes there is no order.
+    /// of arrival. The first asks again when a request of this process ends, and every 200 ms,
+    /// since one of another process may have ended. Between processes there is no order.
     ///
     /// A request waits only while it lacks nothing but slots. If it exceeds a rate too, or the
     /// store fails, it is refused at once. It never waits beyond its own
