@@ -39,7 +39,8 @@ pub(crate) fn banner(config: &Config, address: SocketAddr, metrics: Option<Socke
     let headers = headers(config);
     let (reachable, metrics) = (reachable(address), metrics.map(reachable));
     let url = format!("http://{reachable}");
-    let amount = config.rules.iter().map(|rule| rule.policy.largest_cost()).min().unwrap_or(1).min(3);
+    let rates = config.rules.iter().filter(|rule| !rule.policy.is_in_flight());
+    let amount = rates.map(|rule| rule.policy.largest_cost()).min().unwrap_or(3).min(3);
     let _ = write!(
         text,
         "\nWatch the limits live, and send requests: {url}/dashboard\n\nTry, several times:\n  curl -i{headers} {url}/\n  curl -i{headers} -X POST {url}/transfer/{amount}\n  \
@@ -57,6 +58,11 @@ pub(crate) fn banner(config: &Config, address: SocketAddr, metrics: Option<Socke
     }
     if rule(login::RULE).is_some() {
         let _ = writeln!(text, "  curl -i{headers} -d 'password=open sesame' {url}/login");
+    }
+    if config.rules.iter().any(|rule| rule.policy.is_in_flight()) {
+        let _ = write!(text, "  curl -i{headers} {url}/slow/2000\n  curl -N{headers} {url}/drip/2000\n");
+    } else {
+        text.push_str("Add --in-flight exports=2 to try GET /slow/2000 and GET /drip/2000.\n");
     }
     if rule(tokens::RULE).is_none() {
         text.push_str("Add --rule tokens=1000/m to try POST /chat/100/37 and POST /stream/20/500.\n");

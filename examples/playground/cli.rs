@@ -24,7 +24,21 @@ Two names have a meaning of their own, and any algorithm but leaky-bucket:
   login      counts failures of POST /login, whose form field password must be 'open sesame'; it applies to no other
              route
 
+Default: api=10/10s, unless --in-flight is given
 Examples: api=10/10s   burst=20/s,burst=50   'user=1000/d,algorithm=sliding-window,key=header:x-api-key'";
+
+const IN_FLIGHT_HELP: &str = "\
+A limit of requests in flight, decided together with the rules; repeatable
+
+NAME=N[,key=K][,lease=D][,max-wait=D]
+
+  N          how many requests at once; each holds a slot until the body of its response ends
+  key        as for --rule
+  lease      with Redis, how long the slots of a killed server stay taken (default: 15s); in memory it has no effect
+  max-wait   how long a request may wait for a slot (default: not at all)
+
+Try GET /slow/MS and GET /drip/MS, which take that many milliseconds.
+Examples: exports=2   'exports=2,key=header:x-api-key,max-wait=5s'";
 
 const STORE_HELP: &str = "\
 Where the usage is stored
@@ -94,8 +108,11 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "KEYS")]
     pub(crate) deny_cache: Option<usize>,
 
-    #[arg(long = "rule", value_name = "RULE", default_value = "api=10/10s", help = RULE_HELP)]
+    #[arg(long = "rule", value_name = "RULE", help = RULE_HELP)]
     pub(crate) rules: Vec<String>,
+
+    #[arg(long, value_name = "LIMIT", help = IN_FLIGHT_HELP)]
+    pub(crate) in_flight: Vec<String>,
 
     /// Network of proxies to trust for client addresses, such as 10.0.0.0/8; repeat it for several
     #[arg(long, value_name = "CIDR")]

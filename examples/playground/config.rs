@@ -2,15 +2,19 @@
 
 use http::HeaderName;
 use tollgate::extract::{ClientIp, ClientIpHeader};
-use tollgate::{MissingKey, PolicyExt, RateLimitLayer};
+use tollgate::{MissingKey, PolicyExt, RateLimitLayer, SetupError};
 
 use crate::cli::Cli;
-use crate::dashboard::Hosts;
+use crate::dashboard::{Hosts, RecentKeys};
+use crate::in_flight_spec;
 use crate::login;
 use crate::rule_spec::RuleSpec;
 use crate::store::StoreSpec;
 use crate::tokens;
 use crate::transfer;
+
+/// The rule of a server whose command line has none.
+const DEFAULT_RULE: &str = "api=10/10s";
 
 /// The configuration of the server.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub(crate) struct Config {
     pub(crate) missing_key: MissingKey,
     /// Where the usage is stored.
     pub(crate) store: StoreSpec,
+    /// The keys that the rules of requests in flight find.
+    pub(crate) recent_keys: RecentKeys,
     /// The layer with the rules, still without that store.
     pub(crate) layer: RateLimitLayer,
 }
@@ -42,9 +48,17 @@ impl TryFrom<Cli> for Config {
         let client_ip = client_ip(cli.client_ip_header.as_deref(), &cli.trust)?;
         let (client_ip_header, client_ip) = client_ip.unzip();
         let missing_key = MissingKey::from(cli.missing_key);
-        let rules = cli.rules.iter().map(|text| text.parse()).collect::<Result<Vec<RuleSpec>, _>>()?;
+        let default = (cli.rules.is_empty() && cli.in_flight.is_empty()).then_some(DEFAULT_RULE);
+        let rates = cli.rules.iter().map(String::as_str).chain(default).map(str::parse);
+        let in_flight = cli.in_flight.iter().map(|text| in_flight_spec::parse(text));
+        let rules = rates.chain(in_flight).collect::<Result<Vec<RuleSpec>, _>>()?;
+        let recent_keys = RecentKeys::default();
         let layer = RateLimitLayer::try_new(rules.iter().map(|rule| {
             let extractor = rule.key.extractor(client_ip.as_ref());
+            if rule.policy.is_in_flight() {
+                let limited = rule.policy.clone().by(recent_keys.noting(&rule.policy, extractor));
+                return limited.on_missing_key(missing_key).wait_at_most(rule.wait_for_slot);
+            }
             let limited = rule.policy.clone().by(extractor).cost(transfer::cost).on_missing_key(missing_key);
             match rule.policy.name() {
                 tokens::RULE => limited.reserve(tokens::estimate),
@@ -52,11 +66,20 @@ impl TryFrom<Cli> for Config {
                 _ => limited,
             }
         }));
-        let layer = layer.map_err(|error| format!("--rule: {error}"))?.fields(cli.headers.into());
+        let layer = layer.map_err(|error| rules_error(&rules, error))?.fields(cli.headers.into());
         let hosts = Hosts::parse(&cli.hosts)?;
         let (listen, metrics) = (cli.listen, cli.metrics);
-        Ok(Config { listen, hosts, metrics, rules, client_ip_header, missing_key, store, layer })
+        Ok(Config { listen, hosts, metrics, rules, client_ip_header, missing_key, store, recent_keys, layer })
     }
+}
+
+/// An error of all rules together, which names the options that were given.
+pub(crate) fn rules_error(rules: &[RuleSpec], error: SetupError) -> String {
+    let options = match rules.iter().any(|rule| rule.policy.is_in_flight()) {
+        true => "--rule, --in-flight",
+        false => "--rule",
+    };
+    format!("{options}: {error}")
 }
 
 impl Config {

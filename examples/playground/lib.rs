@@ -12,6 +12,7 @@
 //! - `routes.rs` puts the layer around routes.
 //! - `tokens.rs` reserves units before the work, and settles them after it.
 //! - `login.rs` counts failed log-ins.
+//! - `slow.rs` ends requests that lose their slots.
 //! - `metrics.rs` serves metrics for Prometheus.
 //! - `dashboard` serves a page that shows live what is limited.
 
@@ -21,14 +22,17 @@ mod config;
 mod dashboard;
 mod greeter;
 mod helloworld;
+mod in_flight_spec;
 mod key_spec;
 mod login;
 mod me;
 mod metrics;
+mod options;
 mod outage;
 mod routes;
 mod rule_spec;
 mod scale;
+mod slow;
 mod span;
 mod store;
 mod terminal;
@@ -46,7 +50,7 @@ use tokio::time::{sleep, timeout};
 use tollgate::RateLimitLayer;
 
 use crate::cli::Cli;
-use crate::config::Config;
+use crate::config::{Config, rules_error};
 use crate::dashboard::Dashboard;
 use crate::metrics::Exporter;
 use crate::outage::Views;
@@ -73,20 +77,27 @@ pub async fn run() -> ExitCode {
             Err(error) => return fail(&error, 1),
         },
     };
-    let dashboard = Dashboard::new(&config);
-    let layer = config.store.open().await.and_then(|(store, views)| {
-        let layer = config.layer.clone().try_store(dashboard.count_keys(store));
-        let layer = layer.map_err(|error| format!("--rule: {error}"))?.observe(dashboard.observer());
-        Ok((if exporter.is_some() { layer.metrics() } else { layer }, views))
-    });
-    let served = match layer {
+    let served = match open(&config, exporter.is_some()).await {
         Err(error) => return fail(&error, 2),
-        Ok((layer, views)) => serve(config, layer, dashboard, exporter, views).await,
+        Ok((layer, dashboard, views)) => serve(config, layer, dashboard, exporter, views).await,
     };
     served.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS)
 }
 
-/// How long it may take to give back what leases hold, after that.
+/// Opens the store, and makes what asks it.
+async fn open(
+    config: &Config,
+    metrics: bool,
+) -> Result<(RateLimitLayer<AnyStore>, Dashboard, Views), String> {
+    let (store, views) = config.store.open().await?;
+    let wrong = |error| rules_error(&config.rules, error);
+    let dashboard = Dashboard::new(config, store.clone()).map_err(wrong)?;
+    let layer = config.layer.clone().try_store(dashboard.count_keys(store)).map_err(wrong)?;
+    let layer = layer.observe(dashboard.observer());
+    Ok((if metrics { layer.metrics() } else { layer }, dashboard, views))
+}
+
+/// How long it may take to give back what requests and leases hold, after that.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(2);
 
 /// Serves until a signal to stop.
@@ -107,6 +118,7 @@ async fn serve(
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);
     });
+    let limiter = layer.limiter();
     let limited = routes::router(layer).map_err(|error| error.to_string())?;
     let hosts = config.hosts.and(address.ip());
     let app = limited.merge(dashboard.router(hosts, views.circuit, stopped()));
@@ -123,10 +135,15 @@ async fn serve(
         served = metrics => served,
         () = async { stopped().await; sleep(GRACE).await } => Ok(()),
     };
-    // After the last request. What does not arrive in time stays charged.
-    if let Some(give_back) = views.give_back {
-        let _ = timeout(GIVE_BACK_WITHIN, give_back).await;
-    }
+    // After the grace. Requests that still run find their slots lost, and other servers need not
+    // wait for the end of these. What does not arrive in time stays charged.
+    let give_back = async {
+        limiter.give_back().await;
+        if let Some(give_back) = views.give_back {
+            give_back.await;
+        }
+    };
+    let _ = timeout(GIVE_BACK_WITHIN, give_back).await;
     served
 }
 

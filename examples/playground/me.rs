@@ -20,14 +20,15 @@ struct Me<'a> {
 struct Standing<'a> {
     name: &'a str,
     algorithm: &'static str,
-    /// Units per window.
+    /// Units per window, or requests in flight.
     limit: u64,
     /// The largest number of units at once.
     capacity: u64,
     /// Units that would pass now, without delay.
     remaining: u64,
-    /// Time until the whole quota is back.
-    reset_after: u64,
+    /// Time until the whole quota is back; absent for requests in flight, which end at any time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reset_after: Option<u64>,
     /// Time until a request of cost 1 would pass; absent if it would pass now.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
@@ -49,6 +50,8 @@ pub(crate) async fn me(State(limiter): State<RequestLimiter<AnyStore>>, parts: P
 
 fn standing<'a>(policy: &'a Policy, status: &Status) -> Standing<'a> {
     let retry_after = match status.wait() {
+        // As `Retry-After`: another request may end at any time.
+        Wait::For(_) if policy.is_in_flight() => Some(1),
         Wait::For(wait) => Some(seconds_up(wait)),
         Wait::None | Wait::Never => None,
     };
@@ -58,7 +61,7 @@ fn standing<'a>(policy: &'a Policy, status: &Status) -> Standing<'a> {
         limit: policy.quota().limit(),
         capacity: policy.capacity(),
         remaining: status.remaining(),
-        reset_after: seconds_up(status.reset_after()),
+        reset_after: (!policy.is_in_flight()).then(|| seconds_up(status.reset_after())),
         retry_after,
     }
 }

@@ -12,12 +12,13 @@ use crate::helloworld::FILE_DESCRIPTOR_SET;
 use crate::helloworld::greeter_server::GreeterServer;
 use crate::login::log_in;
 use crate::me::me;
+use crate::slow::{drip, slow};
 use crate::store::AnyStore;
 use crate::tokens::{chat, stream};
 use crate::transfer::transfer;
 
-const NOT_FOUND: &str = "try /, /dashboard, /me, /health, POST /transfer/3, POST /chat/100/37, POST /stream/20/500, \
-                         POST /login, or gRPC helloworld.Greeter/SayHello\n";
+const NOT_FOUND: &str = "try /, /dashboard, /me, /health, /slow/2000, /drip/2000, POST /transfer/3, POST /chat/100/37, \
+                         POST /stream/20/500, POST /login, or gRPC helloworld.Greeter/SayHello\n";
 
 /// Returns all routes. The layer limits those that are added before it.
 pub(crate) fn router(layer: RateLimitLayer<AnyStore>) -> Result<Router, Error> {
@@ -28,6 +29,8 @@ pub(crate) fn router(layer: RateLimitLayer<AnyStore>) -> Result<Router, Error> {
         .route("/chat/{estimate}/{used}", post(chat))
         .route("/stream/{estimate}/{chunks}", post(stream))
         .route("/login", post(log_in))
+        .route("/slow/{ms}", get(slow))
+        .route("/drip/{ms}", get(drip))
         .fallback(|| async { (StatusCode::NOT_FOUND, NOT_FOUND) });
     let limited = Routes::from(http).add_service(GreeterServer::new(Hello)).into_axum_router().layer(layer);
     // Added after the layer, so never limited. Clients ask reflection, in either version, before

@@ -7,6 +7,7 @@ use tollgate::{Algorithm, Policy, PolicyError, Quota};
 
 use crate::key_spec::KeySpec;
 use crate::login;
+use crate::options::{Options, parse_span, parse_units};
 use crate::span;
 use crate::tokens;
 
@@ -15,15 +16,8 @@ use crate::tokens;
 pub(crate) struct RuleSpec {
     pub(crate) policy: Policy,
     pub(crate) key: KeySpec,
-}
-
-/// The options in the text. Each may be given once.
-#[derive(Default)]
-struct Options<'a> {
-    burst: Option<&'a str>,
-    algorithm: Option<&'a str>,
-    key: Option<&'a str>,
-    max_wait: Option<&'a str>,
+    /// How long a request waits for a slot. Zero for a rate.
+    pub(crate) wait_for_slot: Duration,
 }
 
 impl FromStr for RuleSpec {
@@ -41,60 +35,32 @@ fn parse(text: &str) -> Result<RuleSpec, String> {
     let (name, rest) = text.split_once('=').ok_or_else(form)?;
     let mut fields = rest.split(',');
     let (limit, window) = fields.next().and_then(|quota| quota.split_once('/')).ok_or_else(form)?;
-    let options = Options::parse(fields)?;
+    let options = Options::parse(fields, &["burst", "algorithm", "key", "max-wait"])?;
 
     let window = parse_span(window)?;
     let mut quota = Quota::try_new(parse_units(limit)?, window).map_err(|error| error.to_string())?;
-    if let Some(burst) = options.burst {
+    if let Some(burst) = options.get("burst") {
         quota = quota.try_burst(parse_units(burst)?).map_err(|error| error.to_string())?;
     }
-    let algorithm = parse_algorithm(options.algorithm, options.max_wait, window)?;
+    let algorithm = parse_algorithm(options.get("algorithm"), options.span("max-wait")?, window)?;
     let policy = Policy::try_from_parts(name, quota, algorithm).map_err(|error| match error {
         // The playground has no option to raise it.
         PolicyError::LogTooLong => "sliding-log takes limits up to 100000".to_owned(),
         error => error.to_string(),
     })?;
-    let key = options.key.map_or_else(|| Ok(KeySpec::default()), str::parse)?;
-    Ok(RuleSpec { policy, key })
+    Ok(RuleSpec { policy, key: parse_key(&options)?, wait_for_slot: Duration::ZERO })
 }
 
-impl<'a> Options<'a> {
-    fn parse(fields: impl Iterator<Item = &'a str>) -> Result<Options<'a>, String> {
-        let mut options = Options::default();
-        for field in fields {
-            let (name, value) = field.split_once('=').unwrap_or((field, ""));
-            let option = match name {
-                "burst" => &mut options.burst,
-                "algorithm" => &mut options.algorithm,
-                "key" => &mut options.key,
-                "max-wait" => &mut options.max_wait,
-                _ => return Err(format!("{name:?} is not an option: use burst, algorithm, key, max-wait")),
-            };
-            if option.replace(value).is_some() {
-                return Err(format!("{name} is given twice"));
-            }
-        }
-        Ok(options)
-    }
-}
-
-/// Parses a limit or a burst.
-fn parse_units(text: &str) -> Result<u64, String> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let units = text.parse().ok().filter(|units| digits && (1..=Quota::MAX_UNITS).contains(units));
-    units.ok_or_else(|| format!("{text:?} is not a whole number from 1 to {}", Quota::MAX_UNITS))
-}
-
-fn parse_span(text: &str) -> Result<Duration, String> {
-    span::parse(text).ok_or_else(|| format!("{text:?} is not a time such as s, 10s, 500ms, 5m, h or d"))
+/// Returns the option `key`, or the default.
+pub(crate) fn parse_key(options: &Options<'_>) -> Result<KeySpec, String> {
+    options.get("key").map_or_else(|| Ok(KeySpec::default()), str::parse)
 }
 
 fn parse_algorithm(
     name: Option<&str>,
-    max_wait: Option<&str>,
+    max_wait: Option<Duration>,
     window: Duration,
 ) -> Result<Algorithm, String> {
-    let max_wait = max_wait.map(parse_span).transpose()?;
     let algorithm = match name {
         None | Some("gcra") => Algorithm::Gcra,
         Some("leaky-bucket") => Algorithm::LeakyBucket { max_wait: max_wait.unwrap_or(window) },
@@ -121,6 +87,9 @@ fn parse_algorithm(
 impl RuleSpec {
     /// Returns the rule in words, for the banner.
     pub(crate) fn in_words(&self) -> String {
+        if let Some(lease) = self.policy.lease() {
+            return self.slots_in_words(lease);
+        }
         let (quota, capacity) = (self.policy.quota(), self.policy.capacity());
         let limit = quota.limit();
         let window = span::in_words(quota.window());
@@ -141,6 +110,16 @@ impl RuleSpec {
         };
         format!("{limit} per {window} for {key}; {how}{what}")
     }
+
+    fn slots_in_words(&self, lease: Duration) -> String {
+        let (slots, key) = (self.policy.capacity(), self.key.in_words());
+        let others = match self.wait_for_slot {
+            Duration::ZERO => "are refused".to_owned(),
+            wait => format!("wait for at most {}", span::in_words(wait)),
+        };
+        let lease = span::in_words(lease);
+        format!("{slots} in flight for {key}; others {others} (in-flight, lease of {lease})")
+    }
 }
 
 #[cfg(test)]
@@ -157,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_shortest_rule() {
-        let RuleSpec { policy, key } = rule("api=10/10s");
+        let RuleSpec { policy, key, .. } = rule("api=10/10s");
         assert_eq!(policy, Policy::new("api", Quota::new(10, Duration::from_secs(10))));
         assert_eq!(key, KeySpec::default());
     }
@@ -165,7 +144,7 @@ mod tests {
     #[test]
     fn all_options_in_any_order() {
         let text = "q=3/m,max-wait=500ms,key=header:x-key|ip,burst=2,algorithm=leaky-bucket";
-        let RuleSpec { policy, key } = rule(text);
+        let RuleSpec { policy, key, .. } = rule(text);
         let quota = Quota::per_minute(3).burst(2);
         let algorithm = Algorithm::LeakyBucket { max_wait: Duration::from_millis(500) };
         assert_eq!(policy, Policy::try_from_parts("q", quota, algorithm).unwrap());

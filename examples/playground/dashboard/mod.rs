@@ -7,11 +7,12 @@
 //! The page shows keys to everyone who can reach it, under a host that it answers to: see `hosts`.
 //! In a service of your own, put it behind authentication.
 
-// From top to bottom; imports run down this list only: this module, snapshot, minute, counts,
-// hosts.
+// From top to bottom; imports run down this list only: this module, snapshot, slots, minute,
+// counts, hosts.
 mod counts;
 mod hosts;
 mod minute;
+mod slots;
 mod snapshot;
 
 use std::convert::Infallible;
@@ -34,12 +35,14 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
 use tollgate::failure::CircuitView;
 use tollgate::usage::top_keys::{MemoryLog, Recorder, Recording, TopKeys};
-use tollgate::{Decision, StoreExt};
+use tollgate::{Decision, SetupError, StoreExt};
 
 pub(crate) use self::hosts::Hosts;
+pub(crate) use self::slots::RecentKeys;
 
 use self::counts::Counts;
 use self::minute::Minute;
+use self::slots::Slots;
 use self::snapshot::{DeniedKey, OfPolicy, Snapshot};
 use crate::config::Config;
 use crate::store::AnyStore;
@@ -63,6 +66,7 @@ const MOST_RULES: usize = 20;
 #[derive(Debug)]
 pub(crate) struct Dashboard {
     counts: Arc<Counts>,
+    slots: Slots,
     usage: TopKeys<MemoryLog>,
     recorder: Recorder<MemoryLog>,
     /// The names of the shown policies, and their rules in words.
@@ -74,11 +78,13 @@ pub(crate) struct Dashboard {
 }
 
 impl Dashboard {
-    pub(crate) fn new(config: &Config) -> Dashboard {
+    /// For a server that counts in this store.
+    pub(crate) fn new(config: &Config, store: AnyStore) -> Result<Dashboard, SetupError> {
         let shown = config.rules.iter().take(MOST_RULES);
         let rules: Vec<_> = shown.map(|rule| (rule.policy.name().to_owned(), rule.in_words())).collect();
         let usage = TopKeys::new(MemoryLog::new());
-        Dashboard {
+        Ok(Dashboard {
+            slots: Slots::new(config, store)?,
             counts: Arc::new(Counts::new(rules.iter().map(|(name, _)| name.as_str()))),
             recorder: usage.record(Recording::default().keep_for(TIME_OF_KEYS)),
             usage,
@@ -86,7 +92,7 @@ impl Dashboard {
             rules,
             headers: config.needed_headers(),
             place: config.store.place(),
-        }
+        })
     }
 
     /// Returns an observer for the limiter.
@@ -113,6 +119,8 @@ impl Dashboard {
         tokio::spawn(async move {
             tokio::select! {
                 () = self.feed(circuit, &snapshots) => {}
+                // Not by the feed, which waits for no store.
+                () = self.slots.watch(&snapshots) => {}
                 () = stopped => {}
             }
         });
@@ -124,7 +132,7 @@ impl Dashboard {
     }
 
     /// Reads the counters, and makes snapshots while a page is open.
-    async fn feed(self, circuit: Option<CircuitView>, snapshots: &watch::Sender<Arc<str>>) {
+    async fn feed(&self, circuit: Option<CircuitView>, snapshots: &watch::Sender<Arc<str>>) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let start = ticks.tick().await;
@@ -146,7 +154,10 @@ impl Dashboard {
             let snapshot = Snapshot {
                 headers: &self.headers,
                 policies: policies
-                    .map(|(((name, rule), outcomes), units)| OfPolicy { name, rule, outcomes, units })
+                    .map(|(((name, rule), outcomes), units)| {
+                        let slots = self.slots.of(name);
+                        OfPolicy { name, rule, outcomes, units, slots }
+                    })
                     .collect(),
                 more: self.more,
                 sources: minute.sources(),

@@ -7,6 +7,7 @@ use tollgate::usage::top_keys::KeyUsage;
 
 use super::counts::{Percentiles, Units};
 use super::minute::Series;
+use super::slots::{InUse, shortened};
 
 /// A snapshot. It contains the whole minute: a page that misses some snapshots loses nothing.
 #[derive(Debug, Serialize)]
@@ -33,6 +34,8 @@ pub(crate) struct OfPolicy<'a> {
     pub(crate) rule: &'a str,
     pub(crate) outcomes: BTreeMap<&'static str, &'a Series>,
     pub(crate) units: Units,
+    /// `None` unless it is for requests in flight.
+    pub(crate) slots: Option<InUse>,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,16 +45,9 @@ pub(crate) struct DeniedKey {
     count: u64,
 }
 
-/// Callers choose their keys, so they can be long. The page shows this many characters.
-const LONGEST_KEY: usize = 60;
-
 impl From<KeyUsage> for DeniedKey {
     fn from(usage: KeyUsage) -> DeniedKey {
-        let KeyUsage { policy, mut key, count, .. } = usage;
-        if let Some((end, _)) = key.char_indices().nth(LONGEST_KEY) {
-            key.truncate(end);
-            key.push('…');
-        }
-        DeniedKey { policy, key, count }
+        let KeyUsage { policy, key, count, .. } = usage;
+        DeniedKey { policy, key: shortened(key), count }
     }
 }
