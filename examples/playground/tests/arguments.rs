@@ -83,9 +83,42 @@ fn a_malformed_rule_is_one_error_line() {
 }
 
 #[test]
+fn a_malformed_limit_of_requests_in_flight_is_one_error_line() {
+    for limit in [
+        "",
+        "exports",
+        "exports=",
+        "exports=0",
+        "exports=-1",
+        "exports=2/s",
+        "exports=1000001",
+        "exports=2,",
+        "exports=2,burst=3",
+        "exports=2,algorithm=gcra",
+        "exports=2,lease=0s",
+        "exports=2,lease=soon",
+        "exports=2,max-wait=5",
+        "exports=2,max-wait=5s,max-wait=5s",
+        "exports=2,key=user",
+        "tokens=2",
+        "login=2",
+        "two\nlines=2",
+    ] {
+        let (code, line) = complaint(&["--in-flight", limit]);
+        assert_eq!(code, 2, "{limit:?}: {line}");
+        assert!(line.contains("--in-flight"), "{limit:?}: {line}");
+    }
+}
+
+#[test]
 fn a_malformed_option_is_one_error_line() {
     for (options, hint) in [
-        (&["--rule", "api=5/s", "--rule", "api=6/s"][..], "two rules have the name \"api\""),
+        (
+            &["--rule", "api=5/s", "--in-flight", "api=6"][..],
+            "--rule, --in-flight: two rules have the name \"api\"",
+        ),
+        (&["--in-flight", "api=5", "--in-flight", "api=6"], "two rules have the name \"api\""),
+        (&["--rule", "api=5/s", "--rule", "api=6/s"], "two rules have the name \"api\""),
         (&["--rule"], "--rule"),
         (&["--store", ""], "--store"),
         (&["--store", "disk"], "not a URL of redis"),
@@ -260,6 +293,7 @@ fn help_lists_all_options_and_succeeds() {
         "--lease",
         "--deny-cache",
         "--rule",
+        "--in-flight",
         "--trust",
         "--client-ip-header",
         "--headers",
@@ -268,7 +302,14 @@ fn help_lists_all_options_and_succeeds() {
         assert!(help.contains(option), "{help}");
     }
     assert!(help.contains("NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]"), "{help}");
-    for route in ["POST /chat/ESTIMATE/USED", "POST /stream/ESTIMATE/CHUNKS", "POST /login"] {
+    assert!(help.contains("NAME=N[,key=K][,lease=D][,max-wait=D]"), "{help}");
+    for route in [
+        "GET /slow/MS",
+        "GET /drip/MS",
+        "POST /chat/ESTIMATE/USED",
+        "POST /stream/ESTIMATE/CHUNKS",
+        "POST /login",
+    ] {
         assert!(help.contains(route), "{help}");
     }
 }

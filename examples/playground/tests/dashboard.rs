@@ -69,6 +69,28 @@ fn a_policy_shows_the_units_that_were_reserved_settled_and_forgiven() {
 }
 
 #[test]
+fn a_limit_of_requests_in_flight_shows_the_slots_in_use_of_each_key() {
+    let server = Server::playground(&["--in-flight", "exports=3,key=header:x-user", "--rule", "api=100/d"]);
+    let mut page = open(&server);
+    let slots = |policy: &str| format!("document.querySelector('[data-policy={policy}] .slots')");
+    let text = |expected: &str| format!("{}.tBodies[0]?.textContent === {expected:?}", slots("exports"));
+    page.wait_for(&text("none"));
+    assert_eq!(page.eval(&format!("{}.hidden", slots("api"))), true);
+    let slow = |user: &str| {
+        let mut connection = TcpStream::connect(server.address()).unwrap();
+        let head = format!("GET /slow/60000 HTTP/1.1\r\nhost: localhost\r\nx-user: {user}\r\n\r\n");
+        connection.write_all(head.as_bytes()).unwrap();
+        connection
+    };
+    let connections = [slow("ada"), slow("bob"), slow("bob")];
+    page.wait_for(&text("=bob2 of 3=ada1 of 3"));
+    assert_eq!(page.eval(&format!("{}.querySelectorAll('rect').length", slots("exports"))), 3);
+    drop(connections);
+    page.wait_for(&text("none"));
+    assert_eq!(page.logged().len(), 0, "{:?}", page.logged());
+}
+
+#[test]
 fn the_keyboard_sends_bursts_with_the_keys_that_the_rules_need() {
     let server = Server::with_rules(&["api=1/d,key=header:x-api-key+cookie:session"]);
     let mut page = open(&server);

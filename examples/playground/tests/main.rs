@@ -14,6 +14,7 @@ mod dashboard;
 mod fields;
 mod fleet;
 mod grpc;
+mod in_flight;
 mod keys;
 mod login;
 mod metrics;

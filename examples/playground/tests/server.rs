@@ -1,5 +1,7 @@
 //! Starts the playground on a free port, and kills it at the end of the test.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::ops::{Deref, DerefMut};
 use std::process::Command;
 use std::thread::sleep;
@@ -30,6 +32,19 @@ impl Server {
 
     pub(crate) fn transfer(&self, amount: &str) -> Response {
         self.connect().request("POST", &format!("/transfer/{amount}"), &[])
+    }
+
+    /// Sends a method and a path, and returns the lines of the answer's body as they come.
+    #[track_caller]
+    pub(crate) fn stream(&self, request: &str) -> impl Iterator<Item = String> + use<> {
+        let mut connection = TcpStream::connect(self.address()).unwrap();
+        connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        // HTTP/1.0 has no chunks of its own: the body ends with the connection.
+        connection.write_all(format!("{request} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+        let mut lines = BufReader::new(connection).lines().map(Result::unwrap);
+        let status = lines.next().unwrap();
+        assert!(status.contains(" 200 "), "{status}");
+        lines.skip_while(|line| !line.is_empty()).skip(1)
     }
 
     /// Returns a value of a policy in the answer of `/me`, or `None` if it is absent.

@@ -1,8 +1,6 @@
 //! `/chat` and `/stream`: units that are reserved before the work and settled after it.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::json;
 use tollgate_conformance::servers::{Kind, Server as Redis};
@@ -16,18 +14,6 @@ const ALGORITHMS: [&str; 5] = ["gcra", "fixed-window", "sliding-window", "slidin
 
 fn post(server: &Server, path: &str) -> Response {
     server.connect().request("POST", path, &[])
-}
-
-/// Sends a POST, and returns the lines of the answer's body.
-fn stream(server: &Server, path: &str) -> impl Iterator<Item = String> + use<> {
-    let mut connection = TcpStream::connect(server.address()).unwrap();
-    connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    // HTTP/1.0 has no chunks of its own: the body ends with the connection.
-    connection.write_all(format!("POST {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
-    let mut lines = BufReader::new(connection).lines().map(Result::unwrap);
-    let status = lines.next().unwrap();
-    assert!(status.contains(" 200 "), "{status}");
-    lines.skip_while(|line| !line.is_empty()).skip(1)
 }
 
 fn remaining(server: &Server) -> u64 {
@@ -74,7 +60,7 @@ fn other_rules_charge_one_for_a_chat_and_other_routes_charge_the_tokens() {
 #[test]
 fn a_stream_produces_all_chunks_and_pays_for_them() {
     let server = Server::with_rules(&["tokens=1000/d,algorithm=fixed-window"]);
-    let chunks: Vec<_> = stream(&server, "/stream/4/10").collect();
+    let chunks: Vec<_> = server.stream("POST /stream/4/10").collect();
     let expected: Vec<_> = (1..=10).map(|number| format!("chunk {number}")).collect();
     assert_eq!((chunks, remaining(&server)), (expected, 990));
 }
@@ -84,7 +70,7 @@ fn a_stream_ends_at_the_limit_and_says_why() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     let rules = ["tokens=100/d,algorithm=fixed-window"];
     for server in [Server::with_rules(&rules), on(&redis.url(), &rules)] {
-        let lines: Vec<_> = stream(&server, "/stream/30/1000").collect();
+        let lines: Vec<_> = server.stream("POST /stream/30/1000").collect();
         assert_eq!(lines.len(), 91, "{lines:?}");
         assert_eq!(lines[89], "chunk 90");
         let end = "stopped: 30 more units are refused: quota exceeded: tokens; retry in ";
@@ -100,7 +86,7 @@ fn a_client_that_leaves_a_stream_pays_for_what_was_produced() {
     let rules = ["tokens=10000/d,algorithm=fixed-window"];
     for server in [Server::with_rules(&rules), on(&redis.url(), &rules)] {
         let start = Instant::now();
-        let mut chunks = stream(&server, "/stream/5000/9000");
+        let mut chunks = server.stream("POST /stream/5000/9000");
         assert_eq!(chunks.nth(39).as_deref(), Some("chunk 40"));
         assert_eq!(remaining(&server), 5_000, "still reserved");
         drop(chunks);
@@ -136,7 +122,7 @@ fn numbers_that_cannot_be_reserved_are_refused() {
         }
     }
     assert_eq!(post(&server, "/chat/5/0").json()["charged"], 0);
-    assert_eq!((stream(&server, "/stream/5/0").count(), remaining(&server)), (0, left));
+    assert_eq!((server.stream("POST /stream/5/0").count(), remaining(&server)), (0, left));
 }
 
 #[test]
@@ -156,5 +142,5 @@ fn a_request_without_a_key_is_settled_to_nothing_if_the_rule_is_skipped() {
     let server = Server::playground(&rule);
     let settled = json!({ "reserved": 0, "charged": 0, "debt": 0, "forgiven": 137 });
     assert_eq!(post(&server, "/chat/1000/137").json(), settled);
-    assert_eq!(stream(&server, "/stream/1/20").count(), 20);
+    assert_eq!(server.stream("POST /stream/1/20").count(), 20);
 }
