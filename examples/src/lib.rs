@@ -11,6 +11,7 @@
 //! | `tiers` | a quota for each plan, a cost for each route, and what is left |
 //! | `login` | failed log-ins by address and by name |
 //! | `llm_gateway` | a budget of tokens, charged as a language model streams them |
+//! | `exports` | two long exports at a time for each API key |
 //! | `behind_proxy` | the client's address behind proxies |
 //! | `stack` | the limit among the layers of a production server |
 //! | `hyper` | a server without axum |

@@ -6,6 +6,7 @@
 mod axum_example;
 mod behind_proxy_example;
 mod client_example;
+mod exports_example;
 mod hyper_example;
 mod llm_gateway_example;
 mod login_example;
