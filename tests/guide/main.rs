@@ -8,6 +8,7 @@ mod charges;
 mod documents;
 mod from_others;
 mod grpc;
+mod in_flight;
 mod keys;
 mod layers;
 mod outages;

@@ -20,6 +20,7 @@ chapters! {
     from_tower = "from_tower.md"
     from_tower_governor = "from_tower_governor.md"
     grpc = "grpc.md"
+    in_flight = "in_flight.md"
     keys = "keys.md"
     layers = "layers.md"
     outages = "outages.md"

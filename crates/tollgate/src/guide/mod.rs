@@ -26,6 +26,7 @@ chapters! { "":
     from_tower
     from_tower_governor
     grpc
+    in_flight
     keys
     layers
     operating
