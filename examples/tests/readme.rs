@@ -11,6 +11,7 @@ use tollgate::calls::CallLimitLayer;
 use tollgate::extract::{ClientIp, KeyExtractor, PeerIp, extension, extension_ref, matched_path};
 use tollgate::{
     Algorithm, Charge, Denial, Head, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Report, Rule,
+    Slot,
 };
 use tollgate_examples::helloworld::greeter_server::{Greeter, GreeterServer};
 use tollgate_examples::helloworld::{HelloReply, HelloRequest};
@@ -75,6 +76,14 @@ fn settings(rule: Rule) -> Rule {
     rule.exempt(|head: &Head<'_>| head.uri().path() == "/health")
 }
 
+fn in_flight() -> Rule {
+    Policy::in_flight("exports", 2).by(PeerIp::new())
+}
+
+async fn export(slot: Slot) -> bool {
+    slot.is_lost()
+}
+
 async fn work(charge: Charge) {
     let used = 137;
     charge.settle(used).await;
@@ -112,7 +121,7 @@ async fn log_in(policy: Policy, user: Key) {
 
 #[test]
 fn the_code_in_the_table_compiles() {
-    let _ = (keys, settings, work, layers, jobs, client, grpc, log_in);
+    let _ = (keys, settings, in_flight, export, work, layers, jobs, client, grpc, log_in);
     let this_file = without_blanks(THIS_FILE);
     let table = README.lines().skip_while(|line| !line.contains("| write … |")).skip(2);
     let rows: Vec<_> = table.take_while(|line| line.starts_with('|')).collect();
