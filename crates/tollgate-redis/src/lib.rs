@@ -217,16 +217,16 @@
 //! | `LeakyBucket` | 3 (1) | 2 (1) | 1 (1) | 2 (1) |
 //! | `FixedWindow` | 2 (1) | 2 (1) | 1 (1) | 2 (1) |
 //! | `SlidingWindow` | 2 (1) | 2 (1) | 1 (1) | 2 (1) |
-//! | `SlidingBuckets` of 10 | 13 (9) | 10 (9) | 13 (13) | 14 (15) |
-//! | `SlidingBuckets` of 1,000 | 26 (22) | 16 (15) | 32 (32) | 27 (358) |
-//! | `SlidingLog`, 10 runs | 13 (9) | 10 (9) | 13 (13) | 14 (15) |
-//! | `SlidingLog`, 100,000 runs | 40 (36) | 23 (22) | 53 (53) | 40 (1061) |
-//! | the same as a sorted set, 10 runs | 10 (5) | 10 (9) | 10 (9) | 9 (10) |
-//! | the same as a sorted set, 100,000 runs | 10 (5) | 23 (22) | 24 (23) | 9 (1029) |
+//! | `SlidingBuckets` of 10 | 12 (8) | 9 (8) | 12 (12) | 13 (14) |
+//! | `SlidingBuckets` of 1,000 | 25 (21) | 15 (14) | 31 (31) | 26 (357) |
+//! | `SlidingLog`, 10 runs | 12 (8) | 9 (8) | 12 (12) | 13 (14) |
+//! | `SlidingLog`, 100,000 runs | 39 (35) | 22 (21) | 52 (52) | 39 (1060) |
+//! | the same as a sorted set, 10 runs | 9 (4) | 9 (8) | 9 (8) | 8 (9) |
+//! | the same as a sorted set, 100,000 runs | 9 (4) | 22 (21) | 23 (22) | 8 (1028) |
 //!
 //! Each call adds a `TIME`. In a call of many checks, the first denial of `Gcra` runs 4 commands,
-//! since its key was charged optimistically. These are the worst states. Usually a charge runs 6 to
-//! 10 commands, and a denial of cost 1 runs 5 or 6.
+//! since its key was charged optimistically. These are the worst states. Usually a charge runs 5 to
+//! 9 commands, and a denial of cost 1 runs 4 or 5.
 //!
 //! - `Gcra`, `LeakyBucket`, `FixedWindow`, `SlidingWindow`: constant.
 //! - `SlidingBuckets` and `SlidingLog` with n runs: a check runs O(log n) commands, each of at most

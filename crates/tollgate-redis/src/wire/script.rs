@@ -322,8 +322,10 @@ mod tests {
     #[test]
     fn every_script_compiles_and_uses_only_globals_of_redis() {
         let lua = Lua::new();
-        let words =
-            ["ARGV", "KEYS", "math", "redis", "string", "struct", "table", "tonumber", "type", "unpack"];
+        let words = [
+            "ARGV", "KEYS", "error", "math", "redis", "string", "struct", "table", "tonumber", "type",
+            "unpack",
+        ];
         for text in all() {
             let script = lua.load(&text).into_function().unwrap_or_else(|error| panic!("{error}\n{text}"));
             let code = script.dump(true);

@@ -204,9 +204,10 @@ impl Rule {
     /// #[derive(Clone)]
     /// struct Tenant(Arc<str>);
     ///
-    /// // For example from a configuration file. let quotas = vec![("acme".to_owned(),
-    /// Quota::per_hour(100_000)), ("acme".to_owned(), Quota::per_hour(5))]; let rule =
-    /// Policy::new("tenant", Quota::per_hour(1_000))
+    /// // For example from a configuration file.
+    /// let quotas =
+    ///     vec![("acme".to_owned(), Quota::per_hour(100_000)), ("acme".to_owned(), Quota::per_hour(5))];
+    /// let rule = Policy::new("tenant", Quota::per_hour(1_000))
     ///     .by(extension(|tenant: &Tenant| Key::from(&*tenant.0)))
     ///     .try_tiers(quotas, |head: &Head<'_>, _: &Key| head.extensions().get::<Tenant>().map(|tenant| tenant.0.clone()));
     /// assert_eq!(rule.unwrap_err(), SetupError::TierTwice("acme".to_owned()));
