@@ -114,6 +114,16 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "LIMIT", help = IN_FLIGHT_HELP)]
     pub(crate) in_flight: Vec<String>,
 
+    /// Blocks a key for a time after so many denials by a rule: login=20/15m; repeat it for several
+    /// rules
+    #[arg(long, value_name = "RULE=DENIALS/TIME")]
+    pub(crate) block: Vec<String>,
+
+    /// Makes requests with the header 'x-class: batch' leave so many units of a rule to others:
+    /// api=200; repeat it for several rules
+    #[arg(long, value_name = "RULE=UNITS")]
+    pub(crate) leaving: Vec<String>,
+
     /// Network of proxies to trust for client addresses, such as 10.0.0.0/8; repeat it for several
     #[arg(long, value_name = "CIDR")]
     pub(crate) trust: Vec<String>,

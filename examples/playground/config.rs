@@ -2,12 +2,13 @@
 
 use http::HeaderName;
 use tollgate::extract::{ClientIp, ClientIpHeader};
-use tollgate::{MissingKey, PolicyExt, RateLimitLayer, SetupError};
+use tollgate::{MissingKey, PolicyExt, RateLimitLayer, Rule, SetupError};
 
 use crate::cli::Cli;
 use crate::dashboard::{Hosts, RecentKeys};
 use crate::in_flight_spec;
 use crate::login;
+use crate::rule_options::RuleOptions;
 use crate::rule_spec::RuleSpec;
 use crate::store::StoreSpec;
 use crate::tokens;
@@ -53,20 +54,24 @@ impl TryFrom<Cli> for Config {
         let in_flight = cli.in_flight.iter().map(|text| in_flight_spec::parse(text));
         let rules = rates.chain(in_flight).collect::<Result<Vec<RuleSpec>, _>>()?;
         let recent_keys = RecentKeys::default();
-        let layer = RateLimitLayer::try_new(rules.iter().map(|rule| {
+        let options = RuleOptions::parse(&cli.block, &cli.leaving, &rules)?;
+        let limit = |rule: &RuleSpec| {
             let extractor = rule.key.extractor(client_ip.as_ref());
             if rule.policy.is_in_flight() {
                 let limited = rule.policy.clone().by(recent_keys.noting(&rule.policy, extractor));
-                return limited.on_missing_key(missing_key).wait_at_most(rule.wait_for_slot);
+                let limited = limited.on_missing_key(missing_key).wait_at_most(rule.wait_for_slot);
+                return options.add_to(limited);
             }
             let limited = rule.policy.clone().by(extractor).cost(transfer::cost).on_missing_key(missing_key);
-            match rule.policy.name() {
+            options.add_to(match rule.policy.name() {
                 tokens::RULE => limited.reserve(tokens::estimate),
                 login::RULE => limited.exempt(login::is_elsewhere).count_if(login::is_failure),
                 _ => limited,
-            }
-        }));
-        let layer = layer.map_err(|error| rules_error(&rules, error))?.fields(cli.headers.into());
+            })
+        };
+        let limited: Result<Vec<Rule>, SetupError> = rules.iter().map(limit).collect();
+        let layer = limited.and_then(RateLimitLayer::try_new).map_err(|error| rules_error(&rules, error))?;
+        let layer = layer.fields(cli.headers.into());
         let hosts = Hosts::parse(&cli.hosts)?;
         let (listen, metrics) = (cli.listen, cli.metrics);
         Ok(Config { listen, hosts, metrics, rules, client_ip_header, missing_key, store, recent_keys, layer })

@@ -8,6 +8,7 @@
 //! It serves HTTP and gRPC on one port, under the same rules. These files are worth copying from:
 //!
 //! - `config.rs` makes a layer from the command line.
+//! - `rule_options.rs` adds blocks and headroom to rules.
 //! - `store.rs` and `outage.rs` make a store from it.
 //! - `routes.rs` puts the layer around routes.
 //! - `tokens.rs` reserves units before the work, and settles them after it.
@@ -30,6 +31,7 @@ mod metrics;
 mod options;
 mod outage;
 mod routes;
+mod rule_options;
 mod rule_spec;
 mod scale;
 mod slow;

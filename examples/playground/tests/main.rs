@@ -9,6 +9,7 @@ mod addresses;
 mod algorithms;
 mod arguments;
 mod browser;
+mod classes;
 mod costs;
 mod dashboard;
 mod fields;
