@@ -95,8 +95,8 @@ impl Algorithm {
 /// ```
 /// use tollgate_core::{Algorithm, Policy, PolicyError, Quota};
 ///
-/// let burst = Policy::new("burst", Quota::per_second(10).burst(20)); let daily =
-/// Policy::new("daily", Quota::per_day(5_000)).with_algorithm(Algorithm::SLIDING_BUCKETS);
+/// let burst = Policy::new("burst", Quota::per_second(10).burst(20));
+/// let daily = Policy::new("daily", Quota::per_day(5_000)).with_algorithm(Algorithm::SLIDING_BUCKETS);
 /// assert_eq!((burst.capacity(), daily.capacity()), (20, 5_000));
 ///
 /// let wrong = burst.try_with_algorithm(Algorithm::SlidingWindow);

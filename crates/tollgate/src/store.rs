@@ -40,9 +40,9 @@ use crate::usage::top_keys::{Recorder, UsageCounter};
 /// // A memory store never fails. It stands for a store over a network here.
 /// let store = MemoryStore::new().timeout(Duration::from_millis(250));
 ///
-/// let a_third = store.clone().fall_back_to(MemoryStore::new(), Share::new(1, 3)); let pages =
-/// RateLimitLayer::per_ip(Quota::per_minute(100)).store(a_third); let log_ins =
-/// RateLimitLayer::new([Policy::new("log-ins", Quota::per_hour(20)).by(PeerIp::new())])
+/// let a_third = store.clone().fall_back_to(MemoryStore::new(), Share::new(1, 3));
+/// let pages = RateLimitLayer::per_ip(Quota::per_minute(100)).store(a_third);
+/// let log_ins = RateLimitLayer::new([Policy::new("log-ins", Quota::per_hour(20)).by(PeerIp::new())])
 ///     .store(store.fail_closed());
 /// ```
 pub trait StoreExt: Store {

@@ -1,10 +1,12 @@
 //! Log-ins by address and name.
 
+use std::time::Duration;
+
 use axum::response::{IntoResponse, Response};
 use axum::{Router, extract::State, routing::post};
 use http::{Request, StatusCode, request::Parts};
 use tollgate::extract::{PeerIp, extension_ref};
-use tollgate::{Algorithm, Head, Policy, PolicyExt, Quota, RequestLimiter};
+use tollgate::{Algorithm, Denial, Head, Key, Limiter, Policy, PolicyExt, Quota, RequestLimiter};
 
 use crate::{from_peer, shows, status};
 
@@ -16,28 +18,39 @@ async fn is_right(name: &str, password: &str) -> bool {
     !name.is_empty() && password == "secret"
 }
 
-async fn log_in(State(failures): State<RequestLimiter>, mut parts: Parts, body: String) -> Response {
+#[derive(Clone)]
+struct Limits {
+    turns: Limiter,
+    failures: RequestLimiter,
+}
+
+async fn log_in(State(limits): State<Limits>, mut parts: Parts, body: String) -> Result<Response, Denial> {
     let (name, password) = body.split_once(':').unwrap_or_default();
-    parts.extensions.insert(Name(name.to_lowercase()));
+    let name = name.to_lowercase();
+    parts.extensions.insert(Name(name.clone()));
+    // One at a time, so that right log-ins do not lack a failure that another has only reserved.
+    let _turn = limits.turns.until_ready(&Key::from(name.as_str()), 1, Duration::from_secs(10)).await?;
     // First the charge: concurrent guesses cannot exceed the limit.
-    let permit = match failures.check(&Head::from(&parts)).await {
-        Ok(permit) => permit,
-        Err(denial) => return denial.into_response(),
-    };
-    if !is_right(name, password).await {
-        return StatusCode::UNAUTHORIZED.into_response();
+    let permit = limits.failures.check(&Head::from(&parts)).await?;
+    if !is_right(&name, password).await {
+        return Ok(StatusCode::UNAUTHORIZED.into_response());
     }
-    failures.refund(permit).await;
-    "welcome".into_response()
+    limits.failures.refund(permit).await;
+    Ok("welcome".into_response())
 }
 
 fn app() -> Router {
     let failures = |name, quota| Policy::new(name, quota).with_algorithm(Algorithm::SLIDING_LOG);
-    let failures = RequestLimiter::new([
-        failures("address", Quota::per_hour(4)).by(PeerIp::new()),
-        failures("name", Quota::per_hour(2)).by(extension_ref(|Name(name): &Name| name.as_str())),
-    ]);
-    Router::new().route("/log-in", post(log_in)).with_state(failures)
+    let address = failures("address", Quota::per_hour(4)).block_after(100, Duration::from_secs(3_600));
+    let name = failures("name", Quota::per_hour(2)).block_after(20, Duration::from_secs(900));
+    let limits = Limits {
+        turns: Limiter::new([Policy::in_flight("turn", 1)]),
+        failures: RequestLimiter::new([
+            address.by(PeerIp::new()),
+            name.by(extension_ref(|Name(name): &Name| name.as_str())),
+        ]),
+    };
+    Router::new().route("/log-in", post(log_in)).with_state(limits)
 }
 
 #[tokio::test]

@@ -39,9 +39,10 @@ impl Rule {
     /// use tollgate::extract::header;
     /// use tollgate::{Head, Key, Policy, PolicyExt, Quota};
     ///
-    /// let class = |head: &Head<'_>, _: &Key|
-    /// head.headers().get("x-class")?.to_str().ok().map(str::to_owned); let rule =
-    /// Policy::new("api", Quota::per_minute(1_000))
+    /// let class = |head: &Head<'_>, _: &Key| {
+    ///     head.headers().get("x-class")?.to_str().ok().map(str::to_owned)
+    /// };
+    /// let rule = Policy::new("api", Quota::per_minute(1_000))
     ///     .by(header("x-api-key"))
     ///     .leaving([("batch", 200), ("background", 500)], class);
     /// ```
