@@ -125,6 +125,13 @@
 //! | A client that leaves does not pay for what was produced, or a failed upstream keeps the whole estimate | `service/charges.rs`: `the_drop_of_the_last_handle_settles_to_what_was_used`, `a_condition_refunds_errors_and_leaves_other_charges_to_the_handler`; `../examples/tests/llm_gateway_example.rs`: `the_llm_gateway_charges_a_client_that_leaves_what_was_produced`, `the_llm_gateway_charges_what_the_model_produced_before_it_failed` |
 //! | A reservation expires while the stream goes on | `service/charges.rs`: `a_reservation_lasts_as_long_as_the_work` |
 //! | A floor or a large estimate refuses every request of small quotas | `service/charges.rs`: `an_estimate_is_bounded_by_a_share_of_the_quota` |
+//! | A crash or a cancelled stream leaves a slot in use for ever | `slots/main.rs`: `no_more_than_the_limit_go_on_whatever_fails`; `service/slots.rs`: `a_slot_is_free_when_the_request_ends_in_any_other_way`, `a_caller_that_leaves_before_the_answer_holds_no_slot` |
+//! | New arrivals prolong a slot that nobody holds, or one ends under a long stream | `redis/slots.rs`: `a_slot_ends_a_lease_after_its_last_renewal`, `slots_that_have_ended_are_removed_by_the_next`; `service/leases_of_slots.rs`: `a_slot_is_renewed_as_long_as_it_is_held` |
+//! | A slot is free only after slow work behind the response | `service/slots.rs`: `a_slot_is_free_before_the_client_has_the_last_byte`; `slots/turns.rs`: `a_client_with_one_slot_is_never_refused_for_its_own_last_request` |
+//! | A refusal for want of a slot is charged to a rate | suite `slots::a_refused_set_takes_no_slot_and_charges_no_rate`; `redis/slots.rs`: `a_set_takes_all_of_its_slots_and_rates_or_none` |
+//! | A second or late release frees the slot of another | suite `slots::a_second_release_frees_nothing`; `slots/main.rs`: `no_more_than_the_limit_go_on_whatever_fails` |
+//! | A slot is handed to a waiter that has left, or to one that came later | `service/slots.rs`: `requests_wait_for_slots_in_order_of_arrival`, `callers_of_different_rates_wait_for_one_slot_in_order`; `programs/queues.rs`: `a_caller_that_leaves_the_queue_is_skipped` |
+//! | A holder whose lease has ended goes on, since nobody tells it | `service/leases_of_slots.rs`: `a_holder_hears_within_a_lease_that_no_renewal_succeeds`, `a_holder_hears_at_once_that_others_have_its_slot` |
 
 use std::fs;
 use std::path::Path;
