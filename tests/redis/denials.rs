@@ -10,14 +10,15 @@ use tollgate_redis::SlidingLogLayout;
 use crate::{BothLayouts, Fresh, acquire, every_policy, look, shared};
 
 /// The commands that clients and scripts have run since the last `CONFIG RESETSTAT`.
-fn commands(server: &Server) -> Vec<String> {
+pub(crate) fn commands(server: &Server) -> Vec<String> {
     let stats = server.command(&["INFO", "commandstats"]).unwrap();
     let names = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
     names.map(|(name, _)| name.to_lowercase()).collect()
 }
 
-const READS: [&str; 18] = [
+pub(crate) const READS: [&str; 19] = [
     "client|setinfo",
+    "client|setname",
     "config|resetstat",
     "config",
     "client",

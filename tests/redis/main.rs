@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
 mod alone;
+mod blocks;
 mod calls;
 mod cluster;
 mod connect;
