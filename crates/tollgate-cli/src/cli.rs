@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::blocks::{self, BlockArgs, FoundArgs};
 use crate::keys::{self, KeyArgs};
 use crate::load::{self, LoadArgs};
 use crate::usage::UsageArgs;
@@ -27,6 +28,18 @@ pub(crate) enum Command {
     /// Forgets what a key has used in the policies of a Redis
     #[command(next_line_help = true, after_help = keys::RESET_AFTER_HELP)]
     Reset(KeyArgs),
+
+    /// Blocks a key in a Redis for the time of a policy
+    #[command(next_line_help = true, after_help = blocks::BLOCK_AFTER_HELP)]
+    Block(BlockArgs),
+
+    /// Lifts the blocks of a key in a Redis
+    #[command(next_line_help = true, after_help = blocks::FOUND_AFTER_HELP)]
+    Unblock(FoundArgs),
+
+    /// Shows which policies of a Redis block a key, and for how long
+    #[command(next_line_help = true, after_help = blocks::FOUND_AFTER_HELP)]
+    Blocked(FoundArgs),
 
     /// Shows which keys are allowed and denied most often, or use most, and when
     #[command(arg_required_else_help = false)]

@@ -155,7 +155,7 @@ fn count(units: u64) -> String {
 }
 
 /// Rounds up to milliseconds, and from ten seconds on to seconds.
-fn span(span: Duration) -> String {
+pub(crate) fn span(span: Duration) -> String {
     let unit = if span < Duration::from_secs(10) { 1 } else { 1_000 };
     let millis = span.as_micros().div_ceil(1_000 * unit) * unit;
     match u64::try_from(millis).unwrap_or(u64::MAX) {

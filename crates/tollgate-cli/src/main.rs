@@ -2,8 +2,9 @@
 
 #![allow(clippy::float_arithmetic, clippy::cast_precision_loss, reason = "figures of a report")]
 
-// From top to bottom; imports run down this list only: this module, cli, load, keys, usage,
+// From top to bottom; imports run down this list only: this module, cli, load, blocks, keys, usage,
 // policy_spec, and then the others.
+mod blocks;
 mod chart;
 mod cli;
 mod key_spec;
@@ -42,6 +43,9 @@ async fn run(command: Command) -> Result<ExitCode, String> {
         Command::Load(args) => load::run(args).await,
         Command::Look(args) => keys::look(&args).await,
         Command::Reset(args) => keys::reset(&args).await,
+        Command::Block(args) => blocks::block(&args).await,
+        Command::Unblock(args) => blocks::unblock(&args).await,
+        Command::Blocked(args) => blocks::blocked(&args).await,
         Command::Usage(args) => usage::run(args).await,
     }
 }

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "this is how a test fails")]
 
 mod arguments;
+mod blocks;
 mod http;
 mod keys;
 mod playground;
