@@ -10,8 +10,7 @@ use http::StatusCode;
 use tollgate::calls::CallLimitLayer;
 use tollgate::extract::{ClientIp, KeyExtractor, PeerIp, extension, extension_ref, matched_path};
 use tollgate::{
-    Algorithm, Charge, Denial, Head, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Report, Rule,
-    Slot,
+    Charge, Denial, Head, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Report, Rule, Slot,
 };
 use tollgate_examples::helloworld::greeter_server::{Greeter, GreeterServer};
 use tollgate_examples::helloworld::{HelloReply, HelloRequest};
@@ -29,6 +28,10 @@ struct User {
 }
 
 fn plan(head: &Head<'_>) -> Option<&'static str> {
+    head.extensions().get::<User>().map(|user| user.plan)
+}
+
+fn class(head: &Head<'_>) -> Option<&'static str> {
     head.extensions().get::<User>().map(|user| user.plan)
 }
 
@@ -72,6 +75,7 @@ fn keys(policy: Policy) -> [Rule; 4] {
 fn settings(rule: Rule) -> Rule {
     let rule = rule.tiers([("pro", Quota::per_minute(600))], |head: &Head<'_>, _: &Key| plan(head));
     let rule = rule.cost(|head: &Head<'_>| if head.method() == "POST" { 5 } else { 1 });
+    let rule = rule.leaving([("batch", 200)], |head: &Head<'_>, _: &Key| class(head));
     let rule = rule.reserve(|_| 500);
     rule.exempt(|head: &Head<'_>| head.uri().path() == "/health")
 }
@@ -112,11 +116,8 @@ fn grpc(limit: RateLimitLayer, greeter: GreeterServer<Hello>) {
     let _ = Server::builder().layer(limit).add_service(greeter);
 }
 
-async fn log_in(policy: Policy, user: Key) {
-    let failures = Limiter::new([policy.with_algorithm(Algorithm::SLIDING_LOG)]);
-    if let Ok(permit) = failures.check(&user, 1).await {
-        failures.refund(permit).await;
-    }
+fn log_in(policy: Policy, time: Duration) -> Policy {
+    policy.block_after(20, time)
 }
 
 #[test]
