@@ -51,6 +51,20 @@ async fn free(store: &RedisStore, policy: &Policy) -> u64 {
     look(store, policy, "ada").await.each()[0].remaining()
 }
 
+#[tokio::test]
+async fn a_lower_limit_releases_what_a_higher_one_claimed() {
+    for &kind in Kind::EVERY {
+        let fresh = Fresh::on(shared(kind)).await;
+        let (five, two, ada) = (exports(5), exports(2), Key::from("ada"));
+        let claimed =
+            fresh.store.acquire(&[Check::new(&five, &ada, 1)], Times::up_to(5)).wait().await.unwrap();
+        assert_eq!(claimed.times(), 5, "{kind}");
+        let grant = Grant { units: 5, ..slot(&two, &ada, claimed.each()[0].stamp()) };
+        fresh.store.refund(&[grant]).wait().await.unwrap();
+        assert_eq!(free(&fresh.store, &five).await, 5, "{kind}");
+    }
+}
+
 /// Callers that are merged into one call have an identity each.
 #[tokio::test]
 async fn each_of_many_at_once_has_a_slot_of_its_own() {

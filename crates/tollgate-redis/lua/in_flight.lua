@@ -62,7 +62,8 @@ local function in_flight(limit, lease, cost, number)
   if refunds then
     -- Releases units; or renews one, if there are none, and returns 1 if it is held.
     local function refund(key, text, units, time, unit)
-      local members = identities(text_of(time), unit, math.min(math.max(1, units), limit))
+      -- The limit may be lower than when they were claimed. No limit is above a million.
+      local members = identities(text_of(time), unit, math.min(math.max(1, units), 1000000))
       if units > 0 then
         for first = 1, #members, 3000 do
           read('ZREM', key, unpack(members, first, math.min(first + 2999, #members)))
