@@ -1,7 +1,10 @@
 //! Decisions as metrics, read as Prometheus reads them.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 
+use axum::body::Body;
+use http::{Request, Response};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tollgate::metrics::count_errors;
 use tollgate::{
@@ -10,7 +13,7 @@ use tollgate::{
 use tollgate_tests::{
     Connection, Failing, Fault, Later, Strict, call, clock, per_minute, per_user, request, store,
 };
-use tower::Layer;
+use tower::{Layer, service_fn};
 
 /// The series with their values.
 type Series = BTreeMap<String, f64>;
@@ -246,4 +249,26 @@ async fn the_slots_that_requests_hold_are_a_gauge() {
         value(&format!("tollgate_units_total{{policy=\"exports\",outcome=\"{outcome}\"}}")).unwrap_or(0.0)
     };
     assert_eq!((units("allowed"), units("released"), units("denied")), (3.0, 2.0, 1.0));
+}
+
+#[tokio::test]
+async fn metrics_follow_rules_that_are_replaced() {
+    let layer = || RateLimitLayer::new([per_user("kept", 5), per_user("gone", 6)]).metrics();
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let layer = metrics::with_local_recorder(&recorder, layer);
+    let mut service =
+        layer.layer(service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty()))));
+    call(&mut service, request("ada")).await;
+    // In another order, and with an observer of the same numbers.
+    let replace = || layer.replace([per_user("new", 7), per_user("kept", 8)]);
+    metrics::with_local_recorder(&recorder, replace).expect("valid rules");
+    call(&mut service, request("ada")).await;
+
+    let series = series(&recorder.handle().render());
+    let value = |name: &str, policy: &str| series[&format!("{name}{{policy=\"{policy}\"}}")];
+    let limits = ["kept", "gone", "new"].map(|policy| value("tollgate_policy_limit", policy));
+    assert_eq!(limits, [8.0, 0.0, 7.0]);
+    let allowed = ["kept", "gone", "new"]
+        .map(|policy| series[&format!("tollgate_units_total{{policy=\"{policy}\",outcome=\"allowed\"}}")]);
+    assert_eq!(allowed, [2.0, 1.0, 1.0]);
 }

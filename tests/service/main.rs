@@ -12,6 +12,7 @@ mod delays;
 mod exemptions;
 mod leases_of_slots;
 mod readiness;
+mod replace;
 mod responses;
 mod slots;
 mod stacks;

@@ -180,7 +180,7 @@ pub use failure::CircuitBreaker;
 pub use fields::Fields;
 pub use in_flight::Slot;
 #[doc(inline)]
-pub use layer::RateLimitLayer;
+pub use layer::{RateLimitLayer, RuleChange, RuleChanges};
 pub use limiter::{Limiter, Permit, RequestLimiter};
 #[doc(inline)]
 pub use memory::MemoryStore;

@@ -14,6 +14,8 @@ use crate::setup_error::SetupError;
 /// Policies with different names, and the policies of tiers. Each has a number.
 #[derive(Debug)]
 pub(crate) struct PolicySet {
+    /// The number of this set: 1, or one more than that of the set that it replaced.
+    version: u64,
     /// Those with a name of their own, followed by those of all tiers.
     policies: Box<[Policy]>,
     /// For each policy, the number of the one whose tier it is, or its own.
@@ -77,6 +79,7 @@ impl PolicySet {
             quota_exceeded: named.iter().map(|number| documents[*number].clone()).collect(),
             may_delay: policies.iter().any(|policy| policy.longest_wait() > Duration::ZERO),
             in_fields: policies.iter().map(|policy| !policy.is_block()).collect(),
+            version: 1,
             blocks: blocks.into(),
             policies: policies.into(),
             named: named.into(),
@@ -90,6 +93,22 @@ impl PolicySet {
     pub(crate) fn without_fields_of(self, is_left_out: impl Fn(usize) -> bool) -> PolicySet {
         let is_in = |(named, policy): (&usize, &Policy)| !policy.is_block() && !is_left_out(*named);
         PolicySet { in_fields: self.named.iter().zip(&self.policies).map(is_in).collect(), ..self }
+    }
+
+    /// The set that replaces an earlier one.
+    pub(crate) fn after(self, earlier: &PolicySet) -> PolicySet {
+        PolicySet { version: earlier.version + 1, ..self }
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The policies of the rule with this number: its own, those of its tiers and classes, its
+    /// block.
+    pub(crate) fn of_rule(&self, rule: usize) -> Vec<&Policy> {
+        let of_rule = self.policies.iter().zip(&self.named).filter(|(_, named)| **named == rule);
+        of_rule.map(|(policy, _)| policy).collect()
     }
 
     /// Checks whether a store can enforce all policies, including those of tiers.

@@ -115,6 +115,9 @@ pub enum Fields {
 /// The texts that are the same in all responses.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldWriter {
+    /// What the layer asks for.
+    asked_for: Fields,
+    /// What is written: none if no rule has fields.
     fields: Fields,
     /// One for each policy, by its number. `None` if fields leave its rule out.
     items: Box<[Option<Item>]>,
@@ -141,8 +144,14 @@ impl FieldWriter {
         let items: Box<[Option<Item>]> = numbered.map(item).collect();
         let count = policies.own().len();
         let own_policies = printable(interned(join(items[..count].iter().flatten())));
+        let asked_for = fields;
         let fields = if items.iter().all(Option::is_none) { Fields::None } else { fields };
-        FieldWriter { fields, own_policies, own: count, items, clock: Clock::system() }
+        FieldWriter { asked_for, fields, own_policies, own: count, items, clock: Clock::system() }
+    }
+
+    /// The writer of the same fields for other policies.
+    pub(crate) fn of(&self, policies: &PolicySet) -> FieldWriter {
+        FieldWriter::new(policies, self.asked_for)
     }
 
     /// Whether responses carry no fields.

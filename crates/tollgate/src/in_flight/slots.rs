@@ -34,14 +34,13 @@ pub(crate) struct SlotBook<S> {
     store: S,
     secret: Secret,
     releases: Releases,
-    renewals: Mutex<Renewals>,
-    /// The time between two looks for slots to renew.
-    pause: Duration,
+    renewals: Arc<Mutex<Renewals>>,
 }
 
 /// The slots that are to be renewed, the next first.
-#[derive(Default)]
 struct Renewals {
+    /// The time between two looks for slots to renew.
+    pause: Duration,
     due: BTreeMap<RenewalPlace, Weak<HeldSlot>>,
     /// The number of the latest slot.
     latest: u64,
@@ -60,16 +59,34 @@ impl<S> SlotBook<S> {
 impl<S: Store<Error: NeverFails>> SlotBook<S> {
     /// Those of these policies, if one is for requests in flight.
     pub(crate) fn new(policies: &Arc<PolicySet>, store: &S) -> Option<Arc<SlotBook<S>>> {
-        let shortest = policies.policies().iter().filter_map(|policy| policy.lease()).min()?;
+        let renewals =
+            Renewals { pause: pause(policies)?, due: BTreeMap::new(), latest: 0, task: 0, looked: None };
         Some(Arc::new(SlotBook {
             policies: Arc::clone(policies),
             // A release and a renewal are worth something however late they are answered.
             store: store.patient(),
             secret: Secret::random(),
             releases: Releases::default(),
-            renewals: Mutex::default(),
-            pause: shortest / LOOKS,
+            renewals: Arc::new(Mutex::new(renewals)),
         }))
+    }
+
+    /// A book of the same slots for other policies.
+    pub(crate) fn replaced(&self, policies: &Arc<PolicySet>) -> Arc<SlotBook<S>> {
+        let mut renewals = self.renewals();
+        if let Some(pause) = pause(policies).filter(|pause| *pause < renewals.pause) {
+            renewals.pause = pause;
+            // The next claim starts a task that looks as often.
+            renewals.looked = None;
+        }
+        drop(renewals);
+        Arc::new(SlotBook {
+            policies: Arc::clone(policies),
+            store: self.store.clone(),
+            secret: self.secret.clone(),
+            releases: self.releases.clone(),
+            renewals: Arc::clone(&self.renewals),
+        })
     }
 
     fn digest(&self, ask: &Ask) -> Digest {
@@ -128,7 +145,8 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
         }
         renewals.due.insert(place, Arc::downgrade(held));
         // Its runtime may have stopped, or nothing may drive it.
-        let is_late = |looked: Instant| looked + LATE_LOOKS * self.pause < timer_now();
+        let pause = renewals.pause;
+        let is_late = |looked: Instant| looked + LATE_LOOKS * pause < timer_now();
         if let (true, Ok(runtime)) = (renewals.looked.is_none_or(is_late), Handle::try_current()) {
             renewals.task += 1;
             renewals.looked = Some(timer_now());
@@ -138,23 +156,24 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
         }
     }
 
-    /// Renews the slots that are due until the next look. `false` if there are no slots, or if
-    /// another task looks for them.
-    fn renew_due(self: &Arc<Self>, task: u64) -> bool {
+    /// Renews the slots that are due until the next look, and returns the time until then. `None`
+    /// if there are no slots, or if another task looks for them.
+    fn renew_due(self: &Arc<Self>, task: u64) -> Option<Duration> {
         let now = timer_now();
         // Dropped after the lock, which the end of a slot needs.
         let mut found = Vec::new();
         let mut due = Vec::new();
         let mut renewals = self.renewals();
         if renewals.task != task {
-            return false;
+            return None;
         }
         if renewals.due.is_empty() {
             renewals.looked = None;
-            return false;
+            return None;
         }
         renewals.looked = Some(now);
-        let later = renewals.due.split_off(&(now + self.pause, 0));
+        let pause = renewals.pause;
+        let later = renewals.due.split_off(&(now + pause, 0));
         for ((_, number), held) in mem::replace(&mut renewals.due, later) {
             let Some(held) = held.upgrade() else { continue };
             let next = (now + renewal_time(&held), number);
@@ -169,7 +188,7 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
             // In a task of its own, so that a call without an answer holds up no other.
             tokio::spawn(UnansweredRenewals { held: due.into(), sent: now }.renew(Arc::clone(self)));
         }
-        true
+        Some(pause)
     }
 
     /// Ends all slots that have a lease, and waits until the store has answered each release of
@@ -181,6 +200,12 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
             releasing.answered().await;
         }
     }
+}
+
+/// The time between two looks for slots of these policies.
+fn pause(policies: &PolicySet) -> Option<Duration> {
+    let leases = policies.policies().iter().filter_map(|policy| policy.lease());
+    Some(leases.min()? / LOOKS)
 }
 
 /// The time after which a slot is renewed.
@@ -232,8 +257,8 @@ struct RenewalTask<S> {
 
 impl<S: Store<Error: NeverFails>> RenewalTask<S> {
     async fn run(self) {
-        while self.slots.renew_due(self.number) {
-            sleep(self.slots.pause).await;
+        while let Some(pause) = self.slots.renew_due(self.number) {
+            sleep(pause).await;
         }
     }
 }
@@ -273,6 +298,6 @@ impl<S: Store<Error: NeverFails>> Keeper for SlotBook<S> {
 
 impl<S> fmt::Debug for SlotBook<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SlotBook").field("pause", &self.pause).finish_non_exhaustive()
+        f.write_str("SlotBook(..)")
     }
 }

@@ -4,6 +4,7 @@ mod deadline;
 mod decide;
 mod drain;
 mod future;
+mod replace;
 mod service;
 #[cfg(test)]
 mod strangers;
@@ -14,6 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::HeaderName;
 use tollgate_core::{Policy, Quota, Store};
 use tower_layer::Layer;
@@ -31,6 +33,7 @@ use crate::setup_error::{SetupError, or_panic};
 use self::decide::LayerShared;
 use self::drain::Bound;
 
+pub use self::replace::{RuleChange, RuleChanges};
 pub use self::service::RateLimit;
 pub use crate::answer::ResponseBody;
 #[cfg(feature = "axum")]
@@ -60,7 +63,9 @@ pub use crate::rule::IntoRules;
 /// The request's body must be a `Body` that is `Send + 'static`, because the rest of a refused one
 /// is [read in a task](RateLimitLayer::drain_body).
 ///
-/// All services that a layer or its clones make share their state.
+/// All services that a layer or its clones make share their state and their rules, also after
+/// [`replace`](RateLimitLayer::replace). A method that returns a changed layer leaves earlier
+/// clones and services as they are.
 ///
 /// # Panics
 /// A request that a [leaky bucket](crate::Algorithm::LeakyBucket) delays uses tokio's timer.
@@ -69,7 +74,7 @@ pub use crate::rule::IntoRules;
 #[doc(alias("GovernorLayer", "throttle"))]
 #[must_use]
 pub struct RateLimitLayer<S = MemoryStore> {
-    shared: Arc<LayerShared<S>>,
+    live: Arc<ArcSwap<LayerShared<S>>>,
 }
 
 impl RateLimitLayer {
@@ -132,18 +137,22 @@ impl<S: Clone> RateLimitLayer<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        let LayerShared { limiter, fields, answer, drain, deadline, expose_report, enabled } =
-            Arc::unwrap_or_clone(self.shared);
+        let LayerShared { limiter, fields, answer, drain, deadline, expose_report, enabled } = self.shared();
         let limiter = limiter.try_store(store)?;
-        let shared = LayerShared { limiter, fields, answer, drain, deadline, expose_report, enabled };
-        Ok(RateLimitLayer { shared: Arc::new(shared) })
+        Ok(RateLimitLayer::of(LayerShared {
+            limiter,
+            fields,
+            answer,
+            drain,
+            deadline,
+            expose_report,
+            enabled,
+        }))
     }
 
     /// Sets the fields that report quotas to clients; [`Fields::Ietf`] by default.
-    pub fn fields(mut self, fields: Fields) -> RateLimitLayer<S> {
-        let shared = Arc::make_mut(&mut self.shared);
-        shared.fields = FieldWriter::new(&shared.limiter.decider.policies, fields);
-        self
+    pub fn fields(self, fields: Fields) -> RateLimitLayer<S> {
+        self.with(|shared| shared.fields = FieldWriter::new(&shared.limiter.decider.policies, fields))
     }
 
     /// Answers refused requests with a closure instead of [`Denial::response_to`], gRPC calls as
@@ -207,12 +216,11 @@ impl<S: Clone> RateLimitLayer<S> {
     /// ```
     #[doc(alias("error_handler", "on_denied"))]
     pub fn answer<A: IntoAnswer>(
-        mut self,
+        self,
         answer: impl Fn(&Head<'_>, &Denial) -> A + Send + Sync + 'static,
     ) -> RateLimitLayer<S> {
         let answer = move |head: &Head<'_>, denial: &Denial| answer(head, denial).into_answer();
-        Arc::make_mut(&mut self.shared).answer = Some(Arc::new(answer));
-        self
+        self.with(|shared| shared.answer = Some(Arc::new(answer)))
     }
 
     /// Sets how much of the rest of a refused request's body is read: at most `bytes`, and for at
@@ -245,9 +253,8 @@ impl<S: Clone> RateLimitLayer<S> {
     ///
     /// let uploads = RateLimitLayer::per_ip(Quota::per_minute(10)).drain_body(8 << 20, Duration::from_secs(5));
     /// ```
-    pub fn drain_body(mut self, bytes: u64, time: Duration) -> RateLimitLayer<S> {
-        Arc::make_mut(&mut self.shared).drain = Bound { bytes, time };
-        self
+    pub fn drain_body(self, bytes: u64, time: Duration) -> RateLimitLayer<S> {
+        self.with(|shared| shared.drain = Bound { bytes, time })
     }
 
     /// Names a header in which callers say how long they wait, in whole milliseconds:
@@ -273,10 +280,9 @@ impl<S: Clone> RateLimitLayer<S> {
     /// let layer = RateLimitLayer::new([queue.by(PeerIp::new())]).deadline_header("x-request-timeout");
     /// ```
     #[track_caller]
-    pub fn deadline_header(mut self, name: &str) -> RateLimitLayer<S> {
+    pub fn deadline_header(self, name: &str) -> RateLimitLayer<S> {
         let Ok(name) = HeaderName::try_from(name) else { panic!("{name:?} is not a header name") };
-        Arc::make_mut(&mut self.shared).deadline = Some(name);
-        self
+        self.with(|shared| shared.deadline = Some(name))
     }
 
     /// Adds the [`Report`](crate::Report) to the extensions of requests that pass, for handlers,
@@ -286,9 +292,8 @@ impl<S: Clone> RateLimitLayer<S> {
     /// The report is empty if no rule applied or if the layer is switched off. If several layers
     /// expose theirs, a handler finds the report of the innermost, and the response has that of the
     /// outermost.
-    pub fn expose_report(mut self) -> RateLimitLayer<S> {
-        Arc::make_mut(&mut self.shared).expose_report = true;
-        self
+    pub fn expose_report(self) -> RateLimitLayer<S> {
+        self.with(|shared| shared.expose_report = true)
     }
 
     /// Calls `observe` for each decision: once for each rule of a request. Several observers may be
@@ -313,10 +318,8 @@ impl<S: Clone> RateLimitLayer<S> {
     ///     }
     /// });
     /// ```
-    pub fn observe(mut self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> RateLimitLayer<S> {
-        let shared = Arc::make_mut(&mut self.shared);
-        shared.limiter = shared.limiter.clone().observe(observe);
-        self
+    pub fn observe(self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> RateLimitLayer<S> {
+        self.with(|shared| shared.limiter = shared.limiter.clone().observe(observe))
     }
 
     /// Counts decisions and units as metrics, and measures how long requests wait for the store:
@@ -332,24 +335,41 @@ impl<S: Clone> RateLimitLayer<S> {
     /// ```
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
-    pub fn metrics(mut self) -> RateLimitLayer<S> {
-        let shared = Arc::make_mut(&mut self.shared);
-        shared.limiter = shared.limiter.clone().metrics();
-        self
+    pub fn metrics(self) -> RateLimitLayer<S> {
+        self.with(|shared| shared.limiter = shared.limiter.clone().metrics())
     }
 
     /// Switches the layer off or on, without changing a type. While it is off, every request passes
     /// and nothing is charged. Observers and metrics see [`Outcome::Skipped`](crate::Outcome). A
     /// [`limiter`](RateLimitLayer::limiter) of it still limits.
-    pub fn enabled(mut self, enabled: bool) -> RateLimitLayer<S> {
-        Arc::make_mut(&mut self.shared).enabled = enabled;
-        self
+    pub fn enabled(self, enabled: bool) -> RateLimitLayer<S> {
+        self.with(|shared| shared.enabled = enabled)
     }
 
     /// Returns a limiter with the same rules and state, to ask directly. Call this after
     /// [`store`](RateLimitLayer::store).
+    ///
+    /// The limiter keeps its rules when those of the layer are [replaced](RateLimitLayer::replace).
+    /// Call this again then; a call is cheap.
     pub fn limiter(&self) -> RequestLimiter<S> {
-        self.shared.limiter.clone()
+        self.live.load().limiter.clone()
+    }
+
+    fn shared(&self) -> LayerShared<S> {
+        LayerShared::clone(&self.live.load())
+    }
+
+    /// A layer with this change. Its clones and services keep what they have.
+    fn with(self, change: impl FnOnce(&mut LayerShared<S>)) -> RateLimitLayer<S> {
+        let mut shared = self.shared();
+        change(&mut shared);
+        RateLimitLayer::of(shared)
+    }
+}
+
+impl<S> RateLimitLayer<S> {
+    fn of(shared: LayerShared<S>) -> RateLimitLayer<S> {
+        RateLimitLayer { live: Arc::new(ArcSwap::from_pointee(shared)) }
     }
 }
 
@@ -357,7 +377,7 @@ impl<S: Clone> RateLimitLayer<S> {
 impl<S> From<RequestLimiter<S>> for RateLimitLayer<S> {
     fn from(limiter: RequestLimiter<S>) -> RateLimitLayer<S> {
         let fields = FieldWriter::new(&limiter.decider.policies, Fields::default());
-        let shared = LayerShared {
+        RateLimitLayer::of(LayerShared {
             limiter,
             fields,
             answer: None,
@@ -365,8 +385,7 @@ impl<S> From<RequestLimiter<S>> for RateLimitLayer<S> {
             deadline: None,
             expose_report: false,
             enabled: true,
-        };
-        RateLimitLayer { shared: Arc::new(shared) }
+        })
     }
 }
 
@@ -374,18 +393,18 @@ impl<S, Svc> Layer<Svc> for RateLimitLayer<S> {
     type Service = RateLimit<Svc, S>;
 
     fn layer(&self, inner: Svc) -> RateLimit<Svc, S> {
-        RateLimit::new(inner, Arc::clone(&self.shared))
+        RateLimit::new(inner, Arc::clone(&self.live))
     }
 }
 
 impl<S> Clone for RateLimitLayer<S> {
     fn clone(&self) -> RateLimitLayer<S> {
-        RateLimitLayer { shared: Arc::clone(&self.shared) }
+        RateLimitLayer { live: Arc::clone(&self.live) }
     }
 }
 
 impl<S: fmt::Debug> fmt::Debug for RateLimitLayer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer").field("limiter", &self.shared.limiter).finish_non_exhaustive()
+        f.debug_struct("RateLimitLayer").field("limiter", &self.live.load().limiter).finish_non_exhaustive()
     }
 }

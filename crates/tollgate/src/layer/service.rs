@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use arc_swap::ArcSwap;
 use http::{Request, Response};
 use http_body::Body;
 use tollgate_core::Store;
@@ -25,12 +26,12 @@ use crate::memory::MemoryStore;
 /// queued behind it. Otherwise what was charged stays charged.
 pub struct RateLimit<Svc, S = MemoryStore> {
     inner: Svc,
-    shared: Arc<LayerShared<S>>,
+    live: Arc<ArcSwap<LayerShared<S>>>,
 }
 
 impl<Svc, S> RateLimit<Svc, S> {
-    pub(crate) fn new(inner: Svc, shared: Arc<LayerShared<S>>) -> RateLimit<Svc, S> {
-        RateLimit { inner, shared }
+    pub(crate) fn new(inner: Svc, live: Arc<ArcSwap<LayerShared<S>>>) -> RateLimit<Svc, S> {
+        RateLimit { inner, live }
     }
 
     /// Returns the inner service.
@@ -65,20 +66,22 @@ where
     }
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
-        match self.shared.decide(&mut request) {
+        let shared = self.live.load();
+        match shared.decide(&mut request) {
             // In place. Through `new`, a request without fields costs 1.12 × (peers, allowed, hot).
-            Next::Pass(extras) => ResponseFuture::pass(self.inner.call(request), extras),
-            Next::Refuse(denial, fields) => {
-                ResponseFuture::refuse(self.shared.refuse(request, denial, fields))
+            Next::Pass(extras) => {
+                drop(shared);
+                ResponseFuture::pass(self.inner.call(request), extras)
             }
-            next => ResponseFuture::new(next, &mut self.inner, request, &self.shared),
+            Next::Refuse(denial, fields) => ResponseFuture::refuse(shared.refuse(request, denial, fields)),
+            next => ResponseFuture::new(next, &mut self.inner, request, &shared),
         }
     }
 }
 
 impl<Svc: Clone, S> Clone for RateLimit<Svc, S> {
     fn clone(&self) -> RateLimit<Svc, S> {
-        RateLimit { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
+        RateLimit { inner: self.inner.clone(), live: Arc::clone(&self.live) }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::in_flight::{Slot, SlotBook};
 use crate::memory::MemoryStore;
 #[cfg(feature = "metrics")]
 use crate::observe::metrics::Metrics;
-use crate::observe::{Decision, Observers};
+use crate::observe::{Decision, Observe, Observers};
 use crate::policy_set::{Ask, Asks, PolicySet};
 use crate::reason::Reason;
 use crate::report::Report;
@@ -64,15 +64,18 @@ impl<S> Decider<S> {
         Ok(Decider { policies, store, observers, queues: WaitQueues::new(), waits_for_store, slots, denials })
     }
 
-    pub(super) fn observe(mut self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> Decider<S> {
-        self.observers.add(observe);
-        self
+    pub(super) fn observe(self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> Decider<S> {
+        let observe: Arc<Observe> = Arc::new(observe);
+        Decider { observers: self.observers.and(&self.policies, move |_, _| Arc::clone(&observe)), ..self }
     }
 
     #[cfg(feature = "metrics")]
     pub(super) fn metrics(self) -> Decider<S> {
-        let metrics = Metrics::new(&self.policies);
-        self.observe(move |decision| metrics.record(decision))
+        let observers = self.observers.and(&self.policies, |earlier, policies| {
+            let metrics = Metrics::new(earlier, policies);
+            Arc::new(move |decision: &Decision<'_>| metrics.record(decision))
+        });
+        Decider { observers, ..self }
     }
 
     pub(super) fn wait_for_store(self, wait: bool) -> Decider<S> {
@@ -120,6 +123,28 @@ impl<S> Decider<S> {
 }
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
+    /// Decides by other policies, on the same state.
+    pub(super) fn replaced(&self, policies: PolicySet) -> Result<Decider<S>, SetupError> {
+        policies.supported_by(&self.store)?;
+        let policies = Arc::new(policies.after(&self.policies));
+        let slots = match &self.slots {
+            // Also if no policy needs it any more: it releases what requests hold.
+            Some(slots) => Some(slots.replaced(&policies)),
+            None => SlotBook::new(&policies, &self.store),
+        };
+        let new_counts = || policies.has_blocks().then(|| Arc::new(DenialCounts::new()));
+        Ok(Decider {
+            slots,
+            denials: self.denials.clone().or_else(new_counts),
+            observers: self.observers.of(&self.policies, &policies),
+            // Those who wait finish by the rules that they came with.
+            queues: WaitQueues::new(),
+            store: self.store.clone(),
+            waits_for_store: self.waits_for_store,
+            policies,
+        })
+    }
+
     /// Asks the store once, for a caller that waits until `deadline` at the longest.
     #[inline]
     pub(crate) fn acquire(

@@ -95,6 +95,16 @@ impl<S> RequestLimiter<S> {
         Ok(RequestLimiter { rules: self.rules, decider: self.decider.try_store(store)? })
     }
 
+    /// A limiter with other rules, on the same state.
+    pub(crate) fn replaced(&self, rules: impl IntoRules) -> Result<RequestLimiter<S>, SetupError>
+    where
+        S: Store,
+        S::Error: NeverFails,
+    {
+        let (rules, policies) = RuleSet::try_new(rules)?;
+        Ok(RequestLimiter { rules: Arc::new(rules), decider: self.decider.replaced(policies)? })
+    }
+
     /// Calls `observe` for each decision: [`RateLimitLayer::observe`] says more.
     ///
     /// [`RateLimitLayer::observe`]: crate::RateLimitLayer::observe

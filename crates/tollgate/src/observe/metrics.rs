@@ -23,9 +23,12 @@ struct Handles {
 }
 
 impl Metrics {
-    /// Registers the handles of all rules.
-    pub(crate) fn new(policies: &PolicySet) -> Metrics {
+    /// Registers the handles of all rules. The limit of a rule that was removed is 0 from now on.
+    pub(crate) fn new(earlier: Option<&PolicySet>, policies: &PolicySet) -> Metrics {
         describe();
+        for policy in earlier.map_or(&[][..], PolicySet::own) {
+            limit_of(policy).set(0.0);
+        }
         let is_alone = policies.own().len() == 1;
         let handles = policies.own().iter().map(|policy| Handles::new(policy, is_alone)).collect();
         Metrics { policies: handles, store_seconds: histogram!("tollgate_store_seconds") }
@@ -73,7 +76,7 @@ impl Handles {
             _ => is_possible(outcome, source),
         };
         let name = policy.name().to_owned();
-        gauge!("tollgate_policy_limit", "policy" => name.clone()).set(policy.quota().limit() as f64);
+        limit_of(policy).set(policy.quota().limit() as f64);
         let decisions = |outcome: Outcome, source: Source| {
             is_possible(outcome, source).then(|| decisions_of(&name, outcome, source))
         };
@@ -92,6 +95,10 @@ impl Handles {
             name,
         }
     }
+}
+
+fn limit_of(policy: &Policy) -> Gauge {
+    gauge!("tollgate_policy_limit", "policy" => policy.name().to_owned())
 }
 
 fn decisions_of(policy: &str, outcome: Outcome, source: Source) -> Counter {

@@ -19,32 +19,50 @@ pub use decision::{Decision, Outcome};
 
 use crate::policy_set::{Ask, PolicySet};
 
-type Observe = dyn Fn(&Decision<'_>) + Send + Sync;
+pub(crate) type Observe = dyn Fn(&Decision<'_>) + Send + Sync;
+
+/// Makes an observer of the decisions by some policies, which replace others.
+type MakeObserver = dyn Fn(Option<&PolicySet>, &PolicySet) -> Arc<Observe> + Send + Sync;
 
 /// The observers of a limiter.
 #[derive(Clone, Default)]
 pub(crate) struct Observers(Option<Arc<Watcher>>);
 
 struct Watcher {
-    /// Calls all observers.
-    observe: Arc<Observe>,
+    makers: Vec<Arc<MakeObserver>>,
+    observers: Vec<Arc<Observe>>,
     clock: Clock,
 }
 
+impl Watcher {
+    fn observe(&self, decision: &Decision<'_>) {
+        self.observers.iter().for_each(|observe| observe(decision));
+    }
+}
+
 impl Observers {
-    pub(crate) fn add(&mut self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) {
-        let watch = match self.0.take() {
-            None => Watcher { observe: Arc::new(observe), clock: Clock::system() },
-            Some(watch) => {
-                let earlier = Arc::clone(&watch.observe);
-                let both = move |decision: &Decision<'_>| {
-                    earlier(decision);
-                    observe(decision);
-                };
-                Watcher { observe: Arc::new(both), clock: watch.clock.clone() }
-            }
+    /// Adds one of the decisions by these policies.
+    pub(crate) fn and(
+        &self,
+        policies: &PolicySet,
+        make: impl Fn(Option<&PolicySet>, &PolicySet) -> Arc<Observe> + Send + Sync + 'static,
+    ) -> Observers {
+        let (mut makers, mut observers, clock) = match &self.0 {
+            Some(watch) => (watch.makers.clone(), watch.observers.clone(), watch.clock.clone()),
+            None => (Vec::new(), Vec::new(), Clock::system()),
         };
-        self.0 = Some(Arc::new(watch));
+        observers.push(make(None, policies));
+        makers.push(Arc::new(make));
+        Observers(Some(Arc::new(Watcher { makers, observers, clock })))
+    }
+
+    /// The same observers, of the decisions by other policies.
+    pub(crate) fn of(&self, earlier: &PolicySet, policies: &PolicySet) -> Observers {
+        let of = |watch: &Arc<Watcher>| {
+            let observers = watch.makers.iter().map(|make| make(Some(earlier), policies)).collect();
+            Arc::new(Watcher { makers: watch.makers.clone(), observers, clock: watch.clock.clone() })
+        };
+        Observers(self.0.as_ref().map(of))
     }
 
     /// The time at which a store began to let a request wait, if there is an observer.
@@ -128,7 +146,7 @@ impl Observers {
     fn ended(&self, policies: &PolicySet, policy: usize, outcome: Outcome, units: u64) {
         if let Some(watch) = &self.0 {
             let of_rule = Decision::of_rule(policies.policy(policy), policies.named(policy), outcome);
-            (watch.observe)(&Decision { units, source: Source::Store, ..of_rule });
+            watch.observe(&Decision { units, source: Source::Store, ..of_rule });
         }
     }
 
@@ -138,7 +156,7 @@ impl Observers {
         let mut decided: Option<Decision<'a>> = None;
         for decision in decisions {
             if let Some(watch) = &self.0 {
-                (watch.observe)(&decision);
+                watch.observe(&decision);
             }
             if is_traced && decided.is_none_or(|earlier| earlier.outcome < decision.outcome) {
                 decided = Some(decision);

@@ -49,6 +49,7 @@ impl fmt::Display for Digest {
 }
 
 /// A random secret of this process.
+#[derive(Clone)]
 pub(crate) struct Secret(u64, u64);
 
 impl Secret {

@@ -1,0 +1,176 @@
+//! Rules that are replaced while services run.
+
+use std::fmt;
+
+use tollgate_core::{Policy, Store};
+
+use super::RateLimitLayer;
+use super::decide::LayerShared;
+use crate::limiter::NeverFails;
+use crate::policy_set::PolicySet;
+use crate::rule::IntoRules;
+use crate::setup_error::SetupError;
+
+/// What [`RateLimitLayer::replace`] changed.
+///
+/// ```
+/// use tollgate::extract::PeerIp;
+/// use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer, RuleChange};
+///
+/// let rule = |quota| Policy::new("api", quota).by(PeerIp::new());
+/// let layer = RateLimitLayer::new(rule(Quota::per_minute(60)));
+///
+/// let changes = layer.replace(rule(Quota::per_minute(600)))?;
+/// assert_eq!(changes.of("api"), Some(RuleChange::Changed));
+/// let changes = layer.replace(rule(Quota::per_hour(600)))?;
+/// assert_eq!(changes.to_string(), "version 3: \"api\" starts again");
+/// # Ok::<(), tollgate::SetupError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleChanges {
+    version: u64,
+    changes: Vec<(String, RuleChange)>,
+}
+
+/// What became of a rule, as far as its policies say it. A new extractor, cost or exemption is no
+/// change here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RuleChange {
+    /// No earlier rule has its name.
+    Added,
+    /// No rule has its name any more.
+    Removed,
+    /// Its quota, its tiers or its classes changed. Keys keep what they have used.
+    Changed,
+    /// A window or the algorithm changed, of the rule or of one of its tiers. The new window counts
+    /// from zero.
+    StartsAgain,
+}
+
+impl<S> RateLimitLayer<S>
+where
+    S: Store,
+    S::Error: NeverFails,
+{
+    /// Replaces the rules of this layer, of its clones, and of all services that they made, also of
+    /// those that run. The next request is decided by the new rules.
+    ///
+    /// - A request is decided and finished by one set of rules: so are its charges and its slots.
+    /// - Keys keep what they have used, in the store. Windows, rings and logs keep their units; a
+    ///   bucket keeps the time until it is full, so a raised limit refills it faster.
+    /// - A new window or another algorithm counts from zero. The result says which rules do.
+    /// - [Leases](crate::StoreExt::leased) of an earlier quota are not spent any more.
+    ///   [Denials](crate::StoreExt::deny_cache) of an earlier quota are forgotten.
+    /// - Callers that wait for a slot, or in [`until_ready`], wait by the rules that they came with.
+    /// - All options of the layer stay: the store, the fields, the observers, the metrics.
+    ///
+    /// If two threads replace rules at once, the sets follow each other. A fleet replaces the rules
+    /// of each process. Meanwhile a window admits at most the larger limit, and a bucket at most
+    /// both bursts.
+    ///
+    /// # Errors
+    /// The errors of [`RateLimitLayer::try_new`] and [`RateLimitLayer::try_store`]. The rules stay
+    /// as they are then.
+    ///
+    /// [`until_ready`]: crate::RequestLimiter::until_ready
+    pub fn replace(&self, rules: impl IntoRules) -> Result<RuleChanges, SetupError> {
+        let rules: Vec<_> = rules.into_rules().collect();
+        loop {
+            let earlier = self.live.load_full();
+            let next = earlier.replaced(rules.iter().cloned())?;
+            let changes =
+                RuleChanges::between(&earlier.limiter.decider.policies, &next.limiter.decider.policies);
+            let found = self.live.compare_and_swap(&earlier, next.into());
+            if std::ptr::eq(&**found, &*earlier) {
+                return Ok(changes);
+            }
+        }
+    }
+
+    /// Returns the version of the rules: 1 at first, and one more with each
+    /// [replacement](RateLimitLayer::replace).
+    pub fn version(&self) -> u64 {
+        self.live.load().limiter.decider.policies.version()
+    }
+}
+
+impl<S: Store<Error: NeverFails>> LayerShared<S> {
+    /// The same options with other rules.
+    fn replaced(&self, rules: impl IntoRules) -> Result<LayerShared<S>, SetupError> {
+        let limiter = self.limiter.replaced(rules)?;
+        let fields = self.fields.of(&limiter.decider.policies);
+        Ok(LayerShared { limiter, fields, ..self.clone() })
+    }
+}
+
+impl RuleChanges {
+    fn between(earlier: &PolicySet, next: &PolicySet) -> RuleChanges {
+        let mut changes = Vec::new();
+        for (number, policy) in next.own().iter().enumerate() {
+            let change = match earlier.own().iter().position(|other| other.name() == policy.name()) {
+                None => RuleChange::Added,
+                Some(was) => match change(&earlier.of_rule(was), &next.of_rule(number)) {
+                    None => continue,
+                    Some(change) => change,
+                },
+            };
+            changes.push((policy.name().to_owned(), change));
+        }
+        let is_gone = |policy: &&Policy| next.own().iter().all(|other| other.name() != policy.name());
+        let gone = earlier.own().iter().filter(is_gone);
+        changes.extend(gone.map(|policy| (policy.name().to_owned(), RuleChange::Removed)));
+        RuleChanges { version: next.version(), changes }
+    }
+
+    /// Returns the version of the rules that apply now.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Returns what became of the rule with this name. `None` if nothing did.
+    pub fn of(&self, rule: &str) -> Option<RuleChange> {
+        self.iter().find(|(name, _)| *name == rule).map(|(_, change)| change)
+    }
+
+    /// Returns the name of each rule that changed, and how: first the new rules in their order,
+    /// then those that were removed.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, RuleChange)> {
+        self.changes.iter().map(|(name, change)| (name.as_str(), *change))
+    }
+}
+
+/// How a rule with these policies became one with those.
+fn change(earlier: &[&Policy], next: &[&Policy]) -> Option<RuleChange> {
+    if earlier == next {
+        return None;
+    }
+    let is_kept = |policy: &&Policy| earlier.iter().any(|other| other.scope() == policy.scope());
+    Some(if next.iter().all(is_kept) { RuleChange::Changed } else { RuleChange::StartsAgain })
+}
+
+impl fmt::Display for RuleChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RuleChange::Added => "added",
+            RuleChange::Removed => "removed",
+            RuleChange::Changed => "changed",
+            RuleChange::StartsAgain => "starts again",
+        })
+    }
+}
+
+/// In one line, for a log.
+impl fmt::Display for RuleChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "version {}: ", self.version)?;
+        if self.changes.is_empty() {
+            return f.write_str("no policy changed");
+        }
+        for (number, (name, change)) in self.changes.iter().enumerate() {
+            let comma = if number == 0 { "" } else { ", " };
+            write!(f, "{comma}{name:?} {change}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,274 @@
+//! Rules that are replaced while services run.
+
+#![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{Request, Response, StatusCode};
+use tokio::time::sleep;
+use tollgate::store::Renewal;
+use tollgate::{
+    Algorithm, Charges, Head, MemoryStore, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer, Reason,
+    RequestLimiter, RuleChange, SetupError, Share, Slot, StoreExt,
+};
+use tollgate_tests::{
+    EVERY_ALGORITHM, Leasing, a_minute, call, clock, field, per_minute, per_user, request, store, user,
+};
+use tower::{Layer, service_fn};
+
+/// How many units a key has left. A look takes none.
+async fn left(layer: &RateLimitLayer) -> u64 {
+    let limiter: RequestLimiter = layer.limiter();
+    let report = limiter.look(&Head::from(&request("ada"))).await.unwrap();
+    report.statuses()[0].remaining()
+}
+
+async fn ok(_: Request<Body>) -> Result<Response<Body>, std::convert::Infallible> {
+    Ok(Response::new(Body::empty()))
+}
+
+#[tokio::test]
+async fn services_and_clones_from_before_follow() {
+    let api = |limit| a_minute("api", Algorithm::FIXED_WINDOW, limit).by(user());
+    let layer = RateLimitLayer::new(api(2)).store(store(&clock()));
+    let mut services = [layer.layer(service_fn(ok)), layer.clone().layer(service_fn(ok))];
+    services[1] = services[0].clone();
+    for service in &mut services {
+        assert_eq!(field(&call(service, request("ada")).await, "ratelimit-policy"), Some("\"api\";q=2;w=60"));
+    }
+    assert_eq!(call(&mut services[0], request("ada")).await.status(), StatusCode::TOO_MANY_REQUESTS);
+
+    layer.clone().replace([api(5), per_user("more", 9)]).unwrap();
+    assert_eq!((layer.version(), layer.clone().version()), (2, 2));
+    for service in &mut services {
+        let response = call(service, request("ada")).await;
+        assert_eq!(response.status(), StatusCode::OK, "the raise helps a caller that was refused");
+        assert_eq!(field(&response, "ratelimit-policy"), Some("\"api\";q=5;w=60, \"more\";q=9;w=60"));
+    }
+}
+
+#[tokio::test]
+async fn a_changed_layer_leaves_its_services_alone() {
+    let layer = RateLimitLayer::new(per_user("api", 2));
+    let mut service = layer.layer(service_fn(ok));
+    let changed = layer.clone().enabled(false);
+    changed.replace(per_user("api", 3)).unwrap();
+    assert_eq!((layer.version(), changed.version()), (1, 2));
+    assert_eq!(
+        field(&call(&mut service, request("ada")).await, "ratelimit-policy"),
+        Some("\"api\";q=2;w=60")
+    );
+}
+
+#[tokio::test]
+async fn no_algorithm_gives_quota_back() {
+    for algorithm in EVERY_ALGORITHM {
+        let rule = |limit| a_minute("p", algorithm, limit).by(user());
+        let layer = RateLimitLayer::new(rule(10)).store(store(&clock()));
+        for _ in 0..6 {
+            let _ = layer.limiter().check(&Head::from(&request("ada"))).await.unwrap();
+        }
+        // A bucket keeps its 36 s until it is full: 12 units of 20, 3 of 5, all of 2.
+        let is_bucket = matches!(algorithm, Algorithm::Gcra | Algorithm::LeakyBucket { .. });
+        let expected = if is_bucket { [8, 2, 0, 4] } else { [14, 0, 0, 4] };
+        for (limit, expected) in [20, 5, 2, 10].into_iter().zip(expected) {
+            assert_eq!(layer.replace(rule(limit)).unwrap().of("p"), Some(RuleChange::Changed));
+            assert_eq!(left(&layer).await, expected, "{algorithm:?} with {limit}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_burst_that_is_lowered_and_raised_forgives_nothing() {
+    let time = clock();
+    let rule = |burst| Policy::new("p", Quota::per_minute(10).burst(burst)).by(user());
+    let layer = RateLimitLayer::new(rule(10)).store(store(&time));
+    for _ in 0..10 {
+        let _ = layer.limiter().check(&Head::from(&request("ada"))).await.unwrap();
+    }
+    layer.replace(rule(1)).unwrap();
+    time.advance(Duration::from_secs(6));
+    for _ in 0..100 {
+        assert!(layer.limiter().check(&Head::from(&request("ada"))).await.is_err());
+    }
+    layer.replace(rule(10)).unwrap();
+    assert_eq!(left(&layer).await, 1);
+}
+
+#[tokio::test]
+async fn an_invalid_set_changes_nothing() {
+    let half = Share::new(1, 2);
+    let store = MemoryStore::new().fall_back_to(MemoryStore::new(), half);
+    let layer = RateLimitLayer::new(per_user("api", 2)).store(store);
+    let empty: [tollgate::Rule; 0] = [];
+    assert_eq!(layer.replace(empty).unwrap_err(), SetupError::NoRules);
+    let twice = layer.replace([per_user("api", 2), per_user("api", 3)]);
+    assert_eq!(twice.unwrap_err(), SetupError::PolicyTwice("api".to_owned()));
+    let unsupported = layer.replace([per_user("api", 9), per_user("one", 1)]).unwrap_err();
+    let policy = Box::new(per_minute("one", 1));
+    assert_eq!(unsupported, SetupError::Unsupported(policy, PolicyError::ShareOfNothing));
+    assert_eq!(layer.version(), 1);
+    assert_eq!(layer.limiter().policies().next().unwrap().quota(), Quota::per_minute(2));
+}
+
+#[test]
+fn the_report_says_what_became_of_each_rule() {
+    let layer = RateLimitLayer::new(["kept", "raised", "hourly", "logged", "tiered", "gone"].map(|name| {
+        let rule = per_user(name, 10);
+        if name == "tiered" { rule.tiers([("pro", Quota::per_minute(20))], |_, _| Some("pro")) } else { rule }
+    }));
+    let changes = layer.replace([
+        per_user("kept", 10),
+        per_user("raised", 11),
+        Policy::new("hourly", Quota::per_hour(10)).by(user()),
+        a_minute("logged", Algorithm::SLIDING_LOG, 10).by(user()),
+        per_user("tiered", 10).tiers([("pro", Quota::per_minute(30))], |_, _| Some("pro")),
+        per_user("new", 1),
+    ]);
+    let changes = changes.unwrap();
+    assert_eq!(
+        changes.to_string(),
+        "version 2: \"raised\" changed, \"hourly\" starts again, \"logged\" starts again, \"tiered\" changed, \
+         \"new\" added, \"gone\" removed"
+    );
+    assert_eq!(changes.of("kept"), None);
+    assert_eq!(changes.iter().count(), 6);
+    let same = RateLimitLayer::new(per_user("api", 1)).replace(per_user("api", 1)).unwrap();
+    assert_eq!(same.to_string(), "version 2: no policy changed");
+}
+
+#[test]
+fn replacements_at_once_follow_each_other() {
+    let layer = RateLimitLayer::new(per_user("api", 1));
+    let (threads, each) = (4, 50);
+    let start = Barrier::new(threads);
+    let replace = |_| {
+        start.wait();
+        (0..each).map(|n| layer.replace(per_user("api", n + 1)).unwrap().version()).collect::<Vec<_>>()
+    };
+    let versions: Vec<u64> = thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|n| scope.spawn(move || replace(n))).collect();
+        running.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let expected: BTreeSet<u64> = (2..=1 + threads as u64 * each).collect();
+    assert_eq!(versions.len(), expected.len());
+    assert_eq!(BTreeSet::from_iter(versions), expected);
+    assert_eq!(layer.version(), 1 + threads as u64 * each);
+}
+
+#[tokio::test]
+async fn requests_that_run_finish_by_their_own_rules() {
+    let bytes = |limit| Policy::new("bytes", Quota::per_minute(limit)).by(user()).reserve(|_| 4);
+    let layer =
+        RateLimitLayer::new([bytes(10), Policy::in_flight("jobs", 1).by(user())]).store(store(&clock()));
+    let both = layer.clone();
+    let mut service = layer.layer(service_fn(move |request: Request<Body>| {
+        let other = Policy::in_flight("others", 1).by(user());
+        both.replace([other, bytes(100)]).unwrap();
+        async move {
+            let charge = request.extensions().get::<Charges>().unwrap().of("bytes").unwrap();
+            let settled = charge.settle(1).await;
+            assert_eq!((settled.charged, settled.forgiven), (1, 0));
+            assert!(!request.extensions().get::<Slot>().unwrap().is_lost());
+            ok(request).await
+        }
+    }));
+    let response = call(&mut service, request("ada")).await;
+    assert_eq!(field(&response, "ratelimit-policy").unwrap().split(';').next(), Some("\"bytes\""));
+    let report = layer.limiter().look(&Head::from(&request("ada"))).await.unwrap();
+    assert_eq!(report.get("bytes").unwrap().1.remaining(), 90, "6 s until it is full");
+
+    let jobs = |layer: &RateLimitLayer| {
+        layer.replace([Policy::in_flight("jobs", 1).by(user())]).unwrap();
+        layer.limiter()
+    };
+    let held = jobs(&layer).check(&Head::from(&request("ada"))).await;
+    assert_eq!(held.unwrap_err().reason(), Reason::QuotaExceeded, "the body of the response holds the slot");
+    drop(response);
+    assert!(jobs(&layer).check(&Head::from(&request("ada"))).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_of_earlier_rules_are_renewed_and_given_back() {
+    let lease = |lease| Policy::in_flight("jobs", 9).with_lease(Duration::from_secs(lease)).by(user());
+    let leasing = Leasing::new(MemoryStore::new());
+    let layer = RateLimitLayer::new(lease(60)).store(leasing.clone());
+    let first = layer.limiter().check(&Head::from(&request("ada"))).await.unwrap();
+    layer.replace(lease(1)).unwrap();
+    let second = layer.limiter().check(&Head::from(&request("ada"))).await.unwrap();
+    sleep(Duration::from_secs(300)).await;
+    assert!(!first.slot().is_lost() && !second.slot().is_lost(), "the shorter lease is renewed in time");
+
+    layer.replace(per_user("api", 1)).unwrap();
+    sleep(Duration::from_secs(300)).await;
+    assert!(!first.slot().is_lost() && !second.slot().is_lost(), "no rule has slots any more");
+    layer.limiter().give_back().await;
+    assert!(first.slot().is_lost() && second.slot().is_lost());
+    assert_eq!(leasing.renewals(|renewals| (renewals.answer, renewals.released)), (Renewal::Held, 2));
+}
+
+#[tokio::test]
+async fn denials_and_observers_are_kept() {
+    let seen = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&seen);
+    let layer = RateLimitLayer::new(per_user("api", 1).block_after(3, Duration::from_secs(60)))
+        .store(store(&clock()))
+        .observe(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+    let mut service = layer.layer(service_fn(ok));
+    let mut blocked = Vec::new();
+    for limit in 1..=5 {
+        let _ = call(&mut service, request("ada")).await;
+        layer.replace(per_user("api", limit % 2 + 1).block_after(3, Duration::from_secs(60))).unwrap();
+        let denial = layer.limiter().look(&Head::from(&request("ada"))).await.unwrap();
+        blocked.push(denial.statuses().len() > 1 && denial.statuses()[1].remaining() == 0);
+    }
+    assert!(blocked.iter().any(|is| *is), "the denials of all versions count: {blocked:?}");
+    assert_eq!(seen.load(Ordering::Relaxed), 5);
+}
+
+#[tokio::test]
+async fn fields_return_with_a_rule_that_has_some() {
+    let layer = RateLimitLayer::new(per_user("api", 5).without_fields()).store(store(&clock()));
+    let mut service = layer.layer(service_fn(ok));
+    assert_eq!(field(&call(&mut service, request("ada")).await, "ratelimit"), None);
+    layer.replace(per_user("api", 5)).unwrap();
+    assert_eq!(field(&call(&mut service, request("ada")).await, "ratelimit"), Some("\"api\";r=3;t=24"));
+}
+
+#[test]
+fn no_request_sees_half_a_set() {
+    let rules = |n: u64| [per_user(&format!("a{n}"), 1_000_000), per_user(&format!("b{n}"), 1_000_000)];
+    let layer = RateLimitLayer::new(rules(1));
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                let mut service = layer.layer(service_fn(ok));
+                let mut latest = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let response = runtime.block_on(call(&mut service, request("ada")));
+                    let policies = field(&response, "ratelimit-policy").unwrap().replace('"', "");
+                    let mut names =
+                        policies.split(", ").map(|item| item.split(';').next().unwrap().to_owned());
+                    let (a, b) = (names.next().unwrap(), names.next().unwrap());
+                    assert_eq!(a[1..], b[1..]);
+                    let version: u64 = a[1..].parse().unwrap();
+                    assert!(version >= latest, "an older set came back");
+                    latest = version;
+                }
+            });
+        }
+        for n in 2..2_000 {
+            layer.replace(rules(n)).unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
