@@ -1,7 +1,10 @@
 //! What callers, handlers and outer layers receive.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::{Ready, ready};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::body::Body;
 use http::{Method, Request, Response, StatusCode, Version};
@@ -371,4 +374,33 @@ async fn a_request_that_every_rule_skips_passes_without_fields() {
         let response = call(&mut service, Request::new(Body::empty())).await;
         assert_eq!((response.status().as_u16(), response.headers().len()), (200, 0));
     }
+}
+
+#[tokio::test]
+async fn a_jitter_lengthens_what_clients_read_and_nothing_else() {
+    let exact = Arc::new(Mutex::new(Vec::new()));
+    let waits = Arc::clone(&exact);
+    let layer = layer(&clock(), [per_user("p", 1)]).retry_jitter(0.5).observe(move |decision| {
+        waits.lock().unwrap().extend(decision.wait());
+    });
+    let mut service = layer.layer(service_fn(what_is_left));
+    assert_eq!(field(&call(&mut service, request("ada")).await, "ratelimit"), Some("\"p\";r=0;t=60"));
+    let mut seconds = BTreeSet::new();
+    for _ in 0..200 {
+        let denied = call(&mut service, request("ada")).await;
+        let retry: u64 = field(&denied, "retry-after").unwrap().parse().unwrap();
+        assert_eq!(field(&denied, "ratelimit"), Some(&*format!("\"p\";r=0;t={retry}")));
+        let denial = denied.extensions().get::<Denial>().unwrap();
+        assert_eq!(denial.retry_after_seconds(), Some(retry));
+        seconds.insert(retry);
+    }
+    assert!(seconds.iter().all(|seconds| (60..=90).contains(seconds)), "{seconds:?}");
+    assert!(seconds.len() > 15 && *seconds.last().unwrap() > 80, "{seconds:?}");
+    assert_eq!(*exact.lock().unwrap(), [Duration::from_secs(60); 200]);
+}
+
+#[test]
+#[should_panic(expected = "a jitter must be between 0 and 1, got -0.1")]
+fn a_jitter_that_would_shorten_waits_is_refused() {
+    let _ = layer(&clock(), [per_user("p", 1)]).retry_jitter(-0.1);
 }

@@ -13,6 +13,7 @@ use tollgate_core::{Reply, Store, Times, Timestamp, Verdict};
 
 use super::deadline::deadline;
 use super::drain::Bound;
+use super::jitter::lengthened;
 use crate::answer::Protocol;
 use crate::answer::body::{Ending, OwnBody, ResponseBody};
 use crate::charge::{ByResponse, Charges, GrantStamp, Settler};
@@ -34,12 +35,20 @@ pub(crate) type AnswerFn = dyn Fn(&Head<'_>, &Denial) -> Response<OwnBody> + Sen
 pub(crate) struct LayerShared<S> {
     pub(crate) limiter: RequestLimiter<S>,
     pub(crate) fields: FieldWriter,
+    pub(crate) options: LayerOptions,
+}
+
+/// What does not depend on the rules.
+#[derive(Clone, Default)]
+pub(crate) struct LayerOptions {
     pub(crate) answer: Option<Arc<AnswerFn>>,
     pub(crate) drain: Bound,
     /// The header that holds a request's deadline in milliseconds.
     pub(crate) deadline: Option<HeaderName>,
     pub(crate) expose_report: bool,
-    pub(crate) enabled: bool,
+    /// The largest part by which waits of refused requests are lengthened.
+    pub(crate) retry_jitter: Option<f64>,
+    pub(crate) is_off: bool,
 }
 
 /// What happens next to a request.
@@ -128,7 +137,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         let (lone, several);
         let RequestLimiter { rules, decider } = &self.limiter;
         let head = Head::from(&*request);
-        let asks = if !self.enabled {
+        let asks = if self.options.is_off {
             &[]
         } else if let Some(ask) = rules.lone(&head) {
             lone = ask;
@@ -141,7 +150,8 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
             &several
         };
         let may_delay = decider.policies.may_delay() || decider.has_slots();
-        let deadline = if may_delay { deadline(head.headers(), self.deadline.as_ref()) } else { None };
+        let deadline =
+            if may_delay { deadline(head.headers(), self.options.deadline.as_ref()) } else { None };
         if let Some(slots) = decider.slots_of(asks) {
             return self.claim(request, slots, asks, deadline);
         }
@@ -187,6 +197,8 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         let decider = &self.limiter.decider;
         decider.show(asks, verdict, &slot, since);
         if !verdict.is_granted() {
+            let lengthened = self.options.retry_jitter.map(|fraction| lengthened(verdict, fraction));
+            let verdict = lengthened.as_ref().unwrap_or(verdict);
             let denial = Denial::of(decider.report(asks, verdict));
             decider.count(&denial, asks);
             return Next::Refuse(denial, self.fields.write(&decider.policies, asks, verdict));
@@ -205,7 +217,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
 
     fn extras<B>(&self, request: &mut Request<B>, asks: &[Ask], verdict: &Verdict) -> Extras {
         let decider = &self.limiter.decider;
-        let report = self.expose_report.then(|| decider.report(asks, verdict));
+        let report = self.options.expose_report.then(|| decider.report(asks, verdict));
         if let Some(report) = &report {
             request.extensions_mut().insert(report.clone());
         }
@@ -249,7 +261,7 @@ impl<S> LayerShared<S> {
     /// Whether responses to requests that pass are changed.
     #[inline]
     fn adds_something(&self) -> bool {
-        self.expose_report || !self.fields.is_off()
+        self.options.expose_report || !self.fields.is_off()
     }
 
     /// Returns the response to a refused request, and drains the rest of its body.
@@ -259,9 +271,9 @@ impl<S> LayerShared<S> {
         denial: Denial,
         fields: Option<Written>,
     ) -> Response<ResponseBody<B>> {
-        let drain = self.drain.plan(&request);
+        let drain = self.options.drain.plan(&request);
         let is_head = request.method() == Method::HEAD;
-        let mut response = match &self.answer {
+        let mut response = match &self.options.answer {
             None => {
                 let protocol = Protocol::of(&Head::from(&request));
                 let mut response = denial.response_by(protocol, ResponseBody::answer);

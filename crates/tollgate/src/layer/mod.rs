@@ -4,6 +4,7 @@ mod deadline;
 mod decide;
 mod drain;
 mod future;
+mod jitter;
 mod replace;
 mod service;
 #[cfg(test)]
@@ -30,7 +31,7 @@ use crate::observe::Decision;
 use crate::rule::PolicyExt;
 use crate::setup_error::{SetupError, or_panic};
 
-use self::decide::LayerShared;
+use self::decide::{LayerOptions, LayerShared};
 use self::drain::Bound;
 
 pub use self::replace::{RuleChange, RuleChanges};
@@ -137,17 +138,8 @@ impl<S: Clone> RateLimitLayer<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        let LayerShared { limiter, fields, answer, drain, deadline, expose_report, enabled } = self.shared();
-        let limiter = limiter.try_store(store)?;
-        Ok(RateLimitLayer::of(LayerShared {
-            limiter,
-            fields,
-            answer,
-            drain,
-            deadline,
-            expose_report,
-            enabled,
-        }))
+        let LayerShared { limiter, fields, options } = self.shared();
+        Ok(RateLimitLayer::of(LayerShared { limiter: limiter.try_store(store)?, fields, options }))
     }
 
     /// Sets the fields that report quotas to clients; [`Fields::Ietf`] by default.
@@ -220,7 +212,7 @@ impl<S: Clone> RateLimitLayer<S> {
         answer: impl Fn(&Head<'_>, &Denial) -> A + Send + Sync + 'static,
     ) -> RateLimitLayer<S> {
         let answer = move |head: &Head<'_>, denial: &Denial| answer(head, denial).into_answer();
-        self.with(|shared| shared.answer = Some(Arc::new(answer)))
+        self.with(|shared| shared.options.answer = Some(Arc::new(answer)))
     }
 
     /// Sets how much of the rest of a refused request's body is read: at most `bytes`, and for at
@@ -254,7 +246,7 @@ impl<S: Clone> RateLimitLayer<S> {
     /// let uploads = RateLimitLayer::per_ip(Quota::per_minute(10)).drain_body(8 << 20, Duration::from_secs(5));
     /// ```
     pub fn drain_body(self, bytes: u64, time: Duration) -> RateLimitLayer<S> {
-        self.with(|shared| shared.drain = Bound { bytes, time })
+        self.with(|shared| shared.options.drain = Bound { bytes, time })
     }
 
     /// Names a header in which callers say how long they wait, in whole milliseconds:
@@ -282,7 +274,29 @@ impl<S: Clone> RateLimitLayer<S> {
     #[track_caller]
     pub fn deadline_header(self, name: &str) -> RateLimitLayer<S> {
         let Ok(name) = HeaderName::try_from(name) else { panic!("{name:?} is not a header name") };
-        self.with(|shared| shared.deadline = Some(name))
+        self.with(|shared| shared.options.deadline = Some(name))
+    }
+
+    /// Lengthens the wait of each refused request by a random part of it, up to `fraction`: with
+    /// 0.2, a wait of 10 s becomes 10 s to 12 s. Clients that were refused together then do not
+    /// return at the same moment. No wait becomes shorter.
+    ///
+    /// It concerns what clients read: `Retry-After` and `t` of the [`Fields`], the [`Denial`], and
+    /// the retry of gRPC. Observers see the exact wait. The one second of a [slot](crate::Slot)
+    /// stays.
+    ///
+    /// # Panics
+    /// If `fraction` is not between 0 and 1.
+    ///
+    /// ```
+    /// use tollgate::{Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).retry_jitter(0.2);
+    /// ```
+    #[track_caller]
+    pub fn retry_jitter(self, fraction: f64) -> RateLimitLayer<S> {
+        assert!((0.0..=1.0).contains(&fraction), "a jitter must be between 0 and 1, got {fraction}");
+        self.with(|shared| shared.options.retry_jitter = Some(fraction))
     }
 
     /// Adds the [`Report`](crate::Report) to the extensions of requests that pass, for handlers,
@@ -293,7 +307,7 @@ impl<S: Clone> RateLimitLayer<S> {
     /// expose theirs, a handler finds the report of the innermost, and the response has that of the
     /// outermost.
     pub fn expose_report(self) -> RateLimitLayer<S> {
-        self.with(|shared| shared.expose_report = true)
+        self.with(|shared| shared.options.expose_report = true)
     }
 
     /// Calls `observe` for each decision: once for each rule of a request. Several observers may be
@@ -343,7 +357,7 @@ impl<S: Clone> RateLimitLayer<S> {
     /// and nothing is charged. Observers and metrics see [`Outcome::Skipped`](crate::Outcome). A
     /// [`limiter`](RateLimitLayer::limiter) of it still limits.
     pub fn enabled(self, enabled: bool) -> RateLimitLayer<S> {
-        self.with(|shared| shared.enabled = enabled)
+        self.with(|shared| shared.options.is_off = !enabled)
     }
 
     /// Returns a limiter with the same rules and state, to ask directly. Call this after
@@ -377,15 +391,7 @@ impl<S> RateLimitLayer<S> {
 impl<S> From<RequestLimiter<S>> for RateLimitLayer<S> {
     fn from(limiter: RequestLimiter<S>) -> RateLimitLayer<S> {
         let fields = FieldWriter::new(&limiter.decider.policies, Fields::default());
-        RateLimitLayer::of(LayerShared {
-            limiter,
-            fields,
-            answer: None,
-            drain: Bound::default(),
-            deadline: None,
-            expose_report: false,
-            enabled: true,
-        })
+        RateLimitLayer::of(LayerShared { limiter, fields, options: LayerOptions::default() })
     }
 }
 
