@@ -88,7 +88,7 @@ fn count(row: &str, requests: u32, redis: &str) -> u64 {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         // Not counted: it takes a time, not a number of instructions.
-        .args(["--toggle-collect=quanta::Calibration::calibrate", "--collect-atstart=yes"])
+        .args(["--toggle-collect=quanta::Clock::new", "--collect-atstart=yes"])
         .arg(env::current_exe().expect("this program"))
         .args([row, &requests.to_string(), redis])
         .output();
