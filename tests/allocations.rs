@@ -139,6 +139,19 @@ fn tiers_and_exemptions_allocate_nothing() {
     assert_eq!(a_request(&nobody_is_limited, StatusCode::OK), 0);
 }
 
+#[test]
+fn quotas_of_requests_allocate_nothing() {
+    let [address, user, all, both] = four_rules();
+    let own = wide("p").quota();
+    let quota = move |_: &Head<'_>, _: &Key| Some(own.burst(900_000));
+    let four = layer([address.quota(quota), user.quota(quota), all, both]);
+    assert_eq!(a_request(&four.clone().fields(Fields::None), StatusCode::OK), 0);
+    let [address, user, all, both] = four_rules();
+    let tier = |rule: Rule| rule.tiers([("a", own.burst(900_000))], |_, _| Some("a"));
+    let tiers = layer([tier(address), tier(user), all, both]);
+    assert_eq!(a_request(&four, StatusCode::OK), a_request(&tiers, StatusCode::OK));
+}
+
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]

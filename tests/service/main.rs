@@ -13,6 +13,7 @@ mod exemptions;
 mod leases_of_slots;
 mod readiness;
 mod replace;
+mod request_quotas;
 mod responses;
 mod slots;
 mod stacks;

@@ -161,6 +161,7 @@ mod grpc_type;
 mod in_flight;
 mod interned;
 mod limiter;
+mod made_policies;
 mod observe;
 mod policy_set;
 mod reason;

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Key, Policy, Store};
 
 use crate::interned::interned;
+use crate::made_policies::{MadePolicies, Wanted};
 use crate::reason::{Reason, problem};
 use crate::setup_error::SetupError;
 
@@ -28,8 +29,11 @@ pub(crate) struct PolicySet {
     in_fields: Box<[bool]>,
     /// Whether a policy may delay requests.
     may_delay: bool,
-    /// For each policy, the problem document of a request that only this policy refuses.
+    /// For each policy with a name of its own, the problem document of a request that only this
+    /// policy refuses.
     quota_exceeded: Box<[Bytes]>,
+    /// Those that requests bring. Their numbers follow.
+    made: MadePolicies,
     /// The numbers of one policy for each scope: together they reach all states of a key.
     scopes: Box<[usize]>,
 }
@@ -72,11 +76,12 @@ impl PolicySet {
             }
         }
         // A document contains the policy's name, which is also that of its tiers.
-        let documents: Vec<Bytes> = policies[..own].iter().map(document).collect();
+        let documents: Box<[Bytes]> = policies[..own].iter().map(document).collect();
         let mut known = HashSet::new();
         let scopes = (0..policies.len()).filter(|number| known.insert(policies[*number].scope())).collect();
         Ok(PolicySet {
-            quota_exceeded: named.iter().map(|number| documents[*number].clone()).collect(),
+            quota_exceeded: documents,
+            made: MadePolicies::new(false),
             may_delay: policies.iter().any(|policy| policy.longest_wait() > Duration::ZERO),
             in_fields: policies.iter().map(|policy| !policy.is_block()).collect(),
             version: 1,
@@ -93,6 +98,21 @@ impl PolicySet {
     pub(crate) fn without_fields_of(self, is_left_out: impl Fn(usize) -> bool) -> PolicySet {
         let is_in = |(named, policy): (&usize, &Policy)| !policy.is_block() && !is_left_out(*named);
         PolicySet { in_fields: self.named.iter().zip(&self.policies).map(is_in).collect(), ..self }
+    }
+
+    /// The same set, with places for the policies that requests bring.
+    pub(crate) fn with_places(self) -> PolicySet {
+        PolicySet { made: MadePolicies::new(true), ..self }
+    }
+
+    /// The number of a policy that a request brings: see [`MadePolicies::place`].
+    pub(crate) fn made(&self, wanted: Wanted, make: impl FnOnce() -> Option<Policy>) -> Option<usize> {
+        self.made.place(wanted, make).map(|place| self.policies.len() + place)
+    }
+
+    /// How many policies requests may bring. Their numbers follow those of the others.
+    pub(crate) fn places(&self) -> usize {
+        self.made.places()
     }
 
     /// The set that replaces an earlier one.
@@ -119,7 +139,7 @@ impl PolicySet {
         })
     }
 
-    /// The policies by their numbers.
+    /// The policies by their numbers, without those that requests bring.
     pub(crate) fn policies(&self) -> &[Policy] {
         &self.policies
     }
@@ -131,7 +151,10 @@ impl PolicySet {
 
     #[inline]
     pub(crate) fn policy(&self, number: usize) -> &Policy {
-        &self.policies[number]
+        match self.policies.get(number) {
+            Some(policy) => policy,
+            None => self.made.at(number - self.policies.len()).1,
+        }
     }
 
     /// The number of the policy with this name.
@@ -148,7 +171,10 @@ impl PolicySet {
 
     /// The number of the policy whose tier this is, or its own.
     pub(crate) fn named(&self, policy: usize) -> usize {
-        self.named[policy]
+        match self.named.get(policy) {
+            Some(named) => *named,
+            None => self.made.at(policy - self.named.len()).0,
+        }
     }
 
     /// Adds what is asked of blocks, behind all others: observers and charges find a rule by the
@@ -187,7 +213,7 @@ impl PolicySet {
     }
 
     pub(crate) fn quota_exceeded(&self, policy: usize) -> &Bytes {
-        &self.quota_exceeded[policy]
+        &self.quota_exceeded[self.named(policy)]
     }
 
     pub(crate) fn may_delay(&self) -> bool {

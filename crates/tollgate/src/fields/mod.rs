@@ -4,6 +4,8 @@
 mod ietf;
 mod numbers;
 
+use std::sync::{Arc, OnceLock};
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use tollgate_core::{Clock, Status, Verdict, Wait};
@@ -121,6 +123,8 @@ pub(crate) struct FieldWriter {
     fields: Fields,
     /// One for each policy, by its number. `None` if fields leave its rule out.
     items: Box<[Option<Item>]>,
+    /// Those of policies that requests bring, which follow.
+    made: Arc<[OnceLock<Option<Item>>]>,
     /// `RateLimit-Policy` if all rules apply, each with its own policy.
     own_policies: HeaderValue,
     /// How many policies have a name of their own.
@@ -146,7 +150,8 @@ impl FieldWriter {
         let own_policies = printable(interned(join(items[..count].iter().flatten())));
         let asked_for = fields;
         let fields = if items.iter().all(Option::is_none) { Fields::None } else { fields };
-        FieldWriter { asked_for, fields, own_policies, own: count, items, clock: Clock::system() }
+        let made = (0..policies.places()).map(|_| OnceLock::new()).collect();
+        FieldWriter { asked_for, fields, own_policies, own: count, items, made, clock: Clock::system() }
     }
 
     /// The writer of the same fields for other policies.
@@ -163,7 +168,7 @@ impl FieldWriter {
     /// The fields for a verdict on what was asked; `None` if no store was asked, or if fields leave
     /// out all rules that apply.
     pub(crate) fn write(&self, policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> Option<Written> {
-        self.shown(asks, verdict).next()?;
+        self.shown(policies, asks, verdict).next()?;
         let ietf = || self.ietf(policies, asks, verdict);
         let numbers = |form| self.numbers(form, policies, asks, verdict);
         let both = |form| match numbers(form) {
@@ -182,19 +187,34 @@ impl FieldWriter {
         })
     }
 
+    /// The item of a policy, unless fields leave it out.
+    #[inline]
+    fn item<'a>(&'a self, policies: &PolicySet, policy: usize) -> Option<&'a Item> {
+        match self.items.get(policy) {
+            Some(item) => item.as_ref(),
+            None => self.made[policy - self.items.len()]
+                .get_or_init(|| {
+                    let is_in = policies.is_in_fields(policies.named(policy));
+                    is_in.then(|| Item::new(policies.policy(policy), Bytes::from))
+                })
+                .as_ref(),
+        }
+    }
+
     /// What was asked of the rules that fields do not leave out, with their items and statuses.
     #[inline]
     fn shown<'a>(
         &'a self,
+        policies: &'a PolicySet,
         asks: &'a [Ask],
         verdict: &'a Verdict,
     ) -> impl Iterator<Item = (&'a Ask, &'a Item, &'a Status)> + Clone {
-        let with_item = |(ask, status): (&'a Ask, _)| Some((ask, self.items[ask.policy].as_ref()?, status));
+        let with_item = |(ask, status): (&'a Ask, _)| Some((ask, self.item(policies, ask.policy)?, status));
         asks.iter().zip(verdict.each()).filter_map(with_item)
     }
 
     fn ietf(&self, policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> Lists {
-        let shown = self.shown(asks, verdict);
+        let shown = self.shown(policies, asks, verdict);
         let (longest, delay) = (longest_wait_seconds(policies, asks, verdict), verdict.delay());
         match verdict.share() {
             Some(share) => {
@@ -211,7 +231,7 @@ impl FieldWriter {
                 let all_own = asks.len() == self.own && asks.iter().all(|ask| ask.policy < self.own);
                 let policy = match asks {
                     _ if all_own => Some(&self.own_policies),
-                    [only] => self.items[only.policy].as_ref().map(Item::policy),
+                    [only] => self.item(policies, only.policy).map(Item::policy),
                     _ => None,
                 };
                 Lists::new(policy, shown.map(|(_, item, status)| (item, status)), longest, delay)
@@ -226,7 +246,8 @@ impl FieldWriter {
         asks: &[Ask],
         verdict: &Verdict,
     ) -> Option<NumberFields> {
-        let shown = self.shown(asks, verdict).map(|(ask, _, status)| (policies.policy(ask.policy), status));
+        let shown =
+            self.shown(policies, asks, verdict).map(|(ask, _, status)| (policies.policy(ask.policy), status));
         // They cannot say that units come back without a reset.
         let mut shown = shown.filter(|(policy, _)| !policy.is_in_flight()).peekable();
         shown.peek()?;

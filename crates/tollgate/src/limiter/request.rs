@@ -142,12 +142,6 @@ impl<S> RequestLimiter<S> {
         self.rules.hold_at_most(permit.slot());
         permit
     }
-
-    /// What a request asks of each rule that applies to it.
-    pub(crate) fn asks(&self, head: &Head<'_>) -> Result<Asks, Denial> {
-        let asks = self.rules.ask(head).map_err(|(rule, reason)| self.decider.no_key(rule, reason))?;
-        Ok(self.decider.policies.with_blocks(asks))
-    }
 }
 
 impl<S> RequestLimiter<S>
@@ -155,6 +149,16 @@ where
     S: Store,
     S::Error: NeverFails,
 {
+    /// What a request asks of each rule that applies to it.
+    pub(crate) fn asks(&self, head: &Head<'_>) -> Result<Asks, Denial> {
+        let supports = |policy: &Policy| self.decider.store.supports(policy).is_ok();
+        let asks = self
+            .rules
+            .ask(head, &self.decider.policies, supports)
+            .map_err(|(rule, reason)| self.decider.no_key(rule, reason))?;
+        Ok(self.decider.policies.with_blocks(asks))
+    }
+
     /// Charges a request to all rules that apply to it, or to none. If the future is dropped before
     /// it is ready, the request may have been charged.
     ///

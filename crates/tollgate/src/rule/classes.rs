@@ -95,6 +95,12 @@ impl Rule {
         Ok(variants)
     }
 
+    /// The units that a request leaves to others.
+    pub(super) fn class_units(&self, head: &Head<'_>, key: &Key) -> u64 {
+        let units = |classes: &Classes| Some(classes.units[classes.choice.of(head, key)?].1);
+        self.classes.as_ref().and_then(units).unwrap_or(0)
+    }
+
     /// The place among the variants of the policy that a request has. `None`: the rule's own.
     pub(super) fn variant(&self, head: &Head<'_>, key: &Key) -> Option<usize> {
         let tier = self.tier(head, key);

@@ -4,6 +4,7 @@ mod choice;
 mod classes;
 pub mod exempt;
 mod in_flight;
+mod request_quota;
 pub(crate) mod set;
 mod settling;
 mod tiers;
@@ -21,6 +22,7 @@ use crate::setup_error::{SetupError, or_panic};
 use classes::Classes;
 use exempt::Exemption;
 use in_flight::SlotTimes;
+use request_quota::RequestQuota;
 use settling::Settling;
 use tiers::Tiers;
 
@@ -40,6 +42,7 @@ impl PolicyExt for Policy {
             settling: Settling::default(),
             slot_times: SlotTimes::default(),
             missing_key: MissingKey::default(),
+            quota: None,
             tiers: None,
             classes: None,
             exemptions: Vec::new(),
@@ -72,6 +75,7 @@ pub struct Rule {
     settling: Settling,
     slot_times: SlotTimes,
     missing_key: MissingKey,
+    quota: Option<Arc<RequestQuota>>,
     tiers: Option<Tiers>,
     classes: Option<Classes>,
     exemptions: Vec<Arc<dyn Exemption>>,
@@ -350,6 +354,7 @@ impl Rule {
     pub(crate) fn is_only_a_key(&self) -> bool {
         self.policy.denials_until_block().is_none()
             && self.cost.is_none()
+            && self.quota.is_none()
             && self.tiers.is_none()
             && self.classes.is_none()
             && self.exemptions.is_empty()

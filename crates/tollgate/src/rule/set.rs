@@ -10,6 +10,7 @@ use super::{IntoRules, MissingKey, Rule};
 use crate::charge::{ByResponse, Charge, GrantStamp, Settler};
 use crate::extract::Head;
 use crate::in_flight::Slot;
+use crate::made_policies::Wanted;
 use crate::policy_set::{Ask, Asks, PolicySet};
 use crate::reason::Reason;
 use crate::setup_error::SetupError;
@@ -18,9 +19,7 @@ use crate::setup_error::SetupError;
 #[derive(Debug)]
 pub(crate) struct RuleSet {
     rules: Box<[Rule]>,
-    /// For each rule, the policies of its tiers and classes.
-    variants: Box<[Vec<Policy>]>,
-    /// For each rule, the number of the first of these.
+    /// For each rule, the number of the first policy of its tiers and classes.
     first_variants: Box<[usize]>,
     /// Whether there is one rule, and it is only a key.
     is_lone_key: bool,
@@ -46,6 +45,8 @@ impl RuleSet {
             rules.iter().zip(&variants).map(|(rule, variants)| (rule.policy().clone(), &**variants));
         let policies = PolicySet::try_new(with_variants.collect())?;
         let policies = policies.without_fields_of(|number| rules[number].is_without_fields());
+        let brings_quotas = rules.iter().any(Rule::has_quota_of_request);
+        let policies = if brings_quotas { policies.with_places() } else { policies };
         let mut next = rules.len();
         let first_variants = variants.iter().map(|variants| {
             let first = next;
@@ -55,7 +56,7 @@ impl RuleSet {
         let first_variants = first_variants.collect();
         let is_lone_key = matches!(&*rules, [rule] if rule.is_only_a_key());
         let corrects = rules.iter().any(|rule| rule.policy().is_reserved());
-        Ok((RuleSet { rules, variants, first_variants, is_lone_key, corrects }, policies))
+        Ok((RuleSet { rules, first_variants, is_lone_key, corrects }, policies))
     }
 
     /// What a request asks of the only rule, if that rule is only a key and finds one. Through
@@ -73,8 +74,13 @@ impl RuleSet {
     }
 
     /// What a request asks of each rule. Or the number of the first rule that refuses it because it
-    /// has no key, and why it has none.
-    pub(crate) fn ask(&self, head: &Head<'_>) -> Result<Asks, (usize, Reason)> {
+    /// has no key, and why it has none. `supports` says whether the store can enforce a policy.
+    pub(crate) fn ask(
+        &self,
+        head: &Head<'_>,
+        policies: &PolicySet,
+        supports: impl Fn(&Policy) -> bool,
+    ) -> Result<Asks, (usize, Reason)> {
         let mut asks = Asks::new();
         for (number, rule) in self.rules.iter().enumerate() {
             if rule.is_exempt(head) {
@@ -85,10 +91,15 @@ impl RuleSet {
                 Err(MissingKey::Skip) => continue,
                 Err(_) => return Err((number, rule.why_missing(head))),
             };
-            let variant = rule.variant(head, &key);
-            let policy = variant.map_or(rule.policy(), |variant| &self.variants[number][variant]);
-            let cost = rule.cost_of(head, policy);
-            let policy = variant.map_or(number, |variant| self.first_variants[number] + variant);
+            let made = rule.quota_of(head, &key).and_then(|(quota, leaves)| {
+                let wanted = Wanted { rule: number, quota, leaves };
+                policies.made(wanted, || rule.with_quota(quota, leaves).filter(&supports))
+            });
+            let policy = made.unwrap_or_else(|| match rule.variant(head, &key) {
+                Some(variant) => self.first_variants[number] + variant,
+                None => number,
+            });
+            let cost = rule.cost_of(head, policies.policy(policy));
             asks.push(Ask { policy, key, cost });
         }
         Ok(asks)

@@ -1,0 +1,75 @@
+//! Quotas that requests bring along, such as in a token.
+
+use std::sync::Arc;
+
+use tollgate_core::{Key, Policy, Quota};
+
+use super::Rule;
+use crate::extract::Head;
+
+/// The closure that finds the quota of a request.
+pub(super) type RequestQuota = dyn Fn(&Head<'_>, &Key) -> Option<Quota> + Send + Sync;
+
+impl Rule {
+    /// Takes the quota of a request from the request: from the claims of a token, or from what an
+    /// authentication layer knows. The closure sees the request and its key. Limit and burst are
+    /// those of the quota; the window is that of the policy.
+    ///
+    /// **No quota is unlimited by mistake.** The rule's own quota, or that of its
+    /// [tier](Rule::tiers), applies if the closure returns `None`, a quota of another window, or
+    /// one that the algorithm or the store does not allow. It also applies to new quotas once a
+    /// layer has seen about 4,000 different ones, since each is kept.
+    ///
+    /// **Callers choose a quota that is read from a header**, unless an outer layer has checked it.
+    ///
+    /// All quotas share the state of a key. A caller whose quota changes keeps its usage, as with
+    /// [tiers](Rule::tiers). A quota for [requests in flight](Policy::in_flight) has the lease of
+    /// the policy.
+    ///
+    /// ```
+    /// use tollgate::extract::extension;
+    /// use tollgate::{Head, Key, Policy, PolicyExt, Quota};
+    ///
+    /// // Inserted into the extensions by a layer that has verified the token.
+    /// #[derive(Clone)]
+    /// struct Claims { user: u64, requests_per_minute: u64 }
+    ///
+    /// let rule = Policy::new("api", Quota::per_minute(60))
+    ///     .by(extension(|claims: &Claims| Key::from(claims.user)))
+    ///     .quota(|head: &Head<'_>, _: &Key| {
+    ///         let claims: &Claims = head.extensions().get()?;
+    ///         Quota::try_per_minute(claims.requests_per_minute).ok()
+    ///     });
+    /// ```
+    ///
+    /// Each call replaces the closure of the call before.
+    pub fn quota(mut self, quota: impl Fn(&Head<'_>, &Key) -> Option<Quota> + Send + Sync + 'static) -> Rule {
+        self.quota = Some(Arc::new(quota));
+        self
+    }
+
+    pub(super) fn has_quota_of_request(&self) -> bool {
+        self.quota.is_some()
+    }
+
+    /// The quota that a request brings, and the units that its class leaves to others.
+    pub(super) fn quota_of(&self, head: &Head<'_>, key: &Key) -> Option<(Quota, u64)> {
+        let quota = self.quota.as_ref()?(head, key)?;
+        Some((quota, self.class_units(head, key)))
+    }
+
+    /// The policy of a request with this quota. `None` if the rule does not allow it.
+    pub(super) fn with_quota(&self, quota: Quota, leaves: u64) -> Option<Policy> {
+        let own = &self.policy;
+        let quota = match own.lease() {
+            Some(lease) => Quota::try_new(quota.limit(), lease).ok()?,
+            None if quota.window() == own.quota().window() => quota,
+            None => return None,
+        };
+        let policy = Policy::try_from_parts(own.name(), quota, own.algorithm()).ok()?.with_options_of(own);
+        if policy.is_reserved() && policy.with_debt().is_none() {
+            return None;
+        }
+        if leaves == 0 { Some(policy) } else { policy.leaving(leaves).ok() }
+    }
+}
