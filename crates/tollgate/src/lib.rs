@@ -148,6 +148,7 @@ pub mod memory;
 #[cfg(feature = "client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "client")))]
 pub mod pause;
+pub mod rules_file;
 pub mod scale;
 pub mod store;
 pub mod usage;

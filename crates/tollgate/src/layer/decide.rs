@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderName, Method, Request, Response, StatusCode};
 use http_body::Body;
-use tollgate_core::{Reply, Store, Times, Timestamp, Verdict};
+use tollgate_core::{Reply, Share, Store, Times, Timestamp, Verdict};
 
 use super::deadline::deadline;
 use super::drain::Bound;
@@ -46,8 +46,8 @@ pub(crate) struct LayerOptions {
     /// The header that holds a request's deadline in milliseconds.
     pub(crate) deadline: Option<HeaderName>,
     pub(crate) expose_report: bool,
-    /// The largest part by which waits of refused requests are lengthened.
-    pub(crate) retry_jitter: Option<f64>,
+    /// By how much of them waits of refused requests are lengthened at most.
+    pub(crate) retry_jitter: Option<Share>,
     pub(crate) is_off: bool,
 }
 
@@ -197,7 +197,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         let decider = &self.limiter.decider;
         decider.show(asks, verdict, &slot, since);
         if !verdict.is_granted() {
-            let lengthened = self.options.retry_jitter.map(|fraction| lengthened(verdict, fraction));
+            let lengthened = self.options.retry_jitter.map(|most| lengthened(verdict, most));
             let verdict = lengthened.as_ref().unwrap_or(verdict);
             let denial = Denial::of(decider.report(asks, verdict));
             decider.count(&denial, asks);

@@ -3,13 +3,17 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use tollgate_core::{Status, Verdict, Wait};
+use tollgate_core::{Share, Status, Verdict, Wait};
 
-/// The same verdict, with all waits longer by the same random part of up to `fraction`.
-pub(crate) fn lengthened(verdict: &Verdict, fraction: f64) -> Verdict {
-    // Each `RandomState` has another secret. 53 bits are what an `f64` holds.
-    let random = (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64;
-    let lengthened = |wait: Duration| wait.saturating_add(wait.mul_f64(fraction * random));
+/// The same verdict, with all waits longer by the same random part of up to `most`.
+pub(crate) fn lengthened(verdict: &Verdict, most: Share) -> Verdict {
+    // Each `RandomState` has another secret.
+    let random = u128::from(RandomState::new().hash_one(0));
+    let lengthened = |wait: Duration| {
+        let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+        let extra = (u128::from(most.of_units(micros)) * random) >> 64;
+        wait.saturating_add(Duration::from_micros(extra as u64))
+    };
     let each = verdict.each().iter().map(|status| match status.wait() {
         Wait::For(wait) => {
             let wait = lengthened(wait);

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::HeaderName;
-use tollgate_core::{Policy, Quota, Store};
+use tollgate_core::{Policy, Quota, Share, Store};
 use tower_layer::Layer;
 
 use crate::answer::IntoAnswer;
@@ -277,26 +277,21 @@ impl<S: Clone> RateLimitLayer<S> {
         self.with(|shared| shared.options.deadline = Some(name))
     }
 
-    /// Lengthens the wait of each refused request by a random part of it, up to `fraction`: with
-    /// 0.2, a wait of 10 s becomes 10 s to 12 s. Clients that were refused together then do not
+    /// Lengthens the wait of each refused request by a random part of it, up to this share: with a
+    /// fifth, a wait of 10 s becomes 10 s to 12 s. Clients that were refused together then do not
     /// return at the same moment. No wait becomes shorter.
     ///
     /// It concerns what clients read: `Retry-After` and `t` of the [`Fields`], the [`Denial`], and
     /// the retry of gRPC. Observers see the exact wait. The one second of a [slot](crate::Slot)
     /// stays.
     ///
-    /// # Panics
-    /// If `fraction` is not between 0 and 1.
-    ///
     /// ```
-    /// use tollgate::{Quota, RateLimitLayer};
+    /// use tollgate::{Quota, RateLimitLayer, Share};
     ///
-    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).retry_jitter(0.2);
+    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).retry_jitter(Share::new(1, 5));
     /// ```
-    #[track_caller]
-    pub fn retry_jitter(self, fraction: f64) -> RateLimitLayer<S> {
-        assert!((0.0..=1.0).contains(&fraction), "a jitter must be between 0 and 1, got {fraction}");
-        self.with(|shared| shared.options.retry_jitter = Some(fraction))
+    pub fn retry_jitter(self, share: Share) -> RateLimitLayer<S> {
+        self.with(|shared| shared.options.retry_jitter = Some(share))
     }
 
     /// Adds the [`Report`](crate::Report) to the extensions of requests that pass, for handlers,

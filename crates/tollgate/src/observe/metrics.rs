@@ -97,6 +97,13 @@ impl Handles {
     }
 }
 
+/// Shows the rules of a watched file.
+pub(crate) fn show_rules(file: String, version: u64, is_invalid: bool) {
+    describe();
+    gauge!("tollgate_rules_version", "file" => file.clone()).set(version as f64);
+    gauge!("tollgate_rules_error", "file" => file).set(f64::from(u8::from(is_invalid)));
+}
+
 fn limit_of(policy: &Policy) -> Gauge {
     gauge!("tollgate_policy_limit", "policy" => policy.name().to_owned())
 }

@@ -148,6 +148,8 @@ pub(crate) fn describe() {
         ("tollgate_in_flight", "Slots that requests of this process hold"),
         ("tollgate_memory_keys", "Keys in memory"),
         ("tollgate_policy_limit", "The limit of a policy, in units for each window"),
+        ("tollgate_rules_error", "1 if the file of rules is not valid, and the rules before it apply"),
+        ("tollgate_rules_version", "The version of the rules of a file"),
         ("tollgate_lease_stranded", "Units that this process holds and has not spent"),
     ];
     for (name, text) in gauges {

@@ -1,0 +1,158 @@
+//! Rules from a file, which are replaced when the file changes.
+//!
+//! The form of the file is that of a parser: any closure from a text to rules. The feature `config`
+//! has one for TOML and JSON.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate::extract::PeerIp;
+//! use tollgate::rules_file::RulesFile;
+//! use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer, Rule};
+//!
+//! // A file that contains one number: the requests a minute of each address.
+//! fn parse(text: &str) -> Result<Rule, String> {
+//!     let limit = text.trim().parse().map_err(|error| format!("{text:?}: {error}"))?;
+//!     let quota = Quota::try_per_minute(limit).map_err(|error| error.to_string())?;
+//!     Ok(Policy::new("api", quota).by(PeerIp::new()))
+//! }
+//!
+//! # let path = std::env::temp_dir().join(format!("tollgate-{}", std::process::id()));
+//! # std::fs::write(&path, "100")?;
+//! let file = RulesFile::open(&path, parse)?;
+//! let layer = RateLimitLayer::try_new(file.rules())?;
+//! // The layer follows the file for as long as the watcher lives.
+//! let watcher = file.watch(&layer);
+//! # std::fs::write(&path, "x")?;
+//! # while watcher.status().error().is_none() { std::thread::sleep(Duration::from_millis(20)) }
+//!
+//! // A file that is not valid changes nothing.
+//! let status = watcher.status();
+//! assert_eq!(status.version(), 1);
+//! assert!(status.error().unwrap().contains("\"x\": invalid digit"));
+//! # std::fs::remove_file(&path)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # How a file is watched
+//!
+//! A thread reads the file four times a second and compares its content. So it does not matter how
+//! the file changes: written in place, replaced by `mv`, by a link that is moved as in a ConfigMap of
+//! Kubernetes, or on a file system that reports no changes.
+//!
+//! - A content counts when two readings in a row find it. **A writer that stops midway for longer
+//!   than that shows half a file.** If half a file may be valid, write another file and rename it.
+//! - A file that is missing, empty, larger than [16 MiB](RulesFile::MOST_BYTES), not text, or not
+//!   valid changes nothing. [`RulesStatus::error`] says why, until the file is valid again.
+//! - With the feature `tracing`, each change and each error is a line of the log. With the feature
+//!   `metrics` there are the [gauges](crate::guide::watching#metrics) `tollgate_rules_version` and
+//!   `tollgate_rules_error`, with the path as the label `file`.
+
+mod watcher;
+
+use std::error::Error;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tollgate_core::Store;
+
+use crate::layer::RateLimitLayer;
+use crate::limiter::NeverFails;
+use crate::rule::{IntoRules, Rule};
+
+pub use watcher::{RulesStatus, RulesWatcher};
+
+type Parse = dyn Fn(&str) -> Result<Vec<Rule>, String> + Send + Sync;
+
+/// A file with rules, as it was when it was opened.
+pub struct RulesFile {
+    path: PathBuf,
+    parse: Arc<Parse>,
+    text: String,
+    rules: Vec<Rule>,
+}
+
+/// Why the rules of a file cannot be used: the path, and the reason.
+#[derive(Debug)]
+pub struct RulesFileError {
+    path: PathBuf,
+    reason: String,
+}
+
+impl RulesFile {
+    /// The longest file that is read, in bytes: 16 MiB.
+    pub const MOST_BYTES: u64 = 16 << 20;
+
+    /// Reads a file and parses it.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is longer than [`RulesFile::MOST_BYTES`], is not text, or if the
+    /// parser refuses it.
+    pub fn open<R: IntoRules, E: fmt::Display>(
+        path: impl Into<PathBuf>,
+        parse: impl Fn(&str) -> Result<R, E> + Send + Sync + 'static,
+    ) -> Result<RulesFile, RulesFileError> {
+        let path = path.into();
+        let parse: Arc<Parse> = Arc::new(move |text| match parse(text) {
+            Ok(rules) => Ok(rules.into_rules().collect()),
+            Err(error) => Err(error.to_string()),
+        });
+        let parsed = read(&path).and_then(|text| parse(&text).map(|rules| (text, rules)));
+        match parsed {
+            Ok((text, rules)) => Ok(RulesFile { path, parse, text, rules }),
+            Err(reason) => Err(RulesFileError { path, reason }),
+        }
+    }
+
+    /// Returns the rules, for [`RateLimitLayer::try_new`].
+    pub fn rules(&self) -> Vec<Rule> {
+        self.rules.clone()
+    }
+
+    /// Replaces the rules of a layer whenever the file changes, from what was read when it was
+    /// opened. It ends when the watcher is dropped.
+    ///
+    /// Call this once the layer has its store and its options: see [`RateLimitLayer::replace`].
+    pub fn watch<S>(self, layer: &RateLimitLayer<S>) -> RulesWatcher
+    where
+        S: Store,
+        S::Error: NeverFails,
+    {
+        RulesWatcher::start(self, layer.clone())
+    }
+}
+
+impl fmt::Debug for RulesFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RulesFile")
+            .field("path", &self.path)
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for RulesFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.reason)
+    }
+}
+
+impl Error for RulesFileError {}
+
+/// The content of a file.
+fn read(path: &Path) -> Result<String, String> {
+    let cannot = |error: io::Error| format!("cannot be read: {error}");
+    let file = File::open(path).map_err(cannot)?;
+    // A pipe would block for ever.
+    if !file.metadata().map_err(cannot)?.is_file() {
+        return Err("cannot be read: it is not a regular file".to_owned());
+    }
+    let mut text = String::new();
+    file.take(RulesFile::MOST_BYTES + 1).read_to_string(&mut text).map_err(cannot)?;
+    if text.len() as u64 > RulesFile::MOST_BYTES {
+        return Err(format!("is longer than {} bytes", RulesFile::MOST_BYTES));
+    }
+    Ok(text)
+}

@@ -1,0 +1,163 @@
+//! The thread that follows a file.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tollgate_core::{Clock, Store, Timestamp};
+
+use super::{RulesFile, read};
+use crate::layer::RateLimitLayer;
+use crate::limiter::NeverFails;
+
+/// The time between two readings.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Follows a file, until it is dropped: see [`RulesFile::watch`].
+#[must_use = "the file is no longer watched once this is dropped"]
+pub struct RulesWatcher {
+    shared: Arc<Mutex<Watched>>,
+    /// Closed when this is dropped, which ends the thread.
+    _stop: SyncSender<()>,
+}
+
+/// What a [`RulesWatcher`] has seen last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RulesStatus {
+    version: u64,
+    since: Timestamp,
+    error: Option<String>,
+}
+
+struct Watched {
+    status: RulesStatus,
+    is_over: bool,
+}
+
+/// What was read: the content, or why there is none.
+type Content = Result<String, String>;
+
+struct Follower<S> {
+    file: RulesFile,
+    layer: RateLimitLayer<S>,
+    shared: Arc<Mutex<Watched>>,
+    /// What counts now.
+    seen: Content,
+    /// What the latest reading has found.
+    latest: Content,
+}
+
+impl RulesWatcher {
+    pub(super) fn start<S: Store<Error: NeverFails>>(
+        file: RulesFile,
+        layer: RateLimitLayer<S>,
+    ) -> RulesWatcher {
+        let status = RulesStatus { version: layer.version(), since: Clock::system().now(), error: None };
+        let shared = Arc::new(Mutex::new(Watched { status, is_over: false }));
+        let (seen, watched) = (Ok(file.text.clone()), Arc::clone(&shared));
+        let mut follower = Follower { file, layer, shared: watched, latest: seen.clone(), seen };
+        let (stop, stopped) = sync_channel(0);
+        follower.show();
+        let follow = move || {
+            while stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+                follower.look();
+            }
+        };
+        let thread = thread::Builder::new().name("tollgate-rules".to_owned()).spawn(follow);
+        thread.expect("the system has room for a thread");
+        RulesWatcher { shared, _stop: stop }
+    }
+
+    /// Returns what it has seen last.
+    pub fn status(&self) -> RulesStatus {
+        lock(&self.shared).status.clone()
+    }
+}
+
+impl Drop for RulesWatcher {
+    /// No rules are replaced after this.
+    fn drop(&mut self) {
+        lock(&self.shared).is_over = true;
+    }
+}
+
+impl RulesStatus {
+    /// Returns the [version](RateLimitLayer::version) of the rules after the latest change.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Returns when the latest change was seen, or when watching began.
+    pub fn since(&self) -> Timestamp {
+        self.since
+    }
+
+    /// Returns why the file as it is now is not used, if so.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+}
+
+impl<S: Store<Error: NeverFails>> Follower<S> {
+    /// Reads the file, and uses its content if the reading before has found the same.
+    fn look(&mut self) {
+        let found = read(&self.file.path);
+        if found == self.latest && found != self.seen {
+            self.seen = found.clone();
+            self.follow(found.clone());
+        }
+        self.latest = found;
+    }
+
+    fn follow(&self, content: Content) {
+        let rules = content.and_then(|text| {
+            let parsed = catch_unwind(AssertUnwindSafe(|| (self.file.parse)(&text)));
+            parsed.unwrap_or_else(|_| Err("the parser panicked".to_owned()))
+        });
+        let mut watched = lock(&self.shared);
+        if watched.is_over {
+            return;
+        }
+        let replaced = rules.and_then(|rules| self.layer.replace(rules).map_err(|error| error.to_string()));
+        #[cfg(feature = "tracing")]
+        match &replaced {
+            Ok(changes) => tracing::info!(file = %self.file.path.display(), "rate limit rules: {changes}"),
+            Err(error) => tracing::warn!(
+                file = %self.file.path.display(),
+                error,
+                "the rate limit rules are not replaced: the file is not valid"
+            ),
+        }
+        match replaced {
+            Ok(changes) => {
+                let (version, since) = (changes.version(), Clock::system().now());
+                watched.status = RulesStatus { version, since, error: None };
+            }
+            Err(error) => watched.status.error = Some(error),
+        }
+        drop(watched);
+        self.show();
+    }
+
+    /// Shows the status as metrics.
+    fn show(&self) {
+        #[cfg(feature = "metrics")]
+        {
+            let (status, file) = (lock(&self.shared).status.clone(), self.file.path.display().to_string());
+            crate::observe::metrics::show_rules(file, status.version, status.error.is_some());
+        }
+    }
+}
+
+fn lock(shared: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for RulesWatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RulesWatcher").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
