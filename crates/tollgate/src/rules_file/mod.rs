@@ -51,7 +51,7 @@ mod watcher;
 
 use std::error::Error;
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -144,11 +144,11 @@ impl Error for RulesFileError {}
 /// The content of a file.
 fn read(path: &Path) -> Result<String, String> {
     let cannot = |error: io::Error| format!("cannot be read: {error}");
-    let file = File::open(path).map_err(cannot)?;
-    // A pipe would block for ever.
-    if !file.metadata().map_err(cannot)?.is_file() {
+    // To open a pipe may block for ever.
+    if !fs::metadata(path).map_err(cannot)?.is_file() {
         return Err("cannot be read: it is not a regular file".to_owned());
     }
+    let file = File::open(path).map_err(cannot)?;
     let mut text = String::new();
     file.take(RulesFile::MOST_BYTES + 1).read_to_string(&mut text).map_err(cannot)?;
     if text.len() as u64 > RulesFile::MOST_BYTES {
