@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use tollgate::rules_file::{RulesFile, RulesWatcher};
+use tollgate::watch::{WatchedFile, Watcher};
 use tollgate::{Quota, RateLimitLayer, Rule};
 use tollgate_tests::per_user;
 
@@ -26,7 +26,7 @@ struct Watched {
     folder: TempDir,
     path: PathBuf,
     layer: RateLimitLayer,
-    watcher: RulesWatcher,
+    watcher: Watcher,
 }
 
 impl Watched {
@@ -35,7 +35,7 @@ impl Watched {
         let folder = tempfile::tempdir().unwrap();
         prepare(folder.path());
         let path = folder.path().join(name);
-        let file = RulesFile::open(&path, parse).unwrap();
+        let file = WatchedFile::open(&path, parse).unwrap();
         let layer = RateLimitLayer::try_new(file.rules()).unwrap();
         let watcher = file.watch(&layer);
         Watched { folder, path, layer, watcher }
@@ -153,7 +153,7 @@ fn a_file_that_is_gone_or_is_none_keeps_the_rules() {
     watched.soon_says("it is not a regular file");
     fs::remove_dir(&watched.path).unwrap();
     watched.soon_says("No such file");
-    fs::write(&watched.path, "1".repeat(RulesFile::MOST_BYTES as usize + 1)).unwrap();
+    fs::write(&watched.path, "1".repeat(WatchedFile::MOST_BYTES as usize + 1)).unwrap();
     watched.soon_says("is longer than 16777216 bytes");
     assert_eq!(watched.limit(), 100);
     fs::write(&watched.path, "200").unwrap();
@@ -207,7 +207,7 @@ fn a_watcher_that_is_dropped_replaces_nothing() {
 fn a_file_that_cannot_be_opened_is_an_error_with_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rules");
-    let open = || RulesFile::open(&path, parse).unwrap_err().to_string();
+    let open = || WatchedFile::open(&path, parse).unwrap_err().to_string();
     assert!(open().ends_with("rules: cannot be read: No such file or directory (os error 2)"), "{}", open());
     fs::write(&path, "many").unwrap();
     assert!(open().ends_with("rules: line 1: \"many\": invalid digit found in string"), "{}", open());

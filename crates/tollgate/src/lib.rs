@@ -148,10 +148,10 @@ pub mod memory;
 #[cfg(feature = "client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "client")))]
 pub mod pause;
-pub mod rules_file;
 pub mod scale;
 pub mod store;
 pub mod usage;
+pub mod watch;
 
 mod answer;
 mod blocks;

@@ -6,7 +6,7 @@
 //! ```
 //! use std::time::Duration;
 //! use tollgate::extract::PeerIp;
-//! use tollgate::rules_file::RulesFile;
+//! use tollgate::watch::WatchedFile;
 //! use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer, Rule};
 //!
 //! // A file that contains one number: the requests a minute of each address.
@@ -18,7 +18,7 @@
 //!
 //! # let path = std::env::temp_dir().join(format!("tollgate-{}", std::process::id()));
 //! # std::fs::write(&path, "100")?;
-//! let file = RulesFile::open(&path, parse)?;
+//! let file = WatchedFile::open(&path, parse)?;
 //! let layer = RateLimitLayer::try_new(file.rules())?;
 //! // The layer follows the file for as long as the watcher lives.
 //! let watcher = file.watch(&layer);
@@ -41,8 +41,8 @@
 //!
 //! - A content counts when two readings in a row find it. **A writer that stops midway for longer
 //!   than that shows half a file.** If half a file may be valid, write another file and rename it.
-//! - A file that is missing, empty, larger than [16 MiB](RulesFile::MOST_BYTES), not text, or not
-//!   valid changes nothing. [`RulesStatus::error`] says why, until the file is valid again.
+//! - A file that is missing, empty, larger than [16 MiB](WatchedFile::MOST_BYTES), not text, or not
+//!   valid changes nothing. [`WatchStatus::error`] says why, until the file is valid again.
 //! - With the feature `tracing`, each change and each error is a line of the log. With the feature
 //!   `metrics` there are the [gauges](crate::guide::watching#metrics) `tollgate_rules_version` and
 //!   `tollgate_rules_error`, with the path as the label `file`.
@@ -62,12 +62,12 @@ use crate::layer::RateLimitLayer;
 use crate::limiter::NeverFails;
 use crate::rule::{IntoRules, Rule};
 
-pub use watcher::{RulesStatus, RulesWatcher};
+pub use watcher::{WatchStatus, Watcher};
 
 type Parse = dyn Fn(&str) -> Result<Vec<Rule>, String> + Send + Sync;
 
 /// A file with rules, as it was when it was opened.
-pub struct RulesFile {
+pub struct WatchedFile {
     path: PathBuf,
     parse: Arc<Parse>,
     text: String,
@@ -76,24 +76,24 @@ pub struct RulesFile {
 
 /// Why the rules of a file cannot be used: the path, and the reason.
 #[derive(Debug)]
-pub struct RulesFileError {
+pub struct WatchError {
     path: PathBuf,
     reason: String,
 }
 
-impl RulesFile {
+impl WatchedFile {
     /// The longest file that is read, in bytes: 16 MiB.
     pub const MOST_BYTES: u64 = 16 << 20;
 
     /// Reads a file and parses it.
     ///
     /// # Errors
-    /// If the file cannot be read, is longer than [`RulesFile::MOST_BYTES`], is not text, or if the
+    /// If the file cannot be read, is longer than [`WatchedFile::MOST_BYTES`], is not text, or if the
     /// parser refuses it.
     pub fn open<R: IntoRules, E: fmt::Display>(
         path: impl Into<PathBuf>,
         parse: impl Fn(&str) -> Result<R, E> + Send + Sync + 'static,
-    ) -> Result<RulesFile, RulesFileError> {
+    ) -> Result<WatchedFile, WatchError> {
         let path = path.into();
         let parse: Arc<Parse> = Arc::new(move |text| match parse(text) {
             Ok(rules) => Ok(rules.into_rules().collect()),
@@ -101,8 +101,8 @@ impl RulesFile {
         });
         let parsed = read(&path).and_then(|text| parse(&text).map(|rules| (text, rules)));
         match parsed {
-            Ok((text, rules)) => Ok(RulesFile { path, parse, text, rules }),
-            Err(reason) => Err(RulesFileError { path, reason }),
+            Ok((text, rules)) => Ok(WatchedFile { path, parse, text, rules }),
+            Err(reason) => Err(WatchError { path, reason }),
         }
     }
 
@@ -115,31 +115,31 @@ impl RulesFile {
     /// opened. It ends when the watcher is dropped.
     ///
     /// Call this once the layer has its store and its options: see [`RateLimitLayer::replace`].
-    pub fn watch<S>(self, layer: &RateLimitLayer<S>) -> RulesWatcher
+    pub fn watch<S>(self, layer: &RateLimitLayer<S>) -> Watcher
     where
         S: Store,
         S::Error: NeverFails,
     {
-        RulesWatcher::start(self, layer.clone())
+        Watcher::start(self, layer.clone())
     }
 }
 
-impl fmt::Debug for RulesFile {
+impl fmt::Debug for WatchedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RulesFile")
+        f.debug_struct("WatchedFile")
             .field("path", &self.path)
             .field("rules", &self.rules)
             .finish_non_exhaustive()
     }
 }
 
-impl fmt::Display for RulesFileError {
+impl fmt::Display for WatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path.display(), self.reason)
     }
 }
 
-impl Error for RulesFileError {}
+impl Error for WatchError {}
 
 /// The content of a file.
 fn read(path: &Path) -> Result<String, String> {
@@ -150,9 +150,9 @@ fn read(path: &Path) -> Result<String, String> {
     }
     let file = File::open(path).map_err(cannot)?;
     let mut text = String::new();
-    file.take(RulesFile::MOST_BYTES + 1).read_to_string(&mut text).map_err(cannot)?;
-    if text.len() as u64 > RulesFile::MOST_BYTES {
-        return Err(format!("is longer than {} bytes", RulesFile::MOST_BYTES));
+    file.take(WatchedFile::MOST_BYTES + 1).read_to_string(&mut text).map_err(cannot)?;
+    if text.len() as u64 > WatchedFile::MOST_BYTES {
+        return Err(format!("is longer than {} bytes", WatchedFile::MOST_BYTES));
     }
     Ok(text)
 }

@@ -9,31 +9,31 @@ use std::time::Duration;
 
 use tollgate_core::{Clock, Store, Timestamp};
 
-use super::{RulesFile, read};
+use super::{WatchedFile, read};
 use crate::layer::RateLimitLayer;
 use crate::limiter::NeverFails;
 
 /// The time between two readings.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Follows a file, until it is dropped: see [`RulesFile::watch`].
+/// Follows a file, until it is dropped: see [`WatchedFile::watch`].
 #[must_use = "the file is no longer watched once this is dropped"]
-pub struct RulesWatcher {
+pub struct Watcher {
     shared: Arc<Mutex<Watched>>,
     /// Closed when this is dropped, which ends the thread.
     _stop: SyncSender<()>,
 }
 
-/// What a [`RulesWatcher`] has seen last.
+/// What a [`Watcher`] has seen last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RulesStatus {
+pub struct WatchStatus {
     version: u64,
     since: Timestamp,
     error: Option<String>,
 }
 
 struct Watched {
-    status: RulesStatus,
+    status: WatchStatus,
     is_over: bool,
 }
 
@@ -41,7 +41,7 @@ struct Watched {
 type Content = Result<String, String>;
 
 struct Follower<S> {
-    file: RulesFile,
+    file: WatchedFile,
     layer: RateLimitLayer<S>,
     shared: Arc<Mutex<Watched>>,
     /// What counts now.
@@ -50,12 +50,9 @@ struct Follower<S> {
     latest: Content,
 }
 
-impl RulesWatcher {
-    pub(super) fn start<S: Store<Error: NeverFails>>(
-        file: RulesFile,
-        layer: RateLimitLayer<S>,
-    ) -> RulesWatcher {
-        let status = RulesStatus { version: layer.version(), since: Clock::system().now(), error: None };
+impl Watcher {
+    pub(super) fn start<S: Store<Error: NeverFails>>(file: WatchedFile, layer: RateLimitLayer<S>) -> Watcher {
+        let status = WatchStatus { version: layer.version(), since: Clock::system().now(), error: None };
         let shared = Arc::new(Mutex::new(Watched { status, is_over: false }));
         let (seen, watched) = (Ok(file.text.clone()), Arc::clone(&shared));
         let mut follower = Follower { file, layer, shared: watched, latest: seen.clone(), seen };
@@ -68,23 +65,23 @@ impl RulesWatcher {
         };
         let thread = thread::Builder::new().name("tollgate-rules".to_owned()).spawn(follow);
         thread.expect("the system has room for a thread");
-        RulesWatcher { shared, _stop: stop }
+        Watcher { shared, _stop: stop }
     }
 
     /// Returns what it has seen last.
-    pub fn status(&self) -> RulesStatus {
+    pub fn status(&self) -> WatchStatus {
         lock(&self.shared).status.clone()
     }
 }
 
-impl Drop for RulesWatcher {
+impl Drop for Watcher {
     /// No rules are replaced after this.
     fn drop(&mut self) {
         lock(&self.shared).is_over = true;
     }
 }
 
-impl RulesStatus {
+impl WatchStatus {
     /// Returns the [version](RateLimitLayer::version) of the rules after the latest change.
     pub fn version(&self) -> u64 {
         self.version
@@ -134,7 +131,7 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
         match replaced {
             Ok(changes) => {
                 let (version, since) = (changes.version(), Clock::system().now());
-                watched.status = RulesStatus { version, since, error: None };
+                watched.status = WatchStatus { version, since, error: None };
             }
             Err(error) => watched.status.error = Some(error),
         }
@@ -156,8 +153,8 @@ fn lock(shared: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl fmt::Debug for RulesWatcher {
+impl fmt::Debug for Watcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RulesWatcher").field("status", &self.status()).finish_non_exhaustive()
+        f.debug_struct("Watcher").field("status", &self.status()).finish_non_exhaustive()
     }
 }
