@@ -1,6 +1,7 @@
 //! Keys, which divide a quota among callers.
 
 mod from;
+mod parse;
 mod text;
 
 use std::borrow::Borrow;
@@ -81,14 +82,17 @@ impl Key {
     pub fn network(address: IpAddr, v6_prefix: u8) -> Key {
         match counted_address(address) {
             IpAddr::V4(v4) => Key::tagged(NETWORK_V4, &v4.octets()),
-            IpAddr::V6(v6) => {
-                let prefix = v6_prefix.min(128);
-                let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-                let mut value = [prefix; 17];
-                value[1..].copy_from_slice(&(v6.to_bits() & mask).to_be_bytes());
-                Key::tagged(NETWORK_V6, &value)
-            }
+            IpAddr::V6(v6) => Key::v6_network(v6, v6_prefix.min(128)),
         }
+    }
+
+    /// The first `prefix` bits, at most 128, of an address that counts as an IPv6 address.
+    #[inline]
+    fn v6_network(address: Ipv6Addr, prefix: u8) -> Key {
+        let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+        let mut value = [prefix; 17];
+        value[1..].copy_from_slice(&(address.to_bits() & mask).to_be_bytes());
+        Key::tagged(NETWORK_V6, &value)
     }
 
     /// Joins several keys into one. Empty if there are none, or if one of them is empty.

@@ -28,6 +28,14 @@ impl Key {
     pub fn write_text(&self, out: &mut impl Write) -> fmt::Result {
         write_text(self.as_encoded(), out)
     }
+
+    /// Returns what [`Key::write_text`] writes. It parses as this key, unless it is empty.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = self.write_text(&mut text);
+        text
+    }
 }
 
 fn write_text(encoded: &[u8], out: &mut impl Write) -> fmt::Result {
@@ -119,9 +127,7 @@ mod tests {
     use super::*;
 
     fn text(key: Key) -> String {
-        let mut text = String::new();
-        key.write_text(&mut text).unwrap();
-        text
+        key.to_text()
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A limit per window.
 
+mod text;
+
 use std::fmt;
 use std::time::Duration;
 
