@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use tollgate_core::{Check, Grant, Key, Policy, Quota, Stamp, Store, Times, Wait};
+use tollgate_core::{Check, Grant, Key, Policy, Quota, Stamp, Store, TextError, TimeSpan, Times, Wait};
 use tollgate_redis::RedisStore;
 
 use crate::output::print;
 use crate::redis_args::{PREFIX, RedisArgs, TIMEOUT};
 use crate::table::table;
-use crate::{key_spec, keys, span};
+use crate::{keys, values};
 
 pub(crate) const BLOCK_AFTER_HELP: &str = "\
 A block that goes on ends when it would have. Services see only a block of the time that their
@@ -29,7 +29,7 @@ Examples:
 /// `tollgate block`.
 #[derive(Debug, Args)]
 pub(crate) struct BlockArgs {
-    #[arg(value_name = "KEY", help = crate::key_spec::HELP)]
+    #[arg(value_name = "KEY", help = values::KEY_HELP)]
     key: String,
 
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub(crate) struct BlockArgs {
 /// `tollgate unblock` and `tollgate blocked`.
 #[derive(Debug, Args)]
 pub(crate) struct FoundArgs {
-    #[arg(value_name = "KEY", help = crate::key_spec::HELP)]
+    #[arg(value_name = "KEY", help = values::KEY_HELP)]
     key: String,
 
     #[command(flatten)]
@@ -60,7 +60,7 @@ pub(crate) struct FoundArgs {
 
 /// Blocks the key now.
 pub(crate) async fn block(args: &BlockArgs) -> Result<ExitCode, String> {
-    let key = key_spec::parse(&args.key)?;
+    let key = values::key(&args.key)?;
     let block = parse(&args.policy, &args.time)?;
     let store = args.redis.connect(PREFIX, TIMEOUT).await?;
     // It starts by one unit that no grant has paid.
@@ -76,7 +76,7 @@ pub(crate) async fn unblock(args: &FoundArgs) -> Result<ExitCode, String> {
     store.reset(&key, &all).wait().await.map_err(|error| format!("--redis: {error}"))?;
     let lines = blocks.iter().map(|block| format!("unblocked by {}\n", block.name()));
     let lines: String = if blocks.is_empty() { NONE.to_owned() } else { lines.collect() };
-    print(&format!("key {}\n{lines}", key_spec::text(&key)));
+    print(&format!("key {}\n{lines}", key.to_text()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -90,7 +90,7 @@ const NONE: &str = "no policy blocks it\n";
 
 fn parse(name: &str, time: &str) -> Result<Policy, String> {
     let of = |error: &dyn ToString| format!("--policy {name:?} --for {time:?}: {}", error.to_string());
-    let time = span::parse(time).ok_or_else(|| of(&"expected a time such as 10s, 15m, h or d"))?;
+    let TimeSpan(time) = time.parse().map_err(|error: TextError| of(&error))?;
     let policy = Policy::try_new(name, Quota::per_second(1)).map_err(|error| of(&error))?;
     let policy = policy.try_block_after(1, time).map_err(|error| of(&error))?;
     policy.block().ok_or_else(|| of(&"no block"))
@@ -98,7 +98,7 @@ fn parse(name: &str, time: &str) -> Result<Policy, String> {
 
 /// The blocks that a Redis holds of the key.
 async fn found(args: &FoundArgs) -> Result<(RedisStore, Key, Vec<Policy>), String> {
-    let key = key_spec::parse(&args.key)?;
+    let key = values::key(&args.key)?;
     let store = args.redis.connect(PREFIX, TIMEOUT).await?;
     let mut stored = store.stored_policies(&key).await.map_err(|error| format!("--redis: {error}"))?.policies;
     stored
@@ -115,6 +115,6 @@ async fn show(store: &RedisStore, key: &Key, blocks: &[Policy]) -> Result<ExitCo
         }
     }
     let shown = if rows.is_empty() { NONE.to_owned() } else { table(&["policy", "blocked for"], &rows) };
-    print(&format!("key {}\n{shown}", key_spec::text(key)));
+    print(&format!("key {}\n{shown}", key.to_text()));
     Ok(ExitCode::SUCCESS)
 }

@@ -12,7 +12,7 @@ use crate::chart::human;
 use crate::output::{print, printable};
 use crate::redis_args::{PREFIX, RedisArgs, TIMEOUT};
 use crate::table::table;
-use crate::{key_spec, policy_spec};
+use crate::{policy_spec, values};
 
 pub(crate) const LOOK_AFTER_HELP: &str = "\
 Without --policy, this finds the policies that hold a state of the key. It scans all key names of
@@ -41,7 +41,7 @@ const HEAD: [&str; 8] =
 /// `tollgate look` and `tollgate reset`.
 #[derive(Debug, Args)]
 pub(crate) struct KeyArgs {
-    #[arg(value_name = "KEY", help = crate::key_spec::HELP)]
+    #[arg(value_name = "KEY", help = values::KEY_HELP)]
     pub(crate) key: String,
 
     #[command(flatten)]
@@ -73,7 +73,7 @@ pub(crate) async fn look(args: &KeyArgs) -> Result<ExitCode, String> {
     let rows: Vec<_> = subject.policies.iter().zip(verdict.each()).map(row).collect();
     let table =
         if rows.is_empty() { "no policy holds a state of it\n".to_owned() } else { table(&HEAD, &rows) };
-    print(&format!("key {}\n{table}{}", key_spec::text(&subject.key), subject.not_read()));
+    print(&format!("key {}\n{table}{}", subject.key.to_text(), subject.not_read()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn reset(args: &KeyArgs) -> Result<ExitCode, String> {
     let policies: Vec<_> = subject.policies.iter().collect();
     let reset = subject.store.reset(&subject.key, &policies).wait().await;
     reset.map_err(|error| format!("--redis: {error}"))?;
-    let mut report = format!("key {}\n", key_spec::text(&subject.key));
+    let mut report = format!("key {}\n", subject.key.to_text());
     if policies.is_empty() {
         report.push_str("no policy holds a state of it\n");
     }
@@ -96,7 +96,7 @@ pub(crate) async fn reset(args: &KeyArgs) -> Result<ExitCode, String> {
 
 impl Subject {
     async fn open(args: &KeyArgs) -> Result<Subject, String> {
-        let key = key_spec::parse(&args.key)?;
+        let key = values::key(&args.key)?;
         let given = policy_spec::parse_all(&args.policies)?;
         let store = args.redis.connect(PREFIX, TIMEOUT).await?;
         if !given.is_empty() {

@@ -7,15 +7,14 @@
 mod blocks;
 mod chart;
 mod cli;
-mod key_spec;
 mod keys;
 mod load;
 mod output;
 mod policy_spec;
 mod redis_args;
-mod span;
 mod table;
 mod usage;
+mod values;
 
 use std::process::ExitCode;
 

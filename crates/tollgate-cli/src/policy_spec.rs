@@ -4,9 +4,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Policy, PolicyError, Quota};
-
-use crate::span;
+use tollgate_core::{Algorithm, Policy, PolicyError, Quota, TextError, TimeSpan};
 
 pub(crate) const HELP: &str = "\
 A policy in the Redis; repeatable
@@ -88,7 +86,7 @@ fn parse_units(text: &str) -> Result<u64, String> {
 }
 
 fn parse_span(text: &str) -> Result<Duration, String> {
-    span::parse(text).ok_or_else(|| format!("{text:?} is not a time such as s, 10s, 500ms, 5m, h or d"))
+    text.parse().map(|TimeSpan(time)| time).map_err(|error: TextError| error.to_string())
 }
 
 fn parse_algorithm(

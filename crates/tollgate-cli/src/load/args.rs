@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use http::{HeaderName, Method};
 
 use crate::redis_args::RedisArgs;
-use crate::span;
+use crate::values;
 
 const URL_HELP: &str = "\
 The server to load
@@ -54,7 +54,7 @@ pub(crate) struct LoadArgs {
     pub(crate) iterations: Option<u64>,
 
     /// Ends the load after this time, such as 10s or 5m
-    #[arg(long, value_name = "D", value_parser = span::time)]
+    #[arg(long, value_name = "D", value_parser = values::time)]
     pub(crate) duration: Option<Duration>,
 
     /// The number of keys
@@ -82,7 +82,7 @@ pub(crate) struct LoadArgs {
     pub(crate) http2: bool,
 
     /// How long a response may take; after that the request has failed
-    #[arg(long, value_name = "D", default_value = "10s", value_parser = span::time)]
+    #[arg(long, value_name = "D", default_value = "10s", value_parser = values::time)]
     pub(crate) timeout: Duration,
 
     /// The most requests of one key that may be admitted in a window; more end with exit code 1
@@ -131,7 +131,7 @@ pub(crate) enum Windows {
 }
 
 fn window(text: &str) -> Result<Duration, String> {
-    let window = span::time(text)?;
+    let window = values::time(text)?;
     if window <= MOST { Ok(window) } else { Err("expected at most 366d".to_owned()) }
 }
 

@@ -34,7 +34,6 @@ use self::tally::Tally;
 use self::target::LoadTarget;
 use self::worker::{LoadRun, work};
 use crate::output::{complain, print};
-use crate::span;
 
 /// Requests of a load without `--iterations` and `--duration`.
 const ITERATIONS: u64 = 1_000;
@@ -60,7 +59,7 @@ pub(crate) async fn run(args: LoadArgs) -> Result<ExitCode, String> {
     let ended = clock.now().as_micros();
 
     print(&summary::requests(&tally, ended - started));
-    let length = span::micros(args.window);
+    let length = u64::try_from(args.window.as_micros()).unwrap_or(u64::MAX);
     let (busiest, over) = windows::busiest(tally.admitted, args.windows, length, args.threshold);
     let from = match args.windows {
         Windows::Sliding => started,

@@ -9,7 +9,7 @@ use tollgate_core::UsageError;
 use tollgate_redis::RedisStore;
 
 use crate::redis_args::{PREFIX, RedisArgs, TIMEOUT};
-use crate::span::time;
+use crate::values::time;
 
 const TOP_AFTER_HELP: &str = "\
 A decision counts as one, whatever it costs. The true count lies between \"at least\" and \"at most\".
@@ -126,7 +126,7 @@ pub(super) struct SeriesSubject {
     #[arg(long, value_name = "NAME")]
     pub(super) policy: Option<String>,
 
-    #[arg(long, value_name = "KEY", help = crate::key_spec::HELP)]
+    #[arg(long, value_name = "KEY", help = crate::values::KEY_HELP)]
     pub(super) key: Option<String>,
 }
 

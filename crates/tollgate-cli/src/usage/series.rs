@@ -9,8 +9,8 @@ use tollgate_core::Key;
 
 use super::args::{SeriesArgs, failed};
 use crate::chart::{bar, human};
-use crate::key_spec;
 use crate::output::printable;
+use crate::values;
 
 /// The most rows, but for the first and the last one, which may cover less time.
 const ROWS: u64 = 60;
@@ -47,8 +47,8 @@ fn key(text: &str) -> Result<(Key, String), String> {
     if text.starts_with('~') {
         return Err(format!("{text} is a digest: give the key itself, and the --secret if there is one"));
     }
-    let key = key_spec::parse(text)?;
-    let text = key_spec::text(&key);
+    let key = values::key(text)?;
+    let text = key.to_text();
     Ok((key, text))
 }
 
