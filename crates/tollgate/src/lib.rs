@@ -130,6 +130,7 @@
 //! |---|---|---|
 //! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, [`Report`] and [`Charge`] as extractors, [`Denial`] as a response |
 //! | `client` | no | the module `pause`, for clients that obey `Retry-After`, `RateLimit` and gRPC's pushback |
+//! | `config` | no | the module `config`: rules from a file in TOML or JSON |
 //! | `metrics` | no | `RateLimitLayer::metrics` and the module `metrics` |
 //! | `tonic` | no | peer addresses from tonic's server, `tonic::Status` from a [`Denial`], `NamedService`. Answers to gRPC need no feature |
 //! | `top-keys` | no | the module `usage::top_keys`: the keys that are allowed and denied most often |
@@ -140,6 +141,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod calls;
+#[cfg(feature = "config")]
+#[cfg_attr(docsrs, doc(cfg(feature = "config")))]
+pub mod config;
 pub mod extract;
 pub mod failure;
 pub mod guide;
@@ -200,5 +204,5 @@ pub use setup_error::SetupError;
 pub use store::StoreExt;
 pub use tollgate_core::{
     Algorithm, Clock, Key, ManualClock, Policy, PolicyError, Quota, QuotaError, Settled, Share, ShareError,
-    Status, Timestamp, Wait, algorithm,
+    Status, TextError, TimeSpan, Timestamp, Wait, algorithm,
 };

@@ -90,12 +90,15 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     }
 
     fn why_missing(&self, head: &Head<'_>) -> Reason {
-        first_mistake([&self.0, &self.1], head)
+        first_mistake([&self.0 as &dyn KeyExtractor, &self.1], head)
     }
 }
 
 /// Why these extractors find no key: the server's mistake, if there is one.
-fn first_mistake<const N: usize>(extractors: [&dyn KeyExtractor; N], head: &Head<'_>) -> Reason {
+pub(crate) fn first_mistake<'a>(
+    extractors: impl IntoIterator<Item = &'a dyn KeyExtractor>,
+    head: &Head<'_>,
+) -> Reason {
     let finds_none = |extractor: &&dyn KeyExtractor| extractor.extract(head).is_none();
     let mut reasons = extractors.into_iter().filter(finds_none).map(|extractor| extractor.why_missing(head));
     reasons.find(|reason| *reason != Reason::NoKey).unwrap_or(Reason::NoKey)
@@ -110,7 +113,7 @@ macro_rules! join {
             }
 
             fn why_missing(&self, head: &Head<'_>) -> Reason {
-                first_mistake([$(&self.$at),+], head)
+                first_mistake([$(&self.$at as &dyn KeyExtractor),+], head)
             }
         }
     };

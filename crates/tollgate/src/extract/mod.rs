@@ -77,6 +77,8 @@ pub use head::Head;
 pub use header::{Header, header};
 pub use peer_ip::{PeerAddr, PeerIp};
 
+#[cfg(feature = "config")]
+pub(crate) use extractor::first_mistake;
 pub(crate) use networks::Networks;
 
 /// The request's method. All methods that HTTP does not define share one key, since callers can

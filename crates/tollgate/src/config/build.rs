@@ -1,0 +1,237 @@
+//! Makes a rule of its fields.
+
+use std::sync::Arc;
+
+use tollgate_core::{Algorithm, Key, Policy, PolicyError, Quota};
+
+use super::error::Mistake;
+use super::exemption::ExemptionText;
+use super::fields::{AlgorithmName, RuleFields};
+use super::registry::Registry;
+use super::values::{Units, UnitsOr};
+use crate::charge::ResponseHead;
+use crate::extract::{Head, PeerIp};
+use crate::rule::exempt::{cors_preflight, try_from_networks};
+use crate::rule::set::RuleSet;
+use crate::rule::{PolicyExt, Rule};
+use crate::setup_error::SetupError;
+
+impl RuleFields {
+    fn policy(&self) -> Result<Policy, Mistake> {
+        let policy = match (&self.quota, self.in_flight) {
+            (Some(quota), None) => self.rate(quota.0),
+            (None, Some(Units(limit))) => self.slots(limit),
+            (None, None) => {
+                Err(Mistake::new("quota", "missing: write quota = \"100/min\", or in-flight = 20"))
+            }
+            (Some(_), Some(_)) => {
+                Err(Mistake::new("in-flight", "a rule has a quota or requests in flight: make two rules"))
+            }
+        }?;
+        let policy = match &self.unit {
+            Some(unit) => policy.try_unit(unit).map_err(|error| Mistake::new("unit", error))?,
+            None => policy,
+        };
+        let policy = match &self.block {
+            Some(block) => policy.try_block_after(block.after, block.time.0.0),
+            None => Ok(policy),
+        };
+        let policy = policy.map_err(|error| Mistake::new("block", error))?;
+        Ok(if self.track_usage { policy.track_usage() } else { policy })
+    }
+
+    fn rate(&self, quota: Quota) -> Result<Policy, Mistake> {
+        let is_of_slots = "is for a rule with in-flight";
+        refuse(self.lease.is_some(), "lease", is_of_slots)?;
+        refuse(self.held_at_most.is_some(), "held-at-most", is_of_slots)?;
+        let name = self.algorithm.unwrap_or(AlgorithmName::Gcra);
+        let max_wait = self.max_wait.map(|wait| wait.0.0);
+        let algorithm = match name {
+            AlgorithmName::Gcra => Algorithm::Gcra,
+            AlgorithmName::LeakyBucket => {
+                Algorithm::LeakyBucket { max_wait: max_wait.unwrap_or(quota.window()) }
+            }
+            AlgorithmName::FixedWindow => Algorithm::FIXED_WINDOW,
+            AlgorithmName::FixedWindowAligned => Algorithm::FIXED_WINDOW_ALIGNED,
+            AlgorithmName::SlidingWindow => Algorithm::SlidingWindow,
+            AlgorithmName::SlidingBuckets => self
+                .buckets
+                .map_or(Algorithm::SLIDING_BUCKETS, |buckets| Algorithm::SlidingBuckets { buckets }),
+            AlgorithmName::SlidingLog => {
+                self.max_limit.map_or(Algorithm::SLIDING_LOG, |max_limit| Algorithm::SlidingLog { max_limit })
+            }
+        };
+        let is_not_of = |of: &str| format!("is for {of}, and the algorithm is {}", algorithm.name());
+        let waits = name == AlgorithmName::LeakyBucket;
+        refuse(max_wait.is_some() && !waits, "max-wait", is_not_of("leaky-bucket and in-flight"))?;
+        let has_buckets = name == AlgorithmName::SlidingBuckets;
+        refuse(self.buckets.is_some() && !has_buckets, "buckets", is_not_of("sliding-buckets"))?;
+        let is_log = name == AlgorithmName::SlidingLog;
+        refuse(self.max_limit.is_some() && !is_log, "max-limit", is_not_of("sliding-log"))?;
+        Policy::try_from_parts(&self.name, quota, algorithm).map_err(|error| match error {
+            PolicyError::InvalidName => Mistake::new("name", error),
+            PolicyError::BucketsOutOfRange => Mistake::new("buckets", error),
+            PolicyError::WaitTooLong if max_wait.is_some() => Mistake::new("max-wait", error),
+            PolicyError::LogTooLong => {
+                let most = self.max_limit.unwrap_or(100_000);
+                Mistake::new(
+                    "quota",
+                    format!("sliding-log takes limits up to {most}: max-limit sets another"),
+                )
+            }
+            error => Mistake::new("quota", error),
+        })
+    }
+
+    fn slots(&self, limit: u64) -> Result<Policy, Mistake> {
+        let is_of_rates = "is for a rule with a quota, and this one has in-flight";
+        refuse(self.algorithm.is_some(), "algorithm", is_of_rates)?;
+        refuse(self.buckets.is_some(), "buckets", is_of_rates)?;
+        refuse(self.max_limit.is_some(), "max-limit", is_of_rates)?;
+        let lease = self.lease.map_or(Quota::DEFAULT_LEASE, |lease| lease.0.0);
+        let quota = Quota::try_new(limit.max(1), lease).map_err(|error| Mistake::new("lease", error))?;
+        refuse(limit == 0, "in-flight", "at least 1 request must be allowed")?;
+        Policy::try_in_flight(&self.name, quota).map_err(|error| match error {
+            PolicyError::InvalidName => Mistake::new("name", error),
+            error => Mistake::new("in-flight", error),
+        })
+    }
+
+    /// The field that corrects charges, of which a rule has one at least if an error says so.
+    fn correcting(&self) -> &'static str {
+        match (&self.reserve, &self.count_if) {
+            (Some(_), _) => "reserve",
+            (_, Some(_)) => "count-if",
+            _ => "cost-by",
+        }
+    }
+}
+
+fn refuse(is_wrong: bool, field: &'static str, reason: impl std::fmt::Display) -> Result<(), Mistake> {
+    if is_wrong { Err(Mistake::new(field, reason)) } else { Ok(()) }
+}
+
+impl Registry {
+    pub(super) fn build(&self, fields: &RuleFields) -> Result<Rule, Mistake> {
+        let of = |field| move |reason| Mistake { field, reason };
+        let policy = fields.policy()?;
+        let mut rule = policy.by(fields.by.0.extractor(self).map_err(of("by"))?);
+        if let Some(missing_key) = fields.missing_key {
+            rule = rule.on_missing_key(missing_key.into());
+        }
+        rule = self.with_costs(rule, fields)?;
+        rule = self.with_choices(rule, fields)?;
+        rule = self.with_exemptions(rule, fields)?;
+        if let Some(wait) = fields.max_wait.filter(|_| rule.policy().is_in_flight()) {
+            rule = rule.wait_at_most(wait.0.0);
+        }
+        if let Some(time) = fields.held_at_most {
+            rule = rule.held_at_most(time.0.0);
+        }
+        if fields.without_fields {
+            rule = rule.without_fields();
+        }
+        // What a layer would refuse.
+        match RuleSet::try_new(rule.clone()) {
+            Ok(_) => Ok(rule),
+            Err(error @ SetupError::NothingReserved(_)) => Err(Mistake::new("reserve-at-most", error)),
+            Err(error) => Err(Mistake::new(fields.correcting(), error)),
+        }
+    }
+
+    fn with_costs(&self, mut rule: Rule, fields: &RuleFields) -> Result<Rule, Mistake> {
+        let cost = |field, name: &str| {
+            let any = Arc::new(|_: &Head<'_>| 1);
+            self.find(&self.costs, "cost", name, any).map_err(|reason| Mistake { field, reason })
+        };
+        match &fields.cost {
+            None => {}
+            Some(UnitsOr::Units(Units(units))) => {
+                let (units, most) = (*units, rule.policy().largest_cost());
+                let never = format!("no request would pass: at most {most}");
+                refuse(units > most && fields.tiers.is_none(), "cost", never)?;
+                rule = rule.cost(move |_| units);
+            }
+            Some(UnitsOr::Written(name)) => {
+                let cost = cost("cost", name)?;
+                rule = rule.cost(move |head| cost(head));
+            }
+        }
+        if let Some(name) = &fields.reserve {
+            refuse(fields.cost.is_some(), "reserve", "takes the place of cost: remove one of them")?;
+            let estimate = cost("reserve", name)?;
+            rule = rule.reserve(move |head| estimate(head));
+        }
+        if let Some(share) = fields.reserve_at_most {
+            rule = rule.reserve_at_most(share.0);
+        }
+        if let Some(name) = &fields.count_if {
+            let any = Arc::new(|_: &ResponseHead<'_>| true);
+            let counts = self.find(&self.conditions, "condition", name, any);
+            let counts = counts.map_err(|reason| Mistake { field: "count-if", reason })?;
+            rule = rule.count_if(move |response| counts(response));
+        }
+        if let Some(name) = &fields.cost_by {
+            refuse(fields.count_if.is_some(), "cost-by", "takes the place of count-if: remove one of them")?;
+            let any = Arc::new(|_: &ResponseHead<'_>| 1);
+            let cost = self.find(&self.response_costs, "response cost", name, any);
+            let cost = cost.map_err(|reason| Mistake { field: "cost-by", reason })?;
+            rule = rule.cost_by(move |response| cost(response));
+        }
+        Ok(rule)
+    }
+
+    fn with_choices(&self, mut rule: Rule, fields: &RuleFields) -> Result<Rule, Mistake> {
+        let class = |field, name: &str| {
+            let any = Arc::new(|_: &Head<'_>, _: &Key| None);
+            self.find(&self.classes, "class", name, any).map_err(|reason| Mistake { field, reason })
+        };
+        if let Some(tiers) = &fields.tiers {
+            let is_in_flight = rule.policy().is_in_flight();
+            let quota = |(name, quota): &(String, UnitsOr<Quota>)| match (quota, is_in_flight) {
+                (UnitsOr::Written(quota), false) => Ok((name.clone(), *quota)),
+                (UnitsOr::Units(Units(limit @ 1..)), true) => Ok((name.clone(), Quota::in_flight(*limit))),
+                (_, false) => Err(format!("tier {name:?} needs a quota such as \"100/min\"")),
+                (_, true) => Err(format!("tier {name:?} needs a number of requests, at least 1")),
+            };
+            let quotas = tiers.quotas.0.iter().map(quota).collect::<Result<Vec<_>, String>>();
+            let quotas = quotas.map_err(|reason| Mistake { field: "tiers", reason })?;
+            let class = class("tiers", &tiers.by)?;
+            let tiered = rule.try_tiers(quotas, move |head, key| class(head, key));
+            rule = tiered.map_err(|error| Mistake::new("tiers", error))?;
+        }
+        if let Some(leaving) = &fields.leaving {
+            let units = leaving.units.0.iter().map(|(name, units)| (name.clone(), units.0));
+            let class = class("leaving", &leaving.by)?;
+            let with_classes = rule.try_leaving(units, move |head, key| class(head, key));
+            rule = with_classes.map_err(|error| Mistake::new("leaving", error))?;
+        }
+        Ok(rule)
+    }
+
+    fn with_exemptions(&self, mut rule: Rule, fields: &RuleFields) -> Result<Rule, Mistake> {
+        if let Some(when) = fields.when.clone() {
+            rule = rule.exempt(move |head: &Head<'_>| !when.is_met_by(head));
+        }
+        for exemption in fields.exempt.iter().flat_map(|exempt| &exempt.0) {
+            let wrong = |reason| Mistake { field: "exempt", reason };
+            let not_a_network = |error: SetupError| Mistake::new("exempt", error);
+            rule = match (exemption, self.address()) {
+                (ExemptionText::CorsPreflight, _) => rule.exempt(cors_preflight()),
+                (ExemptionText::Network(network), None) => {
+                    rule.exempt(try_from_networks(PeerIp::new(), [network]).map_err(not_a_network)?)
+                }
+                (ExemptionText::Network(network), Some(client_ip)) => {
+                    rule.exempt(try_from_networks(client_ip.clone(), [network]).map_err(not_a_network)?)
+                }
+                (ExemptionText::Named(name), _) => {
+                    let any = Arc::new(|_: &Head<'_>| false);
+                    let found = self.find(&self.exemptions, "network or an exemption", name, any);
+                    let exemption = found.map_err(wrong)?;
+                    rule.exempt(move |head: &Head<'_>| exemption.exempts(head))
+                }
+            };
+        }
+        Ok(rule)
+    }
+}

@@ -1,0 +1,80 @@
+//! What is wrong with a file of rules.
+
+use std::error::Error;
+use std::fmt;
+
+/// The reason why rules are refused. Its message is one line: it names the line, the rule, the
+/// field, the value, and what is allowed.
+///
+/// ```
+/// use tollgate::config::RuleFile;
+///
+/// let text = r#"
+/// [[rule]]
+/// name = "api"
+/// quota = "100/fortnight"
+/// by = "ip"
+/// "#;
+/// let error = RuleFile::from_toml(text).unwrap_err();
+/// assert_eq!((error.line(), error.rule(), error.field()), (Some(4), Some("api"), Some("quota")));
+/// assert_eq!(
+///     error.to_string(),
+///     r#"line 4, rule "api", quota: "fortnight" is not a time such as 10s, 500ms, 5min, h or d"#
+/// );
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    pub(super) line: Option<usize>,
+    pub(super) rule: Option<String>,
+    pub(super) field: Option<String>,
+    pub(super) reason: String,
+}
+
+impl ConfigError {
+    /// The line of the mistake, from 1. `None` for a rule that was not read from a file.
+    pub fn line(&self) -> Option<usize> {
+        self.line
+    }
+
+    /// The name of the rule, if the mistake is in one with a name.
+    pub fn rule(&self) -> Option<&str> {
+        self.rule.as_deref()
+    }
+
+    /// The field, such as `quota` or `when.path`, if the mistake is in one.
+    pub fn field(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+
+    /// What is wrong, with the value and what is allowed.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = self.line.map(|line| format!("line {line}"));
+        let rule = self.rule.as_ref().map(|rule| format!("rule {rule:?}"));
+        let place: Vec<String> = [line, rule, self.field.clone()].into_iter().flatten().collect();
+        match place.is_empty() {
+            true => f.write_str(&self.reason),
+            false => write!(f, "{}: {}", place.join(", "), self.reason),
+        }
+    }
+}
+
+impl Error for ConfigError {}
+
+/// What is wrong with a field of a rule.
+#[derive(Debug)]
+pub(super) struct Mistake {
+    pub(super) field: &'static str,
+    pub(super) reason: String,
+}
+
+impl Mistake {
+    pub(super) fn new(field: &'static str, reason: impl fmt::Display) -> Mistake {
+        Mistake { field, reason: reason.to_string() }
+    }
+}

@@ -1,0 +1,186 @@
+//! The fields of a rule in a file.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tollgate_core::{Quota, Share, TimeSpan};
+
+use super::exemption::ExemptionText;
+use super::key::KeyExpression;
+use super::values::{OneOrMany, Table, Units, UnitsOr, Written};
+use super::when::When;
+use crate::rule::MissingKey;
+
+/// A rule: a quota, or a number of requests in flight, for each key.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct RuleFields {
+    /// The name of the policy: printable ASCII, once in a file.
+    pub(super) name: String,
+    /// LIMIT/WINDOW, and "burst N" for gcra and leaky-bucket: 100/min, or 5/10s burst 20.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) quota: Option<Written<Quota>>,
+    /// How many requests may run at once, instead of a quota.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) in_flight: Option<Units>,
+    /// What divides the quota among callers: ip, bearer, basic-user, header:NAME, cookie:NAME,
+    /// path, method, global, or a key of the registry. "a + b" counts by both together, and "a | b"
+    /// by the first that the request has. + binds tighter.
+    pub(super) by: Written<KeyExpression>,
+    /// The algorithm; gcra if none is given. The guide says what each guarantees.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) algorithm: Option<AlgorithmName>,
+    /// The number of sub-windows of sliding-buckets; 10 if none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) buckets: Option<u32>,
+    /// The largest limit of sliding-log; 100000 if none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_limit: Option<u32>,
+    /// How long leaky-bucket delays a request, by default for the window; or how long a request
+    /// waits to be in flight, by default not at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_wait: Option<Written<TimeSpan>>,
+    /// How long the slots of a killed process stay taken; 15s if none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) lease: Option<Written<TimeSpan>>,
+    /// How long a request holds its slot at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) held_at_most: Option<Written<TimeSpan>>,
+    /// The requests to which the rule applies; all if this is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) when: Option<When>,
+    /// Requests that the rule ignores: networks and addresses, cors-preflight, or exemptions of the
+    /// registry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) exempt: Option<OneOrMany<ExemptionText>>,
+    /// What happens to a request without a key: it is refused, if this is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) missing_key: Option<MissingKeyName>,
+    /// What a request costs: a number, or a cost of the registry; 1 if none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cost: Option<UnitsOr<String>>,
+    /// A cost of the registry that estimates a request. The handler settles it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reserve: Option<String>,
+    /// The largest estimate, as a share of the capacity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reserve_at_most: Option<Written<Share>>,
+    /// A condition of the registry: requests whose response does not meet it are refunded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) count_if: Option<String>,
+    /// A response cost of the registry, to which a request is settled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cost_by: Option<String>,
+    /// Other quotas for some requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tiers: Option<TiersFields>,
+    /// Classes of requests that leave units to others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) leaving: Option<LeavingFields>,
+    /// Blocks a key for a time after so many denials.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) block: Option<BlockFields>,
+    /// What the policy counts, if that is not requests: content-bytes, or any name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unit: Option<String>,
+    /// Whether the last use and the total of every key are kept.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) track_usage: bool,
+    /// Whether the rule is left out of the fields of responses.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) without_fields: bool,
+}
+
+impl RuleFields {
+    /// Only these two.
+    pub(super) fn new(name: &str, by: KeyExpression) -> RuleFields {
+        RuleFields {
+            name: name.to_owned(),
+            by: Written(by),
+            quota: None,
+            in_flight: None,
+            algorithm: None,
+            buckets: None,
+            max_limit: None,
+            max_wait: None,
+            lease: None,
+            held_at_most: None,
+            when: None,
+            exempt: None,
+            missing_key: None,
+            cost: None,
+            reserve: None,
+            reserve_at_most: None,
+            count_if: None,
+            cost_by: None,
+            tiers: None,
+            leaving: None,
+            block: None,
+            unit: None,
+            track_usage: false,
+            without_fields: false,
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum AlgorithmName {
+    Gcra,
+    LeakyBucket,
+    FixedWindow,
+    FixedWindowAligned,
+    SlidingWindow,
+    SlidingBuckets,
+    SlidingLog,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum MissingKeyName {
+    Refuse,
+    Skip,
+    OneKey,
+}
+
+impl From<MissingKeyName> for MissingKey {
+    fn from(name: MissingKeyName) -> MissingKey {
+        match name {
+            MissingKeyName::Refuse => MissingKey::Refuse,
+            MissingKeyName::Skip => MissingKey::Skip,
+            MissingKeyName::OneKey => MissingKey::OneKey,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TiersFields {
+    /// The class of the registry that chooses a tier.
+    pub(super) by: String,
+    /// The quota of each tier; a number for requests in flight.
+    pub(super) quotas: Table<UnitsOr<Quota>>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LeavingFields {
+    /// The class of the registry.
+    pub(super) by: String,
+    /// How many units each class leaves to others.
+    pub(super) units: Table<Units>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BlockFields {
+    /// How many denials within one window start a block.
+    pub(super) after: u32,
+    /// How long it lasts.
+    #[serde(rename = "for")]
+    pub(super) time: Written<TimeSpan>,
+}

@@ -1,0 +1,208 @@
+//! A file of rules.
+
+use std::fmt;
+
+use schemars::{JsonSchema, schema_for};
+use serde::{Deserialize, Serialize};
+use serde_path_to_error::{Path, Segment};
+
+use super::error::ConfigError;
+use super::fields::RuleFields;
+use super::place::{SourceText, Step, line_at};
+use super::rule::RuleConfig;
+
+/// The rules of a file, checked. [`Registry::rules`](super::Registry::rules) makes
+/// [`Rule`](crate::Rule)s of it.
+///
+/// ```
+/// use tollgate::config::RuleFile;
+///
+/// let file = RuleFile::from_toml(r#"
+/// [[rule]]
+/// name = "api"
+/// quota = "100/min burst 20"
+/// by = "header:x-api-key | ip"
+/// "#)?;
+/// assert_eq!(RuleFile::from_json(&file.to_json()), Ok(file));
+/// # Ok::<(), tollgate::config::ConfigError>(())
+/// ```
+#[derive(Clone)]
+pub struct RuleFile {
+    schema: Option<String>,
+    rules: Vec<RuleConfig>,
+    text: Box<str>,
+    is_toml: bool,
+}
+
+/// Rules for a rate limiter.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FileFields {
+    /// The address of this schema, for editors.
+    #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
+    schema: Option<String>,
+    /// The rules. A request is charged to all that apply to it, or to none.
+    rule: Vec<RuleFields>,
+}
+
+impl RuleFile {
+    /// Reads rules in TOML.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the line of the first mistake.
+    pub fn from_toml(text: &str) -> Result<RuleFile, ConfigError> {
+        RuleFile::read(SourceText::Toml(text))
+    }
+
+    /// Reads rules in JSON, with the same fields.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the line of the first mistake.
+    pub fn from_json(text: &str) -> Result<RuleFile, ConfigError> {
+        RuleFile::read(SourceText::Json(text))
+    }
+
+    fn read(source: SourceText<'_>) -> Result<RuleFile, ConfigError> {
+        let FileFields { schema, rule: fields } = source.fields()?;
+        let mut rules: Vec<RuleConfig> = Vec::new();
+        for (at, fields) in fields.into_iter().enumerate() {
+            let rule = RuleConfig::try_new(fields).and_then(|rule| {
+                let is_twice = rules.iter().any(|other| other.name() == rule.name());
+                if is_twice { Err(rule.mistake("name", "two rules have this name")) } else { Ok(rule) }
+            });
+            rules.push(rule.map_err(|error| source.in_rule(at, error))?);
+        }
+        if rules.is_empty() {
+            let reason = "no rules: nothing would be limited".to_owned();
+            return Err(source.in_file(&[Step::Name("rule".to_owned())], reason));
+        }
+        let (text, is_toml) = match source {
+            SourceText::Toml(text) => (text.into(), true),
+            SourceText::Json(text) => (text.into(), false),
+        };
+        Ok(RuleFile { schema, rules, text, is_toml })
+    }
+
+    /// The rules, in their order.
+    pub fn rules(&self) -> &[RuleConfig] {
+        &self.rules
+    }
+
+    /// Writes the rules in TOML. Comments of the text that was read are lost.
+    pub fn to_toml(&self) -> String {
+        // All of these fields have a form in TOML.
+        toml::to_string(&self.to_fields()).unwrap_or_default()
+    }
+
+    /// Writes the rules in JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(&self.to_fields()).unwrap_or_default()
+    }
+
+    /// The JSON Schema of such a file, by which editors complete and check it.
+    pub fn json_schema() -> String {
+        serde_json::to_string_pretty(&schema_for!(FileFields)).unwrap_or_default()
+    }
+
+    fn to_fields(&self) -> FileFields {
+        let rule = self.rules.iter().map(|rule| rule.fields.clone()).collect();
+        FileFields { schema: self.schema.clone(), rule }
+    }
+
+    /// Adds the line to an error of a rule.
+    pub(super) fn in_rule(&self, at: usize, error: ConfigError) -> ConfigError {
+        let source = if self.is_toml { SourceText::Toml(&self.text) } else { SourceText::Json(&self.text) };
+        source.in_rule(at, error)
+    }
+}
+
+impl PartialEq for RuleFile {
+    fn eq(&self, other: &RuleFile) -> bool {
+        (&self.schema, &self.rules) == (&other.schema, &other.rules)
+    }
+}
+
+impl fmt::Debug for RuleFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuleFile").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+impl SourceText<'_> {
+    fn fields(self) -> Result<FileFields, ConfigError> {
+        match self {
+            SourceText::Toml(text) => {
+                let at = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
+                let syntax = |error: toml::de::Error| self.syntax(line_at(text, at(&error)), error.message());
+                let deserializer = toml::Deserializer::parse(text).map_err(syntax)?;
+                serde_path_to_error::deserialize(deserializer)
+                    .map_err(|error| self.in_file(&steps(error.path()), error.inner().message().to_owned()))
+            }
+            SourceText::Json(text) => {
+                let mut deserializer = serde_json::Deserializer::from_str(text);
+                let read = serde_path_to_error::deserialize(&mut deserializer);
+                let fields = read.map_err(|error| {
+                    let (path, error) = (steps(error.path()), error.into_inner());
+                    match error.is_data() {
+                        true => self.in_file(&path, without_place(&error)),
+                        false => self.syntax(error.line(), &without_place(&error)),
+                    }
+                })?;
+                let end = deserializer.end();
+                end.map_err(|error| self.syntax(error.line(), &without_place(&error)))?;
+                Ok(fields)
+            }
+        }
+    }
+
+    fn syntax(self, line: usize, message: &str) -> ConfigError {
+        let format = if matches!(self, SourceText::Toml(_)) { "TOML" } else { "JSON" };
+        let reason = format!("not {format}: {}", one_line(message));
+        ConfigError { line: Some(line.max(1)), rule: None, field: None, reason }
+    }
+
+    /// An error at a path from the top of the file.
+    fn in_file(self, path: &[Step], reason: String) -> ConfigError {
+        let (line, _) = self.find(path);
+        let (rule, field) = match path {
+            [Step::Name(list), Step::Index(at), field @ ..] => {
+                let name = [Step::Name(list.clone()), Step::Index(*at), Step::Name("name".to_owned())];
+                (self.find(&name).1, field)
+            }
+            other => (None, other),
+        };
+        let field = field.iter().map(|step| match step {
+            Step::Name(name) => name.clone(),
+            Step::Index(at) => at.to_string(),
+        });
+        let field = Some(field.collect::<Vec<_>>().join(".")).filter(|field| !field.is_empty());
+        ConfigError { line: Some(line), rule, field, reason: one_line(&reason) }
+    }
+
+    /// Adds the line to an error of the rule at a place.
+    fn in_rule(self, at: usize, error: ConfigError) -> ConfigError {
+        let rule = [Step::Name("rule".to_owned()), Step::Index(at)];
+        let path: Vec<Step> = rule.into_iter().chain(error.field.clone().map(Step::Name)).collect();
+        ConfigError { line: Some(self.find(&path).0), ..error }
+    }
+}
+
+fn steps(path: &Path) -> Vec<Step> {
+    let step = |segment: &Segment| match segment {
+        Segment::Seq { index } => Some(Step::Index(*index)),
+        Segment::Map { key } => Some(Step::Name(key.clone())),
+        _ => None,
+    };
+    path.iter().filter_map(step).collect()
+}
+
+/// The message of an error of serde_json, which ends with the line that `ConfigError` begins with.
+fn without_place(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    message.strip_suffix(&place).unwrap_or(&message).to_owned()
+}
+
+fn one_line(message: &str) -> String {
+    message.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,203 @@
+//! The closures that a file names.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate_core::Key;
+
+use super::error::ConfigError;
+use super::file::RuleFile;
+use super::key;
+use super::rule::{RuleConfig, mistake_in};
+use crate::charge::ResponseHead;
+use crate::extract::{ClientIp, Head, KeyExtractor};
+use crate::rule::Rule;
+use crate::rule::exempt::Exemption;
+
+type ByName<T> = BTreeMap<String, Arc<T>>;
+
+pub(super) type CostOf = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
+pub(super) type ClassOf = dyn Fn(&Head<'_>, &Key) -> Option<Cow<'static, str>> + Send + Sync;
+pub(super) type Counts = dyn Fn(&ResponseHead<'_>) -> bool + Send + Sync;
+pub(super) type ResponseCostOf = dyn Fn(&ResponseHead<'_>) -> u64 + Send + Sync;
+
+/// The closures of an application, by the names that its file of rules has for them.
+///
+/// A second closure of one kind and name replaces the first.
+///
+/// ```
+/// use tollgate::config::{Registry, RuleFile};
+/// use tollgate::extract::{ClientIp, extension};
+/// use tollgate::{Head, Key, RateLimitLayer};
+///
+/// // Inserted into the extensions by an outer authentication layer.
+/// #[derive(Clone)]
+/// struct Caller { id: u64, plan: &'static str }
+///
+/// let registry = Registry::new()
+///     .client_ip(ClientIp::from_header("x-forwarded-for").trusting(["10.0.0.0/8"]))
+///     .key("user", extension(|caller: &Caller| caller.id))
+///     .class("plan", |head: &Head<'_>, _: &Key| Some(head.extensions().get::<Caller>()?.plan));
+/// let file = RuleFile::from_toml(r#"
+/// [[rule]]
+/// name = "api"
+/// quota = "60/min"
+/// by = "user | ip"
+/// tiers = { by = "plan", quotas = { pro = "600/min" } }
+/// "#)?;
+/// let layer = RateLimitLayer::try_new(registry.rules(&file)?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Registry {
+    keys: BTreeMap<String, Arc<dyn KeyExtractor>>,
+    pub(super) costs: ByName<CostOf>,
+    pub(super) classes: ByName<ClassOf>,
+    pub(super) conditions: ByName<Counts>,
+    pub(super) response_costs: ByName<ResponseCostOf>,
+    pub(super) exemptions: ByName<dyn Exemption>,
+    client_ip: Option<ClientIp>,
+    /// Whether it has a closure for any name, which checks a file without the application.
+    any_name: bool,
+}
+
+impl Registry {
+    /// A registry without closures.
+    pub fn new() -> Registry {
+        Registry::default()
+    }
+
+    /// A registry that has closures of all names, for checks.
+    pub(super) fn of_any_name() -> Registry {
+        Registry { any_name: true, ..Registry::default() }
+    }
+
+    /// A key for the field `by`.
+    ///
+    /// # Panics
+    /// If the name is one of the file's own, such as `ip`, or has other characters than `a` to `z`,
+    /// `0` to `9`, `-` and `_`.
+    #[must_use]
+    #[track_caller]
+    pub fn key(mut self, name: &str, extractor: impl KeyExtractor) -> Registry {
+        let is_free = key::is_name(name) && !key::is_own_name(name);
+        assert!(is_free, "key {name:?}: choose another name, of a to z, 0 to 9, - and _");
+        self.keys.insert(name.to_owned(), Arc::new(extractor));
+        self
+    }
+
+    /// A cost for the fields `cost` and `reserve`.
+    #[must_use]
+    pub fn cost(mut self, name: &str, cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static) -> Registry {
+        self.costs.insert(name.to_owned(), Arc::new(cost));
+        self
+    }
+
+    /// A closure that names the class of a request, for the fields `tiers` and `leaving`. See
+    /// [`Rule::tiers`] for what happens to a request without one.
+    #[must_use]
+    pub fn class<T: Into<Cow<'static, str>>>(
+        mut self,
+        name: &str,
+        class: impl Fn(&Head<'_>, &Key) -> Option<T> + Send + Sync + 'static,
+    ) -> Registry {
+        let class = move |head: &Head<'_>, key: &Key| class(head, key).map(Into::into);
+        self.classes.insert(name.to_owned(), Arc::new(class));
+        self
+    }
+
+    /// A condition on responses for the field `count-if`: see [`Rule::count_if`].
+    #[must_use]
+    pub fn count_if(
+        mut self,
+        name: &str,
+        counts: impl Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
+    ) -> Registry {
+        self.conditions.insert(name.to_owned(), Arc::new(counts));
+        self
+    }
+
+    /// A cost in responses for the field `cost-by`: see [`Rule::cost_by`].
+    #[must_use]
+    pub fn cost_by(
+        mut self,
+        name: &str,
+        cost: impl Fn(&ResponseHead<'_>) -> u64 + Send + Sync + 'static,
+    ) -> Registry {
+        self.response_costs.insert(name.to_owned(), Arc::new(cost));
+        self
+    }
+
+    /// An exemption for the field `exempt`.
+    #[must_use]
+    pub fn exempt(mut self, name: &str, exemption: impl Exemption) -> Registry {
+        self.exemptions.insert(name.to_owned(), Arc::new(exemption));
+        self
+    }
+
+    /// Makes `ip` and exempt networks those of the client behind proxies. Otherwise they are those
+    /// of the connection.
+    #[must_use]
+    pub fn client_ip(self, client: ClientIp) -> Registry {
+        Registry { client_ip: Some(client), ..self }
+    }
+
+    /// Makes the rules of a file, for [`RateLimitLayer::try_new`](crate::RateLimitLayer::try_new).
+    ///
+    /// # Errors
+    /// [`ConfigError`] for the first name that this registry does not have.
+    pub fn rules(&self, file: &RuleFile) -> Result<Vec<Rule>, ConfigError> {
+        let rule = |(at, config)| self.rule(config).map_err(|error| file.in_rule(at, error));
+        file.rules().iter().enumerate().map(rule).collect()
+    }
+
+    /// Makes one rule.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for the first name that this registry does not have.
+    pub fn rule(&self, config: &RuleConfig) -> Result<Rule, ConfigError> {
+        self.build(&config.fields).map_err(|mistake| mistake_in(&config.fields, mistake))
+    }
+
+    pub(super) fn address(&self) -> Option<&ClientIp> {
+        self.client_ip.as_ref()
+    }
+
+    pub(super) fn find_key(&self, name: &str) -> Result<Arc<dyn KeyExtractor>, String> {
+        if self.any_name {
+            return Ok(Arc::new(|_: &Head<'_>| Some(Key::global())));
+        }
+        self.keys.get(name).cloned().ok_or_else(|| names(&self.keys))
+    }
+
+    /// The closure of this name, or `any` if this registry has all names.
+    pub(super) fn find<T: ?Sized>(
+        &self,
+        closures: &ByName<T>,
+        kind: &str,
+        name: &str,
+        any: Arc<T>,
+    ) -> Result<Arc<T>, String> {
+        if self.any_name {
+            return Ok(any);
+        }
+        let unknown =
+            || format!("{name:?} is not the name of a {kind}: the registry has {}", names(closures));
+        closures.get(name).cloned().ok_or_else(unknown)
+    }
+}
+
+fn names<T>(closures: &BTreeMap<String, T>) -> String {
+    match closures.is_empty() {
+        true => "none".to_owned(),
+        false => closures.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("keys", &self.keys.keys()).finish_non_exhaustive()
+    }
+}

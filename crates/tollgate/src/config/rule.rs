@@ -1,0 +1,179 @@
+//! A rule of a file, checked.
+
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::value::Error as TextValueError;
+use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer};
+use serde::ser::{Serialize, Serializer};
+use tollgate_core::{Algorithm, Policy, TextError, TimeSpan};
+
+use super::error::{ConfigError, Mistake};
+use super::fields::{AlgorithmName, RuleFields};
+use super::key::KeyExpression;
+use super::registry::Registry;
+use super::values::Written;
+
+/// A rule as a file says it. Its values are checked; the names of closures are looked up by
+/// [`Registry::rules`].
+///
+/// It is made of a [`RuleFile`](super::RuleFile), of a part of the application's own configuration
+/// by [serde](https://serde.rs), or of one line:
+/// `NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]`, where `key` is the `by` of a
+/// file, and is `ip` if it is left out.
+///
+/// ```
+/// use tollgate::config::RuleConfig;
+///
+/// let rule: RuleConfig = "api=5/10s,burst=20,key=header:x-api-key|ip".parse()?;
+/// assert_eq!(rule.policy().quota().to_string(), "5/10s burst 20");
+/// assert_eq!(
+///     rule.in_words(),
+///     "5 per 10 seconds for each value of the header x-api-key, else client address; at most 20 at once (gcra)"
+/// );
+/// # Ok::<(), tollgate::config::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RuleConfig {
+    pub(super) fields: RuleFields,
+    policy: Policy,
+}
+
+impl RuleConfig {
+    /// Checks all values that need no closure of the application.
+    pub(super) fn try_new(fields: RuleFields) -> Result<RuleConfig, ConfigError> {
+        match Registry::of_any_name().build(&fields) {
+            Ok(rule) => Ok(RuleConfig { policy: rule.policy().clone(), fields }),
+            Err(mistake) => Err(mistake_in(&fields, mistake)),
+        }
+    }
+
+    /// The name of the policy.
+    pub fn name(&self) -> &str {
+        self.policy.name()
+    }
+
+    /// The policy of callers without a tier.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The rule in words, for logs: `5 per 10 seconds for each client address; at most 5 at once
+    /// (gcra)`.
+    pub fn in_words(&self) -> String {
+        let (quota, capacity) = (self.policy.quota(), self.policy.capacity());
+        let window = TimeSpan(quota.window()).in_words();
+        let (rate, how) = match self.policy.algorithm() {
+            Algorithm::InFlight => {
+                let others = match self.fields.max_wait {
+                    Some(Written(wait)) => format!("wait for at most {}", wait.in_words()),
+                    None => "are refused".to_owned(),
+                };
+                (format!("{capacity} in flight"), format!("others {others} (in-flight, lease of {window})"))
+            }
+            algorithm => {
+                let how = match algorithm {
+                    Algorithm::Gcra => format!("at most {capacity} at once (gcra)"),
+                    Algorithm::LeakyBucket { max_wait } => format!(
+                        "{capacity} at once, others delayed for at most {} (leaky-bucket)",
+                        TimeSpan(max_wait).in_words()
+                    ),
+                    other => other.name().to_owned(),
+                };
+                (format!("{} per {}", quota.limit(), window.strip_prefix("1 ").unwrap_or(&window)), how)
+            }
+        };
+        let when = self.fields.when.as_ref().map(|when| format!("; only {}", when.in_words()));
+        format!("{rate} for {}; {how}{}", self.fields.by.0.in_words(), when.unwrap_or_default())
+    }
+}
+
+impl RuleConfig {
+    pub(super) fn mistake(&self, field: &'static str, reason: &str) -> ConfigError {
+        mistake_in(&self.fields, Mistake::new(field, reason))
+    }
+}
+
+/// Adds the name of the rule and the value of the field.
+pub(super) fn mistake_in(fields: &RuleFields, mistake: Mistake) -> ConfigError {
+    let Mistake { field, reason } = mistake;
+    let value = serde_json::to_value(fields).ok().and_then(|mut values| Some(values.get_mut(field)?.take()));
+    let reason = match value {
+        Some(value) if !reason.starts_with('"') => format!("{value}: {reason}"),
+        _ => reason,
+    };
+    ConfigError { line: None, rule: Some(fields.name.clone()), field: Some(field.to_owned()), reason }
+}
+
+impl PartialEq for RuleConfig {
+    fn eq(&self, other: &RuleConfig) -> bool {
+        self.fields == other.fields
+    }
+}
+
+impl Serialize for RuleConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.fields.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RuleConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RuleConfig, D::Error> {
+        RuleConfig::try_new(RuleFields::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for RuleConfig {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        RuleFields::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        RuleFields::json_schema(generator)
+    }
+}
+
+/// `NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]`.
+impl FromStr for RuleConfig {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<RuleConfig, ConfigError> {
+        let fields = one_line(text);
+        fields
+            .map_err(|reason| ConfigError { line: None, rule: None, field: None, reason })
+            .and_then(RuleConfig::try_new)
+    }
+}
+
+fn one_line(text: &str) -> Result<RuleFields, String> {
+    let form = || "expected NAME=LIMIT/WINDOW[,OPTION=VALUE]..., such as api=10/10s".to_owned();
+    // The first equals sign ends the name, which may contain commas and slashes.
+    let (name, rest) = text.split_once('=').ok_or_else(form)?;
+    let mut parts = rest.split(',');
+    let quota = parts.next().filter(|quota| quota.contains('/')).ok_or_else(form)?;
+    let [mut burst, mut algorithm, mut key, mut max_wait] = [None; 4];
+    for part in parts {
+        let (option, value) = part.split_once('=').unwrap_or((part, ""));
+        let option = match option {
+            "burst" => &mut burst,
+            "algorithm" => &mut algorithm,
+            "key" => &mut key,
+            "max-wait" => &mut max_wait,
+            _ => return Err(format!("{option:?} is not an option: use burst, algorithm, key, max-wait")),
+        };
+        if option.replace(value).is_some() {
+            return Err(format!("{} is given twice", part.split('=').next().unwrap_or(part)));
+        }
+    }
+    let quota = burst.map_or_else(|| quota.to_owned(), |burst| format!("{quota} burst {burst}"));
+    let quota = quota.parse().map_err(|error: TextError| error.to_string())?;
+    let max_wait = max_wait.map(str::parse).transpose().map_err(|error: TextError| error.to_string())?;
+    let named = |name: &str| AlgorithmName::deserialize(name.into_deserializer());
+    let algorithm = algorithm.map(named).transpose().map_err(|error: TextValueError| error.to_string())?;
+    Ok(RuleFields {
+        quota: Some(Written(quota)),
+        algorithm,
+        max_wait: max_wait.map(Written),
+        ..RuleFields::new(name, key.map_or_else(|| Ok(KeyExpression::default()), str::parse)?)
+    })
+}

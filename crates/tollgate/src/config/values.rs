@@ -1,0 +1,275 @@
+//! The types of values in a file: texts, numbers, lists and tables.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use tollgate_core::{Quota, Share, TimeSpan};
+
+/// A type that a file writes as a string.
+pub(super) trait InText: FromStr<Err: fmt::Display> + fmt::Display {
+    const EXAMPLE: &'static str;
+}
+
+impl InText for Quota {
+    const EXAMPLE: &'static str = "100/min burst 20";
+}
+
+impl InText for TimeSpan {
+    const EXAMPLE: &'static str = "5s";
+}
+
+impl InText for Share {
+    const EXAMPLE: &'static str = "1/2";
+}
+
+/// The name of a closure in the registry.
+impl InText for String {
+    const EXAMPLE: &'static str = "name";
+}
+
+/// A value that is a string in the file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Written<T>(pub(super) T);
+
+/// Units from 0 to [`Quota::MAX_UNITS`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Units(pub(super) u64);
+
+/// A number, or a string.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum UnitsOr<T> {
+    Units(Units),
+    Written(T),
+}
+
+/// A string, or a list of strings.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct OneOrMany<T>(pub(super) Vec<T>);
+
+/// A table with names of its own, each once.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Table<V>(pub(super) Vec<(String, V)>);
+
+impl<T: InText> Serialize for Written<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl Serialize for Units {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0)
+    }
+}
+
+impl<T: InText> Serialize for UnitsOr<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            UnitsOr::Units(units) => units.serialize(serializer),
+            UnitsOr::Written(value) => serializer.collect_str(value),
+        }
+    }
+}
+
+impl<T: InText> Serialize for OneOrMany<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.as_slice() {
+            [one] => serializer.collect_str(one),
+            many => serializer.collect_seq(many.iter().map(ToString::to_string)),
+        }
+    }
+}
+
+impl<V: Serialize> Serialize for Table<V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        self.0.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
+        map.end()
+    }
+}
+
+/// Reads values of any of these types.
+struct AnyValue<T>(PhantomData<T>);
+
+/// What the forms of a type are made into.
+trait Forms: Sized {
+    fn expecting(f: &mut fmt::Formatter<'_>) -> fmt::Result;
+
+    fn of_units<E: de::Error>(units: Units) -> Result<Self, E> {
+        Err(de::Error::invalid_type(de::Unexpected::Unsigned(units.0), &AnyValue::<Self>(PhantomData)))
+    }
+
+    fn of_text<E: de::Error>(text: &str) -> Result<Self, E> {
+        Err(de::Error::invalid_type(de::Unexpected::Str(text), &AnyValue::<Self>(PhantomData)))
+    }
+
+    fn of_list<'de, A: SeqAccess<'de>>(_: A) -> Result<Self, A::Error> {
+        Err(de::Error::invalid_type(de::Unexpected::Seq, &AnyValue::<Self>(PhantomData)))
+    }
+}
+
+impl<'de, T: Forms> Visitor<'de> for AnyValue<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        T::expecting(f)
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+        match number {
+            ..=Quota::MAX_UNITS => T::of_units(Units(number)),
+            _ => Err(de::Error::invalid_value(de::Unexpected::Unsigned(number), &self)),
+        }
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        match u64::try_from(number) {
+            Ok(number) => self.visit_u64(number),
+            Err(_) => Err(de::Error::invalid_value(de::Unexpected::Signed(number), &self)),
+        }
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        T::of_text(text)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<T, A::Error> {
+        T::of_list(list)
+    }
+}
+
+const UNITS: &str = "a whole number from 0 to 1099511627776";
+
+fn read<T: InText, E: de::Error>(text: &str) -> Result<T, E> {
+    text.parse().map_err(de::Error::custom)
+}
+
+impl<T: InText> Forms for Written<T> {
+    fn expecting(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a string such as {:?}", T::EXAMPLE)
+    }
+
+    fn of_text<E: de::Error>(text: &str) -> Result<Written<T>, E> {
+        read(text).map(Written)
+    }
+}
+
+impl Forms for Units {
+    fn expecting(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(UNITS)
+    }
+
+    fn of_units<E: de::Error>(units: Units) -> Result<Units, E> {
+        Ok(units)
+    }
+}
+
+impl<T: InText> Forms for UnitsOr<T> {
+    fn expecting(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{UNITS}, or a string such as {:?}", T::EXAMPLE)
+    }
+
+    fn of_units<E: de::Error>(units: Units) -> Result<UnitsOr<T>, E> {
+        Ok(UnitsOr::Units(units))
+    }
+
+    fn of_text<E: de::Error>(text: &str) -> Result<UnitsOr<T>, E> {
+        read(text).map(UnitsOr::Written)
+    }
+}
+
+impl<T: InText> Forms for OneOrMany<T> {
+    fn expecting(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a string such as {:?}, or a list of them", T::EXAMPLE)
+    }
+
+    fn of_text<E: de::Error>(text: &str) -> Result<OneOrMany<T>, E> {
+        read(text).map(|one| OneOrMany(vec![one]))
+    }
+
+    fn of_list<'de, A: SeqAccess<'de>>(mut list: A) -> Result<OneOrMany<T>, A::Error> {
+        let mut values = Vec::new();
+        while let Some(Written(value)) = list.next_element()? {
+            values.push(value);
+        }
+        match values.is_empty() {
+            true => Err(de::Error::invalid_length(0, &AnyValue::<OneOrMany<T>>(PhantomData))),
+            false => Ok(OneOrMany(values)),
+        }
+    }
+}
+
+impl<'de, V: Deserialize<'de>> Visitor<'de> for AnyValue<Table<V>> {
+    type Value = Table<V>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table of names and values")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Table<V>, A::Error> {
+        let mut values: Vec<(String, V)> = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if values.iter().any(|(other, _)| *other == name) {
+                return Err(de::Error::custom(format_args!("{name:?} is given twice")));
+            }
+            values.push((name, map.next_value()?));
+        }
+        Ok(Table(values))
+    }
+}
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for Table<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Table<V>, D::Error> {
+        deserializer.deserialize_map(AnyValue(PhantomData::<Table<V>>))
+    }
+}
+
+/// Reads and describes a type by its forms.
+macro_rules! value {
+    ($type:ty, $($bound:ident)?, $schema:tt) => {
+        impl<'de, $($bound: InText)?> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                deserializer.deserialize_any(AnyValue(PhantomData::<$type>))
+            }
+        }
+
+        impl<$($bound: InText)?> JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    };
+}
+
+value!(Written<T>, T, { "type": "string", "examples": [T::EXAMPLE] });
+value!(Units, , { "type": "integer", "minimum": 0, "maximum": Quota::MAX_UNITS });
+value!(UnitsOr<T>, T, { "type": ["integer", "string"], "minimum": 0, "examples": [T::EXAMPLE] });
+value!(OneOrMany<T>, T, {
+    "type": ["string", "array"], "items": { "type": "string" }, "minItems": 1, "examples": [T::EXAMPLE]
+});
+
+impl<V: JsonSchema> JsonSchema for Table<V> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Table".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        <std::collections::BTreeMap<String, V>>::json_schema(generator)
+    }
+}

@@ -1,0 +1,114 @@
+//! Which requests a rule applies to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use http::{HeaderName, Method};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::values::{InText, OneOrMany, Written};
+use crate::extract::Head;
+
+/// The requests to which a rule applies: those that meet each of these conditions.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct When {
+    /// A path, or the beginning of paths before `*`; or a list of them. It is compared with the
+    /// path as received: undecoded, and without the query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<OneOrMany<PathPattern>>,
+    /// A method, or a list of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<OneOrMany<MethodName>>,
+    /// The name of a header that the request has. Callers choose whether they send it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    header: Option<Written<HeaderName>>,
+}
+
+impl InText for HeaderName {
+    const EXAMPLE: &'static str = "x-beta";
+}
+
+impl When {
+    pub(super) fn is_met_by(&self, head: &Head<'_>) -> bool {
+        let path = head.uri().path();
+        self.path.as_ref().is_none_or(|patterns| patterns.0.iter().any(|pattern| pattern.matches(path)))
+            && self.method.as_ref().is_none_or(|methods| methods.0.iter().any(|each| each.0 == head.method()))
+            && self.header.as_ref().is_none_or(|name| head.headers().contains_key(&name.0))
+    }
+
+    /// Completes "10 per minute …".
+    pub(super) fn in_words(&self) -> String {
+        fn any<T: fmt::Display>(values: &[T]) -> String {
+            values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
+        }
+        let path = self.path.as_ref().map(|paths| format!("of {}", any(&paths.0)));
+        let method = self.method.as_ref().map(|methods| format!("by {}", any(&methods.0)));
+        let header = self.header.as_ref().map(|name| format!("with the header {}", name.0));
+        [path, method, header].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A whole path, or the beginning of one before `*`.
+#[derive(Clone, Debug, PartialEq)]
+struct PathPattern(String);
+
+impl PathPattern {
+    fn matches(&self, path: &str) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(beginning) => path.starts_with(beginning),
+            None => path == self.0,
+        }
+    }
+}
+
+impl InText for PathPattern {
+    const EXAMPLE: &'static str = "/api/*";
+}
+
+impl FromStr for PathPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PathPattern, String> {
+        let beginning = text.strip_suffix('*').unwrap_or(text);
+        let is_path = beginning.starts_with('/') && beginning.bytes().all(|sign| sign.is_ascii_graphic());
+        if is_path && !beginning.contains(['*', '?', '#']) {
+            return Ok(PathPattern(text.to_owned()));
+        }
+        Err(format!(
+            "{text:?} is not a path such as /api/*: it begins with /, has * only at its end, and no query"
+        ))
+    }
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct MethodName(Method);
+
+impl InText for MethodName {
+    const EXAMPLE: &'static str = "GET";
+}
+
+impl FromStr for MethodName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<MethodName, String> {
+        let method =
+            Method::from_str(text).ok().filter(|_| !text.bytes().any(|sign| sign.is_ascii_lowercase()));
+        method
+            .map(MethodName)
+            .ok_or_else(|| format!("{text:?} is not a method such as GET or POST, in capitals"))
+    }
+}
+
+impl fmt::Display for MethodName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
