@@ -6,6 +6,7 @@ mod exemption;
 mod fields;
 mod file;
 mod key;
+mod open;
 mod place;
 mod registry;
 mod rule;
