@@ -3,4 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
 mod edits;
+mod journal;
 mod limits;
+mod walk;

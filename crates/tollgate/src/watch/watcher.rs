@@ -122,11 +122,9 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
         #[cfg(feature = "tracing")]
         match &replaced {
             Ok(changes) => tracing::info!(file = %self.file.path.display(), "rate limit rules: {changes}"),
-            Err(error) => tracing::warn!(
-                file = %self.file.path.display(),
-                error,
-                "the rate limit rules are not replaced: the file is not valid"
-            ),
+            Err(error) => {
+                tracing::warn!(file = %self.file.path.display(), "rate limit rules are not replaced: {error}");
+            }
         }
         match replaced {
             Ok(changes) => {
