@@ -22,7 +22,7 @@ Two names have a meaning of their own, and any algorithm but leaky-bucket:
   tokens     POST /chat/ESTIMATE/USED and POST /stream/ESTIMATE/CHUNKS reserve the estimate, and settle it to what was
              used; other routes charge it like any rule; requests that it applies to get no lease
   login      counts failures of POST /login, whose form field password must be 'open sesame'; it applies to no other
-             route
+             route; log-ins with one form field user are checked one at a time, so that right ones at once all pass
 
 Default: api=10/10s, unless --in-flight is given
 Examples: api=10/10s   burst=20/s,burst=50   'user=1000/d,algorithm=sliding-window,key=header:x-api-key'";

@@ -65,7 +65,7 @@ impl TryFrom<Cli> for Config {
             let limited = rule.policy.clone().by(extractor).cost(transfer::cost).on_missing_key(missing_key);
             options.add_to(match rule.policy.name() {
                 tokens::RULE => limited.reserve(tokens::estimate),
-                login::RULE => limited.exempt(login::is_elsewhere).count_if(login::is_failure),
+                login::RULE => limited.exempt(login::is_elsewhere).reserve(|_| 1),
                 _ => limited,
             })
         };

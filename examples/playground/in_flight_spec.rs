@@ -16,8 +16,8 @@ fn parse_parts(text: &str) -> Result<RuleSpec, String> {
     let form = || "expected NAME=N[,OPTION=VALUE]..., such as exports=2".to_owned();
     // The first equals sign ends the name, which may contain commas.
     let (name, rest) = text.split_once('=').ok_or_else(form)?;
-    if [tokens::RULE, login::RULE].contains(&name) {
-        return Err(format!("{name} has a meaning of its own for --rule: choose another name"));
+    if [tokens::RULE, login::RULE, login::TURN].contains(&name) {
+        return Err(format!("{name} has a meaning of its own: choose another name"));
     }
     let (limit, rest) = rest.split_once(',').map_or((rest, None), |(limit, rest)| (limit, Some(rest)));
     let fields = rest.into_iter().flat_map(|rest| rest.split(','));
@@ -68,6 +68,7 @@ mod tests {
             ("exports=2,key=user", "\"user\" is not a key"),
             ("tokens=2", "choose another name"),
             ("login=2", "choose another name"),
+            ("login-turn=2", "choose another name"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.starts_with("--in-flight ") && error.contains(why), "{text:?}: {error}");

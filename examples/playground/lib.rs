@@ -12,7 +12,7 @@
 //! - `store.rs` and `outage.rs` make a store from it.
 //! - `routes.rs` puts the layer around routes.
 //! - `tokens.rs` reserves units before the work, and settles them after it.
-//! - `login.rs` counts failed log-ins.
+//! - `login.rs` counts failed log-ins, and checks one of a name at a time.
 //! - `slow.rs` ends requests that lose their slots.
 //! - `metrics.rs` serves metrics for Prometheus.
 //! - `dashboard` serves a page that shows live what is limited.
@@ -49,7 +49,7 @@ use std::time::Duration;
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
-use tollgate::RateLimitLayer;
+use tollgate::{Limiter, RateLimitLayer};
 
 use crate::cli::Cli;
 use crate::config::{Config, rules_error};
@@ -81,35 +81,39 @@ pub async fn run() -> ExitCode {
     };
     let served = match open(&config, exporter.is_some()).await {
         Err(error) => return fail(&error, 2),
-        Ok((layer, dashboard, views)) => serve(config, layer, dashboard, exporter, views).await,
+        Ok(opened) => serve(config, opened, exporter).await,
     };
     served.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS)
 }
 
+/// A store, and what asks it.
+struct Opened {
+    layer: RateLimitLayer<AnyStore>,
+    /// `None` unless failed log-ins are limited.
+    turns: Option<Limiter<AnyStore>>,
+    dashboard: Dashboard,
+    views: Views,
+}
+
 /// Opens the store, and makes what asks it.
-async fn open(
-    config: &Config,
-    metrics: bool,
-) -> Result<(RateLimitLayer<AnyStore>, Dashboard, Views), String> {
+async fn open(config: &Config, metrics: bool) -> Result<Opened, String> {
     let (store, views) = config.store.open().await?;
     let wrong = |error| rules_error(&config.rules, error);
     let dashboard = Dashboard::new(config, store.clone()).map_err(wrong)?;
+    let limits_log_ins = config.rules.iter().any(|rule| rule.policy.name() == login::RULE);
+    let turns = limits_log_ins.then(|| login::turns(store.clone())).transpose().map_err(wrong)?;
     let layer = config.layer.clone().try_store(dashboard.count_keys(store)).map_err(wrong)?;
     let layer = layer.observe(dashboard.observer());
-    Ok((if metrics { layer.metrics() } else { layer }, dashboard, views))
+    let layer = if metrics { layer.metrics() } else { layer };
+    Ok(Opened { layer, turns, dashboard, views })
 }
 
 /// How long it may take to give back what requests and leases hold, after that.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(2);
 
 /// Serves until a signal to stop.
-async fn serve(
-    config: Config,
-    layer: RateLimitLayer<AnyStore>,
-    dashboard: Dashboard,
-    exporter: Option<Exporter>,
-    views: Views,
-) -> Result<(), String> {
+async fn serve(config: Config, opened: Opened, exporter: Option<Exporter>) -> Result<(), String> {
+    let Opened { layer, turns, dashboard, views } = opened;
     let listen = &config.listen;
     let listener = TcpListener::bind(listen).await;
     let listener = listener.map_err(|error| format!("cannot listen on {listen:?}: {error}"))?;
@@ -121,7 +125,7 @@ async fn serve(
         let _ = connection.set_nodelay(true);
     });
     let limiter = layer.limiter();
-    let limited = routes::router(layer).map_err(|error| error.to_string())?;
+    let limited = routes::router(layer, turns.clone()).map_err(|error| error.to_string())?;
     let hosts = config.hosts.and(address.ip());
     let app = limited.merge(dashboard.router(hosts, views.circuit, stopped()));
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
@@ -141,6 +145,9 @@ async fn serve(
     // wait for the end of these. What does not arrive in time stays charged.
     let give_back = async {
         limiter.give_back().await;
+        if let Some(turns) = turns {
+            turns.give_back().await;
+        }
         if let Some(give_back) = views.give_back {
             give_back.await;
         }

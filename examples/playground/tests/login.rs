@@ -1,4 +1,4 @@
-//! `/login`: a rule that counts failures only.
+//! `/login`: a rule that counts failures only, and a slot for each name.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tollgate_conformance::servers::{Kind, Server as Redis};
 
-use crate::fleet::on;
 use crate::server::{Server, wait_until};
 
 const RIGHT: &str = "user=ada&password=open+sesame";
@@ -46,23 +45,77 @@ fn only_the_first_password_of_a_form_is_checked() {
     assert_eq!(remaining(&server), 3);
 }
 
+/// Two servers in memory, each by itself, and two on one Redis.
+fn pairs(redis: &Redis, options: &[&str]) -> [[Server; 2]; 2] {
+    let url = redis.url();
+    let in_redis = [&["--store", &url, "--timeout", "30s"], options].concat();
+    [options, &in_redis].map(|options| [Server::playground(options), Server::playground(options)])
+}
+
+/// Sends these forms at once, by turns to these servers. Returns the statuses in their order.
+fn at_once(servers: &[&Server], forms: &[String]) -> Vec<u16> {
+    scope(|scope| {
+        let tries: Vec<_> = (forms.iter().zip(servers.iter().cycle()))
+            .map(|(form, server)| scope.spawn(move || log_in(server, form)))
+            .collect();
+        tries.into_iter().map(|one| one.join().unwrap()).collect()
+    })
+}
+
 #[test]
-fn two_hundred_concurrent_guesses_reach_the_check_five_times() {
+fn right_log_ins_at_once_all_pass_and_a_typo_among_them_locks_no_one() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
-    for server in [Server::with_rules(&["login=5/d"]), on(&redis.url(), &["login=5/d"])] {
-        let statuses: Vec<u16> = scope(|scope| {
-            let guesses: Vec<_> = (0..200)
-                .map(|n| {
-                    let server = &server;
-                    scope.spawn(move || log_in(server, &format!("password={n}")))
-                })
-                .collect();
-            guesses.into_iter().map(|guess| guess.join().unwrap()).collect()
-        });
+    for [one, two] in pairs(&redis, &["--rule", "login=2/d"]) {
+        let both = [&one, &two];
+        assert_eq!(at_once(&both, &vec![RIGHT.to_owned(); 10]), [200; 10]);
+        assert_eq!((remaining(&one), remaining(&two)), (2, 2));
+        let forms = [RIGHT, RIGHT, WRONG, RIGHT, RIGHT].map(str::to_owned);
+        assert_eq!(at_once(&[&one], &forms), [200, 200, 401, 200, 200]);
+        assert_eq!((remaining(&one), log_in(&one, RIGHT)), (1, 200));
+    }
+}
+
+#[test]
+fn of_a_thousand_guesses_five_reach_the_check_and_then_they_are_blocked() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let options = ["--rule", "login=5/d", "--block", "login=20/15m"];
+    let [[in_memory, _], [one, two]] = pairs(&redis, &options);
+    for servers in [&[&in_memory][..], &[&one, &two]] {
+        let guesses: Vec<_> = (0..1_000).map(|n| format!("user=ada&password={n}")).collect();
+        let statuses = at_once(servers, &guesses);
+        let count = |status| statuses.iter().filter(|each| **each == status).count();
+        assert_eq!((count(401), count(429)), (5, 995), "{statuses:?}");
+        for server in servers {
+            wait_until(|| {
+                let blocked = server.connect().post("/login", RIGHT);
+                blocked.status == 429 && blocked.body.contains("abnormal-usage-detected")
+            });
+        }
+    }
+}
+
+/// Their slots differ, and their failures do not.
+#[test]
+fn guesses_for_many_names_at_once_stay_within_the_limit() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    for [one, _] in pairs(&redis, &["--rule", "login=5/d"]) {
+        let guesses: Vec<_> = (0..200).map(|n| format!("user={n}&password=1234")).collect();
+        let statuses = at_once(&[&one], &guesses);
         let count = |status| statuses.iter().filter(|each| **each == status).count();
         assert_eq!((count(401), count(429)), (5, 195), "{statuses:?}");
-        assert_eq!(log_in(&server, RIGHT), 429);
+        assert_eq!(log_in(&one, RIGHT), 429);
     }
+}
+
+/// A third of one slot is none: each server has slots of its own.
+#[test]
+fn log_ins_work_with_a_small_share_for_outages() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let (url, rule) = (redis.url(), ["--rule", "login=6/d"]);
+    let store = ["--store", &url, "--timeout", "30s", "--on-failure", "fallback", "--share", "1/3"];
+    let server = Server::playground(&[&store[..], &rule].concat());
+    assert_eq!(at_once(&[&server], &vec![RIGHT.to_owned(); 10]), [200; 10]);
+    assert_eq!((log_in(&server, WRONG), remaining(&server)), (401, 5));
 }
 
 /// Sends an attempt, of whose form the end may be missing.
@@ -75,28 +128,46 @@ fn begin(server: &Server, length: usize, form: &str) -> TcpStream {
 
 #[test]
 fn an_aborted_guess_counts() {
-    let server = Server::with_rules(&["login=5/d"]);
-    for left in (0..5).rev() {
-        let connection = begin(&server, WRONG.len(), WRONG);
-        wait_until(|| remaining(&server) == left);
-        drop(connection);
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    for [server, _] in pairs(&redis, &["--rule", "login=5/d"]) {
+        for left in (0..5).rev() {
+            let connection = begin(&server, WRONG.len(), WRONG);
+            wait_until(|| remaining(&server) == left);
+            drop(connection);
+        }
+        // Longer than a check takes, after which a refund could come.
+        sleep(Duration::from_millis(300));
+        assert_eq!(log_in(&server, RIGHT), 429);
     }
-    // Longer than a check takes, after which a refund could come.
-    sleep(Duration::from_millis(300));
-    assert_eq!(log_in(&server, RIGHT), 429);
 }
 
-/// They are charged while they are open. Later the charge may come back, since no password was
-/// checked.
+#[test]
+fn clients_that_leave_while_they_wait_hold_up_no_other() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    for [server, _] in pairs(&redis, &["--rule", "login=9/d"]) {
+        let first = begin(&server, RIGHT.len(), RIGHT);
+        wait_until(|| remaining(&server) == 8);
+        let others: Vec<_> = (0..20).map(|_| begin(&server, WRONG.len(), WRONG)).collect();
+        drop(others);
+        // Each check that began before its client left has charged its failure.
+        assert_eq!(log_in(&server, RIGHT), 200);
+        drop(first);
+        let checked = (0..20).filter(|_| log_in(&server, WRONG) == 401).count();
+        assert!(checked <= 9, "{checked} guesses were checked");
+        assert_eq!((remaining(&server), log_in(&server, RIGHT)), (0, 429));
+    }
+}
+
 #[test]
 fn forms_that_never_end_gain_no_guess() {
-    let server = Server::with_rules(&["login=5/d"]);
-    let open: Vec<_> = (0..5).map(|_| begin(&server, 99, "password=open+ses")).collect();
-    wait_until(|| remaining(&server) == 0);
-    assert_eq!(log_in(&server, RIGHT), 429);
-    drop(open);
-    let checked = (0..20).filter(|_| log_in(&server, WRONG) == 401).count();
-    assert!(checked <= 5, "{checked} guesses were checked");
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    for [server, _] in pairs(&redis, &["--rule", "login=5/d"]) {
+        let open: Vec<_> = (0..5).map(|_| begin(&server, 99, "user=ada&password=open+ses")).collect();
+        // They hold up no other log-in of the name, and nothing is checked that could be charged.
+        assert_eq!((log_in(&server, RIGHT), remaining(&server)), (200, 5));
+        drop(open);
+        assert_eq!((0..20).filter(|_| log_in(&server, WRONG) == 401).count(), 5);
+    }
 }
 
 #[test]
