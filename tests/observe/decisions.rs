@@ -6,8 +6,11 @@ use tollgate::extract::header;
 use tollgate::store::Source;
 use tollgate::{
     Head, Key, Limiter, MissingKey, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, RequestLimiter,
+    StoreExt,
 };
-use tollgate_tests::{Strict, bucket, call, clock, per_minute, per_user, request, store};
+use tollgate_tests::{
+    Connection, Failing, Fault, Strict, bucket, call, clock, per_minute, per_user, request, store,
+};
 use tower::Layer;
 
 use crate::{Eye, named};
@@ -161,4 +164,38 @@ async fn a_layer_and_its_limiter_share_their_observers() {
     let layer = RateLimitLayer::new([per_user("p", 1)]).observe(eye.watch()).store(store(&clock()));
     let _ = layer.limiter().check(&Head::from(&request("ada"))).await;
     assert_eq!(eye.outcomes(), named(&[("p", Outcome::Allowed, 1)]));
+}
+
+#[tokio::test]
+async fn a_block_that_starts_is_shown_once_after_its_denial() {
+    let (one, other) = (Eye::default(), Eye::default());
+    let policy = per_minute("p", 1).block_after(2, Duration::from_secs(900));
+    let shared = store(&clock());
+    let limiter = |eye: &Eye| Limiter::new([policy.clone()]).store(shared.clone()).observe(eye.watch());
+    let (first, second) = (limiter(&one), limiter(&other));
+    let ada = Key::from("ada");
+    for _ in 0..4 {
+        let _ = first.check(&ada, 1).await;
+    }
+    let (denied, started) = (("p", Outcome::Denied, 1), ("p", Outcome::BlockStarted, 0));
+    let expected = [("p", Outcome::Allowed, 1), denied, denied, started, ("p", Outcome::Blocked, 1)];
+    // The block starts before the caller has its denial.
+    assert_eq!(one.outcomes(), named(&expected));
+    // Neither a second process nor an operator starts it again.
+    let _ = second.check(&ada, 1).await;
+    second.block("p", &ada).await;
+    assert_eq!(other.outcomes(), named(&[("p", Outcome::Blocked, 1)]));
+    second.unblock("p", &ada).await;
+    second.block("p", &ada).await;
+    assert_eq!(other.outcomes(), named(&[started]));
+}
+
+#[tokio::test]
+async fn no_block_is_shown_while_the_store_fails() {
+    let eye = Eye::default();
+    let failing = Failing::new(store(&clock()), Connection::Fails(Fault::Unreachable));
+    let policy = per_minute("p", 1).block_after(2, Duration::from_secs(900));
+    let limiter = Limiter::new([policy]).store(failing.fail_closed()).observe(eye.watch());
+    limiter.block("p", &Key::from("ada")).await;
+    assert_eq!(eye.outcomes(), []);
 }

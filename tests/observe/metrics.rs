@@ -272,3 +272,30 @@ async fn metrics_follow_rules_that_are_replaced() {
         .map(|policy| series[&format!("tollgate_units_total{{policy=\"{policy}\",outcome=\"allowed\"}}")]);
     assert_eq!(allowed, [2.0, 1.0, 1.0]);
 }
+
+#[tokio::test]
+async fn blocks_that_start_are_counted_by_policy() {
+    let limiter = || {
+        let guesses = per_minute("guesses", 1).block_after(2, std::time::Duration::from_secs(900));
+        Limiter::new([guesses, per_minute("rate", 100)]).store(store(&clock())).metrics()
+    };
+    let blocks = |policy: &str| format!("tollgate_blocks_total{{policy=\"{policy}\"}}");
+    let before = exported(limiter, async |_| {}, |_| {}).await;
+    assert_eq!((before.get(&blocks("guesses")), before.get(&blocks("rate"))), (Some(&0.0), None));
+    let work = async |limiter: &Limiter| {
+        for name in ["ada", "bob"] {
+            for _ in 0..5 {
+                let _ = limiter.check(&Key::from(name), 1).await;
+            }
+        }
+    };
+    let after = exported(limiter, work, |_| {}).await;
+    assert_eq!(after[&blocks("guesses")], 2.0);
+    let outcome = |outcome: &str| {
+        after[&format!(
+            "tollgate_decisions_total{{policy=\"guesses\",outcome=\"{outcome}\",source=\"store\"}}"
+        )]
+    };
+    assert_eq!((outcome("allowed"), outcome("denied"), outcome("blocked")), (2.0, 4.0, 4.0));
+    assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
+}

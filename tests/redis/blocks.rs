@@ -1,10 +1,14 @@
 //! Keys that are blocked after many denials, on real servers.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tollgate::store::{NeverFails, Store};
-use tollgate::{Algorithm, Clock, Key, Limiter, ManualClock, Policy, Quota, Reason, StoreExt, Timestamp};
+use tollgate::{
+    Algorithm, Clock, Key, Limiter, ManualClock, Outcome, Policy, Quota, Reason, StoreExt, Timestamp,
+};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::SlidingLogLayout;
 
@@ -107,5 +111,30 @@ async fn a_block_outlives_its_process_and_ends_on_time_or_when_it_is_lifted() {
         assert_eq!(answer(&limiter()).await, Some(Reason::Blocked), "{kind}");
         next.unblock("guesses", &Key::from("ada")).await;
         assert_eq!(answer(&limiter()).await, None, "{kind}");
+    }
+}
+
+/// Callers of four processes are denied at once, so several of these may start a block.
+#[tokio::test]
+async fn observers_of_one_process_see_a_block_start() {
+    for &kind in Kind::EVERY {
+        let fresh = Fresh::on(shared(kind)).await;
+        let seen = Arc::new(AtomicUsize::new(0));
+        let limiter = || {
+            let seen = Arc::clone(&seen);
+            let limiter = Limiter::new([guesses()]).store(fresh.store.clone().fail_closed());
+            limiter.observe(move |decision| {
+                seen.fetch_add(usize::from(decision.outcome() == Outcome::BlockStarted), Ordering::SeqCst);
+            })
+        };
+        let (one, two, three, four) = (limiter(), limiter(), limiter(), limiter());
+        tokio::join!(until_blocked(&one), until_blocked(&two), until_blocked(&three), until_blocked(&four));
+        for limiter in [&one, &two] {
+            limiter.block("guesses", &Key::from("ada")).await;
+        }
+        assert_eq!(seen.load(Ordering::SeqCst), 1, "{kind}");
+        one.unblock("guesses", &Key::from("ada")).await;
+        two.block("guesses", &Key::from("ada")).await;
+        assert_eq!(seen.load(Ordering::SeqCst), 2, "{kind}");
     }
 }

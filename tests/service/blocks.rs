@@ -154,6 +154,7 @@ async fn denials_of_the_cache_count_and_a_block_is_remembered_by_it() {
     let expected = [
         (denied, Source::DenyCache),
         (denied, Source::DenyCache),
+        (Outcome::BlockStarted, Source::Store),
         (blocked, Source::Store),
         (blocked, Source::DenyCache),
         (blocked, Source::DenyCache),

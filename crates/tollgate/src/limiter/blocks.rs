@@ -25,24 +25,34 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
         for ask in denial.violated_at().filter_map(|at| asks.get(at)) {
             let rule = self.policies.named(ask.policy);
-            if let Some(block) = self.policies.block_of(rule)
-                && counts.count(self.policies.policy(rule), &ask.key)
-            {
-                self.start(block.clone(), ask.key.clone(), denial.report().share());
+            if counts.count(self.policies.policy(rule), &ask.key) {
+                self.start_soon(rule, ask.key.clone(), denial.report().share());
             }
         }
     }
 
-    /// Starts a block in the store that denied. No caller waits for it.
-    fn start(&self, block: Policy, key: Key, share: Option<Share>) {
-        let store = self.store.clone();
+    /// Starts a block by a rule in the store that denied. No caller waits for it.
+    fn start_soon(&self, rule: usize, key: Key, share: Option<Share>) {
+        let decider = self.clone();
         let mut starting: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-            start(&store, &block, &key, share).await;
+            decider.start(rule, &key, share).await;
         });
         // A store in memory answers now. A task polls all others again.
         let is_pending = starting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
         if let (true, Ok(runtime)) = (is_pending, Handle::try_current()) {
             runtime.spawn(starting);
+        }
+    }
+
+    /// Starts a block by a rule, which must block keys. Observers see it, unless one goes on.
+    async fn start(&self, rule: usize, key: &Key, share: Option<Share>) {
+        let Some(block) = self.policies.block_of(rule) else { return };
+        // A block starts by one unit that no grant has paid.
+        let nothing = Grant { policy: block, key, units: 0, stamp: Stamp::default(), share };
+        let settled = self.store.settle(&[nothing], 1).await.unwrap_or_else(NeverFails::never);
+        // What is charged while a block goes on is debt.
+        if settled.charged > settled.debt {
+            self.observers.block_started(&self.policies, rule);
         }
     }
 
@@ -53,7 +63,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     }
 
     async fn block(&self, policy: &str, key: &Key) {
-        start(&self.store, self.block_named(policy), key, None).await;
+        self.block_named(policy);
+        self.start(self.policies.number_of(policy), key, None).await;
     }
 
     async fn unblock(&self, policy: &str, key: &Key) {
@@ -69,12 +80,6 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             Wait::None | Wait::Never => None,
         }
     }
-}
-
-/// A block starts by one unit that no grant has paid.
-async fn start<S: Store<Error: NeverFails>>(store: &S, block: &Policy, key: &Key, share: Option<Share>) {
-    let nothing = Grant { policy: block, key, units: 0, stamp: Stamp::default(), share };
-    store.settle(&[nothing], 1).await.unwrap_or_else(NeverFails::never);
 }
 
 impl<S: Store<Error: NeverFails>> Limiter<S> {

@@ -9,7 +9,8 @@ use tollgate_core::{Policy, Source};
 ///
 /// Each request brings one decision for each rule. Its [`Charge`](crate::Charge) brings one more of
 /// its own rule for each extension, and when it has ended. So does each [slot](crate::Slot) when it
-/// comes back. A decision contains no key and nothing else of the request.
+/// comes back, and each [block](crate::Policy::block_after) when it starts. A decision contains no
+/// key and nothing else of the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Decision<'a> {
     pub(super) policy: &'a Policy,
@@ -41,7 +42,7 @@ impl<'a> Decision<'a> {
     }
 
     /// Returns the units that the request costs, or that were settled, forgiven or released. 0 if
-    /// the rule did not apply or found no key.
+    /// the rule did not apply or found no key, or if a block starts.
     pub fn units(&self) -> u64 {
         self.units
     }
@@ -102,11 +103,14 @@ pub enum Outcome {
     /// A request no longer holds its [slot](crate::Slot): it has ended, or gave it back before. It
     /// was [`Allowed`](Outcome::Allowed) before.
     Released,
+    /// A block of a key [starts](crate::Policy::block_after), in this process. The request that
+    /// started it was [`Denied`](Outcome::Denied) before.
+    BlockStarted,
 }
 
 impl Outcome {
     /// All outcomes.
-    pub const ALL: [Outcome; 11] = [
+    pub const ALL: [Outcome; 12] = [
         Outcome::Skipped,
         Outcome::Allowed,
         Outcome::Delayed,
@@ -118,6 +122,7 @@ impl Outcome {
         Outcome::Settled,
         Outcome::Forgiven,
         Outcome::Released,
+        Outcome::BlockStarted,
     ];
 
     /// The name in logs and metrics, such as `never-possible`.
@@ -134,6 +139,7 @@ impl Outcome {
             Outcome::Settled => "settled",
             Outcome::Forgiven => "forgiven",
             Outcome::Released => "released",
+            Outcome::BlockStarted => "block-started",
         }
     }
 }

@@ -20,6 +20,8 @@ struct Handles {
     units: [Option<Counter>; Outcome::ALL.len()],
     /// The slots that this process holds, of a policy of requests in flight.
     in_flight: Option<Gauge>,
+    /// The blocks that this process started.
+    blocks: Option<Counter>,
 }
 
 impl Metrics {
@@ -39,8 +41,8 @@ impl Metrics {
         let handles = &self.policies[decision.rule];
         let outcome = decision.outcome as usize;
         match &handles.decisions[outcome][decision.source as usize] {
-            // The end of a charge or of a slot decides nothing: only its units count.
-            _ if is_end(decision.outcome) => {}
+            // Only its units count.
+            _ if decides_nothing(decision.outcome) => {}
             Some(counter) => counter.increment(1),
             None => decisions_of(&handles.name, decision.outcome, decision.source).increment(1),
         }
@@ -60,6 +62,9 @@ impl Metrics {
                 (Outcome::Allowed | Outcome::Delayed, _) if decision.units > 0 => in_flight.increment(1.0),
                 _ => {}
             }
+        }
+        if let (Outcome::BlockStarted, Some(blocks)) = (decision.outcome, &handles.blocks) {
+            blocks.increment(1);
         }
         if let Some(latency) = decision.latency {
             self.store_seconds.record(latency);
@@ -83,7 +88,8 @@ impl Handles {
         let units = |outcome: Outcome| {
             let ends = match outcome {
                 Outcome::Released => policy.is_in_flight(),
-                _ => is_end(outcome) && policy.is_reserved(),
+                Outcome::BlockStarted => false,
+                _ => decides_nothing(outcome) && policy.is_reserved(),
             };
             let counts = ends || is_possible(outcome, Source::Store);
             counts.then(|| units_of(&name, outcome))
@@ -92,6 +98,9 @@ impl Handles {
             decisions: Outcome::ALL.map(|outcome| Source::ALL.map(|source| decisions(outcome, source))),
             units: Outcome::ALL.map(units),
             in_flight: policy.is_in_flight().then(|| gauge!("tollgate_in_flight", "policy" => name.clone())),
+            blocks: policy
+                .denials_until_block()
+                .map(|_| counter!("tollgate_blocks_total", "policy" => name.clone())),
             name,
         }
     }
@@ -117,9 +126,9 @@ fn units_of(policy: &str, outcome: Outcome) -> Counter {
     counter!("tollgate_units_total", "policy" => policy.to_owned(), "outcome" => outcome.name())
 }
 
-/// Whether it is how a charge or a slot ends, after the decision.
-fn is_end(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Settled | Outcome::Forgiven | Outcome::Released)
+/// Whether it follows a decision: how a charge or a slot ends, or that a block starts.
+fn decides_nothing(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Settled | Outcome::Forgiven | Outcome::Released | Outcome::BlockStarted)
 }
 
 /// Whether a source can decide so, for a policy that may delay and that others apply with.

@@ -143,6 +143,11 @@ impl Observers {
         self.ended(policies, policy, Outcome::Released, 1);
     }
 
+    /// Shows that a rule has begun to block a key.
+    pub(crate) fn block_started(&self, policies: &PolicySet, rule: usize) {
+        self.ended(policies, rule, Outcome::BlockStarted, 0);
+    }
+
     fn ended(&self, policies: &PolicySet, policy: usize, outcome: Outcome, units: u64) {
         if let Some(watch) = &self.0 {
             let of_rule = Decision::of_rule(policies.policy(policy), policies.named(policy), outcome);

@@ -136,6 +136,7 @@ pub(crate) fn describe() {
     let counters = [
         ("tollgate_decisions_total", "Decisions, one for each rule of a request"),
         ("tollgate_units_total", "Units that requests asked for"),
+        ("tollgate_blocks_total", "Blocks of keys that this process started"),
         ("tollgate_store_errors_total", "Requests, refunds and resets that the store failed"),
         ("tollgate_evictions_total", "Keys that lost their place in memory before their reset"),
         ("tollgate_overflows_total", "Decisions by an entry that keys without a place share"),
