@@ -77,8 +77,9 @@ impl Counts {
             policy.outcomes[outcome].fetch_add(1, Ordering::Relaxed);
             policy.units[outcome].fetch_add(decision.units(), Ordering::Relaxed);
         }
-        // The end of a charge decides nothing.
-        if matches!(decision.outcome(), Outcome::Settled | Outcome::Forgiven) {
+        // The end of a charge or of a slot decides nothing, and nor does the start of a block.
+        let follows = [Outcome::Settled, Outcome::Forgiven, Outcome::Released, Outcome::BlockStarted];
+        if follows.contains(&decision.outcome()) {
             return;
         }
         self.sources[decision.source() as usize].fetch_add(1, Ordering::Relaxed);
