@@ -57,7 +57,7 @@ pub(crate) fn banner(config: &Config, address: SocketAddr, metrics: Option<Socke
         );
     }
     if rule(login::RULE).is_some() {
-        let _ = writeln!(text, "  curl -i{headers} -d 'password=open sesame' {url}/login");
+        let _ = writeln!(text, "  curl -i{headers} -d 'user=ada&password=open sesame' {url}/login");
     }
     if config.rules.iter().any(|rule| rule.policy.is_in_flight()) {
         let _ = write!(text, "  curl -i{headers} {url}/slow/2000\n  curl -N{headers} {url}/drip/2000\n");
@@ -68,7 +68,7 @@ pub(crate) fn banner(config: &Config, address: SocketAddr, metrics: Option<Socke
         text.push_str("Add --rule tokens=1000/m to try POST /chat/100/37 and POST /stream/20/500.\n");
     }
     if rule(login::RULE).is_none() {
-        text.push_str("Add --rule login=5/h to limit failures of POST /login.\n");
+        text.push_str("Add --rule login=5/h --block login=20/15m to limit failures of POST /login, and to block guessers.\n");
     }
     let _ = writeln!(text, "{url}/me shows what is left. {url}/health is never limited.");
     if let Some(metrics) = metrics {

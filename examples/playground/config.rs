@@ -5,10 +5,10 @@ use tollgate::extract::{ClientIp, ClientIpHeader};
 use tollgate::{MissingKey, PolicyExt, RateLimitLayer, Rule, SetupError};
 
 use crate::cli::Cli;
-use crate::dashboard::{Hosts, RecentKeys};
+use crate::dashboard::{DeniedKeys, Hosts, RecentKeys};
 use crate::in_flight_spec;
 use crate::login;
-use crate::rule_options::RuleOptions;
+use crate::rule_options::{RuleOptions, add_blocks};
 use crate::rule_spec::RuleSpec;
 use crate::store::StoreSpec;
 use crate::tokens;
@@ -36,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) store: StoreSpec,
     /// The keys that the rules of requests in flight find.
     pub(crate) recent_keys: RecentKeys,
+    /// The keys that rules which block have denied.
+    pub(crate) denied_keys: DeniedKeys,
     /// The layer with the rules, still without that store.
     pub(crate) layer: RateLimitLayer,
 }
@@ -52,9 +54,11 @@ impl TryFrom<Cli> for Config {
         let default = (cli.rules.is_empty() && cli.in_flight.is_empty()).then_some(DEFAULT_RULE);
         let rates = cli.rules.iter().map(String::as_str).chain(default).map(str::parse);
         let in_flight = cli.in_flight.iter().map(|text| in_flight_spec::parse(text));
-        let rules = rates.chain(in_flight).collect::<Result<Vec<RuleSpec>, _>>()?;
+        let mut rules = rates.chain(in_flight).collect::<Result<Vec<RuleSpec>, _>>()?;
+        add_blocks(&cli.block, &mut rules)?;
         let recent_keys = RecentKeys::default();
-        let options = RuleOptions::parse(&cli.block, &cli.leaving, &rules)?;
+        let denied_keys = DeniedKeys::of(&rules, client_ip.as_ref(), missing_key);
+        let options = RuleOptions::parse(&cli.leaving, &rules)?;
         let limit = |rule: &RuleSpec| {
             let extractor = rule.key.extractor(client_ip.as_ref());
             if rule.policy.is_in_flight() {
@@ -74,7 +78,18 @@ impl TryFrom<Cli> for Config {
         let layer = layer.fields(cli.headers.into());
         let hosts = Hosts::parse(&cli.hosts)?;
         let (listen, metrics) = (cli.listen, cli.metrics);
-        Ok(Config { listen, hosts, metrics, rules, client_ip_header, missing_key, store, recent_keys, layer })
+        Ok(Config {
+            listen,
+            hosts,
+            metrics,
+            rules,
+            client_ip_header,
+            missing_key,
+            store,
+            recent_keys,
+            denied_keys,
+            layer,
+        })
     }
 }
 

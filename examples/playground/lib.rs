@@ -8,7 +8,7 @@
 //! It serves HTTP and gRPC on one port, under the same rules. These files are worth copying from:
 //!
 //! - `config.rs` makes a layer from the command line.
-//! - `rule_options.rs` adds blocks and headroom to rules.
+//! - `rule_options.rs` adds blocks and classes to rules.
 //! - `store.rs` and `outage.rs` make a store from it.
 //! - `routes.rs` puts the layer around routes.
 //! - `tokens.rs` reserves units before the work, and settles them after it.
@@ -127,7 +127,7 @@ async fn serve(config: Config, opened: Opened, exporter: Option<Exporter>) -> Re
     let limiter = layer.limiter();
     let limited = routes::router(layer, turns.clone()).map_err(|error| error.to_string())?;
     let hosts = config.hosts.and(address.ip());
-    let app = limited.merge(dashboard.router(hosts, views.circuit, stopped()));
+    let app = dashboard.note_denials(limited).merge(dashboard.router(hosts, views.circuit, stopped()));
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, app).with_graceful_shutdown(stopped());
     let metrics = async {

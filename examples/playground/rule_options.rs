@@ -1,8 +1,6 @@
 //! Options that add to a rule of another option: `--block RULE=DENIALS/TIME` and
 //! `--leaving RULE=UNITS`.
 
-use std::time::Duration;
-
 use tollgate::{Head, Key, Rule, SetupError};
 
 use crate::options::{parse_span, parse_units};
@@ -12,43 +10,34 @@ use crate::rule_spec::RuleSpec;
 const CLASS: &str = "batch";
 const CLASS_HEADER: &str = "x-class";
 
-/// What options add to rules, each by its name.
+/// What `--leaving` adds to rules, by their names.
 #[derive(Debug, Default)]
-pub(crate) struct RuleOptions {
-    blocks: Vec<(String, u32, Duration)>,
-    leaving: Vec<(String, u64)>,
-}
+pub(crate) struct RuleOptions(Vec<(String, u64)>);
 
 impl RuleOptions {
-    /// Parses the texts of both options. Errors are one line, and quote the text.
-    pub(crate) fn parse(
-        blocks: &[String],
-        leaving: &[String],
-        rules: &[RuleSpec],
-    ) -> Result<RuleOptions, String> {
-        let mut options = RuleOptions::default();
-        for text in blocks {
-            let block = parse_block(text, rules).map_err(|error| format!("--block {text:?}: {error}"))?;
-            options.blocks.push(block);
-        }
-        for text in leaving {
-            let units = parse_leaving(text, rules).map_err(|error| format!("--leaving {text:?}: {error}"))?;
-            options.leaving.push(units);
-        }
-        Ok(options)
+    /// Parses the texts of `--leaving`. Errors are one line, and quote the text.
+    pub(crate) fn parse(leaving: &[String], rules: &[RuleSpec]) -> Result<RuleOptions, String> {
+        let parse = |text: &String| {
+            parse_leaving(text, rules).map_err(|error| format!("--leaving {text:?}: {error}"))
+        };
+        leaving.iter().map(parse).collect::<Result<_, _>>().map(RuleOptions)
     }
 
     /// Adds them to a rule.
     pub(crate) fn add_to(&self, mut rule: Rule) -> Result<Rule, SetupError> {
         let name = rule.policy().name().to_owned();
-        for (_, denials, time) in self.blocks.iter().filter(|(of, ..)| *of == name) {
-            rule = rule.block_after(*denials, *time);
-        }
-        for (_, units) in self.leaving.iter().filter(|(of, _)| *of == name) {
+        for (_, units) in self.0.iter().filter(|(of, _)| *of == name) {
             rule = rule.try_leaving([(CLASS, *units)], class)?;
         }
         Ok(rule)
     }
+}
+
+/// Makes rules block keys, as the texts of `--block` say. Errors are one line, and quote the text.
+pub(crate) fn add_blocks(blocks: &[String], rules: &mut [RuleSpec]) -> Result<(), String> {
+    let mut add =
+        |text: &String| add_block(text, rules).map_err(|error| format!("--block {text:?}: {error}"));
+    blocks.iter().try_for_each(&mut add)
 }
 
 /// The class of a request. A server would choose it by what it knows of the caller.
@@ -56,34 +45,31 @@ fn class(head: &Head<'_>, _: &Key) -> Option<String> {
     Some(head.headers().get(CLASS_HEADER)?.to_str().ok()?.to_owned())
 }
 
-fn parse_block(text: &str, rules: &[RuleSpec]) -> Result<(String, u32, Duration), String> {
+fn add_block(text: &str, rules: &mut [RuleSpec]) -> Result<(), String> {
     let form = || "expected RULE=DENIALS/TIME, such as login=20/15m".to_owned();
-    let (name, block) = named(text, rules, form)?;
+    let (at, block) = named(text, rules, form)?;
     let (denials, time) = block.split_once('/').ok_or_else(form)?;
     let denials = u32::try_from(parse_units(denials)?).map_err(|_| "too many denials".to_owned())?;
-    let time = parse_span(time)?;
-    // A dry run, since a rule panics.
-    let policy = rules[0].policy.clone().try_block_after(denials, time);
-    policy.map_err(|error| error.to_string())?;
-    Ok((name, denials, time))
+    let policy = rules[at].policy.clone().try_block_after(denials, parse_span(time)?);
+    rules[at].policy = policy.map_err(|error| error.to_string())?;
+    Ok(())
 }
 
 fn parse_leaving(text: &str, rules: &[RuleSpec]) -> Result<(String, u64), String> {
-    let (name, units) = named(text, rules, || "expected RULE=UNITS, such as api=200".to_owned())?;
-    Ok((name, parse_units(units)?))
+    let (at, units) = named(text, rules, || "expected RULE=UNITS, such as api=200".to_owned())?;
+    Ok((rules[at].policy.name().to_owned(), parse_units(units)?))
 }
 
-/// The name of a rule, and what follows its equals sign.
+/// The place of the rule that a text names, and what follows its equals sign.
 fn named<'a>(
     text: &'a str,
     rules: &[RuleSpec],
     form: impl Fn() -> String,
-) -> Result<(String, &'a str), String> {
+) -> Result<(usize, &'a str), String> {
     let (name, rest) = text.split_once('=').ok_or_else(form)?;
-    if rules.iter().any(|rule| rule.policy.name() == name) {
-        Ok((name.to_owned(), rest))
-    } else {
-        Err(format!("there is no rule {name:?}"))
+    match rules.iter().position(|rule| rule.policy.name() == name) {
+        Some(at) => Ok((at, rest)),
+        None => Err(format!("there is no rule {name:?}")),
     }
 }
 
@@ -94,8 +80,8 @@ mod tests {
     #[test]
     fn each_mistake_is_explained_in_one_line() {
         let rules = ["api=10/s".parse::<RuleSpec>().unwrap()];
-        let block = |text: &str| RuleOptions::parse(&[text.to_owned()], &[], &rules).map(drop);
-        let leaving = |text: &str| RuleOptions::parse(&[], &[text.to_owned()], &rules).map(drop);
+        let block = |text: &str| add_blocks(&[text.to_owned()], &mut rules.clone());
+        let leaving = |text: &str| RuleOptions::parse(&[text.to_owned()], &rules).map(drop);
         assert_eq!((block("api=3/15m"), leaving("api=9")), (Ok(()), Ok(())));
         for (text, why) in [
             ("", "expected RULE=DENIALS/TIME"),

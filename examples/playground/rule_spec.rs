@@ -85,11 +85,24 @@ fn parse_algorithm(
 }
 
 impl RuleSpec {
-    /// Returns the rule in words, for the banner.
+    /// Returns the rule in words, for the banner and the page.
     pub(crate) fn in_words(&self) -> String {
-        if let Some(lease) = self.policy.lease() {
-            return self.slots_in_words(lease);
-        }
+        let limit = match self.policy.lease() {
+            Some(lease) => self.slots_in_words(lease),
+            None => self.rate_in_words(),
+        };
+        limit + &self.block_in_words().unwrap_or_default()
+    }
+
+    fn block_in_words(&self) -> Option<String> {
+        let (denials, block) = (self.policy.denials_until_block()?, self.policy.block()?);
+        let refusals = if denials == 1 { "1 refusal".to_owned() } else { format!("{denials} refusals") };
+        let (window, time) = (self.policy.quota().window(), block.quota().window());
+        let (window, time) = (span::in_words(window), span::in_words(time));
+        Some(format!("; after {refusals} within {window} blocked for {time}"))
+    }
+
+    fn rate_in_words(&self) -> String {
         let (quota, capacity) = (self.policy.quota(), self.policy.capacity());
         let limit = quota.limit();
         let window = span::in_words(quota.window());
@@ -245,6 +258,12 @@ mod tests {
         assert_eq!(
             rule("x=2/s,algorithm=leaky-bucket,max-wait=5s").in_words(),
             "2 per second for each client address; 1 at once, others delayed for at most 5 seconds (leaky-bucket)"
+        );
+        let mut blocks = rule("x=1/d,algorithm=fixed-window,key=global");
+        blocks.policy = blocks.policy.block_after(20, Duration::from_secs(900));
+        assert_eq!(
+            blocks.in_words(),
+            "1 per day for all callers together; fixed-window; after 20 refusals within 1 day blocked for 15 minutes"
         );
     }
 }

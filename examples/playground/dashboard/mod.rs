@@ -7,10 +7,12 @@
 //! The page shows keys to everyone who can reach it, under a host that it answers to: see `hosts`.
 //! In a service of your own, put it behind authentication.
 
-// From top to bottom; imports run down this list only: this module, snapshot, slots, minute,
-// counts, hosts.
+// From top to bottom; imports run down this list only: this module, snapshot, blocks, slots,
+// latest_keys, minute, counts, hosts.
+mod blocks;
 mod counts;
 mod hosts;
+mod latest_keys;
 mod minute;
 mod slots;
 mod snapshot;
@@ -37,9 +39,11 @@ use tollgate::failure::CircuitView;
 use tollgate::usage::top_keys::{MemoryLog, Recorder, Recording, TopKeys};
 use tollgate::{Decision, SetupError, StoreExt};
 
+pub(crate) use self::blocks::DeniedKeys;
 pub(crate) use self::hosts::Hosts;
 pub(crate) use self::slots::RecentKeys;
 
+use self::blocks::Blocks;
 use self::counts::Counts;
 use self::minute::Minute;
 use self::slots::Slots;
@@ -67,6 +71,7 @@ const MOST_RULES: usize = 20;
 pub(crate) struct Dashboard {
     counts: Arc<Counts>,
     slots: Slots,
+    blocks: Blocks,
     usage: TopKeys<MemoryLog>,
     recorder: Recorder<MemoryLog>,
     /// The names of the shown policies, and their rules in words.
@@ -84,7 +89,8 @@ impl Dashboard {
         let rules: Vec<_> = shown.map(|rule| (rule.policy.name().to_owned(), rule.in_words())).collect();
         let usage = TopKeys::new(MemoryLog::new());
         Ok(Dashboard {
-            slots: Slots::new(config, store)?,
+            slots: Slots::new(config, store.clone())?,
+            blocks: Blocks::new(config, store)?,
             counts: Arc::new(Counts::new(rules.iter().map(|(name, _)| name.as_str()))),
             recorder: usage.record(Recording::default().keep_for(TIME_OF_KEYS)),
             usage,
@@ -106,6 +112,15 @@ impl Dashboard {
         store.count_usage(&self.recorder).boxed()
     }
 
+    /// Notes the keys that these routes deny.
+    pub(crate) fn note_denials(&self, limited: Router) -> Router {
+        let denied = self.blocks.denied();
+        if denied.is_empty() {
+            return limited;
+        }
+        limited.layer(from_fn_with_state(denied.clone(), blocks::note))
+    }
+
     /// Returns the routes of the page. Its events end when `stopped` does.
     pub(crate) fn router(
         self,
@@ -121,6 +136,7 @@ impl Dashboard {
                 () = self.feed(circuit, &snapshots) => {}
                 // Not by the feed, which waits for no store.
                 () = self.slots.watch(&snapshots) => {}
+                () = self.blocks.watch(&snapshots) => {}
                 () = stopped => {}
             }
         });
@@ -165,6 +181,7 @@ impl Dashboard {
                 latency: self.counts.percentiles(),
                 circuit: circuit.as_ref().map(|circuit| circuit.state().name()),
                 denied: &denied,
+                blocked: self.blocks.latest(),
             };
             if let Ok(json) = serde_json::to_string(&snapshot) {
                 snapshots.send_replace(json.into());

@@ -1,7 +1,6 @@
 //! How many slots of requests in flight are in use, by key.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,29 +8,25 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tollgate::extract::KeyExtractor;
-use tollgate::{Head, Key, Limiter, Policy, SetupError};
+use tollgate::{Head, Limiter, Policy, SetupError};
 
+use super::latest_keys::{LatestKeys, shown};
 use crate::config::Config;
 use crate::store::AnyStore;
 
-/// The keys of each policy that are remembered.
-const MOST_KEYS: usize = 50;
 /// The keys of each policy that are shown.
 const SHOWN_KEYS: usize = 8;
-/// Callers choose their keys, so they can be long. The page shows this many characters.
-const LONGEST_KEY: usize = 60;
 /// The time between two questions to the store.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
-/// The latest keys of each policy of requests in flight. The store does not list its keys.
+/// The latest keys of each policy of requests in flight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecentKeys(Arc<Mutex<Vec<OfPolicy>>>);
 
 #[derive(Clone, Debug)]
 struct OfPolicy {
     policy: Policy,
-    /// The latest first.
-    keys: VecDeque<Key>,
+    keys: LatestKeys,
 }
 
 impl RecentKeys {
@@ -39,16 +34,11 @@ impl RecentKeys {
     pub(crate) fn noting(&self, policy: &Policy, extractor: Box<dyn KeyExtractor>) -> impl KeyExtractor {
         let mut policies = self.lock();
         let at = policies.len();
-        policies.push(OfPolicy { policy: policy.clone(), keys: VecDeque::new() });
+        policies.push(OfPolicy { policy: policy.clone(), keys: LatestKeys::default() });
         let recent = self.clone();
         move |head: &Head<'_>| {
             let key = extractor.extract(head).filter(|key| !key.is_empty())?;
-            let keys = &mut recent.lock()[at].keys;
-            match keys.iter().position(|known| *known == key) {
-                Some(known) => _ = keys.remove(known),
-                None => keys.truncate(MOST_KEYS - 1),
-            }
-            keys.push_front(key.clone());
+            recent.lock()[at].keys.note(key.clone());
             Some(key)
         }
     }
@@ -122,15 +112,15 @@ impl Slots {
         for OfPolicy { policy, keys } in recent {
             let (name, limit) = (policy.name(), policy.capacity());
             let mut in_use = InUse { name: name.to_owned(), limit, keys: Vec::new() };
-            for key in keys {
-                let report = limiter.look_each(&[(name, &key)]).await;
+            for key in keys.iter() {
+                let report = limiter.look_each(&[(name, key)]).await;
                 // A fallback knows only its own slots, and a failure policy none.
                 let report = report.ok().filter(|report| report.share().is_none());
                 let Some(free) = report.and_then(|report| Some(report.get(name)?.1.remaining())) else {
                     return all;
                 };
                 if free < limit {
-                    in_use.keys.push(OfKey { key: shortened(text(&key)), in_use: limit - free });
+                    in_use.keys.push(OfKey { key: shown(key), in_use: limit - free });
                 }
             }
             in_use.keys.sort_by_key(|key| Reverse(key.in_use));
@@ -139,19 +129,4 @@ impl Slots {
         }
         all
     }
-}
-
-fn text(key: &Key) -> String {
-    let mut text = String::new();
-    // To a `String`, this does not fail.
-    let _ = key.write_text(&mut text);
-    text
-}
-
-pub(super) fn shortened(mut key: String) -> String {
-    if let Some((end, _)) = key.char_indices().nth(LONGEST_KEY) {
-        key.truncate(end);
-        key.push('…');
-    }
-    key
 }

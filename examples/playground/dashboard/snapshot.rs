@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tollgate::usage::top_keys::KeyUsage;
 
+use super::blocks::BlockedKey;
 use super::counts::{Percentiles, Units};
+use super::latest_keys::shortened;
 use super::minute::Series;
-use super::slots::{InUse, shortened};
+use super::slots::InUse;
 
 /// A snapshot. It contains the whole minute: a page that misses some snapshots loses nothing.
 #[derive(Debug, Serialize)]
@@ -25,6 +27,8 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) circuit: Option<&'static str>,
     /// The keys that were denied most.
     pub(crate) denied: &'a [DeniedKey],
+    /// The latest keys that are blocked; `None` without a rule that blocks.
+    pub(crate) blocked: Option<Vec<BlockedKey>>,
 }
 
 #[derive(Debug, Serialize)]

@@ -1,13 +1,14 @@
 //! `/dashboard`, in a real browser.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tollgate_conformance::servers::{Kind, Server as Redis};
 
 use crate::browser::Page;
-use crate::server::Server;
+use crate::server::{Server, wait_until};
 
 /// Opens the page and waits for its first event.
 fn open(server: &Server) -> Page {
@@ -87,7 +88,44 @@ fn a_limit_of_requests_in_flight_shows_the_slots_in_use_of_each_key() {
     assert_eq!(page.eval(&format!("{}.querySelectorAll('rect').length", slots("exports"))), 3);
     drop(connections);
     page.wait_for(&text("none"));
+    // Three requests under two rules: the end of a slot is no decision.
+    assert!(page.text("[data-source=store]").ends_with("100 %6"), "{}", page.text("#by-source"));
     assert_eq!(page.logged().len(), 0, "{:?}", page.logged());
+}
+
+/// Sends requests until one is answered by a block.
+fn until_blocked(server: &Server, user: &str) {
+    let mut connection = server.connect();
+    wait_until(|| {
+        let answer = connection.request("GET", "/", &[("x-user", user)]);
+        answer.body.contains("abnormal-usage-detected")
+    });
+}
+
+#[test]
+fn blocked_keys_are_shown_with_the_time_that_remains() {
+    let rules = ["--rule", "api=2/d,key=header:x-user", "--block", "api=3/15m"];
+    let short = ["--rule", "short=2/d,key=header:x-user", "--block", "short=3/2s"];
+    let (server, shortly) = (Server::playground(&rules), Server::playground(&short));
+    let mut page = open(&server);
+    let rows = "document.querySelector('#blocked')";
+    page.wait_for(&format!("{rows}.textContent === 'none'"));
+    assert!(page.text("article p").ends_with("; after 3 refusals within 1 day blocked for 15 minutes"));
+    until_blocked(&server, "ada");
+    page.wait_for(&format!("/^=adaapi1[45] min/.test({rows}.textContent)"));
+    until_blocked(&server, "<b>bob</b>");
+    page.wait_for(&format!("/^=<b>bob<\\/b>api1[45] min.*=adaapi1[45] min/.test({rows}.textContent)"));
+    page.wait_for(&format!("/14 min \\d+ s/.test({rows}.textContent)"));
+    page.wait_for(&format!("{} === '6' && {} >= '2'", total("api", "denied"), total("api", "blocked")));
+    assert_eq!(page.logged().len(), 0, "{:?}", page.logged());
+
+    let mut page = open(&shortly);
+    until_blocked(&shortly, "ada");
+    page.wait_for(&format!("{rows}.textContent.startsWith('=adashort')"));
+    page.wait_for(&format!("{rows}.textContent === 'none'"));
+
+    let mut page = open(&Server::with_rules(&["api=2/d"]));
+    assert_eq!(page.eval("document.querySelector('#blocks').hidden"), true);
 }
 
 #[test]
@@ -185,6 +223,61 @@ fn first_event(connection: &mut TcpStream) -> Value {
     assert!(answer.contains("\r\ncache-control: no-store\r\n"), "{answer}");
     let data = answer.split_once("data: ").unwrap().1;
     serde_json::from_str(data.split_once('\n').unwrap().0).unwrap()
+}
+
+/// Reads events until one fulfils a condition.
+fn event_with(server: &Server, condition: impl Fn(&Value) -> bool) -> Value {
+    let mut connection = TcpStream::connect(server.address()).unwrap();
+    connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    connection.write_all(b"GET /dashboard/events HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut last = Value::Null;
+    for line in BufReader::new(connection).lines().map(Result::unwrap).take(1_000) {
+        if let Some(data) = line.strip_prefix("data: ") {
+            last = serde_json::from_str(data).unwrap();
+            if condition(&last) {
+                return last;
+            }
+        }
+    }
+    panic!("no such event, the last is {last}");
+}
+
+#[test]
+fn events_list_the_latest_blocked_keys_of_rules_that_block() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let rules = ["--rule", "api=1/d,key=header:x-user", "--rule", "all=1000/d,key=global"];
+    let options = [&rules[..], &["--block", "api=2/1h", "--missing-key", "share"]].concat();
+    let url = redis.url();
+    let in_redis = [&["--store", &url, "--timeout", "30s"], &options[..]].concat();
+    for options in [&options, &in_redis] {
+        let (server, other) = (Server::playground(options), Server::playground(options));
+        assert_eq!(first_blocked(&server), json!([]));
+        for n in 0..10 {
+            until_blocked(&server, &format!("user {n}"));
+        }
+        let event = event_with(&server, |event| event["blocked"].as_array().unwrap().len() == 8);
+        let blocked = event["blocked"].as_array().unwrap();
+        for (row, n) in blocked.iter().zip((2..10).rev()) {
+            assert_eq!((&row["policy"], &row["key"]), (&json!("api"), &json!(format!("=user%20{n}"))));
+            assert!((3_500..=3_600).contains(&row["seconds"].as_u64().unwrap()), "{row}");
+        }
+        // The keys that a server has not denied are not known to it.
+        assert_eq!(first_blocked(&other), json!([]));
+        if options.contains(&"--store") {
+            assert_eq!(other.get_with("/", &[("x-user", "user 5")]).status, 429);
+            let event = event_with(&other, |event| event["blocked"] != json!([]));
+            assert_eq!(event["blocked"][0]["key"], "=user%205");
+        }
+        (0..5).for_each(|_| _ = other.get("/"));
+        let event = event_with(&other, |event| event["blocked"] != json!([]));
+        assert_eq!(event["blocked"][0]["policy"], "api", "requests without a key share one");
+    }
+    let server = Server::with_rules(&["api=1/d"]);
+    assert_eq!(first_blocked(&server), Value::Null);
+}
+
+fn first_blocked(server: &Server) -> Value {
+    event_with(server, |_| true)["blocked"].take()
 }
 
 #[test]

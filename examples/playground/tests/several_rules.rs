@@ -112,7 +112,7 @@ fn the_banner_has_commands_for_the_rules_tokens_and_login() {
     for command in [
         format!("curl -i -H 'x-api-key: demo' -X POST {url}/chat/50/17\n"),
         format!("curl -N -H 'x-api-key: demo' -X POST {url}/stream/17/500\n"),
-        format!("curl -i -H 'x-api-key: demo' -d 'password=open sesame' {url}/login\n"),
+        format!("curl -i -H 'x-api-key: demo' -d 'user=ada&password=open sesame' {url}/login\n"),
     ] {
         assert!(said.contains(&command), "{said}");
     }
