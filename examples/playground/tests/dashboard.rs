@@ -93,6 +93,29 @@ fn a_limit_of_requests_in_flight_shows_the_slots_in_use_of_each_key() {
     assert_eq!(page.logged().len(), 0, "{:?}", page.logged());
 }
 
+#[test]
+fn the_slots_of_all_servers_are_counted() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let url = redis.url();
+    let options = ["--store", &url, "--timeout", "30s", "--in-flight", "exports=3,key=header:x-user"];
+    let (one, other) = (Server::playground(&options), Server::playground(&options));
+    let mut pages = [open(&one), open(&other)];
+    let hold = |server: &Server| {
+        let mut connection = TcpStream::connect(server.address()).unwrap();
+        connection.write_all(b"GET /slow/60000 HTTP/1.1\r\nhost: localhost\r\nx-user: ada\r\n\r\n").unwrap();
+        connection
+    };
+    let mut clients = vec![hold(&one), hold(&other), hold(&other)];
+    for expected in ["=ada3 of 3", "=ada2 of 3", "=ada1 of 3", "none"] {
+        for page in &mut pages {
+            page.wait_for(&format!(
+                "document.querySelector('.slots').tBodies[0]?.textContent === {expected:?}"
+            ));
+        }
+        clients.pop();
+    }
+}
+
 /// Sends requests until one is answered by a block.
 fn until_blocked(server: &Server, user: &str) {
     let mut connection = server.connect();

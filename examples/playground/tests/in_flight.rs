@@ -6,16 +6,33 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tollgate_conformance::servers::{Kind, Server as Redis};
 
 use crate::server::{Server, wait_until};
 
+/// Starts the playground on a Redis. The timeout is long, so that a slow machine fails no test.
+fn on(redis: &Redis, options: &[&str]) -> Server {
+    Server::playground(&[&["--store", &redis.url(), "--timeout", "30s"], options].concat())
+}
+
 /// Servers with these options, on each kind of store.
-fn servers(options: &[&str]) -> [Server; 1] {
-    [Server::playground(options)]
+fn servers(options: &[&str]) -> [(Option<Redis>, Server); 2] {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let in_redis = on(&redis, options);
+    [(None, Server::playground(options)), (Some(redis), in_redis)]
 }
 
 fn free(server: &Server, policy: &str) -> u64 {
     server.me(policy, "remaining").unwrap()
+}
+
+/// Clients have their last bytes. In Redis, the release of their slots is on its way then.
+#[track_caller]
+fn assert_free(redis: Option<&Redis>, server: &Server, expected: u64) {
+    if redis.is_some() {
+        wait_until(|| free(server, "exports") == expected);
+    }
+    assert_eq!(free(server, "exports"), expected);
 }
 
 /// A client that sends a request, and leaves when this is dropped.
@@ -32,7 +49,7 @@ fn hold(server: &Server, lines: &str, policy: &str, left: u64) -> Client {
 
 #[test]
 fn requests_beyond_the_limit_are_refused_until_a_client_leaves() {
-    for server in servers(&["--in-flight", "exports=3"]) {
+    for (_redis, server) in servers(&["--in-flight", "exports=3"]) {
         let mut clients: Vec<_> = [2, 1, 0].map(|left| hold(&server, "", "exports", left)).into();
         for path in ["/slow/0", "/drip/0", "/"].repeat(3) {
             let refused = server.get(path);
@@ -52,7 +69,7 @@ fn requests_beyond_the_limit_are_refused_until_a_client_leaves() {
 
 #[test]
 fn under_load_each_slot_comes_back() {
-    for server in servers(&["--in-flight", "exports=3"]) {
+    for (redis, server) in servers(&["--in-flight", "exports=3"]) {
         let statuses: Vec<u16> = scope(|scope| {
             let hammer = || {
                 let mut connection = server.connect();
@@ -63,19 +80,18 @@ fn under_load_each_slot_comes_back() {
         });
         assert!(statuses.iter().all(|status| [200, 429].contains(status)), "{statuses:?}");
         assert!([200, 429].iter().all(|status| statuses.contains(status)), "{statuses:?}");
-        // Before its client has the last byte.
-        assert_eq!(free(&server, "exports"), 3);
+        assert_free(redis.as_ref(), &server, 3);
     }
 }
 
 #[test]
 fn a_body_holds_its_slot_until_it_ends() {
-    for server in servers(&["--in-flight", "exports=1"]) {
+    for (redis, server) in servers(&["--in-flight", "exports=1"]) {
         let mut pieces = server.stream("GET /drip/1500");
         assert_eq!(pieces.next().as_deref(), Some("piece 1"));
         server.get("/").assert_refused_by(&["exports"]);
         assert_eq!(pieces.last().as_deref(), Some("piece 15"));
-        assert_eq!(free(&server, "exports"), 1);
+        assert_free(redis.as_ref(), &server, 1);
         // The last piece is shorter.
         assert_eq!(server.stream("GET /drip/250").count(), 3);
         assert_eq!(server.stream("GET /drip/0").count(), 0);
@@ -84,7 +100,7 @@ fn a_body_holds_its_slot_until_it_ends() {
 
 #[test]
 fn a_client_that_leaves_a_body_frees_its_slot() {
-    for server in servers(&["--in-flight", "exports=1"]) {
+    for (_redis, server) in servers(&["--in-flight", "exports=1"]) {
         let mut pieces = server.stream("GET /drip/60000");
         assert_eq!(pieces.next().as_deref(), Some("piece 1"));
         assert_eq!(free(&server, "exports"), 0);
@@ -96,7 +112,7 @@ fn a_client_that_leaves_a_body_frees_its_slot() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a request waits for at least max-wait")]
 fn a_request_waits_for_a_slot_within_max_wait() {
-    for server in servers(&["--in-flight", "exports=1,max-wait=60s"]) {
+    for (_redis, server) in servers(&["--in-flight", "exports=1,max-wait=60s"]) {
         let client = hold(&server, "", "exports", 0);
         scope(|scope| {
             let waiting = scope.spawn(|| server.get("/slow/0").status);
@@ -106,7 +122,7 @@ fn a_request_waits_for_a_slot_within_max_wait() {
             assert_eq!(waiting.join().unwrap(), 200);
         });
     }
-    for server in servers(&["--in-flight", "exports=1,max-wait=500ms"]) {
+    for (_redis, server) in servers(&["--in-flight", "exports=1,max-wait=500ms"]) {
         let _client = hold(&server, "", "exports", 0);
         let start = Instant::now();
         server.get("/").assert_refused_by(&["exports"]);
@@ -116,7 +132,9 @@ fn a_request_waits_for_a_slot_within_max_wait() {
 
 #[test]
 fn each_key_has_slots_of_its_own() {
-    for server in servers(&["--in-flight", "user=1,key=header:x-user", "--in-flight", "all=3,key=global"]) {
+    for (_redis, server) in
+        servers(&["--in-flight", "user=1,key=header:x-user", "--in-flight", "all=3,key=global"])
+    {
         let get = |user| server.get_with("/", &[("x-user", user)]);
         let free =
             |user| server.get_with("/me", &[("x-user", user)]).json()["policies"][0]["remaining"].take();
@@ -134,7 +152,7 @@ fn each_key_has_slots_of_its_own() {
 
 #[test]
 fn a_request_without_a_slot_charges_no_rate_and_the_other_way_round() {
-    for server in servers(&["--rule", "api=3/d", "--in-flight", "exports=1"]) {
+    for (_redis, server) in servers(&["--rule", "api=3/d", "--in-flight", "exports=1"]) {
         let client = hold(&server, "", "exports", 0);
         for _ in 0..3 {
             let refused = server.get("/");
@@ -152,7 +170,7 @@ fn a_request_without_a_slot_charges_no_rate_and_the_other_way_round() {
 
 #[test]
 fn me_shows_free_slots_without_a_reset() {
-    for server in servers(&["--in-flight", "exports=1"]) {
+    for (_redis, server) in servers(&["--in-flight", "exports=1"]) {
         let expected = |remaining, retry_after: Option<u64>| {
             let mut policy = json!({
                 "name": "exports", "algorithm": "in-flight", "limit": 1, "capacity": 1, "remaining": remaining
@@ -186,7 +204,7 @@ fn times_that_are_no_numbers_or_too_long_are_refused() {
 
 #[test]
 fn a_server_that_stops_waits_for_requests_in_flight() {
-    for server in servers(&["--in-flight", "exports=1"]) {
+    for (_redis, server) in servers(&["--in-flight", "exports=1"]) {
         let mut connection = server.connect();
         scope(|scope| {
             let running = scope.spawn(move || connection.request("GET", "/slow/1000", &[]).status);
@@ -195,6 +213,83 @@ fn a_server_that_stops_waits_for_requests_in_flight() {
             assert_eq!(running.join().unwrap(), 200);
         });
     }
+}
+
+/// How Redis goes away, and comes back.
+type Outage = (fn(&Redis), fn(&Redis));
+
+const OUTAGES: [Outage; 2] = [
+    (|redis| redis.pause().unwrap(), |redis| redis.resume().unwrap()),
+    (Redis::kill, |redis| redis.restart().unwrap()),
+];
+
+#[test]
+fn requests_end_early_if_redis_is_away_for_longer_than_a_lease() {
+    for (begin, end) in OUTAGES {
+        let redis = Redis::start(Kind::Redis8_2).unwrap();
+        let options = ["--timeout", "2s", "--in-flight", "exports=2,lease=4s"];
+        let server = Server::playground(&[&["--store", &redis.url()][..], &options].concat());
+        scope(|scope| {
+            let slow = scope.spawn(|| server.get("/slow/60000"));
+            let mut pieces = server.stream("GET /drip/60000");
+            assert_eq!(pieces.next().as_deref(), Some("piece 1"));
+            wait_until(|| free(&server, "exports") == 0);
+            // Leases are renewed meanwhile.
+            sleep(Duration::from_secs(5));
+            assert!(!slow.is_finished());
+            begin(&redis);
+            let slow = slow.join().unwrap();
+            assert_eq!((slow.status, slow.body.as_str()), (503, "stopped: the slot was lost\n"));
+            assert_eq!(pieces.last().as_deref(), Some("stopped: the slot was lost"));
+            assert_eq!(server.get("/").status, 503, "the failure policy refuses");
+            end(&redis);
+            wait_until(|| server.get("/").status == 200);
+            wait_until(|| free(&server, "exports") == 2);
+        });
+    }
+}
+
+#[test]
+fn requests_go_on_if_redis_is_back_before_a_lease_ends() {
+    for (begin, end) in OUTAGES {
+        let redis = Redis::start(Kind::Redis8_2).unwrap();
+        let server = on(&redis, &["--in-flight", "exports=2,lease=60s"]);
+        scope(|scope| {
+            let slow = scope.spawn(|| server.get("/slow/3000"));
+            let pieces = server.stream("GET /drip/3000");
+            wait_until(|| free(&server, "exports") == 0);
+            begin(&redis);
+            sleep(Duration::from_millis(500));
+            end(&redis);
+            assert_eq!(slow.join().unwrap().status, 200);
+            assert_eq!(pieces.last().as_deref(), Some("piece 30"));
+            wait_until(|| server.get("/").status == 200 && free(&server, "exports") == 2);
+        });
+    }
+}
+
+#[test]
+fn a_server_that_stops_frees_its_slots_for_another() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let options = ["--in-flight", "exports=2,lease=10m"];
+    let (stops, other) = (on(&redis, &options), on(&redis, &options));
+    // It would run for longer than the server waits for it.
+    let _clients = [1, 0].map(|left| hold(&stops, "", "exports", left));
+    other.get("/").assert_refused_by(&["exports"]);
+    stops.stop();
+    assert_eq!(free(&other, "exports"), 2);
+    assert_eq!(other.get("/").status, 200);
+}
+
+#[test]
+fn slots_of_a_killed_server_come_back_when_their_lease_ends() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let options = ["--in-flight", "exports=1,lease=2s"];
+    let (dies, other) = (on(&redis, &options), on(&redis, &options));
+    let _client = hold(&dies, "", "exports", 0);
+    other.get("/").assert_refused_by(&["exports"]);
+    drop(dies);
+    wait_until(|| other.get("/").status == 200);
 }
 
 #[test]
