@@ -1,10 +1,11 @@
 //! What counts, and for which key.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use tollgate::store::{Check, Reply, Store, Times};
-use tollgate::usage::top_keys::{Recording, UsageOf};
-use tollgate::{Key, MemoryStore, Policy, Quota, StoreExt};
+use tollgate::usage::top_keys::{KeyUsage, Recording, UsageOf};
+use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, StoreExt};
 use tollgate_tests::{Connection, Failing, Fault, Later, keeps_the_contract};
 
 use crate::{HOUR, ample, ask, counts, in_memory};
@@ -56,6 +57,22 @@ async fn counts_each_outcome(store: impl Store<Error = Infallible>) {
 async fn a_denial_counts_for_the_rules_that_refused() {
     counts_each_outcome(MemoryStore::new()).await;
     counts_each_outcome(Later::deciding_first(MemoryStore::new())).await;
+}
+
+#[tokio::test]
+async fn a_request_counts_once_for_a_rule_that_blocks() {
+    let (usage, recorder, _) = in_memory(Recording::default());
+    let few = Policy::new("few", Quota::per_day(2)).block_after(3, Duration::from_secs(900));
+    let limiter = Limiter::new([few, ample("many")]).store(MemoryStore::new().count_usage(&recorder));
+    // Two are allowed, three denied, and four blocked. The quota has no room for these either.
+    for _ in 0..9 {
+        let _ = limiter.check(&Key::from("ada"), 1).await;
+    }
+    recorder.flush().await.unwrap();
+    let of = |keys: Vec<KeyUsage>| -> Vec<_> { keys.into_iter().map(|of| (of.policy, of.count)).collect() };
+    let allowed = of(usage.top_allowed(5, HOUR).await.unwrap());
+    assert_eq!(allowed, [("few".to_owned(), 2), ("many".to_owned(), 2)]);
+    assert_eq!(of(usage.top_denied(5, HOUR).await.unwrap()), [("few".to_owned(), 7)]);
 }
 
 #[tokio::test]

@@ -134,9 +134,13 @@ impl Book {
         if open.counted == self.settings.exact_up_to {
             self.one_in.store(self.settings.one_in, Ordering::Relaxed);
         }
+        let is_allowed = verdict.is_granted();
+        let refuses = |at: usize| verdict.each().get(at).is_some_and(|status| status.wait() != Wait::None);
+        let is_blocked =
+            !is_allowed && set.clone().enumerate().any(|(at, check)| check.policy.is_block() && refuses(at));
         for ((at, check), (_, name)) in set.enumerate().zip(&names).filter(|((_, check), _)| check.cost > 0) {
-            let is_allowed = verdict.is_granted();
-            if is_allowed || verdict.each().get(at).is_some_and(|status| status.wait() != Wait::None) {
+            // A block has the name of its rule, which would count twice. It answers a blocked key alone.
+            if check.policy.is_block() == is_blocked && (is_allowed || refuses(at)) {
                 open.count(&check, name.as_deref(), weight.into(), is_allowed);
             }
         }

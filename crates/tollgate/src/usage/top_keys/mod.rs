@@ -40,8 +40,9 @@
 //! # What is counted
 //!
 //! A decision counts as one, whatever it costs. A request that is allowed counts for each of its
-//! rules. A request that is denied counts for the rules that refused it. Looks and costs of 0 do
-//! not count, and neither do requests that a failure policy refuses.
+//! rules. A request that is denied counts for the rules that refused it, and one of a blocked key
+//! for the rule that blocks it. Looks and costs of 0 do not count, and neither do requests that a
+//! failure policy refuses.
 //!
 //! A process that counted more than 10,000 decisions in a minute goes on with one in 16 of them, at
 //! random, and each stands for 16: see [`Recording::one_in`].
