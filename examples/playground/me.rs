@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use serde::Serialize;
-use tollgate::{Head, Policy, RequestLimiter, Status, Wait};
+use tollgate::{Head, Policy, Report, RequestLimiter, Status, Wait};
 
 use crate::span::seconds_up;
 use crate::store::AnyStore;
@@ -32,6 +32,9 @@ struct Standing<'a> {
     /// Time until a request of cost 1 would pass; absent if it would pass now.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
+    /// Time until the end of the block of this key; absent if it is not blocked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocked_for: Option<u64>,
 }
 
 /// Looks at the caller's quotas. This route is outside the layer, so asking is free. A rule by
@@ -41,14 +44,22 @@ pub(crate) async fn me(State(limiter): State<RequestLimiter<AnyStore>>, parts: P
         Ok(report) => report,
         Err(denial) => return denial.into_response(),
     };
-    let policies = report.iter().map(|(policy, status)| standing(policy, status)).collect();
+    let policies = (report.iter().filter(|(policy, _)| !policy.is_block()))
+        .map(|(policy, status)| standing(policy, status, &report))
+        .collect();
     match serde_json::to_string_pretty(&Me { policies }) {
         Ok(json) => ([(CONTENT_TYPE, "application/json")], json + "\n").into_response(),
         Err(error) => (http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 
-fn standing<'a>(policy: &'a Policy, status: &Status) -> Standing<'a> {
+fn standing<'a>(policy: &'a Policy, status: &Status, report: &Report) -> Standing<'a> {
+    // The block of a rule has its name.
+    let mut blocks = report.iter().filter(|(each, _)| each.is_block() && each.name() == policy.name());
+    let blocked_for = blocks.find_map(|(_, status)| match status.wait() {
+        Wait::For(wait) => Some(seconds_up(wait)),
+        Wait::None | Wait::Never => None,
+    });
     let retry_after = match status.wait() {
         // As `Retry-After`: another request may end at any time.
         Wait::For(_) if policy.is_in_flight() => Some(1),
@@ -63,5 +74,6 @@ fn standing<'a>(policy: &'a Policy, status: &Status) -> Standing<'a> {
         remaining: status.remaining(),
         reset_after: (!policy.is_in_flight()).then(|| seconds_up(status.reset_after())),
         retry_after,
+        blocked_for,
     }
 }

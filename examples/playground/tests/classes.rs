@@ -19,6 +19,7 @@ fn batch_requests_leave_units_to_others() {
 #[test]
 fn a_client_that_goes_on_after_its_denials_is_blocked() {
     let server = Server::playground(&["--rule", "api=2/s", "--block", "api=5/1h"]);
+    assert_eq!(server.me("api", "blocked_for"), None);
     let ask = || server.get("/");
     let mut answers = Vec::new();
     while answers.last().is_none_or(|body: &String| !body.contains("abnormal-usage-detected")) {
@@ -28,6 +29,9 @@ fn a_client_that_goes_on_after_its_denials_is_blocked() {
     let blocked = ask();
     let wait: u64 = blocked.header("retry-after").unwrap().parse().unwrap();
     assert_eq!((blocked.status, (3_000..=3_600).contains(&wait)), (429, true), "{wait}");
+    let me = server.get("/me").json();
+    assert_eq!(me["policies"].as_array().unwrap().len(), 1, "a rule and its block are one: {me}");
+    assert!((3_000..=3_600).contains(&server.me("api", "blocked_for").unwrap()), "{me}");
 }
 
 #[test]
