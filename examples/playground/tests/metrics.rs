@@ -64,6 +64,21 @@ fn each_answer_is_counted_by_policy_and_outcome() {
 }
 
 #[test]
+fn blocks_that_start_are_counted_by_policy() {
+    let rule = "api=1/d,key=header:x-user";
+    let watched = Watched::start(&["--rule", rule, "--rule", "all=100/d,key=global", "--block", "api=2/15m"]);
+    let series = r#"tollgate_blocks_total{policy="api"}"#;
+    assert_eq!(watched.scrape()[series], 0.0);
+    for user in ["ada", "bob"] {
+        (0..5).for_each(|_| _ = watched.server.get_with("/", &[("x-user", user)]));
+    }
+    let after = watched.scrape();
+    assert_eq!((after[series], after.get(r#"tollgate_blocks_total{policy="all"}"#)), (2.0, None));
+    let blocked = r#"tollgate_decisions_total{policy="api",outcome="blocked",source="store"}"#;
+    assert_eq!(after[blocked], 4.0);
+}
+
+#[test]
 fn invented_keys_add_no_series_and_no_label_holds_a_key() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     let (url, rule) = (redis.url(), ["--rule", "api=1/d,key=header:x-api-key"]);
