@@ -3,13 +3,15 @@
 use tollgate_core::{Policy, Renewal, Stamp, Timestamp};
 
 /// The expected answers of one key under policies of
-/// [`Algorithm::InFlight`](tollgate_core::Algorithm::InFlight).
+/// [`Algorithm::InFlight`](tollgate_core::Algorithm::InFlight). The store chooses the identities.
 #[derive(Debug)]
 pub struct SlotOracle {
     /// Each unit with the end of its lease, in microseconds.
     held: Vec<(Stamp, i128)>,
     /// `None` for a store that keeps units until they are released.
     lease: Option<i128>,
+    /// The latest end of a lease that has ended.
+    ended: i128,
 }
 
 impl SlotOracle {
@@ -17,30 +19,44 @@ impl SlotOracle {
     pub fn new(policy: &Policy, is_leased: bool) -> SlotOracle {
         let lease = policy.quota().window().as_micros();
         let lease = is_leased.then(|| i128::try_from(lease).expect("it is bounded"));
-        SlotOracle { held: Vec::new(), lease }
+        SlotOracle { held: Vec::new(), lease, ended: 0 }
     }
 
     /// Returns how many units are left at `now`.
     pub fn left(&mut self, policy: &Policy, now: Timestamp) -> u64 {
-        self.held.retain(|(_, ends)| *ends > i128::from(now.as_micros()));
+        for (_, ends) in self.held.extract_if(.., |(_, ends)| *ends <= micros(now)) {
+            self.ended = self.ended.max(ends);
+        }
         policy.quota().limit().saturating_sub(self.held.len() as u64)
     }
 
-    /// Returns until when a refused request waits, at `now`, if leases end.
-    pub fn first_end(&self, policy: &Policy, now: Timestamp) -> Option<u64> {
-        self.lease?;
-        let mut ends: Vec<i128> = self.held.iter().map(|(_, ends)| *ends).collect();
+    /// Returns until when some unit was in use whose lease has ended. If the clock steps back beyond
+    /// that time, a store may count the unit again, or not.
+    pub fn ended(&self) -> Timestamp {
+        Timestamp::from_micros(u64::try_from(self.ended).expect("it was a time"))
+    }
+
+    /// Refuses a request for want of a unit. No lease ends later than one from `now`: the clock has
+    /// stepped back if one would. Returns the wait in microseconds, if leases end.
+    pub fn refuse(&mut self, policy: &Policy, now: Timestamp) -> Option<u64> {
+        let latest = micros(now) + self.lease?;
+        let mut ends: Vec<i128> = Vec::new();
+        for (_, end) in &mut self.held {
+            *end = latest.min(*end);
+            ends.push(*end);
+        }
         ends.sort_unstable();
         let limit = usize::try_from(policy.quota().limit()).expect("it is small");
-        // So many have to end before one is free.
-        let missing = (ends.len() + 1).saturating_sub(limit);
-        let last = ends.get(missing.checked_sub(1)?)?;
-        u64::try_from(last - i128::from(now.as_micros())).ok()
+        // One unit is free when as many leases have ended.
+        let ended = (ends.len() + 1).checked_sub(limit)?;
+        let last = ends.get(ended.checked_sub(1)?)?;
+        u64::try_from(last - micros(now)).ok()
     }
 
     /// Takes a unit, for which there is room.
     pub fn claim(&mut self, stamp: Stamp, now: Timestamp) {
-        self.held.push((stamp, self.end(now)));
+        let ends = self.lease.map_or(i128::MAX, |lease| micros(now) + lease);
+        self.held.push((stamp, ends));
     }
 
     /// Releases a unit. Returns whether it was in use.
@@ -61,7 +77,12 @@ impl SlotOracle {
         Renewal::Held
     }
 
-    fn end(&self, now: Timestamp) -> i128 {
-        self.lease.map_or(i128::MAX, |lease| i128::from(now.as_micros()) + lease)
+    /// Forgets all units.
+    pub fn reset(&mut self) {
+        self.held.clear();
     }
+}
+
+fn micros(t: Timestamp) -> i128 {
+    i128::from(t.as_micros())
 }

@@ -9,8 +9,8 @@ use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Reply, Settled, Stamp,
 use super::case::{Case, nothing, plain_with_limit, with_debt};
 use super::tested::{BoxFuture, ReplyOf};
 
-const CALLERS: usize = 8;
-const EACH: usize = 25;
+pub(super) const CALLERS: usize = 8;
+pub(super) const EACH: usize = 25;
 
 /// Starts `CALLERS` × `EACH` requests by number. If the store answers immediately, several threads
 /// call it. Otherwise all calls are in flight before the first answer is awaited.
@@ -36,13 +36,27 @@ where
 }
 
 /// Sends `EACH` requests from every caller. `set` returns the checks of the n-th request.
-async fn ask<'a>(case: &Case, set: impl Fn(usize) -> Vec<Check<'a>> + Sync, times: Times) -> Vec<Verdict> {
+pub(super) async fn ask<'a>(
+    case: &Case,
+    set: impl Fn(usize) -> Vec<Check<'a>> + Sync,
+    times: Times,
+) -> Vec<Verdict> {
     let first = case.store.acquire(&set(0), times);
     let replies: Vec<ReplyOf<Verdict>> =
         begin(case, matches!(first, Reply::Now(_)), |n| case.store.acquire(&set(n), times));
     let replies = std::iter::once(first).chain(replies).map(|reply| Box::pin(reply.wait())).collect();
     let answers = join(replies).await;
     answers.into_iter().map(|answer| case.answered("a concurrent acquire", answer)).collect()
+}
+
+/// Sends `EACH` refunds from every caller. `grant` returns the grant of the n-th refund.
+pub(super) async fn all_refunded<'a>(case: &Case, grant: impl Fn(usize) -> Grant<'a> + Sync) {
+    let first = case.store.refund(&[grant(0)]);
+    let replies = begin(case, matches!(first, Reply::Now(_)), |n| case.store.refund(&[grant(n)]));
+    let replies = std::iter::once(first).chain(replies).map(|reply| Box::pin(reply.wait())).collect();
+    for answer in join(replies).await {
+        case.answered("a concurrent refund", answer);
+    }
 }
 
 async fn join<F: Future>(futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {

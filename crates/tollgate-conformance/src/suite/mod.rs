@@ -16,6 +16,8 @@ mod random_sets;
 mod refunds;
 mod sets;
 mod settle;
+mod slot_histories;
+mod slot_leases;
 mod slots;
 mod tested;
 mod totals;
@@ -188,8 +190,12 @@ macro_rules! cases {
 }
 
 impl Suite {
-    /// The algorithms of the random steps. The log is small: some stores keep an entry per unit.
-    pub const ALGORITHMS: [Algorithm; 7] = random_sets::EVERY;
+    /// The algorithms of the random steps and histories. The log is small: some stores keep an entry
+    /// per unit.
+    pub const ALGORITHMS: [Algorithm; 8] = {
+        let [a, b, c, d, e, f, g] = random_sets::EVERY;
+        [a, b, c, d, e, f, g, Algorithm::InFlight]
+    };
 
     /// The whole contract.
     pub fn new() -> Suite {
@@ -237,6 +243,7 @@ impl Suite {
     }
 
     /// Sets the random steps per algorithm that the [oracle](crate::oracle) checks. Default: 2,000.
+    /// Requests in flight have histories only.
     pub fn steps(mut self, steps: u32) -> Suite {
         self.steps = steps;
         self
@@ -244,7 +251,8 @@ impl Suite {
 
     /// Sets the random [histories](crate::history) of one key per algorithm that the oracle checks.
     /// They settle grants, refund in parts, look as other versions of the policy, and step the
-    /// clock back. Default: 100. A store with leases runs none.
+    /// clock back. Those of requests in flight renew slots. Default: 100. A store with leases runs
+    /// only these.
     pub fn histories(mut self, histories: u32) -> Suite {
         self.histories = histories;
         self
@@ -384,12 +392,21 @@ impl Suite {
                 slots:
                     no_more_than_the_limit_run_at_once,
                     a_second_release_frees_nothing,
+                    a_release_frees_no_slot_of_a_later_microsecond_or_claim,
                     a_grant_of_several_is_released_in_parts,
                     a_refused_set_takes_no_slot_and_charges_no_rate,
-                    a_slot_is_held_for_a_lease_or_until_it_is_released,
+                    a_set_takes_as_many_slots_as_the_scarcest_policy_has,
                     a_changed_limit_ends_no_slot,
                     policies_of_another_name_or_lease_share_no_slots,
-                    random_requests_match_the_oracle;
+                    concurrent_claims_and_second_releases_keep_the_limit,
+                    concurrent_claims_of_several_overlap_nowhere;
+                slot_leases:
+                    a_slot_is_held_for_a_lease_or_until_it_is_released,
+                    a_release_after_the_lease_frees_nothing,
+                    an_unknown_slot_is_taken_again_if_there_is_room,
+                    looks_and_denials_prolong_no_slot,
+                    a_denial_waits_until_enough_leases_end,
+                    a_clock_that_steps_back_holds_no_slot_beyond_a_lease_from_now;
             }
         }
         for algorithm in Suite::ALGORITHMS {
@@ -460,20 +477,30 @@ impl Suite {
     }
 
     async fn steps_of(&self, algorithm: Algorithm, make: &Make<'_>) {
-        let time = ManualClock::new(Timestamp::from_micros(STARTS[0]));
-        let store = make(Clock::from(&time)).await;
-        let case = Case::new("random_sets::match_the_oracle", STARTS[0], store, time).excused(self.excuses);
-        random_sets::match_the_oracle(&case, algorithm, self.steps, self.atomic_across_keys).await;
-        if self.excuses.leases.is_some() {
-            // What a lease holds is charged ahead, so no answer is that of the oracle.
-            return;
+        let case = async |name| {
+            let time = ManualClock::new(Timestamp::from_micros(STARTS[0]));
+            let store = make(Clock::from(&time)).await;
+            Case::new(name, STARTS[0], store, time).excused(self.excuses)
+        };
+        let counts_slots = algorithm == Algorithm::InFlight;
+        if !counts_slots {
+            let case = case("random_sets::match_the_oracle").await;
+            random_sets::match_the_oracle(&case, algorithm, self.steps, self.atomic_across_keys).await;
+            if self.excuses.leases.is_some() {
+                // What a lease holds is charged ahead, so no answer is that of the oracle.
+                return;
+            }
         }
         // A clock that has come near its end has no room for long windows: a store for a few each.
         for first in (0..self.histories).step_by(histories::OF_A_STORE) {
-            let time = ManualClock::new(Timestamp::from_micros(STARTS[0]));
-            let store = make(Clock::from(&time)).await;
-            let case = Case::new("histories::match_the_oracle", STARTS[0], store, time).excused(self.excuses);
-            histories::match_the_oracle(&case, algorithm, first..self.histories).await;
+            let numbers = first..self.histories;
+            if counts_slots {
+                let case = case("slot_histories::match_the_oracle").await;
+                slot_histories::match_the_oracle(&case, numbers).await;
+            } else {
+                let case = case("histories::match_the_oracle").await;
+                histories::match_the_oracle(&case, algorithm, numbers).await;
+            }
         }
     }
 }

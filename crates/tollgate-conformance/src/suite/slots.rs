@@ -3,25 +3,25 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use tollgate_core::{Check, Grant, Key, Policy, Quota, Renewal, Stamp, Times, Wait};
+use tollgate_core::{Check, Grant, Key, Policy, Quota, Stamp, Times, Verdict, Wait};
 
 use super::case::{Case, SECOND, micros};
-use crate::oracle::SlotOracle;
-use crate::random::Random;
+use super::concurrency::{CALLERS, EACH, all_refunded, ask};
 
-const LEASE: u64 = 15 * SECOND;
+pub(super) const LEASE: u64 = 15 * SECOND;
 
-fn slots(limit: u64) -> Policy {
+/// A policy whose slots are held for [`LEASE`].
+pub(super) fn slots(limit: u64) -> Policy {
     Policy::in_flight("slots", limit).with_lease(Duration::from_micros(LEASE))
 }
 
-/// A slot of this grant.
-fn slot<'a>(policy: &'a Policy, key: &'a Key, stamp: Stamp) -> Grant<'a> {
+/// The slot with this stamp.
+pub(super) fn slot<'a>(policy: &'a Policy, key: &'a Key, stamp: Stamp) -> Grant<'a> {
     Grant { policy, key, units: 1, stamp, share: None }
 }
 
 /// Whether the store ends slots with their lease, as the first grant says.
-async fn is_leased(case: &Case) -> bool {
+pub(super) async fn is_leased(case: &Case) -> bool {
     let (policy, key) = (slots(1), Key::from("the first"));
     let verdict = case.take(&policy, &key, 1).await;
     case.same("granted", verdict.times(), 1);
@@ -53,6 +53,8 @@ pub(super) async fn no_more_than_the_limit_run_at_once(case: &Case) {
     case.refund(&policy, &key, 1, stamps[1]).await;
     case.refund(&policy, &key, 1, stamps[0]).await;
     case.same("a cost of 2, with room", case.take(&policy, &key, 2).await.times(), 0);
+    let twice = [Check::new(&policy, &key, 1); 2];
+    case.same("two slots for one request", case.acquire(&twice, Times::ONCE).await.wait(), Wait::Never);
     case.must_take(&policy, &key, 1).await;
     case.left("after a release", &policy, &key, 1).await;
     case.must_take(&policy, &key, 1).await;
@@ -72,6 +74,23 @@ pub(super) async fn a_second_release_frees_nothing(case: &Case) {
     case.left("after an old release", &policy, &key, 0).await;
     case.refund(&policy, &Key::from("other"), 1, first).await;
     case.left("of another key", &policy, &Key::from("other"), 2).await;
+}
+
+/// A store may forget a key without slots, also in the microsecond in which one is claimed again.
+pub(super) async fn a_release_frees_no_slot_of_a_later_microsecond_or_claim(case: &Case) {
+    let (policy, key) = (slots(1), Key::from("caller"));
+    let mut earlier: Vec<Stamp> = Vec::new();
+    for turn in 0..6 {
+        let stamp = case.must_take(&policy, &key, 1).await;
+        case.same("an identity that was used before", earlier.contains(&stamp), false);
+        for old in &earlier {
+            case.refund(&policy, &key, 1, *old).await;
+        }
+        case.left("after old releases", &policy, &key, 0).await;
+        case.refund(&policy, &key, 1, stamp).await;
+        earlier.push(stamp);
+        case.advance(turn % 2);
+    }
 }
 
 pub(super) async fn a_grant_of_several_is_released_in_parts(case: &Case) {
@@ -109,32 +128,74 @@ pub(super) async fn a_refused_set_takes_no_slot_and_charges_no_rate(case: &Case)
     case.left("after a refusal by the rate", &policy, &key, 1).await;
 }
 
-pub(super) async fn a_slot_is_held_for_a_lease_or_until_it_is_released(case: &Case) {
-    let (policy, key) = (slots(1), Key::from("caller"));
-    let leased = is_leased(case).await;
-    let stamp = case.must_take(&policy, &key, 1).await;
-    for _ in 0..5 {
-        case.advance(LEASE - 1);
-        case.left("before the lease ends", &policy, &key, 0).await;
-        let renewals = case.renew(&[slot(&policy, &key, stamp)]).await;
-        case.same("renewals", renewals, vec![Renewal::Held]);
+pub(super) async fn a_set_takes_as_many_slots_as_the_scarcest_policy_has(case: &Case) {
+    let (user, tenant, key) = (slots(5), Policy::in_flight("tenant", 3), Key::from("caller"));
+    let rate = Policy::new("rate", Quota::per_day(9));
+    let set = [&user, &rate, &tenant].map(|policy| Check::new(policy, &key, 1));
+    let granted = case.acquire(&set, Times::up_to(4)).await;
+    case.same("granted", granted.times(), 3);
+    let left = async |of_user, of_rate, of_tenant| {
+        for (policy, left) in [(&user, of_user), (&rate, of_rate), (&tenant, of_tenant)] {
+            case.left("of a set", policy, &key, left).await;
+        }
+    };
+    left(2, 6, 0).await;
+    case.same("granted without a slot of the tenant", case.acquire(&set, Times::up_to(4)).await.times(), 0);
+    left(2, 6, 0).await;
+    let part = |at: usize, units| Grant { units, ..slot(set[at].policy, &key, granted.each()[at].stamp()) };
+    case.refund_all(&[part(0, 1), part(2, 2), part(0, 1)]).await;
+    left(3, 6, 2).await;
+    case.same("granted by two of three", case.acquire(&set, Times::between(2, 9)).await.times(), 2);
+    left(1, 4, 0).await;
+    case.refund_all(&[part(0, 3), part(2, 3)]).await;
+    left(3, 4, 1).await;
+}
+
+pub(super) async fn concurrent_claims_and_second_releases_keep_the_limit(case: &Case) {
+    let (policy, key) = (slots(100), Key::from("all callers"));
+    let claim = async || {
+        let verdicts = ask(case, |_| vec![Check::new(&policy, &key, 1)], Times::ONCE).await;
+        verdicts.iter().filter(|verdict| verdict.is_granted()).map(stamp_of).collect::<Vec<_>>()
+    };
+    let stamps = claim().await;
+    case.same("granted", stamps.len(), 100);
+    case.same("stamps that differ", stamps.iter().collect::<HashSet<_>>().len(), 100);
+    case.left("after the claims", &policy, &key, 0).await;
+    // Each of the first 50 is released by several callers at once.
+    let grant = |n: usize| slot(&policy, &key, stamps[n % 50]);
+    all_refunded(case, grant).await;
+    case.left("after releases", &policy, &key, 50).await;
+    let again = claim().await;
+    case.same("granted after releases", again.len(), 50);
+    all_refunded(case, grant).await;
+    case.left("after second releases", &policy, &key, 0).await;
+}
+
+/// Requests that are merged still have an identity each.
+pub(super) async fn concurrent_claims_of_several_overlap_nowhere(case: &Case) {
+    const LIMIT: u64 = 1_000;
+    let (policy, key) = (slots(LIMIT), Key::from("all callers"));
+    let verdicts = ask(case, |_| vec![Check::new(&policy, &key, 1)], Times::up_to(3)).await;
+    let mut held = HashSet::new();
+    for verdict in &verdicts {
+        for turn in 0..verdict.times() {
+            let is_new = held.insert(stamp_of(verdict).after_refund(&policy, turn.into()));
+            case.same("an identity of its own", is_new, true);
+        }
     }
-    case.advance(LEASE);
-    case.left("a lease after the last renewal", &policy, &key, leased.into()).await;
-    if !leased {
-        return;
+    // One more than the callers ask, to see how the store answers.
+    case.same("slots", held.len(), 3 * (CALLERS * EACH + 1));
+    case.left("after the claims", &policy, &key, LIMIT - held.len() as u64).await;
+    let mut released = 0;
+    for verdict in verdicts.iter().step_by(20) {
+        case.refund(&policy, &key, 2, stamp_of(verdict)).await;
+        released += 2;
+        case.left("after a release of two", &policy, &key, LIMIT - held.len() as u64 + released).await;
     }
-    let second = case.must_take(&policy, &key, 1).await;
-    case.refund(&policy, &key, 1, stamp).await;
-    case.left("after a release that came too late", &policy, &key, 0).await;
-    case.same("a lost slot", case.renew(&[slot(&policy, &key, stamp)]).await, vec![Renewal::Lost]);
-    case.refund(&policy, &key, 1, second).await;
-    let both = case.renew(&[slot(&policy, &key, stamp), slot(&policy, &key, second)]).await;
-    case.same(
-        "a slot that is taken again, and one for which no room is left",
-        both,
-        vec![Renewal::Held, Renewal::Lost],
-    );
+}
+
+fn stamp_of(verdict: &Verdict) -> Stamp {
+    verdict.each()[0].stamp()
 }
 
 pub(super) async fn a_changed_limit_ends_no_slot(case: &Case) {
@@ -161,60 +222,5 @@ pub(super) async fn policies_of_another_name_or_lease_share_no_slots(case: &Case
     let others = [Policy::in_flight("others", 1), slots(1).with_lease(Duration::from_secs(3))];
     for other in &others {
         case.must_take(other, &key, 1).await;
-    }
-}
-
-/// Claims of several at once, releases, renewals, leases that end, and changes of the limit.
-pub(super) async fn random_requests_match_the_oracle(case: &Case) {
-    let leased = is_leased(case).await;
-    for seed in 0..40_u32 {
-        let (mut random, key) = (Random::new(seed.into()), Key::from(seed));
-        let mut policy = slots(1 + random.below(6));
-        let mut oracle = SlotOracle::new(&policy, leased);
-        let (mut held, mut released): (Vec<Stamp>, Vec<Stamp>) = (Vec::new(), Vec::new());
-        for _ in 0..60 {
-            let now = case.time.now();
-            let left = oracle.left(&policy, now);
-            match random.below(8) {
-                0..=2 => {
-                    let most = random.small(1, 3);
-                    let verdict = case.acquire(&[Check::new(&policy, &key, 1)], Times::up_to(most)).await;
-                    case.same("granted", u64::from(verdict.times()), left.min(most.into()));
-                    if let (0, Some(end)) = (verdict.times(), oracle.first_end(&policy, now)) {
-                        case.same("wait", verdict.wait(), Wait::For(Duration::from_micros(end)));
-                    }
-                    for turn in 0..verdict.times() {
-                        let stamp = verdict.each()[0].stamp().after_refund(&policy, turn.into());
-                        oracle.claim(stamp, now);
-                        held.push(stamp);
-                    }
-                }
-                3 if !held.is_empty() => {
-                    let at = usize::try_from(random.below(held.len() as u64)).unwrap_or(0);
-                    let stamp = held.swap_remove(at);
-                    oracle.release(stamp);
-                    case.refund(&policy, &key, 1, stamp).await;
-                    released.push(stamp);
-                }
-                4 if !released.is_empty() => {
-                    let again = random.one_of(&released);
-                    case.refund(&policy, &key, 1, again).await;
-                }
-                5 => {
-                    let grants: Vec<Grant<'_>> =
-                        held.iter().map(|stamp| slot(&policy, &key, *stamp)).collect();
-                    let due: Vec<Renewal> =
-                        held.iter().map(|stamp| oracle.renew(&policy, *stamp, now)).collect();
-                    case.same("renewals", case.renew(&grants).await, due.clone());
-                    // A holder that has lost its slot ends.
-                    let mut due = due.into_iter();
-                    held.retain(|_| due.next() == Some(Renewal::Held));
-                }
-                6 => case.advance(random.below(LEASE)),
-                _ => policy = slots(1 + random.below(6)),
-            }
-            let left = oracle.left(&policy, case.time.now());
-            case.left(&format!("history {seed}"), &policy, &key, left).await;
-        }
     }
 }

@@ -3,6 +3,7 @@
 mod asynchronous;
 mod mistake;
 mod settlements;
+mod slot_store;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,6 +22,7 @@ use tollgate_core::{
 
 pub(crate) use asynchronous::Asynchronous;
 pub(crate) use mistake::Mistake;
+pub(crate) use slot_store::{SlotMistake, SlotStore};
 
 #[derive(Debug)]
 pub(crate) struct OneLock {

@@ -1,0 +1,217 @@
+//! Random histories of one key with slots and a rate, compared with the oracle.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::time::Duration;
+
+use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Quota, Renewal, Stamp, Times, Timestamp, Wait};
+
+use super::case::{Case, micros};
+use super::histories::OF_A_STORE;
+use super::slots::{LEASE, is_leased, slot, slots};
+use crate::oracle::SlotOracle;
+use crate::random::Random;
+
+/// Few, so that the rate refuses some of the sets.
+const RATE: u64 = 6;
+
+/// Runs the histories of these numbers, at most [`OF_A_STORE`].
+pub(super) async fn match_the_oracle(case: &Case, numbers: Range<u32>) {
+    let leased = is_leased(case).await;
+    for number in numbers.take(OF_A_STORE) {
+        let mut random = Random::new(number.into());
+        let policy = slots(1 + random.below(4));
+        let mut run = Run {
+            case,
+            oracle: SlotOracle::new(&policy, leased),
+            policy,
+            key: Key::from(number),
+            leased,
+            // Its only window outlasts the history.
+            rate: Policy::new("rate", Quota::new(RATE, Duration::from_secs(366 * 86_400)))
+                .with_algorithm(Algorithm::FIXED_WINDOW),
+            rate_left: RATE,
+            held: Vec::new(),
+            ended: Vec::new(),
+            known: HashSet::new(),
+            latest: case.time.now(),
+            last_wait: 0,
+        };
+        for _ in 0..4 + random.below(20) {
+            run.play(&mut random).await;
+            run.compare().await;
+        }
+        case.time.set(run.latest);
+    }
+}
+
+struct Run<'a> {
+    case: &'a Case,
+    policy: Policy,
+    key: Key,
+    oracle: SlotOracle,
+    leased: bool,
+    rate: Policy,
+    rate_left: u64,
+    /// Grants of several slots, which their holders have not released.
+    held: Vec<(Stamp, u64)>,
+    /// Slots that were released, or that their holders know to be lost.
+    ended: Vec<Stamp>,
+    known: HashSet<Stamp>,
+    latest: Timestamp,
+    last_wait: u64,
+}
+
+impl Run<'_> {
+    async fn play(&mut self, random: &mut Random) {
+        match random.below(20) {
+            0..=6 => self.acquire(random).await,
+            7..=9 => self.release(random).await,
+            10 => self.release_again(random).await,
+            11..=12 => self.renew().await,
+            13..=14 => self.policy = slots(1 + random.below(4)),
+            15 if random.below(4) == 0 => self.reset().await,
+            16 => self.step_back(random.magnitude(1, 3 * LEASE)),
+            _ => {
+                let some = random.below(LEASE);
+                let span = random.one_of(&[1, some, some, LEASE, self.last_wait]);
+                self.case.advance(span.saturating_sub(random.below(2)));
+                self.latest = self.latest.max(self.case.time.now());
+            }
+        }
+    }
+
+    async fn acquire(&mut self, random: &mut Random) {
+        let now = self.case.time.now();
+        // While the clock is behind, a refusal cuts what lies ahead; one of 2 may, or not.
+        let most = if now < self.latest { 1 } else { 2 };
+        let cost = random.one_of(&[1, 1, 1, 1, 1, 1, 0, most]);
+        let some = random.small(1, 4);
+        let times =
+            random.one_of(&[Times::ONCE, Times::up_to(some), Times::between(0, some), Times::between(2, 3)]);
+        let slot = Check::new(&self.policy, &self.key, cost);
+        let rate = Check::new(&self.rate, &self.key, 1);
+        let (set, at) = match random.below(4) {
+            0 => (vec![slot, rate], 0),
+            1 => (vec![rate, slot], 1),
+            _ => (vec![slot], 0),
+        };
+        let left = self.oracle.left(&self.policy, now);
+        let of_slots = match cost {
+            0 => u64::MAX,
+            1 => left,
+            _ => 0,
+        };
+        let of_rate = if set.len() > 1 { self.rate_left } else { u64::MAX };
+        let room = of_slots.min(of_rate).min(times.max().into());
+        let due = if room < u64::from(times.min()) { 0 } else { room };
+        let verdict = self.case.acquire(&set, times).await;
+        let what = format!("{times:?} of {cost} with {left} and {of_rate} left: granted");
+        self.case.same(&what, u64::from(verdict.times()), due);
+        let status = verdict.each()[at];
+        if due == 0 {
+            if cost == 1 && left < u64::from(times.min().max(1)) {
+                self.oracle.refuse(&self.policy, now);
+            }
+            return;
+        }
+        if set.len() > 1 {
+            self.rate_left -= due;
+        }
+        self.case.same("remaining", status.remaining(), left - due * cost);
+        if cost == 1 {
+            let lease = self.leased.then_some(Duration::from_micros(LEASE));
+            self.case.same("the end of the slot", status.ends_after(), lease);
+            self.held.push((status.stamp(), due));
+            for turn in 0..due {
+                let stamp = status.stamp().after_refund(&self.policy, turn);
+                self.case.same("an identity that was used before", self.known.insert(stamp), true);
+                self.oracle.claim(stamp, now);
+            }
+        }
+    }
+
+    /// Releases some of a grant, or all.
+    async fn release(&mut self, random: &mut Random) {
+        if self.held.is_empty() {
+            return;
+        }
+        let at = usize::try_from(random.below(self.held.len() as u64)).unwrap_or(0);
+        let (stamp, granted) = self.held.swap_remove(at);
+        let units = 1 + random.below(granted);
+        self.case.refund(&self.policy, &self.key, units, stamp).await;
+        for turn in 0..units {
+            let stamp = stamp.after_refund(&self.policy, turn);
+            self.oracle.release(stamp);
+            self.ended.push(stamp);
+        }
+        if units < granted {
+            self.held.push((stamp.after_refund(&self.policy, units), granted - units));
+        }
+    }
+
+    async fn release_again(&mut self, random: &mut Random) {
+        if !self.ended.is_empty() {
+            let stamp = random.one_of(&self.ended);
+            self.case.refund(&self.policy, &self.key, 1, stamp).await;
+        }
+    }
+
+    /// Renews all slots. A holder that has lost its slot ends.
+    async fn renew(&mut self) {
+        let now = self.case.time.now();
+        let units = |(stamp, units): &(Stamp, u64)| {
+            let (stamp, policy) = (*stamp, &self.policy);
+            (0..*units).map(move |turn| stamp.after_refund(policy, turn)).collect::<Vec<_>>()
+        };
+        let stamps: Vec<Stamp> = self.held.iter().flat_map(units).collect();
+        let grants: Vec<Grant<'_>> =
+            stamps.iter().map(|stamp| slot(&self.policy, &self.key, *stamp)).collect();
+        let due: Vec<Renewal> =
+            stamps.iter().map(|stamp| self.oracle.renew(&self.policy, *stamp, now)).collect();
+        self.case.same("renewals", self.case.renew(&grants).await, due.clone());
+        self.held.clear();
+        for (stamp, renewal) in stamps.into_iter().zip(due) {
+            match renewal {
+                Renewal::Held => self.held.push((stamp, 1)),
+                _ => self.ended.push(stamp),
+            }
+        }
+    }
+
+    async fn reset(&mut self) {
+        self.case.reset(&self.key, &[&self.policy]).await;
+        self.oracle.reset();
+        if !self.leased {
+            // Such a store does not take a slot again that it does not know.
+            self.ended.extend(self.held.drain(..).map(|(stamp, _)| stamp));
+        }
+    }
+
+    fn step_back(&self, span: u64) {
+        let now = self.case.time.now();
+        let back = Timestamp::from_micros(now.as_micros().saturating_sub(span));
+        self.case.time.set(back.max(self.oracle.ended()));
+    }
+
+    /// Compares the answers to a request that is refused, and to a look.
+    async fn compare(&mut self) {
+        let now = self.case.time.now();
+        let left = self.oracle.left(&self.policy, now);
+        if left == 0 {
+            // A store need not cut on a look what a clock that stepped back left ahead.
+            let wait = self.case.denied(&self.policy, &self.key, 1).await;
+            match self.oracle.refuse(&self.policy, now) {
+                Some(due) => self.case.same("the wait", wait, Duration::from_micros(due)),
+                None => {
+                    self.case.same("a wait of a lease at most", micros(wait).clamp(1, LEASE), micros(wait))
+                }
+            }
+            self.last_wait = micros(wait);
+        }
+        let look = self.case.look(&self.policy, &self.key, 1).await;
+        self.case.same("units left", look.remaining(), left);
+        self.case.same("the wait of a look, with room", look.wait() == Wait::None, left > 0);
+        self.case.left("of the rate", &self.rate, &self.key, self.rate_left).await;
+    }
+}

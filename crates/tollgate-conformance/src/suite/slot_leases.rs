@@ -1,0 +1,125 @@
+//! Cases of slots that are renewed, and that end with their lease in stores that have leases.
+
+use std::time::Duration;
+
+use tollgate_core::{Check, Key, Policy, Quota, Renewal, Times, Timestamp, Wait};
+
+use super::case::{Case, SECOND};
+use super::slots::{LEASE, is_leased, slot, slots};
+
+pub(super) async fn a_slot_is_held_for_a_lease_or_until_it_is_released(case: &Case) {
+    let (policy, key) = (slots(1), Key::from("caller"));
+    let leased = is_leased(case).await;
+    let stamp = case.must_take(&policy, &key, 1).await;
+    for _ in 0..5 {
+        case.advance(LEASE - 1);
+        case.left("before the lease ends", &policy, &key, 0).await;
+        let renewals = case.renew(&[slot(&policy, &key, stamp)]).await;
+        case.same("renewals", renewals, vec![Renewal::Held]);
+    }
+    case.advance(LEASE);
+    case.left("a lease after the last renewal", &policy, &key, leased.into()).await;
+    case.refund(&policy, &key, 1, stamp).await;
+    case.left("after a release", &policy, &key, 1).await;
+}
+
+pub(super) async fn a_release_after_the_lease_frees_nothing(case: &Case) {
+    if !is_leased(case).await {
+        return;
+    }
+    let (policy, key) = (slots(1), Key::from("caller"));
+    let first = case.must_take(&policy, &key, 1).await;
+    case.advance(LEASE);
+    case.must_take(&policy, &key, 1).await;
+    case.refund(&policy, &key, 1, first).await;
+    case.left("after a release that came too late", &policy, &key, 0).await;
+}
+
+pub(super) async fn an_unknown_slot_is_taken_again_if_there_is_room(case: &Case) {
+    if !is_leased(case).await {
+        return;
+    }
+    let (policy, key) = (slots(2), Key::from("caller"));
+    let verdict = case.acquire(&[Check::new(&policy, &key, 1)], Times::up_to(2)).await;
+    let [first, second] = [0, 1].map(|turn| verdict.each()[0].stamp().after_refund(&policy, turn));
+    case.advance(LEASE);
+    let third = case.must_take(&policy, &key, 1).await;
+    let renew = [first, second, third].map(|stamp| slot(&policy, &key, stamp));
+    let due = vec![Renewal::Held, Renewal::Lost, Renewal::Held];
+    case.same("renewals of two that have ended and one that is held", case.renew(&renew).await, due);
+    case.left("after a slot was taken again", &policy, &key, 0).await;
+    case.refund(&policy, &key, 1, second).await;
+    case.left("after a release of a lost slot", &policy, &key, 0).await;
+    case.refund(&policy, &key, 1, third).await;
+    case.advance(LEASE - 1);
+    case.left("a slot that was taken again is held", &policy, &key, 1).await;
+    case.reset(&key, &[&policy]).await;
+    case.same("a renewal after a reset", case.renew(&renew[..1]).await, vec![Renewal::Held]);
+    case.left("after a reset and a renewal", &policy, &key, 1).await;
+}
+
+pub(super) async fn looks_and_denials_prolong_no_slot(case: &Case) {
+    if !is_leased(case).await {
+        return;
+    }
+    let (policy, key) = (slots(1), Key::from("caller"));
+    let rate = Policy::new("rate", Quota::per_day(1));
+    case.must_take(&rate, &key, 1).await;
+    case.must_take(&policy, &key, 1).await;
+    for _ in 0..3 {
+        case.advance(LEASE / 3 - 1);
+        case.left("a look", &policy, &key, 0).await;
+        case.denied(&policy, &key, 1).await;
+        case.same("a cost of 0", case.take(&policy, &key, 0).await.times(), 1);
+        let set = [Check::new(&policy, &key, 1), Check::new(&rate, &key, 1)];
+        case.same("granted without a slot and a rate", case.acquire(&set, Times::ONCE).await.times(), 0);
+    }
+    case.advance(3);
+    case.left("after the lease", &policy, &key, 1).await;
+}
+
+pub(super) async fn a_denial_waits_until_enough_leases_end(case: &Case) {
+    let (policy, key) = (slots(3), Key::from("caller"));
+    let leased = is_leased(case).await;
+    let mut stamps = Vec::new();
+    for _ in 0..3 {
+        stamps.push(case.must_take(&policy, &key, 1).await);
+        case.advance(2 * SECOND);
+    }
+    case.renew(&[slot(&policy, &key, stamps[0])]).await;
+    // The leases now end 11, 13 and 15 seconds later: those of the second, the third and the first.
+    for (limit, wait) in [(3, 11), (2, 13), (1, 15)] {
+        let denied = case.denied(&slots(limit), &key, 1).await;
+        let due = if leased { wait * SECOND } else { LEASE };
+        let is_due = if leased {
+            denied == Duration::from_micros(due)
+        } else {
+            !denied.is_zero() && denied <= Duration::from_micros(due)
+        };
+        case.same(&format!("a wait of {denied:?} for one of {limit}, that may be {due} µs"), is_due, true);
+        case.same("the wait of a look", case.look(&slots(limit), &key, 1).await.wait(), Wait::For(denied));
+    }
+    if leased {
+        case.advance(11 * SECOND - 1);
+        case.denied(&policy, &key, 1).await;
+        case.advance(1);
+        case.must_take(&policy, &key, 1).await;
+    }
+}
+
+pub(super) async fn a_clock_that_steps_back_holds_no_slot_beyond_a_lease_from_now(case: &Case) {
+    let (policy, key) = (slots(2), Key::from("caller"));
+    let leased = is_leased(case).await;
+    case.advance(1_000 * LEASE);
+    for _ in 0..2 {
+        case.must_take(&policy, &key, 1).await;
+    }
+    let now = case.time.now().as_micros();
+    case.time.set(Timestamp::from_micros(now - 900 * LEASE));
+    // A refusal finds out.
+    case.denied(&policy, &key, 1).await;
+    case.advance(LEASE - 1);
+    case.left("before a lease after the refusal", &policy, &key, 0).await;
+    case.advance(1);
+    case.left("a lease after the refusal", &policy, &key, if leased { 2 } else { 0 }).await;
+}

@@ -1,0 +1,81 @@
+//! The cases of requests in flight: correct stores pass, and each mistake is found.
+
+use tollgate_conformance::Suite;
+use tollgate_core::Algorithm;
+
+use crate::caught;
+use crate::common::{SlotMistake, SlotStore, block_on};
+
+fn run(mistake: SlotMistake, is_leased: bool, suite: Suite) -> Result<(), String> {
+    caught(|| block_on(suite.run(async |clock| SlotStore::new(mistake, is_leased, clock))))
+}
+
+fn histories(count: u32) -> Suite {
+    Suite::new().histories(count).only_steps_of(Algorithm::InFlight)
+}
+
+#[test]
+fn correct_stores_of_slots_pass() {
+    for is_leased in [false, true] {
+        run(SlotMistake::None, is_leased, Suite::new()).unwrap();
+        run(SlotMistake::None, is_leased, histories(10_000)).unwrap();
+    }
+}
+
+/// Each mistake of any store, and the first case that finds it.
+const OF_ANY: &[(SlotMistake, &str)] = &[
+    (SlotMistake::SecondReleaseFrees, "slots::a_second_release_frees_nothing"),
+    (SlotMistake::OnlyCounts, "slots::no_more_than_the_limit_run_at_once"),
+    (SlotMistake::NumbersBeginAgain, "slots::a_release_frees_no_slot_of_a_later_microsecond_or_claim"),
+    (SlotMistake::RefusedSetTakesSlots, "slots::a_refused_set_takes_no_slot_and_charges_no_rate"),
+    (SlotMistake::RefusedSetTakesRates, "slots::a_refused_set_takes_no_slot_and_charges_no_rate"),
+    (SlotMistake::TakesTwo, "slots::no_more_than_the_limit_run_at_once"),
+    (SlotMistake::TakesOneForSeveral, "slots::a_grant_of_several_is_released_in_parts"),
+    (SlotMistake::ReleasesTheFirst, "slots::a_grant_of_several_is_released_in_parts"),
+    (SlotMistake::ReleasesTheGrant, "slots::no_more_than_the_limit_run_at_once"),
+    (SlotMistake::CostsAddUp, "slots::no_more_than_the_limit_run_at_once"),
+    (SlotMistake::LooksThenClaims, "slots::concurrent_claims_and_second_releases_keep_the_limit"),
+    (SlotMistake::LeaseIsNotInTheScope, "slots::policies_of_another_name_or_lease_share_no_slots"),
+    (SlotMistake::LimitIsInTheScope, "slots::a_changed_limit_ends_no_slot"),
+    (SlotMistake::ResetKeepsSlots, "slots::a_changed_limit_ends_no_slot"),
+];
+
+/// Each mistake of a store with leases, and the first case that finds it.
+const OF_LEASES: &[(SlotMistake, &str)] = &[
+    (SlotMistake::RenewalDoesNothing, "slot_leases::a_slot_is_held_for_a_lease_or_until_it_is_released"),
+    (SlotMistake::RenewalIgnoresTheLimit, "slot_leases::an_unknown_slot_is_taken_again_if_there_is_room"),
+    (SlotMistake::RenewalTakesNothingAgain, "slot_leases::an_unknown_slot_is_taken_again_if_there_is_room"),
+    (SlotMistake::RenewalOnlyReports, "slot_leases::an_unknown_slot_is_taken_again_if_there_is_room"),
+    (SlotMistake::AnswersRenew, "slot_leases::looks_and_denials_prolong_no_slot"),
+    (SlotMistake::LeaseEndsEarly, "slot_leases::a_slot_is_held_for_a_lease_or_until_it_is_released"),
+    (SlotMistake::LeaseNeverEnds, "slot_leases::a_slot_is_held_for_a_lease_or_until_it_is_released"),
+    (SlotMistake::WaitIsTheLease, "slot_leases::a_denial_waits_until_enough_leases_end"),
+    (SlotMistake::WaitIsTheFirst, "slot_leases::a_denial_waits_until_enough_leases_end"),
+    (
+        SlotMistake::KeepsTheFuture,
+        "slot_leases::a_clock_that_steps_back_holds_no_slot_beyond_a_lease_from_now",
+    ),
+];
+
+#[test]
+fn every_mistake_of_slots_is_found() {
+    for (is_leased, mistakes) in [(false, OF_ANY), (true, OF_ANY), (true, OF_LEASES)] {
+        for (mistake, case) in mistakes {
+            let found = run(*mistake, is_leased, Suite::new()).expect_err(&format!("{mistake:?} passes"));
+            assert!(found.starts_with(case), "{mistake:?} is found by {found}");
+        }
+    }
+}
+
+/// A history has no threads, and one lease.
+const NOT_OF_HISTORIES: [SlotMistake; 2] = [SlotMistake::LooksThenClaims, SlotMistake::LeaseIsNotInTheScope];
+
+#[test]
+fn random_histories_find_mistakes_of_slots() {
+    for (is_leased, mistakes) in [(false, OF_ANY), (true, OF_ANY), (true, OF_LEASES)] {
+        for (mistake, _) in mistakes.iter().filter(|(of, _)| !NOT_OF_HISTORIES.contains(of)) {
+            let found = run(*mistake, is_leased, histories(1_000)).expect_err(&format!("{mistake:?} passes"));
+            assert!(found.starts_with("slot_histories::match_the_oracle"), "{mistake:?}: {found}");
+        }
+    }
+}
