@@ -19,10 +19,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Policy, Quota, Times, Timestamp, Wait};
+use tollgate_core::{Algorithm, Policy, Quota, Renewal, Times, Timestamp, Wait};
 
 /// The vector files: name and text.
-pub const FILES: [(&str, &str); 7] = [
+pub const FILES: [(&str, &str); 8] = [
     ("gcra", include_str!("../vectors/gcra.txt")),
     ("leaky-bucket", include_str!("../vectors/leaky-bucket.txt")),
     ("fixed-window", include_str!("../vectors/fixed-window.txt")),
@@ -30,6 +30,7 @@ pub const FILES: [(&str, &str); 7] = [
     ("sliding-window", include_str!("../vectors/sliding-window.txt")),
     ("sliding-buckets", include_str!("../vectors/sliding-buckets.txt")),
     ("sliding-log", include_str!("../vectors/sliding-log.txt")),
+    ("in-flight", include_str!("../vectors/in-flight.txt")),
 ];
 
 /// A sequence of requests for one key, from its first request on.
@@ -39,6 +40,9 @@ pub struct Vector {
     pub file: &'static str,
     /// Its title.
     pub title: String,
+    /// Whether it is only for stores that end a slot with its lease:
+    /// [`Status::ends_after`](tollgate_core::Status::ends_after).
+    pub leased: bool,
     /// The steps, in order.
     pub steps: Vec<Step>,
 }
@@ -74,6 +78,13 @@ pub enum Action {
         of: usize,
         /// The number of units.
         units: u64,
+    },
+    /// A renewal of the first slot of a grant.
+    Renew {
+        /// The index of the acquire in this vector, counted from 0.
+        of: usize,
+        /// The answer; `None` only in a file that is being written.
+        expected: Option<Renewal>,
     },
     /// Corrects the charge of a grant, as [`Store::settle`](tollgate_core::Store::settle) does.
     Settle {
@@ -138,8 +149,13 @@ pub fn parse(file: &'static str, text: &str) -> Vec<Vector> {
             [] => {}
             [comment, ..] if comment.starts_with('#') => {}
             ["vector", ..] => {
-                vectors.push(Vector { file, title: words[1..].join(" "), steps: Vec::new() });
+                let title = words[1..].join(" ");
+                vectors.push(Vector { file, title, leased: false, steps: Vec::new() });
                 policy = None;
+            }
+            ["leased"] => {
+                let vector = vectors.last_mut().unwrap_or_else(|| panic!("{at}: no vector is leased"));
+                vector.leased = true;
             }
             ["policy", algorithm, ..] => policy = Some(policy_of(algorithm, &words[2..], &at)),
             [time, ref rest @ ..] => {
@@ -175,6 +191,7 @@ fn policy_of(algorithm: &str, fields: &[&str], at: &str) -> Policy {
         "sliding-window" => Algorithm::SlidingWindow,
         "sliding-buckets" => Algorithm::SlidingBuckets { buckets },
         "sliding-log" => Algorithm::SLIDING_LOG,
+        "in-flight" => Algorithm::InFlight,
         other => panic!("{at}: unknown algorithm {other:?}"),
     };
     let quota = burst.map_or(quota, |burst| quota.burst(burst));
@@ -192,13 +209,23 @@ fn time_of(word: &str, now: Timestamp, at: &str) -> Timestamp {
 }
 
 fn action_of(words: &[&str], answer: Option<&str>, at: &str) -> Action {
-    let expected = answer.map(|answer| expected_of(answer, at));
-    let acquire = |cost, times| Action::Acquire { cost: number(cost, at), times, expected };
+    let acquire = |cost, times| {
+        let expected = answer.map(|answer| expected_of(answer, at));
+        Action::Acquire { cost: number(cost, at), times, expected }
+    };
     match words {
         ["take", cost] => acquire(cost, Times::ONCE),
         ["look", cost] => acquire(cost, Times::LOOK),
         ["take", cost, "times", min, max] => acquire(cost, Times::between(number(min, at), number(max, at))),
         ["refund", units, "of", of] => Action::Refund { of: index(of, at), units: number(units, at) },
+        ["renew", "of", of] => {
+            let expected = answer.map(|answer| match answer.trim() {
+                "held" => Renewal::Held,
+                "lost" => Renewal::Lost,
+                _ => panic!("{at}: a renewal is held or lost"),
+            });
+            Action::Renew { of: index(of, at), expected }
+        }
         ["settle", from, "to", to, "of", of] => {
             Action::Settle { of: index(of, at), from: number(from, at), to: number(to, at) }
         }

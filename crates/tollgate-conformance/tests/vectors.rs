@@ -5,16 +5,21 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use tollgate_conformance::oracle::Ledger;
-use tollgate_conformance::vectors::{self, Action, Expected};
-use tollgate_core::{Check, Key};
+use tollgate_conformance::oracle::{Ledger, SlotOracle};
+use tollgate_conformance::vectors::{self, Action, Expected, Vector};
+use tollgate_core::{Check, Key, Stamp, Wait};
 
-/// The oracle's answer to each acquire of a file, by line.
-fn answers(file: &'static str, text: &str) -> HashMap<usize, Expected> {
+/// The oracle's answer to each acquire or renewal of a file, by line.
+fn answers(file: &'static str, text: &str) -> HashMap<usize, String> {
     let mut answers = HashMap::new();
     let key = Key::from("caller");
     for vector in vectors::parse(file, text) {
+        if file == "in-flight" {
+            answers.extend(answers_of_slots(&vector));
+            continue;
+        }
         let mut ledger = Ledger::default();
         let mut marks = Vec::new();
         for step in &vector.steps {
@@ -30,17 +35,69 @@ fn answers(file: &'static str, text: &str) -> HashMap<usize, Expected> {
                         reset_after: standing.reset_after,
                         delay: answer.delay,
                     };
-                    answers.insert(step.line, expected);
+                    answers.insert(step.line, expected.to_string());
                 }
                 Action::Refund { of, units } => {
                     let mark = marks[of].unwrap_or_else(|| panic!("{file}:{}: that was a denial", step.line));
                     ledger.refund(&step.policy, &key, units, mark, step.now);
                 }
+                Action::Renew { .. } => panic!("{file}:{}: only slots are renewed", step.line),
                 Action::Settle { of, from, to } => {
                     let mark = marks[of].unwrap_or_else(|| panic!("{file}:{}: that was a denial", step.line));
                     ledger.settle(&step.policy, &key, &[(from, mark)], to, step.now);
                 }
             }
+        }
+    }
+    answers
+}
+
+/// The same for requests in flight, in a store with leases.
+fn answers_of_slots(vector: &Vector) -> HashMap<usize, String> {
+    let mut answers = HashMap::new();
+    let mut oracle = SlotOracle::new(&vector.steps[0].policy, true);
+    let mut stamps = Vec::new();
+    for step in &vector.steps {
+        let (policy, now) = (&step.policy, step.now);
+        match step.action {
+            Action::Acquire { cost, times, .. } => {
+                let left = oracle.left(policy, now);
+                let most = match cost {
+                    0 => times.max(),
+                    1 => times.max().min(u32::try_from(left).unwrap()),
+                    _ => 0,
+                };
+                let granted = if most < times.min() { 0 } else { most };
+                // Any number will do, if none occurs twice.
+                let stamp = Stamp::new(0, 1_000 * u32::try_from(step.line).unwrap());
+                for turn in 0..u64::from(granted) * cost {
+                    oracle.claim(stamp.after_refund(policy, turn), now);
+                }
+                stamps.push(stamp);
+                let remaining = oracle.left(policy, now);
+                let wait = match cost {
+                    _ if granted > 0 || cost == 0 => Wait::None,
+                    1 if left > 0 => Wait::None,
+                    1 => oracle
+                        .refuse(policy, now)
+                        .map_or(Wait::Never, |us| Wait::For(Duration::from_micros(us))),
+                    _ => Wait::Never,
+                };
+                let reset_after =
+                    if oracle.is_unused(policy, now) { Duration::ZERO } else { policy.quota().window() };
+                let answer = Expected { times: granted, remaining, wait, reset_after, delay: Duration::ZERO };
+                answers.insert(step.line, answer.to_string());
+            }
+            Action::Refund { of, units } => {
+                for turn in 0..units {
+                    oracle.release(stamps[of].after_refund(policy, turn));
+                }
+            }
+            Action::Renew { of, .. } => {
+                let renewal = oracle.renew(policy, stamps[of], now);
+                answers.insert(step.line, format!("{renewal:?}").to_lowercase());
+            }
+            Action::Settle { .. } => panic!("in-flight:{}: slots are not settled", step.line),
         }
     }
     answers

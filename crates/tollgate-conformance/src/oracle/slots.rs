@@ -30,8 +30,8 @@ impl SlotOracle {
         policy.quota().limit().saturating_sub(self.held.len() as u64)
     }
 
-    /// Returns until when some unit was in use whose lease has ended. If the clock steps back beyond
-    /// that time, a store may count the unit again, or not.
+    /// Returns the latest end of a lease that has ended. If the clock steps back beyond that time,
+    /// a store may count the unit again, or not.
     pub fn ended(&self) -> Timestamp {
         Timestamp::from_micros(u64::try_from(self.ended).expect("it was a time"))
     }
@@ -75,6 +75,12 @@ impl SlotOracle {
         }
         self.claim(stamp, now);
         Renewal::Held
+    }
+
+    /// Whether no unit is in use at `now`.
+    pub fn is_unused(&mut self, policy: &Policy, now: Timestamp) -> bool {
+        self.left(policy, now);
+        self.held.is_empty()
     }
 
     /// Forgets all units.

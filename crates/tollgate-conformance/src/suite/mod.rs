@@ -190,8 +190,8 @@ macro_rules! cases {
 }
 
 impl Suite {
-    /// The algorithms of the random steps and histories. The log is small: some stores keep an entry
-    /// per unit.
+    /// The algorithms of the random steps and histories. The log is small: some stores keep an
+    /// entry per unit.
     pub const ALGORITHMS: [Algorithm; 8] = {
         let [a, b, c, d, e, f, g] = random_sets::EVERY;
         [a, b, c, d, e, f, g, Algorithm::InFlight]
@@ -397,6 +397,7 @@ impl Suite {
                     a_refused_set_takes_no_slot_and_charges_no_rate,
                     a_set_takes_as_many_slots_as_the_scarcest_policy_has,
                     a_changed_limit_ends_no_slot,
+                    a_grant_beyond_a_lowered_limit_is_released_as_a_whole,
                     policies_of_another_name_or_lease_share_no_slots,
                     concurrent_claims_and_second_releases_keep_the_limit,
                     concurrent_claims_of_several_overlap_nowhere;

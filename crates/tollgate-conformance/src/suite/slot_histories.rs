@@ -182,10 +182,10 @@ impl Run<'_> {
     async fn reset(&mut self) {
         self.case.reset(&self.key, &[&self.policy]).await;
         self.oracle.reset();
-        if !self.leased {
-            // Such a store does not take a slot again that it does not know.
-            self.ended.extend(self.held.drain(..).map(|(stamp, _)| stamp));
-        }
+        // The contract lets no holder release a slot from before a reset.
+        self.held.clear();
+        self.ended.clear();
+        self.known.clear();
     }
 
     fn step_back(&self, span: u64) {

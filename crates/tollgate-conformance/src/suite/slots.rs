@@ -224,3 +224,11 @@ pub(super) async fn policies_of_another_name_or_lease_share_no_slots(case: &Case
         case.must_take(other, &key, 1).await;
     }
 }
+
+pub(super) async fn a_grant_beyond_a_lowered_limit_is_released_as_a_whole(case: &Case) {
+    let key = Key::from("caller");
+    let verdict = case.acquire(&[Check::new(&slots(5), &key, 1)], Times::up_to(5)).await;
+    case.same("granted", verdict.times(), 5);
+    case.refund(&slots(2), &key, 5, stamp_of(&verdict)).await;
+    case.left("after a release", &slots(5), &key, 5).await;
+}

@@ -32,6 +32,7 @@ const OF_ANY: &[(SlotMistake, &str)] = &[
     (SlotMistake::TakesTwo, "slots::no_more_than_the_limit_run_at_once"),
     (SlotMistake::TakesOneForSeveral, "slots::a_grant_of_several_is_released_in_parts"),
     (SlotMistake::ReleasesTheFirst, "slots::a_grant_of_several_is_released_in_parts"),
+    (SlotMistake::ReleasesUpToTheLimit, "slots::a_grant_beyond_a_lowered_limit_is_released_as_a_whole"),
     (SlotMistake::ReleasesTheGrant, "slots::no_more_than_the_limit_run_at_once"),
     (SlotMistake::CostsAddUp, "slots::no_more_than_the_limit_run_at_once"),
     (SlotMistake::LooksThenClaims, "slots::concurrent_claims_and_second_releases_keep_the_limit"),

@@ -31,6 +31,8 @@ pub(crate) enum SlotMistake {
     TakesOneForSeveral,
     /// A release of several frees the first.
     ReleasesTheFirst,
+    /// A release frees no more than the limit.
+    ReleasesUpToTheLimit,
     /// Slots of a grant have one identity.
     ReleasesTheGrant,
     /// A cost of 2 takes two slots.
@@ -127,7 +129,11 @@ impl SlotStore {
 
     fn release(&self, slots: &mut Slots, grant: &Grant<'_>) {
         let held = self.held(slots, grant.policy, grant.key);
-        for turn in 0..grant.units {
+        let units = match self.mistake {
+            SlotMistake::ReleasesUpToTheLimit => grant.units.min(grant.policy.capacity()),
+            _ => grant.units,
+        };
+        for turn in 0..units {
             let turn = if self.mistake == SlotMistake::ReleasesTheFirst { 0 } else { turn };
             let stamp = grant.stamp.after_refund(grant.policy, turn);
             let is_held = match self.mistake {
