@@ -64,12 +64,12 @@ fn answers_of_slots(vector: &Vector) -> HashMap<usize, String> {
                 let left = oracle.left(policy, now);
                 let most = match cost {
                     0 => times.max(),
-                    1 => times.max().min(u32::try_from(left).unwrap()),
+                    1 => u32::try_from(left).map_or(times.max(), |left| left.min(times.max())),
                     _ => 0,
                 };
                 let granted = if most < times.min() { 0 } else { most };
-                // Any number will do, if none occurs twice.
-                let stamp = Stamp::new(0, 1_000 * u32::try_from(step.line).unwrap());
+                // Any identity will do, if none occurs twice.
+                let stamp = Stamp::new(step.line as u64, 0);
                 for turn in 0..u64::from(granted) * cost {
                     oracle.claim(stamp.after_refund(policy, turn), now);
                 }

@@ -392,7 +392,7 @@ impl Suite {
                 slots:
                     no_more_than_the_limit_run_at_once,
                     a_second_release_frees_nothing,
-                    a_release_frees_no_slot_of_a_later_microsecond_or_claim,
+                    a_release_frees_no_slot_that_was_claimed_later,
                     a_grant_of_several_is_released_in_parts,
                     a_refused_set_takes_no_slot_and_charges_no_rate,
                     a_set_takes_as_many_slots_as_the_scarcest_policy_has,

@@ -8,7 +8,7 @@ use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Quota, Renewal, Stamp,
 
 use super::case::{Case, micros};
 use super::histories::OF_A_STORE;
-use super::slots::{LEASE, is_leased, slot, slots};
+use super::slots::{LEASE, is_leased, slot, slots, waits_until};
 use crate::oracle::SlotOracle;
 use crate::random::Random;
 
@@ -201,12 +201,7 @@ impl Run<'_> {
         if left == 0 {
             // A store need not cut on a look what a clock that stepped back left ahead.
             let wait = self.case.denied(&self.policy, &self.key, 1).await;
-            match self.oracle.refuse(&self.policy, now) {
-                Some(due) => self.case.same("the wait", wait, Duration::from_micros(due)),
-                None => {
-                    self.case.same("a wait of a lease at most", micros(wait).clamp(1, LEASE), micros(wait))
-                }
-            }
+            waits_until(self.case, wait, self.oracle.refuse(&self.policy, now));
             self.last_wait = micros(wait);
         }
         let look = self.case.look(&self.policy, &self.key, 1).await;

@@ -1,11 +1,9 @@
 //! Cases of slots that are renewed, and that end with their lease in stores that have leases.
 
-use std::time::Duration;
-
 use tollgate_core::{Check, Key, Policy, Quota, Renewal, Times, Timestamp, Wait};
 
 use super::case::{Case, SECOND};
-use super::slots::{LEASE, is_leased, slot, slots};
+use super::slots::{LEASE, is_leased, slot, slots, waits_until};
 
 pub(super) async fn a_slot_is_held_for_a_lease_or_until_it_is_released(case: &Case) {
     let (policy, key) = (slots(1), Key::from("caller"));
@@ -90,13 +88,7 @@ pub(super) async fn a_denial_waits_until_enough_leases_end(case: &Case) {
     // The leases now end 11, 13 and 15 seconds later: those of the second, the third and the first.
     for (limit, wait) in [(3, 11), (2, 13), (1, 15)] {
         let denied = case.denied(&slots(limit), &key, 1).await;
-        let due = if leased { wait * SECOND } else { LEASE };
-        let is_due = if leased {
-            denied == Duration::from_micros(due)
-        } else {
-            !denied.is_zero() && denied <= Duration::from_micros(due)
-        };
-        case.same(&format!("a wait of {denied:?} for one of {limit}, that may be {due} µs"), is_due, true);
+        waits_until(case, denied, leased.then_some(wait * SECOND));
         case.same("the wait of a look", case.look(&slots(limit), &key, 1).await.wait(), Wait::For(denied));
     }
     if leased {

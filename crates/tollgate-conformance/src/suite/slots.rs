@@ -31,6 +31,14 @@ pub(super) async fn is_leased(case: &Case) -> bool {
     ends_after.is_some()
 }
 
+/// Fails unless the wait of a denial is `due`, or a lease at most if no lease ends.
+pub(super) fn waits_until(case: &Case, wait: Duration, due: Option<u64>) {
+    match due {
+        Some(due) => case.same("the wait", micros(wait), due),
+        None => case.same("a wait of a lease at most", (1..=LEASE).contains(&micros(wait)), true),
+    }
+}
+
 pub(super) async fn no_more_than_the_limit_run_at_once(case: &Case) {
     let (policy, key) = (slots(3), Key::from("caller"));
     let mut stamps = Vec::new();
@@ -41,12 +49,7 @@ pub(super) async fn no_more_than_the_limit_run_at_once(case: &Case) {
         stamps.push(verdict.each()[0].stamp());
     }
     case.same("stamps that differ", stamps.iter().collect::<HashSet<_>>().len(), 3);
-    let denied = case.take(&policy, &key, 1).await;
-    case.same("granted beyond the limit", denied.times(), 0);
-    match denied.wait() {
-        Wait::For(wait) if (1..=LEASE).contains(&micros(wait)) => {}
-        wait => case.fail(&format!("a denial waits {wait:?}, not a lease at most")),
-    }
+    waits_until(case, case.denied(&policy, &key, 1).await, None);
     case.same("a cost of 0", case.take(&policy, &key, 0).await.times(), 1);
     case.same("a cost of 2", case.take(&policy, &key, 2).await.wait(), Wait::Never);
     case.left("after denials", &policy, &key, 0).await;
@@ -76,8 +79,8 @@ pub(super) async fn a_second_release_frees_nothing(case: &Case) {
     case.left("of another key", &policy, &Key::from("other"), 2).await;
 }
 
-/// A store may forget a key without slots, also in the microsecond in which one is claimed again.
-pub(super) async fn a_release_frees_no_slot_of_a_later_microsecond_or_claim(case: &Case) {
+/// A store may forget a key without slots, and one is claimed again in the same microsecond.
+pub(super) async fn a_release_frees_no_slot_that_was_claimed_later(case: &Case) {
     let (policy, key) = (slots(1), Key::from("caller"));
     let mut earlier: Vec<Stamp> = Vec::new();
     for turn in 0..6 {

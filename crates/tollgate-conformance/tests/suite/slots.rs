@@ -26,7 +26,7 @@ fn correct_stores_of_slots_pass() {
 const OF_ANY: &[(SlotMistake, &str)] = &[
     (SlotMistake::SecondReleaseFrees, "slots::a_second_release_frees_nothing"),
     (SlotMistake::OnlyCounts, "slots::no_more_than_the_limit_run_at_once"),
-    (SlotMistake::NumbersBeginAgain, "slots::a_release_frees_no_slot_of_a_later_microsecond_or_claim"),
+    (SlotMistake::NumbersBeginAgain, "slots::a_release_frees_no_slot_that_was_claimed_later"),
     (SlotMistake::RefusedSetTakesSlots, "slots::a_refused_set_takes_no_slot_and_charges_no_rate"),
     (SlotMistake::RefusedSetTakesRates, "slots::a_refused_set_takes_no_slot_and_charges_no_rate"),
     (SlotMistake::TakesTwo, "slots::no_more_than_the_limit_run_at_once"),

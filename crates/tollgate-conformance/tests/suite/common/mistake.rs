@@ -79,3 +79,49 @@ pub(crate) enum Mistake {
     UsageIgnoresTheInterval,
     UsageCharges,
 }
+
+/// A mistake of a store of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotMistake {
+    None,
+    /// A release of a slot that is not held frees another.
+    SecondReleaseFrees,
+    /// Slots are counted: any release frees one, and all have the same identity.
+    OnlyCounts,
+    /// Identities begin again when no slot is left.
+    NumbersBeginAgain,
+    /// A set that a rate refuses takes its slots.
+    RefusedSetTakesSlots,
+    /// A set that finds no slot charges its rates.
+    RefusedSetTakesRates,
+    TakesTwo,
+    /// A set that is granted several times takes one slot.
+    TakesOneForSeveral,
+    /// A release of several frees the first.
+    ReleasesTheFirst,
+    /// A release frees no more than the limit.
+    ReleasesUpToTheLimit,
+    /// Slots of a grant have one identity.
+    ReleasesTheGrant,
+    /// A cost of 2 takes two slots.
+    CostsAddUp,
+    /// Looks under one lock and claims under another.
+    LooksThenClaims,
+    LeaseIsNotInTheScope,
+    LimitIsInTheScope,
+    ResetKeepsSlots,
+    RenewalDoesNothing,
+    RenewalIgnoresTheLimit,
+    RenewalTakesNothingAgain,
+    /// An unknown slot is reported as held and is not taken.
+    RenewalOnlyReports,
+    /// Any answer holds all slots of the key for another lease.
+    AnswersRenew,
+    LeaseEndsEarly,
+    LeaseNeverEnds,
+    WaitIsTheLease,
+    /// A denial waits for the first lease, even if more have to end.
+    WaitIsTheFirst,
+    /// A clock that steps back leaves slots ahead.
+    KeepsTheFuture,
+}

@@ -21,8 +21,8 @@ use tollgate_core::{
 };
 
 pub(crate) use asynchronous::Asynchronous;
-pub(crate) use mistake::Mistake;
-pub(crate) use slot_store::{SlotMistake, SlotStore};
+pub(crate) use mistake::{Mistake, SlotMistake};
+pub(crate) use slot_store::SlotStore;
 
 #[derive(Debug)]
 pub(crate) struct OneLock {
