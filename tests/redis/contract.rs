@@ -184,7 +184,8 @@ fn random_decisions_and_histories_of_each_algorithm_match_the_oracle() {
     let list = Suite::ALGORITHMS.map(logs(SlidingLogLayout::List));
     let sorted_set = Suite::ALGORITHMS.map(logs(SlidingLogLayout::SortedSet));
     let sorted_set = sorted_set.into_iter().filter(|(of, _)| matches!(of, Algorithm::SlidingLog { .. }));
-    let all: Vec<_> = list.into_iter().chain(sorted_set).collect();
+    let list = list.into_iter().filter(|(of, _)| *of != Algorithm::InFlight);
+    let all: Vec<_> = list.chain(sorted_set).collect();
     thread::scope(|scope| {
         for (n, &kind) in Kind::EVERY.iter().enumerate() {
             let of_server = all.iter().skip(n).step_by(Kind::EVERY.len());
@@ -194,6 +195,19 @@ fn random_decisions_and_histories_of_each_algorithm_match_the_oracle() {
                     holds(suite, &shared(kind).url(), layout);
                 }
             });
+        }
+    });
+}
+
+/// A history of slots makes 50 calls on average, one after another. With `TOLLGATE_SLOTS_SECONDS`
+/// each server plays 10,000.
+#[test]
+fn random_histories_of_slots_match_the_oracle() {
+    let histories = if std::env::var("TOLLGATE_SLOTS_SECONDS").is_ok() { 10_000 } else { 300 };
+    thread::scope(|scope| {
+        for &kind in Kind::EVERY {
+            let suite = Suite::new().histories(histories).only_steps_of(Algorithm::InFlight);
+            scope.spawn(move || holds(suite, &shared(kind).url(), SlidingLogLayout::List));
         }
     });
 }
