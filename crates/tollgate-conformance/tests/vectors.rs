@@ -75,11 +75,12 @@ fn answers_of_slots(vector: &Vector) -> HashMap<usize, String> {
                 }
                 stamps.push(stamp);
                 let remaining = oracle.left(policy, now);
+                let least = u64::from(times.min().max(1));
                 let wait = match cost {
                     _ if granted > 0 || cost == 0 => Wait::None,
-                    1 if left > 0 => Wait::None,
+                    1 if left >= least => Wait::None,
                     1 => oracle
-                        .refuse(policy, now)
+                        .refuse(policy, least, now)
                         .map_or(Wait::Never, |us| Wait::For(Duration::from_micros(us))),
                     _ => Wait::Never,
                 };

@@ -36,9 +36,10 @@ impl SlotOracle {
         Timestamp::from_micros(u64::try_from(self.ended).expect("it was a time"))
     }
 
-    /// Refuses a request for want of a unit. No lease ends later than one from `now`: the clock has
-    /// stepped back if one would. Returns the wait in microseconds, if leases end.
-    pub fn refuse(&mut self, policy: &Policy, now: Timestamp) -> Option<u64> {
+    /// Refuses a request for want of this many units, which are no more than the limit. No lease
+    /// ends later than one from `now`: the clock has stepped back if one would. Returns the wait in
+    /// microseconds, if leases end.
+    pub fn refuse(&mut self, policy: &Policy, units: u64, now: Timestamp) -> Option<u64> {
         let latest = micros(now) + self.lease?;
         let mut ends: Vec<i128> = Vec::new();
         for (_, end) in &mut self.held {
@@ -46,9 +47,9 @@ impl SlotOracle {
             ends.push(*end);
         }
         ends.sort_unstable();
-        let limit = usize::try_from(policy.quota().limit()).expect("it is small");
-        // One unit is free when as many leases have ended.
-        let ended = (ends.len() + 1).checked_sub(limit)?;
+        let spare = usize::try_from(policy.quota().limit().checked_sub(units)?).expect("it is small");
+        // The units are free when as many leases have ended.
+        let ended = ends.len().checked_sub(spare)?;
         let last = ends.get(ended.checked_sub(1)?)?;
         u64::try_from(last - micros(now)).ok()
     }

@@ -119,8 +119,7 @@ use totals::Totals;
 ///         for ((policy, key, cost), look) in pairs.iter().zip(looks) {
 ///             let state = states.of.get_mut(&(policy.scope().into(), (*key).clone())).unwrap();
 ///             statuses.push(if granted == 0 {
-///                 let wanted = cost.saturating_mul(times.min().max(1).into());
-///                 state.refuse(policy, now, look, wanted)
+///                 state.refuse(policy, now, look, *cost, times)
 ///             } else {
 ///                 let charge = state.charge(policy, now, look, cost * u64::from(granted));
 ///                 delay = delay.max(charge.delay);
@@ -398,6 +397,7 @@ impl Suite {
                     a_set_takes_as_many_slots_as_the_scarcest_policy_has,
                     a_changed_limit_ends_no_slot,
                     a_grant_beyond_a_lowered_limit_is_released_as_a_whole,
+                    a_denial_of_several_waits_unless_they_exceed_the_limit,
                     policies_of_another_name_or_lease_share_no_slots,
                     concurrent_claims_and_second_releases_keep_the_limit,
                     concurrent_claims_of_several_overlap_nowhere;

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Quota, Renewal, Stamp, Times, Timestamp, Wait};
+use tollgate_core::{
+    Algorithm, Check, Grant, Key, Policy, Quota, Renewal, Stamp, Status, Times, Timestamp, Wait,
+};
 
 use super::case::{Case, micros};
 use super::histories::OF_A_STORE;
@@ -110,9 +112,7 @@ impl Run<'_> {
         self.case.same(&what, u64::from(verdict.times()), due);
         let status = verdict.each()[at];
         if due == 0 {
-            if cost == 1 && left < u64::from(times.min().max(1)) {
-                self.oracle.refuse(&self.policy, now);
-            }
+            self.compare_refusal(status, cost, times.min().max(1).into(), left);
             return;
         }
         if set.len() > 1 {
@@ -127,6 +127,25 @@ impl Run<'_> {
                 let stamp = status.stamp().after_refund(&self.policy, turn);
                 self.case.same("an identity that was used before", self.known.insert(stamp), true);
                 self.oracle.claim(stamp, now);
+            }
+        }
+    }
+
+    /// Compares the wait of a refused cost, which had to fit `least` times.
+    fn compare_refusal(&mut self, status: Status, cost: u64, least: u64, left: u64) {
+        // A cache answered by a denial of the rate.
+        let is_unknown = (status.remaining(), status.reset_after()) == (0, Duration::ZERO);
+        if self.case.excuses.cached_denials && is_unknown {
+            return;
+        }
+        let lacks_some = cost == 1 && left < least;
+        match status.wait() {
+            Wait::For(wait) if lacks_some && least <= self.policy.capacity() => {
+                waits_until(self.case, wait, self.oracle.refuse(&self.policy, least, self.case.time.now()));
+            }
+            wait => {
+                let due = if lacks_some || cost > 1 { Wait::Never } else { Wait::None };
+                self.case.same(&format!("the wait for {least} of {cost} with {left} left"), wait, due);
             }
         }
     }
@@ -201,7 +220,7 @@ impl Run<'_> {
         if left == 0 {
             // A store need not cut on a look what a clock that stepped back left ahead.
             let wait = self.case.denied(&self.policy, &self.key, 1).await;
-            waits_until(self.case, wait, self.oracle.refuse(&self.policy, now));
+            waits_until(self.case, wait, self.oracle.refuse(&self.policy, 1, now));
             self.last_wait = micros(wait);
         }
         let look = self.case.look(&self.policy, &self.key, 1).await;

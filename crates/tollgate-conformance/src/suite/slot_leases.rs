@@ -91,6 +91,11 @@ pub(super) async fn a_denial_waits_until_enough_leases_end(case: &Case) {
         waits_until(case, denied, leased.then_some(wait * SECOND));
         case.same("the wait of a look", case.look(&slots(limit), &key, 1).await.wait(), Wait::For(denied));
     }
+    for (least, wait) in [(1, 11), (2, 13), (3, 15)] {
+        let denied = case.acquire(&[Check::new(&policy, &key, 1)], Times::between(least, 3)).await;
+        let Wait::For(denied) = denied.wait() else { case.fail(&format!("{least} are denied: {denied:?}")) };
+        waits_until(case, denied, leased.then_some(wait * SECOND));
+    }
     if leased {
         case.advance(11 * SECOND - 1);
         case.denied(&policy, &key, 1).await;

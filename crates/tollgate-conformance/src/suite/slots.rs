@@ -64,6 +64,25 @@ pub(super) async fn no_more_than_the_limit_run_at_once(case: &Case) {
     case.left("of another key", &policy, &Key::from("other"), 3).await;
 }
 
+pub(super) async fn a_denial_of_several_waits_unless_they_exceed_the_limit(case: &Case) {
+    let (policy, key) = (slots(3), Key::from("caller"));
+    let verdict = case.acquire(&[Check::new(&policy, &key, 1)], Times::up_to(2)).await;
+    case.same("granted", verdict.times(), 2);
+    for least in [2, 3] {
+        let denied = case.acquire(&[Check::new(&policy, &key, 1)], Times::between(least, 5)).await;
+        case.same("granted of several, with one left", denied.times(), 0);
+        match denied.wait() {
+            Wait::For(wait) => waits_until(case, wait, None),
+            other => case.fail(&format!("a denial of {least} has the wait {other:?}")),
+        }
+    }
+    let denied = case.acquire(&[Check::new(&policy, &key, 1)], Times::between(4, 5)).await;
+    case.same("the wait for more than the limit", denied.wait(), Wait::Never);
+    case.refund(&policy, &key, 2, stamp_of(&verdict)).await;
+    let verdict = case.acquire(&[Check::new(&policy, &key, 1)], Times::between(2, 5)).await;
+    case.same("granted of several after a release", verdict.times(), 3);
+}
+
 pub(super) async fn a_second_release_frees_nothing(case: &Case) {
     let (policy, key) = (slots(2), Key::from("caller"));
     let first = case.must_take(&policy, &key, 1).await;

@@ -35,6 +35,8 @@ const OF_ANY: &[(SlotMistake, &str)] = &[
     (SlotMistake::ReleasesUpToTheLimit, "slots::a_grant_beyond_a_lowered_limit_is_released_as_a_whole"),
     (SlotMistake::ReleasesTheGrant, "slots::no_more_than_the_limit_run_at_once"),
     (SlotMistake::CostsAddUp, "slots::no_more_than_the_limit_run_at_once"),
+    (SlotMistake::SeveralNeverPass, "slots::a_denial_of_several_waits_unless_they_exceed_the_limit"),
+    (SlotMistake::SeveralAlwaysWait, "slots::a_denial_of_several_waits_unless_they_exceed_the_limit"),
     (SlotMistake::LooksThenClaims, "slots::concurrent_claims_and_second_releases_keep_the_limit"),
     (SlotMistake::LeaseIsNotInTheScope, "slots::policies_of_another_name_or_lease_share_no_slots"),
     (SlotMistake::LimitIsInTheScope, "slots::a_changed_limit_ends_no_slot"),

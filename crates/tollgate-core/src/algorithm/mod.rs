@@ -58,6 +58,7 @@ mod sliding_window;
 
 use std::time::Duration;
 
+use crate::check::Times;
 use crate::policy::{Algorithm, Policy};
 use crate::quota::Quota;
 use crate::time::Timestamp;
@@ -242,15 +243,22 @@ impl State {
         Charged { status, delay, expires: Timestamp::from_micros(now_us.saturating_add(reset_us)) }
     }
 
-    /// The status for a refused request of `units`, after a `look` at the same `now`.
-    pub fn refuse(&self, policy: &Policy, now: Timestamp, look: Look, units: u64) -> Status {
-        let wait = self.wait(policy, now, units);
+    /// The status for a refused request of `cost`, after a `look` at the same `now`. It waits until
+    /// the cost fits as often as `times` asks at least.
+    pub fn refuse(&self, policy: &Policy, now: Timestamp, look: Look, cost: u64, times: Times) -> Status {
+        let wait = if cost > policy.largest_cost() {
+            Wait::Never
+        } else {
+            self.wait(policy, now, cost.saturating_mul(times.min().max(1).into()))
+        };
         Status::new(look.remaining, wait, self.reset_after(policy, now), Stamp::default())
     }
 
-    /// The wait for `units`, after a [`State::look`] at the same `now`.
+    /// The wait for `units`, after a [`State::look`] at the same `now`. Those of requests in flight
+    /// may be of several requests.
     pub fn wait(&self, policy: &Policy, now: Timestamp, units: u64) -> Wait {
-        if units > policy.largest_cost() {
+        let most = if policy.is_in_flight() { policy.capacity() } else { policy.largest_cost() };
+        if units > most {
             return Wait::Never;
         }
         let now = now.as_micros();

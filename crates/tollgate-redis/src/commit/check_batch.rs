@@ -356,8 +356,7 @@ impl Alike {
         let status = |args: &ScriptArgs, state: &mut State| {
             let look = state.look(&args.policy, now);
             if granted == 0 {
-                let wanted = args.cost.saturating_mul(u64::from(self.times.min().max(1)));
-                return (Duration::ZERO, state.refuse(&args.policy, now, look, wanted));
+                return (Duration::ZERO, state.refuse(&args.policy, now, look, args.cost, self.times));
             }
             let units = u64::from(granted).saturating_mul(args.cost);
             let charge = state.charge(&args.policy, now, look, units);

@@ -239,8 +239,7 @@ impl MemoryStore {
             max => look.times(policy, check.cost).min(max),
         };
         if granted == 0 || granted < times.min() {
-            let wanted = check.cost.saturating_mul(u64::from(times.min().max(1)));
-            let status = slot.value.refuse(policy, now, look, wanted);
+            let status = slot.value.refuse(policy, now, look, check.cost, times);
             // A denied key stays until its reset: otherwise its caller could regain quota by
             // inventing keys. But requests that can never pass cost an attacker nothing.
             if times.max() > 0 && matches!(status.wait(), Wait::For(_)) {

@@ -204,9 +204,8 @@ impl<'a> Tables<'a> {
     }
 
     fn refuse(&mut self, place: &mut Place<'_>, times: Times, now: Timestamp) -> Status {
-        let wanted = place.cost.saturating_mul(u64::from(times.min().max(1)));
-        let (policy, look) = (place.policy, place.look);
-        let status = self.state(place).refuse(policy, now, look, wanted);
+        let (policy, look, cost) = (place.policy, place.look, place.cost);
+        let status = self.state(place).refuse(policy, now, look, cost, times);
         if let (StateHeld::Slot(at), true) =
             (&place.held, times.max() > 0 && matches!(status.wait(), Wait::For(_)))
         {

@@ -105,6 +105,10 @@ pub(crate) enum SlotMistake {
     ReleasesTheGrant,
     /// A cost of 2 takes two slots.
     CostsAddUp,
+    /// A denial of several slots at least waits for ever.
+    SeveralNeverPass,
+    /// A denial of more slots than the limit reports a wait.
+    SeveralAlwaysWait,
     /// Looks under one lock and claims under another.
     LooksThenClaims,
     LeaseIsNotInTheScope,

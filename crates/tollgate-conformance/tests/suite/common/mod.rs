@@ -202,8 +202,7 @@ impl OneLock {
             let mut wait = Wait::None;
             let mut remaining = look.remaining;
             if granted == 0 {
-                let wanted = pair.cost.saturating_mul(u64::from(times.min().max(1)));
-                wait = self.wait(state.wait(pair.policy, now, wanted));
+                wait = self.wait(state.refuse(pair.policy, now, look, pair.cost, times).wait());
                 let charges = match self.mistake {
                     Mistake::ChargesDenied => times.max() > 0,
                     Mistake::LookCharges => times == Times::LOOK,

@@ -131,7 +131,12 @@ impl SlotStore {
         let (now, lease) = (self.now(), micros(check.policy.quota().window()));
         let held = self.held(slots, check.policy, check.key);
         let missing = (held.len() as u64 + units).saturating_sub(check.policy.capacity());
-        if cost > 1 {
+        let never = match self.mistake {
+            SlotMistake::SeveralNeverPass => units > 1,
+            SlotMistake::SeveralAlwaysWait => cost > 1,
+            _ => cost > 1 || units > check.policy.capacity(),
+        };
+        if never {
             return Wait::Never;
         }
         if units == 0 || missing == 0 {
