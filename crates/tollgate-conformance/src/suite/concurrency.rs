@@ -49,6 +49,19 @@ pub(super) async fn ask<'a>(
     answers.into_iter().map(|answer| case.answered("a concurrent acquire", answer)).collect()
 }
 
+/// Sends these requests before the first answer is awaited.
+pub(super) async fn ask_all(case: &Case, requests: &[(Check<'_>, Times)]) -> Vec<Verdict> {
+    let replies =
+        requests.iter().map(|(check, times)| Box::pin(case.store.acquire(&[*check], *times).wait()));
+    let answers = join(replies.collect()).await;
+    let verdicts = answers.into_iter().map(|answer| case.answered("a concurrent acquire", answer));
+    let verdicts: Vec<Verdict> = verdicts.collect();
+    for ((check, times), verdict) in requests.iter().zip(&verdicts) {
+        case.denials.note(&[*check], *times, verdict, case.time.now());
+    }
+    verdicts
+}
+
 /// Sends `EACH` refunds from every caller. `grant` returns the grant of the n-th refund.
 pub(super) async fn all_refunded<'a>(case: &Case, grant: impl Fn(usize) -> Grant<'a> + Sync) {
     let first = case.store.refund(&[grant(0)]);

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Check, Key, Policy, Times};
+use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Times, Verdict};
 
-use super::case::{Case, WINDOW, plain_with_limit};
+use super::case::{Case, SECOND, WINDOW, micros, plain_with_limit};
+use super::concurrency::ask_all;
+use super::random_sets::EVERY;
 use crate::oracle::Ledger;
 use crate::random::Random;
 
@@ -12,43 +14,130 @@ fn leaving(case: &Case, policy: &Policy, units: u64) -> Policy {
     policy.leaving(units).unwrap_or_else(|error| case.fail(&format!("{units} of {policy:?}: {error}")))
 }
 
+async fn takes_all(case: &Case, policy: &Policy, key: &Key, due: u32) {
+    let verdict = case.acquire(&[Check::new(policy, key, 1)], Times::up_to(99)).await;
+    case.same(&format!("granted of {} at once", policy.name()), verdict.times(), due);
+}
+
 pub(super) async fn a_class_leaves_its_units_to_others(case: &Case) {
     let key = Key::from("caller");
     for policy in plain_with_limit(10) {
         let class = leaving(case, &policy, 4);
-        let verdict = case.acquire(&[Check::new(&class, &key, 1)], Times::up_to(99)).await;
-        case.same(&format!("granted to the class, {}", policy.name()), verdict.times(), 6);
+        takes_all(case, &class, &key, 6).await;
         case.left("to the class", &class, &key, 0).await;
         case.left("to others", &policy, &key, 4).await;
-        let verdict = case.acquire(&[Check::new(&policy, &key, 1)], Times::up_to(99)).await;
-        case.same(&format!("granted to others, {}", policy.name()), verdict.times(), 4);
+        takes_all(case, &policy, &key, 4).await;
     }
 }
 
-/// Three classes of each algorithm, of which each request may be.
-pub(super) async fn random_requests_of_three_classes_match_the_oracle(case: &Case) {
-    for (number, policy) in (0_u32..).zip(plain_with_limit(12)) {
-        let classes = [policy.clone(), leaving(case, &policy, 3), leaving(case, &policy, 8)];
-        let (mut random, mut ledger) = (Random::new(number.into()), Ledger::default());
-        for n in 0..200_u32 {
-            if case.excuses.leases.is_some() {
-                // What a lease holds is charged ahead.
-                return;
+/// A bucket refills its class as fast as all others.
+pub(super) async fn a_class_alone_gets_its_bound_and_then_the_whole_rate(case: &Case) {
+    let key = Key::from("caller");
+    for policy in plain_with_limit(10) {
+        let class = leaving(case, &policy, 4);
+        for _ in 0..3 {
+            takes_all(case, &class, &key, 6).await;
+            case.left("to others", &policy, &key, 4).await;
+            case.advance(micros(case.look(&class, &key, 1).await.reset_after()));
+        }
+        if matches!(policy.algorithm(), Algorithm::Gcra | Algorithm::LeakyBucket { .. }) {
+            takes_all(case, &class, &key, 6).await;
+            for _ in 0..20 {
+                case.advance(SECOND);
+                takes_all(case, &class, &key, 1).await;
             }
-            let class = random.one_of(&[0, 1, 2]);
-            let (key, cost) = (Key::from(n / 100), random.below(4));
-            let set = [Check::new(&classes[class], &key, cost)];
-            let times = Times::between(1, random.small(1, 3));
-            let now = case.time.now();
-            let mut due = ledger.acquire(&set, times, now);
-            let verdict = case.acquire(&set, times).await;
-            if case.excuses.cached_denials {
-                case.denials.relax(&mut due, &set, &verdict, now);
-            }
-            if let Some(difference) = due.difference(&verdict) {
-                case.fail(&format!("{difference}; {times:?} of {set:#?}"));
-            }
-            case.time.advance(Duration::from_micros(random.below(WINDOW / 8)));
         }
     }
+}
+
+/// Of as many histories, the numbers of this algorithm: a part of all.
+pub(super) fn numbers(algorithm: Algorithm, histories: u32) -> impl Iterator<Item = u32> {
+    let place = EVERY.iter().position(|of| *of == algorithm).unwrap_or(0);
+    (0..histories).skip(place).step_by(EVERY.len())
+}
+
+/// Histories of three classes of one key, whose requests come several at a time.
+pub(super) async fn random_classes_match_the_oracle(case: &Case, algorithm: Algorithm, numbers: &[u32]) {
+    for number in numbers {
+        let mut random = Random::new(u64::from(*number));
+        let capacity = 3 + random.below(30);
+        let quota = Quota::new(1 + random.below(30), Duration::from_micros(WINDOW));
+        let policy = match algorithm {
+            Algorithm::Gcra | Algorithm::LeakyBucket { .. } => Policy::new("classes", quota.burst(capacity)),
+            _ => Policy::new("classes", Quota::new(capacity, quota.window())),
+        };
+        let policy = policy.with_algorithm(algorithm);
+        let floor = 1 + random.below(capacity - 2);
+        let higher = floor + 1 + random.below(capacity - 1 - floor);
+        let mut run = Run {
+            case,
+            ledger: Ledger::default(),
+            classes: [leaving(case, &policy, floor), leaving(case, &policy, higher), policy],
+            key: Key::from(*number),
+        };
+        for _ in 0..3 + random.below(6) {
+            run.play(&mut random).await;
+            let far = random.below(3 * WINDOW);
+            case.advance(random.one_of(&[0, 0, 1, WINDOW / 8, WINDOW / 3, WINDOW, far]));
+        }
+    }
+}
+
+struct Run<'a> {
+    case: &'a Case,
+    ledger: Ledger,
+    classes: [Policy; 3],
+    key: Key,
+}
+
+impl Run<'_> {
+    /// Asks several times at one moment.
+    async fn play(&mut self, random: &mut Random) {
+        let (classes, count) = (&self.classes, 1 + random.below(6));
+        let mut request = || {
+            let class = random.one_of(&[0, 1, 2]);
+            let some = random.small(1, 3);
+            let times = random.one_of(&[Times::ONCE, Times::ONCE, Times::between(1, some), Times::LOOK]);
+            (Check::new(&classes[class], &self.key, random.one_of(&[1, 1, 1, 0, 2, 5])), times)
+        };
+        let requests: Vec<(Check<'_>, Times)> = (0..count).map(|_| request()).collect();
+        let verdicts = ask_all(self.case, &requests).await;
+        let mut asked: Vec<_> = requests.into_iter().zip(verdicts).collect();
+        // A store decides requests of one moment in any order. The search takes those first that
+        // charge nothing, since they fit before one that does.
+        asked.sort_by_key(|((check, _), verdict)| u64::from(verdict.times()).saturating_mul(check.cost) > 0);
+        while !asked.is_empty() {
+            let next = asked.iter().position(|((check, times), verdict)| {
+                is_next(self.case, &mut self.ledger, check, *times, verdict)
+            });
+            let Some(next) = next else {
+                self.case.fail(&format!("no order explains {asked:#?}"));
+            };
+            asked.remove(next);
+        }
+    }
+}
+
+/// Whether a request can be the next that the store has decided. If so, the oracle decides it too.
+fn is_next(case: &Case, ledger: &mut Ledger, check: &Check<'_>, times: Times, verdict: &Verdict) -> bool {
+    let (set, now) = ([*check], case.time.now());
+    let left = ledger.acquire(&set, Times::LOOK, now).each[0].remaining;
+    // Of grants that charge units, only one finds so many.
+    let units = u64::from(verdict.times()).saturating_mul(check.cost);
+    if verdict.is_granted() {
+        if verdict.each()[0].remaining().saturating_add(units) != left {
+            return false;
+        }
+    } else if times.max() > 0 && left >= check.cost {
+        return false;
+    }
+    let mut due = ledger.acquire(&set, times, now);
+    if case.excuses.cached_denials {
+        case.denials.relax(&mut due, &set, verdict, now);
+    }
+    let difference = due.difference(verdict);
+    if let (Some(difference), true) = (&difference, units > 0) {
+        case.fail(&format!("{difference}; {times:?} of {check:#?}"));
+    }
+    difference.is_none()
 }

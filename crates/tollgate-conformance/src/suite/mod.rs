@@ -250,8 +250,9 @@ impl Suite {
 
     /// Sets the random [histories](crate::history) of one key per algorithm that the oracle checks.
     /// They settle grants, refund in parts, look as other versions of the policy, and step the
-    /// clock back. Those of requests in flight renew slots. Default: 100. A store with leases runs
-    /// only these.
+    /// clock back. Those of requests in flight renew slots. The other algorithms share as many
+    /// histories of three [classes](tollgate_core::Policy::leaving). Default: 100. A store with
+    /// leases runs only those of requests in flight.
     pub fn histories(mut self, histories: u32) -> Suite {
         self.histories = histories;
         self
@@ -383,7 +384,7 @@ impl Suite {
             cases! { self, make, start;
                 headroom:
                     a_class_leaves_its_units_to_others,
-                    random_requests_of_three_classes_match_the_oracle;
+                    a_class_alone_gets_its_bound_and_then_the_whole_rate;
                 blocks:
                     a_block_allows_and_charges_nothing_until_it_starts,
                     a_block_refuses_until_it_ends,
@@ -398,6 +399,7 @@ impl Suite {
                     a_changed_limit_ends_no_slot,
                     a_grant_beyond_a_lowered_limit_is_released_as_a_whole,
                     a_denial_of_several_waits_unless_they_exceed_the_limit,
+                    a_class_leaves_its_slots_to_others,
                     policies_of_another_name_or_lease_share_no_slots,
                     concurrent_claims_and_second_releases_keep_the_limit,
                     concurrent_claims_of_several_overlap_nowhere;
@@ -501,6 +503,13 @@ impl Suite {
             } else {
                 let case = case("histories::match_the_oracle").await;
                 histories::match_the_oracle(&case, algorithm, numbers).await;
+            }
+        }
+        if !counts_slots {
+            let numbers: Vec<u32> = headroom::numbers(algorithm, self.histories).collect();
+            for numbers in numbers.chunks(histories::OF_A_STORE) {
+                let case = case("headroom::random_classes_match_the_oracle").await;
+                headroom::random_classes_match_the_oracle(&case, algorithm, numbers).await;
             }
         }
     }

@@ -247,6 +247,22 @@ pub(super) async fn policies_of_another_name_or_lease_share_no_slots(case: &Case
     }
 }
 
+pub(super) async fn a_class_leaves_its_slots_to_others(case: &Case) {
+    let (policy, key) = (slots(5), Key::from("caller"));
+    let class = policy.leaving(3).unwrap_or_else(|error| case.fail(&error.to_string()));
+    let stamps = [case.must_take(&class, &key, 1).await, case.must_take(&class, &key, 1).await];
+    case.denied(&class, &key, 1).await;
+    for left in [2, 1, 0] {
+        case.must_take(&policy, &key, 1).await;
+        case.left("to others", &policy, &key, left).await;
+    }
+    for stamp in stamps {
+        case.refund(&class, &key, 1, stamp).await;
+        case.denied(&class, &key, 1).await;
+    }
+    case.left("to others after releases", &policy, &key, 2).await;
+}
+
 pub(super) async fn a_grant_beyond_a_lowered_limit_is_released_as_a_whole(case: &Case) {
     let key = Key::from("caller");
     let verdict = case.acquire(&[Check::new(&slots(5), &key, 1)], Times::up_to(5)).await;

@@ -47,15 +47,13 @@ fn mistakes_of_usage_are_found() {
 
 #[test]
 fn a_correct_asynchronous_store_passes() {
-    block_on(tollgate_conformance::run(async |clock| Asynchronous(OneLock::new(Mistake::None, clock))));
+    block_on(tollgate_conformance::run(async |clock| Asynchronous::new(Mistake::None, clock)));
 }
 
 #[test]
 fn a_mistake_of_an_asynchronous_store_is_found() {
     let run = || {
-        block_on(
-            Suite::new().run(async |clock| Asynchronous(OneLock::new(Mistake::RefundDoesNothing, clock))),
-        );
+        block_on(Suite::new().run(async |clock| Asynchronous::new(Mistake::RefundDoesNothing, clock)));
     };
     assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
 }
@@ -124,6 +122,24 @@ fn random_sets_and_histories_find_mistakes_of_settlements() {
     }
 }
 
+#[test]
+fn random_classes_find_mistakes_of_classes() {
+    for algorithm in of_rates() {
+        let suite = || Suite::new().steps(0).only_steps_of(algorithm);
+        run(Mistake::None, suite()).unwrap();
+        block_on(suite().run(async |clock| Asynchronous::new(Mistake::None, clock)));
+        let mut found = Vec::new();
+        for mistake in [Mistake::ClassTakesAll, Mistake::ClassWaitsUntilFull] {
+            found.push(run(mistake, suite()).expect_err(&format!("{mistake:?} of {algorithm:?} passes")));
+        }
+        let merging = || block_on(suite().run(async |clock| Asynchronous::merging(clock)));
+        found.push(caught(merging).expect_err(&format!("merged classes of {algorithm:?} pass")));
+        for found in found {
+            assert!(found.starts_with("headroom::random_classes_match_the_oracle"), "{algorithm:?}: {found}");
+        }
+    }
+}
+
 /// Each mistake, and the first case that finds it.
 const MISTAKES: &[(Mistake, &str)] = &[
     (Mistake::ChargesDenied, "basics::a_cost_above_the_capacity_never_passes_and_is_not_recorded"),
@@ -176,6 +192,9 @@ const MISTAKES: &[(Mistake, &str)] = &[
     (Mistake::ChargeLandsInTheNextWindow, "debt::a_charge_within_what_is_left_is_no_debt"),
     (Mistake::ChargeRenewsTheWindow, "debt::debt_of_a_window_leaves_with_it"),
     (Mistake::LookForgivesDebt, "debt::no_look_and_no_refusal_forgives_debt"),
+    (Mistake::ClassTakesAll, "headroom::a_class_leaves_its_units_to_others"),
+    (Mistake::ClassHasItsShareOfTheRate, "headroom::a_class_leaves_its_units_to_others"),
+    (Mistake::ClassWaitsUntilFull, "headroom::a_class_alone_gets_its_bound_and_then_the_whole_rate"),
     (Mistake::ResetTooEarly, "waits::the_full_quota_returns_at_its_reset_and_not_before"),
 ];
 

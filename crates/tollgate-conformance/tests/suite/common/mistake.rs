@@ -76,6 +76,12 @@ pub(crate) enum Mistake {
     ChargeRenewsTheWindow,
     /// A look forgives the debt of a window that began with a request.
     LookForgivesDebt,
+    /// A class of requests leaves nothing to others.
+    ClassTakesAll,
+    /// A class of a bucket gets less of the rate, as of the burst.
+    ClassHasItsShareOfTheRate,
+    /// A class is refused until all that was used is refilled.
+    ClassWaitsUntilFull,
     UsageIgnoresTheInterval,
     UsageCharges,
 }

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use tollgate_core::algorithm::State;
 use tollgate_core::{
-    Algorithm, Check, Clock, Grant, Key, Policy, RecentUsage, Reply, Settled, Stamp, Status, Store, Times,
-    Timestamp, UsageError, Verdict, Wait,
+    Algorithm, Check, Clock, Grant, Key, Policy, Quota, RecentUsage, Reply, Settled, Stamp, Status, Store,
+    Times, Timestamp, UsageError, Verdict, Wait,
 };
 
 pub(crate) use asynchronous::Asynchronous;
@@ -93,12 +93,33 @@ impl OneLock {
 
     /// The policy, or if the clock is behind its variant for that.
     fn effective(&self, policy: &Policy) -> Policy {
+        if let Some(changed) = self.without_headroom(policy) {
+            return changed;
+        }
         let cuts = match self.mistake {
             Mistake::CutsOtherVersions => true,
             Mistake::KeepsDebtOfTheFuture => false,
             _ => self.time().1,
         };
         if cuts { policy.with_clock_behind() } else { policy.clone() }
+    }
+
+    /// A class under a wrong quota of the same scope.
+    fn without_headroom(&self, policy: &Policy) -> Option<Policy> {
+        let quota = policy.quota();
+        let all = policy.capacity() + policy.headroom();
+        let is_bucket = !counts_in_windows(policy);
+        let quota = match self.mistake {
+            _ if policy.headroom() == 0 || policy.is_in_flight() => return None,
+            Mistake::ClassTakesAll if is_bucket => quota.burst(all),
+            Mistake::ClassTakesAll => Quota::new(all, quota.window()),
+            Mistake::ClassHasItsShareOfTheRate if is_bucket => {
+                let limit = (quota.limit() * policy.capacity() / all).max(1);
+                Quota::new(limit, quota.window()).burst(policy.capacity())
+            }
+            _ => return None,
+        };
+        Policy::try_from_parts(policy.name(), quota, policy.algorithm()).ok()
     }
 
     fn state<'s>(&self, states: &'s mut States, policy: &Policy, key: &Key, now: Timestamp) -> &'s mut State {
@@ -173,6 +194,10 @@ impl OneLock {
             }
             let look = state.look(pair.policy, self.time_of_look(state, pair.policy, now));
             granted = granted.min(look.times(pair.policy, pair.cost));
+            let is_full = state.reset_after(pair.policy, now).is_zero();
+            if self.mistake == Mistake::ClassWaitsUntilFull && pair.policy.headroom() > 0 && !is_full {
+                granted = 0;
+            }
         }
         let enough = match self.mistake {
             Mistake::PartialIgnoresMin => granted > 0,
