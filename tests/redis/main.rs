@@ -16,7 +16,6 @@ mod denials;
 mod healing;
 mod life;
 mod load;
-mod log_ins;
 mod lost;
 mod names;
 mod proxies;

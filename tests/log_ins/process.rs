@@ -1,0 +1,76 @@
+//! A server of log-ins, of which tests start four. It limits them as the example `login` does: a
+//! slot for the name, a count of failures that is charged before the check, and a block.
+
+mod plan;
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::StatusCode;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+use tollgate::failure::FailurePolicy;
+use tollgate::{Denial, Key, Limiter, Policy, StoreExt};
+use tollgate_redis::RedisStore;
+use tollgate_tests::serve;
+
+use plan::failures;
+
+#[derive(Clone)]
+struct LogIns {
+    turns: Limiter<FailurePolicy<RedisStore>>,
+    failures: Limiter<FailurePolicy<RedisStore>>,
+    /// A line for each password that was checked.
+    checked: Arc<File>,
+}
+
+impl LogIns {
+    /// Whether the password is `right`, if it may be checked.
+    async fn try_password(&self, name: &str, password: &str) -> Result<bool, Denial> {
+        let key = Key::from(name);
+        let _turn = self.turns.until_ready(&key, 1, Duration::from_secs(60)).await?;
+        let permit = self.failures.check(&key, 1).await?;
+        // One call for each line.
+        (&*self.checked).write_all(format!("{name}\n").as_bytes()).expect("the journal is written");
+        sleep(Duration::from_millis(if password == "slow" { 60_000 } else { 50 })).await;
+        let is_right = password == "right";
+        if is_right {
+            self.failures.refund(permit).await;
+            self.failures.reset(&key).await;
+        }
+        Ok(is_right)
+    }
+}
+
+async fn log_in(State(log_ins): State<LogIns>, Path((name, password)): Path<(String, String)>) -> Response {
+    match log_ins.try_password(&name, &password).await {
+        Ok(true) => StatusCode::OK.into_response(),
+        Ok(false) => StatusCode::UNAUTHORIZED.into_response(),
+        Err(denial) => denial.into_response(),
+    }
+}
+
+/// `URL JOURNAL` prints the address. Serves until its input ends.
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [url, journal] = &*words else { panic!("what is {words:?}?") };
+    // A busy machine is no outage.
+    let store = RedisStore::builder(url).response_timeout(Duration::from_secs(10)).connect().await?;
+    let log_ins = LogIns {
+        turns: Limiter::new([Policy::in_flight("turn", 1)]).store(store.clone().fail_closed()),
+        failures: Limiter::new([failures()]).store(store.fail_closed()),
+        checked: Arc::new(File::create(journal)?),
+    };
+    let app = Router::new().route("/{name}/{password}", get(log_in)).with_state(log_ins);
+    println!("{}", serve(app).await);
+    spawn_blocking(|| io::stdin().read_to_end(&mut Vec::new())).await??;
+    Ok(())
+}
