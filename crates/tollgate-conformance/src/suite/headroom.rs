@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Times, Verdict};
+use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Times, Timestamp, Verdict};
 
 use super::case::{Case, SECOND, WINDOW, micros, plain_with_limit};
 use super::concurrency::ask_all;
@@ -66,7 +66,11 @@ pub(super) async fn random_classes_match_the_oracle(case: &Case, algorithm: Algo
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => Policy::new("classes", quota.burst(capacity)),
             _ => Policy::new("classes", Quota::new(capacity, quota.window())),
         };
-        let policy = policy.with_algorithm(algorithm);
+        let waits = Duration::from_micros(random.one_of(&[0, WINDOW / 8, WINDOW]));
+        let policy = policy.with_algorithm(match algorithm {
+            Algorithm::LeakyBucket { .. } => Algorithm::LeakyBucket { max_wait: waits },
+            algorithm => algorithm,
+        });
         let floor = 1 + random.below(capacity - 2);
         let higher = floor + 1 + random.below(capacity - 1 - floor);
         let mut run = Run {
@@ -93,7 +97,11 @@ struct Run<'a> {
 impl Run<'_> {
     /// Asks several times at one moment.
     async fn play(&mut self, random: &mut Random) {
-        let (classes, count) = (&self.classes, 1 + random.below(6));
+        let now = self.case.time.now();
+        let classes = &self.classes;
+        // The search knows no delays, so a request that may be delayed comes alone.
+        let is_one = !self.classes[2].longest_wait().is_zero();
+        let count = if is_one { 1 } else { 1 + random.below(6) };
         let mut request = || {
             let class = random.one_of(&[0, 1, 2]);
             let some = random.small(1, 3);
@@ -105,10 +113,12 @@ impl Run<'_> {
         let mut asked: Vec<_> = requests.into_iter().zip(verdicts).collect();
         // A store decides requests of one moment in any order. The search takes those first that
         // charge nothing, since they fit before one that does.
-        asked.sort_by_key(|((check, _), verdict)| u64::from(verdict.times()).saturating_mul(check.cost) > 0);
+        asked.sort_by_key(|((check, _), verdict)| charged(verdict.times(), check) > 0);
         while !asked.is_empty() {
+            let is_last = asked.len() == 1;
             let next = asked.iter().position(|((check, times), verdict)| {
-                is_next(self.case, &mut self.ledger, check, *times, verdict)
+                let may_be_next = is_last || may_be_next(&mut self.ledger, check, *times, verdict, now);
+                may_be_next && is_next(self.case, &mut self.ledger, check, *times, verdict)
             });
             let Some(next) = next else {
                 self.case.fail(&format!("no order explains {asked:#?}"));
@@ -118,26 +128,37 @@ impl Run<'_> {
     }
 }
 
-/// Whether a request can be the next that the store has decided. If so, the oracle decides it too.
+/// Whether a store that has so many units left may have decided this next. Of grants that charge
+/// units, only one finds so many.
+fn may_be_next(
+    ledger: &mut Ledger,
+    check: &Check<'_>,
+    times: Times,
+    verdict: &Verdict,
+    now: Timestamp,
+) -> bool {
+    let left = ledger.acquire(&[*check], Times::LOOK, now).each[0].remaining;
+    match verdict.times() {
+        0 => times.max() == 0 || left < check.cost,
+        granted => verdict.each()[0].remaining() + charged(granted, check) == left,
+    }
+}
+
+/// Whether a request is the next that the store has decided. If so, the oracle decides it too.
 fn is_next(case: &Case, ledger: &mut Ledger, check: &Check<'_>, times: Times, verdict: &Verdict) -> bool {
     let (set, now) = ([*check], case.time.now());
-    let left = ledger.acquire(&set, Times::LOOK, now).each[0].remaining;
-    // Of grants that charge units, only one finds so many.
-    let units = u64::from(verdict.times()).saturating_mul(check.cost);
-    if verdict.is_granted() {
-        if verdict.each()[0].remaining().saturating_add(units) != left {
-            return false;
-        }
-    } else if times.max() > 0 && left >= check.cost {
-        return false;
-    }
     let mut due = ledger.acquire(&set, times, now);
     if case.excuses.cached_denials {
         case.denials.relax(&mut due, &set, verdict, now);
     }
     let difference = due.difference(verdict);
-    if let (Some(difference), true) = (&difference, units > 0) {
+    if let (Some(difference), true) = (&difference, charged(verdict.times(), check) > 0) {
         case.fail(&format!("{difference}; {times:?} of {check:#?}"));
     }
     difference.is_none()
+}
+
+/// The units that so many grants have charged.
+fn charged(granted: u32, check: &Check<'_>) -> u64 {
+    u64::from(granted) * check.cost
 }

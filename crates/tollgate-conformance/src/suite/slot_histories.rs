@@ -10,7 +10,7 @@ use tollgate_core::{
 
 use super::case::{Case, micros};
 use super::histories::OF_A_STORE;
-use super::slots::{LEASE, is_leased, slot, slots, waits_until};
+use super::slots::{LEASE, class, is_leased, slot, slots, waits_until};
 use crate::oracle::SlotOracle;
 use crate::random::Random;
 
@@ -71,7 +71,8 @@ impl Run<'_> {
             7..=9 => self.release(random).await,
             10 => self.release_again(random).await,
             11..=12 => self.renew().await,
-            13..=14 => self.policy = slots(1 + random.below(4)),
+            13 => self.policy = slots(1 + random.below(4)),
+            14 => self.policy = class(self.case, 1 + random.below(4)),
             15 if random.below(4) == 0 => self.reset().await,
             16 => self.step_back(random.magnitude(1, 3 * LEASE)),
             _ => {

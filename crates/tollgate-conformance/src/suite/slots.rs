@@ -15,6 +15,11 @@ pub(super) fn slots(limit: u64) -> Policy {
     Policy::in_flight("slots", limit).with_lease(Duration::from_micros(LEASE))
 }
 
+/// A class that leaves some of 5 slots to others.
+pub(super) fn class(case: &Case, limit: u64) -> Policy {
+    slots(5).leaving(5 - limit).unwrap_or_else(|error| case.fail(&error.to_string()))
+}
+
 /// The slot with this stamp.
 pub(super) fn slot<'a>(policy: &'a Policy, key: &'a Key, stamp: Stamp) -> Grant<'a> {
     Grant { policy, key, units: 1, stamp, share: None }
@@ -248,8 +253,7 @@ pub(super) async fn policies_of_another_name_or_lease_share_no_slots(case: &Case
 }
 
 pub(super) async fn a_class_leaves_its_slots_to_others(case: &Case) {
-    let (policy, key) = (slots(5), Key::from("caller"));
-    let class = policy.leaving(3).unwrap_or_else(|error| case.fail(&error.to_string()));
+    let (policy, class, key) = (slots(5), class(case, 2), Key::from("caller"));
     let stamps = [case.must_take(&class, &key, 1).await, case.must_take(&class, &key, 1).await];
     case.denied(&class, &key, 1).await;
     for left in [2, 1, 0] {
