@@ -41,7 +41,7 @@ impl RuleFields {
     }
 
     fn rate(&self, quota: Quota) -> Result<Policy, Mistake> {
-        let is_of_slots = "is for a rule with in-flight";
+        let is_of_slots = "only a rule with in-flight takes it";
         refuse(self.lease.is_some(), "lease", is_of_slots)?;
         refuse(self.held_at_most.is_some(), "held-at-most", is_of_slots)?;
         let name = self.algorithm.unwrap_or(AlgorithmName::Gcra);
@@ -61,13 +61,13 @@ impl RuleFields {
                 self.max_limit.map_or(Algorithm::SLIDING_LOG, |max_limit| Algorithm::SlidingLog { max_limit })
             }
         };
-        let is_not_of = |of: &str| format!("is for {of}, and the algorithm is {}", algorithm.name());
+        let is_not_of = |of: &str| format!("only {of}, and the algorithm is {}", algorithm.name());
         let waits = name == AlgorithmName::LeakyBucket;
-        refuse(max_wait.is_some() && !waits, "max-wait", is_not_of("leaky-bucket and in-flight"))?;
+        refuse(max_wait.is_some() && !waits, "max-wait", is_not_of("leaky-bucket and in-flight take it"))?;
         let has_buckets = name == AlgorithmName::SlidingBuckets;
-        refuse(self.buckets.is_some() && !has_buckets, "buckets", is_not_of("sliding-buckets"))?;
+        refuse(self.buckets.is_some() && !has_buckets, "buckets", is_not_of("sliding-buckets takes it"))?;
         let is_log = name == AlgorithmName::SlidingLog;
-        refuse(self.max_limit.is_some() && !is_log, "max-limit", is_not_of("sliding-log"))?;
+        refuse(self.max_limit.is_some() && !is_log, "max-limit", is_not_of("sliding-log takes it"))?;
         Policy::try_from_parts(&self.name, quota, algorithm).map_err(|error| match error {
             PolicyError::InvalidName => Mistake::new("name", error),
             PolicyError::BucketsOutOfRange => Mistake::new("buckets", error),
@@ -84,7 +84,7 @@ impl RuleFields {
     }
 
     fn slots(&self, limit: u64) -> Result<Policy, Mistake> {
-        let is_of_rates = "is for a rule with a quota, and this one has in-flight";
+        let is_of_rates = "only a rule with a quota takes it, and this one has in-flight";
         refuse(self.algorithm.is_some(), "algorithm", is_of_rates)?;
         refuse(self.buckets.is_some(), "buckets", is_of_rates)?;
         refuse(self.max_limit.is_some(), "max-limit", is_of_rates)?;
@@ -134,7 +134,14 @@ impl Registry {
         // What a layer would refuse.
         match RuleSet::try_new(rule.clone()) {
             Ok(_) => Ok(rule),
-            Err(error @ SetupError::NothingReserved(_)) => Err(Mistake::new("reserve-at-most", error)),
+            Err(SetupError::NothingReserved(_)) => {
+                Err(Mistake::new("reserve-at-most", "it bounds the estimate of reserve, which is missing"))
+            }
+            Err(SetupError::NoDebt(_)) => Err(Mistake::new(
+                fields.correcting(),
+                "the charges of leaky-bucket, of in-flight, or of a bucket that takes 71 years to fill cannot be \
+                 corrected: remove it, or choose another algorithm",
+            )),
             Err(error) => Err(Mistake::new(fields.correcting(), error)),
         }
     }
@@ -142,7 +149,7 @@ impl Registry {
     fn with_costs(&self, mut rule: Rule, fields: &RuleFields) -> Result<Rule, Mistake> {
         let cost = |field, name: &str| {
             let any = Arc::new(|_: &Head<'_>| 1);
-            self.find(&self.costs, "cost", name, any).map_err(|reason| Mistake { field, reason })
+            self.find(&self.costs, "a cost", name, any).map_err(|reason| Mistake { field, reason })
         };
         match &fields.cost {
             None => {}
@@ -158,7 +165,7 @@ impl Registry {
             }
         }
         if let Some(name) = &fields.reserve {
-            refuse(fields.cost.is_some(), "reserve", "takes the place of cost: remove one of them")?;
+            refuse(fields.cost.is_some(), "reserve", "it takes the place of cost: remove one of them")?;
             let estimate = cost("reserve", name)?;
             rule = rule.reserve(move |head| estimate(head));
         }
@@ -167,14 +174,18 @@ impl Registry {
         }
         if let Some(name) = &fields.count_if {
             let any = Arc::new(|_: &ResponseHead<'_>| true);
-            let counts = self.find(&self.conditions, "condition", name, any);
+            let counts = self.find(&self.conditions, "a condition", name, any);
             let counts = counts.map_err(|reason| Mistake { field: "count-if", reason })?;
             rule = rule.count_if(move |response| counts(response));
         }
         if let Some(name) = &fields.cost_by {
-            refuse(fields.count_if.is_some(), "cost-by", "takes the place of count-if: remove one of them")?;
+            refuse(
+                fields.count_if.is_some(),
+                "cost-by",
+                "it takes the place of count-if: remove one of them",
+            )?;
             let any = Arc::new(|_: &ResponseHead<'_>| 1);
-            let cost = self.find(&self.response_costs, "response cost", name, any);
+            let cost = self.find(&self.response_costs, "a response cost", name, any);
             let cost = cost.map_err(|reason| Mistake { field: "cost-by", reason })?;
             rule = rule.cost_by(move |response| cost(response));
         }
@@ -184,7 +195,7 @@ impl Registry {
     fn with_choices(&self, mut rule: Rule, fields: &RuleFields) -> Result<Rule, Mistake> {
         let class = |field, name: &str| {
             let any = Arc::new(|_: &Head<'_>, _: &Key| None);
-            self.find(&self.classes, "class", name, any).map_err(|reason| Mistake { field, reason })
+            self.find(&self.classes, "a class", name, any).map_err(|reason| Mistake { field, reason })
         };
         if let Some(tiers) = &fields.tiers {
             let is_in_flight = rule.policy().is_in_flight();
@@ -226,7 +237,12 @@ impl Registry {
                 }
                 (ExemptionText::Named(name), _) => {
                     let any = Arc::new(|_: &Head<'_>| false);
-                    let found = self.find(&self.exemptions, "network or an exemption", name, any);
+                    let found = self.find(
+                        &self.exemptions,
+                        "a network, an address, cors-preflight or an exemption",
+                        name,
+                        any,
+                    );
                     let exemption = found.map_err(wrong)?;
                     rule.exempt(move |head: &Head<'_>| exemption.exempts(head))
                 }

@@ -12,7 +12,11 @@ use crate::rule::MissingKey;
 
 /// A rule: a quota, or a number of requests in flight, for each key.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    expecting = "a table with name, quota, by and others"
+)]
 pub(super) struct RuleFields {
     /// The name of the policy: printable ASCII, once in a file.
     pub(super) name: String,
@@ -158,7 +162,7 @@ impl From<MissingKeyName> for MissingKey {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { by = \"plan\", quotas = { pro = \"600/min\" } }")]
 pub(super) struct TiersFields {
     /// The class of the registry that chooses a tier.
     pub(super) by: String,
@@ -167,7 +171,7 @@ pub(super) struct TiersFields {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { by = \"class\", units = { batch = 200 } }")]
 pub(super) struct LeavingFields {
     /// The class of the registry.
     pub(super) by: String,
@@ -176,7 +180,7 @@ pub(super) struct LeavingFields {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { after = 20, for = \"15m\" }")]
 pub(super) struct BlockFields {
     /// How many denials within one window start a block.
     pub(super) after: u32,

@@ -36,7 +36,7 @@ pub struct RuleFile {
 
 /// Rules for a rate limiter.
 #[derive(Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table with the list rule")]
 struct FileFields {
     /// The address of this schema, for editors.
     #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
@@ -133,7 +133,8 @@ impl SourceText<'_> {
         match self {
             SourceText::Toml(text) => {
                 let at = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
-                let syntax = |error: toml::de::Error| self.syntax(line_at(text, at(&error)), error.message());
+                let syntax =
+                    |error: toml::de::Error| self.syntax(text, line_at(text, at(&error)), error.message());
                 let deserializer = toml::Deserializer::parse(text).map_err(syntax)?;
                 serde_path_to_error::deserialize(deserializer)
                     .map_err(|error| self.in_file(&steps(error.path()), error.inner().message().to_owned()))
@@ -144,21 +145,28 @@ impl SourceText<'_> {
                 let fields = read.map_err(|error| {
                     let (path, error) = (steps(error.path()), error.into_inner());
                     match error.is_data() {
+                        // The path of a duplicate ends before it.
+                        true if without_place(&error).starts_with("duplicate field") => {
+                            let line = Some(error.line());
+                            ConfigError { line, ..self.in_file(&path, without_place(&error)) }
+                        }
                         true => self.in_file(&path, without_place(&error)),
-                        false => self.syntax(error.line(), &without_place(&error)),
+                        false => self.syntax(text, error.line(), &without_place(&error)),
                     }
                 })?;
                 let end = deserializer.end();
-                end.map_err(|error| self.syntax(error.line(), &without_place(&error)))?;
+                end.map_err(|error| self.syntax(text, error.line(), &without_place(&error)))?;
                 Ok(fields)
             }
         }
     }
 
-    fn syntax(self, line: usize, message: &str) -> ConfigError {
+    fn syntax(self, text: &str, line: usize, message: &str) -> ConfigError {
         let format = if matches!(self, SourceText::Toml(_)) { "TOML" } else { "JSON" };
-        let reason = format!("not {format}: {}", one_line(message));
-        ConfigError { line: Some(line.max(1)), rule: None, field: None, reason }
+        let line = line.max(1);
+        let wrong: String = text.lines().nth(line - 1).unwrap_or_default().trim().chars().take(60).collect();
+        let reason = format!("{wrong:?} is not {format}: {}", one_line(message));
+        ConfigError { line: Some(line), rule: None, field: None, reason }
     }
 
     /// An error at a path from the top of the file.

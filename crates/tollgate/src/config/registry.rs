@@ -183,8 +183,7 @@ impl Registry {
         if self.any_name {
             return Ok(any);
         }
-        let unknown =
-            || format!("{name:?} is not the name of a {kind}: the registry has {}", names(closures));
+        let unknown = || format!("{name:?} is not {kind}: the registry has {}", names(closures));
         closures.get(name).cloned().ok_or_else(unknown)
     }
 }

@@ -145,7 +145,10 @@ impl<'de, T: Forms> Visitor<'de> for AnyValue<T> {
 const UNITS: &str = "a whole number from 0 to 1099511627776";
 
 fn read<T: InText, E: de::Error>(text: &str) -> Result<T, E> {
-    text.parse().map_err(de::Error::custom)
+    text.parse().map_err(|error: T::Err| match error.to_string() {
+        names_value if names_value.starts_with('"') => de::Error::custom(names_value),
+        reason => de::Error::custom(format_args!("{text:?}: {reason}")),
+    })
 }
 
 impl<T: InText> Forms for Written<T> {
@@ -214,7 +217,7 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for AnyValue<Table<V>> {
         let mut values: Vec<(String, V)> = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
             if values.iter().any(|(other, _)| *other == name) {
-                return Err(de::Error::custom(format_args!("{name:?} is given twice")));
+                return Err(de::Error::custom(format_args!("duplicate field `{name}`")));
             }
             values.push((name, map.next_value()?));
         }

@@ -12,7 +12,7 @@ use crate::extract::Head;
 
 /// The requests to which a rule applies: those that meet each of these conditions.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { path = \"/api/*\" }")]
 pub(super) struct When {
     /// A path, or the beginning of paths before `*`; or a list of them. It is compared with the
     /// path as received: undecoded, and without the query.
@@ -23,11 +23,29 @@ pub(super) struct When {
     method: Option<OneOrMany<MethodName>>,
     /// The name of a header that the request has. Callers choose whether they send it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    header: Option<Written<HeaderName>>,
+    header: Option<Written<HeaderText>>,
 }
 
-impl InText for HeaderName {
+#[derive(Clone, Debug, PartialEq)]
+struct HeaderText(HeaderName);
+
+impl InText for HeaderText {
     const EXAMPLE: &'static str = "x-beta";
+}
+
+impl FromStr for HeaderText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<HeaderText, String> {
+        let name = HeaderName::from_str(text);
+        name.map(HeaderText).map_err(|_| format!("{text:?} is not the name of a header"))
+    }
+}
+
+impl fmt::Display for HeaderText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
 }
 
 impl When {
@@ -35,7 +53,7 @@ impl When {
         let path = head.uri().path();
         self.path.as_ref().is_none_or(|patterns| patterns.0.iter().any(|pattern| pattern.matches(path)))
             && self.method.as_ref().is_none_or(|methods| methods.0.iter().any(|each| each.0 == head.method()))
-            && self.header.as_ref().is_none_or(|name| head.headers().contains_key(&name.0))
+            && self.header.as_ref().is_none_or(|name| head.headers().contains_key(&name.0.0))
     }
 
     /// Completes "10 per minute …".

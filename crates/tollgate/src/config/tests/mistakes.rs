@@ -1,94 +1,393 @@
 //! Files with one mistake each, and the whole message.
 
-use crate::config::{Registry, RuleFile};
+use crate::config::{Registry, RuleConfig, RuleFile};
 
 /// A correct rule, to which the mistakes are added.
 const RULE: &str = "[[rule]]\nname = \"api\"\nby = \"ip\"\nquota = \"100/min\"\n";
 
-fn toml(text: &str) -> String {
+/// What `FIELDS` stands for in the messages below.
+const FIELDS: &str = "`name`, `quota`, `in-flight`, `by`, `algorithm`, `buckets`, `max-limit`, `max-wait`, `lease`, `held-at-most`, `when`, `exempt`, \
+                      `missing-key`, `cost`, `reserve`, `reserve-at-most`, `count-if`, `cost-by`, `tiers`, `leaving`, `block`, `unit`, `track-usage`, `without-fields`";
+
+fn of_toml(text: &str) -> String {
     let rules = RuleFile::from_toml(text).and_then(|file| Registry::new().rules(&file));
-    rules.map(|_| ()).unwrap_err().to_string()
+    rules.map(drop).unwrap_err().to_string()
 }
 
-fn json(text: &str) -> String {
+fn of_json(text: &str) -> String {
     let rules = RuleFile::from_json(text).and_then(|file| Registry::new().rules(&file));
-    rules.map(|_| ()).unwrap_err().to_string()
+    rules.map(drop).unwrap_err().to_string()
 }
 
 #[test]
-fn spike() {
-    for add in [
-        "qouta = 5",
-        "name = \"x\"",
-        "cost = -1",
-        "cost = 500",
-        "cost = 1.5",
-        "cost = \"kib\"",
-        "burst = 3",
-        "algorithm = \"token\"",
-        "algorithm = \"sliding-window\"\nbuckets = 3",
-        "algorithm = \"sliding-buckets\"\nbuckets = 0",
-        "max-wait = \"5s\"",
-        "max-wait = 5",
-        "lease = \"5s\"",
-        "in-flight = 3",
-        "when = { path = \"api\" }",
-        "when = { method = \"get\" }",
-        "when = { method = [] }",
-        "when = { method = [\"GET\", \"x y\"] }",
-        "when = { header = \"x y\" }",
-        "when = { host = \"x\" }",
-        "when = 5",
-        "tiers = { by = \"plan\", quotas = { pro = 5 } }",
-        "tiers = { by = \"plan\", quotas = { pro = \"5\" } }",
-        "tiers = { by = \"plan\", quotas = { } }",
-        "tiers = { by = \"plan\", quotas = { pro = \"5/s\" } }",
-        "[rule.tiers]\nby = \"plan\"\nquotas = { pro = \"5/s\" }",
-        "leaving = { by = \"plan\", units = { batch = 100 } }",
-        "block = { after = 20 }",
-        "block = { after = 0, for = \"5s\" }",
-        "block = { after = 5, for = \"0s\" }",
-        "missing-key = \"ignore\"",
-        "exempt = [\"10.0.0.0/33\"]",
-        "exempt = 5",
-        "count-if = \"failed\"",
-        "cost-by = \"failed\"",
-        "reserve = \"tokens\"",
-        "reserve-at-most = \"1/2\"",
-        "reserve-at-most = \"3/2\"",
-        "algorithm = \"leaky-bucket\"\ncount-if = \"failed\"",
-        "unit = \"\"",
-        "track-usage = 1",
-        RULE,
-        "x",
-        "y = ",
-        "[rule",
-        "\n\n\n\"abc",
-        "[other]",
+fn a_mistake_in_a_rule_is_named_with_line_field_and_value() {
+    for (text, message) in [
+        ("qouta = 5", r#"line 5, rule "api", qouta: unknown field `qouta`, expected one of FIELDS"#),
+        (r#"name = "x""#, r#"line 5: "name = \"x\"" is not TOML: duplicate key"#),
+        (
+            "cost = -1",
+            r#"line 5, rule "api", cost: invalid value: integer `-1`, expected a whole number from 0 to 1099511627776, or a string such as "name""#,
+        ),
+        ("cost = 500", r#"line 5, rule "api", cost: 500: no request would pass: at most 100"#),
+        (
+            "cost = 1.5",
+            r#"line 5, rule "api", cost: invalid type: floating point `1.5`, expected a whole number from 0 to 1099511627776, or a string such as "name""#,
+        ),
+        (r#"cost = "kib""#, r#"line 5, rule "api", cost: "kib" is not a cost: the registry has none"#),
+        ("burst = 3", r#"line 5, rule "api", burst: unknown field `burst`, expected one of FIELDS"#),
+        (
+            r#"algorithm = "token""#,
+            r#"line 5, rule "api", algorithm: unknown variant `token`, expected one of `gcra`, `leaky-bucket`, `fixed-window`, `fixed-window-aligned`, `sliding-window`, `sliding-buckets`, `sliding-log`"#,
+        ),
+        (
+            r#"algorithm = "sliding-window"
+buckets = 3"#,
+            r#"line 6, rule "api", buckets: 3: only sliding-buckets takes it, and the algorithm is sliding-window"#,
+        ),
+        (
+            r#"algorithm = "sliding-buckets"
+buckets = 0"#,
+            r#"line 6, rule "api", buckets: 0: sliding-buckets takes 1 to 1000 buckets"#,
+        ),
+        (
+            r#"max-wait = "5s""#,
+            r#"line 5, rule "api", max-wait: "5s": only leaky-bucket and in-flight take it, and the algorithm is gcra"#,
+        ),
+        (
+            "max-wait = 5",
+            r#"line 5, rule "api", max-wait: invalid type: integer `5`, expected a string such as "5s""#,
+        ),
+        (r#"lease = "5s""#, r#"line 5, rule "api", lease: "5s": only a rule with in-flight takes it"#),
+        (
+            "in-flight = 3",
+            r#"line 5, rule "api", in-flight: 3: a rule has a quota or requests in flight: make two rules"#,
+        ),
+        (
+            r#"when = { path = "api" }"#,
+            r#"line 5, rule "api", when.path: "api" is not a path such as /api/*: it begins with /, has * only at its end, and no query"#,
+        ),
+        (
+            r#"when = { method = "get" }"#,
+            r#"line 5, rule "api", when.method: "get" is not a method such as GET or POST, in capitals"#,
+        ),
+        (
+            "when = { method = [] }",
+            r#"line 5, rule "api", when.method: invalid length 0, expected a string such as "GET", or a list of them"#,
+        ),
+        (
+            r#"when = { method = ["GET", "x y"] }"#,
+            r#"line 5, rule "api", when.method.1: "x y" is not a method such as GET or POST, in capitals"#,
+        ),
+        (
+            r#"when = { header = "x y" }"#,
+            r#"line 5, rule "api", when.header: "x y" is not the name of a header"#,
+        ),
+        (
+            r#"when = { host = "x" }"#,
+            r#"line 5, rule "api", when.host: unknown field `host`, expected one of `path`, `method`, `header`"#,
+        ),
+        (
+            "when = 5",
+            r#"line 5, rule "api", when: invalid type: integer `5`, expected a table such as { path = "/api/*" }"#,
+        ),
+        (
+            r#"tiers = { by = "plan", quotas = { pro = 5 } }"#,
+            r#"line 5, rule "api", tiers: {"by":"plan","quotas":{"pro":5}}: tier "pro" needs a quota such as "100/min""#,
+        ),
+        (
+            r#"tiers = { by = "plan", quotas = { pro = "5" } }"#,
+            r#"line 5, rule "api", tiers.quotas.pro: "5" is not a quota: expected LIMIT/WINDOW, such as 100/min or 5/10s burst 20"#,
+        ),
+        (
+            r#"tiers = { by = "plan", quotas = { } }"#,
+            r#"line 5, rule "api", tiers: {"by":"plan","quotas":{}}: no tiers: all callers would have the rule's own quota"#,
+        ),
+        (
+            r#"tiers = { by = "plan", quotas = { pro = "5/s" } }"#,
+            r#"line 5, rule "api", tiers: "plan" is not a class: the registry has none"#,
+        ),
+        (
+            r#"[rule.tiers]
+by = "plan"
+quotas = { pro = "5/s" }"#,
+            r#"line 5, rule "api", tiers: "plan" is not a class: the registry has none"#,
+        ),
+        (
+            r#"leaving = { by = "plan", units = { batch = 100 } }"#,
+            r#"line 5, rule "api", leaving: {"by":"plan","units":{"batch":100}}: class "batch": a class must leave less than the capacity to others"#,
+        ),
+        ("block = { after = 20 }", r#"line 5, rule "api", block: missing field `for`"#),
+        (
+            r#"block = { after = 0, for = "5s" }"#,
+            r#"line 5, rule "api", block: {"after":0,"for":"5s"}: a block takes at least 1 denial, and lasts 1 ms to 366 days"#,
+        ),
+        (
+            r#"block = { after = 5, for = "0s" }"#,
+            r#"line 5, rule "api", block: {"after":5,"for":"0s"}: a block takes at least 1 denial, and lasts 1 ms to 366 days"#,
+        ),
+        (
+            r#"missing-key = "ignore""#,
+            r#"line 5, rule "api", missing-key: unknown variant `ignore`, expected one of `refuse`, `skip`, `one-key`"#,
+        ),
+        (
+            r#"exempt = ["10.0.0.0/33"]"#,
+            r#"line 5, rule "api", exempt: "10.0.0.0/33" is not a network, an address, cors-preflight or an exemption: the registry has none"#,
+        ),
+        (
+            "exempt = 5",
+            r#"line 5, rule "api", exempt: invalid type: integer `5`, expected a string such as "10.0.0.0/8", or a list of them"#,
+        ),
+        (
+            r#"count-if = "failed""#,
+            r#"line 5, rule "api", count-if: "failed" is not a condition: the registry has none"#,
+        ),
+        (
+            r#"cost-by = "failed""#,
+            r#"line 5, rule "api", cost-by: "failed" is not a response cost: the registry has none"#,
+        ),
+        (
+            r#"reserve = "tokens""#,
+            r#"line 5, rule "api", reserve: "tokens" is not a cost: the registry has none"#,
+        ),
+        (
+            r#"reserve-at-most = "1/2""#,
+            r#"line 5, rule "api", reserve-at-most: "1/2": it bounds the estimate of reserve, which is missing"#,
+        ),
+        (
+            r#"reserve-at-most = "3/2""#,
+            r#"line 5, rule "api", reserve-at-most: "3/2": a share must not be more than the whole"#,
+        ),
+        (
+            r#"algorithm = "leaky-bucket"
+count-if = "failed""#,
+            r#"line 6, rule "api", count-if: "failed": the charges of leaky-bucket, of in-flight, or of a bucket that takes 71 years to fill cannot be corrected: remove it, or choose another algorithm"#,
+        ),
+        (
+            r#"unit = """#,
+            r#"line 5, rule "api", unit: "": a policy's unit must be 1 to 128 characters of printable ASCII"#,
+        ),
+        (
+            "track-usage = 1",
+            r#"line 5, rule "api", track-usage: invalid type: integer `1`, expected a boolean"#,
+        ),
+        ("x", r#"line 5: "x" is not TOML: key with no value, expected `=`"#),
+        ("y = ", r#"line 5: "y =" is not TOML: string values must be quoted, expected literal string"#),
+        ("[rule", r#"line 5: "[rule" is not TOML: unclosed table, expected `]`"#),
+        (
+            r#"
+
+
+"abc"#,
+            r#"line 8: "\"abc" is not TOML: key with no value, expected `=`"#,
+        ),
+        ("[other]", "line 5, other: unknown field `other`, expected `$schema` or `rule`"),
     ] {
-        println!("{add:?}\n   {}", toml(&format!("{RULE}{add}\n")));
+        assert_eq!(of_toml(&format!("{RULE}{text}\n")), message.replace("FIELDS", FIELDS), "{text}");
     }
-    for text in ["", "rule = 5", "rule = []", "rule = [5]", "[[rule]]\nname=\"a\"", "[[rule]]\nname=\"a\"\nby=\"ip\"", "[[rule]]\nname=\"a\"\nby=\"user|ip\"\nquota=\"5/s\"",
-     "[[rule]]\nname=\"a\"\nby=\"ip+\"\nquota=\"5/s burst 3\"\nalgorithm=\"fixed-window\"",
-     "[[rule]]\nname=\"a\"\nby=\"ip\"\nquota=\"5/s burst 3\"\nalgorithm=\"fixed-window\"",
-     "[[rule]]\nname=\"\"\nby=\"ip\"\nquota=\"5/s\"",
-     "[[rule]]\nname=\"a\"\nby=\"ip\"\nin-flight=0",
-     "[[rule]]\nname=\"a\"\nby=\"ip\"\nin-flight=9999999",
-     "[[rule]]\nname=\"a\"\nby=\"ip\"\nin-flight=9\ncost=2",
-     "[[rule]]\nname=\"a\"\nby=\"ip\"\nin-flight=9\nquota=\"4/s\"",
-     "[[rule]]\nname=\"a\"\nby=\"ip\"\nquota=\"400000/s\"\nalgorithm=\"sliding-log\"",
-     ] {
-        println!("{text:?}\n   {}", toml(text));
+}
+
+#[test]
+fn a_mistake_in_a_toml_file_is_named_with_its_line() {
+    for (text, message) in [
+        ("", "line 1: missing field `rule`"),
+        ("rule = 5", "line 1, rule: invalid type: integer `5`, expected a sequence"),
+        ("rule = []", "line 1, rule: no rules: nothing would be limited"),
+        ("rule = [5]", "line 1: invalid type: integer `5`, expected a table with name, quota, by and others"),
+        (
+            r#"[[rule]]
+name="a""#,
+            r#"line 1, rule "a": missing field `by`"#,
+        ),
+        (
+            r#"[[rule]]
+name="a"
+by="ip""#,
+            r#"line 1, rule "a", quota: missing: write quota = "100/min", or in-flight = 20"#,
+        ),
+        (
+            r#"[[rule]]
+name="a"
+by="user|ip"
+quota="5/s""#,
+            r#"line 3, rule "a", by: "user" is not a key: use ip, bearer, basic-user, header:NAME, cookie:NAME, path, method, global, joined with + or |, or a name of the registry (which has none)"#,
+        ),
+        (
+            r#"[[rule]]
+name="a"
+by="ip+"
+quota="5/s burst 3"
+algorithm="fixed-window""#,
+            r#"line 3, rule "a", by: "" is not a key: use ip, bearer, basic-user, header:NAME, cookie:NAME, path, method, global, joined with + or |, or a name of the registry"#,
+        ),
+        (
+            r#"[[rule]]
+name="a"
+by="ip"
+quota="5/s burst 3"
+algorithm="fixed-window""#,
+            r#"line 4, rule "a", quota: "5/s burst 3": a burst has no meaning for a window algorithm: choose gcra, or remove the burst"#,
+        ),
+        (
+            r#"[[rule]]
+name=""
+by="ip"
+quota="5/s""#,
+            r#"line 2, rule "", name: "": a policy's name must be 1 to 128 characters of printable ASCII"#,
+        ),
+        (
+            r#"[[rule]]
+name="a"
+by="ip"
+in-flight=0"#,
+            r#"line 4, rule "a", in-flight: 0: at least 1 request must be allowed"#,
+        ),
+        (
+            r#"[[rule]]
+name="a"
+by="ip"
+in-flight=9999999"#,
+            r#"line 4, rule "a", in-flight: 9999999: in-flight takes a limit of at most 1000000"#,
+        ),
+        (
+            r#"[[rule]]
+name="a"
+by="ip"
+in-flight=9
+cost=2"#,
+            r#"line 5, rule "a", cost: 2: no request would pass: at most 1"#,
+        ),
+        (
+            r#"[[rule]]
+name="a"
+by="ip"
+in-flight=9
+quota="4/s""#,
+            r#"line 4, rule "a", in-flight: 9: a rule has a quota or requests in flight: make two rules"#,
+        ),
+        (
+            r#"[[rule]]
+name="a"
+by="ip"
+quota="400000/s"
+algorithm="sliding-log""#,
+            r#"line 4, rule "a", quota: "400000/s": sliding-log takes limits up to 100000: max-limit sets another"#,
+        ),
+    ] {
+        assert_eq!(of_toml(text), message.replace("FIELDS", FIELDS), "{text}");
     }
-    for text in ["", "{", "[]", "{}", "{\"rule\":[]} x", "{\"rule\":[\n{\"name\":\"a\",\n\"by\":\"ip\",\n\"quota\":5}]}",
-      "{\"rule\":[\n{\"name\":\"a\",\n\"by\":\"ip\",\n\"quota\":\"5/x\"}]}",
-      "{\"rule\":[\n{\"name\":\"a\",\n\"by\":\"ip\",\n\"by\":\"ip\",\n\"quota\":\"5/s\"}]}",
-      "{\"rule\":[\n{\"name\":\"a\",\n\"by\":\"ip\",\n\"bye\":\"ip\",\n\"quota\":\"5/s\"}]}",
-      "{\"rule\":[\n{\"name\":\"a\",\n\"by\":\"ip\",\n\"quota\":\"5/s\",\n\"tiers\":{\"by\":\"x\",\n\"quotas\":{\"a\":\"1/s\",\n\"a\":\"2/s\"}}}]}",
-      "{\"rule\":[\n{\"name\":\"a\",\n\"by\":\"me\",\n\"quota\":\"5/s\"}]}",
-      "{\"rule\":[\n{\"name\":\"a\",\n\"by\":\"ip\",\n\"cost\":18446744073709551615,\"quota\":\"5/s\"}]}",
-      "{\"rule\":[\n{\"name\":\"a\",\n\"by\":\"ip\",\n\"quota\":\"5/s\"},\n{\"name\":\"a\",\n\"by\":\"ip\",\n\"quota\":\"5/s\"}]}",
-      ] {
-        println!("{text:?}\n   {}", json(text));
+}
+
+#[test]
+fn a_mistake_in_a_json_file_is_named_with_its_line() {
+    for (text, message) in [
+        ("", r#"line 1: "" is not JSON: EOF while parsing a value"#),
+        ("{", r#"line 1: "{" is not JSON: EOF while parsing an object"#),
+        ("[]", "line 1: invalid length 0, expected a table with the list rule"),
+        ("{}", "line 1: missing field `rule`"),
+        (r#"{"rule":[]} x"#, r#"line 1: "{\"rule\":[]} x" is not JSON: trailing characters"#),
+        (
+            r#"{"rule":[
+{"name":"a",
+"by":"ip",
+"quota":5}]}"#,
+            r#"line 4, rule "a", quota: invalid type: integer `5`, expected a string such as "100/min burst 20""#,
+        ),
+        (
+            r#"{"rule":[
+{"name":"a",
+"by":"ip",
+"quota":"5/x"}]}"#,
+            r#"line 4, rule "a", quota: "x" is not a time such as 10s, 500ms, 5min, h or d"#,
+        ),
+        (
+            r#"{"rule":[
+{"name":"a",
+"by":"ip",
+"by":"ip",
+"quota":"5/s"}]}"#,
+            r#"line 4, rule "a": duplicate field `by`"#,
+        ),
+        (
+            r#"{"rule":[
+{"name":"a",
+"by":"ip",
+"bye":"ip",
+"quota":"5/s"}]}"#,
+            r#"line 4, rule "a", bye: unknown field `bye`, expected one of FIELDS"#,
+        ),
+        (
+            r#"{"rule":[
+{"name":"a",
+"by":"ip",
+"quota":"5/s",
+"tiers":{"by":"x",
+"quotas":{"a":"1/s",
+"a":"2/s"}}}]}"#,
+            r#"line 7, rule "a", tiers.quotas: duplicate field `a`"#,
+        ),
+        (
+            r#"{"rule":[
+{"name":"a",
+"by":"me",
+"quota":"5/s"}]}"#,
+            r#"line 3, rule "a", by: "me" is not a key: use ip, bearer, basic-user, header:NAME, cookie:NAME, path, method, global, joined with + or |, or a name of the registry (which has none)"#,
+        ),
+        (
+            r#"{"rule":[
+{"name":"a",
+"by":"ip",
+"cost":18446744073709551615,"quota":"5/s"}]}"#,
+            r#"line 4, rule "a", cost: invalid value: integer `18446744073709551615`, expected a whole number from 0 to 1099511627776, or a string such as "name""#,
+        ),
+        (
+            r#"{"rule":[
+{"name":"a",
+"by":"ip",
+"quota":"5/s"},
+{"name":"a",
+"by":"ip",
+"quota":"5/s"}]}"#,
+            r#"line 5, rule "a", name: "a": two rules have this name"#,
+        ),
+    ] {
+        assert_eq!(of_json(text), message.replace("FIELDS", FIELDS), "{text}");
+    }
+}
+
+#[test]
+fn two_rules_of_one_name_are_refused() {
+    let error = of_toml(&format!("{RULE}{RULE}"));
+    assert_eq!(error, r#"line 6, rule "api", name: "api": two rules have this name"#);
+}
+
+#[test]
+fn a_mistake_in_one_line_is_explained() {
+    for (text, message) in [
+        ("", "expected NAME=LIMIT/WINDOW[,OPTION=VALUE]..., such as api=10/10s"),
+        ("api", "expected NAME=LIMIT/WINDOW[,OPTION=VALUE]..., such as api=10/10s"),
+        ("api=10", "expected NAME=LIMIT/WINDOW[,OPTION=VALUE]..., such as api=10/10s"),
+        ("api=/s", r#""" is not a whole number from 1 to 1099511627776"#),
+        ("api=5/10", r#""10" is not a time such as 10s, 500ms, 5min, h or d"#),
+        ("api=5/s,", r#""" is not an option: use burst, algorithm, key, max-wait"#),
+        ("api=5/s,brust=2", r#""brust" is not an option: use burst, algorithm, key, max-wait"#),
+        ("api=5/s,burst", r#""" is not a whole number from 1 to 1099511627776"#),
+        ("api=5/s,burst=1,burst=2", "burst is given twice"),
+        (
+            "api=5/s,algorithm=token",
+            "unknown variant `token`, expected one of `gcra`, `leaky-bucket`, `fixed-window`, \
+             `fixed-window-aligned`, `sliding-window`, `sliding-buckets`, `sliding-log`",
+        ),
+        ("api=5/s,key=header:a b", r#""a b" is not the name of a header"#),
+        ("=5/s", r#"rule "", name: "": a policy's name must be 1 to 128 characters of printable ASCII"#),
+        (
+            "api=5/s,burst=2,algorithm=fixed-window",
+            r#"rule "api", quota: "5/s burst 2": a burst has no meaning for a window algorithm: choose gcra, or remove the burst"#,
+        ),
+        (
+            "api=5/s,max-wait=5s",
+            r#"rule "api", max-wait: "5s": only leaky-bucket and in-flight take it, and the algorithm is gcra"#,
+        ),
+    ] {
+        assert_eq!(text.parse::<RuleConfig>().unwrap_err().to_string(), message, "{text}");
     }
 }

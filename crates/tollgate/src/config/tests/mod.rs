@@ -1,1 +1,6 @@
+//! Tests of whole files.
+
+mod files;
+mod keys;
 mod mistakes;
+mod requests;
