@@ -160,6 +160,8 @@ impl KeyPart {
             #[cfg(feature = "axum")]
             (KeyPart::Path, _) => Box::new(crate::extract::matched_path()),
             #[cfg(not(feature = "axum"))]
+            (KeyPart::Path, _) if registry.any_name => Box::new(global()),
+            #[cfg(not(feature = "axum"))]
             (KeyPart::Path, _) => return Err("\"path\" needs the feature axum of tollgate".to_owned()),
             (KeyPart::Method, _) => Box::new(method()),
             (KeyPart::Named(name), _) => match registry.find_key(name) {

@@ -60,7 +60,7 @@ pub struct Registry {
     pub(super) exemptions: ByName<dyn Exemption>,
     client_ip: Option<ClientIp>,
     /// Whether it has a closure for any name, which checks a file without the application.
-    any_name: bool,
+    pub(super) any_name: bool,
 }
 
 impl Registry {

@@ -205,7 +205,6 @@ fn the_schema_has_each_field_with_its_description() {
     assert_eq!(rule["additionalProperties"], json!(false));
 }
 
-/// The fields with their doc comments are the documentation of the file.
 #[test]
 fn a_schema_can_be_named_for_editors() {
     let text = r#"{ "$schema": "rules.schema.json", "rule": [{ "name": "a", "quota": "1/s", "by": "ip" }] }"#;

@@ -104,8 +104,8 @@ fn words() {
         "1 per day for all callers together; fixed-window"
     );
     assert_eq!(
-        words("x=2/s,algorithm=leaky-bucket,max-wait=5s,key=header:x-key+path|ip"),
-        "2 per second for each value of the header x-key and route, else client address; 1 at once, others delayed for at \
+        words("x=2/s,algorithm=leaky-bucket,max-wait=5s,key=header:x-key+method|ip"),
+        "2 per second for each value of the header x-key and method, else client address; 1 at once, others delayed for at \
          most 5 seconds (leaky-bucket)"
     );
     let words = |fields: &str| {
