@@ -12,7 +12,7 @@ use crate::chart::human;
 use crate::output::{print, printable};
 use crate::redis_args::{PREFIX, RedisArgs, TIMEOUT};
 use crate::table::table;
-use crate::{policy_spec, values};
+use crate::values;
 
 pub(crate) const LOOK_AFTER_HELP: &str = "\
 Without --policy, this finds the policies that hold a state of the key. It scans all key names of
@@ -47,7 +47,7 @@ pub(crate) struct KeyArgs {
     #[command(flatten)]
     pub(crate) redis: RedisArgs,
 
-    #[arg(long = "policy", value_name = "POLICY", help = crate::policy_spec::HELP)]
+    #[arg(long = "policy", value_name = "POLICY", help = values::POLICY_HELP)]
     pub(crate) policies: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ pub(crate) async fn reset(args: &KeyArgs) -> Result<ExitCode, String> {
 impl Subject {
     async fn open(args: &KeyArgs) -> Result<Subject, String> {
         let key = values::key(&args.key)?;
-        let given = policy_spec::parse_all(&args.policies)?;
+        let given = values::policies(&args.policies)?;
         let store = args.redis.connect(PREFIX, TIMEOUT).await?;
         if !given.is_empty() {
             return Ok(Subject { store, key, policies: given, found: false, others: Vec::new() });

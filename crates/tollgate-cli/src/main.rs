@@ -3,14 +3,13 @@
 #![allow(clippy::float_arithmetic, clippy::cast_precision_loss, reason = "figures of a report")]
 
 // From top to bottom; imports run down this list only: this module, cli, load, blocks, keys, usage,
-// policy_spec, and then the others.
+// and then the others.
 mod blocks;
 mod chart;
 mod cli;
 mod keys;
 mod load;
 mod output;
-mod policy_spec;
 mod redis_args;
 mod table;
 mod usage;

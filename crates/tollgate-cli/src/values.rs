@@ -1,8 +1,9 @@
-//! Values on the command line: keys and times. Errors are one line.
+//! Values on the command line: keys, policies and times. Errors are one line.
 
 use std::time::Duration;
 
-use tollgate_core::{Key, TextError, TimeSpan};
+use tollgate::config::RuleConfig;
+use tollgate_core::{Key, Policy, TextError, TimeSpan};
 
 pub(crate) const KEY_HELP: &str = "\
 The key, as the names in the Redis show it
@@ -14,8 +15,34 @@ alice or =alice   text, such as the value of a header; after = with % escapes
 (=acme,#42)       several keys together
 0|=alice          a key of the first of several alternatives";
 
+pub(crate) const POLICY_HELP: &str = "\
+A policy in the Redis; repeatable
+
+NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]
+
+  WINDOW     s, m, h, d, or a whole number with ms, s, m, h, d: 10s
+  burst      the most units at once, for gcra (default: the limit) and for
+             leaky-bucket (default: 1)
+  algorithm  gcra (default), leaky-bucket, fixed-window, fixed-window-aligned,
+             sliding-window, sliding-buckets, sliding-log
+  key        of the rule that this is a copy of; it has no effect here
+  max-wait   how long leaky-bucket may delay a request (default: the window)";
+
 pub(crate) fn key(text: &str) -> Result<Key, String> {
     text.parse().map_err(|error: TextError| format!("{error} (see --help)"))
+}
+
+/// Parses the values of `--policy`.
+pub(crate) fn policies(texts: &[String]) -> Result<Vec<Policy>, String> {
+    let mut policies: Vec<Policy> = Vec::new();
+    for text in texts {
+        let rule: RuleConfig = text.parse().map_err(|error| format!("--policy {text:?}: {error}"))?;
+        if policies.iter().any(|other| other.name() == rule.name()) {
+            return Err(format!("--policy: two policies have the name {:?}", rule.name()));
+        }
+        policies.push(rule.policy().clone());
+    }
+    Ok(policies)
 }
 
 /// Parses a time that is not zero.

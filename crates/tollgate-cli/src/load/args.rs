@@ -104,7 +104,7 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) redis: RedisArgs,
 
-    #[arg(long = "policy", value_name = "POLICY", requires = "redis", help = crate::policy_spec::HELP)]
+    #[arg(long = "policy", value_name = "POLICY", requires = "redis", help = values::POLICY_HELP)]
     pub(crate) policies: Vec<String>,
 }
 

@@ -6,7 +6,7 @@ use tollgate_redis::{Error, RedisStore};
 
 use super::args::LoadArgs;
 use super::outcome::RequestOutcome;
-use crate::policy_spec;
+use crate::values;
 
 /// Not the prefix of services, so that a load does not use up the limits of their users.
 const PREFIX: &str = "tollgate-load";
@@ -19,7 +19,7 @@ pub(crate) struct StoreTarget {
 impl StoreTarget {
     /// Connects, and looks at the first key.
     pub(crate) async fn open(args: &LoadArgs) -> Result<StoreTarget, String> {
-        let policies = policy_spec::parse_all(&args.policies)?;
+        let policies = values::policies(&args.policies)?;
         if policies.is_empty() {
             return Err("--redis needs a --policy, such as api=100/10s".to_owned());
         }
