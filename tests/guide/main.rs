@@ -13,6 +13,7 @@ mod keys;
 mod layers;
 mod outages;
 mod recipes;
+mod rules_from_a_file;
 mod testing;
 mod tiers;
 mod writing_a_store;

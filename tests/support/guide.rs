@@ -25,6 +25,7 @@ chapters! {
     layers = "layers.md"
     outages = "outages.md"
     proxies = "recipes/proxies.md"
+    rules_from_a_file = "rules_from_a_file.md"
     scale = "scale.md"
     testing = "testing.md"
     tiers = "tiers.md"

@@ -211,6 +211,12 @@ impl Registry {
             let tiered = rule.try_tiers(quotas, move |head, key| class(head, key));
             rule = tiered.map_err(|error| Mistake::new("tiers", error))?;
         }
+        if let Some(name) = &fields.quota_by {
+            let any = Arc::new(|_: &Head<'_>, _: &Key| None);
+            let quota = self.find(&self.quotas, "a quota", name, any);
+            let quota = quota.map_err(|reason| Mistake { field: "quota-by", reason })?;
+            rule = rule.quota(move |head, key| quota(head, key));
+        }
         if let Some(leaving) = &fields.leaving {
             let units = leaving.units.0.iter().map(|(name, units)| (name.clone(), units.0));
             let class = class("leaving", &leaving.by)?;

@@ -74,6 +74,9 @@ pub(super) struct RuleFields {
     /// A response cost of the registry, to which a request is settled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cost_by: Option<String>,
+    /// A quota of the registry, which a request brings along.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) quota_by: Option<String>,
     /// Other quotas for some requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tiers: Option<TiersFields>,
@@ -116,6 +119,7 @@ impl RuleFields {
             reserve_at_most: None,
             count_if: None,
             cost_by: None,
+            quota_by: None,
             tiers: None,
             leaving: None,
             block: None,

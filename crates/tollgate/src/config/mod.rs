@@ -13,7 +13,7 @@
 //! #[derive(Clone)]
 //! struct Caller { id: u64, plan: &'static str }
 //!
-//! // Of an application: std::fs::read_to_string("rules.toml")?
+//! // In an application: std::fs::read_to_string("rules.toml")?
 //! let text = r#"
 //! [[rule]]
 //! name = "burst"
@@ -37,6 +37,8 @@
 //! let layer = RateLimitLayer::try_new(rules)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`Registry::open`] reads a file that the layer can follow while it runs.
 //!
 //! A mistake is a [`ConfigError`]: one line with the line of the file, the rule, the field, the
 //! value, and what is allowed. A file without rules, a field that does not exist, and a name or a
@@ -62,6 +64,7 @@
 //! | `reserve`, `reserve-at-most` | `"tokens"`, `"1/2"` | a cost of the registry that [estimates](crate::Rule::reserve), and its [bound](crate::Rule::reserve_at_most) |
 //! | `count-if`, `cost-by` | `"failed"` | a condition or a cost of the registry, by the response: [`Rule::count_if`](crate::Rule::count_if), [`Rule::cost_by`](crate::Rule::cost_by) |
 //! | `tiers` | `{ by = "plan", quotas = { pro = "600/min" } }` | other quotas for classes of the registry: [`Rule::tiers`](crate::Rule::tiers); numbers for requests in flight |
+//! | `quota-by` | `"claims"` | a quota of the registry, which a request brings along: [`Rule::quota`](crate::Rule::quota) |
 //! | `leaving` | `{ by = "class", units = { batch = 200 } }` | classes that leave units to others: [`Rule::leaving`](crate::Rule::leaving) |
 //! | `block` | `{ after = 20, for = "15m" }` | blocks a key after so many denials: [`Rule::block_after`](crate::Rule::block_after) |
 //! | `unit` | `"tokens"` | what the policy counts: [`Policy::unit`](crate::Policy::unit) |

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use tollgate_core::Key;
+use tollgate_core::{Key, Quota};
 
 use super::error::ConfigError;
 use super::file::RuleFile;
@@ -20,6 +20,7 @@ type ByName<T> = BTreeMap<String, Arc<T>>;
 
 pub(super) type CostOf = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
 pub(super) type ClassOf = dyn Fn(&Head<'_>, &Key) -> Option<Cow<'static, str>> + Send + Sync;
+pub(super) type QuotaOf = dyn Fn(&Head<'_>, &Key) -> Option<Quota> + Send + Sync;
 pub(super) type Counts = dyn Fn(&ResponseHead<'_>) -> bool + Send + Sync;
 pub(super) type ResponseCostOf = dyn Fn(&ResponseHead<'_>) -> u64 + Send + Sync;
 
@@ -55,6 +56,7 @@ pub struct Registry {
     keys: BTreeMap<String, Arc<dyn KeyExtractor>>,
     pub(super) costs: ByName<CostOf>,
     pub(super) classes: ByName<ClassOf>,
+    pub(super) quotas: ByName<QuotaOf>,
     pub(super) conditions: ByName<Counts>,
     pub(super) response_costs: ByName<ResponseCostOf>,
     pub(super) exemptions: ByName<dyn Exemption>,
@@ -105,6 +107,17 @@ impl Registry {
     ) -> Registry {
         let class = move |head: &Head<'_>, key: &Key| class(head, key).map(Into::into);
         self.classes.insert(name.to_owned(), Arc::new(class));
+        self
+    }
+
+    /// A quota that requests bring along, for the field `quota-by`: see [`Rule::quota`].
+    #[must_use]
+    pub fn quota(
+        mut self,
+        name: &str,
+        quota: impl Fn(&Head<'_>, &Key) -> Option<Quota> + Send + Sync + 'static,
+    ) -> Registry {
+        self.quotas.insert(name.to_owned(), Arc::new(quota));
         self
     }
 

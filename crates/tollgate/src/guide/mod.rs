@@ -31,6 +31,7 @@ chapters! { "":
     layers
     operating
     outages
+    rules_from_a_file
     scale
     testing
     tiers

@@ -70,6 +70,7 @@ fn values() -> Vec<(&'static str, Vec<Value>)> {
         ("reserve-at-most", vec![json!("1/2")]),
         ("count-if", vec![json!("failed")]),
         ("cost-by", vec![json!("used")]),
+        ("quota-by", vec![json!("claims")]),
         (
             "tiers",
             vec![

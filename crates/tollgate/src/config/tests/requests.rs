@@ -6,6 +6,7 @@ use tollgate_core::Key;
 use crate::config::{Registry, RuleFile};
 use crate::extract::{ClientIp, Head, PeerAddr};
 use crate::rule::Rule;
+use crate::rule::set::RuleSet;
 
 fn rule(registry: &Registry, fields: &str) -> Rule {
     let file = RuleFile::from_toml(&format!("[[rule]]\nname = \"a\"\nby = \"global\"\n{fields}")).unwrap();
@@ -99,11 +100,11 @@ fn tiers_and_classes_are_chosen_by_the_registry() {
         &registry,
         &format!("quota = \"50/s\"\n{tiers}leaving = {{ by = \"class\", units = {{ batch = 5 }} }}"),
     );
-    let set = crate::rule::set::RuleSet::try_new([rule]).unwrap();
+    let (rules, policies) = RuleSet::try_new([rule]).unwrap();
     let capacity = |class: &str| {
         let request = Request::get("/").header("x-class", class).body(()).unwrap();
-        let asks = set.0.ask(&Head::from(&request)).unwrap();
-        set.1.policy(asks[0].policy).capacity()
+        let asks = rules.ask(&Head::from(&request), &policies, |_| true).unwrap();
+        policies.policy(asks[0].policy).capacity()
     };
     assert_eq!((capacity("pro"), capacity("batch"), capacity("other")), (500, 45, 50));
 }
