@@ -4,6 +4,7 @@ use std::fmt;
 
 use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_path_to_error::{Path, Segment};
 
 use super::error::ConfigError;
@@ -73,8 +74,8 @@ impl RuleFile {
             rules.push(rule.map_err(|error| source.in_rule(at, error))?);
         }
         if rules.is_empty() {
-            let reason = "no rules: nothing would be limited".to_owned();
-            return Err(source.in_file(&[Step::Name("rule".to_owned())], reason));
+            let path = [Step::Name("rule".to_owned())];
+            return Err(source.in_file(&path, "no rules: nothing would be limited"));
         }
         let (text, is_toml) = match source {
             SourceText::Toml(text) => (text.into(), true),
@@ -137,26 +138,26 @@ impl SourceText<'_> {
                     |error: toml::de::Error| self.syntax(text, line_at(text, at(&error)), error.message());
                 let deserializer = toml::Deserializer::parse(text).map_err(syntax)?;
                 serde_path_to_error::deserialize(deserializer)
-                    .map_err(|error| self.in_file(&steps(error.path()), error.inner().message().to_owned()))
+                    .map_err(|error| self.in_file(&steps(error.path()), error.inner().message()))
             }
             SourceText::Json(text) => {
-                let mut deserializer = serde_json::Deserializer::from_str(text);
-                let read = serde_path_to_error::deserialize(&mut deserializer);
-                let fields = read.map_err(|error| {
+                let syntax =
+                    |error: serde_json::Error| self.syntax(text, error.line(), &without_place(&error));
+                // The whole text first, since a line is found in a whole text only.
+                serde_json::from_str::<&RawValue>(text).map_err(syntax)?;
+                let read = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text));
+                read.map_err(|error| {
                     let (path, error) = (steps(error.path()), error.into_inner());
+                    let message = without_place(&error);
                     match error.is_data() {
                         // The path of a duplicate ends before it.
-                        true if without_place(&error).starts_with("duplicate field") => {
-                            let line = Some(error.line());
-                            ConfigError { line, ..self.in_file(&path, without_place(&error)) }
+                        true if message.starts_with("duplicate field") => {
+                            ConfigError { line: Some(error.line()), ..self.in_file(&path, &message) }
                         }
-                        true => self.in_file(&path, without_place(&error)),
-                        false => self.syntax(text, error.line(), &without_place(&error)),
+                        true => self.in_file(&path, &message),
+                        false => syntax(error),
                     }
-                })?;
-                let end = deserializer.end();
-                end.map_err(|error| self.syntax(text, error.line(), &without_place(&error)))?;
-                Ok(fields)
+                })
             }
         }
     }
@@ -170,7 +171,7 @@ impl SourceText<'_> {
     }
 
     /// An error at a path from the top of the file.
-    fn in_file(self, path: &[Step], reason: String) -> ConfigError {
+    fn in_file(self, path: &[Step], reason: &str) -> ConfigError {
         let (line, _) = self.find(path);
         let (rule, field) = match path {
             [Step::Name(list), Step::Index(at), field @ ..] => {
@@ -180,11 +181,11 @@ impl SourceText<'_> {
             other => (None, other),
         };
         let field = field.iter().map(|step| match step {
-            Step::Name(name) => name.clone(),
+            Step::Name(name) => name.escape_debug().to_string(),
             Step::Index(at) => at.to_string(),
         });
         let field = Some(field.collect::<Vec<_>>().join(".")).filter(|field| !field.is_empty());
-        ConfigError { line: Some(line), rule, field, reason: one_line(&reason) }
+        ConfigError { line: Some(line), rule, field, reason: one_line(reason) }
     }
 
     /// Adds the line to an error of the rule at a place.
