@@ -153,7 +153,7 @@ fn a_file_that_is_gone_or_is_none_keeps_the_rules() {
     watched.soon_says("it is not a regular file");
     fs::remove_dir(&watched.path).unwrap();
     watched.soon_says("No such file");
-    fs::write(&watched.path, "1".repeat(WatchedFile::MOST_BYTES as usize + 1)).unwrap();
+    fs::write(&watched.path, "1".repeat((16 << 20) + 1)).unwrap();
     watched.soon_says("is longer than 16777216 bytes");
     assert_eq!(watched.limit(), 100);
     fs::write(&watched.path, "200").unwrap();

@@ -4,7 +4,7 @@
 //! exactly.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use http::{Request, request};
@@ -46,7 +46,7 @@ fn ada() -> request::Parts {
 #[derive(Default)]
 struct Work {
     is_over: AtomicBool,
-    phase: AtomicU64,
+    phase: AtomicUsize,
     used: AtomicU64,
 }
 
@@ -61,7 +61,7 @@ where
         if let Ok(permit) = layer.limiter().check(&Head::from(&ada)).await {
             let limit = permit.report().policies().next().unwrap().quota().limit();
             work.used.fetch_add(used_by_one(algorithm, limit), SeqCst);
-            granted.push((phase as usize, limit));
+            granted.push((phase, limit));
         }
         tokio::task::yield_now().await;
     }
@@ -78,7 +78,7 @@ async fn raise_and_lower<S: Store<Error: NeverFails>>(store: S, algorithm: Algor
         sleep(PHASE).await;
         used_before.push(work.used.load(SeqCst));
         layer.replace(rule(algorithm, limit)).unwrap();
-        work.phase.store(phase as u64, SeqCst);
+        work.phase.store(phase, SeqCst);
     }
     sleep(PHASE).await;
     work.is_over.store(true, SeqCst);

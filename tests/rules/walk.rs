@@ -131,7 +131,7 @@ impl Editor {
             4..=5 => self.rename_over(text),
             6 => self.swap(text),
             7 => {
-                let end = self.random.below(text.len() as u64) as usize;
+                let end = usize::try_from(self.random.below(text.len() as u64)).unwrap();
                 self.write_in_place(text[..end].to_owned());
             }
             8 => self.write_in_place(text + "qouta = 5\n"),

@@ -79,7 +79,11 @@ async fn a_slot_that_moves_under_load_fails_no_request_and_the_limit_stands() {
         while let Some(caller) = callers.join_next().await {
             caller.unwrap();
         }
-        assert_eq!(used(&store, &policy, "ada").await, granted.load(Ordering::Relaxed).into(), "on {kind}");
+        assert_eq!(
+            used(&store, &policy, "ada").await,
+            u64::from(granted.load(Ordering::Relaxed)),
+            "on {kind}"
+        );
 
         // By then the store knows the new owner and leaves the old one alone.
         eventually("the old owner is left alone", async || {
