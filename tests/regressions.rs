@@ -132,6 +132,9 @@
 //! | A second or late release frees the slot of another | suite `slots::a_second_release_frees_nothing`; `slots/main.rs`: `no_more_than_the_limit_go_on_whatever_fails` |
 //! | A slot is handed to a waiter that has left, or to one that came later | `service/slots.rs`: `requests_wait_for_slots_in_order_of_arrival`, `callers_of_different_rates_wait_for_one_slot_in_order`; `programs/queues.rs`: `a_caller_that_leaves_the_queue_is_skipped` |
 //! | A holder whose lease has ended goes on, since nobody tells it | `service/leases_of_slots.rs`: `a_holder_hears_within_a_lease_that_no_renewal_succeeds`, `a_holder_hears_at_once_that_others_have_its_slot` |
+//! | A file that is renamed over, moved as a link, or in a folder that is gone for a while is no longer watched | `rules/edits.rs`: `a_file_that_is_written_or_renamed_over_is_followed`, `links_are_followed_also_as_kubernetes_moves_them`, `a_file_that_is_gone_or_is_none_keeps_the_rules`; `rules/walk.rs`: `a_fleet_decides_each_request_by_the_rules_of_its_edit` |
+//! | A malformed file stops the server, or passes for a success | `rules/edits.rs`: `a_file_that_is_not_valid_changes_nothing_and_says_why`, `a_file_that_is_written_in_pieces_is_not_used_halfway`; `service/replace.rs`: `an_invalid_set_changes_nothing` |
+//! | A raised limit does not help callers that were refused, or does not reach known keys | `service/replace.rs`: `services_and_clones_from_before_follow`, `no_algorithm_gives_quota_back`; `rules/limits.rs`: `in_memory`, `in_redis` |
 
 use std::fs;
 use std::path::Path;

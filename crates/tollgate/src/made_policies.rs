@@ -17,14 +17,14 @@ pub(crate) struct MadePolicies(Box<[OnceLock<Made>]>);
 
 #[derive(Debug)]
 struct Made {
-    wanted: Wanted,
+    wanted: WantedPolicy,
     /// `None` if the rule or the store does not allow it.
     policy: Option<Policy>,
 }
 
 /// What a request wants of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedPolicy {
     /// The number of the rule.
     pub(crate) rule: usize,
     pub(crate) quota: Quota,
@@ -46,7 +46,7 @@ impl MadePolicies {
 
     /// The place of a policy, which is made at its first use. `None` if there is none, or if the
     /// table is full.
-    pub(crate) fn place(&self, wanted: Wanted, make: impl FnOnce() -> Option<Policy>) -> Option<usize> {
+    pub(crate) fn place(&self, wanted: WantedPolicy, make: impl FnOnce() -> Option<Policy>) -> Option<usize> {
         let mut make = Some(make);
         let first = wanted.hash();
         for place in (0..TRIES).map(|offset| (first + offset) % self.0.len()) {
@@ -72,10 +72,10 @@ impl MadePolicies {
     }
 }
 
-impl Wanted {
+impl WantedPolicy {
     /// Quotas are those of tokens that were checked: no caller makes them collide.
     fn hash(&self) -> usize {
-        let Wanted { rule, quota, leaves } = self;
+        let WantedPolicy { rule, quota, leaves } = self;
         let numbers = [*rule as u64, quota.limit(), quota.given_burst().unwrap_or(0), *leaves];
         // The multiplier of Fibonacci hashing: 2^64 divided by the golden ratio.
         let hash = numbers
@@ -89,8 +89,8 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn wanted(limit: u64) -> Wanted {
-        Wanted { rule: 0, quota: Quota::per_minute(limit), leaves: 0 }
+    fn wanted(limit: u64) -> WantedPolicy {
+        WantedPolicy { rule: 0, quota: Quota::per_minute(limit), leaves: 0 }
     }
 
     fn policy(limit: u64) -> Option<Policy> {
@@ -103,8 +103,8 @@ mod tests {
         let place = made.place(wanted(5), || policy(5)).expect("room");
         assert_eq!(made.place(wanted(5), || panic!("made twice")), Some(place));
         assert_ne!(made.place(wanted(6), || policy(6)), Some(place));
-        assert_ne!(made.place(Wanted { rule: 1, ..wanted(5) }, || policy(5)), Some(place));
-        assert_ne!(made.place(Wanted { leaves: 1, ..wanted(5) }, || policy(5)), Some(place));
+        assert_ne!(made.place(WantedPolicy { rule: 1, ..wanted(5) }, || policy(5)), Some(place));
+        assert_ne!(made.place(WantedPolicy { leaves: 1, ..wanted(5) }, || policy(5)), Some(place));
         assert_eq!(made.at(place).1.quota(), Quota::per_minute(5));
         assert_eq!(made.place(wanted(7), || None), None);
         assert_eq!(made.place(wanted(7), || panic!("tried twice")), None);

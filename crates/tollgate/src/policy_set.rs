@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Key, Policy, Store};
 
 use crate::interned::interned;
-use crate::made_policies::{MadePolicies, Wanted};
+use crate::made_policies::{MadePolicies, WantedPolicy};
 use crate::reason::{Reason, problem};
 use crate::setup_error::SetupError;
 
@@ -106,7 +106,7 @@ impl PolicySet {
     }
 
     /// The number of a policy that a request brings: see [`MadePolicies::place`].
-    pub(crate) fn made(&self, wanted: Wanted, make: impl FnOnce() -> Option<Policy>) -> Option<usize> {
+    pub(crate) fn made(&self, wanted: WantedPolicy, make: impl FnOnce() -> Option<Policy>) -> Option<usize> {
         self.made.place(wanted, make).map(|place| self.policies.len() + place)
     }
 

@@ -26,15 +26,15 @@ type MakeObserver = dyn Fn(Option<&PolicySet>, &PolicySet) -> Arc<Observe> + Sen
 
 /// The observers of a limiter.
 #[derive(Clone, Default)]
-pub(crate) struct Observers(Option<Arc<Watcher>>);
+pub(crate) struct Observers(Option<Arc<Observing>>);
 
-struct Watcher {
+struct Observing {
     makers: Vec<Arc<MakeObserver>>,
     observers: Vec<Arc<Observe>>,
     clock: Clock,
 }
 
-impl Watcher {
+impl Observing {
     fn observe(&self, decision: &Decision<'_>) {
         self.observers.iter().for_each(|observe| observe(decision));
     }
@@ -53,14 +53,14 @@ impl Observers {
         };
         observers.push(make(None, policies));
         makers.push(Arc::new(make));
-        Observers(Some(Arc::new(Watcher { makers, observers, clock })))
+        Observers(Some(Arc::new(Observing { makers, observers, clock })))
     }
 
     /// The same observers, of the decisions by other policies.
     pub(crate) fn of(&self, earlier: &PolicySet, policies: &PolicySet) -> Observers {
-        let of = |watch: &Arc<Watcher>| {
+        let of = |watch: &Arc<Observing>| {
             let observers = watch.makers.iter().map(|make| make(Some(earlier), policies)).collect();
-            Arc::new(Watcher { makers: watch.makers.clone(), observers, clock: watch.clock.clone() })
+            Arc::new(Observing { makers: watch.makers.clone(), observers, clock: watch.clock.clone() })
         };
         Observers(self.0.as_ref().map(of))
     }

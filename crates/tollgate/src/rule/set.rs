@@ -10,7 +10,7 @@ use super::{IntoRules, MissingKey, Rule};
 use crate::charge::{ByResponse, Charge, GrantStamp, Settler};
 use crate::extract::Head;
 use crate::in_flight::Slot;
-use crate::made_policies::Wanted;
+use crate::made_policies::WantedPolicy;
 use crate::policy_set::{Ask, Asks, PolicySet};
 use crate::reason::Reason;
 use crate::setup_error::SetupError;
@@ -92,7 +92,7 @@ impl RuleSet {
                 Err(_) => return Err((number, rule.why_missing(head))),
             };
             let made = rule.quota_of(head, &key).and_then(|(quota, leaves)| {
-                let wanted = Wanted { rule: number, quota, leaves };
+                let wanted = WantedPolicy { rule: number, quota, leaves };
                 policies.made(wanted, || rule.with_quota(quota, leaves).filter(&supports))
             });
             let policy = made.unwrap_or_else(|| match rule.variant(head, &key) {

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Follows a file, until it is dropped: see [`WatchedFile::watch`].
 #[must_use = "the file is no longer watched once this is dropped"]
 pub struct Watcher {
-    shared: Arc<Mutex<Watched>>,
+    shared: Arc<Mutex<WatchState>>,
     /// Closed when this is dropped, which ends the thread.
     _stop: SyncSender<()>,
 }
@@ -32,7 +32,7 @@ pub struct WatchStatus {
     error: Option<String>,
 }
 
-struct Watched {
+struct WatchState {
     status: WatchStatus,
     is_over: bool,
 }
@@ -43,7 +43,7 @@ type Content = Result<String, String>;
 struct Follower<S> {
     file: WatchedFile,
     layer: RateLimitLayer<S>,
-    shared: Arc<Mutex<Watched>>,
+    shared: Arc<Mutex<WatchState>>,
     /// What counts now.
     seen: Content,
     /// What the latest reading has found.
@@ -53,7 +53,7 @@ struct Follower<S> {
 impl Watcher {
     pub(super) fn start<S: Store<Error: NeverFails>>(file: WatchedFile, layer: RateLimitLayer<S>) -> Watcher {
         let status = WatchStatus { version: layer.version(), since: Clock::system().now(), error: None };
-        let shared = Arc::new(Mutex::new(Watched { status, is_over: false }));
+        let shared = Arc::new(Mutex::new(WatchState { status, is_over: false }));
         let (seen, watched) = (Ok(file.text.clone()), Arc::clone(&shared));
         let mut follower = Follower { file, layer, shared: watched, latest: seen.clone(), seen };
         let (stop, stopped) = sync_channel(0);
@@ -147,7 +147,7 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
     }
 }
 
-fn lock(shared: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
+fn lock(shared: &Mutex<WatchState>) -> MutexGuard<'_, WatchState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
