@@ -100,8 +100,9 @@ impl Editor {
         ] {
             // At times a rule is gone, and comes back.
             if self.random.below(10) > 0 {
-                // All divide a day, and most requests pass.
-                let limit = self.random.one_of(&[8_640, 10_800, 17_280, 21_600, 43_200, 86_400]);
+                // All divide a day. Small ones are below what was used before.
+                let is_small = self.random.below(8) == 0;
+                let limit = self.random.one_of(if is_small { &[96, 1_440] } else { &[43_200, 86_400] });
                 text += &format!(
                     "\n[[rule]]\nname = \"{name}\"\nquota = \"{limit}/d\"\nby = \"global\"\n\
                      algorithm = \"{algorithm}\"\ncost = \"cost\"\n"
