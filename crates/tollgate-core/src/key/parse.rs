@@ -10,7 +10,7 @@ use crate::text_error::TextError;
 /// The addresses of a network are one key by default.
 const V6_PREFIX: u8 = 64;
 
-type Reason = Cow<'static, str>;
+type WhyNoKey = Cow<'static, str>;
 
 /// The inverse of [`Key::write_text`], for what operators type. Text needs no `=`, unless it may be
 /// a key of another kind, and an IPv6 address without a prefix is that of its /64.
@@ -44,7 +44,7 @@ impl FromStr for Key {
 
 /// Parses a key that begins with the sign of its kind. `None` without a sign, and an error if what
 /// follows the sign is not a key.
-fn signed(text: &str) -> Option<Result<Key, Reason>> {
+fn signed(text: &str) -> Option<Result<Key, WhyNoKey>> {
     let (sign, rest) = text.split_at_checked(1)?;
     Some(match sign {
         "*" if rest.is_empty() => Ok(Key::global()),
@@ -81,13 +81,13 @@ fn unescaped(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn escaped(text: &str) -> Result<Key, Reason> {
+fn escaped(text: &str) -> Result<Key, WhyNoKey> {
     let bytes = unescaped(text)
         .ok_or("two hexadecimal digits follow each % after =: write %25 for a percent sign")?;
     Ok(Key::from_bytes(&bytes))
 }
 
-fn number(text: &str) -> Result<Key, Reason> {
+fn number(text: &str) -> Result<Key, WhyNoKey> {
     let key = match text.strip_prefix('-') {
         Some(below_zero) => digits::<u128>(below_zero).and(text.parse::<i128>().ok()).map(Key::from),
         None => digits::<u128>(text).map(Key::from),
@@ -95,7 +95,7 @@ fn number(text: &str) -> Result<Key, Reason> {
     key.ok_or_else(|| format!("a whole number from {} to {} follows #", i128::MIN, u128::MAX).into())
 }
 
-fn network(text: &str) -> Result<Key, Reason> {
+fn network(text: &str) -> Result<Key, WhyNoKey> {
     // Names have a whole address with its colons escaped. One with colons was typed.
     let default_prefix = if text.contains('%') { 128 } else { V6_PREFIX };
     let text = unescaped(text).and_then(|text| String::from_utf8(text).ok()).unwrap_or_default();
@@ -122,7 +122,7 @@ fn network(text: &str) -> Result<Key, Reason> {
 }
 
 /// Splits at the commas that are not in inner parentheses. Those of texts are escaped.
-fn joined(text: &str) -> Result<Key, Reason> {
+fn joined(text: &str) -> Result<Key, WhyNoKey> {
     let text = text.strip_suffix(')').ok_or("a parenthesis is not closed")?;
     let mut depth = 0_u32;
     let separates = |sign: char| {
@@ -135,9 +135,9 @@ fn joined(text: &str) -> Result<Key, Reason> {
     };
     let part = |part| {
         let key = signed(part).ok_or("each part has the sign of its kind, such as =acme")??;
-        if key.is_empty() { Err(Reason::from("a part is empty")) } else { Ok(key) }
+        if key.is_empty() { Err(WhyNoKey::from("a part is empty")) } else { Ok(key) }
     };
-    text.split(separates).map(part).collect::<Result<Vec<Key>, Reason>>().map(Key::join)
+    text.split(separates).map(part).collect::<Result<Vec<Key>, WhyNoKey>>().map(Key::join)
 }
 
 #[cfg(test)]

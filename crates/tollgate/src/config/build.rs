@@ -159,7 +159,7 @@ impl Registry {
                 refuse(units > most && fields.tiers.is_none(), "cost", never)?;
                 rule = rule.cost(move |_| units);
             }
-            Some(UnitsOr::Written(name)) => {
+            Some(UnitsOr::Value(name)) => {
                 let cost = cost("cost", name)?;
                 rule = rule.cost(move |head| cost(head));
             }
@@ -200,7 +200,7 @@ impl Registry {
         if let Some(tiers) = &fields.tiers {
             let is_in_flight = rule.policy().is_in_flight();
             let quota = |(name, quota): &(String, UnitsOr<Quota>)| match (quota, is_in_flight) {
-                (UnitsOr::Written(quota), false) => Ok((name.clone(), *quota)),
+                (UnitsOr::Value(quota), false) => Ok((name.clone(), *quota)),
                 (UnitsOr::Units(Units(limit @ 1..)), true) => Ok((name.clone(), Quota::in_flight(*limit))),
                 (_, false) => Err(format!("tier {name:?} needs a quota such as \"100/min\"")),
                 (_, true) => Err(format!("tier {name:?} needs a number of requests, at least 1")),

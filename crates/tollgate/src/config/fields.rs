@@ -6,7 +6,7 @@ use tollgate_core::{Quota, Share, TimeSpan};
 
 use super::exemption::ExemptionText;
 use super::key::KeyExpression;
-use super::values::{OneOrMany, Table, Units, UnitsOr, Written};
+use super::values::{AsText, NamedValues, OneOrMany, Units, UnitsOr};
 use super::when::When;
 use crate::rule::MissingKey;
 
@@ -22,14 +22,14 @@ pub(super) struct RuleFields {
     pub(super) name: String,
     /// LIMIT/WINDOW, and "burst N" for gcra and leaky-bucket: 100/min, or 5/10s burst 20.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) quota: Option<Written<Quota>>,
+    pub(super) quota: Option<AsText<Quota>>,
     /// How many requests may run at once, instead of a quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) in_flight: Option<Units>,
     /// What divides the quota among callers: ip, bearer, basic-user, header:NAME, cookie:NAME,
     /// path, method, global, or a key of the registry. "a + b" counts by both together, and "a | b"
     /// by the first that the request has. + binds tighter.
-    pub(super) by: Written<KeyExpression>,
+    pub(super) by: AsText<KeyExpression>,
     /// The algorithm; gcra if none is given. The guide says what each guarantees.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) algorithm: Option<AlgorithmName>,
@@ -42,13 +42,13 @@ pub(super) struct RuleFields {
     /// How long leaky-bucket delays a request, by default for the window; or how long a request
     /// waits to be in flight, by default not at all.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) max_wait: Option<Written<TimeSpan>>,
+    pub(super) max_wait: Option<AsText<TimeSpan>>,
     /// How long the slots of a killed process stay taken; 15s if none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) lease: Option<Written<TimeSpan>>,
+    pub(super) lease: Option<AsText<TimeSpan>>,
     /// How long a request holds its slot at most.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) held_at_most: Option<Written<TimeSpan>>,
+    pub(super) held_at_most: Option<AsText<TimeSpan>>,
     /// The requests to which the rule applies; all if this is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) when: Option<When>,
@@ -67,7 +67,7 @@ pub(super) struct RuleFields {
     pub(super) reserve: Option<String>,
     /// The largest estimate, as a share of the capacity.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reserve_at_most: Option<Written<Share>>,
+    pub(super) reserve_at_most: Option<AsText<Share>>,
     /// A condition of the registry: requests whose response does not meet it are refunded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) count_if: Option<String>,
@@ -102,7 +102,7 @@ impl RuleFields {
     pub(super) fn new(name: &str, by: KeyExpression) -> RuleFields {
         RuleFields {
             name: name.to_owned(),
-            by: Written(by),
+            by: AsText(by),
             quota: None,
             in_flight: None,
             algorithm: None,
@@ -171,7 +171,7 @@ pub(super) struct TiersFields {
     /// The class of the registry that chooses a tier.
     pub(super) by: String,
     /// The quota of each tier; a number for requests in flight.
-    pub(super) quotas: Table<UnitsOr<Quota>>,
+    pub(super) quotas: NamedValues<UnitsOr<Quota>>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
@@ -180,7 +180,7 @@ pub(super) struct LeavingFields {
     /// The class of the registry.
     pub(super) by: String,
     /// How many units each class leaves to others.
-    pub(super) units: Table<Units>,
+    pub(super) units: NamedValues<Units>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
@@ -190,5 +190,5 @@ pub(super) struct BlockFields {
     pub(super) after: u32,
     /// How long it lasts.
     #[serde(rename = "for")]
-    pub(super) time: Written<TimeSpan>,
+    pub(super) time: AsText<TimeSpan>,
 }

@@ -9,7 +9,7 @@ use serde_path_to_error::{Path, Segment};
 
 use super::error::ConfigError;
 use super::fields::RuleFields;
-use super::place::{SourceText, Step, line_at};
+use super::place::{PathStep, SourceText, line_at};
 use super::rule::RuleConfig;
 
 /// The rules of a file, checked. [`Registry::rules`](super::Registry::rules) makes
@@ -37,6 +37,7 @@ pub struct RuleFile {
 
 /// Rules for a rate limiter.
 #[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "RuleFile")]
 #[serde(deny_unknown_fields, expecting = "a table with the list rule")]
 struct FileFields {
     /// The address of this schema, for editors.
@@ -74,7 +75,7 @@ impl RuleFile {
             rules.push(rule.map_err(|error| source.in_rule(at, error))?);
         }
         if rules.is_empty() {
-            let path = [Step::Name("rule".to_owned())];
+            let path = [PathStep::Name("rule".to_owned())];
             return Err(source.in_file(&path, "no rules: nothing would be limited"));
         }
         let (text, is_toml) = match source {
@@ -171,18 +172,19 @@ impl SourceText<'_> {
     }
 
     /// An error at a path from the top of the file.
-    fn in_file(self, path: &[Step], reason: &str) -> ConfigError {
+    fn in_file(self, path: &[PathStep], reason: &str) -> ConfigError {
         let (line, _) = self.find(path);
         let (rule, field) = match path {
-            [Step::Name(list), Step::Index(at), field @ ..] => {
-                let name = [Step::Name(list.clone()), Step::Index(*at), Step::Name("name".to_owned())];
+            [PathStep::Name(list), PathStep::Index(at), field @ ..] => {
+                let name =
+                    [PathStep::Name(list.clone()), PathStep::Index(*at), PathStep::Name("name".to_owned())];
                 (self.find(&name).1, field)
             }
             other => (None, other),
         };
         let field = field.iter().map(|step| match step {
-            Step::Name(name) => name.escape_debug().to_string(),
-            Step::Index(at) => at.to_string(),
+            PathStep::Name(name) => name.escape_debug().to_string(),
+            PathStep::Index(at) => at.to_string(),
         });
         let field = Some(field.collect::<Vec<_>>().join(".")).filter(|field| !field.is_empty());
         ConfigError { line: Some(line), rule, field, reason: one_line(reason) }
@@ -190,16 +192,16 @@ impl SourceText<'_> {
 
     /// Adds the line to an error of the rule at a place.
     fn in_rule(self, at: usize, error: ConfigError) -> ConfigError {
-        let rule = [Step::Name("rule".to_owned()), Step::Index(at)];
-        let path: Vec<Step> = rule.into_iter().chain(error.field.clone().map(Step::Name)).collect();
+        let rule = [PathStep::Name("rule".to_owned()), PathStep::Index(at)];
+        let path: Vec<PathStep> = rule.into_iter().chain(error.field.clone().map(PathStep::Name)).collect();
         ConfigError { line: Some(self.find(&path).0), ..error }
     }
 }
 
-fn steps(path: &Path) -> Vec<Step> {
+fn steps(path: &Path) -> Vec<PathStep> {
     let step = |segment: &Segment| match segment {
-        Segment::Seq { index } => Some(Step::Index(*index)),
-        Segment::Map { key } => Some(Step::Name(key.clone())),
+        Segment::Seq { index } => Some(PathStep::Index(*index)),
+        Segment::Map { key } => Some(PathStep::Name(key.clone())),
         _ => None,
     };
     path.iter().filter_map(step).collect()

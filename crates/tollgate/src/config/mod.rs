@@ -1,8 +1,8 @@
 //! Rules from a file, in TOML or JSON (feature `config`).
 //!
 //! A file has a list of named rules. It says all that a [`Policy`](crate::Policy) and a
-//! [`Rule`](crate::Rule) can say. What only code can say, such as who a caller is, is a closure in a
-//! [`Registry`], which the file names.
+//! [`Rule`](crate::Rule) can say. What only code can say, such as who a caller is, is a closure in
+//! a [`Registry`], which the file names.
 //!
 //! ```
 //! use tollgate::config::{Registry, RuleFile};

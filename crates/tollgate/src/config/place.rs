@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 /// A step from a table or a list to a value in it.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(super) enum PathStep {
     Name(String),
     Index(usize),
 }
@@ -22,7 +22,7 @@ pub(super) enum SourceText<'a> {
 impl<'a> SourceText<'a> {
     /// The line of the value at the end of this path, or of the last one on it that exists. And its
     /// text, if the value is there and is a string.
-    pub(super) fn find(self, path: &[Step]) -> (usize, Option<String>) {
+    pub(super) fn find(self, path: &[PathStep]) -> (usize, Option<String>) {
         match self {
             SourceText::Toml(text) => {
                 let Ok(table) = DeTable::parse(text) else { return (1, None) };
@@ -44,13 +44,13 @@ pub(super) fn line_at(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-fn find_toml(table: &DeTable<'_>, path: &[Step]) -> (usize, Option<String>) {
-    let Some((Step::Name(name), mut rest)) = path.split_first() else { return (0, None) };
+fn find_toml(table: &DeTable<'_>, path: &[PathStep]) -> (usize, Option<String>) {
+    let Some((PathStep::Name(name), mut rest)) = path.split_first() else { return (0, None) };
     let Some(mut value) = table.get(name.as_str()) else { return (0, None) };
     while let Some((step, after)) = rest.split_first() {
         let next = match (step, value.get_ref()) {
-            (Step::Name(name), DeValue::Table(table)) => table.get(name.as_str()),
-            (Step::Index(index), DeValue::Array(array)) => array.get(*index),
+            (PathStep::Name(name), DeValue::Table(table)) => table.get(name.as_str()),
+            (PathStep::Index(index), DeValue::Array(array)) => array.get(*index),
             _ => None,
         };
         let Some(next) = next else { return (value.span().start, None) };
@@ -59,15 +59,15 @@ fn find_toml(table: &DeTable<'_>, path: &[Step]) -> (usize, Option<String>) {
     (value.span().start, value.get_ref().as_str().map(str::to_owned))
 }
 
-fn find_json<'a>(text: &'a str, path: &[Step]) -> (&'a str, bool) {
+fn find_json<'a>(text: &'a str, path: &[PathStep]) -> (&'a str, bool) {
     let text = text.trim_start();
     let Some((step, rest)) = path.split_first() else { return (text, true) };
     let next = match step {
-        Step::Name(name) => {
+        PathStep::Name(name) => {
             let table = serde_json::from_str::<BTreeMap<String, &'a RawValue>>(text);
             table.ok().and_then(|table| table.get(name).copied())
         }
-        Step::Index(index) => {
+        PathStep::Index(index) => {
             serde_json::from_str::<Vec<&'a RawValue>>(text).ok().and_then(|list| list.get(*index).copied())
         }
     };

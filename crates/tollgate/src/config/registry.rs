@@ -18,11 +18,11 @@ use crate::rule::exempt::Exemption;
 
 type ByName<T> = BTreeMap<String, Arc<T>>;
 
-pub(super) type CostOf = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
-pub(super) type ClassOf = dyn Fn(&Head<'_>, &Key) -> Option<Cow<'static, str>> + Send + Sync;
-pub(super) type QuotaOf = dyn Fn(&Head<'_>, &Key) -> Option<Quota> + Send + Sync;
+pub(super) type RequestCost = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
+pub(super) type RequestClass = dyn Fn(&Head<'_>, &Key) -> Option<Cow<'static, str>> + Send + Sync;
+pub(super) type QuotaByRequest = dyn Fn(&Head<'_>, &Key) -> Option<Quota> + Send + Sync;
 pub(super) type Counts = dyn Fn(&ResponseHead<'_>) -> bool + Send + Sync;
-pub(super) type ResponseCostOf = dyn Fn(&ResponseHead<'_>) -> u64 + Send + Sync;
+pub(super) type ResponseCost = dyn Fn(&ResponseHead<'_>) -> u64 + Send + Sync;
 
 /// The closures of an application, by the names that its file of rules has for them.
 ///
@@ -54,11 +54,11 @@ pub(super) type ResponseCostOf = dyn Fn(&ResponseHead<'_>) -> u64 + Send + Sync;
 #[derive(Clone, Default)]
 pub struct Registry {
     keys: BTreeMap<String, Arc<dyn KeyExtractor>>,
-    pub(super) costs: ByName<CostOf>,
-    pub(super) classes: ByName<ClassOf>,
-    pub(super) quotas: ByName<QuotaOf>,
+    pub(super) costs: ByName<RequestCost>,
+    pub(super) classes: ByName<RequestClass>,
+    pub(super) quotas: ByName<QuotaByRequest>,
     pub(super) conditions: ByName<Counts>,
-    pub(super) response_costs: ByName<ResponseCostOf>,
+    pub(super) response_costs: ByName<ResponseCost>,
     pub(super) exemptions: ByName<dyn Exemption>,
     client_ip: Option<ClientIp>,
     /// Whether it has a closure for any name, which checks a file without the application.

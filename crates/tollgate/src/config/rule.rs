@@ -12,7 +12,7 @@ use super::error::{ConfigError, Mistake};
 use super::fields::{AlgorithmName, RuleFields};
 use super::key::KeyExpression;
 use super::registry::Registry;
-use super::values::Written;
+use super::values::AsText;
 
 /// A rule as a file says it. Its values are checked; the names of closures are looked up by
 /// [`Registry::rules`].
@@ -66,7 +66,7 @@ impl RuleConfig {
         let (rate, how) = match self.policy.algorithm() {
             Algorithm::InFlight => {
                 let others = match self.fields.max_wait {
-                    Some(Written(wait)) => format!("wait for at most {}", wait.in_words()),
+                    Some(AsText(wait)) => format!("wait for at most {}", wait.in_words()),
                     None => "are refused".to_owned(),
                 };
                 (format!("{capacity} in flight"), format!("others {others} (in-flight, lease of {window})"))
@@ -171,9 +171,9 @@ fn one_line(text: &str) -> Result<RuleFields, String> {
     let named = |name: &str| AlgorithmName::deserialize(name.into_deserializer());
     let algorithm = algorithm.map(named).transpose().map_err(|error: TextValueError| error.to_string())?;
     Ok(RuleFields {
-        quota: Some(Written(quota)),
+        quota: Some(AsText(quota)),
         algorithm,
-        max_wait: max_wait.map(Written),
+        max_wait: max_wait.map(AsText),
         ..RuleFields::new(name, key.map_or_else(|| Ok(KeyExpression::default()), str::parse)?)
     })
 }

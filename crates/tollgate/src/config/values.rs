@@ -33,7 +33,7 @@ impl InText for String {
 
 /// A value that is a string in the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Written<T>(pub(super) T);
+pub(super) struct AsText<T>(pub(super) T);
 
 /// Units from 0 to [`Quota::MAX_UNITS`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +43,7 @@ pub(super) struct Units(pub(super) u64);
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum UnitsOr<T> {
     Units(Units),
-    Written(T),
+    Value(T),
 }
 
 /// A string, or a list of strings.
@@ -52,9 +52,9 @@ pub(super) struct OneOrMany<T>(pub(super) Vec<T>);
 
 /// A table with names of its own, each once.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Table<V>(pub(super) Vec<(String, V)>);
+pub(super) struct NamedValues<V>(pub(super) Vec<(String, V)>);
 
-impl<T: InText> Serialize for Written<T> {
+impl<T: InText> Serialize for AsText<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
     }
@@ -70,7 +70,7 @@ impl<T: InText> Serialize for UnitsOr<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             UnitsOr::Units(units) => units.serialize(serializer),
-            UnitsOr::Written(value) => serializer.collect_str(value),
+            UnitsOr::Value(value) => serializer.collect_str(value),
         }
     }
 }
@@ -84,7 +84,7 @@ impl<T: InText> Serialize for OneOrMany<T> {
     }
 }
 
-impl<V: Serialize> Serialize for Table<V> {
+impl<V: Serialize> Serialize for NamedValues<V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         self.0.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
@@ -151,13 +151,13 @@ fn read<T: InText, E: de::Error>(text: &str) -> Result<T, E> {
     })
 }
 
-impl<T: InText> Forms for Written<T> {
+impl<T: InText> Forms for AsText<T> {
     fn expecting(f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a string such as {:?}", T::EXAMPLE)
     }
 
-    fn of_text<E: de::Error>(text: &str) -> Result<Written<T>, E> {
-        read(text).map(Written)
+    fn of_text<E: de::Error>(text: &str) -> Result<AsText<T>, E> {
+        read(text).map(AsText)
     }
 }
 
@@ -181,7 +181,7 @@ impl<T: InText> Forms for UnitsOr<T> {
     }
 
     fn of_text<E: de::Error>(text: &str) -> Result<UnitsOr<T>, E> {
-        read(text).map(UnitsOr::Written)
+        read(text).map(UnitsOr::Value)
     }
 }
 
@@ -196,7 +196,7 @@ impl<T: InText> Forms for OneOrMany<T> {
 
     fn of_list<'de, A: SeqAccess<'de>>(mut list: A) -> Result<OneOrMany<T>, A::Error> {
         let mut values = Vec::new();
-        while let Some(Written(value)) = list.next_element()? {
+        while let Some(AsText(value)) = list.next_element()? {
             values.push(value);
         }
         match values.is_empty() {
@@ -206,14 +206,14 @@ impl<T: InText> Forms for OneOrMany<T> {
     }
 }
 
-impl<'de, V: Deserialize<'de>> Visitor<'de> for AnyValue<Table<V>> {
-    type Value = Table<V>;
+impl<'de, V: Deserialize<'de>> Visitor<'de> for AnyValue<NamedValues<V>> {
+    type Value = NamedValues<V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a table of names and values")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Table<V>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NamedValues<V>, A::Error> {
         let mut values: Vec<(String, V)> = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
             if values.iter().any(|(other, _)| *other == name) {
@@ -221,13 +221,13 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for AnyValue<Table<V>> {
             }
             values.push((name, map.next_value()?));
         }
-        Ok(Table(values))
+        Ok(NamedValues(values))
     }
 }
 
-impl<'de, V: Deserialize<'de>> Deserialize<'de> for Table<V> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Table<V>, D::Error> {
-        deserializer.deserialize_map(AnyValue(PhantomData::<Table<V>>))
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for NamedValues<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NamedValues<V>, D::Error> {
+        deserializer.deserialize_map(AnyValue(PhantomData::<NamedValues<V>>))
     }
 }
 
@@ -256,20 +256,20 @@ macro_rules! value {
     };
 }
 
-value!(Written<T>, T, { "type": "string", "examples": [T::EXAMPLE] });
+value!(AsText<T>, T, { "type": "string", "examples": [T::EXAMPLE] });
 value!(Units, , { "type": "integer", "minimum": 0, "maximum": Quota::MAX_UNITS });
 value!(UnitsOr<T>, T, { "type": ["integer", "string"], "minimum": 0, "examples": [T::EXAMPLE] });
 value!(OneOrMany<T>, T, {
     "type": ["string", "array"], "items": { "type": "string" }, "minItems": 1, "examples": [T::EXAMPLE]
 });
 
-impl<V: JsonSchema> JsonSchema for Table<V> {
+impl<V: JsonSchema> JsonSchema for NamedValues<V> {
     fn inline_schema() -> bool {
         true
     }
 
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Table".into()
+        "NamedValues".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {

@@ -7,7 +7,7 @@ use http::{HeaderName, Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::values::{InText, OneOrMany, Written};
+use super::values::{AsText, InText, OneOrMany};
 use crate::extract::Head;
 
 /// The requests to which a rule applies: those that meet each of these conditions.
@@ -23,7 +23,7 @@ pub(super) struct When {
     method: Option<OneOrMany<MethodName>>,
     /// The name of a header that the request has. Callers choose whether they send it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    header: Option<Written<HeaderText>>,
+    header: Option<AsText<HeaderText>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

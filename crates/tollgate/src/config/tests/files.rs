@@ -198,7 +198,7 @@ fn assert_error(error: &ConfigError, text: &str) {
 #[test]
 fn the_schema_has_each_field_with_its_description() {
     let schema: Value = serde_json::from_str(&RuleFile::json_schema()).unwrap();
-    let rule = &schema["$defs"]["RuleFields"];
+    let rule = &schema["$defs"]["Rule"];
     for (field, _) in values() {
         assert!(rule["properties"][field]["description"].is_string(), "{field}: {rule:#}");
     }
