@@ -48,7 +48,7 @@ fn a_block_needs_a_name_and_a_time() {
     for (args, why) in [
         (&["block", "ada"][..], "--policy"),
         (&["block", "ada", "--policy", "p"], "--for"),
-        (&["block", "ada", "--policy", "p", "--for", "soon"], "expected a time"),
+        (&["block", "ada", "--policy", "p", "--for", "soon"], "\"soon\" is not a time"),
         (&["block", "ada", "--policy", "", "--for", "15m"], "name"),
         (&["block", "ada", "--policy", "p", "--for", "400d"], "366 days"),
     ] {

@@ -12,6 +12,7 @@ use crate::rule::MissingKey;
 
 /// A rule: a quota, or a number of requests in flight, for each key.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[schemars(rename = "Rule")]
 #[serde(
     rename_all = "kebab-case",
     deny_unknown_fields,
