@@ -149,7 +149,7 @@ impl Registry {
     fn with_costs(&self, mut rule: Rule, fields: &RuleFields) -> Result<Rule, Mistake> {
         let cost = |field, name: &str| {
             let any = Arc::new(|_: &Head<'_>| 1);
-            self.find(&self.costs, "a cost", name, any).map_err(|reason| Mistake { field, reason })
+            self.find(&self.costs, field, "a cost", name, any)
         };
         match &fields.cost {
             None => {}
@@ -174,8 +174,7 @@ impl Registry {
         }
         if let Some(name) = &fields.count_if {
             let any = Arc::new(|_: &ResponseHead<'_>| true);
-            let counts = self.find(&self.conditions, "a condition", name, any);
-            let counts = counts.map_err(|reason| Mistake { field: "count-if", reason })?;
+            let counts = self.find(&self.conditions, "count-if", "a condition", name, any)?;
             rule = rule.count_if(move |response| counts(response));
         }
         if let Some(name) = &fields.cost_by {
@@ -185,8 +184,7 @@ impl Registry {
                 "it takes the place of count-if: remove one of them",
             )?;
             let any = Arc::new(|_: &ResponseHead<'_>| 1);
-            let cost = self.find(&self.response_costs, "a response cost", name, any);
-            let cost = cost.map_err(|reason| Mistake { field: "cost-by", reason })?;
+            let cost = self.find(&self.response_costs, "cost-by", "a response cost", name, any)?;
             rule = rule.cost_by(move |response| cost(response));
         }
         Ok(rule)
@@ -195,7 +193,7 @@ impl Registry {
     fn with_choices(&self, mut rule: Rule, fields: &RuleFields) -> Result<Rule, Mistake> {
         let class = |field, name: &str| {
             let any = Arc::new(|_: &Head<'_>, _: &Key| None);
-            self.find(&self.classes, "a class", name, any).map_err(|reason| Mistake { field, reason })
+            self.find(&self.classes, field, "a class", name, any)
         };
         if let Some(tiers) = &fields.tiers {
             let is_in_flight = rule.policy().is_in_flight();
@@ -213,8 +211,7 @@ impl Registry {
         }
         if let Some(name) = &fields.quota_by {
             let any = Arc::new(|_: &Head<'_>, _: &Key| None);
-            let quota = self.find(&self.quotas, "a quota", name, any);
-            let quota = quota.map_err(|reason| Mistake { field: "quota-by", reason })?;
+            let quota = self.find(&self.quotas, "quota-by", "a quota", name, any)?;
             rule = rule.quota(move |head, key| quota(head, key));
         }
         if let Some(leaving) = &fields.leaving {
@@ -231,7 +228,6 @@ impl Registry {
             rule = rule.exempt(move |head: &Head<'_>| !when.is_met_by(head));
         }
         for exemption in fields.exempt.iter().flat_map(|exempt| &exempt.0) {
-            let wrong = |reason| Mistake { field: "exempt", reason };
             let not_a_network = |error: SetupError| Mistake::new("exempt", error);
             rule = match (exemption, self.address()) {
                 (ExemptionText::CorsPreflight, _) => rule.exempt(cors_preflight()),
@@ -243,13 +239,8 @@ impl Registry {
                 }
                 (ExemptionText::Named(name), _) => {
                     let any = Arc::new(|_: &Head<'_>| false);
-                    let found = self.find(
-                        &self.exemptions,
-                        "a network, an address, cors-preflight or an exemption",
-                        name,
-                        any,
-                    );
-                    let exemption = found.map_err(wrong)?;
+                    let kind = "a network, an address, cors-preflight or an exemption";
+                    let exemption = self.find(&self.exemptions, "exempt", kind, name, any)?;
                     rule.exempt(move |head: &Head<'_>| exemption.exempts(head))
                 }
             };

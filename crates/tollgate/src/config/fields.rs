@@ -98,39 +98,6 @@ pub(super) struct RuleFields {
     pub(super) without_fields: bool,
 }
 
-impl RuleFields {
-    /// Only these two.
-    pub(super) fn new(name: &str, by: KeyExpression) -> RuleFields {
-        RuleFields {
-            name: name.to_owned(),
-            by: AsText(by),
-            quota: None,
-            in_flight: None,
-            algorithm: None,
-            buckets: None,
-            max_limit: None,
-            max_wait: None,
-            lease: None,
-            held_at_most: None,
-            when: None,
-            exempt: None,
-            missing_key: None,
-            cost: None,
-            reserve: None,
-            reserve_at_most: None,
-            count_if: None,
-            cost_by: None,
-            quota_by: None,
-            tiers: None,
-            leaving: None,
-            block: None,
-            unit: None,
-            track_usage: false,
-            without_fields: false,
-        }
-    }
-}
-
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(value: &bool) -> bool {
     !value

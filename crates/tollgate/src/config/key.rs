@@ -36,13 +36,6 @@ enum KeyPart {
 const ALLOWED: &str = "ip, bearer, basic-user, header:NAME, cookie:NAME, path, method, global, joined with + or |, or \
                        a name of the registry";
 
-/// By address.
-impl Default for KeyExpression {
-    fn default() -> KeyExpression {
-        KeyExpression(vec![vec![KeyPart::Ip]])
-    }
-}
-
 impl InText for KeyExpression {
     const EXAMPLE: &'static str = "header:x-api-key | ip";
 }

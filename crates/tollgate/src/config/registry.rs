@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tollgate_core::{Key, Quota};
 
-use super::error::ConfigError;
+use super::error::{ConfigError, Mistake};
 use super::file::RuleFile;
 use super::key;
 use super::rule::{RuleConfig, mistake_in};
@@ -185,19 +185,21 @@ impl Registry {
         self.keys.get(name).cloned().ok_or_else(|| names(&self.keys))
     }
 
-    /// The closure of this name, or `any` if this registry has all names.
+    /// The closure that a field names, or `any` if this registry has all names.
     pub(super) fn find<T: ?Sized>(
         &self,
         closures: &ByName<T>,
+        field: &'static str,
         kind: &str,
         name: &str,
         any: Arc<T>,
-    ) -> Result<Arc<T>, String> {
-        if self.any_name {
-            return Ok(any);
-        }
+    ) -> Result<Arc<T>, Mistake> {
         let unknown = || format!("{name:?} is not {kind}: the registry has {}", names(closures));
-        closures.get(name).cloned().ok_or_else(unknown)
+        match closures.get(name) {
+            _ if self.any_name => Ok(any),
+            Some(closure) => Ok(Arc::clone(closure)),
+            None => Err(Mistake::new(field, unknown())),
+        }
     }
 }
 

@@ -1,16 +1,16 @@
 //! A rule of a file, checked.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::value::Error as TextValueError;
-use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer};
+use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
-use tollgate_core::{Algorithm, Policy, TextError, TimeSpan};
+use serde_json::json;
+use tollgate_core::{Algorithm, Policy, TimeSpan};
 
 use super::error::{ConfigError, Mistake};
-use super::fields::{AlgorithmName, RuleFields};
-use super::key::KeyExpression;
+use super::fields::RuleFields;
 use super::registry::Registry;
 use super::values::AsText;
 
@@ -151,29 +151,21 @@ fn one_line(text: &str) -> Result<RuleFields, String> {
     let (name, rest) = text.split_once('=').ok_or_else(form)?;
     let mut parts = rest.split(',');
     let quota = parts.next().filter(|quota| quota.contains('/')).ok_or_else(form)?;
-    let [mut burst, mut algorithm, mut key, mut max_wait] = [None; 4];
+    let mut options = BTreeMap::new();
     for part in parts {
         let (option, value) = part.split_once('=').unwrap_or((part, ""));
-        let option = match option {
-            "burst" => &mut burst,
-            "algorithm" => &mut algorithm,
-            "key" => &mut key,
-            "max-wait" => &mut max_wait,
-            _ => return Err(format!("{option:?} is not an option: use burst, algorithm, key, max-wait")),
-        };
-        if option.replace(value).is_some() {
-            return Err(format!("{} is given twice", part.split('=').next().unwrap_or(part)));
+        if !matches!(option, "burst" | "algorithm" | "key" | "max-wait") {
+            return Err(format!("{option:?} is not an option: use burst, algorithm, key, max-wait"));
+        }
+        if options.insert(option, value).is_some() {
+            return Err(format!("{option} is given twice"));
         }
     }
-    let quota = burst.map_or_else(|| quota.to_owned(), |burst| format!("{quota} burst {burst}"));
-    let quota = quota.parse().map_err(|error: TextError| error.to_string())?;
-    let max_wait = max_wait.map(str::parse).transpose().map_err(|error: TextError| error.to_string())?;
-    let named = |name: &str| AlgorithmName::deserialize(name.into_deserializer());
-    let algorithm = algorithm.map(named).transpose().map_err(|error: TextValueError| error.to_string())?;
-    Ok(RuleFields {
-        quota: Some(AsText(quota)),
-        algorithm,
-        max_wait: max_wait.map(AsText),
-        ..RuleFields::new(name, key.map_or_else(|| Ok(KeyExpression::default()), str::parse)?)
-    })
+    let burst = options.remove("burst").map(|burst| format!(" burst {burst}")).unwrap_or_default();
+    let by = options.remove("key").unwrap_or("ip");
+    let mut fields = json!({ "name": name, "quota": format!("{quota}{burst}"), "by": by });
+    for (option, value) in options {
+        fields[option] = value.into();
+    }
+    serde_json::from_value(fields).map_err(|error| error.to_string())
 }
