@@ -13,8 +13,8 @@ use http::{Request, Response, StatusCode};
 use tokio::time::sleep;
 use tollgate::store::Renewal;
 use tollgate::{
-    Algorithm, Charges, Head, MemoryStore, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer, Reason,
-    RequestLimiter, RuleChange, SetupError, Share, Slot, StoreExt,
+    Algorithm, Charges, Head, MemoryStore, Outcome, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer,
+    Reason, RequestLimiter, RuleChange, SetupError, Share, Slot, StoreExt,
 };
 use tollgate_tests::{
     EVERY_ALGORITHM, Leasing, a_minute, call, clock, field, per_minute, per_user, request, store, user,
@@ -218,8 +218,9 @@ async fn denials_and_observers_are_kept() {
     let count = Arc::clone(&seen);
     let layer = RateLimitLayer::new(per_user("api", 1).block_after(3, Duration::from_secs(60)))
         .store(store(&clock()))
-        .observe(move |_| {
-            count.fetch_add(1, Ordering::Relaxed);
+        .observe(move |decision| {
+            let is_decision = decision.outcome() != Outcome::BlockStarted;
+            count.fetch_add(is_decision.into(), Ordering::Relaxed);
         });
     let mut service = layer.layer(service_fn(ok));
     let mut blocked = Vec::new();
