@@ -33,6 +33,9 @@ enum KeyPart {
     Named(String),
 }
 
+/// How many alternatives a key has at most, and how many parts each of them.
+const MOST: usize = 16;
+
 const ALLOWED: &str = "ip, bearer, basic-user, header:NAME, cookie:NAME, path, method, global, joined with + or |, or \
                        a name of the registry";
 
@@ -44,7 +47,15 @@ impl FromStr for KeyExpression {
     type Err = String;
 
     fn from_str(text: &str) -> Result<KeyExpression, String> {
-        let all_of = |parts: &str| parts.split('+').map(|part| part.trim().parse()).collect();
+        let most = |joined: usize, what: &str| match joined {
+            0..=MOST => Ok(()),
+            more => Err(format!("a key of {more} {what} is too long: use at most {MOST}")),
+        };
+        let all_of = |parts: &str| {
+            most(parts.split('+').count(), "parts")?;
+            parts.split('+').map(|part| part.trim().parse()).collect()
+        };
+        most(text.split('|').count(), "alternatives")?;
         text.split('|').map(all_of).collect::<Result<_, _>>().map(KeyExpression)
     }
 }

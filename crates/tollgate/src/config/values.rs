@@ -31,6 +31,9 @@ impl InText for String {
     const EXAMPLE: &'static str = "name";
 }
 
+/// The longest of these texts, in bytes. Errors quote them.
+const LONGEST: usize = 1_024;
+
 /// A value that is a string in the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct AsText<T>(pub(super) T);
@@ -145,6 +148,12 @@ impl<'de, T: Forms> Visitor<'de> for AnyValue<T> {
 const UNITS: &str = "a whole number from 0 to 1099511627776";
 
 fn read<T: InText, E: de::Error>(text: &str) -> Result<T, E> {
+    if text.len() > LONGEST {
+        let length = text.len();
+        return Err(de::Error::custom(format_args!(
+            "a text of {length} bytes is too long: use at most {LONGEST}"
+        )));
+    }
     text.parse().map_err(|error: T::Err| match error.to_string() {
         names_value if names_value.starts_with('"') => de::Error::custom(names_value),
         reason => de::Error::custom(format_args!("{text:?}: {reason}")),

@@ -391,3 +391,15 @@ fn a_mistake_in_one_line_is_explained() {
         assert_eq!(text.parse::<RuleConfig>().unwrap_err().to_string(), message, "{text}");
     }
 }
+
+#[test]
+fn a_key_of_too_many_parts_is_refused() {
+    let error = |joined: usize, sign: &str| {
+        let by = vec!["ip"; joined].join(sign);
+        of_toml(&format!("[[rule]]\nname = \"a\"\nquota = \"5/s\"\nby = \"{by}\""))
+    };
+    assert!(error(17, " | ").ends_with("a key of 17 alternatives is too long: use at most 16"));
+    assert!(error(17, "+").ends_with("a key of 17 parts is too long: use at most 16"));
+    let long = error(100_000, "|");
+    assert_eq!(long, "line 4, rule \"a\", by: a text of 299999 bytes is too long: use at most 1024");
+}
