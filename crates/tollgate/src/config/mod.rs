@@ -95,7 +95,7 @@
 //!
 //! - `path`: a path, the beginning of paths before `*`, or a list of them. `/api/*` is every path
 //!   that begins with `/api/`, so not `/api`.
-//! - `method`: a method, or a list of them.
+//! - `method`: a method, or a list of them. Many routers answer `HEAD` as `GET`: list both.
 //! - `header`: the name of a header that the request has. A caller escapes the rule by omitting it.
 //!
 //! **The path is compared as received**: undecoded, and without the query. `//api` and `/api`
