@@ -132,7 +132,7 @@ fn a_file_that_is_not_valid_changes_nothing_and_says_why() {
         ("x", "line 1: \"x\": invalid digit found in string"),
         ("", "line 1: \"\": cannot parse integer from empty string"),
         ("0", "limit must be at least 1"),
-        ("666", "the parser panicked"),
+        ("666", "a closure of the application panicked"),
     ] {
         fs::write(&watched.path, text).unwrap();
         watched.soon_says(error);

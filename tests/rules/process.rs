@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let journal = Arc::new(File::create(journal)?);
 
     let cost = |head: &Head<'_>| number(head, "x-cost").unwrap_or(1);
-    let file = Registry::new().cost("cost", cost).open(rules)?;
+    let file = Registry::new().cost("cost", cost).cost("nothing", |_| 0).open(rules)?;
     let store = RedisStore::builder(url).connect().await?.fail_closed();
     let layer = RateLimitLayer::try_new(file.rules())?.store(store).expose_report().metrics();
     let watcher = Arc::new(file.watch(&layer));

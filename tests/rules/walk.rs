@@ -90,8 +90,10 @@ impl Editor {
     /// number of the edit.
     fn valid_text(&mut self) -> String {
         self.edit += 1;
-        let mut text =
-            format!("[[rule]]\nname = \"edit\"\nquota = \"{}/d\"\nby = \"global\"\ncost = 0\n", self.edit);
+        let mut text = format!(
+            "[[rule]]\nname = \"edit\"\nquota = \"{}/d\"\nby = \"global\"\ncost = \"nothing\"\n",
+            self.edit
+        );
         for (name, algorithm) in [
             ("fixed", "fixed-window"),
             ("log", "sliding-log"),
@@ -114,7 +116,7 @@ impl Editor {
 
     /// Writes down which limits a text means, if it is valid.
     fn note(&mut self, text: &str) -> bool {
-        let registry = Registry::new().cost("cost", |_| 1);
+        let registry = Registry::new().cost("cost", |_| 1).cost("nothing", |_| 0);
         let Ok(rules) = RuleFile::from_toml(text).and_then(|file| registry.rules(&file)) else {
             return false;
         };
@@ -175,7 +177,7 @@ impl Editor {
     /// What every server shows once it has seen the file: the limits, or the error.
     fn expected(&mut self) -> Result<u64, String> {
         let Some(text) = self.text.clone() else { return Err("No such file".to_owned()) };
-        let registry = Registry::new().cost("cost", |_| 1);
+        let registry = Registry::new().cost("cost", |_| 1).cost("nothing", |_| 0);
         match RuleFile::from_toml(&text).and_then(|file| registry.rules(&file)) {
             Ok(_) => Ok(self.edit),
             Err(error) => {

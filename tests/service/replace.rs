@@ -273,3 +273,38 @@ fn no_request_sees_half_a_set() {
         is_over.store(true, Ordering::Relaxed);
     });
 }
+
+#[tokio::test]
+async fn a_permit_is_settled_by_the_rules_that_granted_it() {
+    let failures = |name: &str, cost| {
+        let rule = per_minute(name, 60).by(user()).cost(move |_| cost);
+        rule.count_if(|response| response.status() == StatusCode::NOT_FOUND)
+    };
+    let layer = RateLimitLayer::new([failures("a", 1), failures("b", 7), per_user("gone", 60)])
+        .store(store(&clock()));
+    let (ada, seen) = (request("ada"), Arc::new(AtomicU64::new(0)));
+    let check = async || layer.limiter().check(&Head::from(&ada)).await.unwrap();
+    let (first, mut second, mut third) = (check().await, check().await, check().await);
+    let count = Arc::clone(&seen);
+    layer.replace([failures("b", 7), failures("a", 1)]).unwrap();
+    let limiter = layer.limiter().observe(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+
+    limiter.settle_by(first, &tollgate::ResponseHead::from(&Response::new(())));
+    limiter.charge(&mut second, "b").settle(0).await;
+    limiter.charge(&mut third, "gone").settle(0).await;
+    let report = limiter.look(&Head::from(&ada)).await.unwrap();
+    let left = ["a", "b"].map(|name| report.get(name).unwrap().1.remaining());
+    assert_eq!(left, [58, 53]);
+    assert_eq!(seen.load(Ordering::Relaxed), 0, "its numbers are of other rules");
+}
+
+#[test]
+fn a_block_that_changes_is_no_new_quota() {
+    let blocked = |seconds| per_user("api", 5).block_after(3, Duration::from_secs(seconds));
+    let layer = RateLimitLayer::new(per_user("api", 5));
+    for rule in [blocked(60), blocked(120), per_user("api", 5)] {
+        assert_eq!(layer.replace(rule).unwrap().of("api"), Some(RuleChange::Changed));
+    }
+}

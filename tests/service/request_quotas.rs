@@ -112,7 +112,7 @@ async fn it_comes_before_tiers_and_keeps_classes_and_corrections() {
         limiter.look(&Head::from(&request)).await.unwrap().statuses()[0].remaining()
     };
     assert_eq!(left(batch(Quota::per_minute(40))).await, 36);
-    assert_eq!(left(batch(Quota::per_minute(4))).await, 16, "nothing would be left: the tier applies");
+    assert_eq!(left(batch(Quota::per_minute(4))).await, 1, "a class keeps one unit of a small quota");
     let permit = limiter.check(&Head::from(&request(Some(Quota::per_minute(40))))).await.unwrap();
     let response = http::Response::new(());
     limiter.settle_by(permit, &tollgate::ResponseHead::from(&response));
@@ -159,4 +159,30 @@ async fn ever_new_quotas_use_bounded_memory_and_none_is_unlimited() {
     }
     assert!((15_900..16_500).contains(&own), "{own}");
     assert_eq!(state(&limiter, Quota::per_minute(1_000)).await, (1_000, 1_000), "the first are kept");
+}
+
+#[tokio::test]
+async fn each_store_says_itself_which_quotas_it_supports() {
+    let layer = tollgate::RateLimitLayer::new(rule(a_minute("p", Algorithm::Gcra, 10)));
+    let halved = MemoryStore::new().fall_back_to(MemoryStore::new(), Share::new(1, 2));
+    let (halved, whole) = (layer.clone().store(halved), layer.store(MemoryStore::new()));
+    for _ in 0..2 {
+        assert_eq!(state(&halved.limiter(), Quota::per_minute(1)).await, (10, 10));
+        assert_eq!(state(&whole.limiter(), Quota::per_minute(1)).await, (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn no_class_escapes_a_small_quota() {
+    for algorithm in EVERY_ALGORITHM {
+        let rule = rule(a_minute("p", algorithm, 1_000)).leaving([("batch", 200)], |_, _| Some("batch"));
+        let limiter = RequestLimiter::new(rule).store(store(&clock()));
+        let is_leaky = matches!(algorithm, Algorithm::LeakyBucket { .. });
+        let quota = if is_leaky { Quota::per_minute(100).burst(100) } else { Quota::per_minute(100) };
+        let mut passed = 0;
+        while limiter.check(&Head::from(&request(Some(quota)))).await.is_ok() {
+            passed += 1;
+        }
+        assert_eq!(passed, 1, "{algorithm:?}");
+    }
 }

@@ -12,10 +12,10 @@ const TRIES: usize = 64;
 
 /// A table that only grows, so that a request finds its policy without a lock. A policy is made
 /// once for each rule, quota and headroom.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct MadePolicies(Box<[OnceLock<Made>]>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Made {
     wanted: WantedPolicy,
     /// `None` if the rule or the store does not allow it.

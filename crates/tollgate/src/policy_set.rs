@@ -13,7 +13,7 @@ use crate::reason::{Reason, problem};
 use crate::setup_error::SetupError;
 
 /// Policies with different names, and the policies of tiers. Each has a number.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PolicySet {
     /// The number of this set: 1, or one more than that of the set that it replaced.
     version: u64,
@@ -100,6 +100,11 @@ impl PolicySet {
         PolicySet { in_fields: self.named.iter().zip(&self.policies).map(is_in).collect(), ..self }
     }
 
+    /// The same set for another store, which may support other policies.
+    pub(crate) fn for_other_store(&self) -> PolicySet {
+        PolicySet { made: MadePolicies::new(self.places() > 0), ..self.clone() }
+    }
+
     /// The same set, with places for the policies that requests bring.
     pub(crate) fn with_places(self) -> PolicySet {
         PolicySet { made: MadePolicies::new(true), ..self }
@@ -167,6 +172,15 @@ impl PolicySet {
             let names: Vec<&str> = self.own().iter().map(Policy::name).collect();
             panic!("the limiter has no policy {name:?}: its policies are {names:?}")
         })
+    }
+
+    /// The number of the policy with this name, which is `likely` unless the set is another one.
+    pub(crate) fn number_near(&self, likely: usize, name: &str) -> Option<usize> {
+        let is_it = |policy: &Policy| policy.name() == name;
+        if self.own().get(likely).is_some_and(is_it) {
+            return Some(likely);
+        }
+        self.own().iter().position(is_it)
     }
 
     /// The number of the policy whose tier this is, or its own.

@@ -85,6 +85,7 @@ impl RuleFields {
 
     fn slots(&self, limit: u64) -> Result<Policy, Mistake> {
         let is_of_rates = "only a rule with a quota takes it, and this one has in-flight";
+        refuse(self.unit.is_some(), "unit", is_of_rates)?;
         refuse(self.algorithm.is_some(), "algorithm", is_of_rates)?;
         refuse(self.buckets.is_some(), "buckets", is_of_rates)?;
         refuse(self.max_limit.is_some(), "max-limit", is_of_rates)?;
@@ -126,6 +127,7 @@ impl Registry {
             rule = rule.wait_at_most(wait.0.0);
         }
         if let Some(time) = fields.held_at_most {
+            refuse(time.0.0.is_zero(), "held-at-most", "nothing would be limited: at least 1 ms")?;
             rule = rule.held_at_most(time.0.0);
         }
         if fields.without_fields {
@@ -156,7 +158,9 @@ impl Registry {
             Some(UnitsOr::Units(Units(units))) => {
                 let (units, most) = (*units, rule.policy().largest_cost());
                 let never = format!("no request would pass: at most {most}");
-                refuse(units > most && fields.tiers.is_none(), "cost", never)?;
+                let has_one_quota = fields.tiers.is_none() && fields.quota_by.is_none();
+                refuse(units > most && has_one_quota, "cost", never)?;
+                refuse(units == 0, "cost", "nothing would be limited: at least 1")?;
                 rule = rule.cost(move |_| units);
             }
             Some(UnitsOr::Value(name)) => {

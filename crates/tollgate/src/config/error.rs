@@ -55,16 +55,45 @@ impl ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = self.line.map(|line| format!("line {line}"));
-        let rule = self.rule.as_ref().map(|rule| format!("rule {rule:?}"));
+        let rule = self.rule.as_ref().map(|rule| format!("rule {:?}", Short(rule)));
         let place: Vec<String> = [line, rule, self.field.clone()].into_iter().flatten().collect();
         match place.is_empty() {
-            true => f.write_str(&self.reason),
-            false => write!(f, "{}: {}", place.join(", "), self.reason),
+            true => write!(f, "{}", Short(&self.reason)),
+            false => write!(f, "{}: {}", place.join(", "), Short(&self.reason)),
         }
     }
 }
 
 impl Error for ConfigError {}
+
+/// The beginning of a text that a file may make long.
+struct Short<'a>(&'a str);
+
+impl Short<'_> {
+    /// In characters.
+    const MOST: usize = 1_024;
+
+    fn cut(&self) -> (&str, &'static str) {
+        match self.0.char_indices().nth(Short::MOST) {
+            Some((end, _)) => (&self.0[..end], "…"),
+            None => (self.0, ""),
+        }
+    }
+}
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (text, more) = self.cut();
+        write!(f, "{text}{more}")
+    }
+}
+
+impl fmt::Debug for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (text, more) = self.cut();
+        write!(f, "{text:?}{more}")
+    }
+}
 
 /// What is wrong with a field of a rule.
 #[derive(Debug)]

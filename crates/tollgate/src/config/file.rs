@@ -1,5 +1,6 @@
 //! A file of rules.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use schemars::{JsonSchema, schema_for};
@@ -66,10 +67,10 @@ impl RuleFile {
 
     fn read(source: SourceText<'_>) -> Result<RuleFile, ConfigError> {
         let FileFields { schema, rule: fields } = source.fields()?;
-        let mut rules: Vec<RuleConfig> = Vec::new();
+        let (mut rules, mut names) = (Vec::new(), HashSet::new());
         for (at, fields) in fields.into_iter().enumerate() {
             let rule = RuleConfig::try_new(fields).and_then(|rule| {
-                let is_twice = rules.iter().any(|other| other.name() == rule.name());
+                let is_twice = !names.insert(rule.name().to_owned());
                 if is_twice { Err(rule.mistake("name", "two rules have this name")) } else { Ok(rule) }
             });
             rules.push(rule.map_err(|error| source.in_rule(at, error))?);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tollgate_core::{Key, Quota};
 
 use super::error::{ConfigError, Mistake};
+use super::exemption::ExemptionText;
 use super::file::RuleFile;
 use super::key;
 use super::rule::{RuleConfig, mistake_in};
@@ -144,8 +145,14 @@ impl Registry {
     }
 
     /// An exemption for the field `exempt`.
+    ///
+    /// # Panics
+    /// If the name is one of the file's own: `cors-preflight`, an address or a network.
     #[must_use]
+    #[track_caller]
     pub fn exempt(mut self, name: &str, exemption: impl Exemption) -> Registry {
+        let is_free = matches!(name.parse(), Ok(ExemptionText::Named(_)));
+        assert!(is_free, "exemption {name:?}: choose another name");
         self.exemptions.insert(name.to_owned(), Arc::new(exemption));
         self
     }

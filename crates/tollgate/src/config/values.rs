@@ -1,5 +1,6 @@
 //! The types of values in a file: texts, numbers, lists and tables.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -223,9 +224,9 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for AnyValue<NamedValues<V>> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NamedValues<V>, A::Error> {
-        let mut values: Vec<(String, V)> = Vec::new();
+        let (mut values, mut names) = (Vec::new(), HashSet::new());
         while let Some(name) = map.next_key::<String>()? {
-            if values.iter().any(|(other, _)| *other == name) {
+            if !names.insert(name.clone()) {
                 return Err(de::Error::custom(format_args!("duplicate field `{name}`")));
             }
             values.push((name, map.next_value()?));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use http::{HeaderName, Method};
+use http::{HeaderName, Method, Uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -50,9 +50,12 @@ impl fmt::Display for HeaderText {
 
 impl When {
     pub(super) fn is_met_by(&self, head: &Head<'_>) -> bool {
-        let path = head.uri().path();
+        let path = received(head).path();
         self.path.as_ref().is_none_or(|patterns| patterns.0.iter().any(|pattern| pattern.matches(path)))
-            && self.method.as_ref().is_none_or(|methods| methods.0.iter().any(|each| each.0 == head.method()))
+            && self
+                .method
+                .as_ref()
+                .is_none_or(|methods| methods.0.iter().any(|each| each.matches(head.method())))
             && self.header.as_ref().is_none_or(|name| head.headers().contains_key(&name.0.0))
     }
 
@@ -106,8 +109,24 @@ impl fmt::Display for PathPattern {
     }
 }
 
+/// The URI as it was received. A nested router of axum removes the beginning of the path.
+fn received<'a>(head: &Head<'a>) -> &'a Uri {
+    #[cfg(feature = "axum")]
+    if let Some(original) = head.extensions().get::<axum::extract::OriginalUri>() {
+        return &original.0;
+    }
+    head.uri()
+}
+
 #[derive(Clone, Debug, PartialEq)]
 struct MethodName(Method);
+
+impl MethodName {
+    /// Routers answer `HEAD` by what answers `GET`.
+    fn matches(&self, method: &Method) -> bool {
+        self.0 == method || (self.0 == Method::GET && method == Method::HEAD)
+    }
+}
 
 impl InText for MethodName {
     const EXAMPLE: &'static str = "GET";

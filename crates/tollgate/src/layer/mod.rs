@@ -139,7 +139,9 @@ impl<S: Clone> RateLimitLayer<S> {
         T::Error: NeverFails,
     {
         let LayerShared { limiter, fields, options } = self.shared();
-        Ok(RateLimitLayer::of(LayerShared { limiter: limiter.try_store(store)?, fields, options }))
+        let limiter = limiter.try_store(store)?;
+        let fields = fields.of(&limiter.decider.policies);
+        Ok(RateLimitLayer::of(LayerShared { limiter, fields, options }))
     }
 
     /// Sets the fields that report quotas to clients; [`Fields::Ietf`] by default.

@@ -41,7 +41,7 @@ pub enum RuleChange {
     Added,
     /// No rule has its name any more.
     Removed,
-    /// Its quota, its tiers or its classes changed. Keys keep what they have used.
+    /// Its quota, its tiers, its classes or its block changed. Keys keep what they have used.
     Changed,
     /// A window or the algorithm changed, of the rule or of one of its tiers. The new window counts
     /// from zero.
@@ -60,6 +60,7 @@ where
     /// - Keys keep what they have used, in the store. Windows, rings and logs keep their units; a
     ///   bucket keeps the time until it is full, so a raised limit refills it faster.
     /// - A new window or another algorithm counts from zero. The result says which rules do.
+    /// - Another [time of blocks](crate::Rule::block_after) lifts the blocks that run.
     /// - [Leases](crate::StoreExt::leased) of an earlier quota are not spent any more.
     ///   [Denials](crate::StoreExt::deny_cache) of an earlier quota are forgotten.
     /// - Callers that wait for a slot, or in [`until_ready`], wait by the rules that they came with.
@@ -145,7 +146,9 @@ fn change(earlier: &[&Policy], next: &[&Policy]) -> Option<RuleChange> {
     if earlier == next {
         return None;
     }
-    let is_kept = |policy: &&Policy| earlier.iter().any(|other| other.scope() == policy.scope());
+    // Blocks are states of their own.
+    let is_kept =
+        |policy: &&Policy| policy.is_block() || earlier.iter().any(|other| other.scope() == policy.scope());
     Some(if next.iter().all(is_kept) { RuleChange::Changed } else { RuleChange::StartsAgain })
 }
 

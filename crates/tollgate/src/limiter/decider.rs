@@ -60,6 +60,7 @@ impl<S> Decider<S> {
     pub(super) fn try_store<T: Store<Error: NeverFails>>(self, store: T) -> Result<Decider<T>, SetupError> {
         self.policies.supported_by(&store)?;
         let Decider { policies, observers, waits_for_store, denials, .. } = self;
+        let policies = Arc::new(policies.for_other_store());
         let slots = SlotBook::new(&policies, &store);
         Ok(Decider { policies, store, observers, queues: WaitQueues::new(), waits_for_store, slots, denials })
     }

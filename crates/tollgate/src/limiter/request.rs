@@ -211,10 +211,11 @@ where
     /// [`Rule::count_if`]: crate::Rule::count_if
     /// [`Rule::cost_by`]: crate::Rule::cost_by
     pub fn settle_by(&self, permit: Permit, response: &ResponseHead<'_>) {
-        let settler: Arc<dyn Settler> = Arc::new(self.decider.clone());
+        let decider = Arc::new(self.decider.of_permit(&permit));
+        let settler: Arc<dyn Settler> = decider.clone();
         let mut slot = HeldUntilDropped::new(permit.slot().clone());
         let (asks, granted) = permit.take_all();
-        let charges = self.rules.charges(&settler, &self.decider.policies, &asks, |at| granted[at]);
+        let charges = self.rules.charges(&settler, &decider.policies, &asks, |at| granted[at]);
         slot.correct_first(charges.by_response.settle_by(response));
     }
 

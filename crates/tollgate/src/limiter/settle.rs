@@ -9,6 +9,7 @@ use super::never_fails::NeverFails;
 use super::permit::Permit;
 use crate::charge::{Charge, GrantStamp, Reservation, Settler, SettlerFuture};
 use crate::denial::Denial;
+use crate::observe::Observers;
 use crate::policy_set::Ask;
 
 impl<S: Store<Error: NeverFails>> Settler for Decider<S> {
@@ -50,13 +51,25 @@ impl<S: Store<Error: NeverFails>> Settler for Decider<S> {
 }
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
+    /// What settles a permit: by the policies that granted it, which others may have replaced.
+    pub(super) fn of_permit(&self, permit: &Permit) -> Decider<S> {
+        let policies = permit.report.policy_set();
+        if Arc::ptr_eq(policies, &self.policies) {
+            return self.clone();
+        }
+        // The observers of these rules would take its numbers for theirs.
+        Decider { policies: Arc::clone(policies), observers: Observers::default(), ..self.clone() }
+    }
+
     /// Takes what one policy charged a permit, in any of its tiers, out of the permit.
     pub(super) fn charge_of(&self, permit: &mut Permit, policy: &str) -> Charge {
-        let named = self.policies.number_of(policy);
-        let settler: Arc<dyn Settler> = Arc::new(self.clone());
-        match permit.take(|number| self.policies.named(number) == named) {
+        let decider = Arc::new(self.of_permit(permit));
+        let policies = &decider.policies;
+        let named = policies.number_of(policy);
+        let settler: Arc<dyn Settler> = decider.clone();
+        match permit.take(|number| policies.named(number) == named) {
             // A slot comes back with its permit.
-            Some((ask, _)) if self.policies.policy(ask.policy).is_in_flight() => {
+            Some((ask, _)) if policies.policy(ask.policy).is_in_flight() => {
                 Charge::new(&settler, named, None, 0, None)
             }
             Some((Ask { policy, key, cost }, granted)) => {

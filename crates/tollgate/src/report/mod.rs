@@ -73,6 +73,11 @@ impl Report {
         self.iter().find(|(each, _)| each.name() == policy)
     }
 
+    /// The set that decided.
+    pub(crate) fn policy_set(&self) -> &Arc<PolicySet> {
+        &self.0.policies
+    }
+
     /// The problem document of a request that only the policy at this index refused.
     pub(crate) fn quota_exceeded(&self, at: usize) -> Option<&Bytes> {
         self.0.asked.get(at).map(|policy| self.0.policies.quota_exceeded(*policy))

@@ -20,6 +20,8 @@ impl Rule {
     /// one that the algorithm or the store does not allow. It also applies to new quotas once a
     /// layer has seen about 4,000 different ones, since each is kept.
     ///
+    /// A [class](Rule::leaving) leaves its units of each quota, but at most all but one.
+    ///
     /// **Callers choose a quota that is read from a header**, unless an outer layer has checked it.
     ///
     /// All quotas share the state of a key. A caller whose quota changes keeps its usage, as with
@@ -70,6 +72,10 @@ impl Rule {
         if policy.is_reserved() && policy.with_debt().is_none() {
             return None;
         }
-        if leaves == 0 { Some(policy) } else { policy.leaving(leaves).ok() }
+        // Otherwise a class could escape a small quota to the rule's own.
+        match leaves.min(policy.capacity() - 1) {
+            0 => Some(policy),
+            leaves => policy.leaving(leaves).ok(),
+        }
     }
 }

@@ -146,6 +146,8 @@ impl RuleSet {
     ) -> Corrected {
         let mut corrected = Corrected { reserved: Vec::new(), by_response: ByResponse::default() };
         for (number, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.policy().is_reserved()) {
+            // A permit may be of a set that these rules replaced.
+            let Some(number) = policies.number_near(number, rule.policy().name()) else { continue };
             let at = asks.iter().position(|ask| policies.named(ask.policy) == number);
             let charge = match at {
                 Some(at) => {

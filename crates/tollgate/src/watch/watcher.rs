@@ -110,15 +110,22 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
     }
 
     fn follow(&self, content: Content) {
-        let rules = content.and_then(|text| {
-            let parsed = catch_unwind(AssertUnwindSafe(|| (self.file.parse)(&text)));
-            parsed.unwrap_or_else(|_| Err("the parser panicked".to_owned()))
-        });
+        let rules = content.and_then(|text| not_panicking(|| (self.file.parse)(&text)));
         let mut watched = lock(&self.shared);
         if watched.is_over {
             return;
         }
-        let replaced = rules.and_then(|rules| self.layer.replace(rules).map_err(|error| error.to_string()));
+        let replaced = rules
+            .and_then(|rules| not_panicking(|| self.layer.replace(rules).map_err(|error| error.to_string())));
+        match &replaced {
+            Ok(changes) => {
+                let (version, since) = (changes.version(), Clock::system().now());
+                watched.status = WatchStatus { version, since, error: None };
+            }
+            Err(error) => watched.status.error = Some(error.clone()),
+        }
+        // A subscriber may ask for the status.
+        drop(watched);
         #[cfg(feature = "tracing")]
         match &replaced {
             Ok(changes) => tracing::info!(file = %self.file.path.display(), "rate limit rules: {changes}"),
@@ -126,14 +133,6 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
                 tracing::warn!(file = %self.file.path.display(), "rate limit rules are not replaced: {error}");
             }
         }
-        match replaced {
-            Ok(changes) => {
-                let (version, since) = (changes.version(), Clock::system().now());
-                watched.status = WatchStatus { version, since, error: None };
-            }
-            Err(error) => watched.status.error = Some(error),
-        }
-        drop(watched);
         self.show();
     }
 
@@ -145,6 +144,11 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
             crate::observe::metrics::show_rules(file, status.version, status.error.is_some());
         }
     }
+}
+
+fn not_panicking<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err("a closure of the application panicked".to_owned()))
 }
 
 fn lock(shared: &Mutex<WatchState>) -> MutexGuard<'_, WatchState> {

@@ -403,3 +403,38 @@ fn a_key_of_too_many_parts_is_refused() {
     let long = error(100_000, "|");
     assert_eq!(long, "line 4, rule \"a\", by: a text of 299999 bytes is too long: use at most 1024");
 }
+
+#[test]
+fn fields_that_would_switch_a_rule_off_are_refused() {
+    for (fields, error) in [
+        ("quota = \"5/s\"\ncost = 0", "cost: 0: nothing would be limited: at least 1"),
+        (
+            "in-flight = 1\nheld-at-most = \"0s\"",
+            "held-at-most: \"0s\": nothing would be limited: at least 1 ms",
+        ),
+        (
+            "in-flight = 1\nunit = \"tokens\"",
+            "unit: \"tokens\": only a rule with a quota takes it, and this one has in-flight",
+        ),
+    ] {
+        let error_of = of_toml(&format!("[[rule]]\nname = \"a\"\nby = \"ip\"\n{fields}"));
+        assert!(error_of.ends_with(error), "{error_of}");
+    }
+    let bought = "[[rule]]\nname = \"a\"\nby = \"ip\"\nquota = \"5/s\"\ncost = 50\nquota-by = \"bought\"";
+    assert!(RuleFile::from_toml(bought).is_ok(), "a quota of a request may be larger");
+}
+
+#[test]
+fn an_error_quotes_a_long_text_in_part() {
+    let long = "x".repeat(1_000_000);
+    for fields in [format!("name = \"{long}\""), format!("name = \"a\"\nreserve = \"{long}\"\ncost = 1")] {
+        let error = of_toml(&format!("[[rule]]\nby = \"ip\"\nquota = \"5/s\"\n{fields}"));
+        assert!(error.len() < 3_000 && error.contains('…'), "{} bytes", error.len());
+    }
+}
+
+#[test]
+#[should_panic(expected = "exemption \"cors-preflight\": choose another name")]
+fn an_exemption_cannot_take_the_place_of_the_own_ones() {
+    let _ = Registry::new().exempt("cors-preflight", |_: &crate::Head<'_>| true);
+}

@@ -108,3 +108,18 @@ fn tiers_and_classes_are_chosen_by_the_registry() {
     };
     assert_eq!((capacity("pro"), capacity("batch"), capacity("other")), (500, 45, 50));
 }
+
+#[test]
+fn a_rule_on_get_includes_head() {
+    let when = "{ method = \"GET\" }";
+    assert!(applies(when, Request::get("/")) && applies(when, Request::head("/")));
+    assert!(!applies(when, Request::post("/")) && !applies("{ method = \"HEAD\" }", Request::get("/")));
+}
+
+#[cfg(feature = "axum")]
+#[test]
+fn a_path_in_a_nested_router_is_the_whole_path() {
+    let original = axum::extract::OriginalUri("/api/users".parse().unwrap());
+    let nested = || Request::get("/users").extension(original.clone());
+    assert!(applies("{ path = \"/api/*\" }", nested()) && !applies("{ path = \"/users\" }", nested()));
+}
