@@ -99,9 +99,11 @@
 //! - `header`: the name of a header that the request has. A caller escapes the rule by omitting it.
 //!
 //! **The path is compared as received**: undecoded, and without the query. `//api` and `/api`
-//! differ, and so do `/a%2Fb` and `/a/b`. `OPTIONS *` and `CONNECT` have no path that begins with `/`.
-//! Within a nested router of axum, it is the whole path (feature `axum`). If your router treats them alike, a caller can avoid the
+//! differ, and so do `/a%2Fb` and `/a/b`. If your router treats them alike, a caller can avoid the
 //! rule: let a rule without `when` limit all paths, or refuse unusual paths in an outer layer.
+//!
+//! `OPTIONS *` and `CONNECT` have no path that begins with `/`. Within a nested router of axum, it
+//! is the whole path (feature `axum`).
 
 mod build;
 mod error;

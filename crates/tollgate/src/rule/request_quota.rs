@@ -15,10 +15,12 @@ impl Rule {
     /// authentication layer knows. The closure sees the request and its key. Limit and burst are
     /// those of the quota; the window is that of the policy.
     ///
-    /// **No quota is unlimited by mistake.** The rule's own quota, or that of its
-    /// [tier](Rule::tiers), applies if the closure returns `None`, a quota of another window, or
-    /// one that the algorithm or the store does not allow. It also applies to new quotas once a
-    /// layer has seen about 4,000 different ones, since each is kept.
+    /// **No quota is unlimited by mistake.** Otherwise the rule's own quota applies, or that of its
+    /// [tier](Rule::tiers):
+    ///
+    /// - if the closure returns `None`, or a quota of another window;
+    /// - if the algorithm or the store does not allow the quota;
+    /// - for new quotas, once about 4,000 different ones were seen, since each is kept.
     ///
     /// A [class](Rule::leaving) leaves its units of each quota, but at most all but one.
     ///

@@ -36,8 +36,8 @@
 //! # How a file is watched
 //!
 //! A thread reads the file four times a second and compares its content. So it does not matter how
-//! the file changes: written in place, replaced by `mv`, by a link that is moved as in a ConfigMap of
-//! Kubernetes, or on a file system that reports no changes.
+//! the file changes: written in place, replaced by `mv`, by a link that is moved as in a ConfigMap
+//! of Kubernetes, or on a file system that reports no changes.
 //!
 //! - A content counts when two readings in a row find it. **A writer that stops midway for longer
 //!   than that shows half a file.** If half a file may be valid, write another file and rename it.
@@ -88,8 +88,8 @@ impl WatchedFile {
     /// Reads a file and parses it.
     ///
     /// # Errors
-    /// If the file cannot be read, is longer than [`WatchedFile::MOST_BYTES`], is not text, or if the
-    /// parser refuses it.
+    /// If the file cannot be read, is longer than [`WatchedFile::MOST_BYTES`], is not text, or if
+    /// the parser refuses it.
     pub fn open<R: IntoRules, E: fmt::Display>(
         path: impl Into<PathBuf>,
         parse: impl Fn(&str) -> Result<R, E> + Send + Sync + 'static,

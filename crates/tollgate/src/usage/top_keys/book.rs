@@ -139,7 +139,7 @@ impl Book {
         let is_blocked =
             !is_allowed && set.clone().enumerate().any(|(at, check)| check.policy.is_block() && refuses(at));
         for ((at, check), (_, name)) in set.enumerate().zip(&names).filter(|((_, check), _)| check.cost > 0) {
-            // A block has the name of its rule, which would count twice. It answers a blocked key alone.
+            // A block has the name of its rule, which would count twice.
             if check.policy.is_block() == is_blocked && (is_allowed || refuses(at)) {
                 open.count(&check, name.as_deref(), weight.into(), is_allowed);
             }
