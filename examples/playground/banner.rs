@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::config::Config;
+use crate::live_rules::{LiveRule, needed_headers};
 use crate::login;
 use crate::tokens;
 
@@ -14,21 +15,25 @@ pub(crate) fn banner(config: &Config, address: SocketAddr, metrics: Option<Socke
     if let Some(outage) = config.store.outage() {
         let _ = writeln!(text, "{outage}");
     }
-    text.push_str("\nLimits:\n");
-    for rule in &config.rules {
-        let _ = writeln!(text, "  {}: {}", rule.policy.name(), rule.in_words());
+    let rules = config.rules.now();
+    match &config.rules_path {
+        None => text.push_str("\nLimits:\n"),
+        Some(path) => _ = writeln!(text, "\nLimits, until {} changes:", path.display()),
     }
-    if config.rules.len() > 1 {
+    for rule in rules.iter() {
+        let _ = writeln!(text, "  {}: {}", rule.name(), rule.words);
+    }
+    if rules.len() > 1 {
         text.push_str("A request that one rule refuses is charged to none.\n");
     }
     match &config.client_ip_header {
-        Some(header) if !config.rules.iter().any(|rule| rule.key.uses_addresses()) => {
+        Some(header) if !rules.iter().any(|rule| rule.uses_addresses) => {
             let _ = writeln!(text, "No rule counts by address, so {header} has no effect.");
         }
         Some(header) => {
             let _ = writeln!(text, "Client addresses come from {header}, if trusted proxies wrote them.");
         }
-        None if config.rules.iter().any(|rule| rule.key.uses_addresses()) => {
+        None if rules.iter().any(|rule| rule.uses_addresses) => {
             text.push_str(
                 "Client addresses are those of the peers. Behind a proxy, use --trust and --client-ip-header.\n",
             );
@@ -36,19 +41,20 @@ pub(crate) fn banner(config: &Config, address: SocketAddr, metrics: Option<Socke
         None => {}
     }
 
-    let headers = headers(config);
+    let headers = headers(&rules);
     let (reachable, metrics) = (reachable(address), metrics.map(reachable));
     let url = format!("http://{reachable}");
-    let rates = config.rules.iter().filter(|rule| !rule.policy.is_in_flight());
-    let amount = rates.map(|rule| rule.policy.largest_cost()).min().unwrap_or(3).min(3);
+    let rates = rules.iter().filter(|rule| !rule.policy().is_in_flight());
+    let amount = rates.map(|rule| rule.policy().largest_cost()).min().unwrap_or(3).min(3);
     let _ = write!(
         text,
         "\nWatch the limits live, and send requests: {url}/dashboard\n\nTry, several times:\n  curl -i{headers} {url}/\n  curl -i{headers} -X POST {url}/transfer/{amount}\n  \
          grpcurl -plaintext{headers} {reachable} helloworld.Greeter/SayHello\n",
     );
-    let rule = |name| config.rules.iter().find(|rule| rule.policy.name() == name);
+    let are_options = config.rules_path.is_none();
+    let rule = |name| rules.iter().find(|rule| rule.name() == name);
     if let Some(tokens) = rule(tokens::RULE) {
-        let estimate = tokens.policy.largest_cost().min(100);
+        let estimate = tokens.policy().largest_cost().min(100);
         let used = estimate.div_ceil(3);
         let _ = write!(
             text,
@@ -59,15 +65,15 @@ pub(crate) fn banner(config: &Config, address: SocketAddr, metrics: Option<Socke
     if rule(login::RULE).is_some() {
         let _ = writeln!(text, "  curl -i{headers} -d 'user=ada&password=open sesame' {url}/login");
     }
-    if config.rules.iter().any(|rule| rule.policy.is_in_flight()) {
+    if rules.iter().any(|rule| rule.policy().is_in_flight()) {
         let _ = write!(text, "  curl -i{headers} {url}/slow/2000\n  curl -N{headers} {url}/drip/2000\n");
-    } else {
+    } else if are_options {
         text.push_str("Add --in-flight exports=2 to try GET /slow/2000 and GET /drip/2000.\n");
     }
-    if rule(tokens::RULE).is_none() {
+    if are_options && rule(tokens::RULE).is_none() {
         text.push_str("Add --rule tokens=1000/m to try POST /chat/100/37 and POST /stream/20/500.\n");
     }
-    if rule(login::RULE).is_none() {
+    if are_options && rule(login::RULE).is_none() {
         text.push_str("Add --rule login=5/h --block login=20/15m to limit failures of POST /login, and to block guessers.\n");
     }
     let _ = writeln!(text, "{url}/me shows what is left. {url}/health is never limited.");
@@ -79,9 +85,9 @@ pub(crate) fn banner(config: &Config, address: SocketAddr, metrics: Option<Socke
 }
 
 /// Returns the curl options that give a request the keys of all rules.
-fn headers(config: &Config) -> String {
+fn headers(rules: &[LiveRule]) -> String {
     // A quote inside single quotes, for the shell.
-    config.needed_headers().iter().map(|header| format!(" -H '{}'", header.replace('\'', r"'\''"))).collect()
+    needed_headers(rules).iter().map(|header| format!(" -H '{}'", header.replace('\'', r"'\''"))).collect()
 }
 
 /// Replaces an unspecified address by one that a client on this machine can use.

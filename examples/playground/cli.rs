@@ -1,5 +1,7 @@
 //! The command line for clap. `config.rs` interprets the values.
 
+use std::path::PathBuf;
+
 use clap::{Parser, ValueEnum};
 use tollgate::{Fields, MissingKey};
 
@@ -39,6 +41,27 @@ NAME=N[,key=K][,lease=D][,max-wait=D]
 
 Try GET /slow/MS and GET /drip/MS, which take that many milliseconds.
 Examples: exports=2   'exports=2,key=header:x-api-key,max-wait=5s'";
+
+const FILE_HELP: &str = "\
+Rules from a file in TOML, or in JSON if its name ends in .json, instead of the options for rules
+
+When the file changes, its rules hold. A file with a mistake changes nothing: /dashboard, the log and --metrics
+show it. The fields of a rule are those of the module tollgate::config, which can name these:
+
+  transfer   for cost: the amount of POST /transfer/AMOUNT, and 1 for other requests
+  estimate   for reserve: the estimate of POST /chat and /stream, in a rule with the name tokens
+  one        for reserve: 1
+  failed     for count-if: log-ins with a wrong password
+  not-login  for exempt: all requests but POST /login
+  x-class    for tiers and leaving: the value of the header x-class
+
+Example:
+
+  [[rule]]
+  name = \"api\"
+  quota = \"10/10s burst 20\"
+  by = \"ip\"
+  cost = \"transfer\"";
 
 const STORE_HELP: &str = "\
 Where the usage is stored
@@ -110,6 +133,10 @@ pub(crate) struct Cli {
 
     #[arg(long = "rule", value_name = "RULE", help = RULE_HELP)]
     pub(crate) rules: Vec<String>,
+
+    #[arg(long = "rules", value_name = "FILE", help = FILE_HELP)]
+    #[arg(conflicts_with_all = ["rules", "in_flight", "block", "leaving", "missing_key"])]
+    pub(crate) rules_file: Option<PathBuf>,
 
     #[arg(long, value_name = "LIMIT", help = IN_FLIGHT_HELP)]
     pub(crate) in_flight: Vec<String>,

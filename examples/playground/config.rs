@@ -1,13 +1,18 @@
 //! Makes a layer from the command line.
 
+use std::path::PathBuf;
+
 use http::HeaderName;
 use tollgate::extract::{ClientIp, ClientIpHeader};
-use tollgate::{MissingKey, PolicyExt, RateLimitLayer, Rule, SetupError};
+use tollgate::watch::WatchedFile;
+use tollgate::{MissingKey, PolicyExt, RateLimitLayer, SetupError};
 
 use crate::cli::Cli;
-use crate::dashboard::{DeniedKeys, Hosts, RecentKeys};
+use crate::dashboard::Hosts;
 use crate::in_flight_spec;
+use crate::live_rules::{LiveRule, LiveRules};
 use crate::login;
+use crate::registry::registry;
 use crate::rule_options::{RuleOptions, add_blocks};
 use crate::rule_spec::RuleSpec;
 use crate::store::StoreSpec;
@@ -26,18 +31,16 @@ pub(crate) struct Config {
     pub(crate) hosts: Hosts,
     /// The address on which metrics are served, if any.
     pub(crate) metrics: Option<String>,
-    /// The rules from the command line, for the banner.
-    pub(crate) rules: Vec<RuleSpec>,
+    /// The rules, and what is said of them.
+    pub(crate) rules: LiveRules,
+    /// The path of the file that they are from, if they are from one.
+    pub(crate) rules_path: Option<PathBuf>,
+    /// That file, until the layer follows it.
+    pub(crate) rules_file: Option<WatchedFile>,
     /// The header in which trusted proxies write the client's address.
     pub(crate) client_ip_header: Option<HeaderName>,
-    /// What happens if a rule finds no key.
-    pub(crate) missing_key: MissingKey,
     /// Where the usage is stored.
     pub(crate) store: StoreSpec,
-    /// The keys that the rules of requests in flight find.
-    pub(crate) recent_keys: RecentKeys,
-    /// The keys that rules which block have denied.
-    pub(crate) denied_keys: DeniedKeys,
     /// The layer with the rules, still without that store.
     pub(crate) layer: RateLimitLayer,
 }
@@ -50,71 +53,81 @@ impl TryFrom<Cli> for Config {
         let store = StoreSpec::new(&cli)?;
         let client_ip = client_ip(cli.client_ip_header.as_deref(), &cli.trust)?;
         let (client_ip_header, client_ip) = client_ip.unzip();
-        let missing_key = MissingKey::from(cli.missing_key);
-        let default = (cli.rules.is_empty() && cli.in_flight.is_empty()).then_some(DEFAULT_RULE);
-        let rates = cli.rules.iter().map(String::as_str).chain(default).map(str::parse);
-        let in_flight = cli.in_flight.iter().map(|text| in_flight_spec::parse(text));
-        let mut rules = rates.chain(in_flight).collect::<Result<Vec<RuleSpec>, _>>()?;
-        add_blocks(&cli.block, &mut rules)?;
-        let recent_keys = RecentKeys::default();
-        let denied_keys = DeniedKeys::of(&rules, client_ip.as_ref(), missing_key);
-        let options = RuleOptions::parse(&cli.leaving, &rules)?;
-        let limit = |rule: &RuleSpec| {
-            let extractor = rule.key.extractor(client_ip.as_ref());
-            if rule.policy.is_in_flight() {
-                let limited = rule.policy.clone().by(recent_keys.noting(&rule.policy, extractor));
-                let limited = limited.on_missing_key(missing_key).wait_at_most(rule.wait_for_slot);
-                return options.add_to(limited);
-            }
-            let limited = rule.policy.clone().by(extractor).cost(transfer::cost).on_missing_key(missing_key);
-            options.add_to(match rule.policy.name() {
-                tokens::RULE => limited.reserve(tokens::estimate),
-                login::RULE => limited.exempt(login::is_elsewhere).reserve(|_| 1),
-                _ => limited,
-            })
-        };
-        let limited: Result<Vec<Rule>, SetupError> = rules.iter().map(limit).collect();
-        let layer = limited.and_then(RateLimitLayer::try_new).map_err(|error| rules_error(&rules, error))?;
-        let layer = layer.fields(cli.headers.into());
         let hosts = Hosts::parse(&cli.hosts)?;
-        let (listen, metrics) = (cli.listen, cli.metrics);
+        let (rules, rules_file) = match &cli.rules_file {
+            None => (LiveRules::fixed(rules_of(&cli, client_ip.as_ref())?), None),
+            Some(path) => {
+                let opened = LiveRules::open(path, registry(client_ip));
+                let (rules, file) = opened.map_err(|error| one_line(&format!("--rules: {error}")))?;
+                (rules, Some(file))
+            }
+        };
+        let layer = RateLimitLayer::try_new(rules.now().iter().map(LiveRule::rule).cloned());
+        let layer = layer.map_err(|error| rules_error(&rules, cli.rules_file.is_some(), error))?;
         Ok(Config {
-            listen,
+            listen: cli.listen,
             hosts,
-            metrics,
+            metrics: cli.metrics,
             rules,
+            rules_path: cli.rules_file,
+            rules_file,
             client_ip_header,
-            missing_key,
             store,
-            recent_keys,
-            denied_keys,
-            layer,
+            layer: layer.fields(cli.headers.into()),
         })
     }
 }
 
-/// An error of all rules together, which names the options that were given.
-pub(crate) fn rules_error(rules: &[RuleSpec], error: SetupError) -> String {
-    let options = match rules.iter().any(|rule| rule.policy.is_in_flight()) {
+impl Config {
+    /// An error of all rules together, which names the options that were given.
+    pub(crate) fn rules_error(&self, error: SetupError) -> String {
+        rules_error(&self.rules, self.rules_path.is_some(), error)
+    }
+}
+
+fn rules_error(rules: &LiveRules, are_from_a_file: bool, error: SetupError) -> String {
+    let options = match rules.now().iter().any(|rule| rule.policy().is_in_flight()) {
+        _ if are_from_a_file => "--rules",
         true => "--rule, --in-flight",
         false => "--rule",
     };
     format!("{options}: {error}")
 }
 
-impl Config {
-    /// Returns the headers that give a request the keys of all rules, as `name: value`.
-    pub(crate) fn needed_headers(&self) -> Vec<String> {
-        let mut needed: Vec<String> = Vec::new();
-        if self.missing_key == MissingKey::Refuse {
-            for header in self.rules.iter().flat_map(|rule| rule.key.needed_headers()) {
-                if !needed.contains(&header) {
-                    needed.push(header);
-                }
-            }
-        }
-        needed
-    }
+/// The rules of the command line.
+fn rules_of(cli: &Cli, client_ip: Option<&ClientIp>) -> Result<Vec<LiveRule>, String> {
+    let missing_key = MissingKey::from(cli.missing_key);
+    let default = (cli.rules.is_empty() && cli.in_flight.is_empty()).then_some(DEFAULT_RULE);
+    let rates = cli.rules.iter().map(String::as_str).chain(default).map(str::parse);
+    let in_flight = cli.in_flight.iter().map(|text| in_flight_spec::parse(text));
+    let mut specs = rates.chain(in_flight).collect::<Result<Vec<RuleSpec>, _>>()?;
+    add_blocks(&cli.block, &mut specs)?;
+    let options = RuleOptions::parse(&cli.leaving, &specs)?;
+    let rule = |spec: &RuleSpec| -> Result<LiveRule, SetupError> {
+        let limited = spec.policy.clone().by(spec.key.extractor(client_ip)).on_missing_key(missing_key);
+        let limited = match spec.policy.name() {
+            _ if spec.policy.is_in_flight() => limited.wait_at_most(spec.wait_for_slot),
+            tokens::RULE => limited.reserve(tokens::estimate),
+            login::RULE => limited.exempt(login::is_elsewhere).reserve(|_| 1),
+            _ => limited.cost(transfer::cost),
+        };
+        let headers = match missing_key {
+            MissingKey::Refuse => spec.key.needed_headers(),
+            _ => Vec::new(),
+        };
+        let rule = options.add_to(limited)?;
+        Ok(LiveRule::new(rule, spec.in_words(), headers, spec.key.uses_addresses()))
+    };
+    let wrong = |error| {
+        let options = if cli.in_flight.is_empty() { "--rule" } else { "--rule, --in-flight" };
+        format!("{options}: {error}")
+    };
+    specs.iter().map(rule).collect::<Result<_, _>>().map_err(wrong)
+}
+
+/// A message that quotes a path or a file.
+fn one_line(message: &str) -> String {
+    message.replace(char::is_control, "\u{fffd}")
 }
 
 /// The extractor of the client's address behind trusted proxies; `None` to use the peer's address.

@@ -8,6 +8,7 @@
 //! It serves HTTP and gRPC on one port, under the same rules. These files are worth copying from:
 //!
 //! - `config.rs` makes a layer from the command line.
+//! - `live_rules.rs` and `registry.rs` take rules from a file.
 //! - `rule_options.rs` adds blocks and classes to rules.
 //! - `store.rs` and `outage.rs` make a store from it.
 //! - `routes.rs` puts the layer around routes.
@@ -25,11 +26,13 @@ mod greeter;
 mod helloworld;
 mod in_flight_spec;
 mod key_spec;
+mod live_rules;
 mod login;
 mod me;
 mod metrics;
 mod options;
 mod outage;
+mod registry;
 mod routes;
 mod rule_options;
 mod rule_spec;
@@ -44,16 +47,18 @@ mod transfer;
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
+use tollgate::watch::Watcher;
 use tollgate::{Limiter, RateLimitLayer};
 
 use crate::cli::Cli;
-use crate::config::{Config, rules_error};
-use crate::dashboard::Dashboard;
+use crate::config::Config;
+use crate::dashboard::{Dashboard, Running};
 use crate::metrics::Exporter;
 use crate::outage::Views;
 use crate::store::AnyStore;
@@ -66,7 +71,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Runs the program with the arguments of the process.
 pub async fn run() -> ExitCode {
     tracing_subscriber::fmt().with_writer(io::stderr).init();
-    let config = match parse::<Cli>().map(Config::try_from) {
+    let mut config = match parse::<Cli>().map(Config::try_from) {
         Ok(Ok(config)) => config,
         Ok(Err(error)) => return fail(&error, 2),
         Err(code) => return code,
@@ -79,7 +84,7 @@ pub async fn run() -> ExitCode {
             Err(error) => return fail(&error, 1),
         },
     };
-    let served = match open(&config, exporter.is_some()).await {
+    let served = match open(&mut config, exporter.is_some()).await {
         Err(error) => return fail(&error, 2),
         Ok(opened) => serve(config, opened, exporter).await,
     };
@@ -89,6 +94,8 @@ pub async fn run() -> ExitCode {
 /// A store, and what asks it.
 struct Opened {
     layer: RateLimitLayer<AnyStore>,
+    /// The layer follows the file of rules for as long as this lives.
+    watcher: Option<Arc<Watcher>>,
     /// `None` unless failed log-ins are limited.
     turns: Option<Limiter<AnyStore>>,
     dashboard: Dashboard,
@@ -96,16 +103,20 @@ struct Opened {
 }
 
 /// Opens the store, and makes what asks it.
-async fn open(config: &Config, metrics: bool) -> Result<Opened, String> {
+async fn open(config: &mut Config, metrics: bool) -> Result<Opened, String> {
     let (store, views) = config.store.open().await?;
-    let wrong = |error| rules_error(&config.rules, error);
-    let dashboard = Dashboard::new(config, store.clone()).map_err(wrong)?;
-    let limits_log_ins = config.rules.iter().any(|rule| rule.policy.name() == login::RULE);
+    let file = config.rules_file.take();
+    let wrong = |error| config.rules_error(error);
+    let dashboard = Dashboard::new(config, store.clone());
+    // A file may add the rule later.
+    let limits_log_ins = file.is_some() || config.rules.now().iter().any(|rule| rule.name() == login::RULE);
     let turns = limits_log_ins.then(|| login::turns(store.clone())).transpose().map_err(wrong)?;
     let layer = config.layer.clone().try_store(dashboard.count_keys(store)).map_err(wrong)?;
     let layer = layer.observe(dashboard.observer());
     let layer = if metrics { layer.metrics() } else { layer };
-    Ok(Opened { layer, turns, dashboard, views })
+    // After all options of the layer, which the rules that replace these keep.
+    let watcher = file.map(|file| Arc::new(file.watch(&layer)));
+    Ok(Opened { layer, watcher, turns, dashboard, views })
 }
 
 /// How long it may take to give back what requests and leases hold, after that.
@@ -113,7 +124,7 @@ const GIVE_BACK_WITHIN: Duration = Duration::from_secs(2);
 
 /// Serves until a signal to stop.
 async fn serve(config: Config, opened: Opened, exporter: Option<Exporter>) -> Result<(), String> {
-    let Opened { layer, turns, dashboard, views } = opened;
+    let Opened { layer, watcher, turns, dashboard, views } = opened;
     let listen = &config.listen;
     let listener = TcpListener::bind(listen).await;
     let listener = listener.map_err(|error| format!("cannot listen on {listen:?}: {error}"))?;
@@ -124,10 +135,10 @@ async fn serve(config: Config, opened: Opened, exporter: Option<Exporter>) -> Re
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);
     });
-    let limiter = layer.limiter();
-    let limited = routes::router(layer, turns.clone()).map_err(|error| error.to_string())?;
+    let limited = routes::router(&layer, turns.clone()).map_err(|error| error.to_string())?;
     let hosts = config.hosts.and(address.ip());
-    let app = dashboard.note_denials(limited).merge(dashboard.router(hosts, views.circuit, stopped()));
+    let running = Running { layer: layer.clone(), watcher: watcher.clone(), circuit: views.circuit };
+    let app = dashboard.note_keys(limited).merge(dashboard.router(hosts, running, stopped()));
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, app).with_graceful_shutdown(stopped());
     let metrics = async {
@@ -144,7 +155,7 @@ async fn serve(config: Config, opened: Opened, exporter: Option<Exporter>) -> Re
     // After the grace. Requests that still run find their slots lost, and other servers need not
     // wait for the end of these. What does not arrive in time stays charged.
     let give_back = async {
-        limiter.give_back().await;
+        layer.limiter().give_back().await;
         if let Some(turns) = turns {
             turns.give_back().await;
         }
@@ -153,6 +164,7 @@ async fn serve(config: Config, opened: Opened, exporter: Option<Exporter>) -> Re
         }
     };
     let _ = timeout(GIVE_BACK_WITHIN, give_back).await;
+    drop(watcher);
     served
 }
 

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use serde::Serialize;
-use tollgate::{Head, Policy, Report, RequestLimiter, Status, Wait};
+use tollgate::{Head, Policy, RateLimitLayer, Report, Status, Wait};
 
 use crate::span::seconds_up;
 use crate::store::AnyStore;
@@ -39,8 +39,9 @@ struct Standing<'a> {
 
 /// Looks at the caller's quotas. This route is outside the layer, so asking is free. A rule by
 /// `path` shows the state of the route `/me` itself.
-pub(crate) async fn me(State(limiter): State<RequestLimiter<AnyStore>>, parts: Parts) -> Response {
-    let report = match limiter.look(&Head::from(&parts)).await {
+pub(crate) async fn me(State(layer): State<RateLimitLayer<AnyStore>>, parts: Parts) -> Response {
+    // With the rules that the layer has now.
+    let report = match layer.limiter().look(&Head::from(&parts)).await {
         Ok(report) => report,
         Err(denial) => return denial.into_response(),
     };

@@ -24,10 +24,9 @@ const NOT_FOUND: &str = "try /, /dashboard, /me, /health, /slow/2000, /drip/2000
 /// Returns all routes. The layer limits those that are added before it. Log-ins wait for their
 /// turns before that, if failures are limited.
 pub(crate) fn router(
-    layer: RateLimitLayer<AnyStore>,
+    layer: &RateLimitLayer<AnyStore>,
     turns: Option<Limiter<AnyStore>>,
 ) -> Result<Router, Error> {
-    let limiter = layer.limiter();
     let http = Router::new()
         .route("/", get(|| async { "hello\n" }))
         .route("/transfer/{amount}", post(transfer))
@@ -40,7 +39,8 @@ pub(crate) fn router(
     if let Some(turns) = turns {
         log_ins = log_ins.route_layer(from_fn_with_state(turns, login::in_turn));
     }
-    let limited = Routes::from(http).add_service(GreeterServer::new(Hello)).into_axum_router().layer(layer);
+    let limited =
+        Routes::from(http).add_service(GreeterServer::new(Hello)).into_axum_router().layer(layer.clone());
     // Added after the layer, so never limited. Clients ask reflection, in either version, before
     // their first call.
     let reflection = || Builder::configure().register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET);
@@ -50,5 +50,5 @@ pub(crate) fn router(
         .into_axum_router()
         .merge(log_ins)
         .route("/health", get(|| async { "ok\n" }))
-        .route("/me", get(me).with_state(limiter)))
+        .route("/me", get(me).with_state(layer.clone())))
 }

@@ -1,14 +1,14 @@
 //! Options that add to a rule of another option: `--block RULE=DENIALS/TIME` and
 //! `--leaving RULE=UNITS`.
 
-use tollgate::{Head, Key, Rule, SetupError};
+use tollgate::{Rule, SetupError};
 
 use crate::options::{parse_span, parse_units};
+use crate::registry::class;
 use crate::rule_spec::RuleSpec;
 
-/// The class of requests that `--leaving` is for, and the header that names it.
+/// The class of requests that `--leaving` is for.
 const CLASS: &str = "batch";
-const CLASS_HEADER: &str = "x-class";
 
 /// What `--leaving` adds to rules, by their names.
 #[derive(Debug, Default)]
@@ -38,11 +38,6 @@ pub(crate) fn add_blocks(blocks: &[String], rules: &mut [RuleSpec]) -> Result<()
     let mut add =
         |text: &String| add_block(text, rules).map_err(|error| format!("--block {text:?}: {error}"));
     blocks.iter().try_for_each(&mut add)
-}
-
-/// The class of a request. A server would choose it by what it knows of the caller.
-fn class(head: &Head<'_>, _: &Key) -> Option<String> {
-    Some(head.headers().get(CLASS_HEADER)?.to_str().ok()?.to_owned())
 }
 
 fn add_block(text: &str, rules: &mut [RuleSpec]) -> Result<(), String> {

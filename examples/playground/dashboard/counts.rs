@@ -3,7 +3,7 @@
 use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -12,14 +12,14 @@ use tollgate::store::Source;
 use tollgate::{Decision, Outcome};
 
 /// What was decided since the start. The limiter adds to it, and the page shows it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Counts {
-    policies: Vec<OfPolicy>,
+    policies: RwLock<Vec<Arc<OfPolicy>>>,
     sources: [AtomicU64; Source::ALL.len()],
     latencies: Mutex<Latencies>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct OfPolicy {
     name: String,
     outcomes: [AtomicU64; Outcome::ALL.len()],
@@ -56,23 +56,22 @@ pub(crate) struct Percentiles {
 }
 
 impl Counts {
-    /// Counts the outcomes of these policies.
-    pub(crate) fn new<'a>(policies: impl Iterator<Item = &'a str>) -> Counts {
-        let of_policy = |name: &str| OfPolicy {
-            name: name.to_owned(),
-            outcomes: Default::default(),
-            units: Default::default(),
-        };
-        Counts {
-            policies: policies.map(of_policy).collect(),
-            sources: Default::default(),
-            latencies: Mutex::default(),
+    /// Counts the outcomes of these policies, and no longer of others.
+    pub(crate) fn show<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) {
+        if self.policies().iter().map(|policy| policy.name.as_str()).eq(names.clone()) {
+            return;
         }
+        let mut policies = self.policies.write().unwrap_or_else(PoisonError::into_inner);
+        let of_policy = |name: &str| match policies.iter().find(|policy| policy.name == name) {
+            Some(known) => Arc::clone(known),
+            None => Arc::new(OfPolicy { name: name.to_owned(), ..OfPolicy::default() }),
+        };
+        *policies = names.map(of_policy).collect();
     }
 
     pub(crate) fn add(&self, decision: &Decision<'_>) {
         let name = decision.policy().name();
-        if let Some(policy) = self.policies.iter().find(|policy| policy.name == name) {
+        if let Some(policy) = self.policies().iter().find(|policy| policy.name == name) {
             let outcome = decision.outcome() as usize;
             policy.outcomes[outcome].fetch_add(1, Ordering::Relaxed);
             policy.units[outcome].fetch_add(decision.units(), Ordering::Relaxed);
@@ -88,21 +87,27 @@ impl Counts {
         }
     }
 
-    /// Returns the decisions of each policy, in the order of [`Outcome::ALL`].
-    pub(crate) fn outcomes(&self) -> impl Iterator<Item = [u64; Outcome::ALL.len()]> {
-        self.policies.iter().map(|policy| policy.outcomes.each_ref().map(read))
+    /// Returns the name of each policy, and its decisions in the order of [`Outcome::ALL`].
+    pub(crate) fn outcomes(&self) -> Vec<(String, [u64; Outcome::ALL.len()])> {
+        let policies = self.policies();
+        policies.iter().map(|policy| (policy.name.clone(), policy.outcomes.each_ref().map(read))).collect()
     }
 
     /// Returns the units of each policy.
-    pub(crate) fn units(&self) -> impl Iterator<Item = Units> {
-        self.policies.iter().map(|policy| {
+    pub(crate) fn units(&self) -> Vec<Units> {
+        let of_policy = |policy: &Arc<OfPolicy>| {
             let units = |outcome: Outcome| read(&policy.units[outcome as usize]);
             Units {
                 reserved: units(Outcome::Allowed),
                 settled: units(Outcome::Settled),
                 forgiven: units(Outcome::Forgiven),
             }
-        })
+        };
+        self.policies().iter().map(of_policy).collect()
+    }
+
+    fn policies(&self) -> RwLockReadGuard<'_, Vec<Arc<OfPolicy>>> {
+        self.policies.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the decisions of all policies, in the order of [`Source::ALL`].

@@ -1,6 +1,7 @@
 //! What was decided in each second of the last minute.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem;
 
 use serde::Serialize;
 use tollgate::Outcome;
@@ -11,11 +12,11 @@ use super::counts::Counts;
 const SECONDS: usize = 60;
 
 /// The last minute of all counters.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Minute {
     /// The current second since the start.
     second: u64,
-    policies: Vec<[Series; Outcome::ALL.len()]>,
+    policies: Vec<(String, [Series; Outcome::ALL.len()])>,
     sources: [Series; Source::ALL.len()],
 }
 
@@ -29,26 +30,35 @@ pub(crate) struct Series {
 }
 
 impl Minute {
-    pub(crate) fn new(counts: &Counts) -> Minute {
-        let policies = counts.outcomes().map(|_| Default::default()).collect();
-        Minute { second: 0, policies, sources: Default::default() }
-    }
-
     /// Adds what was counted since the last call to the current second.
     pub(crate) fn read(&mut self, counts: &Counts, second: u64) {
         let passed = usize::try_from(second.saturating_sub(self.second)).unwrap_or(SECONDS);
         self.second = second;
-        let policies = self.policies.iter_mut().zip(counts.outcomes());
-        let outcomes = policies.flat_map(|(series, totals)| series.iter_mut().zip(totals));
+        let counted = counts.outcomes();
+        if !counted.iter().map(|(name, _)| name).eq(self.policies.iter().map(|(name, _)| name)) {
+            self.show(&counted);
+        }
+        let policies = self.policies.iter_mut().zip(counted);
+        let outcomes = policies.flat_map(|((_, series), (_, totals))| series.iter_mut().zip(totals));
         for (series, total) in outcomes.chain(self.sources.iter_mut().zip(counts.sources())) {
             series.pass(passed);
             series.read(total);
         }
     }
 
+    /// Keeps the series of these policies, and forgets those of others.
+    fn show(&mut self, policies: &[(String, [u64; Outcome::ALL.len()])]) {
+        let mut earlier = mem::take(&mut self.policies);
+        for (name, _) in policies {
+            let known = earlier.iter_mut().find(|(known, _)| known == name);
+            let series = known.map(|(_, series)| mem::take(series)).unwrap_or_default();
+            self.policies.push((name.clone(), series));
+        }
+    }
+
     /// Returns the outcomes of each policy that occurred, in the order of the policies.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = BTreeMap<&'static str, &Series>> {
-        self.policies.iter().map(|series| occurred(Outcome::ALL.map(Outcome::name), series))
+        self.policies.iter().map(|(_, series)| occurred(Outcome::ALL.map(Outcome::name), series))
     }
 
     /// Returns what decided, for all policies together.

@@ -8,12 +8,14 @@
 //! In a service of your own, put it behind authentication.
 
 // From top to bottom; imports run down this list only: this module, snapshot, blocks, slots,
-// latest_keys, minute, counts, hosts.
+// key_limiter, note, shown_key, minute, counts, hosts.
 mod blocks;
 mod counts;
 mod hosts;
-mod latest_keys;
+mod key_limiter;
 mod minute;
+mod note;
+mod shown_key;
 mod slots;
 mod snapshot;
 
@@ -37,18 +39,18 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
 use tollgate::failure::CircuitView;
 use tollgate::usage::top_keys::{MemoryLog, Recorder, Recording, TopKeys};
-use tollgate::{Decision, SetupError, StoreExt};
+use tollgate::watch::Watcher;
+use tollgate::{Decision, RateLimitLayer, StoreExt};
 
-pub(crate) use self::blocks::DeniedKeys;
 pub(crate) use self::hosts::Hosts;
-pub(crate) use self::slots::RecentKeys;
 
 use self::blocks::Blocks;
 use self::counts::Counts;
 use self::minute::Minute;
 use self::slots::Slots;
-use self::snapshot::{DeniedKey, OfPolicy, Snapshot};
+use self::snapshot::{DeniedKey, OfPolicy, RulesFile, Snapshot};
 use crate::config::Config;
+use crate::live_rules::{LiveRule, LiveRules, needed_headers};
 use crate::store::AnyStore;
 
 const PAGE: &str = include_str!("page.html");
@@ -74,31 +76,37 @@ pub(crate) struct Dashboard {
     blocks: Blocks,
     usage: TopKeys<MemoryLog>,
     recorder: Recorder<MemoryLog>,
-    /// The names of the shown policies, and their rules in words.
-    rules: Vec<(String, String)>,
-    /// Rules that are not shown.
-    more: usize,
-    headers: Vec<String>,
+    rules: LiveRules,
+    /// The path of the file of rules, if there is one.
+    file: Option<String>,
     place: String,
+}
+
+/// What the page follows while the server runs.
+pub(crate) struct Running {
+    pub(crate) layer: RateLimitLayer<AnyStore>,
+    /// `None` without a file of rules.
+    pub(crate) watcher: Option<Arc<Watcher>>,
+    /// `None` without a circuit breaker.
+    pub(crate) circuit: Option<CircuitView>,
 }
 
 impl Dashboard {
     /// For a server that counts in this store.
-    pub(crate) fn new(config: &Config, store: AnyStore) -> Result<Dashboard, SetupError> {
-        let shown = config.rules.iter().take(MOST_RULES);
-        let rules: Vec<_> = shown.map(|rule| (rule.policy.name().to_owned(), rule.in_words())).collect();
+    pub(crate) fn new(config: &Config, store: AnyStore) -> Dashboard {
         let usage = TopKeys::new(MemoryLog::new());
-        Ok(Dashboard {
-            slots: Slots::new(config, store.clone())?,
-            blocks: Blocks::new(config, store)?,
-            counts: Arc::new(Counts::new(rules.iter().map(|(name, _)| name.as_str()))),
+        let counts = Arc::new(Counts::default());
+        counts.show(config.rules.now().iter().take(MOST_RULES).map(LiveRule::name));
+        Dashboard {
+            slots: Slots::new(config.rules.clone(), store.clone()),
+            blocks: Blocks::new(config.rules.clone(), store),
+            counts,
             recorder: usage.record(Recording::default().keep_for(TIME_OF_KEYS)),
             usage,
-            more: config.rules.len() - rules.len(),
-            rules,
-            headers: config.needed_headers(),
+            rules: config.rules.clone(),
+            file: config.rules_path.as_ref().map(|path| path.display().to_string()),
             place: config.store.place(),
-        })
+        }
     }
 
     /// Returns an observer for the limiter.
@@ -112,20 +120,20 @@ impl Dashboard {
         store.count_usage(&self.recorder).boxed()
     }
 
-    /// Notes the keys that these routes deny.
-    pub(crate) fn note_denials(&self, limited: Router) -> Router {
-        let denied = self.blocks.denied();
-        if denied.is_empty() {
+    /// Notes the keys of requests to these routes, if the page shows any or may do so later.
+    pub(crate) fn note_keys(&self, limited: Router) -> Router {
+        let shows_keys = |rule: &LiveRule| rule.blocks() || rule.policy().is_in_flight();
+        if self.file.is_none() && !self.rules.now().iter().any(shows_keys) {
             return limited;
         }
-        limited.layer(from_fn_with_state(denied.clone(), blocks::note))
+        limited.layer(from_fn_with_state(self.rules.clone(), note::note))
     }
 
     /// Returns the routes of the page. Its events end when `stopped` does.
     pub(crate) fn router(
         self,
         hosts: Hosts,
-        circuit: Option<CircuitView>,
+        running: Running,
         stopped: impl Future<Output = ()> + Send + 'static,
     ) -> Router {
         let snapshots = Arc::new(watch::Sender::new(Arc::default()));
@@ -133,7 +141,7 @@ impl Dashboard {
         let pages = Arc::downgrade(&snapshots);
         tokio::spawn(async move {
             tokio::select! {
-                () = self.feed(circuit, &snapshots) => {}
+                () = self.feed(running, &snapshots) => {}
                 // Not by the feed, which waits for no store.
                 () = self.slots.watch(&snapshots) => {}
                 () = self.blocks.watch(&snapshots) => {}
@@ -148,14 +156,18 @@ impl Dashboard {
     }
 
     /// Reads the counters, and makes snapshots while a page is open.
-    async fn feed(&self, circuit: Option<CircuitView>, snapshots: &watch::Sender<Arc<str>>) {
+    async fn feed(&self, running: Running, snapshots: &watch::Sender<Arc<str>>) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let start = ticks.tick().await;
-        let mut minute = Minute::new(&self.counts);
+        let mut minute = Minute::default();
         let mut denied = Vec::new();
         for number in 0_u64.. {
             let now = ticks.tick().await;
+            self.rules.follow(&running.layer);
+            let rules = self.rules.now();
+            let shown = rules.iter().take(MOST_RULES);
+            self.counts.show(shown.clone().map(LiveRule::name));
             minute.read(&self.counts, now.duration_since(start).as_secs());
             if number.is_multiple_of(TICKS_OF_LATENCIES) {
                 self.counts.turn();
@@ -166,20 +178,28 @@ impl Dashboard {
             if number.is_multiple_of(TICKS_OF_KEYS) {
                 denied = self.denied().await;
             }
-            let policies = self.rules.iter().zip(minute.outcomes()).zip(self.counts.units());
+            let policies = shown.zip(minute.outcomes()).zip(self.counts.units());
+            let status = running.watcher.as_ref().map(|watcher| watcher.status());
+            let rules_file = status.as_ref().zip(self.file.as_deref()).map(|(status, path)| RulesFile {
+                path,
+                version: status.version(),
+                since: status.since().as_micros() / 1_000,
+                error: status.error(),
+            });
             let snapshot = Snapshot {
-                headers: &self.headers,
+                headers: needed_headers(&rules),
+                rules_file,
                 policies: policies
-                    .map(|(((name, rule), outcomes), units)| {
-                        let slots = self.slots.of(name);
-                        OfPolicy { name, rule, outcomes, units, slots }
+                    .map(|((rule, outcomes), units)| {
+                        let (name, rule) = (rule.name(), rule.words.as_str());
+                        OfPolicy { name, rule, outcomes, units, slots: self.slots.of(name) }
                     })
                     .collect(),
-                more: self.more,
+                more: rules.len().saturating_sub(MOST_RULES),
                 sources: minute.sources(),
                 place: &self.place,
                 latency: self.counts.percentiles(),
-                circuit: circuit.as_ref().map(|circuit| circuit.state().name()),
+                circuit: running.circuit.as_ref().map(|circuit| circuit.state().name()),
                 denied: &denied,
                 blocked: self.blocks.latest(),
             };

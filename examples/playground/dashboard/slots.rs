@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::sleep;
-use tollgate::extract::KeyExtractor;
-use tollgate::{Head, Limiter, Policy, SetupError};
+use tollgate::Limiter;
 
-use super::latest_keys::{LatestKeys, shown};
-use crate::config::Config;
+use super::key_limiter::KeyLimiter;
+use super::shown_key::shown;
+use crate::live_rules::{LiveRule, LiveRules};
 use crate::store::AnyStore;
 
 /// The keys of each policy that are shown.
@@ -19,41 +19,11 @@ const SHOWN_KEYS: usize = 8;
 /// The time between two questions to the store.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
-/// The latest keys of each policy of requests in flight.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RecentKeys(Arc<Mutex<Vec<OfPolicy>>>);
-
-#[derive(Clone, Debug)]
-struct OfPolicy {
-    policy: Policy,
-    keys: LatestKeys,
-}
-
-impl RecentKeys {
-    /// Returns an extractor that notes the keys of a policy.
-    pub(crate) fn noting(&self, policy: &Policy, extractor: Box<dyn KeyExtractor>) -> impl KeyExtractor {
-        let mut policies = self.lock();
-        let at = policies.len();
-        policies.push(OfPolicy { policy: policy.clone(), keys: LatestKeys::default() });
-        let recent = self.clone();
-        move |head: &Head<'_>| {
-            let key = extractor.extract(head).filter(|key| !key.is_empty())?;
-            recent.lock()[at].keys.note(key.clone());
-            Some(key)
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<OfPolicy>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// What the store says of the latest keys.
 #[derive(Debug)]
 pub(super) struct Slots {
-    recent: RecentKeys,
-    /// `None` without policies of requests in flight.
-    limiter: Option<Limiter<AnyStore>>,
+    rules: LiveRules,
+    store: AnyStore,
     in_use: Mutex<Vec<InUse>>,
 }
 
@@ -74,14 +44,8 @@ struct OfKey {
 }
 
 impl Slots {
-    pub(super) fn new(config: &Config, store: AnyStore) -> Result<Slots, SetupError> {
-        let policies = config.rules.iter().map(|rule| rule.policy.clone());
-        let policies: Vec<_> = policies.filter(Policy::is_in_flight).collect();
-        let limiter = match policies.is_empty() {
-            true => None,
-            false => Some(Limiter::try_new(policies)?.try_store(store)?),
-        };
-        Ok(Slots { recent: config.recent_keys.clone(), limiter, in_use: Mutex::default() })
+    pub(super) fn new(rules: LiveRules, store: AnyStore) -> Slots {
+        Slots { rules, store, in_use: Mutex::default() }
     }
 
     /// Returns the slots of a policy. `None` if it is a rate, or if the store did not answer.
@@ -95,38 +59,43 @@ impl Slots {
 
     /// Asks the store again and again, while there is a page to show it.
     pub(super) async fn watch(&self, pages: &watch::Sender<Arc<str>>) {
-        let Some(limiter) = &self.limiter else { return std::future::pending().await };
+        let mut limiter = KeyLimiter::new(self.store.clone());
         loop {
             if pages.receiver_count() > 0 {
-                let in_use = self.read(limiter).await;
+                let rules = self.rules.now();
+                let in_flight: Vec<&LiveRule> =
+                    rules.iter().filter(|rule| rule.policy().is_in_flight()).collect();
+                let in_use = match limiter.of(&in_flight) {
+                    Some(limiter) => read(limiter, &in_flight).await,
+                    None => Vec::new(),
+                };
                 *self.in_use() = in_use;
             }
             sleep(PAUSE).await;
         }
     }
+}
 
-    /// Returns the slots of each policy; none from the first on for which the store did not answer.
-    async fn read(&self, limiter: &Limiter<AnyStore>) -> Vec<InUse> {
-        let recent = self.recent.lock().clone();
-        let mut all = Vec::new();
-        for OfPolicy { policy, keys } in recent {
-            let (name, limit) = (policy.name(), policy.capacity());
-            let mut in_use = InUse { name: name.to_owned(), limit, keys: Vec::new() };
-            for key in keys.iter() {
-                let report = limiter.look_each(&[(name, key)]).await;
-                // A fallback knows only its own slots, and a failure policy none.
-                let report = report.ok().filter(|report| report.share().is_none());
-                let Some(free) = report.and_then(|report| Some(report.get(name)?.1.remaining())) else {
-                    return all;
-                };
-                if free < limit {
-                    in_use.keys.push(OfKey { key: shown(key), in_use: limit - free });
-                }
+/// Returns the slots of each policy; none from the first on for which the store did not answer.
+async fn read(limiter: &Limiter<AnyStore>, rules: &[&LiveRule]) -> Vec<InUse> {
+    let mut all = Vec::new();
+    for rule in rules {
+        let (name, limit) = (rule.name(), rule.policy().capacity());
+        let mut in_use = InUse { name: name.to_owned(), limit, keys: Vec::new() };
+        for key in rule.latest_keys().all() {
+            let report = limiter.look_each(&[(name, &key)]).await;
+            // A fallback knows only its own slots, and a failure policy none.
+            let report = report.ok().filter(|report| report.share().is_none());
+            let Some(free) = report.and_then(|report| Some(report.get(name)?.1.remaining())) else {
+                return all;
+            };
+            if free < limit {
+                in_use.keys.push(OfKey { key: shown(&key), in_use: limit - free });
             }
-            in_use.keys.sort_by_key(|key| Reverse(key.in_use));
-            in_use.keys.truncate(SHOWN_KEYS);
-            all.push(in_use);
         }
-        all
+        in_use.keys.sort_by_key(|key| Reverse(key.in_use));
+        in_use.keys.truncate(SHOWN_KEYS);
+        all.push(in_use);
     }
+    all
 }

@@ -7,15 +7,17 @@ use tollgate::usage::top_keys::KeyUsage;
 
 use super::blocks::BlockedKey;
 use super::counts::{Percentiles, Units};
-use super::latest_keys::shortened;
 use super::minute::Series;
+use super::shown_key::shortened;
 use super::slots::InUse;
 
 /// A snapshot. It contains the whole minute: a page that misses some snapshots loses nothing.
 #[derive(Debug, Serialize)]
 pub(crate) struct Snapshot<'a> {
     /// Headers that requests need, as `name: value`.
-    pub(crate) headers: &'a [String],
+    pub(crate) headers: Vec<&'a str>,
+    /// The file that the rules are from, if they are from one.
+    pub(crate) rules_file: Option<RulesFile<'a>>,
     pub(crate) policies: Vec<OfPolicy<'a>>,
     /// Rules that are not shown.
     pub(crate) more: usize,
@@ -29,6 +31,17 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) denied: &'a [DeniedKey],
     /// The latest keys that are blocked; `None` without a rule that blocks.
     pub(crate) blocked: Option<Vec<BlockedKey>>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct RulesFile<'a> {
+    pub(crate) path: &'a str,
+    /// The version of the rules.
+    pub(crate) version: u64,
+    /// The time of their latest change, in milliseconds since 1970.
+    pub(crate) since: u64,
+    /// Why the file as it is now is not used.
+    pub(crate) error: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]

@@ -9,7 +9,7 @@ use crate::server::{Server, playground};
 
 /// Returns the exit code and the error line of a playground that does not start.
 #[track_caller]
-fn complaint(options: &[&str]) -> (i32, String) {
+pub(crate) fn complaint(options: &[&str]) -> (i32, String) {
     let mut command = playground();
     let Output { status, stdout, stderr } = command.args(options).output().unwrap();
     let (stdout, stderr) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
@@ -119,6 +119,11 @@ fn a_malformed_option_is_one_error_line() {
         ),
         (&["--in-flight", "api=5", "--in-flight", "api=6"], "two rules have the name \"api\""),
         (&["--rule", "api=5/s", "--rule", "api=6/s"], "two rules have the name \"api\""),
+        (&["--rules", "rules.toml", "--rule", "api=5/s"], "cannot be used with"),
+        (&["--rules", "rules.toml", "--in-flight", "api=5"], "cannot be used with"),
+        (&["--rules", "rules.toml", "--block", "api=5/1h"], "cannot be used with"),
+        (&["--rules", "rules.toml", "--leaving", "api=5"], "cannot be used with"),
+        (&["--rules", "rules.toml", "--missing-key", "skip"], "cannot be used with"),
         (&["--rule"], "--rule"),
         (&["--store", ""], "--store"),
         (&["--store", "disk"], "not a URL of redis"),
@@ -293,6 +298,7 @@ fn help_lists_all_options_and_succeeds() {
         "--lease",
         "--deny-cache",
         "--rule",
+        "--rules",
         "--in-flight",
         "--trust",
         "--client-ip-header",

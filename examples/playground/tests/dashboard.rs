@@ -11,7 +11,7 @@ use crate::browser::Page;
 use crate::server::{Server, wait_until};
 
 /// Opens the page and waits for its first event.
-fn open(server: &Server) -> Page {
+pub(crate) fn open(server: &Server) -> Page {
     let mut page = Page::open(&format!("http://{}/dashboard", server.address()));
     page.wait_for("document.querySelector('article')");
     page
@@ -249,7 +249,7 @@ fn first_event(connection: &mut TcpStream) -> Value {
 }
 
 /// Reads events until one fulfils a condition.
-fn event_with(server: &Server, condition: impl Fn(&Value) -> bool) -> Value {
+pub(crate) fn event_with(server: &Server, condition: impl Fn(&Value) -> bool) -> Value {
     let mut connection = TcpStream::connect(server.address()).unwrap();
     connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     connection.write_all(b"GET /dashboard/events HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();

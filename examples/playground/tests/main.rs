@@ -21,6 +21,7 @@ mod login;
 mod metrics;
 mod ops;
 mod outage;
+mod rules_file;
 mod server;
 mod several_rules;
 mod tokens;

@@ -25,7 +25,7 @@ impl Watched {
     }
 
     /// The series with their values.
-    fn scrape(&self) -> BTreeMap<String, f64> {
+    pub(crate) fn scrape(&self) -> BTreeMap<String, f64> {
         let response = Connection::open(self.metrics).request("GET", "/metrics", &[]);
         assert_eq!(response.status, 200, "{response:?}");
         assert_eq!(response.header("content-type"), Some("text/plain; version=0.0.4"));

@@ -311,6 +311,24 @@ impl Rule {
         &self.policy
     }
 
+    /// Returns the key by which this rule counts a request. `None` if the rule does not apply to
+    /// the request, or if the request is refused because it has no key.
+    ///
+    /// ```
+    /// use tollgate::extract::header;
+    /// use tollgate::{Head, Key, Policy, PolicyExt, Quota};
+    ///
+    /// let rule = Policy::new("api", Quota::per_second(5)).by(header("x-api-key"));
+    /// let request = http::Request::get("/").header("x-api-key", "k1").body(()).unwrap();
+    /// assert_eq!(rule.key(&Head::from(&request)), Some(Key::from("k1")));
+    /// ```
+    pub fn key(&self, head: &Head<'_>) -> Option<Key> {
+        if self.is_exempt(head) {
+            return None;
+        }
+        self.key_or_else(self.find(head)).ok()
+    }
+
     pub(crate) fn is_exempt(&self, head: &Head<'_>) -> bool {
         self.exemptions.iter().any(|exemption| exemption.exempts(head))
     }

@@ -1,0 +1,33 @@
+//! What a file of rules can name, in addition to what every file can.
+
+use http::StatusCode;
+use tollgate::config::Registry;
+use tollgate::extract::ClientIp;
+use tollgate::{Head, Key, ResponseHead};
+
+use crate::login;
+use crate::tokens;
+use crate::transfer;
+
+/// The header that names the class of a request.
+const CLASS_HEADER: &str = "x-class";
+
+/// Returns the closures of this server, by their names.
+pub(crate) fn registry(client_ip: Option<ClientIp>) -> Registry {
+    let registry = Registry::new()
+        .cost("transfer", transfer::cost)
+        .cost("estimate", tokens::estimate)
+        .cost("one", |_: &Head<'_>| 1)
+        .class(CLASS_HEADER, class)
+        .count_if("failed", |response: &ResponseHead<'_>| response.status() == StatusCode::UNAUTHORIZED)
+        .exempt("not-login", login::is_elsewhere);
+    match client_ip {
+        Some(client_ip) => registry.client_ip(client_ip),
+        None => registry,
+    }
+}
+
+/// The class of a request. A server would choose it by what it knows of the caller.
+pub(crate) fn class(head: &Head<'_>, _: &Key) -> Option<String> {
+    Some(head.headers().get(CLASS_HEADER)?.to_str().ok()?.to_owned())
+}
