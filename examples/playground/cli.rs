@@ -45,8 +45,8 @@ Examples: exports=2   'exports=2,key=header:x-api-key,max-wait=5s'";
 const FILE_HELP: &str = "\
 Rules from a file in TOML, or in JSON if its name ends in .json, instead of the options for rules
 
-When the file changes, its rules hold. A file with a mistake changes nothing: /dashboard, the log and --metrics
-show it. The fields of a rule are those of the module tollgate::config, which can name these:
+When the file changes, its rules hold. A file with a mistake changes nothing: /dashboard and the log show it, and
+tollgate_rules_error of --metrics is 1. The fields of a rule are those of the module tollgate::config, which can name these:
 
   transfer   for cost: the amount of POST /transfer/AMOUNT, and 1 for other requests
   estimate   for reserve: the estimate of POST /chat and /stream, in a rule with the name tokens

@@ -12,8 +12,8 @@ use tollgate::watch::{WatchedFile, Watcher};
 use tollgate::{Quota, RateLimitLayer, Rule};
 use tollgate_tests::per_user;
 
-/// Within which an edit, or an error in it, shows.
-const SOON: Duration = Duration::from_secs(2);
+/// Far beyond the time in which an edit shows, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A file that is a number, the requests a minute.
 fn parse(text: &str) -> Result<Rule, String> {
@@ -58,7 +58,7 @@ impl Watched {
         let start = Instant::now();
         while !is_so(self) {
             let (limit, status) = (self.limit(), self.watcher.status());
-            assert!(start.elapsed() < SOON, "not soon: {what}; the limit is {limit}, {status:?}");
+            assert!(start.elapsed() < PATIENCE, "not soon: {what}; the limit is {limit}, {status:?}");
             sleep(Duration::from_millis(10));
         }
     }

@@ -25,8 +25,8 @@ use crate::journal::Journal;
 const SERVERS: usize = 4;
 const CLIENTS: u64 = 24;
 
-/// Within which an edit, or an error in it, shows.
-const SOON: Duration = Duration::from_secs(2);
+/// Far beyond the time in which an edit, or an error in it, shows, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The rules of an edit: the limits by their names.
 pub(crate) type Limits = BTreeMap<String, u64>;
@@ -203,9 +203,9 @@ async fn ask(n: u64, addresses: Arc<[SocketAddr]>, is_over: Arc<AtomicBool>) -> 
     answers
 }
 
-/// Waits until all servers show what the file says.
+/// Waits until all servers show what the file says. Returns how long it took.
 #[expect(clippy::disallowed_methods, reason = "the time of a test, not of a decision")]
-async fn all_show(processes: &[Process], expected: &Result<u64, String>) {
+async fn all_show(processes: &[Process], expected: &Result<u64, String>) -> Duration {
     let start = Instant::now();
     for (n, process) in processes.iter().enumerate() {
         loop {
@@ -222,10 +222,11 @@ async fn all_show(processes: &[Process], expected: &Result<u64, String>) {
             if shows {
                 break;
             }
-            assert!(start.elapsed() < SOON, "server {n} shows {status}, not {expected:?}");
+            assert!(start.elapsed() < PATIENCE, "server {n} shows {status}, not {expected:?}");
             sleep(Duration::from_millis(20)).await;
         }
     }
+    start.elapsed()
 }
 
 fn work_time() -> Duration {
@@ -246,7 +247,7 @@ async fn a_fleet_decides_each_request_by_the_rules_of_its_edit() {
     let clients: JoinSet<_> =
         (0..CLIENTS).map(|n| ask(n, Arc::clone(&addresses), Arc::clone(&is_over))).collect();
 
-    let (start, mut invalid) = (Instant::now(), 0);
+    let (start, mut invalid, mut longest) = (Instant::now(), 0, Duration::ZERO);
     while start.elapsed() < work_time() {
         // Most are replaced before any server sees them.
         for _ in 0..editor.random.below(80) {
@@ -254,7 +255,7 @@ async fn a_fleet_decides_each_request_by_the_rules_of_its_edit() {
             sleep(Duration::from_millis(editor.random.below(8))).await;
         }
         let expected = editor.expected();
-        all_show(&processes, &expected).await;
+        longest = longest.max(all_show(&processes, &expected).await);
         if let Err(error) = expected {
             invalid += 1;
             for n in 0..SERVERS {
@@ -273,6 +274,9 @@ async fn a_fleet_decides_each_request_by_the_rules_of_its_edit() {
 
     let journal = Journal::read((0..SERVERS).map(|n| folder.path().join(format!("journal-{n}"))));
     let checked = journal.check(&editor.limits);
-    println!("{} edits, {invalid} invalid ones waited for, answers {all:?}, {checked}", editor.edit);
+    println!(
+        "{} edits, {invalid} invalid ones waited for, shown after at most {longest:?}, answers {all:?}, {checked}",
+        editor.edit
+    );
     assert_eq!(journal.len() as u64, all.values().sum::<u64>());
 }
