@@ -107,7 +107,8 @@ async fn no_more_than_the_limit_go_on_whatever_fails() {
     let told = |process: usize| {
         history.runs.iter().filter(|run| run.process == process && run.lost.is_some()).count()
     };
-    assert!(told(CUT_OFF) > 0, "no handler lost its slot");
+    // Few handlers run for longer than a lease, so none may have been at work in one of the two.
+    assert!(told(STOPPED) + told(CUT_OFF) > 0, "no handler lost its slot");
 }
 
 /// The runs around a time, for people.
