@@ -104,6 +104,20 @@ impl Fleet {
         timeout(Duration::from_secs(60), clients.join_all()).await.expect("all clients end");
     }
 
+    /// Starts a request at a server that works for longer than a fault lasts, once a slot is free.
+    /// It leaves when the result is dropped.
+    pub(crate) async fn start_long_request(&self, server: usize) -> TcpStream {
+        loop {
+            let mut connection = TcpStream::connect(self.processes[server].address).await.unwrap();
+            let head = "GET /6000/20000/false HTTP/1.1\r\nhost: work\r\n\r\n";
+            connection.write_all(head.as_bytes()).await.unwrap();
+            // A refusal comes at once.
+            if timeout(Duration::from_millis(500), connection.read_u8()).await.is_err() {
+                return connection;
+            }
+        }
+    }
+
     pub(crate) fn history(&self) -> History {
         History::read(self.processes.iter().map(|process| &process.journal))
     }
