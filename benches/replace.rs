@@ -1,5 +1,5 @@
-//! What requests lose while rules are replaced: requests per second of two threads while a file is
-//! edited a hundred times a second, and read and applied each time, beside the same without edits.
+//! What requests lose while rules are replaced: the requests per second of two threads, while rules
+//! are parsed and applied a hundred times a second, compared with the same threads without that.
 //!
 //! `cargo bench -p tollgate-benches --bench replace`
 

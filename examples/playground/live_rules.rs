@@ -1,4 +1,5 @@
-//! The rules that the server has now: those of the command line, or those of a file that it follows.
+//! The rules that the server has now: those of the command line, or those of a file that it
+//! follows.
 
 use std::collections::VecDeque;
 use std::path::Path;

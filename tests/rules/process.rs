@@ -18,7 +18,8 @@ use tollgate::{Denial, Head, RateLimitLayer, Report, StoreExt, Wait};
 use tollgate_redis::RedisStore;
 use tollgate_tests::serve;
 
-/// `URL RULES JOURNAL` prints the address. Serves until its input ends. The log is its error output.
+/// `URL RULES JOURNAL` prints the address. Serves until its input ends. The log is the error output
+/// of the process.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();

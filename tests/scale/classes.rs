@@ -12,7 +12,7 @@ use tollgate::store::{Check, Store, Times};
 use tollgate::{Algorithm, Key, Lease, ManualClock, MemoryStore, Policy, Quota, StoreExt};
 use tollgate_conformance::random::Random;
 use tollgate_redis::RedisStore;
-use tollgate_tests::{Later, clock, store};
+use tollgate_tests::{EVERY_ALGORITHM, Later, clock, store};
 
 use crate::{prefix, shared};
 
@@ -22,17 +22,6 @@ const LIFE: Duration = Duration::from_millis(100);
 
 /// Longer than anything takes, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
-
-const ALGORITHMS: [Algorithm; 7] = [
-    Algorithm::Gcra,
-    // It is not leased.
-    Algorithm::LeakyBucket { max_wait: Duration::ZERO },
-    Algorithm::FIXED_WINDOW,
-    Algorithm::FIXED_WINDOW_ALIGNED,
-    Algorithm::SlidingWindow,
-    Algorithm::SLIDING_BUCKETS,
-    Algorithm::SLIDING_LOG,
-];
 
 /// A quota that does not come back within a test, and its classes: the first leaves nothing to
 /// others.
@@ -190,7 +179,7 @@ impl<S: Store + Clone> Fleet<S> {
 }
 
 fn history(seed: u64) -> Seen {
-    let algorithm = ALGORITHMS[usize::try_from(seed % 7).expect("it is small")];
+    let algorithm = EVERY_ALGORITHM[usize::try_from(seed % 7).expect("it is small")];
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let random = &mut Random::new(seed);
@@ -270,7 +259,7 @@ async fn processes(lease: &Lease) -> Vec<Leases<RedisStore>> {
 async fn classes_over_redis_keep_the_headroom_while_units_are_leased() {
     const UNITS: u64 = 40;
     let mut all_stranded = 0;
-    for algorithm in ALGORITHMS {
+    for algorithm in EVERY_ALGORITHM {
         let classes = classes(algorithm, LIMIT, FLOORS);
         let processes = processes(&Lease::at_most(UNITS).lasting(PATIENCE)).await;
         // Requests that arrive together are merged.
@@ -304,7 +293,7 @@ async fn classes_over_redis_keep_the_headroom_while_units_are_leased() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_class_without_higher_traffic_gets_all_but_the_headroom_in_redis() {
-    for algorithm in ALGORITHMS {
+    for algorithm in EVERY_ALGORITHM {
         let classes = classes(algorithm, LIMIT, FLOORS);
         let processes = processes(&Lease::default()).await;
         assert_eq!(load(&processes, &classes, [0, 0, 40]).await, [0, 0, 350], "{algorithm:?}");

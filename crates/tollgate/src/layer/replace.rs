@@ -1,6 +1,7 @@
 //! Rules that are replaced while services run.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tollgate_core::{Policy, Store};
 
@@ -84,7 +85,7 @@ where
             let changes =
                 RuleChanges::between(&earlier.limiter.decider.policies, &next.limiter.decider.policies);
             let found = self.live.compare_and_swap(&earlier, next.into());
-            if std::ptr::eq(&**found, &*earlier) {
+            if Arc::ptr_eq(&found, &earlier) {
                 return Ok(changes);
             }
         }
