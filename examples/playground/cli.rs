@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use tollgate::{Fields, MissingKey};
+use tollgate::Fields;
 
 const RULE_HELP: &str = "\
 A rule; repeat the option for several rules: a request is charged to all of them or to none
@@ -232,14 +232,4 @@ pub(crate) enum Action {
     Skip,
     /// All such requests are counted together
     Share,
-}
-
-impl From<Action> for MissingKey {
-    fn from(action: Action) -> MissingKey {
-        match action {
-            Action::Refuse => MissingKey::Refuse,
-            Action::Skip => MissingKey::Skip,
-            Action::Share => MissingKey::OneKey,
-        }
-    }
 }

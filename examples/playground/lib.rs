@@ -8,8 +8,8 @@
 //! It serves HTTP and gRPC on one port, under the same rules. These files are worth copying from:
 //!
 //! - `config.rs` makes a layer from the command line.
-//! - `live_rules.rs` and `registry.rs` take rules from a file.
-//! - `rule_options.rs` adds blocks and classes to rules.
+//! - `live_rules.rs` and `registry.rs` take rules from a file, which the layer follows.
+//! - `rule_options.rs` takes rules from the command line.
 //! - `store.rs` and `outage.rs` make a store from it.
 //! - `routes.rs` puts the layer around routes.
 //! - `tokens.rs` reserves units before the work, and settles them after it.
@@ -24,21 +24,16 @@ mod config;
 mod dashboard;
 mod greeter;
 mod helloworld;
-mod in_flight_spec;
-mod key_spec;
 mod live_rules;
 mod login;
 mod me;
 mod metrics;
-mod options;
 mod outage;
 mod registry;
 mod routes;
 mod rule_options;
-mod rule_spec;
 mod scale;
 mod slow;
-mod span;
 mod store;
 mod terminal;
 mod tokens;

@@ -211,6 +211,10 @@ fn a_bad_file_at_the_start_is_one_error_line() {
             RulesFile::new("rules.toml", &(rule("api", "5/s") + "cost = \"kib\"\n")),
             "line 5, rule \"api\", cost: \"kib\" is not a cost",
         ),
+        (
+            RulesFile::new("rules.toml", &rule("login-turn", "5/s")),
+            "rule \"login-turn\" has a meaning of its own",
+        ),
         (RulesFile { path: missing, _directory: TempDir::new().unwrap() }, "cannot be read: "),
     ] {
         let (code, line) = complaint(&file.options());
