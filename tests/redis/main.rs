@@ -23,6 +23,7 @@ mod queue;
 mod runs;
 mod scripts;
 mod sentinel;
+mod shadow;
 mod slots;
 mod tiers;
 mod timeouts;

@@ -10,7 +10,7 @@ use serde_json::json;
 use tollgate_core::{Algorithm, Policy, TimeSpan};
 
 use super::error::{ConfigError, Mistake};
-use super::fields::RuleFields;
+use super::fields::{ModeName, RuleFields};
 use super::registry::Registry;
 use super::values::AsText;
 
@@ -86,7 +86,9 @@ impl RuleConfig {
         };
         let when = self.fields.when.as_ref().map(|when| format!("; only {}", when.in_words()));
         let (when, block) = (when.unwrap_or_default(), self.block_in_words().unwrap_or_default());
-        format!("{rate} for {}; {how}{when}{block}", self.fields.by.0.in_words())
+        let mode =
+            if self.fields.mode == Some(ModeName::Shadow) { "; in shadow: refuses nothing" } else { "" };
+        format!("{rate} for {}; {how}{when}{block}{mode}", self.fields.by.0.in_words())
     }
 
     fn block_in_words(&self) -> Option<String> {

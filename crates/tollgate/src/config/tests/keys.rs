@@ -129,6 +129,10 @@ fn words() {
         "1 per second for all callers together; at most 1 at once (gcra); only of /a or /b/* by GET"
     );
     assert_eq!(
+        words("quota = \"1/s\"\nmode = \"shadow\""),
+        "1 per second for all callers together; at most 1 at once (gcra); in shadow: refuses nothing"
+    );
+    assert_eq!(
         words("quota = \"1/d\"\nalgorithm = \"fixed-window\"\nblock = { after = 20, for = \"15m\" }"),
         "1 per day for all callers together; fixed-window; after 20 denials within 1 day blocked for 15 minutes"
     );

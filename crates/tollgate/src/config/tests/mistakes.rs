@@ -246,6 +246,14 @@ fn fields_that_would_switch_a_rule_off_are_refused() {
             "in-flight = 1\nunit = \"tokens\"",
             "unit: \"tokens\": only a rule with a quota takes it, and this one has in-flight",
         ),
+        (
+            "in-flight = 1\nmode = \"shadow\"",
+            "mode: \"shadow\": a rule of requests in flight, or with reserve, count-if or cost-by, cannot be in shadow",
+        ),
+        (
+            "quota = \"5/s\"\nmode = \"dry-run\"",
+            "mode: unknown variant `dry-run`, expected `enforce` or `shadow`",
+        ),
     ] {
         let error_of = of_toml(&format!("[[rule]]\nname = \"a\"\nby = \"ip\"\n{fields}"));
         assert!(error_of.ends_with(error), "{error_of}");
