@@ -12,6 +12,7 @@ mod calls;
 mod cluster;
 mod connect;
 mod contract;
+mod decided_at;
 mod denials;
 mod healing;
 mod life;
