@@ -31,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) rules_file: Option<WatchedFile>,
     /// The header in which trusted proxies write the client's address.
     pub(crate) client_ip_header: Option<HeaderName>,
+    /// The file to which decisions are logged.
+    pub(crate) log: Option<PathBuf>,
     /// Where the usage is stored.
     pub(crate) store: StoreSpec,
     /// The layer with the rules, still without that store.
@@ -65,6 +67,7 @@ impl TryFrom<Cli> for Config {
             rules_path: cli.rules_file,
             rules_file,
             client_ip_header,
+            log: cli.log,
             store,
             layer: layer.fields(cli.headers.into()),
         })

@@ -26,6 +26,7 @@ pub(crate) struct LiveRule {
     /// The headers of a request that has its key, as `name: value`.
     headers: Vec<String>,
     pub(crate) uses_addresses: bool,
+    pub(crate) in_shadow: bool,
     latest_keys: LatestKeys,
 }
 
@@ -38,7 +39,8 @@ impl LiveRule {
         let uses_addresses = by.split([' ', '|', '+']).any(|part| part == "ip");
         let rule = registry.rule(config)?;
         let words = config.in_words() + routes_in_words(&fields);
-        Ok(LiveRule { rule, words, headers, uses_addresses, latest_keys: LatestKeys::default() })
+        let (in_shadow, latest_keys) = (fields["mode"] == "shadow", LatestKeys::default());
+        Ok(LiveRule { rule, words, headers, uses_addresses, in_shadow, latest_keys })
     }
 
     pub(crate) fn rule(&self) -> &Rule {
