@@ -2,8 +2,8 @@
 
 #![allow(clippy::float_arithmetic, clippy::cast_precision_loss, reason = "figures of a report")]
 
-// From top to bottom; imports run down this list only: this module, cli, load, replay, blocks, keys,
-// usage, and then the others.
+// From top to bottom; imports run down this list only: this module, cli, load, replay, blocks,
+// keys, usage, and then the others.
 mod blocks;
 mod chart;
 mod cli;

@@ -34,7 +34,8 @@ impl ReplayCounts {
         count(hour, refused, refused_in_log);
     }
 
-    pub(super) fn add_refused_key(&mut self, rule: usize, key: Key) {
+    /// Counts a refusal for its key.
+    pub(super) fn add_key(&mut self, rule: usize, key: Key) {
         *self.keys.entry((rule, key)).or_default() += 1;
     }
 
@@ -52,15 +53,14 @@ impl ReplayCounts {
         table(&["rule", "hour (UTC)", "requests", "refused", "in the log"], &rows)
     }
 
-    /// The table of the most refused keys, if there are any.
-    pub(super) fn keys(&self, rules: &[Rule], most: usize) -> Option<String> {
+    /// The table of the most refused keys.
+    pub(super) fn keys(&self, rules: &[Rule], most: usize) -> String {
         let mut keys: Vec<_> =
             self.keys.iter().map(|((rule, key), count)| (count, *rule, key.to_text())).collect();
         keys.sort_unstable_by(|a, b| b.0.cmp(a.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))));
         keys.truncate(most);
         let rows = keys.into_iter().map(|(count, rule, key)| [name(rules, rule), key, human(*count)]);
-        let rows: Vec<_> = rows.collect();
-        (!rows.is_empty()).then(|| table(&["rule", "key", "refused"], &rows))
+        table(&["rule", "key", "refused"], &rows.collect::<Vec<_>>())
     }
 }
 

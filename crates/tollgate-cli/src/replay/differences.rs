@@ -15,8 +15,9 @@ use crate::table::table;
 pub(super) struct Differences {
     /// The latest version of the rules in the log.
     version: u64,
-    /// From here on, no key owes anything from before the log began.
-    settled_at: Timestamp,
+    /// For how long keys owe what they have used, and when the log began.
+    memory: Duration,
+    began: Option<Timestamp>,
     compared: u64,
     reasons: BTreeMap<String, u64>,
     most_rows: usize,
@@ -26,15 +27,14 @@ pub(super) struct Differences {
 }
 
 impl Differences {
-    pub(super) fn new(rules: &[Rule], version: u64, began: Timestamp, most_rows: usize) -> Differences {
+    pub(super) fn new(rules: &[Rule], version: u64, most_rows: usize) -> Differences {
         let memory = |rule: &Rule| {
-            let (policy, quota) = (rule.policy(), rule.policy().quota());
-            let windows = policy.capacity() / quota.limit() + 2;
-            quota.window().saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX))
+            let windows = rule.policy().capacity() / rule.policy().quota().limit() + 2;
+            rule.policy().quota().window().saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX))
         };
-        let settled_at = began.saturating_add(rules.iter().map(memory).max().unwrap_or_default());
-        let (reasons, keys) = (BTreeMap::new(), HashSet::new());
-        Differences { version, settled_at, compared: 0, reasons, most_rows, rows: Vec::new(), keys }
+        let memory = rules.iter().map(memory).max().unwrap_or_default();
+        let (reasons, rows, keys) = (BTreeMap::new(), Vec::new(), HashSet::new());
+        Differences { version, memory, began: None, compared: 0, reasons, most_rows, rows, keys }
     }
 
     /// Compares the verdict on a request with that of the log.
@@ -46,6 +46,7 @@ impl Differences {
         refused_by: &[&str],
     ) {
         self.compared += 1;
+        let began = *self.began.get_or_insert(time);
         if logged.allowed == refused_by.is_empty() {
             return;
         }
@@ -56,7 +57,9 @@ impl Differences {
         let reason = match logged.allowed {
             _ if logged.version != self.version => format!("version {} of the rules decided", logged.version),
             _ if has_differed => "its key has differed before".to_owned(),
-            false if time < self.settled_at => "its key may have been used before the log began".to_owned(),
+            false if time < began.saturating_add(self.memory) => {
+                "its key may have been used before the log began".to_owned()
+            }
             _ => "other rules decided, or the log lacks requests".to_owned(),
         };
         *self.reasons.entry(reason.clone()).or_default() += 1;

@@ -41,12 +41,6 @@ pub(super) struct LinePlace {
     is_refused: bool,
 }
 
-impl LinePlace {
-    pub(super) fn time(&self) -> Timestamp {
-        Timestamp::from_micros(self.time_us)
-    }
-}
-
 impl SortedLog {
     /// Reads the log once.
     pub(super) fn open(path: &Path, progress: ProgressBar) -> Result<SortedLog, String> {
@@ -57,7 +51,8 @@ impl SortedLog {
         }
         progress.set_length(metadata.len().saturating_mul(2));
         let mut log = SortedLog {
-            file: BufReader::with_capacity(1 << 20, file),
+            // The logs of several servers in one file need a seek for each line, and fill it again.
+            file: BufReader::new(file),
             position: 0,
             progress,
             lines: Vec::new(),
@@ -76,7 +71,7 @@ impl SortedLog {
                 Some(Err(reason)) => {
                     log.broken += 1;
                     if log.broken == 1 {
-                        log.first_broken = format!("line {number}: {reason}");
+                        log.first_broken = format!("line {number}: {reason}").chars().take(300).collect();
                     }
                 }
             }
@@ -93,7 +88,9 @@ impl SortedLog {
             self.file.seek_relative(step).map_err(in_words)?;
             self.position = place.offset;
             match self.next_line().map_err(in_words)? {
-                Some(Ok(line)) => Ok((place.number, LogLine { time: place.time(), ..line })),
+                Some(Ok(line)) => {
+                    Ok((place.number, LogLine { time: Timestamp::from_micros(place.time_us), ..line }))
+                }
                 _ => Err(format!("line {} has changed", place.number)),
             }
         })

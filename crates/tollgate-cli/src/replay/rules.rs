@@ -38,7 +38,7 @@ fn replayed(config: &RuleConfig, log: &SortedLog) -> Result<Rule, String> {
         return Err(lacks("in-flight"));
     }
     if original["block"].is_object() {
-        return Err("blocks are not replayed".to_owned());
+        return Err("blocks are not replayed: remove its block to replay the rest".to_owned());
     }
     if !log.rules.contains(config.name()) {
         let has = |part: &str| match part {

@@ -495,7 +495,7 @@ block = { after = 2, for = "1h" }
             r#"rule "plans" is skipped: the log lacks what tiers = {"by":"plan","quotas":{"pro":"2/h"}} needs"#,
             r#"rule "office" is skipped: the log lacks what exempt = "office" needs"#,
             r#"rule "slots" is skipped: the log lacks what in-flight = 2 needs"#,
-            r#"rule "blocks" is skipped: blocks are not replayed"#,
+            r#"rule "blocks" is skipped: blocks are not replayed: remove its block to replay the rest"#,
             "2 requests are left out: in the log, a skipped rule or none refused them",
         ]
     );
