@@ -37,13 +37,15 @@ impl Differences {
         Differences { version, memory, began: None, compared: 0, reasons, most_rows, rows, keys }
     }
 
-    /// Compares the verdict on a request with that of the log.
+    /// Compares the verdict on a request with that of the log. `is_at_limit` says that it may depend
+    /// on a fraction of a second.
     pub(super) fn compare(
         &mut self,
         line: u64,
         time: Timestamp,
         logged: &LoggedDecision,
         refused_by: &[&str],
+        is_at_limit: bool,
     ) {
         self.compared += 1;
         let began = *self.began.get_or_insert(time);
@@ -60,6 +62,7 @@ impl Differences {
             false if time < began.saturating_add(self.memory) => {
                 "its key may have been used before the log began".to_owned()
             }
+            _ if is_at_limit => "at its limit, where inexact times decide".to_owned(),
             _ => "other rules decided, or the log lacks requests".to_owned(),
         };
         *self.reasons.entry(reason.clone()).or_default() += 1;

@@ -9,10 +9,11 @@ mod rules;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use tollgate::{Head, ManualClock, MemoryStore, RequestLimiter, Rule, Timestamp};
+use tollgate::{Head, ManualClock, MemoryStore, Policy, RequestLimiter, Rule, Status, Timestamp};
 
 use self::counts::ReplayCounts;
 use self::differences::Differences;
@@ -30,6 +31,9 @@ Example:
 
 /// The fewest and the most keys of the store. A million take 60 MB, once there are so many.
 const KEYS: (usize, usize) = (1_000_000, 20_000_000);
+
+/// By how much a time in a log may differ from that of the decision.
+const INEXACT: Duration = Duration::from_millis(1);
 
 /// `tollgate replay`.
 #[derive(Debug, Args)]
@@ -91,7 +95,8 @@ async fn replay(
     let store = MemoryStore::builder().max_keys(keys).clock(&clock).build();
     let limiter = limiter.store(store.clone());
     let (is_json, mut left_out) = (log.is_json, 0);
-    let (mut counts, mut differences) = (ReplayCounts::default(), Differences::new(rules, log.version, top));
+    let mut counts = ReplayCounts::new(rules.iter().map(|rule| rule.policy().name()));
+    let mut differences = Differences::new(rules, log.version, top);
     for line in log.requests() {
         let (number, LogLine { time, request }) = line?;
         let logged = request.extensions().get::<LoggedDecision>();
@@ -108,20 +113,27 @@ async fn replay(
             Ok(permit) => (permit.report(), Vec::new()),
             Err(denial) => (denial.report(), denial.violated().collect()),
         };
-        counts.add(decided.is_err(), is_refused_in_log);
+        counts.add(counts.rules(), time, decided.is_err(), is_refused_in_log);
         for (at, rule) in rules.iter().enumerate() {
             let name = rule.policy().name();
             if report.policies().any(|policy| policy.name() == name) {
                 let check = logged.and_then(|logged| logged.check(name));
                 let refuses = refused_by.contains(&name);
-                counts.add_to(at, time, refuses, check.is_some_and(|check| check.denied));
+                counts.add(at, time, refuses, check.is_some_and(|check| check.denied));
                 if let (true, Some(key)) = (refuses, rule.key(&head)) {
                     counts.add_key(at, key);
                 }
             }
         }
         if let Some(logged) = logged {
-            differences.compare(number, time, logged, &refused_by);
+            let needs_more = |(policy, status): (&Policy, &Status)| {
+                logged.check(policy.name()).is_some_and(|check| check.cost > status.remaining())
+            };
+            let is_at_limit = match &decided {
+                Ok(_) => report.iter().any(needs_more),
+                Err(denial) => denial.retry_after().is_some_and(|wait| wait <= INEXACT),
+            };
+            differences.compare(number, time, logged, &refused_by, is_at_limit);
         }
     }
     if left_out > 0 {
@@ -133,5 +145,5 @@ async fn replay(
         notes.push(format!("too many keys: {evicted} were evicted, {shared} requests shared quotas"));
     }
     let differences = if is_json { format!("\n{}", differences.tables()) } else { String::new() };
-    Ok(format!("{}\n{}{differences}", counts.hours(rules, is_json), counts.keys(rules, top)))
+    Ok(format!("{}\n{}{differences}", counts.hours(is_json), counts.keys(top)))
 }

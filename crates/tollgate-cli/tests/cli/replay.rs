@@ -384,12 +384,17 @@ fn verdicts_that_differ_are_listed_with_their_reasons() {
         api(4, 2, false, &of("d", true)),
         api(4, 2, true, &of("d", false)),
         api(4, 2, true, &of("d", false)),
+        // Half a millisecond too early.
+        api(5, 2, true, &check("one", "e", 1, false)),
+        api(5, 2, true, &check("one", "e", 1, false)).replace(":05.000000", ":05.999500"),
     ];
-    let shown = Files::new(log.join("\n"), API).replayed();
+    let rules = format!("{API}\n[[rule]]\nname = \"one\"\nquota = \"1/s\"\nby = \"global\"\n");
+    let shown = Files::new(log.join("\n"), &rules).replayed();
     let (tables, differences) =
-        shown.split_once("9 verdicts compared, 4 differ\n\n").unwrap_or_else(|| panic!("{shown}"));
+        shown.split_once("11 verdicts compared, 5 differ\n\n").unwrap_or_else(|| panic!("{shown}"));
     let expected = "\
 reason                                           verdicts
+at its limit, where inexact times decide                1
 its key has differed before                             1
 its key may have been used before the log began         1
 other rules decided, or the log lacks requests          1
@@ -400,16 +405,19 @@ line  time                         in the log    now           reason
    2  2026-05-04T09:30:01.000000Z  refused: api  allowed       its key has differed before
    5  2026-05-04T09:30:02.000000Z  allowed       refused: api  other rules decided, or the log lacks requests
    6  2026-05-04T09:30:03.000000Z  refused: api  allowed       version 1 of the rules decided
+  11  2026-05-04T09:30:05.999500Z  allowed       refused: one  at its limit, where inexact times decide
 ";
     assert_eq!(differences, expected);
     let expected = "\
 rule       hour (UTC)        requests  refused  in the log
 api        2026-05-04 09:00         9        2           4
-all rules  in all                   9        2           4
+one        2026-05-04 09:00         2        1           0
+all rules  in all                  11        3           4
 
 rule  key  refused
 api   =b         1
 api   =d         1
+one   =e         1
 
 ";
     assert_eq!(tables, expected);
