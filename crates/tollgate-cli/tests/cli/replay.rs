@@ -16,7 +16,10 @@ use rand::{RngExt as _, SeedableRng as _};
 use tempfile::TempDir;
 use tollgate::config::{Registry, RuleFile};
 use tollgate::extract::{PeerAddr, header};
-use tollgate::{Head, Key, ManualClock, MemoryStore, RequestLimiter, Rule, Timestamp};
+use tollgate::store::{NeverFails, Store};
+use tollgate::{Head, Key, ManualClock, MemoryStore, RequestLimiter, Rule, StoreExt as _, Timestamp};
+use tollgate_conformance::servers::{Kind, Server as TestServer};
+use tollgate_redis::RedisStore;
 
 use crate::run::{row, shown, tollgate};
 
@@ -57,9 +60,9 @@ fn text(path: &Path) -> &str {
 }
 
 /// A server whose clock stands still until the next request.
-struct Server {
+struct Server<S = MemoryStore> {
     rules: Vec<Rule>,
-    limiter: RequestLimiter,
+    limiter: RequestLimiter<S>,
     clock: ManualClock,
     /// The requests and refusals of each rule and hour.
     truth: BTreeMap<(String, u64), (u64, u64)>,
@@ -151,10 +154,16 @@ fn transfer(head: &Head<'_>) -> u64 {
 
 impl Server {
     fn new(rules: &str) -> Server {
-        let registry = Registry::new().key("user", header("x-user")).cost("transfer", transfer);
-        let rules = registry.rules(&RuleFile::from_toml(rules).unwrap()).unwrap();
         let clock = ManualClock::new(Timestamp::EPOCH);
         let store = MemoryStore::builder().clock(&clock).build();
+        Server::with(rules, store, clock)
+    }
+}
+
+impl<S: Store<Error: NeverFails>> Server<S> {
+    fn with(rules: &str, store: S, clock: ManualClock) -> Server<S> {
+        let registry = Registry::new().key("user", header("x-user")).cost("transfer", transfer);
+        let rules = registry.rules(&RuleFile::from_toml(rules).unwrap()).unwrap();
         let limiter = RequestLimiter::new(rules.clone()).store(store);
         Server { rules, limiter, clock, truth: BTreeMap::new() }
     }
@@ -265,7 +274,7 @@ fn json(time_us: u64, version: u64, request: &Request<()>, decided: &Decided) ->
 }
 
 /// The lines of so many requests, which a server with these rules decided.
-async fn json_lines(server: &mut Server, count: usize) -> Vec<String> {
+async fn json_lines<S: Store<Error: NeverFails>>(server: &mut Server<S>, count: usize) -> Vec<String> {
     let mut traffic = Traffic::new();
     let mut lines = Vec::new();
     for _ in 0..count {
@@ -297,6 +306,17 @@ async fn a_log_in_json_gets_the_verdicts_that_it_has() {
     // Its own column agrees.
     let all = row(&shown, "all rules");
     assert_eq!((all[1], all[2], all[3]), ("in all", "200,000", all[4]), "{shown}");
+}
+
+#[tokio::test]
+async fn a_log_of_decisions_in_redis_gets_the_verdicts_that_it_has() {
+    let redis = TestServer::start(Kind::Redis8_2).unwrap();
+    let clock = ManualClock::new(Timestamp::EPOCH);
+    let store = RedisStore::builder(&redis.url()).clock(&clock).connect().await.unwrap().fail_closed();
+    let lines = json_lines(&mut Server::with(RULES, store, clock), 20_000).await;
+    let shown = Files::new(lines.join("\n"), RULES).replayed();
+    assert!(shown.contains("20,000 verdicts compared, 0 differ"), "{shown}");
+    assert!(row(&shown, "address")[3] != "0", "nothing was refused: {shown}");
 }
 
 /// A request of an access log: an address, user, request, referer and user agent.
