@@ -77,6 +77,7 @@ fn access_time(text: &str) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::line::json_line;
 
     fn line(text: &str) -> Result<LogLine, String> {
         access_line(text.as_bytes())
@@ -125,6 +126,25 @@ mod tests {
         ] {
             let error = line(&good.replace(from, to)).unwrap_err();
             assert!(error.contains(reason), "{to}: {error}");
+        }
+    }
+
+    #[test]
+    fn random_changes_of_lines_are_read_or_refused() {
+        let access = r#"192.0.2.1 - a [10/Oct/2026:13:55:36 +0000] "GET /\" HTTP/1.1" 200 12 "\\" "é""#;
+        let json =
+            r#"{"time":"2026-05-04T15:04:05.1Z","allowed":true,"method":"GET","path":"/","checks":[]}"#;
+        assert!(json_line(json.as_bytes()).is_ok());
+        for _ in 0..20_000 {
+            for (good, read) in [(access, access_line as fn(&[u8]) -> _), (json, json_line)] {
+                let mut text = good.as_bytes().to_vec();
+                for _ in 0..rand::random_range(1..5) {
+                    let (at, to) = (rand::random_range(0..text.len()), rand::random_range(0..text.len()));
+                    text[at] = if rand::random() { text[to] } else { rand::random() };
+                }
+                text.truncate(rand::random_range(0..text.len() * 2));
+                let _: Result<LogLine, String> = read(&text);
+            }
         }
     }
 }
