@@ -37,8 +37,8 @@ impl Differences {
         Differences { version, memory, began: None, compared: 0, reasons, most_rows, rows, keys }
     }
 
-    /// Compares the verdict on a request with that of the log. `is_at_limit` says that it may depend
-    /// on a fraction of a second.
+    /// Compares the verdict on a request with that of the log. `is_at_limit` says that a
+    /// millisecond may change it.
     pub(super) fn compare(
         &mut self,
         line: u64,
