@@ -2,8 +2,8 @@
 
 #![allow(clippy::float_arithmetic, clippy::cast_precision_loss, reason = "figures of a report")]
 
-// From top to bottom; imports run down this list only: this module, cli, load, blocks, keys, usage,
-// and then the others.
+// From top to bottom; imports run down this list only: this module, cli, load, blocks, keys, rules,
+// usage, and then the others.
 mod blocks;
 mod chart;
 mod cli;
@@ -11,6 +11,7 @@ mod keys;
 mod load;
 mod output;
 mod redis_args;
+mod rules;
 mod table;
 mod usage;
 mod values;
@@ -44,6 +45,8 @@ async fn run(command: Command) -> Result<ExitCode, String> {
         Command::Block(args) => blocks::block(&args).await,
         Command::Unblock(args) => blocks::unblock(&args).await,
         Command::Blocked(args) => blocks::blocked(&args).await,
+        Command::Check(args) => rules::check(&args),
+        Command::Explain(args) => rules::explain(&args).await,
         Command::Usage(args) => usage::run(args).await,
     }
 }

@@ -111,6 +111,7 @@ mod exemption;
 mod fields;
 mod file;
 mod key;
+mod mistakes;
 mod open;
 mod place;
 mod registry;
@@ -118,7 +119,9 @@ mod rule;
 #[cfg(test)]
 mod tests;
 mod values;
+mod warnings;
 mod when;
+mod words;
 
 pub use error::ConfigError;
 pub use file::RuleFile;

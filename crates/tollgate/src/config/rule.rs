@@ -13,6 +13,7 @@ use super::error::{ConfigError, Mistake};
 use super::fields::RuleFields;
 use super::registry::Registry;
 use super::values::AsText;
+use crate::extract::Head;
 
 /// A rule as a file says it. Its values are checked; the names of closures are looked up by
 /// [`Registry::rules`].
@@ -83,8 +84,23 @@ impl RuleConfig {
                 (format!("{} per {}", quota.limit(), window.strip_prefix("1 ").unwrap_or(&window)), how)
             }
         };
-        let when = self.fields.when.as_ref().map(|when| format!("; only {}", when.in_words()));
-        format!("{rate} for {}; {how}{}", self.fields.by.0.in_words(), when.unwrap_or_default())
+        format!("{rate} for {}; {how}{}", self.fields.by.0.in_words(), self.options_in_words())
+    }
+
+    /// Whether the rule is for such requests, by its field `when`.
+    ///
+    /// ```
+    /// use tollgate::Head;
+    /// use tollgate::config::RuleFile;
+    ///
+    /// let text = "[[rule]]\nname = \"a\"\nquota = \"5/s\"\nby = \"ip\"\nwhen = { path = \"/api/*\" }";
+    /// let file = RuleFile::from_toml(text)?;
+    /// let request = http::Request::get("/api/users").body(()).unwrap();
+    /// assert!(file.rules()[0].applies_to(&Head::from(&request)));
+    /// # Ok::<(), tollgate::config::ConfigError>(())
+    /// ```
+    pub fn applies_to(&self, head: &Head<'_>) -> bool {
+        self.fields.when.as_ref().is_none_or(|when| when.is_met_by(head))
     }
 }
 

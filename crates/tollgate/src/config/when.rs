@@ -59,6 +59,37 @@ impl When {
             && self.header.as_ref().is_none_or(|name| head.headers().contains_key(&name.0.0))
     }
 
+    pub(super) fn header(&self) -> Option<&HeaderName> {
+        self.header.as_ref().map(|name| &name.0.0)
+    }
+
+    /// Whether each request that meets `when` meets one of these. `None` is met by every request.
+    /// The header of `when` does not count, since a caller may omit it.
+    pub(super) fn cover(these: &[Option<&When>], when: Option<&When>) -> bool {
+        fn each<T>(values: Option<&OneOrMany<T>>) -> Vec<Option<&T>> {
+            values.map_or_else(|| vec![None], |values| values.0.iter().map(Some).collect())
+        }
+        let paths = each(when.and_then(|when| when.path.as_ref()));
+        let methods = each(when.and_then(|when| when.method.as_ref()));
+        let mut pairs = paths.iter().flat_map(|path| methods.iter().map(move |method| (path, method)));
+        pairs.all(|(path, method)| {
+            these.iter().any(|this| {
+                this.is_none_or(|this| {
+                    let has = |path: &PathPattern| {
+                        this.path.as_ref().is_some_and(|all| all.0.iter().any(|each| each.includes(path)))
+                    };
+                    let takes = |method: &MethodName| {
+                        this.method
+                            .as_ref()
+                            .is_some_and(|all| all.0.iter().any(|each| each.matches(&method.0)))
+                    };
+                    (this.path.is_none() || path.is_some_and(has))
+                        && (this.method.is_none() || method.is_some_and(takes))
+                })
+            })
+        })
+    }
+
     /// Completes "10 per minute …".
     pub(super) fn in_words(&self) -> String {
         fn any<T: fmt::Display>(values: &[T]) -> String {
@@ -81,6 +112,13 @@ impl PathPattern {
             Some(beginning) => path.starts_with(beginning),
             None => path == self.0,
         }
+    }
+}
+
+impl PathPattern {
+    /// Whether it matches each path that the other matches.
+    fn includes(&self, other: &PathPattern) -> bool {
+        self.0.ends_with('*') && self.matches(other.0.trim_end_matches('*')) || self == other
     }
 }
 

@@ -1,10 +1,12 @@
 //! Tests of whole files.
 
+mod every_mistake;
 mod files;
 mod keys;
 mod mistakes;
 mod mistakes_in_form;
 mod requests;
+mod warnings;
 
 use super::{Registry, RuleFile};
 

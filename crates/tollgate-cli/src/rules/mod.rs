@@ -1,0 +1,57 @@
+//! `tollgate check` and `tollgate explain`: what a file of rules says.
+
+mod check;
+mod explain;
+mod request;
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use tollgate::config::{ConfigError, RuleFile};
+use tollgate::watch::WatchedFile;
+
+pub(crate) use self::check::{AFTER_HELP as CHECK_AFTER_HELP, CheckArgs, check};
+pub(crate) use self::explain::{AFTER_HELP as EXPLAIN_AFTER_HELP, ExplainArgs, explain};
+
+/// A file of rules: JSON if its name ends in `.json`, otherwise TOML.
+struct RulesText {
+    path: PathBuf,
+    text: String,
+}
+
+impl RulesText {
+    fn read(path: &Path) -> Result<RulesText, String> {
+        let of = |reason: &dyn ToString| format!("{}: {}", path.display(), reason.to_string());
+        // To open a pipe may block for ever.
+        if !fs::metadata(path).map_err(|error| of(&error))?.is_file() {
+            return Err(of(&"it is not a regular file"));
+        }
+        let file = fs::File::open(path).map_err(|error| of(&error))?;
+        let mut text = String::new();
+        let read = file.take(WatchedFile::MOST_BYTES + 1).read_to_string(&mut text);
+        match read.map_err(|error| of(&error))? as u64 {
+            ..=WatchedFile::MOST_BYTES => Ok(RulesText { path: path.to_owned(), text }),
+            _ => Err(of(&format!("it is longer than {} bytes", WatchedFile::MOST_BYTES))),
+        }
+    }
+
+    fn is_json(&self) -> bool {
+        self.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
+    }
+
+    fn mistakes(&self) -> Vec<ConfigError> {
+        if self.is_json() {
+            RuleFile::mistakes_in_json(&self.text)
+        } else {
+            RuleFile::mistakes_in_toml(&self.text)
+        }
+    }
+
+    /// The rules, or an error that names the first mistake.
+    fn rules(&self) -> Result<RuleFile, String> {
+        let file =
+            if self.is_json() { RuleFile::from_json(&self.text) } else { RuleFile::from_toml(&self.text) };
+        file.map_err(|mistake| format!("{}: {mistake}", self.path.display()))
+    }
+}
