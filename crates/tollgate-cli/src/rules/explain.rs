@@ -99,7 +99,9 @@ impl Explainer<'_> {
             let words = format!("{}: {}", config.name(), config.in_words());
             text.push_str(&format!("{}\n  {}\n", printable(&words), printable(&what)));
         }
-        if !known.is_empty() {
+        if known.is_empty() && by.is_empty() {
+            text.push_str("the request passes: no rule applies\n");
+        } else if !known.is_empty() {
             let outcome = outcome(&self.look(known, &store).await?);
             text.push_str(&format!("{by}the request {outcome}\n"));
         }
