@@ -1,7 +1,6 @@
 //! `tollgate check`: every mistake of a file, or what its rules mean.
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -37,34 +36,31 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode, String> {
     let mistakes = text.mistakes();
     if !mistakes.is_empty() {
         let path = args.file.display();
-        print(&mistakes.iter().map(|mistake| line(format!("{path}: {mistake}"))).collect::<String>());
+        print_lines(mistakes.iter().map(|mistake| format!("{path}: {mistake}")));
         return Ok(ExitCode::FAILURE);
     }
-    let file = text.rules()?;
-    let mut lines: Vec<String> =
-        file.rules().iter().map(|rule| line(format!("{}: {}", rule.name(), rule.in_words()))).collect();
-    let names: BTreeSet<_> = file.rules().iter().flat_map(|rule| rule.registry_names()).collect();
+    let (file, mut lines) = (text.rules()?, Vec::new());
+    lines.extend(file.rules().iter().map(|rule| format!("{}: {}", rule.name(), rule.in_words())));
+    let names: BTreeSet<_> = file.rules().iter().flat_map(|rule| rule.application_names()).collect();
+    let names: Vec<String> = names.iter().map(|(kind, name)| format!("{kind} {name}")).collect();
     if !names.is_empty() {
-        let names: Vec<String> = names.iter().map(|(kind, name)| format!("{kind} {name}")).collect();
-        lines.push(line(format!("names of the application: {}", names.join(", "))));
+        lines.push(format!("names of the application: {}", names.join(", ")));
     }
-    lines.extend(file.warnings().iter().map(|warning| line(format!("warning: {warning}"))));
+    lines.extend(file.warnings().iter().map(|warning| format!("warning: {warning}")));
     if let Some(before) = &args.before {
         let changes = file.changes_since(&RulesText::read(before)?.rules()?);
-        for (name, change) in changes.map_err(|error| error.to_string())? {
-            lines.push(line(match change {
-                RuleChange::StartsAgain => {
-                    format!("warning: rule {name:?} starts again: what keys have used of it is forgotten")
-                }
-                _ => format!("rule {name:?}: {change}"),
-            }));
-        }
+        lines.extend(changes.map_err(|error| error.to_string())?.iter().map(|(name, change)| match change {
+            RuleChange::StartsAgain => {
+                format!("warning: rule {name:?} starts again: what keys have used of it is forgotten")
+            }
+            _ => format!("rule {name:?} is {change}"),
+        }));
     }
-    print(&lines.concat());
+    print_lines(lines);
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line of a text that may quote the file.
-fn line(text: impl Display) -> String {
-    format!("{}\n", printable(&text.to_string()))
+/// Prints lines that may quote the file.
+fn print_lines(lines: impl IntoIterator<Item = String>) {
+    print(&lines.into_iter().map(|line| printable(&line) + "\n").collect::<String>());
 }

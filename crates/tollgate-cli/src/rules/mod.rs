@@ -22,17 +22,13 @@ struct RulesText {
 
 impl RulesText {
     fn read(path: &Path) -> Result<RulesText, String> {
-        let of = |reason: &dyn ToString| format!("{}: {}", path.display(), reason.to_string());
-        // To open a pipe may block for ever.
-        if !fs::metadata(path).map_err(|error| of(&error))?.is_file() {
-            return Err(of(&"it is not a regular file"));
-        }
-        let file = fs::File::open(path).map_err(|error| of(&error))?;
+        let of = |reason: String| format!("{}: {reason}", path.display());
         let mut text = String::new();
-        let read = file.take(WatchedFile::MOST_BYTES + 1).read_to_string(&mut text);
-        match read.map_err(|error| of(&error))? as u64 {
+        let read = fs::File::open(path)
+            .and_then(|file| file.take(WatchedFile::MOST_BYTES + 1).read_to_string(&mut text));
+        match read.map_err(|error| of(error.to_string()))? as u64 {
             ..=WatchedFile::MOST_BYTES => Ok(RulesText { path: path.to_owned(), text }),
-            _ => Err(of(&format!("it is longer than {} bytes", WatchedFile::MOST_BYTES))),
+            _ => Err(of(format!("longer than {} bytes", WatchedFile::MOST_BYTES))),
         }
     }
 
@@ -41,17 +37,13 @@ impl RulesText {
     }
 
     fn mistakes(&self) -> Vec<ConfigError> {
-        if self.is_json() {
-            RuleFile::mistakes_in_json(&self.text)
-        } else {
-            RuleFile::mistakes_in_toml(&self.text)
-        }
+        let mistakes = if self.is_json() { RuleFile::mistakes_in_json } else { RuleFile::mistakes_in_toml };
+        mistakes(&self.text)
     }
 
     /// The rules, or an error that names the first mistake.
     fn rules(&self) -> Result<RuleFile, String> {
-        let file =
-            if self.is_json() { RuleFile::from_json(&self.text) } else { RuleFile::from_toml(&self.text) };
-        file.map_err(|mistake| format!("{}: {mistake}", self.path.display()))
+        let read = if self.is_json() { RuleFile::from_json } else { RuleFile::from_toml };
+        read(&self.text).map_err(|mistake| format!("{}: {mistake}", self.path.display()))
     }
 }

@@ -156,7 +156,7 @@ const ONE_MISTAKE_IN_A_FILE: [(&str, &str, &str); 8] = [
     (
         "json",
         "{\"rule\": [\n{\"name\": \"a\", \"quota\": \"5/s\", \"by\": \"ip\"},]}",
-        "line 2: \"{\\\"name\\\": \\\"a\\\", \\\"quota\\\": \\\"5/s\\\", \\\"by\\\": \\\"ip\\\"},]}\" is not JSON: trailing comma",
+        "line 2: \"{\\\"name\\\": \\\"a\\\", \\\"quota\\\": \\\"5/s\\\", \\\"by\\\": \\\"ip\\\"},]}\" is not JSON: expected value",
     ),
     ("json", "{\"rule\": []}", "line 1, rule: no rules: nothing would be limited"),
 ];
@@ -227,7 +227,7 @@ fn a_check_says_what_rules_mean_and_what_the_application_provides() {
         shown(&["check", &file(RULES)]),
         "burst: 10 per second for each client address; at most 20 at once (gcra); not for 10.0.0.0/8 or health\n\
          api: 60 per minute for each user, else client address; at most 60 at once (gcra); only of /api/*; a request \
-         costs what kib says; by plan: 600/min for pro\n\
+         costs kib; by plan: 600/min for pro\n\
          token: 5 per day for each bearer token and method; fixed-window; only of /log-in by POST\n\
          names of the application: class plan, cost kib, exempt health, key user\n"
     );
@@ -248,7 +248,7 @@ fn a_check_warns_of_ways_around_rules_and_of_rules_that_start_again() {
         assert_eq!(shown, format!("{words}{warning}{starts}"));
     }
     let changed = shown(&["check", &bearer, "--before", &file(by("6/min", "bearer"))]);
-    assert_eq!(changed, format!("{words}{warning}rule \"api\": changed\n"));
+    assert_eq!(changed, format!("{words}{warning}rule \"api\" is changed\n"));
     let same = shown(&["check", &bearer, "--before", &bearer]);
     assert_eq!(same, format!("{words}{warning}"));
 }
@@ -267,25 +267,21 @@ fn a_request_is_explained_rule_by_rule() {
     let explain = |more: &[&str]| shown(&[&["explain", &path], more].concat());
     let api = ["--path", "/api/users?x=1", "--peer", "192.0.2.1"];
     let explained = explain(&api);
-    assert_eq!(
-        said(&explained, "burst"),
-        "key @192.0.2.1, cost 1, 20 of 20 left: passes, unless health of the application exempts it"
-    );
+    assert_eq!(said(&explained, "burst"), "key @192.0.2.1, cost 1, 20 of 20 left: passes");
     assert_eq!(
         said(&explained, "api"),
-        "not explained: only the application knows its key user (--key user=...), its cost kib (--cost kib=...), its \
-         class plan (--class plan=...)"
+        "not explained: only the application knows its key user, its cost kib, its class plan (see --given)"
     );
-    assert_eq!(said(&explained, "token"), "does not apply: the request does not meet its conditions");
+    assert_eq!(said(&explained, "token"), "does not apply to the request");
     let end = "by the rules that are explained, the request passes\n\
                Without --redis, each key is shown as if it had used nothing.\n";
     assert!(explained.ends_with(end), "{explained}");
 
-    let pro = ["--key", "user=ada", "--class", "plan=pro", "--cost", "kib=200"];
+    let pro = ["--given", "key user=ada", "--given", "class plan=pro", "--given", "cost kib=200"];
     let explained = explain(&[&api[..], &pro].concat());
-    assert_eq!(said(&explained, "api"), "key 0|=hidden, quota 600/min, cost 200, 600 of 600 left: passes");
+    assert_eq!(said(&explained, "api"), "key 0|=hidden, cost 200, 600 of 600 left: passes");
     assert!(explained.contains("\nthe request passes\n"), "{explained}");
-    let free = ["--key", "user=#42", "--class", "plan=free", "--cost", "kib=200"];
+    let free = ["--given", "key user=#42", "--given", "class plan=free", "--given", "cost kib=200"];
     let explained = explain(&[&api[..], &free].concat());
     assert_eq!(
         said(&explained, "api"),
@@ -322,12 +318,17 @@ fn rules_that_cannot_be_explained_do_not_hide_the_others() {
     let explained = shown(&["explain", &file(rules)]);
     assert_eq!(
         said(&explained, "a"),
-        "not explained: only the application knows the route, which is in its key"
+        "not explained: only the application knows its route path (see --given)"
     );
-    assert_eq!(said(&explained, "b"), "not explained: only the application knows its quota claims");
+    assert_eq!(
+        said(&explained, "b"),
+        "not explained: only the application knows its quota claims (see --given)"
+    );
     assert!(!explained.contains("the request "), "{explained}");
     let elsewhere = file("[[rule]]\nname = \"a\"\nquota = \"5/s\"\nby = \"ip\"\nwhen = { path = \"/a\" }");
-    assert!(shown(&["explain", &elsewhere]).contains("\nthe request passes: no rule applies\n"));
+    let explained = shown(&["explain", &elsewhere]);
+    assert_eq!(said(&explained, "a"), "does not apply to the request");
+    assert!(!explained.contains("\nthe request "), "{explained}");
 }
 
 #[test]
@@ -340,12 +341,14 @@ fn an_explanation_hides_secrets() {
     let headers = ["x-api-key: sesame", "cookie: s=sesame"].map(|header| ["--header", header]).concat();
     for authorization in ["authorization: Bearer sesame", "authorization: Basic c2VzYW1lOnNlc2FtZQ=="] {
         let path = file(&rules);
-        let more = ["explain", &path, "--key", "user==sesame", "--header", authorization];
+        let more = ["explain", &path, "--given", "key user==sesame", "--header", authorization];
         let explained = shown(&[&more[..], &headers].concat());
         assert!(!explained.contains("sesame") && !explained.contains("c2Vz"), "{explained}");
         assert_eq!(explained.matches("hidden, cost 1, 5 of 5 left: passes").count(), 4, "{explained}");
     }
-    for arguments in [["--header", "sesame"], ["--header", "x-key: sesame\n"], ["--key", "user=(sesame"]] {
+    for arguments in
+        [["--header", "sesame"], ["--header", "x-key: \u{1}sesame"], ["--given", "key user=(sesame"]]
+    {
         let ran = tollgate(&[&["explain", &file(by("a", "user"))], &arguments[..]].concat());
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
         assert!(!ran.stderr.contains("sesame"), "{}", ran.stderr);
@@ -416,23 +419,23 @@ fn what_cannot_be_read_or_understood_is_one_error_line() {
     let folder = env!("CARGO_TARGET_TMPDIR");
     for (arguments, hint) in [
         (&["check", "no\u{7}file"][..], "no\u{fffd}file: "),
-        (&["check", folder], "it is not a regular file"),
+        (&["check", folder], "irectory"),
         (&["check", &binary], "UTF-8"),
         (&["check", &valid, "--before", &binary], "UTF-8"),
         (&["explain", &binary], "UTF-8"),
         (&["explain"], "<FILE>"),
-        (&["explain", &valid, "--method", "get"], "--method \"get\": expected a method"),
-        (&["explain", &valid, "--path", "api"], "--path \"api\": expected a path"),
-        (&["explain", &valid, "--header", "x y: 1"], "--header: \"x y\" is not the name of a header"),
-        (&["explain", &valid, "--peer", "localhost"], "--peer \"localhost\": expected an address"),
+        (&["explain", &valid, "--method", "get"], "--method \"get\": expected one such as GET"),
+        (&["explain", &valid, "--path", "api"], "--path \"api\": expected one such as /api/users"),
+        (&["explain", &valid, "--header", "x y: 1"], "--header: expected a name, a colon and a value"),
+        (&["explain", &valid, "--peer", "localhost"], "--peer \"localhost\": expected one such as"),
         (&["explain", &valid, "--trust", "10.0.0.0/8"], "--client-ip-header"),
         (
             &["explain", &valid, "--trust", "x", "--client-ip-header", "x"],
             "--trust: \"x\" is neither a network",
         ),
-        (&["explain", &valid, "--key", "usr=ada"], "--key usr: no rule of the file names it"),
-        (&["explain", &valid, "--key", "user"], "--key: expected NAME=VALUE"),
-        (&["explain", &valid, "--cost", "user=1"], "--cost user: no rule of the file names it"),
+        (&["explain", &valid, "--given", "key usr=ada"], "--given key usr: no rule of the file has it"),
+        (&["explain", &valid, "--given", "key user"], "--given: expected 'key NAME=KEY'"),
+        (&["explain", &valid, "--given", "cost user=1"], "--given cost user: no rule of the file has it"),
         (&["explain", &valid, "--redis", "127.0.0.1:1"], "--redis: "),
     ] {
         let ran = tollgate(arguments);

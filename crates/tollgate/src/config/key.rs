@@ -139,17 +139,13 @@ impl KeyExpression {
         Ok(alternatives.into_iter().reduce(first_of).unwrap_or_else(|| Box::new(global())))
     }
 
-    /// The names of keys of the application.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+    /// What only the application knows: names of the registry, and the route that matched.
+    pub(super) fn names(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.0.iter().flatten().filter_map(|part| match part {
-            KeyPart::Named(name) => Some(name.as_str()),
+            KeyPart::Named(name) => Some(("key", name.as_str())),
+            KeyPart::Path => Some(("route", "path")),
             _ => None,
         })
-    }
-
-    /// Whether a part is the route that matched, which only the application's router knows.
-    pub(super) fn has_route(&self) -> bool {
-        self.0.iter().flatten().any(|part| *part == KeyPart::Path)
     }
 
     /// The first part that callers write, in words.

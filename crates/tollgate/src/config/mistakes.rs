@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::error::ConfigError;
 use super::fields::RuleFields;
@@ -12,7 +12,7 @@ use super::place::{PathStep, SourceText};
 use super::rule::RuleConfig;
 
 /// How many mistakes are listed at most: each is searched in the whole text.
-const MOST: usize = 100;
+pub(super) const MOST: usize = 100;
 
 /// Fields on which others depend. Without them, fields that are correct would seem to be mistakes.
 const DEPENDED_ON: [&str; 5] = ["name", "quota", "in-flight", "by", "reserve"];
@@ -53,17 +53,18 @@ fn mistakes(source: SourceText<'_>, value: Option<Value>) -> Vec<ConfigError> {
         found.read::<FileFields>(&mut Value::Object(file), &[]);
         let mut names = HashSet::new();
         for (at, rule) in rules.iter().filter_map(Value::as_array).flatten().enumerate() {
+            if found.mistakes.len() >= MOST {
+                break;
+            }
             if let Some(name @ Value::String(_)) = rule.get("name").filter(|name| !names.insert(*name)) {
                 let (rule, field) = (name.as_str().map(str::to_owned), Some("name".to_owned()));
                 let reason = format!("{name}: two rules have this name");
                 found.add(source.in_rule(at, ConfigError { line: None, rule, field, reason }));
             }
             found.read_rule(at, rule.clone());
-            if found.mistakes.len() >= MOST {
-                break;
-            }
         }
     }
+    found.mistakes.truncate(MOST);
     found.mistakes.sort_by_key(|mistake| mistake.line);
     found.mistakes
 }
@@ -75,7 +76,7 @@ struct Found<'a> {
 
 impl Found<'_> {
     fn add(&mut self, mistake: ConfigError) {
-        if self.mistakes.len() < MOST && !self.mistakes.contains(&mistake) {
+        if !self.mistakes.contains(&mistake) {
             self.mistakes.push(mistake);
         }
     }
@@ -91,39 +92,32 @@ impl Found<'_> {
         }
     }
 
-    /// Reads a table, and removes each field with a mistake in its form. Returns the value if there
-    /// was none.
+    /// Reads a table. Reports each field with a mistake in its form, and removes it. Returns the
+    /// value if there was none.
     fn read<T: DeserializeOwned>(&mut self, table: &mut Value, place: &[PathStep]) -> Option<T> {
-        let (mut removed, mut is_wrong) = (Vec::new(), false);
-        loop {
+        let mut wrong = Vec::new();
+        while self.mistakes.len() < MOST {
             let error = match serde_path_to_error::deserialize(&*table) {
-                Ok(read) => return Some(read).filter(|_| !is_wrong),
+                Ok(read) => return wrong.is_empty().then_some(read),
                 Err(error) => error,
             };
-            is_wrong = true;
             let (path, reason) = (steps(error.path()), error.inner().to_string());
-            let missing = reason.strip_prefix("missing field `").and_then(|name| name.strip_suffix('`'));
-            let missing = missing.map(|name| [&path[..], &[PathStep::Name(name.to_owned())]].concat());
-            if missing.as_ref().is_none_or(|missing| !removed.contains(missing)) {
+            let missing = reason.strip_prefix("missing field `").filter(|_| path.is_empty());
+            let missing = missing.and_then(|name| name.strip_suffix('`'));
+            let field = match path.first() {
+                Some(PathStep::Name(name)) => Some(name.as_str()),
+                _ => missing,
+            };
+            if field.is_none_or(|field| !wrong.iter().any(|other| other == field)) {
                 self.add(self.source.in_file(&[place, &path].concat(), &reason));
             }
-            let table = table.as_object_mut().filter(|_| self.mistakes.len() < MOST)?;
-            match missing.as_deref() {
+            match missing {
                 // All required fields are strings, of which this is a valid one.
-                Some([PathStep::Name(name)]) => drop(table.insert(name.clone(), "ip".into())),
-                _ => removed.push(remove(table, &path)?),
-            }
+                Some(name) => table.as_object_mut()?.insert(name.to_owned(), "ip".into()),
+                None => table.as_object_mut()?.remove(field?),
+            };
+            wrong.push(field?.to_owned());
         }
+        None
     }
-}
-
-/// Removes the field at a path, or the list that contains it. Returns its path.
-fn remove(table: &mut Map<String, Value>, path: &[PathStep]) -> Option<Vec<PathStep>> {
-    let (PathStep::Name(name), rest) = path.split_first()? else { return None };
-    if let (Some(PathStep::Name(_)), Some(Value::Object(inner))) = (rest.first(), table.get_mut(name))
-        && let Some(removed) = remove(inner, rest)
-    {
-        return Some([&path[..1], &removed].concat());
-    }
-    table.remove(name).map(|_| path[..1].to_vec())
 }

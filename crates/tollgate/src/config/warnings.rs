@@ -1,8 +1,11 @@
 //! What is probably not meant by a file without mistakes.
 
+use std::collections::BTreeSet;
+
 use super::error::ConfigError;
 use super::fields::MissingKeyName;
 use super::file::RuleFile;
+use super::mistakes::MOST;
 use super::registry::Registry;
 use super::rule::RuleConfig;
 use super::when::When;
@@ -24,16 +27,17 @@ impl RuleFile {
     /// # Ok::<(), tollgate::config::ConfigError>(())
     /// ```
     pub fn warnings(&self) -> Vec<ConfigError> {
-        let is_firm = |rule: &&RuleConfig| rule.fields.quota.is_some() && rule.ways_around().is_empty();
-        let firm: Vec<Option<&When>> =
-            self.rules().iter().filter(is_firm).map(|rule| rule.fields.when.as_ref()).collect();
-        let is_open = |rule: &RuleConfig| !When::cover(&firm, rule.fields.when.as_ref());
-        let open = self.rules().iter().enumerate().filter(|(_, rule)| is_open(rule));
-        let of_rule = |(at, rule): (usize, &RuleConfig)| {
-            let ways = rule.ways_around().into_iter();
-            ways.map(|(field, reason)| self.in_rule(at, rule.mistake(field, &reason))).collect::<Vec<_>>()
+        let firm: Vec<_> = self.rules().iter().filter(|rule| rule.is_firm()).collect();
+        let is_open = |rule: &RuleConfig| {
+            let when = rule.fields.when.as_ref();
+            !firm.iter().any(|other| other.fields.when.as_ref().is_none_or(|other| other.includes(when)))
         };
-        open.flat_map(of_rule).collect()
+        let open = self.rules().iter().enumerate().filter(|(_, rule)| is_open(rule));
+        let warnings = open.flat_map(|(at, rule)| {
+            let ways = rule.ways_around().into_iter().flatten();
+            ways.map(move |(field, reason)| self.in_rule(at, rule.mistake(field, &reason)))
+        });
+        warnings.take(MOST).collect()
     }
 
     /// Returns what becomes of each rule if this file replaces an earlier one, as
@@ -56,36 +60,40 @@ impl RuleFile {
         let any = Registry::of_any_name();
         let layer = RateLimitLayer::try_new(any.rules(earlier)?).map_err(refused)?;
         let changes = layer.replace(any.rules(self)?).map_err(refused)?;
-        let has_other_key = |rule: &&RuleConfig| {
-            let same_name = earlier.rules().iter().find(|other| other.name() == rule.name());
-            same_name.is_some_and(|other| other.fields.by != rule.fields.by)
+        let by = |file: &RuleFile, name: &str| {
+            file.rules().iter().find(|rule| rule.name() == name).map(|rule| rule.fields.by.clone())
         };
-        let other_keys: Vec<&str> = self.rules().iter().filter(has_other_key).map(RuleConfig::name).collect();
-        let others = changes.iter().filter(|(name, _)| !other_keys.contains(name));
-        let all = other_keys.iter().map(|name| (*name, RuleChange::StartsAgain)).chain(others);
-        Ok(all.map(|(name, change)| (name.to_owned(), change)).collect())
+        let change = |name: &str| match (by(earlier, name), by(self, name)) {
+            (Some(was), Some(is)) if was != is => Some(RuleChange::StartsAgain),
+            _ => changes.of(name),
+        };
+        let names: BTreeSet<_> = self.rules().iter().chain(earlier.rules()).map(RuleConfig::name).collect();
+        Ok(names.into_iter().filter_map(|name| Some((name.to_owned(), change(name)?))).collect())
     }
 }
 
 impl RuleConfig {
+    /// Whether it limits a rate, and callers cannot avoid it.
+    fn is_firm(&self) -> bool {
+        self.fields.quota.is_some() && self.ways_around().iter().all(Option::is_none)
+    }
+
     /// How callers avoid this rule: a field, and what to do.
-    fn ways_around(&self) -> Vec<(&'static str, String)> {
-        let fields = &self.fields;
-        let invented = fields.by.0.invented().map(|part| {
-            let reason = format!(
+    fn ways_around(&self) -> [Option<(&'static str, String)>; 3] {
+        let skips = self.fields.missing_key == Some(MissingKeyName::Skip);
+        let header = self.fields.when.as_ref().and_then(When::header);
+        let invented = |part| {
+            format!(
                 "a caller that invents a new {part} for each request is not limited: add a rule by ip, unless an \
                  outer layer checks it"
-            );
-            ("by", reason)
-        });
-        let omitted = fields.when.as_ref().and_then(When::header).map(|name| {
-            let reason = format!("a caller without the header {name} is not limited: add a rule without it");
-            ("when", reason)
-        });
-        let skipped = (fields.missing_key == Some(MissingKeyName::Skip)).then(|| {
-            let reason = "a caller that omits its key is not limited: add a rule by ip".to_owned();
-            ("missing-key", reason)
-        });
-        [invented, omitted, skipped].into_iter().flatten().collect()
+            )
+        };
+        let without =
+            |what| format!("a caller without {what} is not limited: add a rule by ip for the same requests");
+        [
+            self.fields.by.0.invented().map(|part| ("by", invented(part))),
+            header.map(|name| ("when", without(format!("the header {name}")))),
+            skips.then(|| ("missing-key", without("its key".to_owned()))),
+        ]
     }
 }

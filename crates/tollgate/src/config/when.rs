@@ -63,31 +63,18 @@ impl When {
         self.header.as_ref().map(|name| &name.0.0)
     }
 
-    /// Whether each request that meets `when` meets one of these. `None` is met by every request.
-    /// The header of `when` does not count, since a caller may omit it.
-    pub(super) fn cover(these: &[Option<&When>], when: Option<&When>) -> bool {
-        fn each<T>(values: Option<&OneOrMany<T>>) -> Vec<Option<&T>> {
-            values.map_or_else(|| vec![None], |values| values.0.iter().map(Some).collect())
-        }
-        let paths = each(when.and_then(|when| when.path.as_ref()));
-        let methods = each(when.and_then(|when| when.method.as_ref()));
-        let mut pairs = paths.iter().flat_map(|path| methods.iter().map(move |method| (path, method)));
-        pairs.all(|(path, method)| {
-            these.iter().any(|this| {
-                this.is_none_or(|this| {
-                    let has = |path: &PathPattern| {
-                        this.path.as_ref().is_some_and(|all| all.0.iter().any(|each| each.includes(path)))
-                    };
-                    let takes = |method: &MethodName| {
-                        this.method
-                            .as_ref()
-                            .is_some_and(|all| all.0.iter().any(|each| each.matches(&method.0)))
-                    };
-                    (this.path.is_none() || path.is_some_and(has))
-                        && (this.method.is_none() || method.is_some_and(takes))
-                })
+    /// Whether each request that meets `when` meets this too, if it has the header of this.
+    pub(super) fn includes(&self, when: Option<&When>) -> bool {
+        type List<T> = Option<OneOrMany<T>>;
+        fn all<T>(these: &List<T>, others: Option<&List<T>>, includes: impl Fn(&T, &T) -> bool) -> bool {
+            let is_in = |these: &OneOrMany<T>, other| these.0.iter().any(|each| includes(each, other));
+            let others = others.and_then(Option::as_ref);
+            these.as_ref().is_none_or(|these| {
+                others.is_some_and(|others| others.0.iter().all(|other| is_in(these, other)))
             })
-        })
+        }
+        all(&self.path, when.map(|when| &when.path), PathPattern::includes)
+            && all(&self.method, when.map(|when| &when.method), |each, other| each.matches(&other.0))
     }
 
     /// Completes "10 per minute …".

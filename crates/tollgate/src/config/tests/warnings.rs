@@ -38,11 +38,11 @@ fn a_key_that_callers_invent_needs_a_rule_for_the_same_requests() {
         ("path = \"/a/*\"", &["path = \"/a/*\""], true),
         ("path = \"/a*\"", &["path = \"/a/*\""], false),
         ("path = [\"/a\", \"/b\"]", &["path = \"/a\""], false),
-        ("path = [\"/a\", \"/b\"]", &["path = \"/a\"", "path = \"/b\""], true),
+        ("path = [\"/a\", \"/b\"]", &["path = [\"/b\", \"/a*\"]"], true),
         ("method = \"POST\"", &["method = \"GET\""], false),
         ("method = \"HEAD\"", &["method = \"GET\""], true),
         ("method = \"GET\"", &["method = \"HEAD\""], false),
-        ("method = [\"GET\", \"PUT\"], path = \"/a\"", &["method = \"PUT\"", "method = \"GET\""], true),
+        ("method = [\"GET\", \"PUT\"], path = \"/a\"", &["method = [\"PUT\", \"GET\"]"], true),
         ("path = \"/a\"", &["header = \"x\""], false),
     ] {
         let guards: Vec<String> = guards.iter().map(|when| by("ip", when)).collect();
@@ -110,7 +110,7 @@ block = { after = 20, for = "15m" }"#;
          key for 15 minutes"
     );
     assert_eq!(
-        file.rules()[0].registry_names(),
+        file.rules()[0].application_names(),
         [
             ("key", "user"),
             ("cost", "tokens"),
