@@ -1,6 +1,5 @@
 //! `tollgate explain`: what a file of rules does with a request.
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,7 +11,7 @@ use tollgate::{Denial, Head, MemoryStore, Reason, Report, RequestLimiter, Rule, 
 use tollgate_core::{BoxStore, Check, Key, Store, Times};
 
 use super::RulesText;
-use super::request::RequestArgs;
+use super::request::{AppNames, RequestArgs};
 use crate::chart::human;
 use crate::keys::span;
 use crate::output::{print, printable};
@@ -68,8 +67,8 @@ pub(crate) async fn explain(args: &ExplainArgs) -> Result<ExitCode, String> {
 
 struct Explainer<'a> {
     registry: Registry,
-    /// The kinds and names of what only the application knows.
-    unknown: BTreeSet<(&'static str, &'a str)>,
+    /// What no option gives.
+    unknown: AppNames<'a>,
     request: Request<()>,
     store: BoxStore<Infallible>,
 }

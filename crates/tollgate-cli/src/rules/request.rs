@@ -42,6 +42,9 @@ pub(crate) struct RequestArgs {
     given: Vec<String>,
 }
 
+/// The kinds and names of what only the application knows.
+pub(super) type AppNames<'a> = BTreeSet<(&'static str, &'a str)>;
+
 const GIVEN: &str = "--given: expected 'key NAME=KEY', 'class NAME=CLASS' or 'cost NAME=UNITS'";
 
 impl RequestArgs {
@@ -70,10 +73,7 @@ impl RequestArgs {
 
     /// The registry of an application that answers what the options say. And the kinds and names of
     /// what only the application knows, if no option says it.
-    pub(super) fn registry<'a>(
-        &self,
-        file: &'a RuleFile,
-    ) -> Result<(Registry, BTreeSet<(&'static str, &'a str)>), String> {
+    pub(super) fn registry<'a>(&self, file: &'a RuleFile) -> Result<(Registry, AppNames<'a>), String> {
         let mut registry = Registry::new();
         if let Some(header) = &self.client_ip_header {
             let name =

@@ -71,7 +71,7 @@ impl RuleConfig {
             fields.cost.as_ref().map(|cost| format!("a request costs {cost}")),
             said("a request reserves what", &fields.reserve),
             fields.reserve_at_most.as_ref().map(|share| format!("at most {} of the quota", share.0)),
-            said("responses count if", &fields.count_if),
+            said("responses count by what", &fields.count_if),
             said("responses cost what", &fields.cost_by),
             said("or the quota that", &fields.quota_by),
             tiers,

@@ -106,7 +106,7 @@ block = { after = 20, for = "15m" }"#;
         file.rules()[0].in_words(),
         "60 per minute for each user, else client address; at most 60 at once (gcra); only of /api/*; not for 10.0.0.0/8 or \
          cors-preflight or health; requests without a key share one; a request reserves what tokens says; at most 1/2 of the \
-         quota; responses count if failed says so; by plan: 600/min for pro; by class: batch leaves 20; 20 denials block a \
+         quota; responses count by what failed says; by plan: 600/min for pro; by class: batch leaves 20; 20 denials block a \
          key for 15 minutes"
     );
     assert_eq!(
