@@ -2,7 +2,7 @@
 
 #![allow(clippy::float_arithmetic, clippy::cast_precision_loss, reason = "figures of a report")]
 
-// From top to bottom; imports run down this list only: this module, cli, load, blocks, keys, rules,
+// From top to bottom; imports run down this list only: this module, cli, load, blocks, rules, keys,
 // usage, and then the others.
 mod blocks;
 mod chart;

@@ -55,8 +55,7 @@ impl RequestArgs {
         *request.method_mut() = method
             .ok_or_else(|| format!("--method {:?}: expected one such as GET, in capitals", self.method))?;
         let uri: Option<Uri> = self.path.parse().ok().filter(|_| self.path.starts_with('/'));
-        *request.uri_mut() =
-            uri.ok_or_else(|| format!("--path {:?}: expected one such as /api/users", self.path))?;
+        *request.uri_mut() = uri.ok_or("--path: expected one such as /api/users, percent-encoded")?;
         for header in &self.headers {
             let form = "--header: expected a name, a colon and a value: 'x-api-key: k1'";
             let (name, value) = header.split_once(':').ok_or(form)?;

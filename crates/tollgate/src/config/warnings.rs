@@ -14,7 +14,7 @@ use crate::layer::{RateLimitLayer, RuleChange};
 impl RuleFile {
     /// Returns a warning for each way around a rule: a key that callers invent, a header or a key
     /// that they omit. There is none if another rule without such a way applies to the same
-    /// requests, such as one by address.
+    /// requests, such as one by address. At most 100 are listed.
     ///
     /// ```
     /// use tollgate::config::RuleFile;
