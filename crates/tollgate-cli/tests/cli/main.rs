@@ -6,6 +6,8 @@
 
 mod arguments;
 mod blocks;
+mod check;
+mod explain;
 mod http;
 mod keys;
 mod playground;
