@@ -6,10 +6,11 @@ use crate::blocks::{self, BlockArgs, FoundArgs};
 use crate::keys::{self, KeyArgs};
 use crate::load::{self, LoadArgs};
 use crate::replay::{self, ReplayArgs};
+use crate::rules::{self, CheckArgs, ExplainArgs};
 use crate::usage::UsageArgs;
 
-/// Loads rate limiters, shows how keys stand in them, which keys use how much, and tries rules on a
-/// log.
+/// Loads rate limiters, explains their rules, tries rules on a log, and shows how keys stand in
+/// them.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, arg_required_else_help = false)]
 struct Cli {
@@ -42,6 +43,14 @@ pub(crate) enum Command {
     /// Shows which policies of a Redis block a key, and for how long
     #[command(next_line_help = true, after_help = blocks::FOUND_AFTER_HELP)]
     Blocked(FoundArgs),
+
+    /// Lists every mistake in a file of rules, or says what the rules mean
+    #[command(next_line_help = true, after_help = rules::CHECK_AFTER_HELP)]
+    Check(CheckArgs),
+
+    /// Shows what a file of rules does with a request
+    #[command(next_line_help = true, after_help = rules::EXPLAIN_AFTER_HELP)]
+    Explain(ExplainArgs),
 
     /// Shows which keys are allowed and denied most often, or use most, and when
     #[command(arg_required_else_help = false)]

@@ -3,7 +3,7 @@
 #![allow(clippy::float_arithmetic, clippy::cast_precision_loss, reason = "figures of a report")]
 
 // From top to bottom; imports run down this list only: this module, cli, load, replay, blocks,
-// keys, usage, and then the others.
+// rules, keys, usage, and then the others.
 mod blocks;
 mod chart;
 mod cli;
@@ -12,6 +12,7 @@ mod load;
 mod output;
 mod redis_args;
 mod replay;
+mod rules;
 mod table;
 mod usage;
 mod values;
@@ -45,6 +46,8 @@ async fn run(command: Command) -> Result<ExitCode, String> {
         Command::Block(args) => blocks::block(&args).await,
         Command::Unblock(args) => blocks::unblock(&args).await,
         Command::Blocked(args) => blocks::blocked(&args).await,
+        Command::Check(args) => rules::check(&args),
+        Command::Explain(args) => rules::explain(&args).await,
         Command::Usage(args) => usage::run(args).await,
         Command::Replay(args) => replay::run(&args).await,
     }

@@ -103,6 +103,29 @@ impl Denial {
     }
 }
 
+impl Report {
+    /// Returns the denial that a request would get in this state. `None` if it would pass.
+    ///
+    /// ```
+    /// use tollgate::extract::global;
+    /// use tollgate::{Head, Policy, PolicyExt, Quota, RequestLimiter};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Denial> {
+    /// let limiter = RequestLimiter::new(Policy::new("api", Quota::per_day(1)).by(global()));
+    /// let request = http::Request::get("/").body(()).unwrap();
+    /// let head = Head::from(&request);
+    /// assert!(limiter.look(&head).await?.denial().is_none());
+    /// limiter.check(&head).await?;
+    /// let denial = limiter.look(&head).await?.denial().unwrap();
+    /// assert_eq!(denial.to_string(), "quota exceeded: api");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn denial(&self) -> Option<Denial> {
+        (self.verdict().wait() != Wait::None).then(|| Denial::of(self.clone()))
+    }
+}
+
 /// Whether it is a block that refuses its key.
 fn is_refusing_block((policy, status): (&Policy, &Status)) -> bool {
     policy.is_block() && status.wait() != Wait::None

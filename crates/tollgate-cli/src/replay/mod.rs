@@ -23,6 +23,7 @@ use self::line::{LogLine, LoggedDecision};
 use self::log::SortedLog;
 use crate::chart::human;
 use crate::output::{print, printable};
+use crate::rules::RulesText;
 
 pub(crate) const AFTER_HELP: &str = "\
 Each request is charged to all rules that apply to it, or to none, at its time in the log, in an
@@ -63,7 +64,8 @@ pub(crate) async fn run(args: &ReplayArgs) -> Result<ExitCode, String> {
         progress.finish_and_clear();
         format!("{}: {error}", args.log.display())
     };
-    let file = rules::open(&args.rules).map_err(in_rules)?;
+    let read = RulesText::read(&args.rules).and_then(|text| text.rules());
+    let file = read.map_err(|error| format!("--rules: {error}"))?;
     let log = SortedLog::open(&args.log, progress.clone()).map_err(in_log)?;
     let (rules, skipped) = rules::choose(&file, &log);
     let name = |(rule, reason): &(String, String)| format!("rule {rule:?} is skipped: {reason}");

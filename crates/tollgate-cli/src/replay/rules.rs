@@ -1,21 +1,11 @@
 //! The rules of a file that a log can be replayed by.
 
-use std::path::Path;
-
 use serde_json::Value;
 use tollgate::config::{ConfigError, Registry, RuleConfig, RuleFile};
 use tollgate::{Head, Key, Rule};
 
 use super::line::{LoggedCheck, LoggedDecision};
 use super::log::SortedLog;
-
-/// Reads a file of rules.
-pub(super) fn open(path: &Path) -> Result<RuleFile, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
-    let file = if is_json { RuleFile::from_json(&text) } else { RuleFile::from_toml(&text) };
-    file.map_err(|error| error.to_string())
-}
 
 /// Returns the rules that can be replayed. Of the others, the names, and why they cannot.
 pub(super) fn choose(file: &RuleFile, log: &SortedLog) -> (Vec<Rule>, Vec<(String, String)>) {

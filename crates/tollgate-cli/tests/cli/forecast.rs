@@ -75,7 +75,7 @@ fn denied_in_shadow(log: &str) -> BTreeMap<String, u64> {
 fn forecast(table: &str) -> BTreeMap<String, u64> {
     let of_row = |line: &str| {
         let [rule, key, refused] = line.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
-        let digest = Sha256::digest(format!("{key}"));
+        let digest = Sha256::digest(key);
         let digest = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         (rule == "stricter").then(|| (digest, number(refused)))
     };

@@ -6,12 +6,15 @@
 
 mod arguments;
 mod blocks;
+mod check;
+mod explain;
 mod forecast;
 mod http;
 mod keys;
 mod playground;
 mod redis;
 mod replay;
+mod rules;
 mod run;
 mod tls;
 mod usage;

@@ -31,6 +31,10 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
+    pub(super) fn of_file(reason: String) -> ConfigError {
+        ConfigError { line: None, rule: None, field: None, reason }
+    }
+
     /// The line of the mistake, from 1. `None` for a rule that was not read from a file.
     pub fn line(&self) -> Option<usize> {
         self.line

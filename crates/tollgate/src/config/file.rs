@@ -40,7 +40,7 @@ pub struct RuleFile {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "RuleFile")]
 #[serde(deny_unknown_fields, expecting = "a table with the list rule")]
-struct FileFields {
+pub(super) struct FileFields {
     /// The address of this schema, for editors.
     #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
     schema: Option<String>,
@@ -65,7 +65,7 @@ impl RuleFile {
         RuleFile::read(SourceText::Json(text))
     }
 
-    fn read(source: SourceText<'_>) -> Result<RuleFile, ConfigError> {
+    pub(super) fn read(source: SourceText<'_>) -> Result<RuleFile, ConfigError> {
         let FileFields { schema, rule: fields } = source.fields()?;
         let (mut rules, mut names) = (Vec::new(), HashSet::new());
         for (at, fields) in fields.into_iter().enumerate() {
@@ -173,7 +173,7 @@ impl SourceText<'_> {
     }
 
     /// An error at a path from the top of the file.
-    fn in_file(self, path: &[PathStep], reason: &str) -> ConfigError {
+    pub(super) fn in_file(self, path: &[PathStep], reason: &str) -> ConfigError {
         let (line, _) = self.find(path);
         let (rule, field) = match path {
             [PathStep::Name(list), PathStep::Index(at), field @ ..] => {
@@ -188,18 +188,18 @@ impl SourceText<'_> {
             PathStep::Index(at) => at.to_string(),
         });
         let field = Some(field.collect::<Vec<_>>().join(".")).filter(|field| !field.is_empty());
-        ConfigError { line: Some(line), rule, field, reason: one_line(reason) }
+        ConfigError { line: Some(line), rule, field, reason: plain(&one_line(reason)) }
     }
 
     /// Adds the line to an error of the rule at a place.
-    fn in_rule(self, at: usize, error: ConfigError) -> ConfigError {
+    pub(super) fn in_rule(self, at: usize, error: ConfigError) -> ConfigError {
         let rule = [PathStep::Name("rule".to_owned()), PathStep::Index(at)];
         let path: Vec<PathStep> = rule.into_iter().chain(error.field.clone().map(PathStep::Name)).collect();
         ConfigError { line: Some(self.find(&path).0), ..error }
     }
 }
 
-fn steps(path: &Path) -> Vec<PathStep> {
+pub(super) fn steps(path: &Path) -> Vec<PathStep> {
     let step = |segment: &Segment| match segment {
         Segment::Seq { index } => Some(PathStep::Index(*index)),
         Segment::Map { key } => Some(PathStep::Name(key.clone())),
@@ -213,6 +213,12 @@ fn without_place(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
     message.strip_suffix(&place).unwrap_or(&message).to_owned()
+}
+
+/// Replaces the names of types, which only Rust's readers know.
+fn plain(reason: &str) -> String {
+    let number = "expected a whole number from 0 to 4294967295";
+    reason.replace("expected u32", number).replace("expected a sequence", "expected a list: [[rule]] in TOML")
 }
 
 fn one_line(message: &str) -> String {

@@ -139,6 +139,20 @@ impl KeyExpression {
         Ok(alternatives.into_iter().reduce(first_of).unwrap_or_else(|| Box::new(global())))
     }
 
+    /// What only the application knows: names of the registry, and the route that matched.
+    pub(super) fn names(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.iter().flatten().filter_map(|part| match part {
+            KeyPart::Named(name) => Some(("key", name.as_str())),
+            KeyPart::Path => Some(("route", "path")),
+            _ => None,
+        })
+    }
+
+    /// The first part that callers write, in words.
+    pub(super) fn invented(&self) -> Option<String> {
+        self.0.iter().flatten().find(|part| part.is_secret()).map(KeyPart::in_words)
+    }
+
     /// Completes "10 per minute for …".
     pub(super) fn in_words(&self) -> String {
         let one =
@@ -151,7 +165,18 @@ impl KeyExpression {
 }
 
 impl KeyPart {
+    /// Whether it is what callers write, and may have to keep to themselves.
+    fn is_secret(&self) -> bool {
+        matches!(self, KeyPart::Bearer | KeyPart::BasicUser | KeyPart::Header(_) | KeyPart::Cookie(_))
+    }
+
     fn extractor(&self, registry: &Registry) -> Result<Box<dyn KeyExtractor>, String> {
+        let extractor = self.plain_extractor(registry)?;
+        let is_hidden = registry.hides_secrets && (self.is_secret() || matches!(self, KeyPart::Named(_)));
+        Ok(if is_hidden { Box::new(Hidden(extractor)) } else { extractor })
+    }
+
+    fn plain_extractor(&self, registry: &Registry) -> Result<Box<dyn KeyExtractor>, String> {
         Ok(match (self, registry.address()) {
             (KeyPart::Ip, None) => Box::new(PeerIp::new()),
             (KeyPart::Ip, Some(client_ip)) => Box::new(client_ip.clone()),
@@ -189,6 +214,16 @@ impl KeyPart {
             KeyPart::Method => "method".to_owned(),
             KeyPart::Named(name) => name.clone(),
         }
+    }
+}
+
+/// The same keys for output. That of requests that are counted together stays.
+struct Hidden(Box<dyn KeyExtractor>);
+
+impl KeyExtractor for Hidden {
+    fn extract(&self, head: &Head<'_>) -> Option<Key> {
+        let key = self.0.extract(head)?;
+        Some(if key.is_empty() || key == Key::global() { key } else { Key::from("hidden") })
     }
 }
 

@@ -42,7 +42,8 @@
 //!
 //! A mistake is a [`ConfigError`]: one line with the line of the file, the rule, the field, the
 //! value, and what is allowed. A file without rules, a field that does not exist, and a name or a
-//! field that is given twice are mistakes too.
+//! field that is given twice are mistakes too. [`RuleFile::mistakes_in_toml`] lists all of them.
+//! [`RuleFile::warnings`] lists ways around the rules of a file without mistakes.
 //!
 //! # The fields of a rule
 //!
@@ -112,6 +113,7 @@ mod exemption;
 mod fields;
 mod file;
 mod key;
+mod mistakes;
 mod open;
 mod place;
 mod registry;
@@ -119,7 +121,9 @@ mod rule;
 #[cfg(test)]
 mod tests;
 mod values;
+mod warnings;
 mod when;
+mod words;
 
 pub use error::ConfigError;
 pub use file::RuleFile;

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use toml::de::{DeTable, DeValue};
 
 /// A step from a table or a list to a value in it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum PathStep {
     Name(String),
     Index(usize),

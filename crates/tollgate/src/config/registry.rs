@@ -64,6 +64,8 @@ pub struct Registry {
     client_ip: Option<ClientIp>,
     /// Whether it has a closure for any name, which checks a file without the application.
     pub(super) any_name: bool,
+    /// Whether keys are for output.
+    pub(super) hides_secrets: bool,
 }
 
 impl Registry {
@@ -179,6 +181,27 @@ impl Registry {
     /// [`ConfigError`] for the first name that this registry does not have.
     pub fn rule(&self, config: &RuleConfig) -> Result<Rule, ConfigError> {
         self.build(&config.fields).map_err(|mistake| mistake_in(&config.fields, mistake))
+    }
+
+    /// The key of a request for output: values of headers and cookies, tokens, users, and keys of
+    /// the application are the text `hidden`.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for the first name that this registry does not have.
+    ///
+    /// ```
+    /// use tollgate::config::{Registry, RuleConfig};
+    /// use tollgate::{Head, Key};
+    ///
+    /// let rule: RuleConfig = "api=5/s,key=header:x-api-key+method".parse()?;
+    /// let request = http::Request::get("/").header("x-api-key", "sesame").body(()).unwrap();
+    /// let key = Registry::new().shown_key(&rule, &Head::from(&request))?;
+    /// assert_eq!(key.unwrap().to_text(), "(=hidden,=GET)");
+    /// # Ok::<(), tollgate::config::ConfigError>(())
+    /// ```
+    pub fn shown_key(&self, config: &RuleConfig, head: &Head<'_>) -> Result<Option<Key>, ConfigError> {
+        let registry = Registry { hides_secrets: true, ..self.clone() };
+        Ok(registry.rule(config)?.key(head))
     }
 
     pub(super) fn address(&self) -> Option<&ClientIp> {

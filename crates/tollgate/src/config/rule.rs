@@ -10,9 +10,10 @@ use serde_json::json;
 use tollgate_core::{Algorithm, Policy, TimeSpan};
 
 use super::error::{ConfigError, Mistake};
-use super::fields::{ModeName, RuleFields};
+use super::fields::RuleFields;
 use super::registry::Registry;
 use super::values::AsText;
+use crate::extract::Head;
 
 /// A rule as a file says it. Its values are checked; the names of closures are looked up by
 /// [`Registry::rules`].
@@ -84,19 +85,23 @@ impl RuleConfig {
                 (format!("{} per {}", quota.limit(), window.strip_prefix("1 ").unwrap_or(&window)), how)
             }
         };
-        let when = self.fields.when.as_ref().map(|when| format!("; only {}", when.in_words()));
-        let (when, block) = (when.unwrap_or_default(), self.block_in_words().unwrap_or_default());
-        let mode =
-            if self.fields.mode == Some(ModeName::Shadow) { "; in shadow: refuses nothing" } else { "" };
-        format!("{rate} for {}; {how}{when}{block}{mode}", self.fields.by.0.in_words())
+        format!("{rate} for {}; {how}{}", self.fields.by.0.in_words(), self.options_in_words())
     }
 
-    fn block_in_words(&self) -> Option<String> {
-        let (denials, block) = (self.policy.denials_until_block()?, self.policy.block()?);
-        let denials = if denials == 1 { "1 denial".to_owned() } else { format!("{denials} denials") };
-        let in_words = |policy: &Policy| TimeSpan(policy.quota().window()).in_words();
-        let (window, time) = (in_words(&self.policy), in_words(&block));
-        Some(format!("; after {denials} within {window} blocked for {time}"))
+    /// Whether the rule is for such requests, by its field `when`.
+    ///
+    /// ```
+    /// use tollgate::Head;
+    /// use tollgate::config::RuleFile;
+    ///
+    /// let text = "[[rule]]\nname = \"a\"\nquota = \"5/s\"\nby = \"ip\"\nwhen = { path = \"/api/*\" }";
+    /// let file = RuleFile::from_toml(text)?;
+    /// let request = http::Request::get("/api/users").body(()).unwrap();
+    /// assert!(file.rules()[0].applies_to(&Head::from(&request)));
+    /// # Ok::<(), tollgate::config::ConfigError>(())
+    /// ```
+    pub fn applies_to(&self, head: &Head<'_>) -> bool {
+        self.fields.when.as_ref().is_none_or(|when| when.is_met_by(head))
     }
 }
 

@@ -50,6 +50,15 @@ pub(super) enum UnitsOr<T> {
     Value(T),
 }
 
+impl<T: fmt::Display> fmt::Display for UnitsOr<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UnitsOr::Units(units) => units.0.fmt(f),
+            UnitsOr::Value(value) => value.fmt(f),
+        }
+    }
+}
+
 /// A string, or a list of strings.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OneOrMany<T>(pub(super) Vec<T>);

@@ -59,6 +59,24 @@ impl When {
             && self.header.as_ref().is_none_or(|name| head.headers().contains_key(&name.0.0))
     }
 
+    pub(super) fn header(&self) -> Option<&HeaderName> {
+        self.header.as_ref().map(|name| &name.0.0)
+    }
+
+    /// Whether each request that meets `when` meets this too, if it has the header of this.
+    pub(super) fn includes(&self, when: Option<&When>) -> bool {
+        type List<T> = Option<OneOrMany<T>>;
+        fn all<T>(these: &List<T>, others: Option<&List<T>>, includes: impl Fn(&T, &T) -> bool) -> bool {
+            let is_in = |these: &OneOrMany<T>, other| these.0.iter().any(|each| includes(each, other));
+            let others = others.and_then(Option::as_ref);
+            these.as_ref().is_none_or(|these| {
+                others.is_some_and(|others| others.0.iter().all(|other| is_in(these, other)))
+            })
+        }
+        all(&self.path, when.map(|when| &when.path), PathPattern::includes)
+            && all(&self.method, when.map(|when| &when.method), |each, other| each.matches(&other.0))
+    }
+
     /// Completes "10 per minute …".
     pub(super) fn in_words(&self) -> String {
         fn any<T: fmt::Display>(values: &[T]) -> String {
@@ -81,6 +99,13 @@ impl PathPattern {
             Some(beginning) => path.starts_with(beginning),
             None => path == self.0,
         }
+    }
+}
+
+impl PathPattern {
+    /// Whether it matches each path that the other matches.
+    fn includes(&self, other: &PathPattern) -> bool {
+        self.0.ends_with('*') && self.matches(other.0.trim_end_matches('*')) || self == other
     }
 }
 

@@ -331,7 +331,18 @@ impl Rule {
         self.key_or_else(self.find(head)).ok()
     }
 
-    pub(crate) fn is_exempt(&self, head: &Head<'_>) -> bool {
+    /// Whether the rule ignores a request: see [`Rule::exempt`].
+    ///
+    /// ```
+    /// use tollgate::extract::PeerIp;
+    /// use tollgate::{Head, Policy, PolicyExt, Quota};
+    ///
+    /// let rule = Policy::new("api", Quota::per_second(5)).by(PeerIp::new());
+    /// let rule = rule.exempt(|head: &Head<'_>| head.uri().path() == "/health");
+    /// let request = http::Request::get("/health").body(()).unwrap();
+    /// assert!(rule.is_exempt(&Head::from(&request)));
+    /// ```
+    pub fn is_exempt(&self, head: &Head<'_>) -> bool {
         self.exemptions.iter().any(|exemption| exemption.exempts(head))
     }
 
@@ -358,8 +369,18 @@ impl Rule {
         self.extractor.why_missing(head)
     }
 
-    /// The cost of a request, or its estimate, under the policy of its tier.
-    pub(crate) fn cost_of(&self, head: &Head<'_>, policy: &Policy) -> u64 {
+    /// Returns the cost of a request, or its [estimate](Rule::reserve), under one of the rule's
+    /// policies. A [`Report`](crate::Report) has that of the request's tier.
+    ///
+    /// ```
+    /// use tollgate::extract::PeerIp;
+    /// use tollgate::{Head, Policy, PolicyExt, Quota};
+    ///
+    /// let rule = Policy::new("api", Quota::per_second(5)).by(PeerIp::new()).cost(|_| 3);
+    /// let request = http::Request::get("/").body(()).unwrap();
+    /// assert_eq!(rule.cost_of(&Head::from(&request), rule.policy()), 3);
+    /// ```
+    pub fn cost_of(&self, head: &Head<'_>, policy: &Policy) -> u64 {
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
         match policy {
             _ if policy.is_in_flight() => cost.min(1),

@@ -183,6 +183,13 @@ fn ten_thousand_broken_files_are_valid_or_have_an_error_with_a_line() {
                 refused += 1;
                 fields.extend(error.field().map(str::to_owned));
                 assert_error(&error, &text);
+                let all = if is_toml {
+                    RuleFile::mistakes_in_toml(&text)
+                } else {
+                    RuleFile::mistakes_in_json(&text)
+                };
+                assert!(all.contains(&error), "{text}");
+                all.iter().for_each(|error| assert_error(error, &text));
             }
         }
     }

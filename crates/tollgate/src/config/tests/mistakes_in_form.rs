@@ -6,7 +6,7 @@ use super::{FIELDS, of_json, of_toml};
 fn a_mistake_in_a_toml_file_is_named_with_its_line() {
     for (text, message) in [
         ("", "line 1: missing field `rule`"),
-        ("rule = 5", "line 1, rule: invalid type: integer `5`, expected a sequence"),
+        ("rule = 5", "line 1, rule: invalid type: integer `5`, expected a list: [[rule]] in TOML"),
         ("rule = []", "line 1, rule: no rules: nothing would be limited"),
         ("rule = [5]", "line 1: invalid type: integer `5`, expected a table with name, quota, by and others"),
         (

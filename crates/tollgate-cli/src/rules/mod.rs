@@ -1,0 +1,49 @@
+//! `tollgate check` and `tollgate explain`: what a file of rules says.
+
+mod check;
+mod explain;
+mod request;
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use tollgate::config::{ConfigError, RuleFile};
+use tollgate::watch::WatchedFile;
+
+pub(crate) use self::check::{AFTER_HELP as CHECK_AFTER_HELP, CheckArgs, check};
+pub(crate) use self::explain::{AFTER_HELP as EXPLAIN_AFTER_HELP, ExplainArgs, explain};
+
+/// A file of rules: JSON if its name ends in `.json`, otherwise TOML.
+pub(crate) struct RulesText {
+    path: PathBuf,
+    text: String,
+}
+
+impl RulesText {
+    pub(crate) fn read(path: &Path) -> Result<RulesText, String> {
+        let of = |reason: String| format!("{}: {reason}", path.display());
+        let mut text = String::new();
+        let read = fs::File::open(path)
+            .and_then(|file| file.take(WatchedFile::MOST_BYTES + 1).read_to_string(&mut text));
+        match read.map_err(|error| of(error.to_string()))? as u64 {
+            ..=WatchedFile::MOST_BYTES => Ok(RulesText { path: path.to_owned(), text }),
+            _ => Err(of(format!("longer than {} bytes", WatchedFile::MOST_BYTES))),
+        }
+    }
+
+    fn is_json(&self) -> bool {
+        self.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
+    }
+
+    fn mistakes(&self) -> Vec<ConfigError> {
+        let mistakes = if self.is_json() { RuleFile::mistakes_in_json } else { RuleFile::mistakes_in_toml };
+        mistakes(&self.text)
+    }
+
+    /// The rules, or an error that names the first mistake.
+    pub(crate) fn rules(&self) -> Result<RuleFile, String> {
+        let read = if self.is_json() { RuleFile::from_json } else { RuleFile::from_toml };
+        read(&self.text).map_err(|mistake| format!("{}: {mistake}", self.path.display()))
+    }
+}

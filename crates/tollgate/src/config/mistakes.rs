@@ -1,0 +1,123 @@
+//! Every mistake of a text.
+
+use std::collections::HashSet;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::error::ConfigError;
+use super::fields::RuleFields;
+use super::file::{FileFields, RuleFile, steps};
+use super::place::{PathStep, SourceText};
+use super::rule::RuleConfig;
+
+/// How many mistakes are listed at most: each is searched in the whole text.
+pub(super) const MOST: usize = 100;
+
+/// Fields on which others depend. Without them, fields that are correct would seem to be mistakes.
+const DEPENDED_ON: [&str; 5] = ["name", "quota", "in-flight", "by", "reserve"];
+
+impl RuleFile {
+    /// Returns every mistake of rules in TOML, in the order of their lines: at most 100. A text
+    /// that is not TOML is one mistake.
+    ///
+    /// ```
+    /// use tollgate::config::RuleFile;
+    ///
+    /// let text = r#"
+    /// [[rule]]
+    /// name = "api"
+    /// quota = "100/fortnight"
+    /// by = "IP"
+    /// "#;
+    /// let lines: Vec<_> = RuleFile::mistakes_in_toml(text).iter().map(|mistake| mistake.line()).collect();
+    /// assert_eq!(lines, [Some(4), Some(5)]);
+    /// ```
+    pub fn mistakes_in_toml(text: &str) -> Vec<ConfigError> {
+        mistakes(SourceText::Toml(text), toml::from_str(text).ok())
+    }
+
+    /// Returns every mistake of rules in JSON: see [`RuleFile::mistakes_in_toml`].
+    pub fn mistakes_in_json(text: &str) -> Vec<ConfigError> {
+        mistakes(SourceText::Json(text), serde_json::from_str(text).ok())
+    }
+}
+
+/// The mistakes in a text, of which this is the value unless its form is wrong.
+fn mistakes(source: SourceText<'_>, value: Option<Value>) -> Vec<ConfigError> {
+    let Err(first) = RuleFile::read(source) else { return Vec::new() };
+    // Not all can be found in the value, such as a field that is given twice.
+    let mut found = Found { source, mistakes: vec![first] };
+    if let Some(Value::Object(mut file)) = value {
+        let rules = file.insert("rule".to_owned(), Value::Array(Vec::new()));
+        found.read::<FileFields>(&mut Value::Object(file), &[]);
+        let mut names = HashSet::new();
+        for (at, rule) in rules.iter().filter_map(Value::as_array).flatten().enumerate() {
+            if found.mistakes.len() >= MOST {
+                break;
+            }
+            if let Some(name @ Value::String(_)) = rule.get("name").filter(|name| !names.insert(*name)) {
+                let (rule, field) = (name.as_str().map(str::to_owned), Some("name".to_owned()));
+                let reason = format!("{name}: two rules have this name");
+                found.add(source.in_rule(at, ConfigError { line: None, rule, field, reason }));
+            }
+            found.read_rule(at, rule.clone());
+        }
+    }
+    found.mistakes.truncate(MOST);
+    found.mistakes.sort_by_key(|mistake| mistake.line);
+    found.mistakes
+}
+
+struct Found<'a> {
+    source: SourceText<'a>,
+    mistakes: Vec<ConfigError>,
+}
+
+impl Found<'_> {
+    fn add(&mut self, mistake: ConfigError) {
+        if !self.mistakes.contains(&mistake) {
+            self.mistakes.push(mistake);
+        }
+    }
+
+    fn read_rule(&mut self, at: usize, mut rule: Value) {
+        let place = [PathStep::Name("rule".to_owned()), PathStep::Index(at)];
+        let mut fields = self.read::<RuleFields>(&mut rule, &place);
+        while let Some(Err(mistake)) = fields.map(RuleConfig::try_new) {
+            let removed = mistake.field.as_deref().filter(|field| !DEPENDED_ON.contains(field));
+            let removed = removed.and_then(|field| rule.as_object_mut()?.remove(field));
+            self.add(self.source.in_rule(at, mistake));
+            fields = removed.and_then(|_| serde_json::from_value(rule.clone()).ok());
+        }
+    }
+
+    /// Reads a table. Reports each field with a mistake in its form, and removes it. Returns the
+    /// value if there was none.
+    fn read<T: DeserializeOwned>(&mut self, table: &mut Value, place: &[PathStep]) -> Option<T> {
+        let mut wrong = Vec::new();
+        while self.mistakes.len() < MOST {
+            let error = match serde_path_to_error::deserialize(&*table) {
+                Ok(read) => return wrong.is_empty().then_some(read),
+                Err(error) => error,
+            };
+            let (path, reason) = (steps(error.path()), error.inner().to_string());
+            let missing = reason.strip_prefix("missing field `").filter(|_| path.is_empty());
+            let missing = missing.and_then(|name| name.strip_suffix('`'));
+            let field = match path.first() {
+                Some(PathStep::Name(name)) => Some(name.as_str()),
+                _ => missing,
+            };
+            if field.is_none_or(|field| !wrong.iter().any(|other| other == field)) {
+                self.add(self.source.in_file(&[place, &path].concat(), &reason));
+            }
+            match missing {
+                // All required fields are strings, of which this is a valid one.
+                Some(name) => table.as_object_mut()?.insert(name.to_owned(), "ip".into()),
+                None => table.as_object_mut()?.remove(field?),
+            };
+            wrong.push(field?.to_owned());
+        }
+        None
+    }
+}

@@ -1,0 +1,155 @@
+//! Ways around the rules of a file, and changes.
+
+use crate::config::RuleFile;
+use crate::layer::RuleChange;
+
+/// A file of rules that are named by their place, each of these fields.
+fn file(rules: &[&str]) -> RuleFile {
+    let rule = |(at, fields): (usize, &&str)| format!("[[rule]]\nname = \"{at}\"\n{fields}\n");
+    RuleFile::from_toml(&rules.iter().enumerate().map(rule).collect::<String>()).unwrap()
+}
+
+/// The rules and the fields of warnings.
+fn warned(rules: &[&str]) -> Vec<String> {
+    let warnings = file(rules).warnings();
+    let place = |warning: &crate::config::ConfigError| {
+        format!("{} {}", warning.rule().unwrap(), warning.field().unwrap())
+    };
+    warnings.iter().map(place).collect()
+}
+
+#[test]
+fn a_key_that_callers_invent_needs_a_rule_for_the_same_requests() {
+    let by = |by: &str, when: &str| format!("quota = \"5/s\"\nby = \"{by}\"\nwhen = {{ {when} }}");
+    for invented in
+        ["header:x", "cookie:s", "bearer", "basic-user", "ip | bearer", "header:x + ip", "user | header:x"]
+    {
+        assert_eq!(warned(&[&by(invented, "")]), ["0 by"], "{invented}");
+        assert!(warned(&[&by(invented, ""), &by("ip", "")]).is_empty(), "{invented}");
+    }
+    for trusted in ["ip", "global", "user", "user | ip", "path + method"] {
+        assert!(warned(&[&by(trusted, "")]).is_empty(), "{trusted}");
+    }
+    for (when, guards, is_covered) in [
+        ("", &["path = \"/*\""][..], false),
+        ("path = \"/a\"", &["path = \"/a\""], true),
+        ("path = \"/a\"", &["path = \"/*\""], true),
+        ("path = \"/a/*\"", &["path = \"/a/b\""], false),
+        ("path = \"/a/*\"", &["path = \"/a/*\""], true),
+        ("path = \"/a*\"", &["path = \"/a/*\""], false),
+        ("path = [\"/a\", \"/b\"]", &["path = \"/a\""], false),
+        ("path = [\"/a\", \"/b\"]", &["path = [\"/b\", \"/a*\"]"], true),
+        ("method = \"POST\"", &["method = \"GET\""], false),
+        ("method = \"HEAD\"", &["method = \"GET\""], true),
+        ("method = \"GET\"", &["method = \"HEAD\""], false),
+        ("method = [\"GET\", \"PUT\"], path = \"/a\"", &["method = [\"PUT\", \"GET\"]"], true),
+        ("path = \"/a\"", &["header = \"x\""], false),
+    ] {
+        let guards: Vec<String> = guards.iter().map(|when| by("ip", when)).collect();
+        let rules = [by("bearer", when)].into_iter().chain(guards).collect::<Vec<_>>();
+        let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+        assert_eq!(!warned(&rules).contains(&"0 by".to_owned()), is_covered, "{rules:#?}");
+    }
+    let slots = "in-flight = 2\nby = \"ip\"";
+    assert_eq!(warned(&[&by("bearer", ""), slots]), ["0 by"], "slots do not limit a rate");
+}
+
+#[test]
+fn headers_and_keys_that_callers_omit_are_ways_around_a_rule() {
+    let omitted = "quota = \"5/s\"\nby = \"ip\"\nwhen = { header = \"x-beta\" }";
+    assert_eq!(warned(&[omitted]), ["0 when"]);
+    let skipped = "quota = \"5/s\"\nby = \"user\"\nmissing-key = \"skip\"";
+    assert_eq!(warned(&[omitted, skipped]), ["0 when", "1 missing-key"]);
+    assert!(warned(&[omitted, skipped, "quota = \"5/s\"\nby = \"ip\""]).is_empty());
+    let warning = file(&["quota = \"5/s\"\nby = \"header:x | ip\""]).warnings().remove(0);
+    assert_eq!(
+        warning.to_string(),
+        "line 4, rule \"0\", by: \"header:x | ip\": a caller that invents a new value of the header x for each request is \
+         not limited: add a rule by ip, unless an outer layer checks it"
+    );
+}
+
+#[test]
+fn changes_name_rules_that_start_again() {
+    let changes = |earlier: &[&str], next: &[&str]| file(next).changes_since(&file(earlier)).unwrap();
+    let of = |quota: &str, more: &str| format!("quota = \"{quota}\"\nby = \"ip\"\n{more}");
+    let first = of("5/s", "");
+    assert_eq!(changes(&[&first], &[&first]), []);
+    for (next, change) in [
+        (of("6/s", ""), RuleChange::Changed),
+        (of("5/min", ""), RuleChange::StartsAgain),
+        (of("5/s", "algorithm = \"fixed-window\""), RuleChange::StartsAgain),
+        ("quota = \"6/s\"\nby = \"user | ip\"".to_owned(), RuleChange::StartsAgain),
+    ] {
+        assert_eq!(changes(&[&first], &[&next]), [("0".to_owned(), change)], "{next}");
+    }
+    assert_eq!(changes(&[&first], &[&first, &first]), [("1".to_owned(), RuleChange::Added)]);
+    assert_eq!(changes(&[&first, &first], &[&first]), [("1".to_owned(), RuleChange::Removed)]);
+}
+
+#[test]
+fn words_name_each_option_of_a_rule() {
+    let fields = r#"
+quota = "60/min"
+by = "user | ip"
+when = { path = "/api/*" }
+exempt = ["10.0.0.0/8", "cors-preflight", "health"]
+missing-key = "one-key"
+reserve = "tokens"
+reserve-at-most = "1/2"
+count-if = "failed"
+tiers = { by = "plan", quotas = { pro = "600/min" } }
+leaving = { by = "class", units = { batch = 20 } }
+block = { after = 20, for = "15m" }"#;
+    let file = file(&[fields]);
+    assert_eq!(
+        file.rules()[0].in_words(),
+        "60 per minute for each user, else client address; at most 60 at once (gcra); only of /api/*; not for 10.0.0.0/8 or \
+         cors-preflight or health; requests without a key share one; a request reserves what tokens says; at most 1/2 of the \
+         quota; responses count by what failed says; by plan: 600/min for pro; by class: batch leaves 20; after 20 denials \
+         within 1 minute blocked for 15 minutes"
+    );
+    assert_eq!(
+        file.rules()[0].application_names(),
+        [
+            ("key", "user"),
+            ("cost", "tokens"),
+            ("class", "plan"),
+            ("class", "class"),
+            ("count_if", "failed"),
+            ("exempt", "health")
+        ]
+    );
+}
+
+#[test]
+fn keys_for_output_hide_what_callers_and_the_application_write() {
+    use crate::config::{Registry, RuleConfig};
+    use crate::extract::{Head, PeerAddr};
+    let request = http::Request::get("/")
+        .header("x-key", "sesame")
+        .header("authorization", "Basic c2VzYW1lOg==")
+        .header("cookie", "s=sesame")
+        .header("x-many", "sesame")
+        .header("x-many", "other")
+        .header("x-empty", "")
+        .extension(PeerAddr(([192, 0, 2, 1], 80).into()))
+        .body(())
+        .unwrap();
+    let registry = Registry::new().key("user", |_: &Head<'_>| Some("sesame".into()));
+    for (by, shown) in [
+        ("header:x-key", Some("=hidden")),
+        ("basic-user", Some("=hidden")),
+        ("cookie:s", Some("=hidden")),
+        ("user", Some("=hidden")),
+        ("header:x-many", Some("*")),
+        ("header:x-empty|ip", Some("1|@192.0.2.1")),
+        ("header:x-key+ip|global", Some("0|(=hidden,@192.0.2.1)")),
+        ("header:x-none|method", Some("1|=GET")),
+        ("header:x-none", None),
+    ] {
+        let rule: RuleConfig = format!("a=5/s,key={by}").parse().unwrap();
+        let key = registry.shown_key(&rule, &Head::from(&request)).unwrap();
+        assert_eq!(key.map(|key| key.to_text()).as_deref(), shown, "{by}");
+    }
+}
