@@ -1,4 +1,4 @@
-//! A count that restarts with each window.
+//! A count that restarts with each window, be it of a fixed length or of a calendar.
 
 use super::bounded;
 use crate::policy::{Algorithm, Policy};
@@ -20,12 +20,18 @@ impl FixedWindow {
     pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u64 {
         let window = policy.quota().window_us();
         // `>=`: at the end of a window the next one has begun, and must not inherit its count.
-        if now >= self.start.saturating_add(window) || self.count == 0 {
-            self.count = 0;
-            self.start = match policy.algorithm() {
-                Algorithm::FixedWindow { aligned: true } => now - now % window,
-                _ => now,
-            };
+        let is_over = now >= self.start.saturating_add(window);
+        let (is_over, start) = match policy.algorithm() {
+            Algorithm::FixedWindow { aligned: true } => (is_over, now - now % window),
+            // A state may begin within this window, if another process has other boundaries.
+            Algorithm::CalendarWindow { boundaries } => {
+                let [_, start, ..] = boundaries.around_us(now);
+                (self.start < start, start)
+            }
+            _ => (is_over, now),
+        };
+        if is_over || self.count == 0 {
+            *self = FixedWindow { start, count: 0 };
         }
         // After the clock stepped back, a window begins now: no caller waits longer than a window.
         self.start = self.start.min(now);
@@ -47,7 +53,11 @@ impl FixedWindow {
     }
 
     fn left(&self, policy: &Policy, now: u64) -> u64 {
-        (self.start + policy.quota().window_us()).saturating_sub(now)
+        let end = match policy.algorithm() {
+            Algorithm::CalendarWindow { boundaries } => boundaries.around_us(now)[2],
+            _ => self.start + policy.quota().window_us(),
+        };
+        end.saturating_sub(now)
     }
 
     pub(super) fn refund(&mut self, units: u64, stamp: Stamp) {
