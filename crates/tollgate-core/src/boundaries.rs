@@ -11,7 +11,8 @@ use crate::time::Timestamp;
 /// table of times in microseconds since the epoch, for as long as the program may run.
 ///
 /// A window ends where the next begins. The first one begins at the epoch, if the table does not.
-/// The last one has no end: a table that ends early blocks keys that have used their quota.
+/// The last one ends at 2^53 µs, in the year 2255, which no [`Timestamp`] reaches. So a table that
+/// ends early blocks keys that have used their quota.
 ///
 /// The table lives as long as the program, so that policies share it and are compared quickly.
 /// Leak it once if it is not a constant: see [`Box::leak`].
@@ -27,7 +28,7 @@ use crate::time::Timestamp;
 #[derive(Clone, Copy)]
 pub struct Boundaries(&'static [u64]);
 
-/// The end of the last window, which no clock reaches. An exact double, for Lua.
+/// The end of the last window: an exact double, for Lua.
 const END_US: u64 = 2 * Timestamp::MAX.as_micros();
 
 impl Boundaries {
