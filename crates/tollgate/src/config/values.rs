@@ -15,10 +15,6 @@ pub(super) trait InText: FromStr<Err: fmt::Display> + fmt::Display {
     const EXAMPLE: &'static str;
 }
 
-impl InText for Quota {
-    const EXAMPLE: &'static str = "100/min burst 20";
-}
-
 impl InText for TimeSpan {
     const EXAMPLE: &'static str = "5s";
 }
