@@ -82,7 +82,7 @@ fn is_one_quota_of(start: u64, answers: &[Answer]) -> bool {
 }
 
 #[test]
-fn a_fleet_whose_clocks_differ_changes_the_window_once_by_the_clock_of_redis() {
+fn a_fleet_whose_clocks_differ_changes_the_window_once() {
     for &kind in Kind::EVERY {
         let server = Server::start(kind).unwrap();
         let starts = now(&server) + 6_000_000;

@@ -147,7 +147,12 @@ fn row(
 ) -> [String; 8] {
     let window = format_duration(policy.quota().window()).to_string();
     let algorithm = policy.algorithm().name().to_owned();
-    [policy.name().to_owned(), algorithm, window, limit, used, left, next, span(status.reset_after())]
+    let full = match policy.algorithm() {
+        // The names in Redis contain no time zone.
+        Algorithm::CalendarWindow { .. } => "?".to_owned(),
+        _ => span(status.reset_after()),
+    };
+    [policy.name().to_owned(), algorithm, window, limit, used, left, next, full]
 }
 
 fn count(units: u64) -> String {

@@ -35,8 +35,8 @@ use tollgate_core::{Algorithm, Boundaries, Policy, Quota, QuotaError};
 /// - **In Redis, the server's clock decides** when a window begins. Processes need not agree on the
 ///   time. A process whose clock is wrong by more than a window still opens no window of its own
 ///   while one is counted. After its first reply it knows the server's time.
-/// - **Usage survives a change** of the zone, of the anchor and of the limit, but not of the length.
-///   While processes with two zones or anchors run at once, a caller gets its quota at either
+/// - **Usage survives a change** of the zone, of the anchor and of the limit, but not of the
+///   length. While processes with two zones or anchors run at once, a caller gets its quota at either
 ///   boundary.
 /// - **The fields of responses** name a day as 86,400 seconds (`w`), a week as seven of them, and a
 ///   month as 31. What they say of the time left is exact.
@@ -57,8 +57,8 @@ enum Length {
     Month,
 }
 
-/// The tables of all windows that were asked for.
-type Tables = HashMap<(Length, u8, String), Boundaries>;
+/// A zone, a length and an anchor.
+type CalendarId = (String, Length, u8);
 
 impl CalendarWindow {
     /// The days of a time zone.
@@ -197,10 +197,10 @@ impl CalendarWindow {
 
     /// The algorithm of such a policy, for [`Policy::with_algorithm`].
     pub fn algorithm(&self) -> Algorithm {
-        static TABLES: LazyLock<Mutex<Tables>> = LazyLock::new(Mutex::default);
+        static TABLES: LazyLock<Mutex<HashMap<CalendarId, Boundaries>>> = LazyLock::new(Mutex::default);
         let zone = self.zone.iana_name().unwrap_or_default().to_owned();
         let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
-        let boundaries = tables.entry((self.length, self.anchor, zone)).or_insert_with(|| self.boundaries());
+        let boundaries = tables.entry((zone, self.length, self.anchor)).or_insert_with(|| self.boundaries());
         Algorithm::CalendarWindow { boundaries: *boundaries }
     }
 }
