@@ -65,6 +65,7 @@ mod tests {
     use super::*;
     use crate::extract::global;
     use crate::rule::PolicyExt;
+    use tollgate_core::Boundaries;
 
     fn tiers(algorithm: Algorithm, quotas: &[(&str, Quota)]) -> Result<(), SetupError> {
         let rule = Policy::new("p", Quota::per_minute(1)).with_algorithm(algorithm).by(global());
@@ -82,6 +83,11 @@ mod tests {
         let burst = [("a", quota), ("b", quota.burst(9))];
         let error = SetupError::TierQuota("b".to_owned(), PolicyError::BurstOnWindow);
         assert_eq!(tiers(Algorithm::SlidingWindow, &burst), Err(error));
+        let calendar = Algorithm::CalendarWindow { boundaries: Boundaries::NONE };
+        let other = [("a", quota), ("b", Quota::per_day(9))];
+        assert_eq!(tiers(calendar, &other[..1]), Ok(()));
+        let error = SetupError::TierQuota("b".to_owned(), PolicyError::OtherWindow);
+        assert_eq!(tiers(calendar, &other), Err(error));
     }
 
     /// Otherwise a debt that only the replaced tiers allow would not be forgiven.
