@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use tollgate::{Algorithm, Lease, Policy, Quota};
+use tollgate::{Algorithm, Lease, Policy, Quota, TimeSpan};
 
 use crate::sim::{Faults, Load, Mode, Plan};
-use crate::span;
 
 const FAULTS_HELP: &str = "\
 What goes wrong, as a list: crashes=10,slow=5%,lost=1%
@@ -114,13 +113,14 @@ impl Fleet {
     /// One line of all that matters for the figures.
     pub(crate) fn in_words(&self) -> String {
         let Plan { nodes, joins, rate, length, keys, lease_units, life, round_trip, quota, .. } = &self.plan;
-        let (limit, window) = (quota.limit(), span::in_words(quota.window()));
-        let (life, length) = (span::in_words(*life), span::in_words(*length));
+        let in_words = |time: Duration| TimeSpan(time).in_words();
+        let (limit, window) = (quota.limit(), in_words(quota.window()));
+        let (life, length) = (in_words(*life), in_words(*length));
         format!(
             "{nodes} processes and {joins} that join, {rate} requests/s for {keys} key(s), {limit} per {window} \
              ({}), leases of {lease_units} units for {life}, round trip {}, faults: {}, {length}",
             self.plan.algorithm.name(),
-            span::in_words(*round_trip),
+            in_words(*round_trip),
             self.faults,
         )
     }
@@ -128,7 +128,7 @@ impl Fleet {
 
 pub(crate) fn fleet(cli: Cli) -> Result<Fleet, String> {
     let (lease_units, life) = lease(&cli.lease)?;
-    let round_trip = span::parse(&cli.round_trip).filter(|span| *span <= Duration::from_secs(1));
+    let round_trip = span(&cli.round_trip).filter(|span| *span <= Duration::from_secs(1));
     let round_trip = round_trip
         .ok_or_else(|| format!("--round-trip: {:?} must be a time up to 1s, such as 1ms", cli.round_trip))?;
     let requests = u64::from(cli.rate) * u64::from(cli.seconds);
@@ -162,9 +162,13 @@ pub(crate) fn fleet(cli: Cli) -> Result<Fleet, String> {
     Ok(Fleet { plan, plot: cli.plot, faults: cli.faults })
 }
 
+fn span(text: &str) -> Option<Duration> {
+    text.parse().ok().map(|TimeSpan(time)| time)
+}
+
 /// `LIMIT/WINDOW`.
 fn quota(text: &str, burst: Option<u64>) -> Result<Quota, String> {
-    let parts = text.split_once('/').and_then(|(limit, window)| limit.parse().ok().zip(span::parse(window)));
+    let parts = text.split_once('/').and_then(|(limit, window)| limit.parse().ok().zip(span(window)));
     let (limit, window) =
         parts.ok_or_else(|| format!("--limit: {text:?} must be a number and a window, such as 10000/s"))?;
     let quota = Quota::try_new(limit, window).map_err(|error| format!("--limit: {text:?}: {error}"))?;
@@ -176,8 +180,7 @@ fn quota(text: &str, burst: Option<u64>) -> Result<Quota, String> {
 
 /// `UNITS/DURATION`.
 fn lease(text: &str) -> Result<(u32, Duration), String> {
-    let parts =
-        text.split_once('/').and_then(|(units, life)| units.parse::<u32>().ok().zip(span::parse(life)));
+    let parts = text.split_once('/').and_then(|(units, life)| units.parse::<u32>().ok().zip(span(life)));
     let (units, life) = parts
         .ok_or_else(|| format!("--lease: {text:?} must be a number of units and a time, such as 64/250ms"))?;
     let checked = Lease::try_at_most(units.into()).and_then(|lease| lease.try_lasting(life));

@@ -16,9 +16,6 @@ mod plot;
 mod score;
 #[allow(unreachable_pub, reason = "tests/scale includes it too")]
 mod sim;
-#[path = "../playground/span.rs"]
-#[allow(dead_code, reason = "the playground uses the rest")]
-mod span;
 mod table;
 #[path = "../playground/terminal.rs"]
 mod terminal;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use tollgate::{Fields, MissingKey};
+use tollgate::Fields;
 
 const RULE_HELP: &str = "\
 A rule; repeat the option for several rules: a request is charged to all of them or to none
@@ -131,6 +131,10 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "KEYS")]
     pub(crate) deny_cache: Option<usize>,
 
+    /// Append a line of JSON for each decision to this file, for `tollgate replay`; keys are digests
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
+
     #[arg(long = "rule", value_name = "RULE", help = RULE_HELP)]
     pub(crate) rules: Vec<String>,
 
@@ -232,14 +236,4 @@ pub(crate) enum Action {
     Skip,
     /// All such requests are counted together
     Share,
-}
-
-impl From<Action> for MissingKey {
-    fn from(action: Action) -> MissingKey {
-        match action {
-            Action::Refuse => MissingKey::Refuse,
-            Action::Skip => MissingKey::Skip,
-            Action::Share => MissingKey::OneKey,
-        }
-    }
 }

@@ -5,22 +5,14 @@ use std::path::PathBuf;
 use http::HeaderName;
 use tollgate::extract::{ClientIp, ClientIpHeader};
 use tollgate::watch::WatchedFile;
-use tollgate::{MissingKey, PolicyExt, RateLimitLayer, SetupError};
+use tollgate::{RateLimitLayer, SetupError};
 
 use crate::cli::Cli;
 use crate::dashboard::Hosts;
-use crate::in_flight_spec;
 use crate::live_rules::{LiveRule, LiveRules};
-use crate::login;
 use crate::registry::registry;
-use crate::rule_options::{RuleOptions, add_blocks};
-use crate::rule_spec::RuleSpec;
+use crate::rule_options;
 use crate::store::StoreSpec;
-use crate::tokens;
-use crate::transfer;
-
-/// The rule of a server whose command line has none.
-const DEFAULT_RULE: &str = "api=10/10s";
 
 /// The configuration of the server.
 #[derive(Debug)]
@@ -39,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) rules_file: Option<WatchedFile>,
     /// The header in which trusted proxies write the client's address.
     pub(crate) client_ip_header: Option<HeaderName>,
+    /// The file to which decisions are logged.
+    pub(crate) log: Option<PathBuf>,
     /// Where the usage is stored.
     pub(crate) store: StoreSpec,
     /// The layer with the rules, still without that store.
@@ -54,10 +48,11 @@ impl TryFrom<Cli> for Config {
         let client_ip = client_ip(cli.client_ip_header.as_deref(), &cli.trust)?;
         let (client_ip_header, client_ip) = client_ip.unzip();
         let hosts = Hosts::parse(&cli.hosts)?;
+        let registry = registry(client_ip);
         let (rules, rules_file) = match &cli.rules_file {
-            None => (LiveRules::fixed(rules_of(&cli, client_ip.as_ref())?), None),
+            None => (LiveRules::fixed(rule_options::rules(&cli, &registry)?), None),
             Some(path) => {
-                let opened = LiveRules::open(path, registry(client_ip));
+                let opened = LiveRules::open(path, registry);
                 let (rules, file) = opened.map_err(|error| one_line(&format!("--rules: {error}")))?;
                 (rules, Some(file))
             }
@@ -72,6 +67,7 @@ impl TryFrom<Cli> for Config {
             rules_path: cli.rules_file,
             rules_file,
             client_ip_header,
+            log: cli.log,
             store,
             layer: layer.fields(cli.headers.into()),
         })
@@ -92,37 +88,6 @@ fn rules_error(rules: &LiveRules, are_from_a_file: bool, error: SetupError) -> S
         false => "--rule",
     };
     format!("{options}: {error}")
-}
-
-/// The rules of the command line.
-fn rules_of(cli: &Cli, client_ip: Option<&ClientIp>) -> Result<Vec<LiveRule>, String> {
-    let missing_key = MissingKey::from(cli.missing_key);
-    let default = (cli.rules.is_empty() && cli.in_flight.is_empty()).then_some(DEFAULT_RULE);
-    let rates = cli.rules.iter().map(String::as_str).chain(default).map(str::parse);
-    let in_flight = cli.in_flight.iter().map(|text| in_flight_spec::parse(text));
-    let mut specs = rates.chain(in_flight).collect::<Result<Vec<RuleSpec>, _>>()?;
-    add_blocks(&cli.block, &mut specs)?;
-    let options = RuleOptions::parse(&cli.leaving, &specs)?;
-    let rule = |spec: &RuleSpec| -> Result<LiveRule, SetupError> {
-        let limited = spec.policy.clone().by(spec.key.extractor(client_ip)).on_missing_key(missing_key);
-        let limited = match spec.policy.name() {
-            _ if spec.policy.is_in_flight() => limited.wait_at_most(spec.wait_for_slot),
-            tokens::RULE => limited.reserve(tokens::estimate),
-            login::RULE => limited.exempt(login::is_elsewhere).reserve(|_| 1),
-            _ => limited.cost(transfer::cost),
-        };
-        let headers = match missing_key {
-            MissingKey::Refuse => spec.key.needed_headers(),
-            _ => Vec::new(),
-        };
-        let rule = options.add_to(limited)?;
-        Ok(LiveRule::new(rule, spec.in_words(), headers, spec.key.uses_addresses()))
-    };
-    let wrong = |error| {
-        let options = if cli.in_flight.is_empty() { "--rule" } else { "--rule, --in-flight" };
-        format!("{options}: {error}")
-    };
-    specs.iter().map(rule).collect::<Result<_, _>>().map_err(wrong)
 }
 
 /// A message that quotes a path or a file.

@@ -8,13 +8,14 @@
 //! It serves HTTP and gRPC on one port, under the same rules. These files are worth copying from:
 //!
 //! - `config.rs` makes a layer from the command line.
-//! - `live_rules.rs` and `registry.rs` take rules from a file.
-//! - `rule_options.rs` adds blocks and classes to rules.
+//! - `live_rules.rs` and `registry.rs` take rules from a file, which the layer follows.
+//! - `rule_options.rs` takes rules from the command line.
 //! - `store.rs` and `outage.rs` make a store from it.
 //! - `routes.rs` puts the layer around routes.
 //! - `tokens.rs` reserves units before the work, and settles them after it.
 //! - `login.rs` counts failed log-ins, and checks one of a name at a time.
 //! - `slow.rs` ends requests that lose their slots.
+//! - `log.rs` logs what a store decides.
 //! - `metrics.rs` serves metrics for Prometheus.
 //! - `dashboard` serves a page that shows live what is limited.
 
@@ -24,21 +25,17 @@ mod config;
 mod dashboard;
 mod greeter;
 mod helloworld;
-mod in_flight_spec;
-mod key_spec;
 mod live_rules;
+mod log;
 mod login;
 mod me;
 mod metrics;
-mod options;
 mod outage;
 mod registry;
 mod routes;
 mod rule_options;
-mod rule_spec;
 mod scale;
 mod slow;
-mod span;
 mod store;
 mod terminal;
 mod tokens;
@@ -50,6 +47,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::middleware::from_fn;
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
@@ -59,6 +57,7 @@ use tollgate::{Limiter, RateLimitLayer};
 use crate::cli::Cli;
 use crate::config::Config;
 use crate::dashboard::{Dashboard, Running};
+use crate::log::DecisionLog;
 use crate::metrics::Exporter;
 use crate::outage::Views;
 use crate::store::AnyStore;
@@ -100,6 +99,7 @@ struct Opened {
     turns: Option<Limiter<AnyStore>>,
     dashboard: Dashboard,
     views: Views,
+    log: Option<DecisionLog>,
 }
 
 /// Opens the store, and makes what asks it.
@@ -111,12 +111,18 @@ async fn open(config: &mut Config, metrics: bool) -> Result<Opened, String> {
     // A file may add the rule later.
     let limits_log_ins = file.is_some() || config.rules.now().iter().any(|rule| rule.name() == login::RULE);
     let turns = limits_log_ins.then(|| login::turns(store.clone())).transpose().map_err(wrong)?;
-    let layer = config.layer.clone().try_store(dashboard.count_keys(store)).map_err(wrong)?;
+    let log = config.log.as_deref().map(|path| DecisionLog::open(path, config.rules.clone())).transpose()?;
+    let counted = dashboard.count_keys(store);
+    let logged = log.as_ref().map_or(counted.clone(), |log| log.of(counted));
+    let layer = config.layer.clone().try_store(logged).map_err(wrong)?;
     let layer = layer.observe(dashboard.observer());
     let layer = if metrics { layer.metrics() } else { layer };
     // After all options of the layer, which the rules that replace these keep.
     let watcher = file.map(|file| Arc::new(file.watch(&layer)));
-    Ok(Opened { layer, watcher, turns, dashboard, views })
+    if let (Some(log), Some(watcher)) = (&log, &watcher) {
+        log.follow(watcher);
+    }
+    Ok(Opened { layer, watcher, turns, dashboard, views, log })
 }
 
 /// How long it may take to give back what requests and leases hold, after that.
@@ -124,7 +130,7 @@ const GIVE_BACK_WITHIN: Duration = Duration::from_secs(2);
 
 /// Serves until a signal to stop.
 async fn serve(config: Config, opened: Opened, exporter: Option<Exporter>) -> Result<(), String> {
-    let Opened { layer, watcher, turns, dashboard, views } = opened;
+    let Opened { layer, watcher, turns, dashboard, views, log } = opened;
     let listen = &config.listen;
     let listener = TcpListener::bind(listen).await;
     let listener = listener.map_err(|error| format!("cannot listen on {listen:?}: {error}"))?;
@@ -136,6 +142,7 @@ async fn serve(config: Config, opened: Opened, exporter: Option<Exporter>) -> Re
         let _ = connection.set_nodelay(true);
     });
     let limited = routes::router(&layer, turns.clone()).map_err(|error| error.to_string())?;
+    let limited = if log.is_some() { limited.layer(from_fn(log::note)) } else { limited };
     let hosts = config.hosts.and(address.ip());
     let running = Running { layer: layer.clone(), watcher: watcher.clone(), circuit: views.circuit };
     let app = dashboard.note_keys(limited).merge(dashboard.router(hosts, running, stopped()));

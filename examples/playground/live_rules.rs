@@ -5,10 +5,13 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde_json::Value;
 use tollgate::config::{ConfigError, Registry, RuleConfig, RuleFile};
 use tollgate::watch::{WatchError, WatchedFile};
 use tollgate::{Head, Key, Policy, RateLimitLayer, Rule};
 
+use crate::login;
+use crate::registry::{ESTIMATE, NOT_LOGIN};
 use crate::store::AnyStore;
 
 /// The keys that are remembered of each rule.
@@ -23,21 +26,21 @@ pub(crate) struct LiveRule {
     /// The headers of a request that has its key, as `name: value`.
     headers: Vec<String>,
     pub(crate) uses_addresses: bool,
+    pub(crate) in_shadow: bool,
     latest_keys: LatestKeys,
 }
 
 impl LiveRule {
-    pub(crate) fn new(rule: Rule, words: String, headers: Vec<String>, uses_addresses: bool) -> LiveRule {
-        LiveRule { rule, words, headers, uses_addresses, latest_keys: LatestKeys::default() }
-    }
-
-    fn from_config(registry: &Registry, config: &RuleConfig) -> Result<LiveRule, ConfigError> {
+    pub(crate) fn from_config(registry: &Registry, config: &RuleConfig) -> Result<LiveRule, ConfigError> {
         let fields = serde_json::to_value(config).unwrap_or_default();
         let by = fields["by"].as_str().unwrap_or_default();
         let refuses = fields.get("missing-key").is_none_or(|action| action == "refuse");
         let headers = if refuses { headers_of(by) } else { Vec::new() };
         let uses_addresses = by.split([' ', '|', '+']).any(|part| part == "ip");
-        Ok(LiveRule::new(registry.rule(config)?, config.in_words(), headers, uses_addresses))
+        let rule = registry.rule(config)?;
+        let words = config.in_words() + routes_in_words(&fields);
+        let (in_shadow, latest_keys) = (fields["mode"] == "shadow", LatestKeys::default());
+        Ok(LiveRule { rule, words, headers, uses_addresses, in_shadow, latest_keys })
     }
 
     pub(crate) fn rule(&self) -> &Rule {
@@ -64,6 +67,17 @@ impl LiveRule {
     /// The keys that were seen last, or that were denied last if the rule blocks.
     pub(crate) fn latest_keys(&self) -> &LatestKeys {
         &self.latest_keys
+    }
+}
+
+/// What the closures of this server do in a rule with these fields.
+fn routes_in_words(fields: &Value) -> &'static str {
+    if fields["reserve"] == ESTIMATE {
+        "; POST /chat and /stream reserve an estimate and settle it"
+    } else if fields["exempt"] == NOT_LOGIN {
+        "; only failures of POST /login count"
+    } else {
+        ""
     }
 }
 
@@ -139,11 +153,16 @@ impl LiveRules {
         let lists = Arc::clone(&rules.0);
         let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
         let file = WatchedFile::open(path, move |text| {
-            let file = if is_json { RuleFile::from_json(text) } else { RuleFile::from_toml(text) }?;
-            let rules = registry.rules(&file)?;
+            let file = if is_json { RuleFile::from_json(text) } else { RuleFile::from_toml(text) };
+            let file = file.map_err(|error| error.to_string())?;
+            if file.rules().iter().any(|rule| rule.name() == login::TURN) {
+                return Err(format!("rule {:?} has a meaning of its own: choose another name", login::TURN));
+            }
+            let rules = registry.rules(&file).map_err(|error| error.to_string())?;
             let read = file.rules().iter().map(|config| LiveRule::from_config(&registry, config));
-            lock(&lists).read = Some(read.collect::<Result<_, ConfigError>>()?);
-            Ok::<_, ConfigError>(rules)
+            let read = read.collect::<Result<_, ConfigError>>().map_err(|error| error.to_string())?;
+            lock(&lists).read = Some(read);
+            Ok(rules)
         })?;
         lock(&rules.0).use_read();
         Ok((rules, file))

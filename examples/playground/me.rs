@@ -1,5 +1,7 @@
 //! `GET /me`: what the caller has left, without a charge.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
@@ -7,7 +9,6 @@ use http::request::Parts;
 use serde::Serialize;
 use tollgate::{Head, Policy, RateLimitLayer, Report, Status, Wait};
 
-use crate::span::seconds_up;
 use crate::store::AnyStore;
 
 #[derive(Serialize)]
@@ -52,6 +53,11 @@ pub(crate) async fn me(State(layer): State<RateLimitLayer<AnyStore>>, parts: Par
         Ok(json) => ([(CONTENT_TYPE, "application/json")], json + "\n").into_response(),
         Err(error) => (http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
+}
+
+/// Returns whole seconds, rounded up, so that a client that waits this long waits long enough.
+pub(crate) fn seconds_up(span: Duration) -> u64 {
+    span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
 }
 
 fn standing<'a>(policy: &'a Policy, status: &Status, report: &Report) -> Standing<'a> {

@@ -6,11 +6,10 @@ use std::time::Duration;
 use tollgate::failure::CircuitView;
 use tollgate::metrics::{StoreMetrics, count_errors};
 use tollgate::store::{BoxStore, Store};
-use tollgate::{CircuitBreaker, MemoryStore, Share, StoreExt};
+use tollgate::{CircuitBreaker, MemoryStore, Share, StoreExt, TimeSpan};
 
 use crate::cli::{Cli, FailurePolicy};
 use crate::scale::{GiveBack, Scale};
-use crate::span;
 
 /// `--timeout`, `--breaker`, `--lease`, `--deny-cache`, `--on-failure` and `--share`.
 #[derive(Clone, Debug)]
@@ -69,8 +68,8 @@ impl Outage {
 
     pub(crate) fn new(cli: &Cli) -> Result<Outage, String> {
         let timeout = cli.timeout.as_deref().unwrap_or("1s");
-        let timeout = span::parse(timeout)
-            .filter(|timeout| !timeout.is_zero())
+        let TimeSpan(timeout) = (timeout.parse().ok())
+            .filter(|TimeSpan(timeout)| !timeout.is_zero())
             .ok_or_else(|| format!("--timeout: {timeout:?} must be a time above zero, such as 50ms or 1s"))?;
         let breaker = cli.breaker.as_deref().map(Breaker::parse).transpose()?;
         let then = match (cli.on_failure.unwrap_or_default(), &cli.share) {
@@ -121,10 +120,10 @@ impl Outage {
             Then::Grant(Share::WHOLE) => "This server grants each quota in full by itself".to_owned(),
             Then::Grant(share) => format!("This server grants {share} of each quota by itself"),
         };
-        let timeout = span::in_words(self.timeout);
+        let timeout = TimeSpan(self.timeout).in_words();
         let mut text = format!("{effect} while Redis does not answer within {timeout}.");
         if let Some(Breaker { failures, first_probe, .. }) = self.breaker {
-            let wait = span::in_words(first_probe);
+            let wait = TimeSpan(first_probe).in_words();
             text.push_str(&format!(
                 "\nAfter {failures} failures in a row nothing is sent to Redis until a probe, first after {wait} or a little more."
             ));
@@ -140,7 +139,7 @@ impl Breaker {
             || format!("--breaker: {text:?} must be a number of failures and a time, such as 5/500ms");
         let (failures, first_probe) = text.split_once('/').ok_or_else(malformed)?;
         let failures = failures.parse().map_err(|_| malformed())?;
-        let first_probe = span::parse(first_probe).ok_or_else(malformed)?;
+        let TimeSpan(first_probe) = first_probe.parse().map_err(|_| malformed())?;
         let settings = CircuitBreaker::default().try_failures_in_a_row(failures);
         // Keeps the rate of failures from opening the circuit earlier.
         let settings = settings.and_then(|settings| {

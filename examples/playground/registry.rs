@@ -9,18 +9,29 @@ use crate::login;
 use crate::tokens;
 use crate::transfer;
 
+/// The names of costs.
+pub(crate) const TRANSFER: &str = "transfer";
+pub(crate) const ESTIMATE: &str = "estimate";
+pub(crate) const ONE: &str = "one";
+
+/// The name of the exemption of all requests but log-ins.
+pub(crate) const NOT_LOGIN: &str = "not-login";
+
 /// The header that names the class of a request.
-const CLASS_HEADER: &str = "x-class";
+pub(crate) const CLASS_HEADER: &str = "x-class";
+
+/// The class of requests that `--leaving` is for.
+pub(crate) const BATCH: &str = "batch";
 
 /// Returns the closures of this server, by their names.
 pub(crate) fn registry(client_ip: Option<ClientIp>) -> Registry {
     let registry = Registry::new()
-        .cost("transfer", transfer::cost)
-        .cost("estimate", tokens::estimate)
-        .cost("one", |_: &Head<'_>| 1)
+        .cost(TRANSFER, transfer::cost)
+        .cost(ESTIMATE, tokens::estimate)
+        .cost(ONE, |_: &Head<'_>| 1)
         .class(CLASS_HEADER, class)
         .count_if("failed", |response: &ResponseHead<'_>| response.status() == StatusCode::UNAUTHORIZED)
-        .exempt("not-login", login::is_elsewhere);
+        .exempt(NOT_LOGIN, login::is_elsewhere);
     match client_ip {
         Some(client_ip) => registry.client_ip(client_ip),
         None => registry,
@@ -28,6 +39,6 @@ pub(crate) fn registry(client_ip: Option<ClientIp>) -> Registry {
 }
 
 /// The class of a request. A server would choose it by what it knows of the caller.
-pub(crate) fn class(head: &Head<'_>, _: &Key) -> Option<String> {
+fn class(head: &Head<'_>, _: &Key) -> Option<String> {
     Some(head.headers().get(CLASS_HEADER)?.to_str().ok()?.to_owned())
 }

@@ -1,100 +1,105 @@
-//! Options that add to a rule of another option: `--block RULE=DENIALS/TIME` and
-//! `--leaving RULE=UNITS`.
+//! The rules of the command line. Each option adds fields to a rule, as a file of rules has them.
 
-use tollgate::{Rule, SetupError};
+use serde_json::{Value, json};
+use tollgate::config::{Registry, RuleConfig};
 
-use crate::options::{parse_span, parse_units};
-use crate::registry::class;
-use crate::rule_spec::RuleSpec;
+use crate::cli::{Action, Cli};
+use crate::live_rules::LiveRule;
+use crate::login;
+use crate::registry::{BATCH, CLASS_HEADER, ESTIMATE, NOT_LOGIN, ONE, TRANSFER};
+use crate::tokens;
 
-/// The class of requests that `--leaving` is for.
-const CLASS: &str = "batch";
+/// The rule of a server whose command line has none.
+const DEFAULT_RULE: &str = "api=10/10s";
 
-/// What `--leaving` adds to rules, by their names.
-#[derive(Debug, Default)]
-pub(crate) struct RuleOptions(Vec<(String, u64)>);
-
-impl RuleOptions {
-    /// Parses the texts of `--leaving`. Errors are one line, and quote the text.
-    pub(crate) fn parse(leaving: &[String], rules: &[RuleSpec]) -> Result<RuleOptions, String> {
-        let parse = |text: &String| {
-            parse_leaving(text, rules).map_err(|error| format!("--leaving {text:?}: {error}"))
+/// Errors are one line, which names the option and quotes its value.
+pub(crate) fn rules(cli: &Cli, registry: &Registry) -> Result<Vec<LiveRule>, String> {
+    let default = (cli.rules.is_empty() && cli.in_flight.is_empty()).then_some(DEFAULT_RULE);
+    let rates = cli.rules.iter().map(String::as_str).chain(default);
+    let known = |rule: RuleConfig| registry.rule(&rule).map(|_| rule).map_err(|error| error.to_string());
+    let rates = rates.map(|text| of_option("--rule", text, read_rate(text).and_then(known)));
+    let slots = cli.in_flight.iter();
+    let slots = slots.map(|text| of_option("--in-flight", text, read_in_flight(text).and_then(known)));
+    let mut rules = rates.chain(slots).collect::<Result<Vec<RuleConfig>, String>>()?;
+    for text in &cli.block {
+        of_option("--block", text, add_block(text, &mut rules))?;
+    }
+    for text in &cli.leaving {
+        of_option("--leaving", text, add_leaving(text, &mut rules))?;
+    }
+    let missing_key = match cli.missing_key {
+        Action::Refuse => None,
+        Action::Skip => Some("skip"),
+        Action::Share => Some("one-key"),
+    };
+    let finish = |rule: &RuleConfig| {
+        let rule = match missing_key {
+            Some(action) => with(rule, "missing-key", action.into())?,
+            None => rule.clone(),
         };
-        leaving.iter().map(parse).collect::<Result<_, _>>().map(RuleOptions)
-    }
+        LiveRule::from_config(registry, &rule).map_err(|error| error.to_string())
+    };
+    rules.iter().map(finish).collect::<Result<_, String>>().map_err(|error| format!("--missing-key: {error}"))
+}
 
-    /// Adds them to a rule.
-    pub(crate) fn add_to(&self, mut rule: Rule) -> Result<Rule, SetupError> {
-        let name = rule.policy().name().to_owned();
-        for (_, units) in self.0.iter().filter(|(of, _)| *of == name) {
-            rule = rule.try_leaving([(CLASS, *units)], class)?;
+fn of_option<T>(option: &str, text: &str, result: Result<T, String>) -> Result<T, String> {
+    result.map_err(|error| format!("{option} {text:?}: {error}"))
+}
+
+fn read_rate(text: &str) -> Result<RuleConfig, String> {
+    let rule: RuleConfig = text.parse().map_err(|error| format!("{error}"))?;
+    match rule.name() {
+        _ if rule.policy().is_in_flight() => {
+            Err("expected NAME=LIMIT/WINDOW: --in-flight limits requests in flight".to_owned())
         }
-        Ok(rule)
+        tokens::RULE => with(&rule, "reserve", ESTIMATE.into()),
+        login::RULE => with(&with(&rule, "reserve", ONE.into())?, "exempt", NOT_LOGIN.into()),
+        _ => with(&rule, "cost", TRANSFER.into()),
     }
 }
 
-/// Makes rules block keys, as the texts of `--block` say. Errors are one line, and quote the text.
-pub(crate) fn add_blocks(blocks: &[String], rules: &mut [RuleSpec]) -> Result<(), String> {
-    let mut add =
-        |text: &String| add_block(text, rules).map_err(|error| format!("--block {text:?}: {error}"));
-    blocks.iter().try_for_each(&mut add)
+fn read_in_flight(text: &str) -> Result<RuleConfig, String> {
+    let rule: RuleConfig = text.parse().map_err(|error| format!("{error}"))?;
+    match rule.name() {
+        _ if !rule.policy().is_in_flight() => Err("expected NAME=N: --rule limits rates".to_owned()),
+        name @ (tokens::RULE | login::RULE | login::TURN) => {
+            Err(format!("{name} has a meaning of its own: choose another name"))
+        }
+        _ => Ok(rule),
+    }
 }
 
-fn add_block(text: &str, rules: &mut [RuleSpec]) -> Result<(), String> {
-    let form = || "expected RULE=DENIALS/TIME, such as login=20/15m".to_owned();
-    let (at, block) = named(text, rules, form)?;
-    let (denials, time) = block.split_once('/').ok_or_else(form)?;
-    let denials = u32::try_from(parse_units(denials)?).map_err(|_| "too many denials".to_owned())?;
-    let policy = rules[at].policy.clone().try_block_after(denials, parse_span(time)?);
-    rules[at].policy = policy.map_err(|error| error.to_string())?;
+/// `RULE=DENIALS/TIME`.
+fn add_block(text: &str, rules: &mut [RuleConfig]) -> Result<(), String> {
+    let parts = text.split_once('=').and_then(|(name, block)| Some((name, block.split_once('/')?)));
+    let (name, (after, time)) = parts.ok_or("expected RULE=DENIALS/TIME, such as login=20/15m")?;
+    add(name, "block", json!({ "after": number(after), "for": time }), rules)
+}
+
+/// `RULE=UNITS`.
+fn add_leaving(text: &str, rules: &mut [RuleConfig]) -> Result<(), String> {
+    let (name, units) = text.split_once('=').ok_or("expected RULE=UNITS, such as api=200")?;
+    add(name, "leaving", json!({ "by": CLASS_HEADER, "units": { BATCH: number(units) } }), rules)
+}
+
+/// What is not a number stays a text, which the field refuses.
+fn number(text: &str) -> Value {
+    text.parse::<u64>().map_or_else(|_| text.into(), Value::from)
+}
+
+/// Adds a field to the rule with this name.
+fn add(name: &str, field: &str, value: Value, rules: &mut [RuleConfig]) -> Result<(), String> {
+    let rule = rules.iter_mut().find(|rule| rule.name() == name);
+    let rule = rule.ok_or_else(|| format!("there is no rule {name:?}"))?;
+    *rule = with(rule, field, value)?;
     Ok(())
 }
 
-fn parse_leaving(text: &str, rules: &[RuleSpec]) -> Result<(String, u64), String> {
-    let (at, units) = named(text, rules, || "expected RULE=UNITS, such as api=200".to_owned())?;
-    Ok((rules[at].policy.name().to_owned(), parse_units(units)?))
-}
-
-/// The place of the rule that a text names, and what follows its equals sign.
-fn named<'a>(
-    text: &'a str,
-    rules: &[RuleSpec],
-    form: impl Fn() -> String,
-) -> Result<(usize, &'a str), String> {
-    let (name, rest) = text.split_once('=').ok_or_else(form)?;
-    match rules.iter().position(|rule| rule.policy.name() == name) {
-        Some(at) => Ok((at, rest)),
-        None => Err(format!("there is no rule {name:?}")),
+fn with(rule: &RuleConfig, field: &str, value: Value) -> Result<RuleConfig, String> {
+    let mut fields = serde_json::to_value(rule).map_err(|error| error.to_string())?;
+    if fields.get(field).is_some() {
+        return Err(format!("the rule {:?} has this option already", rule.name()));
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_mistake_is_explained_in_one_line() {
-        let rules = ["api=10/s".parse::<RuleSpec>().unwrap()];
-        let block = |text: &str| add_blocks(&[text.to_owned()], &mut rules.clone());
-        let leaving = |text: &str| RuleOptions::parse(&[text.to_owned()], &rules).map(drop);
-        assert_eq!((block("api=3/15m"), leaving("api=9")), (Ok(()), Ok(())));
-        for (text, why) in [
-            ("", "expected RULE=DENIALS/TIME"),
-            ("api=3", "expected RULE=DENIALS/TIME"),
-            ("other=3/m", "there is no rule \"other\""),
-            ("api=0/m", "\"0\" is not a whole number"),
-            ("api=4294967296/m", "too many denials"),
-            ("api=3/soon", "\"soon\" is not a time"),
-            ("api=3/0s", "lasts 1 ms to 366 days"),
-        ] {
-            let error = block(text).unwrap_err();
-            assert!(error.starts_with("--block ") && error.contains(why), "{text:?}: {error}");
-        }
-        for (text, why) in
-            [("", "expected RULE=UNITS"), ("other=3", "there is no rule"), ("api=", "not a whole number")]
-        {
-            let error = leaving(text).unwrap_err();
-            assert!(error.starts_with("--leaving ") && error.contains(why), "{text:?}: {error}");
-        }
-    }
+    fields[field] = value;
+    serde_json::from_value(fields).map_err(|error| error.to_string())
 }

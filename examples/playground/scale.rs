@@ -4,10 +4,9 @@ use std::pin::Pin;
 
 use tollgate::metrics::StoreMetrics;
 use tollgate::store::{BoxStore, Store};
-use tollgate::{Lease, StoreExt};
+use tollgate::{Lease, StoreExt, TimeSpan};
 
 use crate::cli::Cli;
-use crate::span;
 
 /// Gives back what leases hold, when the server stops.
 pub(crate) type GiveBack = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -54,7 +53,7 @@ impl Scale {
 fn parse_lease(text: &str) -> Result<Lease, String> {
     let malformed = || format!("--lease: {text:?} must be a number of units and a time, such as 64/250ms");
     let (units, life) = text.split_once('/').ok_or_else(malformed)?;
-    let (units, life) = units.parse().ok().zip(span::parse(life)).ok_or_else(malformed)?;
+    let (units, TimeSpan(life)) = units.parse().ok().zip(life.parse().ok()).ok_or_else(malformed)?;
     let lease = Lease::try_at_most(units).and_then(|lease| lease.try_lasting(life));
     lease.map_err(|error| format!("--lease: {text:?}: {error}"))
 }

@@ -81,6 +81,10 @@ fn settings(rule: Rule) -> Rule {
     rule.exempt(|head: &Head<'_>| head.uri().path() == "/health")
 }
 
+fn shadow(rule: Rule) -> Rule {
+    rule.shadow()
+}
+
 fn in_flight() -> Rule {
     Policy::in_flight("exports", 2).by(PeerIp::new())
 }
@@ -127,7 +131,7 @@ fn log_in(policy: Policy, time: Duration) -> Policy {
 
 #[test]
 fn the_code_in_the_table_compiles() {
-    let _ = (keys, settings, in_flight, calendar, export, work, layers, jobs, client, grpc, log_in);
+    let _ = (keys, settings, shadow, in_flight, calendar, export, work, layers, jobs, client, grpc, log_in);
     let this_file = without_blanks(THIS_FILE);
     let table = README.lines().skip_while(|line| !line.contains("| write … |")).skip(2);
     let rows: Vec<_> = table.take_while(|line| line.starts_with('|')).collect();

@@ -8,7 +8,8 @@ use http::{Request, Response};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tollgate::metrics::count_errors;
 use tollgate::{
-    Algorithm, Decision, Key, Limiter, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, StoreExt,
+    Algorithm, Decision, Key, Limiter, MissingKey, Outcome, Policy, PolicyExt, Quota, RateLimitLayer,
+    StoreExt,
 };
 use tollgate_tests::{
     Connection, Failing, Fault, Later, Strict, call, clock, per_minute, per_user, request, store,
@@ -81,6 +82,44 @@ async fn decisions_and_units_are_counted_by_policy_and_outcome() {
     expected.sort_by(|(a, _), (b, _)| a.cmp(b));
     let expected: Vec<_> = expected.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     assert_eq!(counted(&series), expected);
+}
+
+/// Panels and alerts of other rules do not count them.
+#[tokio::test]
+async fn rules_in_shadow_have_outcomes_of_their_own() {
+    let layer = || {
+        let shadow = per_user("s", 2).on_missing_key(MissingKey::Refuse).cost(|_| 3).shadow();
+        RateLimitLayer::new([per_user("p", 9), shadow, per_user("t", 2).shadow()])
+            .store(store(&clock()))
+            .metrics()
+    };
+    let before = exported(layer, async |_| {}, |_| {}).await;
+    let work = async |layer: &RateLimitLayer| {
+        let mut service = layer.layer(Strict::default());
+        for _ in 0..5 {
+            call(&mut service, request("ada")).await;
+        }
+    };
+    let after = exported(layer, work, |_| {}).await;
+    assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
+    let counted: Vec<String> =
+        counted(&after).iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let expected = [
+        r#"tollgate_decisions_total{policy="p",outcome="allowed",source="store"} 5"#,
+        r#"tollgate_decisions_total{policy="s",outcome="shadow-denied",source="store"} 5"#,
+        r#"tollgate_decisions_total{policy="t",outcome="shadow-allowed",source="store"} 2"#,
+        r#"tollgate_decisions_total{policy="t",outcome="shadow-denied",source="store"} 3"#,
+        r#"tollgate_policy_limit{policy="p"} 9"#,
+        r#"tollgate_policy_limit{policy="s"} 2"#,
+        r#"tollgate_policy_limit{policy="t"} 2"#,
+        r#"tollgate_units_total{policy="p",outcome="allowed"} 5"#,
+        r#"tollgate_units_total{policy="s",outcome="shadow-denied"} 15"#,
+        r#"tollgate_units_total{policy="t",outcome="shadow-allowed"} 2"#,
+        r#"tollgate_units_total{policy="t",outcome="shadow-denied"} 3"#,
+    ];
+    assert_eq!(counted, expected);
+    let of_shadow = |name: &&String| name.contains("shadow-") && name.contains("policy=\"p\"");
+    assert_eq!(after.keys().filter(of_shadow).count(), 0, "an enforced rule has no series of these");
 }
 
 /// An alert on a rate needs the 0 before the first 1.

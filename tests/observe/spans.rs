@@ -38,6 +38,14 @@ async fn a_span_that_declares_the_fields_gets_the_decision() {
         let seen = line(&log, declared(), call(&mut service, request("ada"))).await;
         assert!(seen.contains(expected) && !seen.contains("ada"), "{seen}");
     }
+    let in_shadow = [per_user("p", 9), per_user("shadow", 1).cost(|_| 5).shadow()];
+    let in_shadow = RequestLimiter::new(in_shadow).store(store(&clock()));
+    let ada = request("ada");
+    let seen = line(&log, declared(), in_shadow.check(&Head::from(&ada))).await;
+    assert!(
+        seen.contains(r#"decision="allowed" rate_limit.policy="p""#) && !seen.contains("shadow"),
+        "{seen}"
+    );
     let exempt = RequestLimiter::new([per_user("p", 1).exempt(|_: &Head<'_>| true)]);
     let ada = request("ada");
     let seen = line(&log, declared(), exempt.check(&Head::from(&ada))).await;

@@ -15,6 +15,7 @@ mod readiness;
 mod replace;
 mod request_quotas;
 mod responses;
+mod shadow;
 mod slots;
 mod stacks;
 mod tiers;

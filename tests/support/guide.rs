@@ -12,6 +12,7 @@ macro_rules! chapters {
 chapters! {
     algorithms = "algorithms.md"
     applications = "recipes/applications.md"
+    before_a_rule_bites = "before_a_rule_bites.md"
     callers = "recipes/callers.md"
     charges = "charges.md"
     from_axum_governor = "from_axum_governor.md"

@@ -1,5 +1,8 @@
-//! Numbers and bars in text.
+//! Numbers, times and bars in text.
 
+use std::time::{Duration, UNIX_EPOCH};
+
+use humantime::format_rfc3339_seconds;
 use indicatif::HumanCount;
 
 /// The length of the longest bar, in characters.
@@ -8,6 +11,12 @@ const LONGEST: u128 = 50;
 /// Returns the number with commas between thousands.
 pub(crate) fn human(count: u64) -> String {
     HumanCount(count).to_string()
+}
+
+/// Returns date, hour and minute of a minute since 1970.
+pub(crate) fn utc(minute: u64) -> String {
+    let text = format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(minute * 60)).to_string();
+    text.replace('T', " ").chars().take("2026-11-23 20:17".len()).collect()
 }
 
 /// Returns a bar of full blocks, then light ones. A bar of `most` is the longest.

@@ -5,9 +5,11 @@ use clap::{Parser, Subcommand};
 use crate::blocks::{self, BlockArgs, FoundArgs};
 use crate::keys::{self, KeyArgs};
 use crate::load::{self, LoadArgs};
+use crate::replay::{self, ReplayArgs};
 use crate::usage::UsageArgs;
 
-/// Loads rate limiters, shows how keys stand in them, and which keys use how much.
+/// Loads rate limiters, shows how keys stand in them, which keys use how much, and tries rules on a
+/// log.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, arg_required_else_help = false)]
 struct Cli {
@@ -44,6 +46,10 @@ pub(crate) enum Command {
     /// Shows which keys are allowed and denied most often, or use most, and when
     #[command(arg_required_else_help = false)]
     Usage(UsageArgs),
+
+    /// Shows what rules would have refused of the requests in a log
+    #[command(next_line_help = true, after_help = replay::AFTER_HELP)]
+    Replay(ReplayArgs),
 }
 
 /// The result of a command line without errors.

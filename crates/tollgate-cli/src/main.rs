@@ -2,8 +2,8 @@
 
 #![allow(clippy::float_arithmetic, clippy::cast_precision_loss, reason = "figures of a report")]
 
-// From top to bottom; imports run down this list only: this module, cli, load, blocks, keys, usage,
-// and then the others.
+// From top to bottom; imports run down this list only: this module, cli, load, replay, blocks,
+// keys, usage, and then the others.
 mod blocks;
 mod chart;
 mod cli;
@@ -11,6 +11,7 @@ mod keys;
 mod load;
 mod output;
 mod redis_args;
+mod replay;
 mod table;
 mod usage;
 mod values;
@@ -45,5 +46,6 @@ async fn run(command: Command) -> Result<ExitCode, String> {
         Command::Unblock(args) => blocks::unblock(&args).await,
         Command::Blocked(args) => blocks::blocked(&args).await,
         Command::Usage(args) => usage::run(args).await,
+        Command::Replay(args) => replay::run(&args).await,
     }
 }

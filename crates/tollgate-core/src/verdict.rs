@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::share::Share;
 use crate::source::{PackedSource, Source};
+use crate::time::Timestamp;
 
 /// The time until a cost would pass, if no other request is granted meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -122,14 +123,27 @@ fn micros_up(span: Duration) -> u64 {
 }
 
 /// The decision on a set of checks.
-#[derive(Debug, PartialEq, Eq)]
+///
+/// Equality ignores [when](Verdict::decided_at) it was decided.
+#[derive(Debug)]
 pub struct Verdict {
     times: u32,
     // With the source in one word: the size of a verdict is a test below.
     decider: PackedSource,
     delay_us: u64,
+    /// 0 if it is not known.
+    decided_us: u64,
     each: SmallVec<[Status; 4]>,
 }
+
+impl PartialEq for Verdict {
+    fn eq(&self, other: &Verdict) -> bool {
+        (self.times, self.decider, self.delay_us, &self.each)
+            == (other.times, other.decider, other.delay_us, &other.each)
+    }
+}
+
+impl Eq for Verdict {}
 
 // A derived `Clone` would clone the statuses one by one.
 impl Clone for Verdict {
@@ -139,6 +153,7 @@ impl Clone for Verdict {
             times: self.times,
             decider: self.decider,
             delay_us: self.delay_us,
+            decided_us: self.decided_us,
             each: SmallVec::from_slice(&self.each),
         }
     }
@@ -152,6 +167,7 @@ impl Verdict {
             times,
             decider: PackedSource::default(),
             delay_us: micros_up(delay),
+            decided_us: 0,
             each: each.into_iter().collect(),
         }
     }
@@ -161,12 +177,14 @@ impl Verdict {
     pub fn of_one(times: u32, delay: Duration, status: Status) -> Verdict {
         let mut each = SmallVec::new();
         each.push(status);
-        Verdict { times, decider: PackedSource::default(), delay_us: micros_up(delay), each }
+        let (decider, delay_us) = (PackedSource::default(), micros_up(delay));
+        Verdict { times, decider, delay_us, decided_us: 0, each }
     }
 
     /// A verdict without statuses: of an empty set, or of a failure policy, which has no state.
     pub fn without_statuses(times: u32) -> Verdict {
-        Verdict { times, decider: PackedSource::default(), delay_us: 0, each: SmallVec::new() }
+        let decider = PackedSource::default();
+        Verdict { times, decider, delay_us: 0, decided_us: 0, each: SmallVec::new() }
     }
 
     /// The same verdict, decided by a [fallback](Source::Fallback) with that share of each policy's
@@ -180,6 +198,27 @@ impl Verdict {
     #[must_use]
     pub fn from_source(self, source: Source) -> Verdict {
         Verdict { decider: PackedSource::of_source(source), ..self }
+    }
+
+    /// The same verdict, decided at that time of the store's clock.
+    #[inline]
+    #[must_use]
+    pub fn at(self, now: Timestamp) -> Verdict {
+        Verdict { decided_us: now.as_micros(), ..self }
+    }
+
+    /// The same verdict, with the source, the share and the time of another.
+    #[must_use]
+    pub fn as_decided_by(self, other: &Verdict) -> Verdict {
+        Verdict { decider: other.decider, decided_us: other.decided_us, ..self }
+    }
+
+    /// The time of the store's clock at the decision: that of Redis for a store in Redis. The
+    /// decision follows from this time, the state before it, and what was asked. `None` if no store
+    /// decided.
+    #[inline]
+    pub fn decided_at(&self) -> Option<Timestamp> {
+        (self.decided_us > 0).then(|| Timestamp::from_micros(self.decided_us))
     }
 
     /// What decided: [`Source::Store`] unless a wrapper of the store did.
@@ -236,7 +275,7 @@ mod tests {
 
     /// Every request moves a verdict several times.
     #[test]
-    fn a_verdict_of_up_to_four_checks_takes_184_bytes() {
-        assert_eq!((size_of::<Status>(), size_of::<Verdict>()), (40, 184));
+    fn a_verdict_of_up_to_four_checks_takes_192_bytes() {
+        assert_eq!((size_of::<Status>(), size_of::<Verdict>()), (40, 192));
     }
 }

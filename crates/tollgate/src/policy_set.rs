@@ -17,6 +17,8 @@ use crate::setup_error::SetupError;
 pub(crate) struct PolicySet {
     /// The number of this set: 1, or one more than that of the set that it replaced.
     version: u64,
+    /// Whether they are those of rules in shadow.
+    is_shadow: bool,
     /// Those with a name of their own, followed by those of all tiers.
     policies: Box<[Policy]>,
     /// For each policy, the number of the one whose tier it is, or its own.
@@ -51,12 +53,9 @@ pub(crate) struct Ask {
 pub(crate) type Asks = SmallVec<[Ask; 4]>;
 
 impl PolicySet {
-    /// A set of policies, each with those of its tiers.
+    /// A set of policies, each with those of its tiers. It may be empty.
     pub(crate) fn try_new(with_tiers: Vec<(Policy, &[Policy])>) -> Result<PolicySet, SetupError> {
         let own = with_tiers.len();
-        if own == 0 {
-            return Err(SetupError::NoRules);
-        }
         let mut names = HashSet::new();
         if let Some((twice, _)) = with_tiers.iter().find(|(policy, _)| !names.insert(policy.name())) {
             return Err(SetupError::PolicyTwice(twice.name().to_owned()));
@@ -85,6 +84,7 @@ impl PolicySet {
             may_delay: policies.iter().any(|policy| policy.longest_wait() > Duration::ZERO),
             in_fields: policies.iter().map(|policy| !policy.is_block()).collect(),
             version: 1,
+            is_shadow: false,
             blocks: blocks.into(),
             policies: policies.into(),
             named: named.into(),
@@ -98,6 +98,15 @@ impl PolicySet {
     pub(crate) fn without_fields_of(self, is_left_out: impl Fn(usize) -> bool) -> PolicySet {
         let is_in = |(named, policy): (&usize, &Policy)| !policy.is_block() && !is_left_out(*named);
         PolicySet { in_fields: self.named.iter().zip(&self.policies).map(is_in).collect(), ..self }
+    }
+
+    /// The same set, of rules in shadow.
+    pub(crate) fn in_shadow(self) -> PolicySet {
+        PolicySet { is_shadow: true, ..self }
+    }
+
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.is_shadow
     }
 
     /// The same set for another store, which may support other policies.

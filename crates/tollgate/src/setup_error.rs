@@ -44,6 +44,9 @@ pub enum SetupError {
     /// This rule says how long a request waits for a slot or holds it, and its policy is not one of
     /// [requests in flight](crate::Policy::in_flight).
     NotInFlight(String),
+    /// This rule is in [shadow](crate::Rule::shadow), and it is of requests in flight or corrects
+    /// its charges: what follows a decision would have to follow it too.
+    NotInShadow(String),
     /// A text is neither a network in CIDR notation nor an address.
     NotANetwork(String),
     /// There is no network to trust. The header would never be read, and all clients of a proxy
@@ -94,6 +97,10 @@ impl fmt::Display for SetupError {
                 f,
                 "policy {name:?}: wait_at_most and held_at_most are for slots: make it with Policy::in_flight, or remove \
                  them"
+            ),
+            SetupError::NotInShadow(name) => write!(
+                f,
+                "policy {name:?}: a rule of requests in flight, or with reserve, count_if or cost_by, cannot be in shadow"
             ),
             SetupError::NotANetwork(text) => {
                 write!(f, "{text:?} is neither a network such as 10.0.0.0/8 nor an address")

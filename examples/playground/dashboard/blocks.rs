@@ -11,7 +11,7 @@ use super::key_limiter::KeyLimiter;
 use super::shown_key::shown;
 use super::slots::PAUSE;
 use crate::live_rules::{LiveRule, LiveRules};
-use crate::span::seconds_up;
+use crate::me::seconds_up;
 use crate::store::AnyStore;
 
 /// The keys that are shown.

@@ -38,7 +38,12 @@ fn a_client_that_goes_on_after_its_denials_is_blocked() {
 fn the_banner_says_when_a_rule_blocks() {
     let options = ["--rule", "login=5/h", "--in-flight", "exports=2", "--block", "login=20/15m"];
     let said = Server::playground(&options).says_until("http://");
-    assert!(said.contains("; after 20 refusals within 1 hour blocked for 15 minutes\n"), "{said}");
+    assert!(
+        said.contains(
+            "; after 20 denials within 1 hour blocked for 15 minutes; only failures of POST /login count\n"
+        ),
+        "{said}"
+    );
     assert_eq!(said.matches("blocked for").count(), 1, "{said}");
     assert!(said.contains("-d 'user=ada&password=open sesame'"), "{said}");
     let said = Server::with_rules(&["api=5/d"]).says_until("http://");

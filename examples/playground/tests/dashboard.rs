@@ -133,7 +133,7 @@ fn blocked_keys_are_shown_with_the_time_that_remains() {
     let mut page = open(&server);
     let rows = "document.querySelector('#blocked')";
     page.wait_for(&format!("{rows}.textContent === 'none'"));
-    assert!(page.text("article p").ends_with("; after 3 refusals within 1 day blocked for 15 minutes"));
+    assert!(page.text("article p").ends_with("; after 3 denials within 1 day blocked for 15 minutes"));
     until_blocked(&server, "ada");
     page.wait_for(&format!("/^=adaapi1[45] min/.test({rows}.textContent)"));
     until_blocked(&server, "<b>bob</b>");

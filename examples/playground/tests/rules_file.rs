@@ -188,6 +188,27 @@ fn a_file_can_say_what_the_options_say() {
 }
 
 #[test]
+fn a_rule_in_shadow_refuses_nothing_and_the_page_shows_what_it_would() {
+    let shadow = rule("stricter", "3/d") + "mode = \"shadow\"\n";
+    let file = RulesFile::new("rules.toml", &(rule("api", "9/d") + &shadow));
+    let server = Server::playground(&file.options());
+    let get = || server.get_with("/", &[("x-user", "ada")]).status;
+    assert_eq!([get(), get(), get(), get(), get()], [200; 5]);
+    let event = event_with(&server, |event| event["policies"][1]["outcomes"]["shadow-denied"]["total"] == 2);
+    let [api, stricter] = [&event["policies"][0], &event["policies"][1]];
+    assert!(stricter["rule"].as_str().unwrap().ends_with("; in shadow: refuses nothing"), "{stricter}");
+    assert_eq!(
+        (&stricter["outcomes"]["shadow-allowed"]["total"], &api["outcomes"]["allowed"]["total"]),
+        (&json!(3), &json!(5))
+    );
+    file.write(&(rule("api", "9/d") + &rule("stricter", "3/d")));
+    wait_until(|| get() == 429);
+    let mut page = open(&server);
+    page.wait_for("document.querySelectorAll('tr[data-outcome=shadow-denied]')[1].innerText.includes('would be refused')");
+    assert_eq!(page.logged().len(), 0, "{:?}", page.logged());
+}
+
+#[test]
 fn the_banner_names_the_file_and_no_options_for_rules() {
     let file = RulesFile::new("rules.toml", &rule("api", "2/d"));
     let mut server = Server::playground(&file.options());
@@ -210,6 +231,10 @@ fn a_bad_file_at_the_start_is_one_error_line() {
         (
             RulesFile::new("rules.toml", &(rule("api", "5/s") + "cost = \"kib\"\n")),
             "line 5, rule \"api\", cost: \"kib\" is not a cost",
+        ),
+        (
+            RulesFile::new("rules.toml", &rule("login-turn", "5/s")),
+            "rule \"login-turn\" has a meaning of its own",
         ),
         (RulesFile { path: missing, _directory: TempDir::new().unwrap() }, "cannot be read: "),
     ] {

@@ -1,14 +1,12 @@
 //! `tollgate usage series`: the chart of a time series.
 
 use std::fmt::Write as _;
-use std::time::{Duration, UNIX_EPOCH};
 
-use humantime::format_rfc3339_seconds;
 use tollgate::usage::top_keys::{MinuteUsage, UsageOf};
 use tollgate_core::Key;
 
 use super::args::{SeriesArgs, failed};
-use crate::chart::{bar, human};
+use crate::chart::{bar, human, utc};
 use crate::output::printable;
 use crate::values;
 
@@ -88,10 +86,4 @@ fn rows(minutes: &[MinuteUsage], span: u64) -> Vec<Row> {
         }
     }
     rows
-}
-
-/// Date, hour and minute.
-fn utc(minute: u64) -> String {
-    let text = format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(minute * 60)).to_string();
-    text.replace('T', " ").chars().take("2026-11-23 20:17".len()).collect()
 }

@@ -10,6 +10,7 @@ mod http;
 mod keys;
 mod playground;
 mod redis;
+mod replay;
 mod run;
 mod tls;
 mod usage;

@@ -373,7 +373,7 @@ impl Alike {
                 status
             })
             .collect();
-        Verdict::new(granted, longest, each)
+        Verdict::new(granted, longest, each).at(now)
     }
 }
 

@@ -42,5 +42,6 @@ pub(crate) fn pairs<'a>(
 /// A verdict over pairs, as one over the checks that name them.
 pub(crate) fn in_order(verdict: &Verdict, order: &[usize]) -> Verdict {
     let each = verdict.each();
-    Verdict::new(verdict.times(), verdict.delay(), order.iter().filter_map(|at| each.get(*at).copied()))
+    let in_order = order.iter().filter_map(|at| each.get(*at).copied());
+    Verdict::new(verdict.times(), verdict.delay(), in_order).as_decided_by(verdict)
 }

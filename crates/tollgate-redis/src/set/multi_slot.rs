@@ -164,7 +164,11 @@ fn verdict(parts: &[SlotPart], granted: u32, verdicts: Vec<Verdict>) -> Verdict 
             each[*at] = Some(*status);
         }
     }
-    Verdict::new(granted, delay, each.into_iter().flatten())
+    let whole = Verdict::new(granted, delay, each.into_iter().flatten());
+    match verdicts.iter().max_by_key(|part| part.decided_at()) {
+        Some(last) => whole.as_decided_by(last),
+        None => whole,
+    }
 }
 
 impl SlotPart {
@@ -181,7 +185,7 @@ impl SlotPart {
             };
             Status::new(left, status.wait(), status.reset_after(), stamp)
         });
-        Verdict::new(keep, verdict.delay(), each)
+        Verdict::new(keep, verdict.delay(), each).as_decided_by(verdict)
     }
 
     /// Asks for the pairs of this part, each at `costs` times its cost.

@@ -6,7 +6,7 @@ use tollgate_core::{Algorithm, Key, Policy, PolicyError, Quota};
 
 use super::error::Mistake;
 use super::exemption::ExemptionText;
-use super::fields::{AlgorithmName, RuleFields};
+use super::fields::{AlgorithmName, ModeName, RuleFields};
 use super::rate::Rate;
 use super::registry::Registry;
 use super::values::{AsText, Units, UnitsOr};
@@ -150,12 +150,19 @@ impl Registry {
         if fields.without_fields {
             rule = rule.without_fields();
         }
+        if fields.mode == Some(ModeName::Shadow) {
+            rule = rule.shadow();
+        }
         // What a layer would refuse.
-        match RuleSet::try_new(rule.clone()) {
+        match RuleSet::try_both(rule.clone()) {
             Ok(_) => Ok(rule),
             Err(SetupError::NothingReserved(_)) => {
                 Err(Mistake::new("reserve-at-most", "it bounds the estimate of reserve, which is missing"))
             }
+            Err(SetupError::NotInShadow(_)) => Err(Mistake::new(
+                "mode",
+                "a rule of requests in flight, or with reserve, count-if or cost-by, cannot be in shadow",
+            )),
             Err(SetupError::NoDebt(_)) => Err(Mistake::new(
                 fields.correcting(),
                 "the charges of leaky-bucket, of in-flight, or of a bucket that takes 71 years to fill cannot be \

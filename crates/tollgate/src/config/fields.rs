@@ -104,6 +104,9 @@ pub(super) struct RuleFields {
     /// Whether the rule is left out of the fields of responses.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) without_fields: bool,
+    /// Whether the rule only shows what it would refuse; enforce if this is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) mode: Option<ModeName>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -121,6 +124,13 @@ pub(super) enum AlgorithmName {
     SlidingWindow,
     SlidingBuckets,
     SlidingLog,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ModeName {
+    Enforce,
+    Shadow,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]

@@ -71,6 +71,7 @@
 //! | `block` | `{ after = 20, for = "15m" }` | blocks a key after so many denials: [`Rule::block_after`](crate::Rule::block_after) |
 //! | `unit` | `"tokens"` | what the policy counts: [`Policy::unit`](crate::Policy::unit) |
 //! | `track-usage`, `without-fields` | `true` | [`Policy::track_usage`](crate::Policy::track_usage), [`Rule::without_fields`](crate::Rule::without_fields) |
+//! | `mode` | `"shadow"` | `enforce` (default), or `shadow`, which only shows what it would refuse: [`Rule::shadow`](crate::Rule::shadow) |
 //!
 //! `name`, `by`, and one of `quota` and `in-flight` are required.
 //!

@@ -10,7 +10,7 @@ use serde_json::json;
 use tollgate_core::{Algorithm, Policy, TimeSpan};
 
 use super::error::{ConfigError, Mistake};
-use super::fields::RuleFields;
+use super::fields::{ModeName, RuleFields};
 use super::rate::Rate;
 use super::registry::Registry;
 use super::values::AsText;
@@ -20,8 +20,9 @@ use super::values::AsText;
 ///
 /// It is made of a [`RuleFile`](super::RuleFile), of a part of the application's own configuration
 /// by [serde](https://serde.rs), or of one line:
-/// `NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]`, where `key` is the `by` of a
-/// file, and is `ip` if it is left out.
+/// `NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]` for a quota, or
+/// `NAME=N[,key=K][,lease=D][,max-wait=D]` for requests in flight. `key` is the `by` of a file, and
+/// is `ip` if it is left out.
 ///
 /// ```
 /// use tollgate::config::RuleConfig;
@@ -91,7 +92,18 @@ impl RuleConfig {
             }
         };
         let when = self.fields.when.as_ref().map(|when| format!("; only {}", when.in_words()));
-        format!("{rate} for {}; {how}{}", self.fields.by.0.in_words(), when.unwrap_or_default())
+        let (when, block) = (when.unwrap_or_default(), self.block_in_words().unwrap_or_default());
+        let mode =
+            if self.fields.mode == Some(ModeName::Shadow) { "; in shadow: refuses nothing" } else { "" };
+        format!("{rate} for {}; {how}{when}{block}{mode}", self.fields.by.0.in_words())
+    }
+
+    fn block_in_words(&self) -> Option<String> {
+        let (denials, block) = (self.policy.denials_until_block()?, self.policy.block()?);
+        let denials = if denials == 1 { "1 denial".to_owned() } else { format!("{denials} denials") };
+        let in_words = |policy: &Policy| TimeSpan(policy.quota().window()).in_words();
+        let (window, time) = (in_words(&self.policy), in_words(&block));
+        Some(format!("; after {denials} within {window} blocked for {time}"))
     }
 }
 
@@ -140,7 +152,8 @@ impl JsonSchema for RuleConfig {
     }
 }
 
-/// `NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]`.
+/// `NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]`, or
+/// `NAME=N[,key=K][,lease=D][,max-wait=D]`.
 impl FromStr for RuleConfig {
     type Err = ConfigError;
 
@@ -153,24 +166,38 @@ impl FromStr for RuleConfig {
 }
 
 fn one_line(text: &str) -> Result<RuleFields, String> {
-    let form = || "expected NAME=LIMIT/WINDOW[,OPTION=VALUE]..., such as api=10/10s".to_owned();
+    let form = || {
+        "expected NAME=LIMIT/WINDOW[,OPTION=VALUE]..., such as api=10/10s, or NAME=N[,OPTION=VALUE]... for N requests \
+         in flight"
+            .to_owned()
+    };
     // The first equals sign ends the name, which may contain commas and slashes.
     let (name, rest) = text.split_once('=').ok_or_else(form)?;
     let mut parts = rest.split(',');
-    let quota = parts.next().filter(|quota| quota.contains('/')).ok_or_else(form)?;
+    let limit = parts.next().unwrap_or_default();
+    let known: &[&str] = match limit.contains('/') {
+        true => &["burst", "algorithm", "key", "max-wait"],
+        false => &["key", "lease", "max-wait"],
+    };
     let mut options = BTreeMap::new();
     for part in parts {
         let (option, value) = part.split_once('=').unwrap_or((part, ""));
-        if !matches!(option, "burst" | "algorithm" | "key" | "max-wait") {
-            return Err(format!("{option:?} is not an option: use burst, algorithm, key, max-wait"));
+        if !known.contains(&option) {
+            return Err(format!("{option:?} is not an option: use {}", known.join(", ")));
         }
         if options.insert(option, value).is_some() {
             return Err(format!("{option} is given twice"));
         }
     }
-    let burst = options.remove("burst").map(|burst| format!(" burst {burst}")).unwrap_or_default();
     let by = options.remove("key").unwrap_or("ip");
-    let mut fields = json!({ "name": name, "quota": format!("{quota}{burst}"), "by": by });
+    let mut fields = json!({ "name": name, "by": by });
+    if limit.contains('/') {
+        let burst = options.remove("burst").map(|burst| format!(" burst {burst}")).unwrap_or_default();
+        fields["quota"] = format!("{limit}{burst}").into();
+    } else {
+        let digits = limit.bytes().all(|sign| sign.is_ascii_digit());
+        fields["in-flight"] = limit.parse::<u64>().ok().filter(|_| digits).ok_or_else(form)?.into();
+    }
     for (option, value) in options {
         fields[option] = value.into();
     }

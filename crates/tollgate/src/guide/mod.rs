@@ -18,6 +18,7 @@ macro_rules! chapters {
 
 chapters! { "":
     algorithms
+    before_a_rule_bites
     capacity
     charges
     from_axum_governor

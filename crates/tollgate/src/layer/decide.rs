@@ -135,7 +135,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
     #[inline]
     pub(crate) fn decide<B>(&self, request: &mut Request<B>) -> Next<S> {
         let (lone, several);
-        let RequestLimiter { rules, decider } = &self.limiter;
+        let RequestLimiter { rules, decider, .. } = &self.limiter;
         let head = Head::from(&*request);
         let asks = if self.options.is_off {
             &[]
@@ -170,7 +170,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         asks: &[Ask],
         deadline: Option<Duration>,
     ) -> Next<S> {
-        let RequestLimiter { rules, decider } = &self.limiter;
+        let RequestLimiter { rules, decider, .. } = &self.limiter;
         if let Some(waits) = rules.waits(&decider.policies, asks, deadline) {
             let (decider, asked) = (decider.clone(), Asks::from(asks));
             let claim: ClaimFuture =
@@ -205,6 +205,9 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         }
         let mut extras =
             if self.adds_something() { self.extras(request, asks, verdict) } else { Extras::default() };
+        if !self.options.is_off {
+            self.limiter.shadow.ask(&Head::from(&*request));
+        }
         if self.limiter.rules.corrects() || !slot.is_empty() {
             extras.ends = self.open_ends(request, asks, verdict, slot);
         }
@@ -234,7 +237,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         verdict: &Verdict,
         slot: Slot,
     ) -> Option<Box<Ends>> {
-        let RequestLimiter { rules, decider } = &self.limiter;
+        let RequestLimiter { rules, decider, .. } = &self.limiter;
         let mut ends = Ends::default();
         if rules.corrects() {
             let granted = |at: usize| {

@@ -22,9 +22,5 @@ pub(crate) fn lengthened(verdict: &Verdict, most: Share) -> Verdict {
         }
         Wait::None | Wait::Never => *status,
     });
-    let longer = Verdict::new(verdict.times(), verdict.delay(), each).from_source(verdict.source());
-    match verdict.share() {
-        Some(share) => longer.of_share(share),
-        None => longer,
-    }
+    Verdict::new(verdict.times(), verdict.delay(), each).as_decided_by(verdict)
 }

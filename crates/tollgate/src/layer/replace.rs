@@ -42,7 +42,8 @@ pub enum RuleChange {
     Added,
     /// No rule has its name any more.
     Removed,
-    /// Its quota, its tiers, its classes or its block changed. Keys keep what they have used.
+    /// Its quota, its tiers, its classes or its block changed, or whether it is in
+    /// [shadow](crate::Rule::shadow). Keys keep what they have used.
     Changed,
     /// A window or the algorithm changed, of the rule or of one of its tiers. The new window counts
     /// from zero.
@@ -82,8 +83,7 @@ where
         loop {
             let earlier = self.live.load_full();
             let next = earlier.replaced(rules.iter().cloned())?;
-            let changes =
-                RuleChanges::between(&earlier.limiter.decider.policies, &next.limiter.decider.policies);
+            let changes = RuleChanges::between(earlier.policy_sets(), next.policy_sets());
             let found = self.live.compare_and_swap(&earlier, next.into());
             if Arc::ptr_eq(&found, &earlier) {
                 return Ok(changes);
@@ -99,6 +99,11 @@ where
 }
 
 impl<S: Store<Error: NeverFails>> LayerShared<S> {
+    /// The policies of the rules that are enforced, and of those in shadow.
+    fn policy_sets(&self) -> [&PolicySet; 2] {
+        [&self.limiter.decider.policies, &self.limiter.shadow.decider.policies]
+    }
+
     /// The same options with other rules.
     fn replaced(&self, rules: impl IntoRules) -> Result<LayerShared<S>, SetupError> {
         let limiter = self.limiter.replaced(rules)?;
@@ -108,22 +113,24 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
 }
 
 impl RuleChanges {
-    fn between(earlier: &PolicySet, next: &PolicySet) -> RuleChanges {
+    fn between(earlier: [&PolicySet; 2], next: [&PolicySet; 2]) -> RuleChanges {
         let mut changes = Vec::new();
-        for (number, policy) in next.own().iter().enumerate() {
-            let change = match earlier.own().iter().position(|other| other.name() == policy.name()) {
-                None => RuleChange::Added,
-                Some(was) => match change(&earlier.of_rule(was), &next.of_rule(number)) {
-                    None => continue,
-                    Some(change) => change,
-                },
+        for (set, number, policy) in rules_of(next) {
+            let was = rules_of(earlier).find(|(_, _, other)| other.name() == policy.name());
+            let change = match was {
+                None => Some(RuleChange::Added),
+                Some((was_in, was, _)) => {
+                    let is_moved = was_in.is_shadow() != set.is_shadow();
+                    let change = change(&was_in.of_rule(was), &set.of_rule(number));
+                    change.or(is_moved.then_some(RuleChange::Changed))
+                }
             };
-            changes.push((policy.name().to_owned(), change));
+            changes.extend(change.map(|change| (policy.name().to_owned(), change)));
         }
-        let is_gone = |policy: &&Policy| next.own().iter().all(|other| other.name() != policy.name());
-        let gone = earlier.own().iter().filter(is_gone);
+        let is_gone = |policy: &&Policy| rules_of(next).all(|(_, _, other)| other.name() != policy.name());
+        let gone = rules_of(earlier).map(|(_, _, policy)| policy).filter(is_gone);
         changes.extend(gone.map(|policy| (policy.name().to_owned(), RuleChange::Removed)));
-        RuleChanges { version: next.version(), changes }
+        RuleChanges { version: next[0].version(), changes }
     }
 
     /// Returns the version of the rules that apply now.
@@ -141,6 +148,12 @@ impl RuleChanges {
     pub fn iter(&self) -> impl Iterator<Item = (&str, RuleChange)> {
         self.changes.iter().map(|(name, change)| (name.as_str(), *change))
     }
+}
+
+/// The policy of each rule, with its number and its set.
+fn rules_of(sets: [&PolicySet; 2]) -> impl Iterator<Item = (&PolicySet, usize, &Policy)> {
+    sets.into_iter()
+        .flat_map(|set| set.own().iter().enumerate().map(move |(number, policy)| (set, number, policy)))
 }
 
 /// How a rule with these policies became one with those.

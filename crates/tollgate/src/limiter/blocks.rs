@@ -1,13 +1,10 @@
 //! How keys are blocked: by themselves after many denials, and by operators.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tollgate_core::{Check, Grant, Key, Policy, Share, Stamp, Store, Times, Wait};
 
+use super::background::in_background;
 use super::decider::Decider;
 use super::never_fails::NeverFails;
 use super::{Limiter, RequestLimiter};
@@ -34,14 +31,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Starts a block by a rule in the store that denied. No caller waits for it.
     fn start_soon(&self, rule: usize, key: Key, share: Option<Share>) {
         let decider = self.clone();
-        let mut starting: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-            decider.start(rule, &key, share).await;
-        });
-        // A store in memory answers now. A task polls all others again.
-        let is_pending = starting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
-        if let (true, Ok(runtime)) = (is_pending, Handle::try_current()) {
-            runtime.spawn(starting);
-        }
+        in_background(Box::pin(async move { decider.start(rule, &key, share).await }));
     }
 
     /// Starts a block by a rule, which must block keys. Observers see it, unless one goes on.

@@ -32,7 +32,7 @@ use crate::setup_error::SetupError;
 pub(crate) struct Decider<S> {
     pub(crate) policies: Arc<PolicySet>,
     pub(crate) store: S,
-    pub(super) observers: Observers,
+    pub(crate) observers: Observers,
     pub(super) queues: WaitQueues<Refusal>,
     pub(super) waits_for_store: bool,
     /// `None` unless a policy is for requests in flight.
@@ -42,8 +42,8 @@ pub(crate) struct Decider<S> {
 }
 
 impl Decider<MemoryStore> {
-    pub(super) fn new(policies: PolicySet) -> Decider<MemoryStore> {
-        let (policies, store) = (Arc::new(policies), MemoryStore::new());
+    pub(super) fn new(policies: PolicySet, store: MemoryStore) -> Decider<MemoryStore> {
+        let policies = Arc::new(policies);
         Decider {
             slots: SlotBook::new(&policies, &store),
             denials: policies.has_blocks().then(|| Arc::new(DenialCounts::new())),
@@ -181,9 +181,19 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// Charges what is asked, for a caller that waits until `deadline` at the longest.
     pub(super) async fn charge(&self, asks: Asks, deadline: Option<Duration>) -> Result<Permit, Denial> {
+        self.charge_by(self.all_rules(), asks, deadline).await
+    }
+
+    /// Charges what is asked of some rules.
+    pub(crate) async fn charge_by(
+        &self,
+        rules: Range<usize>,
+        asks: Asks,
+        deadline: Option<Duration>,
+    ) -> Result<Permit, Denial> {
         let reply = self.ask(&asks, deadline);
         let to_count = self.to_count(&asks);
-        let decided = self.decided(asks, reply).await;
+        let decided = self.decided_by(rules, asks, reply).await;
         decided.inspect_err(|denial| self.count(denial, &to_count))
     }
 

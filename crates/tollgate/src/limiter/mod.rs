@@ -1,5 +1,6 @@
 //! The same decisions without a Tower service around them: by key, and by the head of a request.
 
+pub(crate) mod background;
 mod blocks;
 pub(crate) mod claim;
 pub(crate) mod decider;
@@ -9,6 +10,7 @@ pub(crate) mod queue_slot;
 mod refusal;
 mod request;
 mod settle;
+pub(crate) mod shadow;
 mod until_ready;
 mod wait_queue;
 
@@ -72,8 +74,11 @@ impl Limiter {
     /// # Errors
     /// [`SetupError`] if there are none, or if two have one name.
     pub fn try_new(policies: impl IntoIterator<Item = Policy>) -> Result<Limiter, SetupError> {
-        let without_tiers = policies.into_iter().map(|policy| (policy, &[] as &[Policy]));
-        Ok(Limiter { decider: Decider::new(PolicySet::try_new(without_tiers.collect())?) })
+        let without_tiers: Vec<_> = policies.into_iter().map(|policy| (policy, &[] as &[Policy])).collect();
+        if without_tiers.is_empty() {
+            return Err(SetupError::NoRules);
+        }
+        Ok(Limiter { decider: Decider::new(PolicySet::try_new(without_tiers)?, MemoryStore::new()) })
     }
 }
 

@@ -8,6 +8,7 @@ use tollgate_core::{Key, Policy, Store};
 use super::decider::Decider;
 use super::never_fails::NeverFails;
 use super::permit::Permit;
+use super::shadow::ShadowRules;
 use crate::charge::{Charge, ResponseHead, Settler};
 use crate::denial::Denial;
 use crate::extract::Head;
@@ -46,6 +47,7 @@ use crate::setup_error::{SetupError, or_panic};
 pub struct RequestLimiter<S = MemoryStore> {
     pub(crate) rules: Arc<RuleSet>,
     pub(crate) decider: Decider<S>,
+    pub(crate) shadow: ShadowRules<S>,
 }
 
 impl RequestLimiter {
@@ -63,8 +65,13 @@ impl RequestLimiter {
     /// # Errors
     /// [`SetupError`] if there are none, or if two have one name.
     pub fn try_new(rules: impl IntoRules) -> Result<RequestLimiter, SetupError> {
-        let (rules, policies) = RuleSet::try_new(rules)?;
-        Ok(RequestLimiter { rules: Arc::new(rules), decider: Decider::new(policies) })
+        let [(rules, policies), (in_shadow, of_shadow)] = RuleSet::try_both(rules)?;
+        let store = MemoryStore::new();
+        Ok(RequestLimiter {
+            rules: Arc::new(rules),
+            decider: Decider::new(policies, store.clone()),
+            shadow: ShadowRules::new(in_shadow, Decider::new(of_shadow, store)),
+        })
     }
 }
 
@@ -92,7 +99,9 @@ impl<S> RequestLimiter<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        Ok(RequestLimiter { rules: self.rules, decider: self.decider.try_store(store)? })
+        let shadow = self.shadow.try_store(store.clone())?;
+        let decider = self.decider.try_store(store)?;
+        Ok(RequestLimiter { rules: self.rules, decider, shadow })
     }
 
     /// A limiter with other rules, on the same state.
@@ -101,8 +110,13 @@ impl<S> RequestLimiter<S> {
         S: Store,
         S::Error: NeverFails,
     {
-        let (rules, policies) = RuleSet::try_new(rules)?;
-        Ok(RequestLimiter { rules: Arc::new(rules), decider: self.decider.replaced(policies)? })
+        let [(rules, policies), (in_shadow, of_shadow)] = RuleSet::try_both(rules)?;
+        let of_shadow = self.shadow.decider.replaced(of_shadow)?;
+        Ok(RequestLimiter {
+            rules: Arc::new(rules),
+            decider: self.decider.replaced(policies)?,
+            shadow: self.shadow.replaced(in_shadow, of_shadow),
+        })
     }
 
     /// Calls `observe` for each decision: [`RateLimitLayer::observe`] says more.
@@ -110,7 +124,11 @@ impl<S> RequestLimiter<S> {
     /// [`RateLimitLayer::observe`]: crate::RateLimitLayer::observe
     #[must_use]
     pub fn observe(self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> RequestLimiter<S> {
-        RequestLimiter { decider: self.decider.observe(observe), ..self }
+        let observe = Arc::new(observe);
+        let of_shadow = Arc::clone(&observe);
+        let shadow = self.shadow.with(|decider| decider.observe(move |decision| of_shadow(decision)));
+        let decider = self.decider.observe(move |decision| observe(decision));
+        RequestLimiter { rules: self.rules, decider, shadow }
     }
 
     /// Counts decisions and units as metrics: [`RateLimitLayer::metrics`] says more.
@@ -120,7 +138,8 @@ impl<S> RequestLimiter<S> {
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     #[must_use]
     pub fn metrics(self) -> RequestLimiter<S> {
-        RequestLimiter { decider: self.decider.metrics(), ..self }
+        let shadow = self.shadow.with(Decider::metrics);
+        RequestLimiter { rules: self.rules, decider: self.decider.metrics(), shadow }
     }
 
     /// Sets whether callers of [`until_ready`](RequestLimiter::until_ready) also wait while the
@@ -134,7 +153,8 @@ impl<S> RequestLimiter<S> {
     /// and its tiers. To sum what a key used [recently](crate::usage::RecentUsage), or to list what
     /// a [reset](RequestLimiter::reset) forgets.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.decider.policies.with_states()
+        let in_shadow = self.shadow.decider.policies.with_states();
+        self.decider.policies.with_states().chain(in_shadow)
     }
 
     /// The same permit, whose slots end when their rules say so.
@@ -170,6 +190,7 @@ where
             Some(waits) => self.decider.charge_for_slots(asks, waits).await?,
             None => self.decider.charge(asks, None).await?,
         };
+        self.shadow.ask(head);
         Ok(self.holding(permit))
     }
 
@@ -185,7 +206,9 @@ where
     /// Waits until a request may pass, and charges it: see
     /// [`Limiter::until_ready`](crate::Limiter::until_ready), also for errors and panics.
     pub async fn until_ready(&self, head: &Head<'_>, at_most: Duration) -> Result<Permit, Denial> {
-        Ok(self.holding(self.decider.admit(self.asks(head), Some(at_most)).await?))
+        let permit = self.decider.admit(self.asks(head), Some(at_most)).await?;
+        self.shadow.ask(head);
+        Ok(self.holding(permit))
     }
 
     /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
@@ -234,5 +257,6 @@ where
     /// [`Key::global`]: reset that.
     pub async fn reset(&self, key: &Key) {
         self.decider.reset(key).await;
+        self.shadow.decider.reset(key).await;
     }
 }

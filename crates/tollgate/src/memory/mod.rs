@@ -245,12 +245,12 @@ impl MemoryStore {
             if times.max() > 0 && matches!(status.wait(), Wait::For(_)) {
                 slot.pin();
             }
-            return Verdict::of_one(0, Duration::ZERO, status);
+            return Verdict::of_one(0, Duration::ZERO, status).at(now);
         }
         let charge = slot.value.charge(policy, now, look, check.cost * u64::from(granted));
         // Once the quota was full again, earlier denials no longer count.
         slot.renew(charge.expires, look.remaining == policy.capacity());
-        Verdict::of_one(granted, charge.delay, charge.status)
+        Verdict::of_one(granted, charge.delay, charge.status).at(now)
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict
             })
             .collect()
     };
-    Verdict::new(granted, delay, of_check.iter().map(|place| statuses[*place]))
+    Verdict::new(granted, delay, of_check.iter().map(|place| statuses[*place])).at(now)
 }
 
 /// The state of a key that has no entry.

@@ -69,7 +69,8 @@ impl<'a> Decision<'a> {
     }
 }
 
-/// What a policy decided about a request. Of the outcomes of all rules, the greatest decides.
+/// What a policy decided about a request. Of the outcomes of all rules, the greatest up to
+/// [`NoKey`](Outcome::NoKey) decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -106,11 +107,18 @@ pub enum Outcome {
     /// A block of a key [starts](crate::Policy::block_after), in this process. The request that
     /// started it was [`Denied`](Outcome::Denied) before.
     BlockStarted,
+    /// A rule in [shadow](crate::Rule::shadow) would let the request pass. It counted the units.
+    ShadowAllowed,
+    /// A rule in [shadow](crate::Rule::shadow) would refuse the request.
+    ShadowDenied,
+    /// A rule in [shadow](crate::Rule::shadow) was not asked: too many of its checks wait for the
+    /// store.
+    ShadowDropped,
 }
 
 impl Outcome {
     /// All outcomes.
-    pub const ALL: [Outcome; 12] = [
+    pub const ALL: [Outcome; 15] = [
         Outcome::Skipped,
         Outcome::Allowed,
         Outcome::Delayed,
@@ -123,7 +131,24 @@ impl Outcome {
         Outcome::Forgiven,
         Outcome::Released,
         Outcome::BlockStarted,
+        Outcome::ShadowAllowed,
+        Outcome::ShadowDenied,
+        Outcome::ShadowDropped,
     ];
+
+    /// The outcome for a rule in shadow.
+    pub(super) fn in_shadow(self) -> Outcome {
+        match self {
+            Outcome::Allowed | Outcome::Delayed => Outcome::ShadowAllowed,
+            Outcome::Denied | Outcome::Blocked | Outcome::NeverPossible => Outcome::ShadowDenied,
+            other => other,
+        }
+    }
+
+    /// Whether only a rule in shadow has it.
+    pub(super) fn is_shadow(self) -> bool {
+        matches!(self, Outcome::ShadowAllowed | Outcome::ShadowDenied | Outcome::ShadowDropped)
+    }
 
     /// The name in logs and metrics, such as `never-possible`.
     pub const fn name(self) -> &'static str {
@@ -140,6 +165,9 @@ impl Outcome {
             Outcome::Forgiven => "forgiven",
             Outcome::Released => "released",
             Outcome::BlockStarted => "block-started",
+            Outcome::ShadowAllowed => "shadow-allowed",
+            Outcome::ShadowDenied => "shadow-denied",
+            Outcome::ShadowDropped => "shadow-dropped",
         }
     }
 }

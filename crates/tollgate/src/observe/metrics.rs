@@ -33,7 +33,7 @@ impl Metrics {
             limit_of(policy).set(0.0);
         }
         let is_alone = policies.own().len() == 1;
-        let handles = policies.own().iter().map(|policy| Handles::new(policy, is_alone)).collect();
+        let handles = policies.own().iter().map(|policy| Handles::new(policies, policy, is_alone)).collect();
         Metrics { policies: handles, store_seconds: histogram!("tollgate_store_seconds") }
     }
 
@@ -74,12 +74,19 @@ impl Metrics {
 }
 
 impl Handles {
-    fn new(policy: &Policy, is_alone: bool) -> Handles {
-        let is_possible = |outcome, source| match outcome {
-            Outcome::NotCharged => !is_alone && is_possible(outcome, source),
-            Outcome::Delayed => !policy.longest_wait().is_zero() && is_possible(outcome, source),
-            Outcome::Blocked => policy.denials_until_block().is_some() && is_possible(outcome, source),
-            _ => is_possible(outcome, source),
+    fn new(policies: &PolicySet, policy: &Policy, is_alone: bool) -> Handles {
+        let is_possible = |outcome: Outcome, source| {
+            let has_it = match outcome {
+                Outcome::Skipped => true,
+                _ if outcome.is_shadow() || policies.is_shadow() => {
+                    outcome.is_shadow() == policies.is_shadow()
+                }
+                Outcome::NotCharged => !is_alone,
+                Outcome::Delayed => !policy.longest_wait().is_zero(),
+                Outcome::Blocked => policy.denials_until_block().is_some(),
+                _ => true,
+            };
+            has_it && is_possible(outcome, source)
         };
         let name = policy.name().to_owned();
         limit_of(policy).set(policy.quota().limit() as f64);
@@ -134,13 +141,14 @@ fn decides_nothing(outcome: Outcome) -> bool {
 
 /// Whether a source can decide so, for a policy that may delay and that others apply with.
 fn is_possible(outcome: Outcome, source: Source) -> bool {
-    use Outcome::{Allowed, Blocked, Delayed, Denied, NeverPossible, NoKey, NotCharged, Skipped};
+    use Outcome::{Allowed, Blocked, Denied, NeverPossible, NoKey, NotCharged, Skipped};
+    use Outcome::{ShadowAllowed, ShadowDenied, ShadowDropped};
     match source {
-        Source::Rule => matches!(outcome, Skipped | NotCharged | NoKey),
-        Source::Lease => outcome == Allowed,
-        Source::DenyCache => matches!(outcome, NotCharged | Denied | Blocked | NeverPossible),
-        Source::FailurePolicy => matches!(outcome, Allowed | Denied),
+        Source::Rule => matches!(outcome, Skipped | NotCharged | NoKey | ShadowDenied | ShadowDropped),
+        Source::Lease => matches!(outcome, Allowed | ShadowAllowed),
+        Source::DenyCache => matches!(outcome, NotCharged | Denied | Blocked | NeverPossible | ShadowDenied),
+        Source::FailurePolicy => matches!(outcome, Allowed | Denied | ShadowAllowed | ShadowDenied),
         // The store, and a fallback, which is one.
-        _ => matches!(outcome, Allowed | Delayed | NotCharged | Denied | Blocked | NeverPossible),
+        _ => !matches!(outcome, Skipped | NoKey | ShadowDropped) && !decides_nothing(outcome),
     }
 }

@@ -113,6 +113,7 @@ impl Observers {
                 Some(wait) => (Outcome::Blocked, Some(wait)),
                 None => outcome(verdict, at, policy),
             };
+            let outcome = if policies.is_shadow() { outcome.in_shadow() } else { outcome };
             at += 1;
             let (source, latency) = (verdict.source(), latency.take());
             Decision { policy, rule, outcome, units: ask.cost, source, wait, latency }
@@ -127,6 +128,13 @@ impl Observers {
             Decision::of_rule(policies.policy(number), number, outcome)
         };
         self.show((0..policies.own().len()).map(decision));
+    }
+
+    /// Shows the outcome for a rule in shadow of which no store is asked.
+    pub(crate) fn undecided(&self, policies: &PolicySet, rule: usize, outcome: Outcome) {
+        if let Some(watch) = &self.0 {
+            watch.observe(&Decision::of_rule(policies.policy(rule), rule, outcome));
+        }
     }
 
     /// Shows how a charge has ended. No span sees it, since that of the request may have ended.
@@ -163,6 +171,7 @@ impl Observers {
             if let Some(watch) = &self.0 {
                 watch.observe(&decision);
             }
+            let is_traced = is_traced && !decision.outcome.is_shadow();
             if is_traced && decided.is_none_or(|earlier| earlier.outcome < decision.outcome) {
                 decided = Some(decision);
             }

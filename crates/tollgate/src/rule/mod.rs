@@ -47,6 +47,7 @@ impl PolicyExt for Policy {
             classes: None,
             exemptions: Vec::new(),
             without_fields: false,
+            is_shadow: false,
         }
     }
 }
@@ -80,6 +81,7 @@ pub struct Rule {
     classes: Option<Classes>,
     exemptions: Vec<Arc<dyn Exemption>>,
     without_fields: bool,
+    is_shadow: bool,
 }
 
 /// One [`Rule`] or several: an array, a `Vec`, any iterator.
@@ -331,6 +333,14 @@ impl Rule {
 
     pub(crate) fn is_exempt(&self, head: &Head<'_>) -> bool {
         self.exemptions.iter().any(|exemption| exemption.exempts(head))
+    }
+
+    pub(crate) fn in_shadow(self, is_shadow: bool) -> Rule {
+        Rule { is_shadow, ..self }
+    }
+
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.is_shadow
     }
 
     pub(crate) fn is_without_fields(&self) -> bool {

@@ -59,6 +59,21 @@ impl RuleSet {
         Ok((RuleSet { rules, first_variants, is_lone_key, corrects }, policies))
     }
 
+    /// The rules that are enforced, and those in shadow.
+    pub(crate) fn try_both(rules: impl IntoRules) -> Result<[(RuleSet, PolicySet); 2], SetupError> {
+        let (in_shadow, enforced): (Vec<Rule>, Vec<Rule>) = rules.into_rules().partition(Rule::is_shadow);
+        if enforced.is_empty() && in_shadow.is_empty() {
+            return Err(SetupError::NoRules);
+        }
+        in_shadow.iter().try_for_each(Rule::check_shadow)?;
+        let (enforced, (rules, in_shadow)) = (RuleSet::try_new(enforced)?, RuleSet::try_new(in_shadow)?);
+        let is_twice = |policy: &&Policy| enforced.1.own().iter().any(|other| other.name() == policy.name());
+        match in_shadow.own().iter().find(is_twice) {
+            Some(twice) => Err(SetupError::PolicyTwice(twice.name().to_owned())),
+            None => Ok([enforced, (rules, in_shadow.in_shadow())]),
+        }
+    }
+
     /// What a request asks of the only rule, if that rule is only a key and finds one. Through
     /// [`RuleSet::ask`], a request costs 1.16 × with fields and 1.6 × without (peers, allowed,
     /// hot).
@@ -82,27 +97,51 @@ impl RuleSet {
         supports: impl Fn(&Policy) -> bool,
     ) -> Result<Asks, (usize, Reason)> {
         let mut asks = Asks::new();
-        for (number, rule) in self.rules.iter().enumerate() {
-            if rule.is_exempt(head) {
-                continue;
-            }
-            let key = match rule.key_or_else(rule.find(head)) {
-                Ok(key) => key,
-                Err(MissingKey::Skip) => continue,
-                Err(_) => return Err((number, rule.why_missing(head))),
-            };
-            let made = rule.quota_of(head, &key).and_then(|(quota, leaves)| {
-                let wanted = WantedPolicy { rule: number, quota, leaves };
-                policies.made(wanted, || rule.with_quota(quota, leaves).filter(&supports))
-            });
-            let policy = made.unwrap_or_else(|| match rule.variant(head, &key) {
-                Some(variant) => self.first_variants[number] + variant,
-                None => number,
-            });
-            let cost = rule.cost_of(head, policies.policy(policy));
-            asks.push(Ask { policy, key, cost });
+        for number in 0..self.rules.len() {
+            let ask = self.ask_of(number, head, policies, &supports);
+            asks.extend(ask.map_err(|reason| (number, reason))?);
         }
         Ok(asks)
+    }
+
+    /// What a request asks of the rule with this number, if the rule applies to it. Or why it has
+    /// no key.
+    #[inline]
+    pub(crate) fn ask_of(
+        &self,
+        number: usize,
+        head: &Head<'_>,
+        policies: &PolicySet,
+        supports: impl Fn(&Policy) -> bool,
+    ) -> Result<Option<Ask>, Reason> {
+        let rule = &self.rules[number];
+        if rule.is_exempt(head) {
+            return Ok(None);
+        }
+        let key = match rule.key_or_else(rule.find(head)) {
+            Ok(key) => key,
+            Err(MissingKey::Skip) => return Ok(None),
+            Err(_) => return Err(rule.why_missing(head)),
+        };
+        let made = rule.quota_of(head, &key).and_then(|(quota, leaves)| {
+            let wanted = WantedPolicy { rule: number, quota, leaves };
+            policies.made(wanted, || rule.with_quota(quota, leaves).filter(&supports))
+        });
+        let policy = made.unwrap_or_else(|| match rule.variant(head, &key) {
+            Some(variant) => self.first_variants[number] + variant,
+            None => number,
+        });
+        let cost = rule.cost_of(head, policies.policy(policy));
+        Ok(Some(Ask { policy, key, cost }))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
     }
 
     /// How long each ask may wait for its slot, if any may. `deadline` is that of the caller.

@@ -97,6 +97,7 @@ fn values() -> Vec<(&'static str, Vec<Value>)> {
         ("unit", vec![json!("tokens"), json!("content-bytes")]),
         ("track-usage", vec![json!(true), json!(false)]),
         ("without-fields", vec![json!(true)]),
+        ("mode", vec![json!("enforce"), json!("shadow")]),
     ]
 }
 

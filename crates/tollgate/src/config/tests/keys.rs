@@ -108,6 +108,10 @@ fn words() {
         "2 per second for each value of the header x-key and method, else client address; 1 at once, others delayed for at \
          most 5 seconds (leaky-bucket)"
     );
+    assert_eq!(
+        words("a,b=2,max-wait=5s,lease=3s,key=global"),
+        "2 in flight for all callers together; others wait for at most 5 seconds (in-flight, lease of 3 seconds)"
+    );
     let words = |fields: &str| {
         let file = format!("[[rule]]\nname = \"a\"\nby = \"global\"\n{fields}");
         crate::config::RuleFile::from_toml(&file).unwrap().rules()[0].in_words()
@@ -123,5 +127,13 @@ fn words() {
     assert_eq!(
         words("quota = \"1/s\"\nwhen = { path = [\"/a\", \"/b/*\"], method = \"GET\" }"),
         "1 per second for all callers together; at most 1 at once (gcra); only of /a or /b/* by GET"
+    );
+    assert_eq!(
+        words("quota = \"1/s\"\nmode = \"shadow\""),
+        "1 per second for all callers together; at most 1 at once (gcra); in shadow: refuses nothing"
+    );
+    assert_eq!(
+        words("quota = \"1/d\"\nalgorithm = \"fixed-window\"\nblock = { after = 20, for = \"15m\" }"),
+        "1 per day for all callers together; fixed-window; after 20 denials within 1 day blocked for 15 minutes"
     );
 }

@@ -181,10 +181,21 @@ fn two_rules_of_one_name_are_refused() {
 
 #[test]
 fn a_mistake_in_one_line_is_explained() {
+    let form = "expected NAME=LIMIT/WINDOW[,OPTION=VALUE]..., such as api=10/10s, or NAME=N[,OPTION=VALUE]... for N \
+                requests in flight";
     for (text, message) in [
-        ("", "expected NAME=LIMIT/WINDOW[,OPTION=VALUE]..., such as api=10/10s"),
-        ("api", "expected NAME=LIMIT/WINDOW[,OPTION=VALUE]..., such as api=10/10s"),
-        ("api=10", "expected NAME=LIMIT/WINDOW[,OPTION=VALUE]..., such as api=10/10s"),
+        ("", form),
+        ("api", form),
+        ("api=", form),
+        ("api=-1", form),
+        ("api=+1", form),
+        ("api=1.5", form),
+        ("api=99999999999999999999", form),
+        ("api=0", r#"rule "api", in-flight: 0: at least 1 request must be allowed"#),
+        ("api=1000001", r#"rule "api", in-flight: 1000001: in-flight takes a limit of at most 1000000"#),
+        ("api=2,burst=3", r#""burst" is not an option: use key, lease, max-wait"#),
+        ("api=2,lease=3s,lease=3s", "lease is given twice"),
+        ("api=2,lease=0s", r#"rule "api", lease: "0s": a quota's window must be between 1 ms and 366 days"#),
         ("api=/s", r#""" is not a whole number from 1 to 1099511627776"#),
         ("api=5/10", r#""10" is not a time such as 10s, 500ms, 5min, h or d"#),
         ("api=5/s,", r#""" is not an option: use burst, algorithm, key, max-wait"#),
@@ -234,6 +245,14 @@ fn fields_that_would_switch_a_rule_off_are_refused() {
         (
             "in-flight = 1\nunit = \"tokens\"",
             "unit: \"tokens\": only a rule with a quota takes it, and this one has in-flight",
+        ),
+        (
+            "in-flight = 1\nmode = \"shadow\"",
+            "mode: \"shadow\": a rule of requests in flight, or with reserve, count-if or cost-by, cannot be in shadow",
+        ),
+        (
+            "quota = \"5/s\"\nmode = \"dry-run\"",
+            "mode: unknown variant `dry-run`, expected `enforce` or `shadow`",
         ),
     ] {
         let error_of = of_toml(&format!("[[rule]]\nname = \"a\"\nby = \"ip\"\n{fields}"));

@@ -12,7 +12,7 @@ use super::{Registry, RuleFile};
 
 /// What `FIELDS` stands for in the messages below.
 const FIELDS: &str = "`name`, `quota`, `zone`, `anchor`, `in-flight`, `by`, `algorithm`, `buckets`, `max-limit`, `max-wait`, `lease`, `held-at-most`, `when`, `exempt`, \
-                      `missing-key`, `cost`, `reserve`, `reserve-at-most`, `count-if`, `cost-by`, `quota-by`, `tiers`, `leaving`, `block`, `unit`, `track-usage`, `without-fields`";
+                      `missing-key`, `cost`, `reserve`, `reserve-at-most`, `count-if`, `cost-by`, `quota-by`, `tiers`, `leaving`, `block`, `unit`, `track-usage`, `without-fields`, `mode`";
 
 fn of_toml(text: &str) -> String {
     let rules = RuleFile::from_toml(text).and_then(|file| Registry::new().rules(&file));

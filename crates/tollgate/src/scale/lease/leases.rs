@@ -146,7 +146,7 @@ impl<S: Store> Leases<S> {
             let wait = if is_held { Wait::None } else { status.wait() };
             Status::new(remaining, wait, status.reset_after(), status.stamp())
         });
-        Verdict::new(verdict.times(), verdict.delay(), each).from_source(verdict.source())
+        Verdict::new(verdict.times(), verdict.delay(), each).as_decided_by(&verdict)
     }
 
     /// Starts the fetches that a verdict of the store allows. A key that is denied has no units to
