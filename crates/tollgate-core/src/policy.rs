@@ -449,8 +449,8 @@ impl Policy {
     }
 
     /// Identifies the stored states of this policy: its name, its algorithm (`SlidingBuckets` with
-    /// its number of buckets) and its window. Limit and burst are not part of it, so they may
-    /// change while states live on.
+    /// its number of buckets) and its window. Limit and burst are not part of it, nor are the
+    /// boundaries of a calendar window, so they may change while states live on.
     #[inline]
     pub fn scope(&self) -> &str {
         &self.scope

@@ -66,3 +66,52 @@ impl FixedWindow {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::boundaries::Boundaries;
+    use crate::quota::Quota;
+
+    fn monthly(boundaries: Boundaries) -> Policy {
+        Policy::new("monthly", Quota::per_day(5)).with_algorithm(Algorithm::CalendarWindow { boundaries })
+    }
+
+    /// As while processes have two time zones, or two databases of them.
+    #[test]
+    fn processes_with_two_boundaries_restart_the_count_at_each_once() {
+        let (east, west) = (monthly(Boundaries::new(&[100, 200])), monthly(Boundaries::new(&[110, 210])));
+        assert_eq!(east.scope(), west.scope());
+        let mut state = FixedWindow::default();
+        for (now, policy, left) in [
+            (105, &east, 5),
+            (106, &west, 0),
+            (107, &east, 0),
+            (110, &east, 0),
+            (111, &west, 5),
+            (112, &east, 0),
+            (199, &west, 0),
+            (200, &west, 0),
+            (201, &east, 5),
+            (202, &west, 0),
+            (209, &east, 0),
+            (210, &west, 5),
+            (211, &east, 0),
+        ] {
+            assert_eq!(state.look(policy, now), left, "at {now}");
+            state.charge(left);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_steps_over_a_boundary_and_back_refills_nothing_twice() {
+        let policy = monthly(Boundaries::new(&[100, 200, 300]));
+        let mut state = FixedWindow::default();
+        state.look(&policy, 205);
+        state.charge(5);
+        assert_eq!((state.look(&policy, 195), state.wait(&policy, 195, 1)), (0, 5));
+        assert_eq!(state.look(&policy, 200), 5, "the window that was left begins again");
+        state.charge(5);
+        assert_eq!((state.look(&policy, 299), state.look(&policy, 300)), (0, 5));
+    }
+}

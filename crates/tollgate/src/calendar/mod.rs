@@ -36,8 +36,8 @@ use tollgate_core::{Algorithm, Boundaries, Policy, Quota, QuotaError};
 ///   time. A process whose clock is wrong by more than a window still opens no window of its own
 ///   while one is counted. After its first reply it knows the server's time.
 /// - **Usage survives a change** of the zone, of the anchor and of the limit, but not of the
-///   length. While processes with two zones or anchors run at once, a caller gets its quota at either
-///   boundary.
+///   length. While processes with two zones or anchors run at once, a caller gets its quota at
+///   either boundary.
 /// - **The fields of responses** name a day as 86,400 seconds (`w`), a week as seven of them, and a
 ///   month as 31. What they say of the time left is exact.
 /// - **Memory**: the boundaries until 2112 are computed once for each zone, length and anchor, and
