@@ -31,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) rules_file: Option<WatchedFile>,
     /// The header in which trusted proxies write the client's address.
     pub(crate) client_ip_header: Option<HeaderName>,
+    /// The client's address, if it comes from that header.
+    pub(crate) client_ip: Option<ClientIp>,
     /// The file to which decisions are logged.
     pub(crate) log: Option<PathBuf>,
     /// Where the usage is stored.
@@ -48,7 +50,7 @@ impl TryFrom<Cli> for Config {
         let client_ip = client_ip(cli.client_ip_header.as_deref(), &cli.trust)?;
         let (client_ip_header, client_ip) = client_ip.unzip();
         let hosts = Hosts::parse(&cli.hosts)?;
-        let registry = registry(client_ip);
+        let registry = registry(client_ip.clone());
         let (rules, rules_file) = match &cli.rules_file {
             None => (LiveRules::fixed(rule_options::rules(&cli, &registry)?), None),
             Some(path) => {
@@ -67,6 +69,7 @@ impl TryFrom<Cli> for Config {
             rules_path: cli.rules_file,
             rules_file,
             client_ip_header,
+            client_ip,
             log: cli.log,
             store,
             layer: layer.fields(cli.headers.into()),

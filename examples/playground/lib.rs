@@ -47,7 +47,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::middleware::from_fn;
+use axum::middleware::from_fn_with_state;
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
@@ -111,7 +111,7 @@ async fn open(config: &mut Config, metrics: bool) -> Result<Opened, String> {
     // A file may add the rule later.
     let limits_log_ins = file.is_some() || config.rules.now().iter().any(|rule| rule.name() == login::RULE);
     let turns = limits_log_ins.then(|| login::turns(store.clone())).transpose().map_err(wrong)?;
-    let log = config.log.as_deref().map(|path| DecisionLog::open(path, config.rules.clone())).transpose()?;
+    let log = config.log.as_deref().map(|path| DecisionLog::open(path, config)).transpose()?;
     let counted = dashboard.count_keys(store);
     let logged = log.as_ref().map_or(counted.clone(), |log| log.of(counted));
     let layer = config.layer.clone().try_store(logged).map_err(wrong)?;
@@ -142,7 +142,10 @@ async fn serve(config: Config, opened: Opened, exporter: Option<Exporter>) -> Re
         let _ = connection.set_nodelay(true);
     });
     let limited = routes::router(&layer, turns.clone()).map_err(|error| error.to_string())?;
-    let limited = if log.is_some() { limited.layer(from_fn(log::note)) } else { limited };
+    let limited = match log {
+        Some(log) => limited.layer(from_fn_with_state(log, log::note)),
+        None => limited,
+    };
     let hosts = config.hosts.and(address.ip());
     let running = Running { layer: layer.clone(), watcher: watcher.clone(), circuit: views.circuit };
     let app = dashboard.note_keys(limited).merge(dashboard.router(hosts, running, stopped()));

@@ -3,12 +3,12 @@
 use std::convert::Infallible;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
-use axum::extract::{ConnectInfo, Request};
+use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{Method, Uri};
@@ -16,10 +16,12 @@ use humantime::format_rfc3339_micros;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tokio::task_local;
+use tollgate::extract::{AddressExtractor, ClientIp, PeerIp};
 use tollgate::store::{After, Check, Grant, Renewal, Reply, Settled, Store, Then, Times, Verdict};
 use tollgate::watch::Watcher;
-use tollgate::{Clock, Key, Policy, PolicyError, StoreExt, Wait};
+use tollgate::{Clock, Head, Key, Policy, PolicyError, StoreExt, Wait};
 
+use crate::config::Config;
 use crate::live_rules::LiveRules;
 use crate::store::AnyStore;
 
@@ -43,6 +45,7 @@ pub(crate) struct DecisionLog(Arc<LogFile>);
 struct LogFile {
     file: Mutex<File>,
     rules: LiveRules,
+    client_ip: Option<ClientIp>,
     /// Knows the version of the rules, if they are from a file.
     watcher: OnceLock<Weak<Watcher>>,
 }
@@ -75,10 +78,15 @@ struct LogCheck {
 
 impl DecisionLog {
     /// Appends to a file.
-    pub(crate) fn open(path: &Path, rules: LiveRules) -> Result<DecisionLog, String> {
+    pub(crate) fn open(path: &Path, config: &Config) -> Result<DecisionLog, String> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         let file = file.map_err(|error| format!("--log: {}: {error}", path.display()))?;
-        Ok(DecisionLog(Arc::new(LogFile { file: Mutex::new(file), rules, watcher: OnceLock::new() })))
+        Ok(DecisionLog(Arc::new(LogFile {
+            file: Mutex::new(file),
+            rules: config.rules.clone(),
+            client_ip: config.client_ip.clone(),
+            watcher: OnceLock::new(),
+        })))
     }
 
     /// Notes the version of the rules from now on.
@@ -100,8 +108,12 @@ impl DecisionLog {
 }
 
 /// Lets the log see what is asked about.
-pub(crate) async fn note(request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+pub(crate) async fn note(State(log): State<DecisionLog>, request: Request, next: Next) -> Response {
+    let head = Head::from(&request);
+    let peer = match &log.0.client_ip {
+        Some(client_ip) => client_ip.address(&head),
+        None => PeerIp::new().address(&head),
+    };
     let requested = Requested { method: request.method().clone(), uri: request.uri().clone(), peer };
     REQUEST.scope(requested, next.run(request)).await
 }

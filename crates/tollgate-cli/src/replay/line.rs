@@ -24,8 +24,13 @@ pub(super) struct LoggedDecision {
     /// That of the rule set.
     #[serde(default)]
     pub(super) version: u64,
+    /// Whether a rule in shadow decided, about a request that has a line of its own.
+    #[serde(default)]
+    pub(super) shadow: bool,
     pub(super) allowed: bool,
+    #[serde(default = "get")]
     method: String,
+    #[serde(default = "root")]
     path: String,
     peer: Option<IpAddr>,
     /// Of the rules that applied.
@@ -39,6 +44,14 @@ pub(super) struct LoggedCheck {
     pub(super) key: String,
     pub(super) cost: u64,
     pub(super) denied: bool,
+}
+
+fn get() -> String {
+    "GET".to_owned()
+}
+
+fn root() -> String {
+    "/".to_owned()
 }
 
 impl LoggedDecision {

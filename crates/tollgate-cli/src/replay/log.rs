@@ -116,6 +116,9 @@ impl SortedLog {
     fn add(&mut self, line: &LogLine, offset: u64, number: u64) {
         let logged = line.request.extensions().get::<LoggedDecision>();
         if let Some(logged) = logged {
+            if logged.shadow {
+                return;
+            }
             self.is_json = true;
             self.version = self.version.max(logged.version);
             let names = logged.checks.iter().map(|check| &check.rule);

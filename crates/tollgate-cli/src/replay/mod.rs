@@ -7,13 +7,15 @@ mod line;
 mod log;
 mod rules;
 
+use std::mem;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use tollgate::{Head, ManualClock, MemoryStore, Policy, RequestLimiter, Rule, Status, Timestamp};
+use tollgate::{Head, ManualClock, MemoryStore, Outcome, Policy, RequestLimiter, Rule, Status, Timestamp};
 
 use self::counts::ReplayCounts;
 use self::differences::Differences;
@@ -93,7 +95,19 @@ async fn replay(
     // Keys are spread at random, so a store needs room to spare.
     let keys = log.lines.len().saturating_mul(rules.len() * 2).clamp(KEYS.0, KEYS.1);
     let store = MemoryStore::builder().max_keys(keys).clock(&clock).build();
-    let limiter = limiter.store(store.clone());
+    // What rules in shadow decide about the request, and whether they would refuse it.
+    let in_shadow = Arc::<Mutex<Vec<(String, bool)>>>::default();
+    let seen = Arc::clone(&in_shadow);
+    let limiter = limiter.store(store.clone()).observe(move |decision| {
+        let refuses = match decision.outcome() {
+            Outcome::ShadowAllowed => false,
+            Outcome::ShadowDenied => true,
+            _ => return,
+        };
+        seen.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((decision.policy().name().to_owned(), refuses));
+    });
     let (is_json, mut left_out) = (log.is_json, 0);
     let mut counts = ReplayCounts::new(rules.iter().map(|rule| rule.policy().name()));
     let mut differences = Differences::new(rules, log.version, top);
@@ -114,11 +128,13 @@ async fn replay(
             Err(denial) => (denial.report(), denial.violated().collect()),
         };
         counts.add(counts.rules(), time, decided.is_err(), is_refused_in_log);
+        let in_shadow = mem::take(&mut *in_shadow.lock().unwrap_or_else(PoisonError::into_inner));
         for (at, rule) in rules.iter().enumerate() {
             let name = rule.policy().name();
-            if report.policies().any(|policy| policy.name() == name) {
+            let in_shadow = in_shadow.iter().find(|(of_rule, _)| of_rule == name);
+            if in_shadow.is_some() || report.policies().any(|policy| policy.name() == name) {
                 let check = logged.and_then(|logged| logged.check(name));
-                let refuses = refused_by.contains(&name);
+                let refuses = in_shadow.map_or_else(|| refused_by.contains(&name), |(_, refuses)| *refuses);
                 counts.add(at, time, refuses, check.is_some_and(|check| check.denied));
                 if let (true, Some(key)) = (refuses, rule.key(&head)) {
                     counts.add_key(at, key);

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod blocks;
+mod forecast;
 mod http;
 mod keys;
 mod playground;
