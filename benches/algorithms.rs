@@ -8,14 +8,15 @@ use std::time::Duration;
 use divan::Bencher;
 use tollgate::algorithm::State;
 use tollgate::{Algorithm, Policy, Quota, Timestamp};
+use tollgate_conformance::CALENDAR_WINDOW;
 
 fn main() {
     divan::main();
 }
 
 #[divan::bench(args = [
-    "gcra, T whole", "gcra, T a third", "gcra, T below 1 us", "leaky-bucket", "fixed-window", "sliding-window",
-    "sliding-buckets", "sliding-log",
+    "gcra, T whole", "gcra, T a third", "gcra, T below 1 us", "leaky-bucket", "fixed-window", "calendar-window",
+    "sliding-window", "sliding-buckets", "sliding-log",
 ])]
 fn decide(bencher: Bencher<'_, '_>, case: &str) {
     let (quota, algorithm) = match case {
@@ -26,6 +27,7 @@ fn decide(bencher: Bencher<'_, '_>, case: &str) {
             (Quota::per_second(1_000), Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) })
         }
         "fixed-window" => (Quota::per_second(1_000), Algorithm::FIXED_WINDOW),
+        "calendar-window" => (Quota::per_second(1_000), CALENDAR_WINDOW),
         "sliding-window" => (Quota::per_second(1_000), Algorithm::SlidingWindow),
         "sliding-buckets" => (Quota::per_second(1_000), Algorithm::SLIDING_BUCKETS),
         "sliding-log" => (Quota::per_second(1_000), Algorithm::SLIDING_LOG),

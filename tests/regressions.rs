@@ -33,6 +33,7 @@
 //! | `Retry-After` is 0, negative, or missing after the limit was lowered | [`retry_after_is_never_zero`], [`a_lowered_limit_reports_retry_after`]; suite `changes::a_lowered_limit_reports_a_wait` |
 //! | A wait of -1, or of 115 days, because a denied request of large cost was charged | suite `basics::a_denied_large_cost_does_not_change_the_wait`; [`a_denied_large_cost_does_not_change_the_reported_wait`] |
 //! | A denied rule charges the others | suite `sets::a_denied_policy_charges_none_of_the_others`; [`a_request_refused_by_burst_leaves_daily_untouched`] |
+//! | A month has 30 days, day 31 is lost in February, or a day has always 24 hours | `calendar/zones.rs`: `boundaries_equal_those_of_python_over_forty_years`, `days_have_23_24_or_25_hours_and_months_as_many_days_as_they_have` |
 //! | A rule in shadow changes what an enforced one decides | `service/shadow.rs`: `no_answer_field_charge_or_slot_differs_from_a_run_without`; `redis/shadow.rs` |
 //! | Check and increment are two steps, between which a burst passes | suite `concurrency::a_burst_of_concurrent_requests_gets_the_limit`; `memory_store/threads.rs`; `service/concurrency.rs`; `redis/load.rs`: `processes_that_share_a_limit_get_it_exactly`, `merged_callers_get_exactly_the_limit` |
 //! | A refund lands in the next window | suite `refunds::a_refund_does_not_land_in_the_next_window` |

@@ -10,7 +10,8 @@ use http::StatusCode;
 use tollgate::calls::CallLimitLayer;
 use tollgate::extract::{ClientIp, KeyExtractor, PeerIp, extension, extension_ref, matched_path};
 use tollgate::{
-    Charge, Denial, Head, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Report, Rule, Slot,
+    CalendarWindow, Charge, Denial, Head, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Report,
+    Rule, Slot,
 };
 use tollgate_examples::helloworld::greeter_server::{Greeter, GreeterServer};
 use tollgate_examples::helloworld::{HelloReply, HelloRequest};
@@ -88,6 +89,10 @@ fn in_flight() -> Rule {
     Policy::in_flight("exports", 2).by(PeerIp::new())
 }
 
+fn calendar() -> Policy {
+    CalendarWindow::month("Europe/Berlin").policy("monthly", 10_000)
+}
+
 async fn export(slot: Slot) -> bool {
     slot.is_lost()
 }
@@ -126,7 +131,7 @@ fn log_in(policy: Policy, time: Duration) -> Policy {
 
 #[test]
 fn the_code_in_the_table_compiles() {
-    let _ = (keys, settings, shadow, in_flight, export, work, layers, jobs, client, grpc, log_in);
+    let _ = (keys, settings, shadow, in_flight, calendar, export, work, layers, jobs, client, grpc, log_in);
     let this_file = without_blanks(THIS_FILE);
     let table = README.lines().skip_while(|line| !line.contains("| write … |")).skip(2);
     let rows: Vec<_> = table.take_while(|line| line.starts_with('|')).collect();

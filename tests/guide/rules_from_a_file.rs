@@ -32,7 +32,7 @@ fn the_files_of_the_chapter_are_valid() {
         let rules = registry().rules(&file.unwrap()).unwrap();
         read.push((format, rules.len()));
     }
-    assert_eq!(read, [("toml", 3), ("json", 2)]);
+    assert_eq!(read, [("toml", 4), ("json", 2)]);
 }
 
 /// The files name what this registry has.

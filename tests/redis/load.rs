@@ -46,7 +46,7 @@ async fn merged_callers_get_exactly_the_limit() {
             assert_eq!(granted, policy.largest_cost(), "{} on {kind}", policy.name());
             assert_eq!(used(store, &policy, "ada").await, policy.capacity(), "{}", policy.name());
             // Each verdict reports the state after its own turn.
-            if let Algorithm::FixedWindow { .. } = policy.algorithm() {
+            if let Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } = policy.algorithm() {
                 let mut left: Vec<u64> = verdicts
                     .iter()
                     .filter(|(_, verdict)| verdict.is_granted())

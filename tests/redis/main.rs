@@ -41,7 +41,7 @@ use redis::cmd;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate::store::{Check, Store, Times, Verdict};
-use tollgate::{Algorithm, Key, Policy, Quota};
+use tollgate::{Algorithm, Boundaries, Clock, Key, Policy, Quota, Timestamp};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{Error, RedisStore, RedisStoreBuilder, SlidingLogLayout};
 
@@ -167,11 +167,21 @@ fn every_policy(limit: u64, window: Duration) -> Vec<(Policy, SlidingLogLayout)>
         leaky("queue", window),
         (plain("fixed", Algorithm::FIXED_WINDOW), list),
         (plain("aligned", Algorithm::FIXED_WINDOW_ALIGNED), list),
+        (plain("calendar", calendar(window)), list),
         (plain("sliding", Algorithm::SlidingWindow), list),
         (plain("buckets", Algorithm::SLIDING_BUCKETS), list),
         (plain("log", Algorithm::SLIDING_LOG), list),
         (plain("log", Algorithm::SLIDING_LOG), SlidingLogLayout::SortedSet),
     ]
+}
+
+/// Windows of this length, for longer than a test runs.
+fn calendar(window: Duration) -> Algorithm {
+    let window = u64::try_from(window.as_micros()).unwrap();
+    let first = Clock::system().now().as_micros() / window;
+    let times = (first..first + 20_000).map(|number| number * window);
+    let times: Vec<u64> = times.take_while(|time| *time <= Timestamp::MAX.as_micros()).collect();
+    Algorithm::CalendarWindow { boundaries: Boundaries::new(times.leak()) }
 }
 
 /// The longest time that a policy remembers anything.

@@ -56,7 +56,7 @@ async fn windows_end_on(kind: Kind) {
         let counts = by_stamp(&answers);
         let stamps: Vec<u64> = answers.iter().copied().flatten().collect();
         match policy.algorithm() {
-            Algorithm::FixedWindow { .. } => {
+            Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } => {
                 assert!(counts.values().all(|count| *count <= LIMIT), "{what}: {counts:?}");
                 let starts: Vec<u64> = counts.into_keys().collect();
                 assert!(starts.windows(2).all(|two| two[1] >= two[0] + window), "{what}: {starts:?}");

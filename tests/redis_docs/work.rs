@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use tollgate::store::{Check, Grant, Stamp, Store, Times};
-use tollgate::{Algorithm, Key, ManualClock, Policy, Quota, Timestamp};
+use tollgate::{Algorithm, Boundaries, Key, ManualClock, Policy, Quota, Timestamp};
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 use tollgate_tests::clock;
@@ -249,6 +249,7 @@ async fn measured() -> Vec<String> {
         ("`Gcra`", Algorithm::Gcra, list, None),
         ("`LeakyBucket`", leaky, list, None),
         ("`FixedWindow`", Algorithm::FIXED_WINDOW, list, None),
+        ("`CalendarWindow`", Algorithm::CalendarWindow { boundaries: Boundaries::NONE }, list, None),
         ("`SlidingWindow`", Algorithm::SlidingWindow, list, None),
         ("`SlidingBuckets` of 10", ring(10), list, Some(10)),
         ("`SlidingBuckets` of 1,000", ring(1_000), list, Some(1_000)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use humantime::format_duration;
-use tollgate_core::{Algorithm, Check, Key, Policy, Status, Store, Times, Wait};
+use tollgate_core::{Algorithm, Check, Key, Policy, Status, Store, TimeSpan, Times, Wait};
 use tollgate_redis::{RedisStore, StoredPolicies};
 
 use crate::chart::human;
@@ -145,9 +145,14 @@ fn row(
     next: String,
     status: &Status,
 ) -> [String; 8] {
-    let window = format_duration(policy.quota().window()).to_string();
+    let window = policy.quota().window();
     let algorithm = policy.algorithm().name().to_owned();
-    [policy.name().to_owned(), algorithm, window, limit, used, left, next, span(status.reset_after())]
+    let (window, full) = match policy.algorithm() {
+        // A month is 31 days in a name, which contains no time zone.
+        Algorithm::CalendarWindow { .. } => (TimeSpan(window).to_string(), "?".to_owned()),
+        _ => (format_duration(window).to_string(), span(status.reset_after())),
+    };
+    [policy.name().to_owned(), algorithm, window, limit, used, left, next, full]
 }
 
 fn count(units: u64) -> String {

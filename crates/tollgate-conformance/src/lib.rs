@@ -24,6 +24,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod calendar;
 pub mod history;
 pub mod oracle;
 pub mod random;
@@ -32,6 +33,7 @@ pub mod servers;
 mod suite;
 pub mod vectors;
 
+pub use calendar::CALENDAR_WINDOW;
 pub use suite::Suite;
 
 use std::fmt::Debug;

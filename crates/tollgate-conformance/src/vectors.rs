@@ -19,14 +19,15 @@
 use std::fmt;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Policy, Quota, Renewal, Times, Timestamp, Wait};
+use tollgate_core::{Algorithm, Boundaries, Policy, Quota, Renewal, Times, Timestamp, Wait};
 
 /// The vector files: name and text.
-pub const FILES: [(&str, &str); 8] = [
+pub const FILES: [(&str, &str); 9] = [
     ("gcra", include_str!("../vectors/gcra.txt")),
     ("leaky-bucket", include_str!("../vectors/leaky-bucket.txt")),
     ("fixed-window", include_str!("../vectors/fixed-window.txt")),
     ("fixed-window-aligned", include_str!("../vectors/fixed-window-aligned.txt")),
+    ("calendar-window", include_str!("../vectors/calendar-window.txt")),
     ("sliding-window", include_str!("../vectors/sliding-window.txt")),
     ("sliding-buckets", include_str!("../vectors/sliding-buckets.txt")),
     ("sliding-log", include_str!("../vectors/sliding-log.txt")),
@@ -172,6 +173,7 @@ pub fn parse(file: &'static str, text: &str) -> Vec<Vector> {
 
 fn policy_of(algorithm: &str, fields: &[&str], at: &str) -> Policy {
     let (mut limit, mut window, mut burst, mut max_wait, mut buckets) = (0, 0, None, 0, 0);
+    let mut boundaries = Boundaries::NONE;
     for field in fields {
         match field.split_once('=') {
             Some(("limit", value)) => limit = number(value, at),
@@ -179,6 +181,11 @@ fn policy_of(algorithm: &str, fields: &[&str], at: &str) -> Policy {
             Some(("burst", value)) => burst = Some(number(value, at)),
             Some(("max_wait", value)) => max_wait = number(value, at),
             Some(("buckets", value)) => buckets = number(value, at),
+            Some(("boundaries", value)) => {
+                let times: Vec<u64> = value.split(',').map(|time| number(time, at)).collect();
+                boundaries =
+                    Boundaries::try_new(times.leak()).unwrap_or_else(|error| panic!("{at}: {error}"));
+            }
             _ => panic!("{at}: unknown field {field:?}"),
         }
     }
@@ -188,6 +195,7 @@ fn policy_of(algorithm: &str, fields: &[&str], at: &str) -> Policy {
         "leaky-bucket" => Algorithm::LeakyBucket { max_wait: Duration::from_micros(max_wait) },
         "fixed-window" => Algorithm::FIXED_WINDOW,
         "fixed-window-aligned" => Algorithm::FIXED_WINDOW_ALIGNED,
+        "calendar-window" => Algorithm::CalendarWindow { boundaries },
         "sliding-window" => Algorithm::SlidingWindow,
         "sliding-buckets" => Algorithm::SlidingBuckets { buckets },
         "sliding-log" => Algorithm::SLIDING_LOG,

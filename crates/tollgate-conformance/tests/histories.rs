@@ -5,16 +5,18 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use tollgate_conformance::CALENDAR_WINDOW;
 use tollgate_conformance::history::{self, History, Mix};
 use tollgate_core::Algorithm;
 
 const HISTORIES: u32 = if cfg!(debug_assertions) { 3_000 } else { 100_000 };
 
-const EVERY: [Algorithm; 7] = [
+const EVERY: [Algorithm; 8] = [
     Algorithm::Gcra,
     Algorithm::LeakyBucket { max_wait: Duration::ZERO },
     Algorithm::FIXED_WINDOW,
     Algorithm::FIXED_WINDOW_ALIGNED,
+    CALENDAR_WINDOW,
     Algorithm::SlidingWindow,
     Algorithm::SLIDING_BUCKETS,
     // No limit is too large for a log here, since units of one microsecond share an entry.
@@ -53,9 +55,10 @@ histories! {
     leaky_bucket: EVERY[1];
     fixed_window: EVERY[2];
     fixed_window_aligned: EVERY[3];
-    sliding_window: EVERY[4];
-    sliding_buckets: EVERY[5];
-    sliding_log: EVERY[6];
+    calendar_window: EVERY[4];
+    sliding_window: EVERY[5];
+    sliding_buckets: EVERY[6];
+    sliding_log: EVERY[7];
 }
 
 #[test]

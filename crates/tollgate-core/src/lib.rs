@@ -10,6 +10,7 @@
 
 pub mod algorithm;
 mod block;
+mod boundaries;
 mod boxed;
 mod check;
 mod clock_behind;
@@ -36,6 +37,7 @@ mod usage_log;
 mod usage_totals;
 mod verdict;
 
+pub use boundaries::Boundaries;
 pub use boxed::BoxStore;
 pub use check::{Check, Grant, OwnedCheck, Times};
 pub use debt::Settled;

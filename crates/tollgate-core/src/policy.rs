@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::block::BlockAfter;
+use crate::boundaries::Boundaries;
 use crate::exact::{Exact, Interval, nearest_with_interval};
 use crate::quota::{MAX_SPAN_US, Quota};
 use crate::scope::Scope;
@@ -29,6 +30,13 @@ pub enum Algorithm {
         /// `true`: windows begin at multiples of their length since the epoch, for all callers at
         /// once. `false`: a window begins with the caller's first request.
         aligned: bool,
+    },
+    /// A count that restarts with each window, where windows differ in length: months, or days with
+    /// a change of the clocks. The window of the quota is only the one that the `RateLimit-Policy`
+    /// field and the scope name.
+    CalendarWindow {
+        /// When windows begin. The type `CalendarWindow` of the crate tollgate computes them.
+        boundaries: Boundaries,
     },
     /// Two counts. The previous window's is weighted by the part that the sliding window covers.
     SlidingWindow,
@@ -78,6 +86,7 @@ impl Algorithm {
             Algorithm::LeakyBucket { .. } => "leaky-bucket",
             Algorithm::FixedWindow { aligned: false } => "fixed-window",
             Algorithm::FixedWindow { aligned: true } => "fixed-window-aligned",
+            Algorithm::CalendarWindow { .. } => "calendar-window",
             Algorithm::SlidingWindow => "sliding-window",
             Algorithm::SlidingBuckets { .. } => "sliding-buckets",
             Algorithm::SlidingLog { .. } => "sliding-log",
@@ -319,6 +328,8 @@ impl Policy {
             ("leaky-bucket", None) => Algorithm::LeakyBucket { max_wait: Duration::ZERO },
             ("fixed-window", None) => Algorithm::FIXED_WINDOW,
             ("fixed-window-aligned", None) => Algorithm::FIXED_WINDOW_ALIGNED,
+            // A scope names no boundaries: what is used counts as used in one window without end.
+            ("calendar-window", None) => Algorithm::CalendarWindow { boundaries: Boundaries::NONE },
             ("sliding-window", None) => Algorithm::SlidingWindow,
             ("sliding-buckets", Some(buckets)) => Algorithm::SlidingBuckets { buckets },
             ("sliding-log", None) => Algorithm::SlidingLog { max_limit: u32::MAX },
@@ -438,8 +449,8 @@ impl Policy {
     }
 
     /// Identifies the stored states of this policy: its name, its algorithm (`SlidingBuckets` with
-    /// its number of buckets) and its window. Limit and burst are not part of it, so they may
-    /// change while states live on.
+    /// its number of buckets) and its window. Limit and burst are not part of it, nor are the
+    /// boundaries of a calendar window, so they may change while states live on.
     #[inline]
     pub fn scope(&self) -> &str {
         &self.scope
@@ -536,6 +547,11 @@ pub enum PolicyError {
     NothingLeft,
     /// The [`Share`](crate::Share) of the limit, or of the burst, is less than one unit.
     ShareOfNothing,
+    /// The boundaries of a [calendar window](Algorithm::CalendarWindow) do not ascend, or one is
+    /// later than [`Timestamp::MAX`](crate::Timestamp::MAX).
+    InvalidBoundaries,
+    /// A tier of a calendar window has another window than the rule's policy.
+    OtherWindow,
     /// The store does not support the policy: see [`Store::supports`](crate::Store::supports).
     Unsupported,
 }
@@ -564,6 +580,10 @@ impl fmt::Display for PolicyError {
             PolicyError::NothingLeft => "a class must leave less than the capacity to others",
             PolicyError::ShareOfNothing => {
                 "that share of the limit, or of the burst (1 for leaky-bucket unless given), is less than one unit"
+            }
+            PolicyError::InvalidBoundaries => "the boundaries of windows must ascend, up to 2^52 microseconds",
+            PolicyError::OtherWindow => {
+                "a tier of a calendar window has the window of the rule: use CalendarWindow::quota"
             }
             PolicyError::Unsupported => "the store does not support this policy: see the store's documentation",
         })
@@ -638,6 +658,7 @@ mod tests {
             Algorithm::LeakyBucket { max_wait: Duration::ZERO },
             Algorithm::FIXED_WINDOW,
             Algorithm::FIXED_WINDOW_ALIGNED,
+            Algorithm::CalendarWindow { boundaries: Boundaries::NONE },
             Algorithm::SlidingWindow,
             Algorithm::SlidingBuckets { buckets: 7 },
             Algorithm::SlidingLog { max_limit: u32::MAX },

@@ -8,16 +8,18 @@
 --          aligned: 1 if windows start at multiples of their length since the epoch, else 0
 --          cost:    units
 --          free:    1 if nothing is charged: a block only refuses
+--          from:    if calendar_window.lua has chosen the window, its start, else 0
+--          to:      its end, else 0
 -- RETURNS  the start of the window, and the units used before the charge
 
-local function fixed_window(limit, window, aligned, cost, free)
+local function fixed_window(limit, window, aligned, cost, free, from, to)
   local function ends(start)
-    return start + window
+    return to > 0 and to or start + window
   end
 
   local function keep(key, start, used)
     if used > 0 then
-      store(key, start, used, start + window)
+      store(key, start, used, ends(start))
     else
       call('DEL', key)
     end
@@ -26,9 +28,11 @@ local function fixed_window(limit, window, aligned, cost, free)
   local function look(key, text)
     local start, used = time_and_number(text)
     -- A window does not include its end.
-    if used == 0 or now >= start + window then
+    if used == 0 or start < from or now >= ends(start) then
       start, used = now, 0
-      if aligned == 1 then
+      if to > 0 then
+        start = from
+      elseif aligned == 1 then
         start = now - now % window
       end
     elseif start > now then

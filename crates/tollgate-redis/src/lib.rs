@@ -183,7 +183,7 @@
 //! |---|--:|--:|--:|--:|
 //! | a counter that expires, to compare | 112 (174) | 104 (172) | 96 (143) | 88 (120) |
 //! | `Gcra`, `LeakyBucket` | 112 (178) | 104 (170) | 96 (142) | 88 (118) |
-//! | `FixedWindow` | 112 (178) | 104 (170) | 96 (152) | 104 (134) |
+//! | `FixedWindow`, `CalendarWindow` | 112 (178) | 104 (170) | 96 (152) | 104 (134) |
 //! | `SlidingWindow` | 142 (209) | 136 (202) | 128 (174) | 120 (155) |
 //! | `SlidingBuckets` of 10, one in use | 203 (280) | 200 (282) | 112 (157) | 112 (142) |
 //! | `SlidingBuckets` of 10, all in use | 292 (378) | 280 (362) | 192 (226) | 192 (222) |
@@ -216,6 +216,7 @@
 //! | `Gcra` | 3 (1) | 2 (1) | 1 (1) | 2 (1) |
 //! | `LeakyBucket` | 3 (1) | 2 (1) | 1 (1) | 2 (1) |
 //! | `FixedWindow` | 2 (1) | 2 (1) | 1 (1) | 2 (1) |
+//! | `CalendarWindow` | 2 (1) | 2 (1) | 1 (1) | 2 (1) |
 //! | `SlidingWindow` | 2 (1) | 2 (1) | 1 (1) | 2 (1) |
 //! | `SlidingBuckets` of 10 | 12 (8) | 9 (8) | 12 (12) | 13 (14) |
 //! | `SlidingBuckets` of 1,000 | 25 (21) | 15 (14) | 31 (31) | 26 (357) |
@@ -228,7 +229,7 @@
 //! since its key was charged optimistically. These are the worst states. Usually a charge runs 5 to
 //! 9 commands, and a denial of cost 1 runs 4 or 5.
 //!
-//! - `Gcra`, `LeakyBucket`, `FixedWindow`, `SlidingWindow`: constant.
+//! - `Gcra`, `LeakyBucket`, `FixedWindow`, `CalendarWindow`, `SlidingWindow`: constant.
 //! - `SlidingBuckets` and `SlidingLog` with n runs: a check runs O(log n) commands, each of at most
 //!   two entries. Neither the cost nor the number of buckets multiplies that.
 //! - A refund runs O(log n) commands, and writes all runs again that are newer than the grant. It

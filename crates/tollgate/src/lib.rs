@@ -129,6 +129,7 @@
 //! | feature | default | for |
 //! |---|---|---|
 //! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, [`Report`] and [`Charge`] as extractors, [`Denial`] as a response |
+//! | `calendar` | no | `CalendarWindow`: quotas for each day, week or month of a time zone |
 //! | `client` | no | the module `pause`, for clients that obey `Retry-After`, `RateLimit` and gRPC's pushback |
 //! | `config` | no | the module `config`: rules from a file in TOML or JSON |
 //! | `metrics` | no | `RateLimitLayer::metrics` and the module `metrics` |
@@ -159,6 +160,8 @@ pub mod watch;
 
 mod answer;
 mod blocks;
+#[cfg(feature = "calendar")]
+mod calendar;
 mod charge;
 mod denial;
 mod fields;
@@ -177,6 +180,9 @@ mod table;
 mod time;
 mod waiting_call;
 
+#[cfg(feature = "calendar")]
+#[cfg_attr(docsrs, doc(cfg(feature = "calendar")))]
+pub use calendar::{CalendarError, CalendarWindow};
 pub use charge::{Charge, Charges, ResponseHead};
 pub use denial::Denial;
 #[doc(inline)]
@@ -203,6 +209,6 @@ pub use setup_error::SetupError;
 #[doc(inline)]
 pub use store::StoreExt;
 pub use tollgate_core::{
-    Algorithm, Clock, Key, ManualClock, Policy, PolicyError, Quota, QuotaError, Settled, Share, ShareError,
-    Status, TextError, TimeSpan, Timestamp, Wait, algorithm,
+    Algorithm, Boundaries, Clock, Key, ManualClock, Policy, PolicyError, Quota, QuotaError, Settled, Share,
+    ShareError, Status, TextError, TimeSpan, Timestamp, Wait, algorithm,
 };

@@ -45,6 +45,18 @@ fn a_key_is_shown_in_each_policy_that_is_given() {
 }
 
 #[test]
+fn a_calendar_window_is_shown_without_its_end_which_no_name_contains() {
+    let redis = Server::start(Kind::Redis8_2).unwrap();
+    let name = "tollgate:2:{=1}:monthly~calendar-window~31d";
+    redis.command(&["SET", name, "31767225600000000", "PX", "600000"]).unwrap();
+    let table = shown(&["look", "=1", "--redis", &redis.url()]);
+    let due = ["monthly", "calendar-window", "31d", "?", "3", "?", "?", "?"];
+    assert_eq!(row(&table, "monthly"), due, "{table}");
+    shown(&["reset", "=1", "--redis", &redis.url()]);
+    assert_eq!(redis.command(&["EXISTS", name]).unwrap(), "0");
+}
+
+#[test]
 fn policies_are_found_by_the_names_in_redis() {
     let redis = Server::start(Kind::Valkey9_1).unwrap();
     let url = redis.url();

@@ -235,6 +235,8 @@ pub fn longest_wait(policy: &Policy) -> Duration {
         Algorithm::SlidingBuckets { buckets } => Duration::from_micros(
             micros(quota.window()).div_ceil(u64::from(buckets)) * u64::from(buckets + 1),
         ),
+        // Its last window has no end: so long is the time from the epoch to there.
+        Algorithm::CalendarWindow { .. } => Duration::from_micros(1 << 53),
         _ => quota.window(),
     }
 }

@@ -17,6 +17,7 @@
 //! assert_eq!(oracle.wait(&policy, now, 1), Wait::For(Duration::from_micros(333_334)));
 //! ```
 
+mod calendar_window;
 mod entries;
 mod fixed_window;
 mod gcra;
@@ -64,6 +65,7 @@ impl Oracle {
             Algorithm::Gcra => Box::new(gcra::TokenBucket::default()),
             Algorithm::LeakyBucket { .. } => Box::new(leaky_bucket::Queue::default()),
             Algorithm::FixedWindow { .. } => Box::new(fixed_window::FixedWindow::default()),
+            Algorithm::CalendarWindow { .. } => Box::new(calendar_window::CalendarWindow::default()),
             Algorithm::SlidingWindow => Box::new(sliding_window::SlidingWindow::default()),
             Algorithm::SlidingBuckets { .. } => Box::new(sliding_buckets::SlidingBuckets::default()),
             Algorithm::SlidingLog { .. } => Box::new(sliding_log::SlidingLog::default()),
@@ -199,6 +201,8 @@ struct Terms {
     max_wait: i128,
     buckets: i128,
     aligned: bool,
+    /// When windows of a calendar begin.
+    boundaries: &'static [u64],
     /// Debt of a bucket beyond this is cut to the horizon. Scaled by the limit.
     furthest: i128,
 }
@@ -213,6 +217,7 @@ impl Terms {
             max_wait: 0,
             buckets: 1,
             aligned: true,
+            boundaries: &[],
             furthest: 0,
         };
         match policy.algorithm() {
@@ -220,6 +225,7 @@ impl Terms {
                 terms.burst = i128::from(quota.given_burst().unwrap_or(1));
                 terms.max_wait = whole_micros(max_wait);
             }
+            Algorithm::CalendarWindow { boundaries } => terms.boundaries = boundaries.as_micros(),
             Algorithm::FixedWindow { aligned } => terms.aligned = aligned,
             Algorithm::SlidingBuckets { buckets } => terms.buckets = i128::from(buckets),
             _ => {}

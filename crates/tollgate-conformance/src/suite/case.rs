@@ -10,6 +10,7 @@ use tollgate_core::{
 
 use super::excuses::{Denials, Excuses};
 use super::tested::Tested;
+use crate::calendar::CALENDAR_WINDOW;
 
 pub(super) struct Case {
     name: &'static str,
@@ -163,6 +164,7 @@ pub(super) fn plain_with_limit(limit: u64) -> Vec<Policy> {
     let windows = [
         ("fixed", Algorithm::FIXED_WINDOW),
         ("aligned", Algorithm::FIXED_WINDOW_ALIGNED),
+        ("calendar", CALENDAR_WINDOW),
         ("sliding", Algorithm::SlidingWindow),
         ("buckets", Algorithm::SLIDING_BUCKETS),
         ("log", Algorithm::SLIDING_LOG),

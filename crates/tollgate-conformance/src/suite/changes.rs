@@ -5,6 +5,7 @@ use std::time::Duration;
 use tollgate_core::{Algorithm, Key, Policy, Quota, Timestamp};
 
 use super::case::{Case, SECOND, WINDOW, micros, plain, plain_with_limit};
+use crate::calendar::CALENDAR_WINDOW;
 use crate::history::longest_wait;
 use crate::random::Random;
 
@@ -56,6 +57,7 @@ pub(super) async fn two_versions_admit_no_more_than_both_allow(case: &Case) {
             Algorithm::Gcra,
             Algorithm::LeakyBucket { max_wait: Duration::ZERO },
             Algorithm::FIXED_WINDOW_ALIGNED,
+            CALENDAR_WINDOW,
             Algorithm::SLIDING_BUCKETS,
             Algorithm::SLIDING_LOG,
         ]);
@@ -118,7 +120,7 @@ fn most_of([a, b]: &[Policy; 2], is_bucket: bool, from: u64, to: u64) -> Option<
 }
 
 fn is_fixed(policy: &Policy) -> bool {
-    matches!(policy.algorithm(), Algorithm::FixedWindow { .. })
+    matches!(policy.algorithm(), Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. })
 }
 
 /// A leaky bucket refunds only its latest grant. If the limits have different fractions, no stamp

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tollgate_core::{Algorithm, Key, Policy, Quota, Timestamp, Wait};
 
 use super::case::{Case, SECOND, WINDOW, micros, plain, windows, with_debt};
+use crate::calendar::CALENDAR_WINDOW;
 use crate::history::longest_wait;
 use crate::oracle::Oracle;
 
@@ -118,7 +119,7 @@ pub(super) async fn debt_of_a_window_leaves_with_it(case: &Case) {
         let first = case.look(&policy, &key, 1).await.reset_after();
         case.advance(WINDOW / 2);
         case.charged(&policy, &key, 8, (8, 4, 0)).await;
-        if let Algorithm::FixedWindow { .. } = policy.algorithm() {
+        if let Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } = policy.algorithm() {
             let reset = case.look(&policy, &key, 1).await.reset_after();
             case.same("the end of the window", micros(reset), micros(first) - WINDOW / 2);
         }
@@ -198,6 +199,7 @@ fn large(limit: u64) -> Vec<Policy> {
         Algorithm::Gcra,
         Algorithm::FIXED_WINDOW,
         Algorithm::FIXED_WINDOW_ALIGNED,
+        CALENDAR_WINDOW,
         Algorithm::SlidingWindow,
         Algorithm::SLIDING_BUCKETS,
     ];

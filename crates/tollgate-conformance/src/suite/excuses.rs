@@ -117,7 +117,9 @@ impl Leases {
                 let of_a_life = (u128::from(limit) * self.life.as_micros()).div_ceil(window.as_micros());
                 quota.try_burst(units(u128::from(policy.capacity()) + of_a_life)).unwrap_or(quota)
             }
-            Algorithm::LeakyBucket { .. } | Algorithm::FixedWindow { aligned: true } => quota,
+            Algorithm::LeakyBucket { .. }
+            | Algorithm::FixedWindow { aligned: true }
+            | Algorithm::CalendarWindow { .. } => quota,
             // The first request opens a window of the oracle. A lease may open one of the store
             // earlier, and the oracle's overlaps two of those.
             Algorithm::FixedWindow { .. } => of(limit * 2),

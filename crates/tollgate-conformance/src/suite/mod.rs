@@ -191,9 +191,9 @@ macro_rules! cases {
 impl Suite {
     /// The algorithms of the random steps and histories. The log is small: some stores keep an
     /// entry per unit.
-    pub const ALGORITHMS: [Algorithm; 8] = {
-        let [a, b, c, d, e, f, g] = random_sets::EVERY;
-        [a, b, c, d, e, f, g, Algorithm::InFlight]
+    pub const ALGORITHMS: [Algorithm; 9] = {
+        let [a, b, c, d, e, f, g, h] = random_sets::EVERY;
+        [a, b, c, d, e, f, g, h, Algorithm::InFlight]
     };
 
     /// The whole contract.

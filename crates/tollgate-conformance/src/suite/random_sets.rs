@@ -5,14 +5,16 @@ use std::time::Duration;
 use tollgate_core::{Algorithm, Check, Grant, Key, Policy, Stamp, Times, Verdict, Wait};
 
 use super::case::{Case, micros, nothing};
+use crate::calendar::CALENDAR_WINDOW;
 use crate::oracle::{Answer, Ledger, Mark};
 use crate::random::Random;
 
-pub(super) const EVERY: [Algorithm; 7] = [
+pub(super) const EVERY: [Algorithm; 8] = [
     Algorithm::Gcra,
     Algorithm::LeakyBucket { max_wait: Duration::ZERO },
     Algorithm::FIXED_WINDOW,
     Algorithm::FIXED_WINDOW_ALIGNED,
+    CALENDAR_WINDOW,
     Algorithm::SlidingWindow,
     Algorithm::SLIDING_BUCKETS,
     // Smaller than the default: some stores keep an entry for each unit.

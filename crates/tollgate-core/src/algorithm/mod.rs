@@ -7,6 +7,7 @@
 //! | [`Gcra`](Algorithm::Gcra) (token bucket), the default | in any time t at most burst + t × limit / window units, exactly: no rounding of the emission interval, at 3 a second as at 1,000,000 a second | 12 bytes | always, unless a row below says why not |
 //! | [`LeakyBucket`](Algorithm::LeakyBucket) | the same, but a request that comes too early is delayed until it conforms, up to a longest wait | 12 bytes | the service behind the limit needs an even flow: a slow database, an external API |
 //! | [`FixedWindow`](Algorithm::FixedWindow) | at most the limit in each window; up to twice the limit around the boundary of two | 16 bytes | the quota is a promise about a window (5,000 a day) |
+//! | [`CalendarWindow`](Algorithm::CalendarWindow) | the same, in windows of a calendar | 16 bytes | the quota is a promise about a day, a week or a month of a time zone (10,000 a month) |
 //! | [`SlidingWindow`](Algorithm::SlidingWindow) | at most the limit, if the requests of the previous window were evenly spread; the error grows with their unevenness | 20 bytes | you want a fixed window without its boundary effect, in little memory |
 //! | [`SlidingBuckets`](Algorithm::SlidingBuckets) | never more than the limit in any window; usage counts for up to window / buckets too long, each sub-window rounded up to a microsecond | 128 bytes for 10 buckets, 8 for each more | you need a hard bound over every window, or the usage of shorter intervals |
 //! | [`SlidingLog`](Algorithm::SlidingLog) | exactly the limit in every window, nothing counted too long | 104 bytes, and 16 to 32 for each request allowed within the window | units are few and expensive: log-ins, transfers, text messages |
@@ -137,7 +138,9 @@ impl State {
     pub fn new(policy: &Policy) -> State {
         State(match policy.algorithm() {
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => Form::Tat(Tat::default()),
-            Algorithm::FixedWindow { .. } | Algorithm::Block => Form::FixedWindow(FixedWindow::default()),
+            Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } | Algorithm::Block => {
+                Form::FixedWindow(FixedWindow::default())
+            }
             Algorithm::SlidingWindow => Form::TwoWindows(TwoWindows::default()),
             Algorithm::SlidingBuckets { buckets } => Form::Ring(Box::new(Ring::new(buckets))),
             Algorithm::SlidingLog { .. } => Form::Log(Box::default()),
@@ -162,7 +165,7 @@ impl State {
     /// | algorithm | numbers |
     /// |---|---|
     /// | `Gcra`, `LeakyBucket` | TAT, and its fraction in [`Policy::parts`] |
-    /// | `FixedWindow`, `Block` | the start of the window, units used in it |
+    /// | `FixedWindow`, `CalendarWindow`, `Block` | the start of the window, units used in it |
     /// | `SlidingWindow` | the start of the current window, units used in it, units used in the one before |
     /// | `SlidingBuckets` | the number of a sub-window since the epoch, units used in it; and so on |
     /// | `SlidingLog` | a time, units taken at it; and so on |
@@ -175,7 +178,7 @@ impl State {
         let pairs = numbers.chunks_exact(2).map(|pair| (pair[0], pair[1]));
         State(match policy.algorithm() {
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => Form::Tat(Tat::restore(number(0), number(1))),
-            Algorithm::FixedWindow { .. } | Algorithm::Block => {
+            Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } | Algorithm::Block => {
                 Form::FixedWindow(FixedWindow::restore(number(0), number(1)))
             }
             Algorithm::SlidingWindow => {
@@ -331,7 +334,10 @@ impl State {
     fn belongs_to(&self, policy: &Policy) -> bool {
         match (&self.0, policy.algorithm()) {
             (Form::Tat(_), Algorithm::Gcra | Algorithm::LeakyBucket { .. })
-            | (Form::FixedWindow(_), Algorithm::FixedWindow { .. } | Algorithm::Block)
+            | (
+                Form::FixedWindow(_),
+                Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } | Algorithm::Block,
+            )
             | (Form::TwoWindows(_), Algorithm::SlidingWindow)
             | (Form::Log(_), Algorithm::SlidingLog { .. })
             | (Form::InFlight(_), Algorithm::InFlight) => true,

@@ -16,7 +16,7 @@ use super::context::CallContext;
 use super::group::Load;
 use crate::error::{Cause, Error, next_call};
 use crate::link::Text;
-use crate::wire::args::ScriptArgs;
+use crate::wire::args::{ScriptArgs, ServerTime};
 use crate::wire::layout::SlidingLogLayout;
 use crate::wire::numbers::{self, Doubles};
 use crate::wire::script::Parts;
@@ -91,11 +91,11 @@ impl Load for CheckBatch {
         self.sets = self.groups.iter().map(|group| group.sets.len()).sum();
     }
 
-    fn command(&self, context: &CallContext, text: Text, is_behind: bool) -> Option<Cmd> {
+    fn command(&self, context: &CallContext, text: Text, server: ServerTime) -> Option<Cmd> {
         let of_group = |group: &Alike| group.sets.len() * (group.args.len() + group.tracked().count());
         let keys = self.groups.iter().map(of_group).sum();
         let script = context.scripts.acquire(self.parts);
-        (keys > 0).then(|| context.command(script, text, keys, |cmd| self.write(cmd, context, is_behind)))
+        (keys > 0).then(|| context.command(script, text, keys, |cmd| self.write(cmd, context, server)))
     }
 
     fn answer(
@@ -196,7 +196,7 @@ impl CheckBatch {
     }
 
     /// The keys and arguments of acquire.lua and of track.lua.
-    fn write(&self, cmd: &mut Cmd, context: &CallContext, is_behind: bool) {
+    fn write(&self, cmd: &mut Cmd, context: &CallContext, server: ServerTime) {
         for group in &self.groups {
             for set in &group.sets {
                 for (key, args) in set.keys.iter().zip(&group.args) {
@@ -223,7 +223,7 @@ impl CheckBatch {
             numbers.push(group.sets.len() as u64);
             numbers.push(group.times.min().into());
             numbers.push(runs().count() as u64);
-            group.args.iter().for_each(|args| args.write(&mut numbers, is_behind));
+            group.args.iter().for_each(|args| args.write(&mut numbers, server));
             for run in runs() {
                 numbers.push(run.len() as u64);
                 numbers.push(group.max_of(run[0].callers.len()).into());

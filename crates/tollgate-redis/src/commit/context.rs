@@ -8,8 +8,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tollgate_core::Clock;
 
-use super::server_clock::ServerClocks;
+use super::server_clock::{ServerClocks, Shown};
 use crate::link::{Link, Text};
+use crate::wire::args::ServerTime;
 use crate::wire::names::{KeyNames, Name};
 use crate::wire::script::{Script, Scripts};
 
@@ -38,6 +39,12 @@ impl CallContext {
     /// The slot of a name; 0 without a Cluster.
     pub(crate) fn slot_of(&self, name: &Name) -> u16 {
         if self.link.has_slots() { name.slot() } else { 0 }
+    }
+
+    /// What is known of a server's clock that has shown this.
+    pub(super) fn server_time(&self, shown: Shown) -> ServerTime {
+        let now = self.clock.as_ref().map_or_else(|| shown.at(self.waits.now()), Clock::now);
+        ServerTime { now, is_behind: shown.is_behind }
     }
 
     /// A call of a script on this number of keys. `write` adds the keys and the arguments.

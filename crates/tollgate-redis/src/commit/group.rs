@@ -18,6 +18,7 @@ use super::server_clock::Shown;
 use super::silence::Silences;
 use crate::error::{Cause, Error};
 use crate::link::Text;
+use crate::wire::args::ServerTime;
 
 /// The most requests in a call. Larger calls are no cheaper for each request, and the first request
 /// would wait for the last.
@@ -47,9 +48,9 @@ pub(super) trait Load: Default + Send + 'static {
     /// Removes requests that need not be sent because their callers have left.
     fn drop_abandoned(&mut self);
 
-    /// The command, or `None` if nothing is left to send. `is_behind` says whether the server's
-    /// clock is behind.
-    fn command(&self, context: &CallContext, text: Text, is_behind: bool) -> Option<Cmd>;
+    /// The command, or `None` if nothing is left to send. `server` says what its clock
+    /// shows.
+    fn command(&self, context: &CallContext, text: Text, server: ServerTime) -> Option<Cmd>;
 
     /// Answers the callers. `fell_behind` notes the time in the reply: see
     /// [`ServerClocks::answered`](super::server_clock::ServerClocks::answered). Returns what has to

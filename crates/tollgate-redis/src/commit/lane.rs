@@ -76,7 +76,7 @@ impl<L: Load> Call<L> {
             overdue.notify();
             call.load.drop_abandoned();
             call.clock = context.clocks.before(call.slot);
-            command = call.load.command(context, text, call.clock.is_behind);
+            command = call.load.command(context, text, context.server_time(call.clock));
             // A deadline that passes while we write is no failure of the server: it is not sent.
             let now = context.waits.now();
             if call.load.first_end().is_none_or(|end| end > now) {
@@ -109,7 +109,8 @@ impl<L: Load> Call<L> {
     fn answer(self, answer: Result<Value, Error>) {
         let call = self.group.queues().in_flight.remove(&self.number);
         let Some(InFlight { load, slot, clock, .. }) = call else { return };
-        let fell_behind = |now| self.group.context.clocks.answered(slot, clock, now);
+        let context = &self.group.context;
+        let fell_behind = |now| context.clocks.answered(slot, clock, now, context.waits.now());
         if let Some(again) = load.answer(answer, &fell_behind) {
             let (callers, until) = (again.callers(), again.first_end());
             let mut queues = self.group.queues();

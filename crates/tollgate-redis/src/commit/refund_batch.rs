@@ -11,7 +11,7 @@ use super::context::CallContext;
 use super::group::Load;
 use crate::error::{Cause, Error};
 use crate::link::Text;
-use crate::wire::args::ScriptArgs;
+use crate::wire::args::{ScriptArgs, ServerTime};
 use crate::wire::names::{BoundedKey, KeyNames, Name};
 use crate::wire::numbers::{self, Doubles};
 use crate::wire::script::Parts;
@@ -139,11 +139,11 @@ impl Load for RefundBatch {
 
     fn drop_abandoned(&mut self) {}
 
-    fn command(&self, context: &CallContext, text: Text, is_behind: bool) -> Option<Cmd> {
+    fn command(&self, context: &CallContext, text: Text, server: ServerTime) -> Option<Cmd> {
         let of_entry = |entry: &RefundEntry| 1 + usize::from(entry.tracked().is_some());
         let keys = self.entries().map(of_entry).sum();
         let script = context.scripts.refund(self.parts);
-        (keys > 0).then(|| context.command(script, text, keys, |cmd| self.write(cmd, context, is_behind)))
+        (keys > 0).then(|| context.command(script, text, keys, |cmd| self.write(cmd, context, server)))
     }
 
     fn answer(self, answer: Result<Value, Error>, _: &dyn Fn(Timestamp) -> bool) -> Option<RefundBatch> {
@@ -223,7 +223,7 @@ impl RefundBatch {
     }
 
     /// The keys and arguments of refund.lua and of untrack.lua.
-    fn write(&self, cmd: &mut Cmd, context: &CallContext, is_behind: bool) {
+    fn write(&self, cmd: &mut Cmd, context: &CallContext, server: ServerTime) {
         let groups = self.groups();
         let entries = || groups.iter().flat_map(|group| &group.entries).map(|(_, entry)| *entry);
         let tracked = || entries().filter_map(RefundEntry::tracked);
@@ -239,7 +239,7 @@ impl RefundBatch {
         let mut numbers = Doubles::new();
         for group in &groups {
             match group.entries.first().and_then(|(_, entry)| entry.refund.as_ref()) {
-                Some(Refund { args, .. }) => args.write_refunds(&mut numbers, is_behind),
+                Some(Refund { args, .. }) => args.write_refunds(&mut numbers, server),
                 None => ScriptArgs::write_resets(&mut numbers),
             }
             numbers.push(group.entries.len() as u64);

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use tollgate_core::algorithm::State;
-use tollgate_core::{Algorithm, Policy, Stamp};
+use tollgate_core::{Algorithm, Policy, Stamp, Timestamp};
 
 use super::layout::SlidingLogLayout;
 use super::numbers::Doubles;
@@ -17,6 +17,15 @@ pub(crate) struct ScriptArgs {
     /// The cost of one acquisition.
     pub(crate) cost: u64,
     pub(crate) part: Part,
+}
+
+/// What the caller knows of the server's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ServerTime {
+    /// About the time that it shows. Only calendar windows need it.
+    pub(crate) now: Timestamp,
+    /// Whether it is behind a time that it has shown before.
+    pub(crate) is_behind: bool,
 }
 
 /// More than any bucket holds, and the last integer up to which doubles are exact.
@@ -92,14 +101,14 @@ impl ScriptArgs {
         numbers.push(if self.tracks_usage() { self.cost.min(NEVER_US) } else { 0 });
     }
 
-    /// Appends the algorithm and its arguments, for a server whose clock is behind or not.
-    pub(crate) fn write(&self, numbers: &mut Doubles, is_behind: bool) {
-        self.write_with(numbers, is_behind, self.emission().unwrap_or((NEVER_US, 0)));
+    /// Appends the algorithm and its arguments, for a server with this time.
+    pub(crate) fn write(&self, numbers: &mut Doubles, server: ServerTime) {
+        self.write_with(numbers, server, self.emission().unwrap_or((NEVER_US, 0)));
     }
 
     /// The same for refunds, whose units follow.
-    pub(crate) fn write_refunds(&self, numbers: &mut Doubles, is_behind: bool) {
-        self.write_with(numbers, is_behind, (0, 0));
+    pub(crate) fn write_refunds(&self, numbers: &mut Doubles, server: ServerTime) {
+        self.write_with(numbers, server, (0, 0));
     }
 
     /// Appends the refund of a grant with this stamp: its units, and their span. That is at most
@@ -116,7 +125,7 @@ impl ScriptArgs {
         (0..1 + ARGUMENTS).for_each(|_| numbers.push(0));
     }
 
-    fn write_with(&self, numbers: &mut Doubles, is_behind: bool, emission: (u64, u32)) {
+    fn write_with(&self, numbers: &mut Doubles, server: ServerTime, emission: (u64, u32)) {
         let policy = &self.policy;
         let (limit, window) = (policy.quota().limit(), micros(policy.quota().window()));
         // A larger cost is refused anyway.
@@ -131,6 +140,11 @@ impl ScriptArgs {
                 let is_aligned = policy.algorithm() == Algorithm::FIXED_WINDOW_ALIGNED;
                 put(&[limit, window, is_aligned.into(), cost, policy.charges_nothing().into()]);
             }
+            Part::CalendarWindow => {
+                let Algorithm::CalendarWindow { boundaries } = policy.algorithm() else { return put(&[]) };
+                let [first, second, third, last] = boundaries.around(server.now);
+                put(&[limit, window, cost, first, second, third, last]);
+            }
             Part::SlidingWindow | Part::SlidingLogList | Part::SlidingLogSortedSet => {
                 put(&[limit, window, cost]);
             }
@@ -143,7 +157,7 @@ impl ScriptArgs {
                 let (horizon, horizon_parts) = policy.horizon();
                 let (cost, cost_parts) = emission;
                 let (furthest, furthest_parts) =
-                    if is_behind { policy.with_clock_behind().furthest() } else { policy.furthest() };
+                    if server.is_behind { policy.with_clock_behind().furthest() } else { policy.furthest() };
                 put(&[
                     policy.parts().into(),
                     horizon,
@@ -169,7 +183,7 @@ impl ScriptArgs {
     fn width(&self) -> usize {
         match self.part {
             Part::Gcra | Part::LeakyBucket if self.policy.parts() == 1 => 1,
-            Part::Gcra | Part::LeakyBucket | Part::FixedWindow => 2,
+            Part::Gcra | Part::LeakyBucket | Part::FixedWindow | Part::CalendarWindow => 2,
             Part::SlidingWindow | Part::InFlight => 3,
             Part::SlidingBuckets | Part::SlidingLogList | Part::SlidingLogSortedSet => 4,
         }

@@ -23,6 +23,7 @@ pub(crate) enum Part {
     Gcra,
     LeakyBucket,
     FixedWindow,
+    CalendarWindow,
     SlidingWindow,
     SlidingLogList,
     SlidingLogSortedSet,
@@ -31,10 +32,11 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    const ALL: [Part; 8] = [
+    const ALL: [Part; 9] = [
         Part::Gcra,
         Part::LeakyBucket,
         Part::FixedWindow,
+        Part::CalendarWindow,
         Part::SlidingWindow,
         Part::SlidingLogList,
         Part::SlidingLogSortedSet,
@@ -49,6 +51,7 @@ impl Part {
             (Algorithm::Gcra, _) => Part::Gcra,
             (Algorithm::LeakyBucket { .. }, _) => Part::LeakyBucket,
             (Algorithm::FixedWindow { .. } | Algorithm::Block, _) => Part::FixedWindow,
+            (Algorithm::CalendarWindow { .. }, _) => Part::CalendarWindow,
             (Algorithm::SlidingWindow, _) => Part::SlidingWindow,
             (Algorithm::SlidingBuckets { .. }, _) => Part::SlidingBuckets,
             (Algorithm::InFlight, _) => Part::InFlight,
@@ -74,6 +77,7 @@ impl Part {
             Part::Gcra => "gcra",
             Part::LeakyBucket => "leaky_bucket",
             Part::FixedWindow => "fixed_window",
+            Part::CalendarWindow => "calendar_window",
             Part::SlidingWindow => "sliding_window",
             Part::SlidingBuckets => "sliding_buckets",
             Part::SlidingLogList => "sliding_log_list",
@@ -97,6 +101,7 @@ impl Part {
             Part::Gcra => lua!("gcra.lua"),
             Part::LeakyBucket => lua!("leaky_bucket.lua"),
             Part::FixedWindow => lua!("fixed_window.lua"),
+            Part::CalendarWindow => lua!("calendar_window.lua"),
             Part::SlidingWindow => lua!("sliding_window.lua"),
             Part::SlidingBuckets => lua!("sliding_buckets.lua"),
             Part::InFlight => lua!("in_flight.lua"),
@@ -225,6 +230,9 @@ impl Scripts {
         }
         if parts.has(Part::SlidingBuckets) && !parts.has(Part::SlidingLogList) {
             text.push_str(Part::SlidingLogList.text());
+        }
+        if parts.has(Part::CalendarWindow) && !parts.has(Part::FixedWindow) {
+            text.push_str(Part::FixedWindow.text());
         }
         for part in wanted() {
             text.push_str(part.text());

@@ -7,8 +7,9 @@ use tollgate_core::{Algorithm, Key, Policy, PolicyError, Quota};
 use super::error::Mistake;
 use super::exemption::ExemptionText;
 use super::fields::{AlgorithmName, ModeName, RuleFields};
+use super::rate::Rate;
 use super::registry::Registry;
-use super::values::{Units, UnitsOr};
+use super::values::{AsText, Units, UnitsOr};
 use crate::charge::ResponseHead;
 use crate::extract::{Head, PeerIp};
 use crate::rule::exempt::{cors_preflight, try_from_networks};
@@ -19,7 +20,8 @@ use crate::setup_error::SetupError;
 impl RuleFields {
     fn policy(&self) -> Result<Policy, Mistake> {
         let policy = match (&self.quota, self.in_flight) {
-            (Some(quota), None) => self.rate(quota.0),
+            (Some(AsText(Rate::Span(quota))), None) => self.rate(*quota),
+            (Some(AsText(Rate::Calendar(limit, window))), None) => self.in_calendar(*limit, *window),
             (None, Some(Units(limit))) => self.slots(limit),
             (None, None) => {
                 Err(Mistake::new("quota", "missing: write quota = \"100/min\", or in-flight = 20"))
@@ -41,9 +43,8 @@ impl RuleFields {
     }
 
     fn rate(&self, quota: Quota) -> Result<Policy, Mistake> {
-        let is_of_slots = "only a rule with in-flight takes it";
-        refuse(self.lease.is_some(), "lease", is_of_slots)?;
-        refuse(self.held_at_most.is_some(), "held-at-most", is_of_slots)?;
+        self.refuse_options_of_slots()?;
+        self.refuse_options_of_calendars("only a quota per day, week or month takes it, such as 100/day")?;
         let name = self.algorithm.unwrap_or(AlgorithmName::Gcra);
         let max_wait = self.max_wait.map(|wait| wait.0.0);
         let algorithm = match name {
@@ -83,8 +84,20 @@ impl RuleFields {
         })
     }
 
+    pub(super) fn refuse_options_of_slots(&self) -> Result<(), Mistake> {
+        let is_of_slots = "only a rule with in-flight takes it";
+        refuse(self.lease.is_some(), "lease", is_of_slots)?;
+        refuse(self.held_at_most.is_some(), "held-at-most", is_of_slots)
+    }
+
+    fn refuse_options_of_calendars(&self, reason: &str) -> Result<(), Mistake> {
+        refuse(self.zone.is_some(), "zone", reason)?;
+        refuse(self.anchor.is_some(), "anchor", reason)
+    }
+
     fn slots(&self, limit: u64) -> Result<Policy, Mistake> {
         let is_of_rates = "only a rule with a quota takes it, and this one has in-flight";
+        self.refuse_options_of_calendars(is_of_rates)?;
         refuse(self.unit.is_some(), "unit", is_of_rates)?;
         refuse(self.algorithm.is_some(), "algorithm", is_of_rates)?;
         refuse(self.buckets.is_some(), "buckets", is_of_rates)?;
@@ -108,7 +121,11 @@ impl RuleFields {
     }
 }
 
-fn refuse(is_wrong: bool, field: &'static str, reason: impl std::fmt::Display) -> Result<(), Mistake> {
+pub(super) fn refuse(
+    is_wrong: bool,
+    field: &'static str,
+    reason: impl std::fmt::Display,
+) -> Result<(), Mistake> {
     if is_wrong { Err(Mistake::new(field, reason)) } else { Ok(()) }
 }
 
@@ -207,12 +224,21 @@ impl Registry {
             self.find(&self.classes, field, "a class", name, any)
         };
         if let Some(tiers) = &fields.tiers {
-            let is_in_flight = rule.policy().is_in_flight();
-            let quota = |(name, quota): &(String, UnitsOr<Quota>)| match (quota, is_in_flight) {
-                (UnitsOr::Value(quota), false) => Ok((name.clone(), *quota)),
-                (UnitsOr::Units(Units(limit @ 1..)), true) => Ok((name.clone(), Quota::in_flight(*limit))),
-                (_, false) => Err(format!("tier {name:?} needs a quota such as \"100/min\"")),
-                (_, true) => Err(format!("tier {name:?} needs a number of requests, at least 1")),
+            let own = fields.quota.as_ref().map(|quota| quota.0);
+            let window = rule.policy().quota().window();
+            let quota = |(name, tier): &(String, UnitsOr<Rate>)| match (own, tier) {
+                (Some(Rate::Span(_)), UnitsOr::Value(Rate::Span(quota))) => Ok((name.clone(), *quota)),
+                (Some(Rate::Calendar(_, own)), UnitsOr::Value(Rate::Calendar(limit, window_name)))
+                    if own == *window_name =>
+                {
+                    Ok((name.clone(), Quota::new(*limit, window)))
+                }
+                (None, UnitsOr::Units(Units(limit @ 1..))) => Ok((name.clone(), Quota::in_flight(*limit))),
+                (Some(Rate::Span(_)), _) => Err(format!("tier {name:?} needs a quota such as \"100/min\"")),
+                (Some(Rate::Calendar(_, own)), _) => {
+                    Err(format!("tier {name:?} needs a quota such as \"100/{}\"", own.name()))
+                }
+                (None, _) => Err(format!("tier {name:?} needs a number of requests, at least 1")),
             };
             let quotas = tiers.quotas.0.iter().map(quota).collect::<Result<Vec<_>, String>>();
             let quotas = quotas.map_err(|reason| Mistake { field: "tiers", reason })?;

@@ -2,10 +2,11 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tollgate_core::{Quota, Share, TimeSpan};
+use tollgate_core::{Share, TimeSpan};
 
 use super::exemption::ExemptionText;
 use super::key::KeyExpression;
+use super::rate::Rate;
 use super::values::{AsText, NamedValues, OneOrMany, Units, UnitsOr};
 use super::when::When;
 use crate::rule::MissingKey;
@@ -21,9 +22,16 @@ use crate::rule::MissingKey;
 pub(super) struct RuleFields {
     /// The name of the policy: printable ASCII, once in a file.
     pub(super) name: String,
-    /// LIMIT/WINDOW, and "burst N" for gcra and leaky-bucket: 100/min, or 5/10s burst 20.
+    /// LIMIT/WINDOW, and "burst N" for gcra and leaky-bucket: 100/min, or 5/10s burst 20. Or
+    /// LIMIT/day, LIMIT/week or LIMIT/month, with zone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) quota: Option<AsText<Quota>>,
+    pub(super) quota: Option<AsText<Rate>>,
+    /// The time zone of a quota per day, week or month, such as Europe/Berlin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) zone: Option<String>,
+    /// The first day of each month, 1 to 31, or of each week, 1 (Monday) to 7; 1 if none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) anchor: Option<u8>,
     /// How many requests may run at once, instead of a quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) in_flight: Option<Units>,
@@ -149,7 +157,7 @@ pub(super) struct TiersFields {
     /// The class of the registry that chooses a tier.
     pub(super) by: String,
     /// The quota of each tier; a number for requests in flight.
-    pub(super) quotas: NamedValues<UnitsOr<Quota>>,
+    pub(super) quotas: NamedValues<UnitsOr<Rate>>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]

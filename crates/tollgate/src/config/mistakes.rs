@@ -15,7 +15,7 @@ use super::rule::RuleConfig;
 pub(super) const MOST: usize = 100;
 
 /// Fields on which others depend. Without them, fields that are correct would seem to be mistakes.
-const DEPENDED_ON: [&str; 5] = ["name", "quota", "in-flight", "by", "reserve"];
+const DEPENDED_ON: [&str; 6] = ["name", "quota", "zone", "in-flight", "by", "reserve"];
 
 impl RuleFile {
     /// Returns every mistake of rules in TOML, in the order of their lines: at most 100. A text

@@ -51,6 +51,8 @@
 //! |---|---|---|
 //! | `name` | `"api"` | the name of the policy: once in a file |
 //! | `quota` | `"100/min"`, `"5/10s burst 20"` | a [`Quota`](crate::Quota): `ms`, `s`, `min` or `m`, `h`, `d` |
+//! | `quota` with `zone` | `"10000/month"`, `"Europe/Berlin"` | a window of the [calendar](#calendar): `day`, `week`, `month` (feature `calendar`) |
+//! | `anchor` | `15` | its first day: 1 to 31 of a month, 1 (Monday) to 7 of a week; 1 by default |
 //! | `in-flight` | `20` | how many requests at once, instead of a quota: [`Policy::in_flight`](crate::Policy::in_flight) |
 //! | `by` | `"header:x-api-key \| ip"` | the key: see [below](#keys) |
 //! | `algorithm` | `"leaky-bucket"` | an [algorithm](crate::algorithm) by its [name](crate::Algorithm::name); `gcra` by default |
@@ -73,6 +75,15 @@
 //! | `mode` | `"shadow"` | `enforce` (default), or `shadow`, which only shows what it would refuse: [`Rule::shadow`](crate::Rule::shadow) |
 //!
 //! `name`, `by`, and one of `quota` and `in-flight` are required.
+//!
+//! # Calendar
+//!
+//! `"10000/month"` with `zone = "Europe/Berlin"` is a quota for each month of that time zone:
+//! `CalendarWindow`. Such a rule has no `algorithm`, and its tiers have quotas per month too.
+//!
+//! **`day` and `d` differ.** `"100/day"` needs a `zone`, and all callers have their quota again at
+//! midnight there. `"100/d"` is 24 hours of any [algorithm](crate::algorithm), and refills
+//! continuously by default.
 //!
 //! # Keys
 //!
@@ -108,6 +119,7 @@
 //! is the whole path (feature `axum`).
 
 mod build;
+mod calendar;
 mod error;
 mod exemption;
 mod fields;
@@ -116,6 +128,7 @@ mod key;
 mod mistakes;
 mod open;
 mod place;
+mod rate;
 mod registry;
 mod rule;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use tollgate_core::{Algorithm, Policy, TimeSpan};
 
 use super::error::{ConfigError, Mistake};
 use super::fields::RuleFields;
+use super::rate::Rate;
 use super::registry::Registry;
 use super::values::AsText;
 use crate::extract::Head;
@@ -65,15 +66,21 @@ impl RuleConfig {
     pub fn in_words(&self) -> String {
         let (quota, capacity) = (self.policy.quota(), self.policy.capacity());
         let window = TimeSpan(quota.window()).in_words();
-        let (rate, how) = match self.policy.algorithm() {
-            Algorithm::InFlight => {
+        let (rate, how) = match (self.fields.quota, self.policy.algorithm()) {
+            (_, Algorithm::InFlight) => {
                 let others = match self.fields.max_wait {
                     Some(AsText(wait)) => format!("wait for at most {}", wait.in_words()),
                     None => "are refused".to_owned(),
                 };
                 (format!("{capacity} in flight"), format!("others {others} (in-flight, lease of {window})"))
             }
-            algorithm => {
+            (Some(AsText(Rate::Calendar(limit, window))), algorithm) => {
+                let zone = self.fields.zone.as_deref().unwrap_or_default();
+                let from =
+                    self.fields.anchor.map(|day| format!(" from its day {day} on")).unwrap_or_default();
+                (format!("{limit} per {}{from} in {zone}", window.name()), algorithm.name().to_owned())
+            }
+            (_, algorithm) => {
                 let how = match algorithm {
                     Algorithm::Gcra => format!("at most {capacity} at once (gcra)"),
                     Algorithm::LeakyBucket { max_wait } => format!(

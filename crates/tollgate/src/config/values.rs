@@ -15,10 +15,6 @@ pub(super) trait InText: FromStr<Err: fmt::Display> + fmt::Display {
     const EXAMPLE: &'static str;
 }
 
-impl InText for Quota {
-    const EXAMPLE: &'static str = "100/min burst 20";
-}
-
 impl InText for TimeSpan {
     const EXAMPLE: &'static str = "5s";
 }
@@ -233,13 +229,15 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for AnyValue<NamedValues<V>> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NamedValues<V>, A::Error> {
-        let (mut values, mut names) = (Vec::new(), HashSet::new());
+        let (mut values, mut names) = (Vec::<(String, V)>::new(), HashSet::new());
         while let Some(name) = map.next_key::<String>()? {
             if !names.insert(name.clone()) {
                 return Err(de::Error::custom(format_args!("duplicate field `{name}`")));
             }
             values.push((name, map.next_value()?));
         }
+        // TOML keeps no order of a table, so files that differ by it alone are equal.
+        values.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(NamedValues(values))
     }
 }

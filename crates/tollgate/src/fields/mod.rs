@@ -284,7 +284,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    use tollgate_core::{Algorithm, Key, Policy, Quota, Share, Stamp};
+    use tollgate_core::{Algorithm, Boundaries, Key, Policy, Quota, Share, Stamp};
 
     fn status(remaining: u64, wait: Wait, reset_us: u64) -> Status {
         Status::new(remaining, wait, Duration::from_micros(reset_us), Stamp::default())
@@ -463,6 +463,9 @@ mod tests {
         assert_eq!(w(Quota::per_second(3).burst(10), Algorithm::Gcra), "\"p\";q=10;w=4");
         assert_eq!(w(Quota::per_minute(7), leaky), "\"p\";q=1;w=9");
         assert_eq!(w(Quota::new(1, Duration::from_millis(1)), Algorithm::SlidingWindow), "\"p\";q=1;w=1");
+        let month = Quota::new(9, Duration::from_secs(31 * 86_400));
+        let calendar = Algorithm::CalendarWindow { boundaries: Boundaries::NONE };
+        assert_eq!(w(month, calendar), "\"p\";q=9;w=2678400", "no month is longer");
     }
 
     #[test]

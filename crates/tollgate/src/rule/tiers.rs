@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Key, Policy, Quota};
+use tollgate_core::{Algorithm, Key, Policy, PolicyError, Quota};
 
 use super::choice::{Choice, ChoiceError};
 use crate::extract::Head;
@@ -38,6 +38,10 @@ impl Tiers {
                 Some(lease) if quota.given_burst().is_none() => Quota::new(quota.limit(), lease),
                 _ => quota,
             };
+            let is_calendar = matches!(policy.algorithm(), Algorithm::CalendarWindow { .. });
+            if is_calendar && quota.window() != policy.quota().window() {
+                return Err(SetupError::TierQuota(name.into(), PolicyError::OtherWindow));
+            }
             let tier = Policy::try_from_parts(policy.name(), quota, policy.algorithm());
             let tier = tier.map_err(|error| SetupError::TierQuota(name.into(), error))?;
             Ok(tier.with_options_of(policy))
@@ -61,7 +65,7 @@ mod tests {
     use super::*;
     use crate::extract::global;
     use crate::rule::PolicyExt;
-    use tollgate_core::{Algorithm, PolicyError};
+    use tollgate_core::Boundaries;
 
     fn tiers(algorithm: Algorithm, quotas: &[(&str, Quota)]) -> Result<(), SetupError> {
         let rule = Policy::new("p", Quota::per_minute(1)).with_algorithm(algorithm).by(global());
@@ -79,6 +83,11 @@ mod tests {
         let burst = [("a", quota), ("b", quota.burst(9))];
         let error = SetupError::TierQuota("b".to_owned(), PolicyError::BurstOnWindow);
         assert_eq!(tiers(Algorithm::SlidingWindow, &burst), Err(error));
+        let calendar = Algorithm::CalendarWindow { boundaries: Boundaries::NONE };
+        let other = [("a", quota), ("b", Quota::per_day(9))];
+        assert_eq!(tiers(calendar, &other[..1]), Ok(()));
+        let error = SetupError::TierQuota("b".to_owned(), PolicyError::OtherWindow);
+        assert_eq!(tiers(calendar, &other), Err(error));
     }
 
     /// Otherwise a debt that only the replaced tiers allow would not be forgiven.

@@ -23,7 +23,20 @@ impl Random {
 /// Each field with values of all its forms.
 fn values() -> Vec<(&'static str, Vec<Value>)> {
     vec![
-        ("quota", vec![json!("100/min"), json!("5/10s burst 20"), json!("1/1500001us"), json!("99/d")]),
+        (
+            "quota",
+            vec![
+                json!("100/min"),
+                json!("5/10s burst 20"),
+                json!("1/1500001us"),
+                json!("99/d"),
+                json!("99/week"),
+            ],
+        ),
+        #[cfg(feature = "calendar")]
+        ("zone", vec![json!("UTC"), json!("America/New_York")]),
+        #[cfg(feature = "calendar")]
+        ("anchor", vec![json!(1), json!(7)]),
         ("in-flight", vec![json!(1), json!(1_000)]),
         (
             "by",
@@ -75,6 +88,7 @@ fn values() -> Vec<(&'static str, Vec<Value>)> {
             "tiers",
             vec![
                 json!({ "by": "plan", "quotas": { "pro": "600/min burst 700", "a \"b\".c": "5/s" } }),
+                json!({ "by": "plan", "quotas": { "pro": "500/week" } }),
                 json!({ "by": "plan", "quotas": { "pro": 50 } }),
             ],
         ),

@@ -1,5 +1,7 @@
 //! Tests of whole files.
 
+#[cfg(feature = "calendar")]
+mod calendar;
 mod every_mistake;
 mod files;
 mod keys;
@@ -11,7 +13,7 @@ mod warnings;
 use super::{Registry, RuleFile};
 
 /// What `FIELDS` stands for in the messages below.
-const FIELDS: &str = "`name`, `quota`, `in-flight`, `by`, `algorithm`, `buckets`, `max-limit`, `max-wait`, `lease`, `held-at-most`, `when`, `exempt`, \
+const FIELDS: &str = "`name`, `quota`, `zone`, `anchor`, `in-flight`, `by`, `algorithm`, `buckets`, `max-limit`, `max-wait`, `lease`, `held-at-most`, `when`, `exempt`, \
                       `missing-key`, `cost`, `reserve`, `reserve-at-most`, `count-if`, `cost-by`, `quota-by`, `tiers`, `leaving`, `block`, `unit`, `track-usage`, `without-fields`, `mode`";
 
 /// The error of a text with one mistake.

@@ -129,7 +129,9 @@ impl Books {
     pub(super) fn life_of(&self, policy: &Policy, status: &Status) -> Duration {
         match policy.algorithm() {
             _ if self.is_closed() => Duration::ZERO,
-            Algorithm::FixedWindow { .. } => self.lease.life.min(status.reset_after()),
+            Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } => {
+                self.lease.life.min(status.reset_after())
+            }
             _ => self.lease.life,
         }
     }
