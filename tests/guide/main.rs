@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
 mod algorithms;
+mod before_a_rule_bites;
 mod charges;
 mod documents;
 mod from_others;

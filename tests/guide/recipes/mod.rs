@@ -8,6 +8,5 @@ mod log_in;
 mod one_store;
 mod proxies;
 mod reqwest_client;
-mod shadow;
 mod store_of_a_test;
 mod web_sockets;
