@@ -97,7 +97,7 @@ const ONE_MISTAKE: [(&str, &str); 31] = [
     ("quota = \"9/s\"\ncost = 0", r#"line 5, rule "api", cost: 0: nothing would be limited: at least 1"#),
     (
         "quota = \"9/s\"\nreserve-at-most = \"1/2\"",
-        r#"line 5, rule "api", reserve-at-most: "1/2": it bounds the estimate of reserve, which is missing"#,
+        r#"line 5, rule "api", reserve-at-most: "1/2": it bounds the estimate of reserve, which is missing: name a cost of the registry there, or remove this"#,
     ),
     (
         "quota = \"9/s\"\ncost = 2\nreserve = \"tokens\"",
@@ -107,21 +107,35 @@ const ONE_MISTAKE: [(&str, &str); 31] = [
         "quota = \"9/s\"\ntiers = { by = \"plan\", quotas = { pro = 90 } }",
         r#"line 5, rule "api", tiers: {"by":"plan","quotas":{"pro":90}}: tier "pro" needs a quota such as "100/min""#,
     ),
-    ("quota = \"9/s\"\nblock = { after = 20 }", r#"line 5, rule "api", block: missing field `for`"#),
+    (
+        "quota = \"9/s\"\nblock = { after = 20 }",
+        r#"line 5, rule "api", block: missing field `for`: how long a block lasts, such as for = "15m""#,
+    ),
     (
         "quota = \"9/s\"\nblock = { after = \"20\", for = \"5m\" }",
         r#"line 5, rule "api", block.after: invalid type: string "20", expected a whole number from 0 to 4294967295"#,
     ),
-    ("quota = \"9/s\"\n[rule]\nname = \"b\"", r#"line 5: "[rule]" is not TOML: duplicate key"#),
+    (
+        "quota = \"9/s\"\n[rule]\nname = \"b\"",
+        r#"line 5: "[rule]" is not TOML: duplicate key: write [[rule]] for each rule"#,
+    ),
     ("quota = \"9/s", r#"line 4: "quota = \"9/s" is not TOML: invalid basic string, expected `"`"#),
 ];
 
 /// Whole files with one mistake each.
 const ONE_MISTAKE_IN_A_FILE: [(&str, &str, &str); 8] = [
-    ("toml", "", "line 1: missing field `rule`"),
+    (
+        "toml",
+        "",
+        "line 1: missing field `rule`: each rule begins with [[rule]] in TOML, and is in the list \"rule\" in JSON",
+    ),
     ("toml", "[rule]\nname = \"a\"", "line 1, rule: invalid type: map, expected a list: [[rule]] in TOML"),
     ("toml", "[[rules]]\nname = \"a\"", "line 1, rules: unknown field `rules`, expected `$schema` or `rule`"),
-    ("toml", "[[rule]]\nname = \"a\"\nquota = \"5/s\"", "line 1, rule \"a\": missing field `by`"),
+    (
+        "toml",
+        "[[rule]]\nname = \"a\"\nquota = \"5/s\"",
+        "line 1, rule \"a\": missing field `by`: what divides the quota among callers, such as by = \"ip\"",
+    ),
     (
         "toml",
         "[[rule]]\nname = \"\"\nquota = \"5/s\"\nby = \"ip\"",
@@ -137,7 +151,11 @@ const ONE_MISTAKE_IN_A_FILE: [(&str, &str, &str); 8] = [
         "{\"rule\": [\n{\"name\": \"a\", \"quota\": \"5/s\", \"by\": \"ip\"},]}",
         "line 2: \"{\\\"name\\\": \\\"a\\\", \\\"quota\\\": \\\"5/s\\\", \\\"by\\\": \\\"ip\\\"},]}\" is not JSON: expected value",
     ),
-    ("json", "{\"rule\": []}", "line 1, rule: no rules: nothing would be limited"),
+    (
+        "json",
+        "{\"rule\": []}",
+        "line 1, rule: no rules: nothing would be limited; a rule has name, quota and by",
+    ),
 ];
 
 #[test]

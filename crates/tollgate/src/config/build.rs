@@ -157,7 +157,9 @@ impl Registry {
         match RuleSet::try_both(rule.clone()) {
             Ok(_) => Ok(rule),
             Err(SetupError::NothingReserved(_)) => {
-                Err(Mistake::new("reserve-at-most", "it bounds the estimate of reserve, which is missing"))
+                let reason = "it bounds the estimate of reserve, which is missing: name a cost of the registry there, or \
+                              remove this";
+                Err(Mistake::new("reserve-at-most", reason))
             }
             Err(SetupError::NotInShadow(_)) => Err(Mistake::new(
                 "mode",

@@ -77,7 +77,9 @@ impl RuleFile {
         }
         if rules.is_empty() {
             let path = [PathStep::Name("rule".to_owned())];
-            return Err(source.in_file(&path, "no rules: nothing would be limited"));
+            return Err(
+                source.in_file(&path, "no rules: nothing would be limited; a rule has name, quota and by")
+            );
         }
         let (text, is_toml) = match source {
             SourceText::Toml(text) => (text.into(), true),
@@ -168,7 +170,8 @@ impl SourceText<'_> {
         let format = if matches!(self, SourceText::Toml(_)) { "TOML" } else { "JSON" };
         let line = line.max(1);
         let wrong: String = text.lines().nth(line - 1).unwrap_or_default().trim().chars().take(60).collect();
-        let reason = format!("{wrong:?} is not {format}: {}", one_line(message));
+        let list = if wrong == "[rule]" { ": write [[rule]] for each rule" } else { "" };
+        let reason = format!("{wrong:?} is not {format}: {}{list}", one_line(message));
         ConfigError { line: Some(line), rule: None, field: None, reason }
     }
 
@@ -188,7 +191,8 @@ impl SourceText<'_> {
             PathStep::Index(at) => at.to_string(),
         });
         let field = Some(field.collect::<Vec<_>>().join(".")).filter(|field| !field.is_empty());
-        ConfigError { line: Some(line), rule, field, reason: plain(&one_line(reason)) }
+        let reason = plain(&one_line(reason)) + example(reason);
+        ConfigError { line: Some(line), rule, field, reason }
     }
 
     /// Adds the line to an error of the rule at a place.
@@ -219,6 +223,20 @@ fn without_place(error: &serde_json::Error) -> String {
 fn plain(reason: &str) -> String {
     let number = "expected a whole number from 0 to 4294967295";
     reason.replace("expected u32", number).replace("expected a sequence", "expected a list: [[rule]] in TOML")
+}
+
+/// What a field that is missing looks like.
+fn example(reason: &str) -> &'static str {
+    match reason {
+        "missing field `rule`" => {
+            ": each rule begins with [[rule]] in TOML, and is in the list \"rule\" in JSON"
+        }
+        "missing field `name`" => ": such as name = \"api\"",
+        "missing field `by`" => ": what divides the quota among callers, such as by = \"ip\"",
+        "missing field `for`" => ": how long a block lasts, such as for = \"15m\"",
+        "missing field `after`" => ": how many denials start a block, such as after = 20",
+        _ => "",
+    }
 }
 
 fn one_line(message: &str) -> String {

@@ -103,7 +103,10 @@ quotas = { pro = "5/s" }"#,
             r#"leaving = { by = "plan", units = { batch = 100 } }"#,
             r#"line 5, rule "api", leaving: {"by":"plan","units":{"batch":100}}: class "batch": a class must leave less than the capacity to others"#,
         ),
-        ("block = { after = 20 }", r#"line 5, rule "api", block: missing field `for`"#),
+        (
+            "block = { after = 20 }",
+            r#"line 5, rule "api", block: missing field `for`: how long a block lasts, such as for = "15m""#,
+        ),
         (
             r#"block = { after = 0, for = "5s" }"#,
             r#"line 5, rule "api", block: {"after":0,"for":"5s"}: a block takes at least 1 denial, and lasts 1 ms to 366 days"#,
@@ -138,7 +141,7 @@ quotas = { pro = "5/s" }"#,
         ),
         (
             r#"reserve-at-most = "1/2""#,
-            r#"line 5, rule "api", reserve-at-most: "1/2": it bounds the estimate of reserve, which is missing"#,
+            r#"line 5, rule "api", reserve-at-most: "1/2": it bounds the estimate of reserve, which is missing: name a cost of the registry there, or remove this"#,
         ),
         (
             r#"reserve-at-most = "3/2""#,

@@ -5,14 +5,17 @@ use super::{FIELDS, of_json, of_toml};
 #[test]
 fn a_mistake_in_a_toml_file_is_named_with_its_line() {
     for (text, message) in [
-        ("", "line 1: missing field `rule`"),
+        (
+            "",
+            "line 1: missing field `rule`: each rule begins with [[rule]] in TOML, and is in the list \"rule\" in JSON",
+        ),
         ("rule = 5", "line 1, rule: invalid type: integer `5`, expected a list: [[rule]] in TOML"),
-        ("rule = []", "line 1, rule: no rules: nothing would be limited"),
+        ("rule = []", "line 1, rule: no rules: nothing would be limited; a rule has name, quota and by"),
         ("rule = [5]", "line 1: invalid type: integer `5`, expected a table with name, quota, by and others"),
         (
             r#"[[rule]]
 name="a""#,
-            r#"line 1, rule "a": missing field `by`"#,
+            r#"line 1, rule "a": missing field `by`: what divides the quota among callers, such as by = "ip""#,
         ),
         (
             r#"[[rule]]
@@ -99,7 +102,10 @@ fn a_mistake_in_a_json_file_is_named_with_its_line() {
         ("", r#"line 1: "" is not JSON: EOF while parsing a value"#),
         ("{", r#"line 1: "{" is not JSON: EOF while parsing an object"#),
         ("[]", "line 1: invalid length 0, expected a table with the list rule"),
-        ("{}", "line 1: missing field `rule`"),
+        (
+            "{}",
+            "line 1: missing field `rule`: each rule begins with [[rule]] in TOML, and is in the list \"rule\" in JSON",
+        ),
         (r#"{"rule":[]} x"#, r#"line 1: "{\"rule\":[]} x" is not JSON: trailing characters"#),
         (
             r#"{"rule":[
