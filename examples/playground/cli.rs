@@ -55,6 +55,8 @@ tollgate_rules_error of --metrics is 1. The fields of a rule are those of the mo
   not-login  for exempt: all requests but POST /login
   x-class    for tiers and leaving: the value of the header x-class
 
+No rule can have the name login-turn.
+
 Example:
 
   [[rule]]

@@ -312,6 +312,26 @@ async fn metrics_follow_rules_that_are_replaced() {
     assert_eq!(allowed, [2.0, 1.0, 1.0]);
 }
 
+#[test]
+fn the_limit_of_a_rule_is_shown_in_shadow_and_outside_of_it() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&recorder, || {
+        let layer = RateLimitLayer::new([per_user("other", 9), per_user("api", 1)]).metrics();
+        for (limit, in_shadow) in [(2, true), (3, false), (4, true), (5, true), (6, false), (7, false)] {
+            let api = per_user("api", limit);
+            let api = if in_shadow { api.shadow() } else { api };
+            layer.replace([per_user("other", 9), api]).expect("valid rules");
+            let limits =
+                ["api", "other"].map(|policy| format!("tollgate_policy_limit{{policy=\"{policy}\"}}"));
+            let series = series(&recorder.handle().render());
+            assert_eq!(limits.map(|limit| series[&limit]), [limit as f64, 9.0], "in shadow: {in_shadow}");
+        }
+        layer.replace(per_user("other", 9)).expect("a valid rule");
+        let series = series(&recorder.handle().render());
+        assert_eq!(series["tollgate_policy_limit{policy=\"api\"}"], 0.0);
+    });
+}
+
 #[tokio::test]
 async fn blocks_that_start_are_counted_by_policy() {
     let limiter = || {

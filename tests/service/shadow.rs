@@ -184,6 +184,20 @@ async fn requests_that_another_rule_refuses_are_not_counted() {
     assert_eq!((seen.count("api", Outcome::Denied), seen.shadow("shadow")), (3, [2, 0, 0]));
 }
 
+/// The request fails as it would by any closure. What was reserved for it is given back.
+#[tokio::test]
+async fn a_closure_that_panics_in_shadow_leaves_no_charge_open() {
+    let clock = clock();
+    let reserves = per_user("tokens", 9).reserve(|_| 5).cost_by(|_: &ResponseHead<'_>| 5);
+    let panics = per_user("shadow", 9).cost(|_| panic!("as a test")).shadow();
+    let layer = layer(&clock, [reserves, panics]);
+    let mut service = layer.layer(service_fn(ok));
+    let call = tokio::spawn(async move { call(&mut service, request("ada")).await.status() });
+    assert!(call.await.unwrap_err().is_panic());
+    let report = layer.limiter().look(&Head::from(&request("ada"))).await.unwrap();
+    assert_eq!(report.statuses()[0].remaining(), 4, "it keeps its estimate, as if its handler had panicked");
+}
+
 #[tokio::test]
 async fn a_layer_may_have_rules_in_shadow_only() {
     let seen = Seen::default();

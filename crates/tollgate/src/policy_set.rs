@@ -19,6 +19,8 @@ pub(crate) struct PolicySet {
     version: u64,
     /// Whether they are those of rules in shadow.
     is_shadow: bool,
+    /// The names of the rules beside them: in shadow, or enforced.
+    beside: Box<[String]>,
     /// Those with a name of their own, followed by those of all tiers.
     policies: Box<[Policy]>,
     /// For each policy, the number of the one whose tier it is, or its own.
@@ -85,6 +87,7 @@ impl PolicySet {
             in_fields: policies.iter().map(|policy| !policy.is_block()).collect(),
             version: 1,
             is_shadow: false,
+            beside: Box::default(),
             blocks: blocks.into(),
             policies: policies.into(),
             named: named.into(),
@@ -103,6 +106,21 @@ impl PolicySet {
     /// The same set, of rules in shadow.
     pub(crate) fn in_shadow(self) -> PolicySet {
         PolicySet { is_shadow: true, ..self }
+    }
+
+    /// The same set, beside another of the same limiter.
+    pub(crate) fn beside(self, other: &PolicySet) -> PolicySet {
+        PolicySet { beside: other.own().iter().map(|policy| policy.name().to_owned()).collect(), ..self }
+    }
+
+    /// Whether the limiter has a rule with this name, in shadow or not.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn is_known(&self, name: &str) -> bool {
+        self.own()
+            .iter()
+            .map(Policy::name)
+            .chain(self.beside.iter().map(String::as_str))
+            .any(|known| known == name)
     }
 
     pub(crate) fn is_shadow(&self) -> bool {

@@ -7,6 +7,7 @@ use humantime::format_rfc3339_micros;
 use tollgate::{Rule, Timestamp};
 
 use super::line::LoggedDecision;
+use super::log::SortedLog;
 use crate::chart::human;
 use crate::output::printable;
 use crate::table::table;
@@ -15,6 +16,8 @@ use crate::table::table;
 pub(super) struct Differences {
     /// The latest version of the rules in the log.
     version: u64,
+    /// The rules that were in shadow for a part of the log.
+    shadow_rules: HashSet<String>,
     /// For how long keys owe what they have used, and when the log began.
     memory: Duration,
     began: Option<Timestamp>,
@@ -27,14 +30,25 @@ pub(super) struct Differences {
 }
 
 impl Differences {
-    pub(super) fn new(rules: &[Rule], version: u64, most_rows: usize) -> Differences {
+    pub(super) fn new(rules: &[Rule], log: &SortedLog, most_rows: usize) -> Differences {
         let memory = |rule: &Rule| {
             let windows = rule.policy().capacity() / rule.policy().quota().limit() + 2;
             rule.policy().quota().window().saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX))
         };
         let memory = rules.iter().map(memory).max().unwrap_or_default();
         let (reasons, rows, keys) = (BTreeMap::new(), Vec::new(), HashSet::new());
-        Differences { version, memory, began: None, compared: 0, reasons, most_rows, rows, keys }
+        let (version, shadow_rules) = (log.version, log.shadow_rules.clone());
+        Differences {
+            version,
+            shadow_rules,
+            memory,
+            began: None,
+            compared: 0,
+            reasons,
+            most_rows,
+            rows,
+            keys,
+        }
     }
 
     /// Compares the verdict on a request with that of the log. `is_at_limit` says that a
@@ -58,6 +72,9 @@ impl Differences {
         let has_differed = self.keys.len() < known;
         let reason = match logged.allowed {
             _ if logged.version != self.version => format!("version {} of the rules decided", logged.version),
+            false if logged.refused_by().any(|rule| self.shadow_rules.contains(rule)) => {
+                "its rule was in shadow, and counted there".to_owned()
+            }
             _ if has_differed => "its key has differed before".to_owned(),
             false if time < began.saturating_add(self.memory) => {
                 "its key may have been used before the log began".to_owned()

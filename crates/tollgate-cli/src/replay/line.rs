@@ -80,6 +80,8 @@ pub(super) fn json_line(text: &[u8]) -> Result<LogLine, String> {
 pub(super) fn request(method: &str, target: &str, peer: Option<IpAddr>) -> Result<Request<()>, String> {
     let mut request = Request::new(());
     *request.method_mut() = method.parse().map_err(|_| format!("{method:?} is not a method"))?;
+    // `CONNECT` has no path.
+    let target = if target.is_empty() { "/" } else { target };
     *request.uri_mut() = target.parse::<Uri>().map_err(|_| format!("{target:?} is not a path"))?;
     if request.method() == Method::OPTIONS {
         let headers =

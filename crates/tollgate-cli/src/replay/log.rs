@@ -28,6 +28,9 @@ pub(super) struct SortedLog {
     pub(super) is_json: bool,
     /// Whether it has user agents.
     pub(super) is_combined: bool,
+    /// How many lines are of rules in shadow, and the names of these.
+    pub(super) in_shadow: u64,
+    pub(super) shadow_rules: HashSet<String>,
     /// How many lines cannot be read, and what is wrong with the first.
     pub(super) broken: u64,
     pub(super) first_broken: String,
@@ -60,6 +63,8 @@ impl SortedLog {
             version: 0,
             is_json: false,
             is_combined: false,
+            in_shadow: 0,
+            shadow_rules: HashSet::new(),
             broken: 0,
             first_broken: "the log is empty".to_owned(),
         };
@@ -77,7 +82,13 @@ impl SortedLog {
             }
         }
         log.sort();
-        if log.lines.is_empty() { Err(log.first_broken) } else { Ok(log) }
+        match log.lines.is_empty() {
+            true if log.in_shadow > 0 => {
+                Err("only rules in shadow decided: their lines are left out".to_owned())
+            }
+            true => Err(log.first_broken),
+            false => Ok(log),
+        }
     }
 
     /// Reads the log again, in the order of time. Each request comes with the number of its line.
@@ -117,6 +128,8 @@ impl SortedLog {
         let logged = line.request.extensions().get::<LoggedDecision>();
         if let Some(logged) = logged {
             if logged.shadow {
+                self.in_shadow += 1;
+                self.shadow_rules.extend(logged.checks.iter().map(|check| check.rule.clone()));
                 return;
             }
             self.is_json = true;

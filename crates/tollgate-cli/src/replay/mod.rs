@@ -76,6 +76,10 @@ pub(crate) async fn run(args: &ReplayArgs) -> Result<ExitCode, String> {
     if log.broken > 0 {
         notes.push(format!("{} lines cannot be read, first {}", human(log.broken), log.first_broken));
     }
+    if log.in_shadow > 0 {
+        let why = "lines are left out: rules in shadow decided, and what they counted is not replayed";
+        notes.push(format!("{} {why}", human(log.in_shadow)));
+    }
     let limiter = RequestLimiter::try_new(rules.clone()).map_err(|error| in_rules(error.to_string()))?;
     let tables = replay(log, &rules, limiter, &skipped, args.top, &mut notes).await.map_err(in_log)?;
     progress.finish_and_clear();
@@ -112,7 +116,7 @@ async fn replay(
     });
     let (is_json, mut left_out) = (log.is_json, 0);
     let mut counts = ReplayCounts::new(rules.iter().map(|rule| rule.policy().name()));
-    let mut differences = Differences::new(rules, log.version, top);
+    let mut differences = Differences::new(rules, &log, top);
     for line in log.requests() {
         let (number, LogLine { time, request }) = line?;
         let logged = request.extensions().get::<LoggedDecision>();

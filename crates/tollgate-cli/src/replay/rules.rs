@@ -42,6 +42,12 @@ fn replayed(config: &RuleConfig, log: &SortedLog) -> Result<Rule, String> {
         return match header {
             _ if !by.split(['|', '+']).all(|part| has(part.trim())) => Err(lacks("by")),
             Some(name) if !has(&format!("header:{name}")) => Err(lacks("when")),
+            // A line may lack the address of its client.
+            _ if log.is_json => {
+                fields["missing-key"] = "skip".into();
+                let config = serde_json::from_value(fields).map_err(|error| error.to_string())?;
+                Registry::new().rule(&config).map_err(unnamed)
+            }
             _ => Registry::new().rule(config).map_err(unnamed),
         };
     }

@@ -148,9 +148,11 @@ impl KeyExpression {
         })
     }
 
-    /// The first part that callers write, in words.
+    /// The first part that callers write, in words, unless each request has an alternative before it.
     pub(super) fn invented(&self) -> Option<String> {
-        self.0.iter().flatten().find(|part| part.is_secret()).map(KeyPart::in_words)
+        let always = |part: &KeyPart| matches!(part, KeyPart::Ip | KeyPart::Global | KeyPart::Method);
+        let used = self.0.iter().take_while(|parts| !parts.iter().all(always));
+        used.flatten().find(|part| part.is_secret()).map(KeyPart::in_words)
     }
 
     /// Completes "10 per minute for …".

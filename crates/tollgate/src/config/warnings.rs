@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::error::ConfigError;
-use super::fields::{MissingKeyName, ModeName};
+use super::exemption::ExemptionText;
+use super::fields::{MissingKeyName, ModeName, RuleFields};
 use super::file::RuleFile;
 use super::mistakes::MOST;
 use super::registry::Registry;
@@ -73,10 +74,15 @@ impl RuleFile {
 }
 
 impl RuleConfig {
-    /// Whether it limits a rate, not only in shadow, and callers cannot avoid it.
+    /// Whether it limits the rate of all requests, not only in shadow, and callers cannot avoid it.
     fn is_firm(&self) -> bool {
-        let refuses = self.fields.mode != Some(ModeName::Shadow);
-        refuses && self.fields.quota.is_some() && self.ways_around().iter().all(Option::is_none)
+        let RuleFields { mode, quota, exempt, count_if, cost_by, .. } = &self.fields;
+        let exempts =
+            |each: &ExemptionText| matches!(each, ExemptionText::Network(all) if all.ends_with("/0"));
+        let refunds = count_if.is_some() || cost_by.is_some();
+        let ignores = refunds || exempt.iter().flat_map(|all| &all.0).any(exempts);
+        let refuses = quota.is_some() && *mode != Some(ModeName::Shadow);
+        refuses && !ignores && self.ways_around().iter().all(Option::is_none)
     }
 
     /// How callers avoid this rule: a field, and what to do.

@@ -205,11 +205,12 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         }
         let mut extras =
             if self.adds_something() { self.extras(request, asks, verdict) } else { Extras::default() };
-        if !self.options.is_off {
-            self.limiter.shadow.ask(&Head::from(&*request));
-        }
         if self.limiter.rules.corrects() || !slot.is_empty() {
             extras.ends = self.open_ends(request, asks, verdict, slot);
+        }
+        // Behind that, so that what was charged is settled if a closure of a rule in shadow panics.
+        if !self.options.is_off {
+            self.limiter.shadow.ask(&Head::from(&*request));
         }
         if verdict.delay().is_zero() {
             return Next::Pass(extras);

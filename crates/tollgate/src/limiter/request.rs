@@ -111,6 +111,8 @@ impl<S> RequestLimiter<S> {
         S::Error: NeverFails,
     {
         let [(rules, policies), (in_shadow, of_shadow)] = RuleSet::try_both(rules)?;
+        // Before observers and metrics change.
+        policies.supported_by(&self.decider.store)?;
         let of_shadow = self.shadow.decider.replaced(of_shadow)?;
         Ok(RequestLimiter {
             rules: Arc::new(rules),

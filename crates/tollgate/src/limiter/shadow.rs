@@ -102,7 +102,8 @@ impl Rule {
     /// - Its outcomes are [`ShadowAllowed`](Outcome::ShadowAllowed) and
     ///   [`ShadowDenied`](Outcome::ShadowDenied). What it would refuse is not charged.
     /// - Several rules in shadow decide each by itself.
-    /// - No request waits for it. A limiter has 1,024 of its checks on the way at most; another is
+    /// - Its key extractor and its other closures run within the request.
+    /// - No request waits for its store. A limiter has 1,024 of its checks on the way at most; another is
     ///   [dropped](Outcome::ShadowDropped), also if a store over a network is asked without a tokio
     ///   runtime.
     /// - Its keys take room in the store, and its checks are calls of the store.

@@ -28,8 +28,8 @@ impl Metrics {
     /// Registers the handles of all rules. The limit of a rule that was removed is 0 from now on.
     pub(crate) fn new(earlier: Option<&PolicySet>, policies: &PolicySet) -> Metrics {
         describe();
-        let is_kept = |policy: &Policy| policies.own().iter().any(|other| other.name() == policy.name());
-        for policy in earlier.map_or(&[][..], PolicySet::own).iter().filter(|policy| !is_kept(policy)) {
+        let is_gone = |policy: &&Policy| !policies.is_known(policy.name());
+        for policy in earlier.map_or(&[][..], PolicySet::own).iter().filter(is_gone) {
             limit_of(policy).set(0.0);
         }
         let is_alone = policies.own().len() == 1;

@@ -66,12 +66,15 @@ impl RuleSet {
             return Err(SetupError::NoRules);
         }
         in_shadow.iter().try_for_each(Rule::check_shadow)?;
-        let (enforced, (rules, in_shadow)) = (RuleSet::try_new(enforced)?, RuleSet::try_new(in_shadow)?);
-        let is_twice = |policy: &&Policy| enforced.1.own().iter().any(|other| other.name() == policy.name());
-        match in_shadow.own().iter().find(is_twice) {
-            Some(twice) => Err(SetupError::PolicyTwice(twice.name().to_owned())),
-            None => Ok([enforced, (rules, in_shadow.in_shadow())]),
+        let ((enforced, policies), (in_shadow, of_shadow)) =
+            (RuleSet::try_new(enforced)?, RuleSet::try_new(in_shadow)?);
+        let is_twice = |policy: &&Policy| policies.own().iter().any(|other| other.name() == policy.name());
+        if let Some(twice) = of_shadow.own().iter().find(is_twice) {
+            return Err(SetupError::PolicyTwice(twice.name().to_owned()));
         }
+        let policies = policies.beside(&of_shadow);
+        let of_shadow = of_shadow.in_shadow().beside(&policies);
+        Ok([(enforced, policies), (in_shadow, of_shadow)])
     }
 
     /// What a request asks of the only rule, if that rule is only a key and finds one. Through

@@ -21,13 +21,20 @@ fn warned(rules: &[&str]) -> Vec<String> {
 #[test]
 fn a_key_that_callers_invent_needs_a_rule_for_the_same_requests() {
     let by = |by: &str, when: &str| format!("quota = \"5/s\"\nby = \"{by}\"\nwhen = {{ {when} }}");
-    for invented in
-        ["header:x", "cookie:s", "bearer", "basic-user", "ip | bearer", "header:x + ip", "user | header:x"]
-    {
+    for invented in [
+        "header:x",
+        "cookie:s",
+        "bearer",
+        "basic-user",
+        "bearer | ip",
+        "path | bearer",
+        "header:x + ip",
+        "user | header:x",
+    ] {
         assert_eq!(warned(&[&by(invented, "")]), ["0 by"], "{invented}");
         assert!(warned(&[&by(invented, ""), &by("ip", "")]).is_empty(), "{invented}");
     }
-    for trusted in ["ip", "global", "user", "user | ip", "path + method"] {
+    for trusted in ["ip", "global", "user", "user | ip", "path + method", "ip | bearer"] {
         assert!(warned(&[&by(trusted, "")]).is_empty(), "{trusted}");
     }
     for (when, guards, is_covered) in [
@@ -49,6 +56,11 @@ fn a_key_that_callers_invent_needs_a_rule_for_the_same_requests() {
         let rules = [by("bearer", when)].into_iter().chain(guards).collect::<Vec<_>>();
         let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
         assert_eq!(!warned(&rules).contains(&"0 by".to_owned()), is_covered, "{rules:#?}");
+    }
+    for ignores in ["exempt = [\"10.0.0.0/8\", \"0.0.0.0/0\"]", "count-if = \"failed\"", "mode = \"shadow\""]
+    {
+        let guard = format!("quota = \"5/s\"\nby = \"ip\"\n{ignores}");
+        assert_eq!(warned(&[&by("bearer", ""), &guard]), ["0 by"], "{ignores}");
     }
     let slots = "in-flight = 2\nby = \"ip\"";
     assert_eq!(warned(&[&by("bearer", ""), slots]), ["0 by"], "slots do not limit a rate");
