@@ -133,7 +133,8 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "KEYS")]
     pub(crate) deny_cache: Option<usize>,
 
-    /// Append a line of JSON for each decision to this file, for `tollgate replay`; keys are digests
+    /// Append a line of JSON for each decision to this file, for `tollgate replay`; keys are
+    /// digests
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
 

@@ -20,6 +20,7 @@ pub(crate) struct PolicySet {
     /// Whether they are those of rules in shadow.
     is_shadow: bool,
     /// The names of the rules beside them: in shadow, or enforced.
+    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "metrics of other rules stay"))]
     beside: Box<[String]>,
     /// Those with a name of their own, followed by those of all tiers.
     policies: Box<[Policy]>,
