@@ -19,9 +19,9 @@ pub(crate) struct PolicySet {
     version: u64,
     /// Whether they are those of rules in shadow.
     is_shadow: bool,
-    /// The names of the rules beside them: in shadow, or enforced.
+    /// The names of the other rules of the limiter: those in shadow, or those that are enforced.
     #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "metrics of other rules stay"))]
-    beside: Box<[String]>,
+    other_names: Box<[String]>,
     /// Those with a name of their own, followed by those of all tiers.
     policies: Box<[Policy]>,
     /// For each policy, the number of the one whose tier it is, or its own.
@@ -88,7 +88,7 @@ impl PolicySet {
             in_fields: policies.iter().map(|policy| !policy.is_block()).collect(),
             version: 1,
             is_shadow: false,
-            beside: Box::default(),
+            other_names: Box::default(),
             blocks: blocks.into(),
             policies: policies.into(),
             named: named.into(),
@@ -109,9 +109,9 @@ impl PolicySet {
         PolicySet { is_shadow: true, ..self }
     }
 
-    /// The same set, beside another of the same limiter.
-    pub(crate) fn beside(self, other: &PolicySet) -> PolicySet {
-        PolicySet { beside: other.own().iter().map(|policy| policy.name().to_owned()).collect(), ..self }
+    /// The same set, of a limiter that also has this one.
+    pub(crate) fn next_to(self, other: &PolicySet) -> PolicySet {
+        PolicySet { other_names: other.own().iter().map(|policy| policy.name().to_owned()).collect(), ..self }
     }
 
     /// Whether the limiter has a rule with this name, in shadow or not.
@@ -120,7 +120,7 @@ impl PolicySet {
         self.own()
             .iter()
             .map(Policy::name)
-            .chain(self.beside.iter().map(String::as_str))
+            .chain(self.other_names.iter().map(String::as_str))
             .any(|known| known == name)
     }
 

@@ -138,8 +138,8 @@ impl Explainer<'_> {
     }
 }
 
-/// The same rule outside of a shadow, since a limiter does not look at others. And whether it was in
-/// one.
+/// The same rule outside of a shadow, since a limiter does not look at others. And whether it was
+/// in one.
 fn enforced(config: &RuleConfig) -> Result<(RuleConfig, bool), String> {
     let mut fields = serde_json::to_value(config).map_err(|error| error.to_string())?;
     let mode = fields.as_object_mut().and_then(|fields| fields.remove("mode"));

@@ -30,9 +30,9 @@ impl ServerClocks {
         self.slots().get(&slot).copied().unwrap_or(never)
     }
 
-    /// Notes the time in the reply to a call, before which the slot had shown `before`, and the time
-    /// of this process. Returns whether the clock is behind, and the call was written for one that
-    /// runs forward.
+    /// Notes the time in the reply to a call, before which the slot had shown `before`, and the
+    /// time of this process. Returns whether the clock is behind, and the call was written for one
+    /// that runs forward.
     ///
     /// Calls in flight may be answered in any order, so a reply is only compared with replies from
     /// before its call.

@@ -148,7 +148,8 @@ impl KeyExpression {
         })
     }
 
-    /// The first part that callers write, in words, unless each request has an alternative before it.
+    /// The first part that callers write, in words, unless each request has an alternative before
+    /// it.
     pub(super) fn invented(&self) -> Option<String> {
         let always = |part: &KeyPart| matches!(part, KeyPart::Ip | KeyPart::Global | KeyPart::Method);
         let used = self.0.iter().take_while(|parts| !parts.iter().all(always));

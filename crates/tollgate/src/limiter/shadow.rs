@@ -103,9 +103,9 @@ impl Rule {
     ///   [`ShadowDenied`](Outcome::ShadowDenied). What it would refuse is not charged.
     /// - Several rules in shadow decide each by itself.
     /// - Its key extractor and its other closures run within the request.
-    /// - No request waits for its store. A limiter has 1,024 of its checks on the way at most; another is
-    ///   [dropped](Outcome::ShadowDropped), also if a store over a network is asked without a tokio
-    ///   runtime.
+    /// - No request waits for its store. A limiter has 1,024 of its checks on the way at most;
+    ///   another is [dropped](Outcome::ShadowDropped), also if a store over a network is asked
+    ///   without a tokio runtime.
     /// - Its keys take room in the store, and its checks are calls of the store.
     ///
     /// A layer may have rules in shadow only. A rule of [requests in

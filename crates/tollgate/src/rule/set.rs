@@ -72,8 +72,8 @@ impl RuleSet {
         if let Some(twice) = of_shadow.own().iter().find(is_twice) {
             return Err(SetupError::PolicyTwice(twice.name().to_owned()));
         }
-        let policies = policies.beside(&of_shadow);
-        let of_shadow = of_shadow.in_shadow().beside(&policies);
+        let policies = policies.next_to(&of_shadow);
+        let of_shadow = of_shadow.in_shadow().next_to(&policies);
         Ok([(enforced, policies), (in_shadow, of_shadow)])
     }
 
