@@ -208,7 +208,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         if self.limiter.rules.corrects() || !slot.is_empty() {
             extras.ends = self.open_ends(request, asks, verdict, slot);
         }
-        // Behind that, so that what was charged is settled if a closure of a rule in shadow panics.
+        // After the charges are opened, which are settled even if a closure in shadow panics.
         if !self.options.is_off {
             self.limiter.shadow.ask(&Head::from(&*request));
         }

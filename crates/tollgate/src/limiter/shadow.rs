@@ -55,7 +55,7 @@ impl<S> ShadowRules<S> {
 }
 
 impl<S: Store<Error: NeverFails>> ShadowRules<S> {
-    /// Asks each rule about a request that passes. No caller waits for the answers.
+    /// Asks each rule about a request that passes, and does not wait for the answers.
     #[inline]
     pub(crate) fn ask(&self, head: &Head<'_>) {
         if !self.rules.is_empty() {
@@ -129,7 +129,7 @@ impl Rule {
     /// ```
     #[doc(alias("dry_run", "report_only"))]
     pub fn shadow(self) -> Rule {
-        self.in_shadow(true)
+        self.in_shadow()
     }
 
     /// Checks that a rule in shadow needs nothing that follows a decision.

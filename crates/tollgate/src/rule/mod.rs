@@ -346,8 +346,8 @@ impl Rule {
         self.exemptions.iter().any(|exemption| exemption.exempts(head))
     }
 
-    pub(crate) fn in_shadow(self, is_shadow: bool) -> Rule {
-        Rule { is_shadow, ..self }
+    pub(crate) fn in_shadow(self) -> Rule {
+        Rule { is_shadow: true, ..self }
     }
 
     pub(crate) fn is_shadow(&self) -> bool {
