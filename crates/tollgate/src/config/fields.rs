@@ -14,11 +14,7 @@ use crate::rule::MissingKey;
 /// A rule: a quota, or a number of requests in flight, for each key.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
 #[schemars(rename = "Rule")]
-#[serde(
-    rename_all = "kebab-case",
-    deny_unknown_fields,
-    expecting = "a table with name, quota, by and others"
-)]
+#[serde(remote = "Self", rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct RuleFields {
     /// The name of the policy: printable ASCII, once in a file.
     pub(super) name: String,
@@ -152,7 +148,7 @@ impl From<MissingKeyName> for MissingKey {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table such as { by = \"plan\", quotas = { pro = \"600/min\" } }")]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(super) struct TiersFields {
     /// The class of the registry that chooses a tier.
     pub(super) by: String,
@@ -161,7 +157,7 @@ pub(super) struct TiersFields {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table such as { by = \"class\", units = { batch = 200 } }")]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(super) struct LeavingFields {
     /// The class of the registry.
     pub(super) by: String,
@@ -170,7 +166,7 @@ pub(super) struct LeavingFields {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table such as { after = 20, for = \"15m\" }")]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(super) struct BlockFields {
     /// How many denials within one window start a block.
     pub(super) after: u32,
