@@ -1,7 +1,7 @@
 //! `--log FILE`: a line of JSON for each decision, which `tollgate replay` reads.
 //!
-//! A thread writes the lines. If the file does not take them in time, such as a pipe whose reader is
-//! slow, lines are dropped. The next line says how many, and no request waits.
+//! A thread writes the lines. If the file does not take them in time, such as a pipe whose reader
+//! is slow, lines are dropped. The next line says how many, and no request waits.
 
 use std::collections::HashSet;
 use std::convert::Infallible;

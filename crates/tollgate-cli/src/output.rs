@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-/// Prints text. Fails if standard output does not take it, such as on a full disk. A reader that has
-/// closed its pipe, as `head` does, is no error.
+/// Prints text. Fails if standard output does not take it, such as on a full disk. A reader that
+/// has closed its pipe, as `head` does, is no error.
 pub(crate) fn print(text: &str) -> Result<(), String> {
     let mut output = io::stdout();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fmt;
 
 /// The reason why rules are refused. Its message is one line: it names the line, the rule, the
-/// field, the value, and what is allowed. It quotes nothing of a text that is not of its format, and
-/// 20 characters at most of the name of a field.
+/// field, the value, and what is allowed. It quotes nothing of a text that is not of its format,
+/// and 20 characters at most of the name of a field.
 ///
 /// ```
 /// use tollgate::config::RuleFile;

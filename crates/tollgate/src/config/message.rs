@@ -1,6 +1,6 @@
-//! What an error says of a text. The text may be no file of rules but a secret, such as one that was
-//! mounted at the wrong path. So no error quotes it, but for the beginning of a name, and for what
-//! the fields of rules say.
+//! What an error says of a text. The text may be no file of rules but a secret, such as one that
+//! was mounted at the wrong path. So no error quotes it, but for the beginning of a name, and for
+//! what the fields of rules say.
 
 use super::place::{Format, PathStep};
 

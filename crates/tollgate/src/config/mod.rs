@@ -44,8 +44,8 @@
 //! value, and what is allowed. A file without rules, a field that does not exist, and a name or a
 //! field that is given twice are mistakes too. [`RuleFile::mistakes_in_toml`] lists all of them.
 //! [`RuleFile::warnings`] lists ways around the rules of a file without mistakes, and requests that
-//! never pass. Of a text that is no file of rules, an error contains no more than 20 characters of a
-//! name, since it may be a secret.
+//! never pass. Of a text that is no file of rules, an error contains no more than 20 characters of
+//! a name, since it may be a secret.
 //!
 //! Tens of rules are usual, and a thousand is much: each request asks each rule whether it applies.
 //! Use [tiers](crate::Rule::tiers) or a [quota of the request](crate::Rule::quota) for thousands of
@@ -114,8 +114,8 @@
 //!
 //! - `path`: a path, the beginning of paths before `*`, or a list of them. `/api/*` is every path
 //!   that begins with `/api/`, so not `/api`.
-//! - `method`: a method, or a list of them. `GET` includes `HEAD`, since routers answer it alike, and
-//!   a WebSocket over HTTP/2, which is a `CONNECT` with a path.
+//! - `method`: a method, or a list of them. `GET` includes `HEAD`, since routers answer it alike,
+//!   and a WebSocket over HTTP/2, which is a `CONNECT` with a path.
 //! - `header`: the name of a header that the request has. A caller escapes the rule by omitting it.
 //!
 //! **The path is compared as received**: undecoded, and without the query. `//api` and `/api`

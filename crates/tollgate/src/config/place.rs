@@ -28,8 +28,8 @@ pub(super) struct SourceText<'a> {
     index: OnceCell<Index<'a>>,
 }
 
-/// Where lines begin, and where the values are. It is as long as the text, so that many mistakes are
-/// found in work that grows with the text alone.
+/// Where lines begin, and where the values are. It is as long as the text, so that many mistakes
+/// are found in work that grows with the text alone.
 #[derive(Debug)]
 struct Index<'a> {
     /// The offset of each line after the first.

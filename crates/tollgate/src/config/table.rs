@@ -1,5 +1,5 @@
-//! Tables of a file. A list is never read as a table by the order of its values, and `null` does not
-//! stand for a field that is absent.
+//! Tables of a file. A list is never read as a table by the order of its values, and `null` does
+//! not stand for a field that is absent.
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};

@@ -153,8 +153,8 @@ impl MethodName {
         self.0 == method || (self.0 == Method::GET && method == Method::HEAD)
     }
 
-    /// Over HTTP/1.1, a WebSocket begins with `GET`. Over HTTP/2 and HTTP/3 it begins with `CONNECT`
-    /// (RFC 8441), which has a path then; that of a tunnel has none.
+    /// Over HTTP/1.1, a WebSocket begins with `GET`. Over HTTP/2 and HTTP/3 it begins with
+    /// `CONNECT` (RFC 8441), which has a path then; that of a tunnel has none.
     fn is_of(&self, head: &Head<'_>) -> bool {
         let is_extended = head.method() == Method::CONNECT && head.uri().path().starts_with('/');
         self.matches(head.method()) || (self.0 == Method::GET && is_extended)

@@ -47,9 +47,9 @@ pub enum RuleChange {
     /// Its quota, its tiers, its classes or its block changed, or whether it is in
     /// [shadow](crate::Rule::shadow). Keys keep what they have used.
     Changed,
-    /// A window or the algorithm changed, of the rule or of one of its tiers, or what a file says of
-    /// its key. The new window counts from zero. A tier that is added or removed starts again if its
-    /// window is not that of the rule's own quota.
+    /// A window or the algorithm changed, of the rule or of one of its tiers, or what a file says
+    /// of its key. The new window counts from zero. A tier that is added or removed starts again if
+    /// its window is not that of the rule's own quota.
     StartsAgain,
 }
 

@@ -1,7 +1,8 @@
 //! Series of metrics that are in use, although nothing counts them.
 //!
 //! An exporter can end series that nothing has touched for a time, such as those of removed rules.
-//! Handles that it has ended count nothing any more. So those in use are touched before each scrape.
+//! Handles that it has ended count nothing any more. So those in use are touched before each
+//! scrape.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
