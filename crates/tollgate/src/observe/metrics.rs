@@ -196,11 +196,33 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Shows the rules of a watched file.
-pub(crate) fn show_rules(file: String, version: u64, is_invalid: bool) {
-    describe();
-    gauge!("tollgate_rules_version", "file" => file.clone()).set(version as f64);
-    gauge!("tollgate_rules_error", "file" => file).set(f64::from(u8::from(is_invalid)));
+/// The rules of a watched file.
+pub(crate) struct FileGauges {
+    version: Gauge,
+    error: Gauge,
+}
+
+impl FileGauges {
+    pub(crate) fn new(file: &str) -> Arc<FileGauges> {
+        describe();
+        let file = || file.to_owned();
+        live_series::keep(FileGauges {
+            version: gauge!("tollgate_rules_version", "file" => file()),
+            error: gauge!("tollgate_rules_error", "file" => file()),
+        })
+    }
+
+    pub(crate) fn show(&self, version: u64, is_invalid: bool) {
+        self.version.set(version as f64);
+        self.error.set(f64::from(u8::from(is_invalid)));
+    }
+}
+
+impl Series for FileGauges {
+    fn touch(&self) {
+        self.version.increment(0.0);
+        self.error.increment(0.0);
+    }
 }
 
 fn decisions_of(policy: &str, outcome: Outcome, source: Source) -> Counter {

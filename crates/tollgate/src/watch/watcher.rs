@@ -12,6 +12,8 @@ use tollgate_core::{Clock, Store, Timestamp};
 use super::{WatchedFile, read};
 use crate::layer::RateLimitLayer;
 use crate::limiter::NeverFails;
+#[cfg(feature = "metrics")]
+use crate::observe::metrics::FileGauges;
 
 /// The time between two readings.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -50,6 +52,8 @@ struct Follower<S> {
     seen: Content,
     /// What the latest reading has found.
     latest: Content,
+    #[cfg(feature = "metrics")]
+    gauges: Arc<FileGauges>,
 }
 
 impl Watcher {
@@ -57,7 +61,15 @@ impl Watcher {
         let status = WatchStatus { version: layer.version(), since: Clock::system().now(), error: None };
         let shared = Arc::new(Shared { status: Mutex::new(status), is_over: Mutex::new(false) });
         let (seen, watched) = (Ok(file.text.clone()), Arc::clone(&shared));
-        let mut follower = Follower { file, layer, shared: watched, latest: seen.clone(), seen };
+        let mut follower = Follower {
+            #[cfg(feature = "metrics")]
+            gauges: FileGauges::new(&file.path.display().to_string()),
+            file,
+            layer,
+            shared: watched,
+            latest: seen.clone(),
+            seen,
+        };
         let (stop, stopped) = sync_channel(0);
         follower.show();
         let follow = move || {
@@ -143,8 +155,8 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
     fn show(&self) {
         #[cfg(feature = "metrics")]
         {
-            let (status, file) = (lock(&self.shared.status).clone(), self.file.path.display().to_string());
-            crate::observe::metrics::show_rules(file, status.version, status.error.is_some());
+            let status = lock(&self.shared.status).clone();
+            self.gauges.show(status.version, status.error.is_some());
         }
     }
 }
