@@ -208,5 +208,5 @@ fn one_line(text: &str) -> Result<RuleFields, String> {
     for (option, value) in options {
         fields[option] = value.into();
     }
-    serde_json::from_value(fields).map_err(|error| error.to_string())
+    serde_json::from_value(fields).map_err(|error| escaped(&error.to_string()))
 }

@@ -1,6 +1,6 @@
 //! Files that are no rules, such as a secret that was mounted at the wrong path.
 
-use crate::config::{ConfigError, RuleFile};
+use crate::config::{ConfigError, RuleConfig, RuleFile};
 
 /// All that errors say of a text, read as TOML and as JSON.
 fn errors(text: &str) -> String {
@@ -67,6 +67,8 @@ fn names_in_errors_are_cut_and_escaped() {
             .collect();
         assert!(!all.contains(['\r', '\u{1b}', '\u{202e}', '\n']), "{text}: {all:?}");
     }
+    let one_line = "a=5/s,algorithm=\u{1b}[31m".parse::<RuleConfig>().unwrap_err();
+    assert!(!one_line.to_string().contains('\u{1b}'), "{one_line}");
     let long = format!("[[rule]]\nname = \"a\"\n\"{}\" = 1", "é".repeat(10_000));
     let error = RuleFile::from_toml(&long).unwrap_err();
     assert_eq!(error.field(), Some(&*format!("{}…", "é".repeat(20))));
