@@ -6,11 +6,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tollgate::Key;
 use tollgate::store::{Check, Store, Times};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::Proxy;
 
-use crate::run::policy;
+use crate::faults::run::policy;
 
 const STORES: u32 = 200;
 

@@ -6,11 +6,11 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate::store::StoreError;
 use tollgate::{Algorithm, Policy, Quota};
-use tollgate_conformance::servers::{Kind, Sentinel, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Sentinel, Server};
 use tollgate_tests::Proxy;
 
-use crate::{Fresh, acquire, eventually, prefix, try_acquire};
+use crate::redis::{Fresh, acquire, eventually, prefix, try_acquire};
 
 fn url(sentinel: &Sentinel) -> String {
     let addresses: Vec<String> = sentinel.sentinels().iter().map(|one| one.address().to_string()).collect();

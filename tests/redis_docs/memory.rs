@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tollgate::store::{Check, Store, Times};
 use tollgate::{Algorithm, Key, ManualClock, Policy, Quota};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::clock;
 
 /// A server, and stores in it.

@@ -12,10 +12,10 @@ use tollgate::store::Source;
 use tollgate::store::{Check, ErrorKind, Store, StoreError, Times};
 use tollgate::usage::Totals;
 use tollgate::{CircuitBreaker, Key, StoreExt};
-use tollgate_conformance::servers::{Cluster, Kind, Server};
+use tollgate_test_servers::{Cluster, Kind, Server};
 
 use super::{a_day, another_master, home, start, store};
-use crate::{acquire, eventually, prefix, try_acquire, used};
+use crate::redis::{acquire, eventually, prefix, try_acquire, used};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_moves_under_load_fails_no_request_and_the_limit_stands() {
