@@ -1,6 +1,5 @@
 //! The fields of a rule in a file.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_core::{Share, TimeSpan};
 
@@ -12,8 +11,9 @@ use super::when::When;
 use crate::rule::MissingKey;
 
 /// A rule: a quota, or a number of requests in flight, for each key.
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
-#[schemars(rename = "Rule")]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Rule"))]
 #[serde(remote = "Self", rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct RuleFields {
     /// The name of the policy: printable ASCII, once in a file.
@@ -110,7 +110,8 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum AlgorithmName {
     Gcra,
@@ -122,14 +123,16 @@ pub(super) enum AlgorithmName {
     SlidingLog,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum ModeName {
     Enforce,
     Shadow,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum MissingKeyName {
     Refuse,
@@ -147,7 +150,8 @@ impl From<MissingKeyName> for MissingKey {
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub(super) struct TiersFields {
     /// The class of the registry that chooses a tier.
@@ -156,7 +160,8 @@ pub(super) struct TiersFields {
     pub(super) quotas: NamedValues<UnitsOr<Rate>>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub(super) struct LeavingFields {
     /// The class of the registry.
@@ -165,7 +170,8 @@ pub(super) struct LeavingFields {
     pub(super) units: NamedValues<Units>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub(super) struct BlockFields {
     /// How many denials within one window start a block.

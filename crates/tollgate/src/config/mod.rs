@@ -139,6 +139,8 @@ mod place;
 mod rate;
 mod registry;
 mod rule;
+#[cfg(test)]
+mod schema;
 mod table;
 #[cfg(test)]
 mod tests;
