@@ -122,10 +122,13 @@ impl RuleConfig {
         refuses && !ignores && self.ways_around().iter().all(Option::is_none)
     }
 
-    /// The requests whose quota is less than they cost.
+    /// The requests whose quota is less than they cost. One that brings a quota along may have more.
     fn never_passes(&self) -> Option<String> {
         let Some(UnitsOr::Units(Units(cost))) = self.fields.cost else { return None };
-        let rule = Registry::of_any_name().rule(self).ok().filter(|rule| !rule.policy().is_in_flight())?;
+        if self.fields.quota_by.is_some() || self.policy().is_in_flight() {
+            return None;
+        }
+        let rule = Registry::of_any_name().rule(self).ok()?;
         let variants = rule.variants();
         let never = variants.iter().filter(|variant| variant.policy.largest_cost() < cost);
         let words =

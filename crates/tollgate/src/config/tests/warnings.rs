@@ -163,6 +163,7 @@ fn requests_that_never_pass_are_named() {
         ]
     );
     assert!(warnings(&format!("quota = \"60/min\"\ncost = 4\n{tiers}")).is_empty());
+    assert!(warnings(&format!("quota = \"60/min\"\ncost = 5\nquota-by = \"bought\"\n{tiers}")).is_empty());
     let many: Vec<String> = (0..9).map(|n| format!("t{n} = \"1/min\"")).collect();
     let many = format!("tiers = {{ by = \"plan\", quotas = {{ {} }} }}", many.join(", "));
     let many = warnings(&format!("quota = \"60/min\"\ncost = 5\n{many}"));
