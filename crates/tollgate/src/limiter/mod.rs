@@ -11,6 +11,7 @@ mod refusal;
 mod request;
 mod settle;
 pub(crate) mod shadow;
+mod turn;
 mod until_ready;
 mod wait_queue;
 

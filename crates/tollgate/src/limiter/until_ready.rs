@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::time::{sleep, sleep_until, timeout_at};
+use tokio::time::{sleep, sleep_until};
 use tollgate_core::{Policy, Reply, Store, Wait};
 
 use super::claim::{Asking, Claimed};
@@ -12,12 +12,13 @@ use super::never_fails::NeverFails;
 use super::permit::Permit;
 use super::queue_slot::QueueSlot;
 use super::refusal::Refusal;
+use super::turn::turn_before;
 use super::wait_queue::Waiter;
 use crate::denial::Denial;
 use crate::in_flight::{Listener, Slot};
 use crate::policy_set::{Ask, Asks};
 use crate::reason::Reason;
-use crate::time::timer_now;
+use crate::time::{YEAR, timer_now};
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Charges what is asked, and waits for the delay of a leaky bucket. With `at_most`, also until
@@ -86,8 +87,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             ReleasesOfOne { at: asks.iter().position(|ask| self.is_slot(ask)), listener: None };
         loop {
             if let Some(waiter) = &waiter {
-                let in_time =
-                    waiter.has_turn() || (timeout_at(end, waiter.turn()).await.is_ok() && !left().is_zero());
+                let in_time = turn_before(waiter, end).await;
                 // Without a refusal, the callers ahead have only not been answered yet.
                 // A refusal of another request says nothing of rules that only this one has.
                 let is_refused = |refusal: &Refusal| holds(refusal) || (!in_time && waits_for_all);
@@ -295,5 +295,3 @@ const SLOT_PAUSE: Duration = Duration::from_millis(200);
 /// The pauses in which the first caller asks a store that is unavailable.
 const FIRST_OUTAGE_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_OUTAGE_PAUSE: Duration = Duration::from_secs(1);
-
-const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);

@@ -10,7 +10,7 @@ use tollgate_core::{Clock, Key};
 use super::fields::{is_refusal, pause};
 use super::origin::origin;
 use super::pauses::{Origin, Pauses};
-use crate::time::timer_now;
+use crate::time::{YEAR, timer_now};
 
 type OriginOf<R> = dyn Fn(&R) -> Option<Key> + Send + Sync;
 type HeadOf<T> = dyn Fn(&T) -> (StatusCode, &HeaderMap) + Send + Sync;
@@ -27,9 +27,6 @@ pub struct PauseLayer<R, T> {
     longest: Duration,
     before_refusals: bool,
 }
-
-/// An instant further away may overflow.
-const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 impl<B: 'static, C: 'static> PauseLayer<Request<B>, Response<C>> {
     /// For clients over `http::Request`. An origin is the scheme, host and port of the URI (RFC
