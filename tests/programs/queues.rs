@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::{JoinSet, block_in_place, yield_now};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tollgate::calls::CallLimitLayer;
 use tollgate::store::{NeverFails, Store};
 use tollgate::{
@@ -13,7 +13,7 @@ use tollgate::{
 };
 use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
-use tollgate_tests::{Connection, Failing, Fault, clock, store, timed};
+use tollgate_tests::{Connection, Failing, Fault, Level, Log, clock, store, timed};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -247,6 +247,65 @@ async fn calls_of_a_layer_wait_in_one_queue() {
     assert!(calls.join_all().await.iter().all(Result::is_ok));
     assert_eq!(*passed.lock().unwrap(), (0..100).collect::<Vec<_>>());
     assert!(checks.load(Ordering::Relaxed) <= 300, "{checks:?}");
+}
+
+/// Callers that pass again and again for some time, each holding its permit for `held`. Returns how
+/// many passed, and the longest time in which none did.
+async fn load<S: Store<Error: NeverFails>>(
+    limiter: Limiter<S>,
+    callers: usize,
+    time: Duration,
+    held: Duration,
+) -> (u64, Duration) {
+    let begin = Instant::now();
+    let passes = Arc::new(Mutex::new((0, begin, Duration::ZERO)));
+    let callers: JoinSet<_> = (0..callers)
+        .map(|_| {
+            let (limiter, passes) = (limiter.clone(), Arc::clone(&passes));
+            async move {
+                while begin.elapsed() < time {
+                    let permit = limiter.until_ready(&ada(), 1, PATIENCE).await.unwrap();
+                    {
+                        let (passed, last, longest) = &mut *passes.lock().unwrap();
+                        let now = Instant::now();
+                        (*passed, *longest, *last) = (*passed + 1, (*longest).max(now - *last), now);
+                    }
+                    if !held.is_zero() {
+                        sleep(held).await;
+                    }
+                    drop(permit);
+                }
+            }
+        })
+        .collect();
+    callers.join_all().await;
+    let (passed, _, longest) = *passes.lock().unwrap();
+    (passed, longest)
+}
+
+/// `TOLLGATE_QUEUES_SECONDS` makes it last longer, for the figures that it prints.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_caller_sleeps_while_it_has_its_turn() {
+    const CALLERS: usize = 300;
+    let log = Log::of_process(Level::WARN);
+    let seconds = std::env::var("TOLLGATE_QUEUES_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let time = Duration::from_secs(seconds.unwrap_or(1));
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let redis = RedisStore::connect(&server.url()).await.unwrap().timeout(10 * SECOND).fail_closed();
+    let rate = |limit| Limiter::new([Policy::new("calls", Quota::per_second(limit).burst(5))]);
+    let slots = || Limiter::new([Policy::in_flight("jobs", 10)]);
+    let ms = Duration::from_millis(1);
+    for (name, (passed, longest)) in [
+        ("memory", load(rate(100_000), CALLERS, time, Duration::ZERO).await),
+        ("redis", load(rate(5_000).store(redis.clone()), CALLERS, time, Duration::ZERO).await),
+        ("slots in memory", load(slots(), CALLERS, time, ms).await),
+        ("slots in redis", load(slots().store(redis), CALLERS, time, ms).await),
+    ] {
+        println!("{name}: {passed} passed, none of them for {longest:?} at most");
+        assert!(passed >= CALLERS as u64, "{name}: {passed} passed");
+    }
+    let found: Vec<_> = log.lines().into_iter().filter(|line| line.contains("was not woken")).collect();
+    assert!(found.is_empty(), "{found:?}");
 }
 
 /// A delay is not spent in the queue: those behind get their places in the bucket meanwhile.
