@@ -50,8 +50,8 @@ mod tests {
     fn two() -> [Arc<Waiter<()>>; 2] {
         let queues = WaitQueues::new();
         [(); 2].map(|()| {
-            let waiter = queues.join([(0, &Key::from("ada"))]);
-            waiter.refused(());
+            let mut waiter = queues.join(queues.arrival(), [(0, &Key::from("ada"))]);
+            waiter.refused(0, [(0, Duration::ZERO, ())]);
             Arc::new(waiter)
         })
     }

@@ -1,9 +1,11 @@
-//! Queues of callers in one process, in order of arrival: one queue for each set of keys.
+//! Queues of callers in one process, in order of arrival: one queue for each key of a policy.
 //!
-//! A queue hands out *turns*: the right to ask for what the callers wait for. It does not know what
-//! that is. A caller that leaves is skipped, and a queue ends with its last caller.
+//! A queue hands out *turns*. A caller asks with a turn in each queue of its keys, and waits in one
+//! of them. The queues do not know what it asks for. A caller that leaves is skipped, and a queue
+//! ends with its last caller.
 
-// From top to bottom; imports run down this list only: this module, queues, wake_list.
+// From top to bottom; imports run down this list only: this module, queues, queue_table, wake_list.
+mod queue_table;
 mod queues;
 #[cfg(test)]
 mod schedules;
@@ -11,7 +13,7 @@ mod schedules;
 mod tests;
 mod wake_list;
 
-// The queues', which their schedules replace by loom's.
+// That of the queues, which their schedules replace by loom's.
 use std::sync;
 
 pub(super) use queues::{WaitQueues, Waiter};
