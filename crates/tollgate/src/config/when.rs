@@ -4,14 +4,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use http::{HeaderName, Method, Uri};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::values::{AsText, InText, OneOrMany};
 use crate::extract::Head;
 
 /// The requests to which a rule applies: those that meet each of these conditions.
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table such as { path = \"/api/*\" }")]
 pub(super) struct When {
     /// A path, or the beginning of paths before `*`; or a list of them. It is compared with the
