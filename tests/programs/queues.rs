@@ -454,7 +454,7 @@ async fn loads() {
     let redis = RedisStore::connect(&server.url()).await.unwrap().timeout(10 * SECOND).fail_closed();
     let rate = |limit| Limiter::new([Policy::new("calls", Quota::per_second(limit).burst(5))]);
     let slots = || Limiter::new([Policy::in_flight("jobs", 10)]);
-    let work = Duration::from_millis(1);
+    let work = SECOND / 1_000;
     for (name, (passed, longest)) in [
         ("memory", load(rate(100_000), CALLERS, time, Duration::ZERO).await),
         ("redis", load(rate(5_000).store(redis.clone()), CALLERS, time, Duration::ZERO).await),
