@@ -1,5 +1,6 @@
 //! The layer and its service without a network, in tokio's paused time and with manual clocks.
 
+mod apart_in_shadow;
 mod blocks;
 mod bodies;
 mod cancellation;

@@ -51,6 +51,7 @@ trait ErasedStore<E>: Send + Sync {
     fn renew<'a>(&'a self, grants: &'a [Grant<'a>]) -> BorrowedFuture<'a, Result<Vec<Renewal>, E>>;
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>>;
     fn patient(&self) -> BoxStore<E>;
+    fn in_shadow(&self) -> BoxStore<E>;
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError>;
 }
 
@@ -81,6 +82,10 @@ impl<S: Store> ErasedStore<S::Error> for S {
 
     fn patient(&self) -> BoxStore<S::Error> {
         BoxStore::new(Store::patient(self))
+    }
+
+    fn in_shadow(&self) -> BoxStore<S::Error> {
+        BoxStore::new(Store::in_shadow(self))
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
@@ -122,6 +127,10 @@ impl<E: StoreError> Store for BoxStore<E> {
 
     fn patient(&self) -> BoxStore<E> {
         self.0.patient()
+    }
+
+    fn in_shadow(&self) -> BoxStore<E> {
+        self.0.in_shadow()
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

@@ -42,11 +42,10 @@ pub enum RuleChange {
     Added,
     /// No rule has its name any more.
     Removed,
-    /// Its quota, its tiers, its classes or its block changed, or whether it is in
-    /// [shadow](crate::Rule::shadow). Keys keep what they have used.
+    /// Its quota, its tiers, its classes or its block changed. Keys keep what they have used.
     Changed,
     /// A window or the algorithm changed, of the rule or of one of its tiers. The new window counts
-    /// from zero.
+    /// from zero. So does a rule that enters or leaves its [shadow](crate::Rule::shadow).
     StartsAgain,
 }
 
@@ -122,7 +121,7 @@ impl RuleChanges {
                 Some((was_in, was, _)) => {
                     let is_moved = was_in.is_shadow() != set.is_shadow();
                     let change = change(&was_in.of_rule(was), &set.of_rule(number));
-                    change.or(is_moved.then_some(RuleChange::Changed))
+                    if is_moved { Some(RuleChange::StartsAgain) } else { change }
                 }
             };
             changes.extend(change.map(|change| (policy.name().to_owned(), change)));

@@ -197,9 +197,14 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         decided.inspect_err(|denial| self.count(denial, &to_count))
     }
 
+    /// Whether denials are counted, for blocks.
+    pub(super) fn counts_denials(&self) -> bool {
+        self.denials.is_some()
+    }
+
     /// What was asked, if its denial may have to be counted.
     pub(super) fn to_count(&self, asks: &Asks) -> Asks {
-        if self.denials.is_some() { asks.clone() } else { Asks::new() }
+        if self.counts_denials() { asks.clone() } else { Asks::new() }
     }
 
     /// Charges more units of one policy. Other rules have decided about the request before.

@@ -8,7 +8,7 @@ use tollgate_core::{Key, Policy, Store};
 use super::decider::Decider;
 use super::never_fails::NeverFails;
 use super::permit::Permit;
-use super::shadow::ShadowRules;
+use super::shadow::{ShadowRules, store_for};
 use crate::charge::{Charge, ResponseHead, Settler};
 use crate::denial::Denial;
 use crate::extract::Head;
@@ -67,10 +67,11 @@ impl RequestLimiter {
     pub fn try_new(rules: impl IntoRules) -> Result<RequestLimiter, SetupError> {
         let [(rules, policies), (in_shadow, of_shadow)] = RuleSet::try_both(rules)?;
         let store = MemoryStore::new();
+        let store_of_shadow = store_for(&in_shadow, &store);
         Ok(RequestLimiter {
             rules: Arc::new(rules),
-            decider: Decider::new(policies, store.clone()),
-            shadow: ShadowRules::new(in_shadow, Decider::new(of_shadow, store)),
+            decider: Decider::new(policies, store),
+            shadow: ShadowRules::new(in_shadow, Decider::new(of_shadow, store_of_shadow)),
         })
     }
 }
@@ -99,7 +100,7 @@ impl<S> RequestLimiter<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        let shadow = self.shadow.try_store(store.clone())?;
+        let shadow = self.shadow.try_store(&store)?;
         let decider = self.decider.try_store(store)?;
         Ok(RequestLimiter { rules: self.rules, decider, shadow })
     }
@@ -113,11 +114,10 @@ impl<S> RequestLimiter<S> {
         let [(rules, policies), (in_shadow, of_shadow)] = RuleSet::try_both(rules)?;
         // Before observers and metrics change.
         policies.supported_by(&self.decider.store)?;
-        let of_shadow = self.shadow.decider.replaced(of_shadow)?;
         Ok(RequestLimiter {
             rules: Arc::new(rules),
+            shadow: self.shadow.replaced(in_shadow, of_shadow, &self.decider.store)?,
             decider: self.decider.replaced(policies)?,
-            shadow: self.shadow.replaced(in_shadow, of_shadow),
         })
     }
 

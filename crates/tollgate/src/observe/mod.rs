@@ -151,9 +151,11 @@ impl Observers {
         self.ended(policies, policy, Outcome::Released, 1);
     }
 
-    /// Shows that a rule has begun to block a key.
+    /// Shows that a rule has begun to block a key. In shadow no caller is blocked.
     pub(crate) fn block_started(&self, policies: &PolicySet, rule: usize) {
-        self.ended(policies, rule, Outcome::BlockStarted, 0);
+        if !policies.is_shadow() {
+            self.ended(policies, rule, Outcome::BlockStarted, 0);
+        }
     }
 
     fn ended(&self, policies: &PolicySet, policy: usize, outcome: Outcome, units: u64) {
