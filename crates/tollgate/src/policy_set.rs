@@ -1,6 +1,7 @@
 //! A set of policies that are decided together, and what is asked of them.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +27,8 @@ pub(crate) struct PolicySet {
     policies: Box<[Policy]>,
     /// For each policy, the number of the one whose tier it is, or its own.
     named: Box<[usize]>,
+    /// For each policy, its number among those of its rule.
+    variants: Box<[usize]>,
     /// How many have a name of their own.
     own: usize,
     /// For each of these, the number of the policy that refuses its blocked keys.
@@ -77,6 +80,12 @@ impl PolicySet {
                 named.push(number);
             }
         }
+        let mut counts = vec![0; own];
+        let variants = named.iter().map(|rule| {
+            counts[*rule] += 1;
+            counts[*rule]
+        });
+        let variants = variants.collect();
         // A document contains the policy's name, which is also that of its tiers.
         let documents: Box<[Bytes]> = policies[..own].iter().map(document).collect();
         let mut known = HashSet::new();
@@ -92,6 +101,7 @@ impl PolicySet {
             blocks: blocks.into(),
             policies: policies.into(),
             named: named.into(),
+            variants,
             own,
             scopes,
         })
@@ -217,6 +227,21 @@ impl PolicySet {
             Some(named) => *named,
             None => self.made.at(policy - self.named.len()).0,
         }
+    }
+
+    /// Tells apart what callers of one key wait for. A replaced rule keeps its number, also with
+    /// another quota.
+    pub(crate) fn queue_of(&self, ask: &Ask) -> usize {
+        let mut hasher = DefaultHasher::new();
+        self.policy(self.named(ask.policy)).name().hash(&mut hasher);
+        match self.variants.get(ask.policy) {
+            Some(variant) => variant.hash(&mut hasher),
+            None => {
+                let policy = self.policy(ask.policy);
+                (policy.quota(), policy.headroom()).hash(&mut hasher);
+            }
+        }
+        hasher.finish() as usize
     }
 
     /// Adds what is asked of blocks, behind all others: observers and charges find a rule by the

@@ -1,7 +1,6 @@
 //! Rules that are replaced while services run.
 
 use std::fmt;
-use std::sync::Arc;
 
 use tollgate_core::{Policy, Store};
 
@@ -64,8 +63,8 @@ where
     /// - Another [time of blocks](crate::Rule::block_after) lifts the blocks that run.
     /// - [Leases](crate::StoreExt::leased) of an earlier quota are not spent any more.
     ///   [Denials](crate::StoreExt::deny_cache) of an earlier quota are forgotten.
-    /// - Callers that wait for a slot, or in [`until_ready`], wait by the rules that they came
-    ///   with.
+    /// - Callers that wait for a slot, or in [`until_ready`], ask again at once by the new rules, in
+    ///   their order. What they have waited counts.
     /// - All options of the layer stay: the store, the fields, the observers, the metrics.
     ///
     /// If two threads replace rules at once, the sets follow each other. A fleet replaces the rules
@@ -83,8 +82,7 @@ where
             let earlier = self.live.load_full();
             let next = earlier.replaced(rules.iter().cloned())?;
             let changes = RuleChanges::between(earlier.policy_sets(), next.policy_sets());
-            let found = self.live.compare_and_swap(&earlier, next.into());
-            if Arc::ptr_eq(&found, &earlier) {
+            if self.live.replace(&earlier, next) {
                 return Ok(changes);
             }
         }
@@ -93,7 +91,7 @@ where
     /// Returns the version of the rules: 1 at first, and one more with each
     /// [replacement](RateLimitLayer::replace).
     pub fn version(&self) -> u64 {
-        self.live.load().limiter.decider.policies.version()
+        self.live.load().version()
     }
 }
 

@@ -83,6 +83,12 @@ impl<S> Decider<S> {
         Decider { queues: WaitQueues::new(), waits_for_store: wait, ..self }
     }
 
+    /// The same policies with the settings of a decider whose policies they replace.
+    pub(super) fn with_settings_of(self, other: &Decider<S>) -> Decider<S> {
+        let observers = other.observers.of(&other.policies, &self.policies);
+        Decider { observers, waits_for_store: other.waits_for_store, queues: other.queues.clone(), ..self }
+    }
+
     /// Shows observers what was decided about a request that waited `since` then.
     #[inline]
     pub(crate) fn show(&self, asks: &[Ask], verdict: &Verdict, slot: &Slot, since: Option<Timestamp>) {
@@ -138,8 +144,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             slots,
             denials: self.denials.clone().or_else(new_counts),
             observers: self.observers.of(&self.policies, &policies),
-            // Those who wait finish by the rules that they came with.
-            queues: WaitQueues::new(),
+            // Those who wait keep their places, and ask by the new rules.
+            queues: self.queues.clone(),
             store: self.store.clone(),
             waits_for_store: self.waits_for_store,
             policies,

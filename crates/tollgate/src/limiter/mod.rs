@@ -8,6 +8,7 @@ mod never_fails;
 mod permit;
 pub(crate) mod queue_slot;
 mod refusal;
+pub(crate) mod replacement;
 mod request;
 mod settle;
 pub(crate) mod shadow;

@@ -12,6 +12,7 @@ use super::never_fails::NeverFails;
 use super::permit::Permit;
 use super::queue_slot::QueueSlot;
 use super::refusal::Refusal;
+use super::replacement::{LatestVersion, Waited, Waiting};
 use super::wait_queue::Waiter;
 use crate::denial::Denial;
 use crate::in_flight::{Listener, Slot};
@@ -27,24 +28,54 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         asks: Result<Asks, Denial>,
         at_most: Option<Duration>,
     ) -> Result<Permit, Denial> {
-        let asks = self.shown(asks)?;
-        let permit = match at_most {
-            Some(at_most) => {
-                let to_count = self.to_count(&asks);
-                let charged = self.charge_in_turn(asks, &Patience::ForAll(at_most)).await;
-                charged.inspect_err(|denial| self.count(denial, &to_count))?
-            }
-            None => self.charge(asks, None).await?,
+        let Some(at_most) = at_most else {
+            let permit = self.charge(self.shown(asks)?, None).await?;
+            return Ok(self.after_delay(permit).await);
         };
-        Ok(self.after_delay(permit).await)
+        match self.admit_in_turn(asks, at_most, Waiting::default(), LatestVersion::default()).await {
+            Waited::Over(admitted) => admitted,
+            Waited::Replaced(_) => unreachable!("these rules are never replaced"),
+        }
+    }
+
+    /// Charges what is asked once the rules allow it, and waits for the delay of a leaky bucket.
+    pub(super) async fn admit_in_turn(
+        &self,
+        asks: Result<Asks, Denial>,
+        at_most: Duration,
+        waiting: Waiting,
+        latest: LatestVersion,
+    ) -> Waited<Result<Permit, Denial>> {
+        let asks = match self.shown(asks) {
+            Ok(asks) => asks,
+            Err(denial) => return Waited::Over(Err(denial)),
+        };
+        let to_count = self.to_count(&asks);
+        match self.charge_in_turn(asks, &Patience::ForAll(at_most), waiting, latest).await {
+            Waited::Over(Ok(permit)) => Waited::Over(Ok(self.after_delay(permit).await)),
+            Waited::Over(Err(denial)) => {
+                self.count(&denial, &to_count);
+                Waited::Over(Err(denial))
+            }
+            replaced => replaced,
+        }
     }
 
     /// Charges what is asked, and waits for slots as long as each rule says.
-    pub(super) async fn charge_for_slots(&self, asks: Asks, of_each: Waits) -> Result<Permit, Denial> {
-        let claimed = self.claim_in_turn(asks.clone(), of_each, None).await;
+    pub(super) async fn charge_for_slots(
+        &self,
+        asks: Asks,
+        of_each: Waits,
+        waiting: Waiting,
+        latest: LatestVersion,
+    ) -> Waited<Result<Permit, Denial>> {
+        let claimed = match self.claim_in_turn(asks.clone(), of_each, None, waiting, latest).await {
+            Waited::Over(claimed) => claimed,
+            Waited::Replaced(waiting) => return Waited::Replaced(waiting),
+        };
         let to_count = self.to_count(&asks);
         let decided = self.decided(asks, Reply::Now(claimed)).await;
-        decided.inspect_err(|denial| self.count(denial, &to_count))
+        Waited::Over(decided.inspect_err(|denial| self.count(denial, &to_count)))
     }
 
     /// Waits for slots in turn: see [`Patience::ForSlots`]. `deadline` is that of the caller.
@@ -53,20 +84,31 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         asks: Asks,
         of_each: Waits,
         deadline: Option<Duration>,
-    ) -> Claimed {
-        match self.charge_in_turn(asks, &Patience::ForSlots(of_each, deadline)).await {
-            Ok(permit) => permit.claimed(),
-            Err(denial) => (denial.report().verdict().clone(), Slot::default()),
+        waiting: Waiting,
+        latest: LatestVersion,
+    ) -> Waited<Claimed> {
+        match self.charge_in_turn(asks, &Patience::ForSlots(of_each, deadline), waiting, latest).await {
+            Waited::Over(Ok(permit)) => Waited::Over(permit.claimed()),
+            Waited::Over(Err(denial)) => Waited::Over((denial.report().verdict().clone(), Slot::default())),
+            Waited::Replaced(waiting) => Waited::Replaced(waiting),
         }
     }
 
-    /// Asks until the rules allow it, in the queue of callers that wait for the same.
-    async fn charge_in_turn(&self, asks: Asks, patience: &Patience) -> Result<Permit, Denial> {
+    /// Asks until the rules allow it, in the queue of callers that wait for the same. Stops as soon
+    /// as `latest` is after these rules.
+    async fn charge_in_turn(
+        &self,
+        asks: Asks,
+        patience: &Patience,
+        waiting: Waiting,
+        mut latest: LatestVersion,
+    ) -> Waited<Result<Permit, Denial>> {
         if !self.may_have_to_wait(&asks) {
             let reply = self.ask_once(&asks, patience.deadline(Duration::ZERO));
-            return self.asked(asks.clone(), reply, patience).await;
+            return Waited::Over(self.asked(asks.clone(), reply, patience).await);
         }
-        let begin = timer_now();
+        let version = self.policies.version();
+        let begin = waiting.begin.unwrap_or_else(timer_now);
         // As long as the timer can sleep.
         let end = begin + patience.longest().min(YEAR);
         let left = || end.saturating_duration_since(timer_now());
@@ -74,12 +116,15 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         // Callers for the same slots are one queue, whatever their other rules are.
         let set = || {
             let waited_for = asks.iter().filter(|ask| waits_for_all || self.is_slot(ask));
-            waited_for.map(|ask| (ask.policy, &ask.key))
+            waited_for.map(|ask| (self.policies.queue_of(ask), &ask.key))
         };
-        let mut waiter = self.queues.join_others(set());
-        let holds = |refusal: &Refusal| waits_for_all && refusal.holds_for(&asks, end);
+        let mut waiter = match waiting.place {
+            Some(place) => Some(self.queues.join_from(place, set())),
+            None => self.queues.join_others(set()),
+        };
+        let holds = |refusal: &Refusal| waits_for_all && refusal.holds_for(&self.policies, &asks, end);
         if let Some(refusal) = waiter.as_ref().and_then(Waiter::refusal).filter(holds) {
-            return Err(refusal.denial);
+            return Waited::Over(Err(refusal.denial));
         }
         let (mut asks_again, mut outage_pause) = (None, FIRST_OUTAGE_PAUSE);
         let mut releases =
@@ -92,12 +137,18 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 // A refusal of another request says nothing of rules that only this one has.
                 let is_refused = |refusal: &Refusal| holds(refusal) || (!in_time && waits_for_all);
                 if let Some(refusal) = waiter.refusal().filter(is_refused) {
-                    return Err(refusal.denial);
+                    return Waited::Over(Err(refusal.denial));
                 }
-                match (asks_again.take(), &mut releases.listener) {
-                    (Some(again), Some(listener)) => listener.released(again).await,
-                    (Some(again), None) => sleep_until(again).await,
-                    (None, _) => {}
+                let pause = async {
+                    match (asks_again.take(), &mut releases.listener) {
+                        (Some(again), Some(listener)) => listener.released(again).await,
+                        (Some(again), None) => sleep_until(again).await,
+                        (None, _) => {}
+                    }
+                };
+                // Callers without a turn hear of it when they get one, so that all keep their order.
+                if latest.unless_after(version, pause).await.is_none() {
+                    break;
                 }
                 // Before the store is asked, so that no release after its decision is missed.
                 self.listen(&mut releases, &asks);
@@ -112,7 +163,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                     if let Some(waiter) = waiter {
                         waiter.passed(room(&permit));
                     }
-                    return Ok(permit);
+                    return Waited::Over(Ok(permit));
                 }
                 Err(denial) => denial,
             };
@@ -129,10 +180,14 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                     outage_pause = LONGEST_OUTAGE_PAUSE.min(2 * outage_pause);
                     pause
                 }
-                None => return Err(denial),
+                None => return Waited::Over(Err(denial)),
             };
             let again = timer_now() + pause;
             let leaves = left.is_zero() || passes_after(&denial, left) > left;
+            if leaves && latest.is_after(version) {
+                // It was refused by rules that do not apply any more.
+                break;
+            }
             if !leaves {
                 waiter.get_or_insert_with(|| self.queues.join(set()));
                 asks_again = Some(again);
@@ -143,9 +198,10 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 waiter.refused(Refusal::new(denial.clone(), &asks, until));
             }
             if leaves {
-                return Err(denial);
+                return Waited::Over(Err(denial));
             }
         }
+        Waited::Replaced(Waiting { begin: Some(begin), place: waiter })
     }
 
     /// The decision on what was asked, when the store has answered. Observers see it, unless the

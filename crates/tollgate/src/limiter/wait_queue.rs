@@ -75,6 +75,17 @@ impl<T> WaitQueues<T> {
         Some(self.waiter(digest, queue))
     }
 
+    /// The place of a caller that asks for another set from now on. For the same set it keeps its
+    /// place. Otherwise it joins before it leaves, so that those behind it come after it.
+    pub(crate) fn join_from<'a>(
+        &self,
+        place: Waiter<T>,
+        set: impl IntoIterator<Item = (usize, &'a Key)> + Clone,
+    ) -> Waiter<T> {
+        let stays = Arc::ptr_eq(&place.queues, &self.0) && place.digest == self.digest(set.clone());
+        if stays { place } else { self.join(set) }
+    }
+
     /// Made before the lock, because keys can be long.
     fn digest<'a>(&self, set: impl IntoIterator<Item = (usize, &'a Key)>) -> Digest {
         let secret = &self.0.secret;
