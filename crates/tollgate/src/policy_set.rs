@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Key, Policy, Store};
 
 use crate::interned::interned;
-use crate::made_policies::{MadePolicies, WantedPolicy};
+use crate::made_policies::{MadePolicies, MadePolicy, WantedPolicy};
 use crate::reason::{Reason, problem};
 use crate::setup_error::SetupError;
 
@@ -40,17 +41,31 @@ pub(crate) struct PolicySet {
     /// For each policy with a name of its own, the problem document of a request that only this
     /// policy refuses.
     quota_exceeded: Box<[Bytes]>,
-    /// Those that requests bring. Their numbers follow.
-    made: MadePolicies,
+    /// Those that requests bring, for each rule that takes them.
+    made: Box<[Option<MadePolicies>]>,
     /// The numbers of one policy for each scope: together they reach all states of a key.
     scopes: Box<[usize]>,
+}
+
+/// One of the policies of a set.
+#[derive(Clone, Debug)]
+pub(crate) enum PolicyRef {
+    /// That with this number.
+    Numbered(usize),
+    /// One that a request brings.
+    Made(Arc<MadePolicy>),
+}
+
+impl From<usize> for PolicyRef {
+    fn from(number: usize) -> PolicyRef {
+        PolicyRef::Numbered(number)
+    }
 }
 
 /// What a request asks of one policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
-    /// The number of the policy.
-    pub(crate) policy: usize,
+    pub(crate) policy: PolicyRef,
     pub(crate) key: Key,
     pub(crate) cost: u64,
 }
@@ -92,7 +107,7 @@ impl PolicySet {
         let scopes = (0..policies.len()).filter(|number| known.insert(policies[*number].scope())).collect();
         Ok(PolicySet {
             quota_exceeded: documents,
-            made: MadePolicies::new(false),
+            made: Box::default(),
             may_delay: policies.iter().any(|policy| policy.longest_wait() > Duration::ZERO),
             in_fields: policies.iter().map(|policy| !policy.is_block()).collect(),
             version: 1,
@@ -139,23 +154,25 @@ impl PolicySet {
     }
 
     /// The same set for another store, which may support other policies.
-    pub(crate) fn for_other_store(&self) -> PolicySet {
-        PolicySet { made: MadePolicies::new(self.places() > 0), ..self.clone() }
+    pub(crate) fn for_other_store(self: &Arc<Self>) -> Arc<PolicySet> {
+        // A clone has made none of the policies.
+        if self.made.is_empty() { Arc::clone(self) } else { Arc::new(PolicySet::clone(self)) }
     }
 
-    /// The same set, with places for the policies that requests bring.
-    pub(crate) fn with_places(self) -> PolicySet {
-        PolicySet { made: MadePolicies::new(true), ..self }
+    /// The same set, with policies that requests bring for some rules.
+    pub(crate) fn with_quotas_for(self, takes_quotas: impl Fn(usize) -> bool) -> PolicySet {
+        let made: Box<[_]> = (0..self.own).map(|rule| takes_quotas(rule).then(MadePolicies::new)).collect();
+        PolicySet { made: if made.iter().any(Option::is_some) { made } else { Box::default() }, ..self }
     }
 
-    /// The number of a policy that a request brings: see [`MadePolicies::place`].
-    pub(crate) fn made(&self, wanted: WantedPolicy, make: impl FnOnce() -> Option<Policy>) -> Option<usize> {
-        self.made.place(wanted, make).map(|place| self.policies.len() + place)
-    }
-
-    /// How many policies requests may bring. Their numbers follow those of the others.
-    pub(crate) fn places(&self) -> usize {
-        self.made.places()
+    /// The policy that a request brings for a rule: see [`MadePolicies::find`].
+    pub(crate) fn made(
+        &self,
+        rule: usize,
+        wanted: WantedPolicy,
+        make: impl FnOnce() -> Option<Policy>,
+    ) -> Option<PolicyRef> {
+        self.made.get(rule)?.as_ref()?.find(rule, wanted, make).map(PolicyRef::Made)
     }
 
     /// The set that replaces an earlier one.
@@ -182,7 +199,7 @@ impl PolicySet {
         })
     }
 
-    /// The policies by their numbers, without those that requests bring.
+    /// The policies by their numbers.
     pub(crate) fn policies(&self) -> &[Policy] {
         &self.policies
     }
@@ -193,11 +210,16 @@ impl PolicySet {
     }
 
     #[inline]
-    pub(crate) fn policy(&self, number: usize) -> &Policy {
-        match self.policies.get(number) {
-            Some(policy) => policy,
-            None => self.made.at(number - self.policies.len()).1,
+    pub(crate) fn policy<'a>(&'a self, policy: &'a PolicyRef) -> &'a Policy {
+        match policy {
+            PolicyRef::Numbered(number) => &self.policies[*number],
+            PolicyRef::Made(made) => &made.policy,
         }
+    }
+
+    #[inline]
+    pub(crate) fn numbered(&self, number: usize) -> &Policy {
+        &self.policies[number]
     }
 
     /// The number of the policy with this name.
@@ -221,11 +243,12 @@ impl PolicySet {
         self.own().iter().position(is_it)
     }
 
-    /// The number of the policy whose tier this is, or its own.
-    pub(crate) fn named(&self, policy: usize) -> usize {
-        match self.named.get(policy) {
-            Some(named) => *named,
-            None => self.made.at(policy - self.named.len()).0,
+    /// The number of the rule whose tier, class or quota this is.
+    #[inline]
+    pub(crate) fn named(&self, policy: &PolicyRef) -> usize {
+        match policy {
+            PolicyRef::Numbered(number) => self.named[*number],
+            PolicyRef::Made(made) => made.rule,
         }
     }
 
@@ -233,13 +256,10 @@ impl PolicySet {
     /// another quota.
     pub(crate) fn queue_of(&self, ask: &Ask) -> usize {
         let mut hasher = DefaultHasher::new();
-        self.policy(self.named(ask.policy)).name().hash(&mut hasher);
-        match self.variants.get(ask.policy) {
-            Some(variant) => variant.hash(&mut hasher),
-            None => {
-                let policy = self.policy(ask.policy);
-                (policy.quota(), policy.headroom()).hash(&mut hasher);
-            }
+        self.numbered(self.named(&ask.policy)).name().hash(&mut hasher);
+        match &ask.policy {
+            PolicyRef::Numbered(number) => self.variants[*number].hash(&mut hasher),
+            PolicyRef::Made(made) => (made.policy.quota(), made.policy.headroom()).hash(&mut hasher),
         }
         hasher.finish() as usize
     }
@@ -251,8 +271,8 @@ impl PolicySet {
             return asks;
         }
         let block = |ask: &Ask| {
-            let policy = self.blocks[self.named(ask.policy)].filter(|_| ask.cost > 0)?;
-            Some(Ask { policy, key: ask.key.clone(), cost: 1 })
+            let policy = self.blocks[self.named(&ask.policy)].filter(|_| ask.cost > 0)?;
+            Some(Ask { policy: policy.into(), key: ask.key.clone(), cost: 1 })
         };
         let blocks: Asks = asks.iter().filter_map(block).collect();
         asks.extend(blocks);
@@ -261,7 +281,7 @@ impl PolicySet {
 
     /// The policy that refuses blocked keys of the policy with this number.
     pub(crate) fn block_of(&self, policy: usize) -> Option<&Policy> {
-        self.blocks[policy].map(|block| self.policy(block))
+        self.blocks[policy].map(|block| self.numbered(block))
     }
 
     /// Whether a policy blocks keys.
@@ -279,7 +299,7 @@ impl PolicySet {
         self.scopes.iter().map(|number| &self.policies[*number])
     }
 
-    pub(crate) fn quota_exceeded(&self, policy: usize) -> &Bytes {
+    pub(crate) fn quota_exceeded(&self, policy: &PolicyRef) -> &Bytes {
         &self.quota_exceeded[self.named(policy)]
     }
 

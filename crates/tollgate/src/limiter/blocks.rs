@@ -21,8 +21,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             return;
         }
         for ask in denial.violated_at().filter_map(|at| asks.get(at)) {
-            let rule = self.policies.named(ask.policy);
-            if counts.count(self.policies.policy(rule), &ask.key) {
+            let rule = self.policies.named(&ask.policy);
+            if counts.count(self.policies.numbered(rule), &ask.key) {
                 self.start_soon(rule, ask.key.clone(), denial.report().share());
             }
         }

@@ -145,8 +145,10 @@ impl<S> Limiter<S> {
         let policies = 0..self.decider.policies.own().len();
         // One cost for all: a slot is one, whatever the work is in other units.
         let of =
-            |policy| if self.decider.policies.policy(policy).is_in_flight() { cost.min(1) } else { cost };
-        let asks = policies.map(|policy| Ask { policy, key: key.clone(), cost: of(policy) }).collect();
+            |policy| if self.decider.policies.numbered(policy).is_in_flight() { cost.min(1) } else { cost };
+        let asks = policies
+            .map(|policy| Ask { policy: policy.into(), key: key.clone(), cost: of(policy) })
+            .collect();
         Ok(self.decider.policies.with_blocks(asks))
     }
 
@@ -154,18 +156,20 @@ impl<S> Limiter<S> {
     fn asks_of_each(&self, each: &[(&str, &Key, u64)]) -> Result<Asks, Denial> {
         let policies = &self.decider.policies;
         let ask = |(name, key, cost): &(&str, &Key, u64)| Ask {
-            policy: policies.number_of(name),
+            policy: policies.number_of(name).into(),
             key: (*key).clone(),
             cost: *cost,
         };
         let mut asks: Asks = each.iter().map(ask).collect();
         // In the order of the policies: equal sets wait in one queue.
-        asks.sort_unstable_by_key(|ask| ask.policy);
-        if let Some(two) = asks.windows(2).find(|two| two[0].policy == two[1].policy) {
-            panic!("the policy {:?} is asked twice", policies.policy(two[0].policy).name());
+        asks.sort_unstable_by_key(|ask| policies.named(&ask.policy));
+        if let Some(two) =
+            asks.windows(2).find(|two| policies.named(&two[0].policy) == policies.named(&two[1].policy))
+        {
+            panic!("the policy {:?} is asked twice", policies.policy(&two[0].policy).name());
         }
         match asks.iter().find(|ask| ask.key.is_empty()) {
-            Some(ask) => Err(self.decider.no_key(ask.policy, Reason::NoKey)),
+            Some(ask) => Err(self.decider.no_key(policies.named(&ask.policy), Reason::NoKey)),
             None => Ok(policies.with_blocks(asks)),
         }
     }

@@ -222,7 +222,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     }
 
     fn is_slot(&self, ask: &Ask) -> bool {
-        self.policies.policy(ask.policy).is_in_flight()
+        self.policies.policy(&ask.policy).is_in_flight()
     }
 
     /// Listens to releases of the slot that is lacking.
@@ -235,7 +235,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Whether another answer is possible later. A cost of 0 passes now, and one that exceeds a
     /// quota never does.
     fn may_have_to_wait(&self, asks: &Asks) -> bool {
-        let fits = |ask: &Ask| ask.cost <= self.policies.policy(ask.policy).largest_cost();
+        let fits = |ask: &Ask| ask.cost <= self.policies.policy(&ask.policy).largest_cost();
         asks.iter().any(|ask| ask.cost > 0) && asks.iter().all(fits)
     }
 

@@ -11,7 +11,7 @@ use crate::charge::{ByResponse, Charge, GrantStamp, Settler};
 use crate::extract::Head;
 use crate::in_flight::Slot;
 use crate::made_policies::WantedPolicy;
-use crate::policy_set::{Ask, Asks, PolicySet};
+use crate::policy_set::{Ask, Asks, PolicyRef, PolicySet};
 use crate::reason::Reason;
 use crate::setup_error::SetupError;
 
@@ -45,8 +45,7 @@ impl RuleSet {
             rules.iter().zip(&variants).map(|(rule, variants)| (rule.policy().clone(), &**variants));
         let policies = PolicySet::try_new(with_variants.collect())?;
         let policies = policies.without_fields_of(|number| rules[number].is_without_fields());
-        let brings_quotas = rules.iter().any(Rule::has_quota_of_request);
-        let policies = if brings_quotas { policies.with_places() } else { policies };
+        let policies = policies.with_quotas_for(|number| rules[number].has_quota_of_request());
         let mut next = rules.len();
         let first_variants = variants.iter().map(|variants| {
             let first = next;
@@ -85,7 +84,7 @@ impl RuleSet {
         match &*self.rules {
             [rule] if self.is_lone_key => {
                 let key = rule.find(head)?;
-                (!key.is_empty()).then_some(Ask { policy: 0, key, cost: 1 })
+                (!key.is_empty()).then_some(Ask { policy: PolicyRef::Numbered(0), key, cost: 1 })
             }
             _ => None,
         }
@@ -127,14 +126,14 @@ impl RuleSet {
             Err(_) => return Err(rule.why_missing(head)),
         };
         let made = rule.quota_of(head, &key).and_then(|(quota, leaves)| {
-            let wanted = WantedPolicy { rule: number, quota, leaves };
-            policies.made(wanted, || rule.with_quota(quota, leaves).filter(&supports))
+            let wanted = WantedPolicy { quota, leaves };
+            policies.made(number, wanted, || rule.with_quota(quota, leaves).filter(&supports))
         });
         let policy = made.unwrap_or_else(|| match rule.variant(head, &key) {
-            Some(variant) => self.first_variants[number] + variant,
-            None => number,
+            Some(variant) => (self.first_variants[number] + variant).into(),
+            None => number.into(),
         });
-        let cost = rule.cost_of(head, policies.policy(policy));
+        let cost = rule.cost_of(head, policies.policy(&policy));
         Ok(Some(Ask { policy, key, cost }))
     }
 
@@ -155,8 +154,8 @@ impl RuleSet {
         deadline: Option<Duration>,
     ) -> Option<SmallVec<[Duration; 4]>> {
         let deadline = deadline.unwrap_or(Duration::MAX);
-        let wait = |ask: &Ask| match policies.policy(ask.policy).is_in_flight() {
-            true => self.rules[policies.named(ask.policy)].wait().min(deadline),
+        let wait = |ask: &Ask| match policies.policy(&ask.policy).is_in_flight() {
+            true => self.rules[policies.named(&ask.policy)].wait().min(deadline),
             false => Duration::ZERO,
         };
         let waits: SmallVec<[Duration; 4]> = asks.iter().map(wait).collect();
@@ -190,13 +189,13 @@ impl RuleSet {
         for (number, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.policy().is_reserved()) {
             // A permit may be of a set that these rules replaced.
             let Some(number) = policies.number_near(number, rule.policy().name()) else { continue };
-            let at = asks.iter().position(|ask| policies.named(ask.policy) == number);
+            let at = asks.iter().position(|ask| policies.named(&ask.policy) == number);
             let charge = match at {
                 Some(at) => {
                     let Ask { policy, key, cost } = &asks[at];
-                    Charge::new(settler, *policy, Some(key.clone()), *cost, granted(at))
+                    Charge::new(settler, policy.clone(), Some(key.clone()), *cost, granted(at))
                 }
-                None => Charge::new(settler, number, None, 0, None),
+                None => Charge::new(settler, number.into(), None, 0, None),
             };
             if let Some(of_response) = rule.of_response() {
                 corrected.by_response.add(charge.clone(), of_response);
