@@ -12,6 +12,7 @@ mod deadlines;
 mod delays;
 mod exemptions;
 mod leases_of_slots;
+mod names;
 mod readiness;
 mod replace;
 mod request_quotas;

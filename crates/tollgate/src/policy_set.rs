@@ -1,6 +1,6 @@
 //! A set of policies that are decided together, and what is asked of them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +32,11 @@ pub(crate) struct PolicySet {
     variants: Box<[usize]>,
     /// How many have a name of their own.
     own: usize,
+    /// The numbers of these, by their names.
+    numbers: HashMap<Box<str>, usize>,
     /// For each of these, the number of the policy that refuses its blocked keys.
     blocks: Box<[Option<usize>]>,
+    has_blocks: bool,
     /// For each policy, whether the fields of responses contain it.
     in_fields: Box<[bool]>,
     /// Whether a policy may delay requests.
@@ -77,9 +80,11 @@ impl PolicySet {
     /// A set of policies, each with those of its tiers. It may be empty.
     pub(crate) fn try_new(with_tiers: Vec<(Policy, &[Policy])>) -> Result<PolicySet, SetupError> {
         let own = with_tiers.len();
-        let mut names = HashSet::new();
-        if let Some((twice, _)) = with_tiers.iter().find(|(policy, _)| !names.insert(policy.name())) {
-            return Err(SetupError::PolicyTwice(twice.name().to_owned()));
+        let mut numbers = HashMap::with_capacity(own);
+        for (number, (policy, _)) in with_tiers.iter().enumerate() {
+            if numbers.insert(Box::from(policy.name()), number).is_some() {
+                return Err(SetupError::PolicyTwice(policy.name().to_owned()));
+            }
         }
         let mut policies: Vec<Policy> = with_tiers.iter().map(|(policy, _)| policy.clone()).collect();
         let mut named: Vec<usize> = (0..own).collect();
@@ -113,7 +118,9 @@ impl PolicySet {
             version: 1,
             is_shadow: false,
             other_names: Box::default(),
+            has_blocks: blocks.iter().any(Option::is_some),
             blocks: blocks.into(),
+            numbers,
             policies: policies.into(),
             named: named.into(),
             variants,
@@ -222,25 +229,17 @@ impl PolicySet {
         &self.policies[number]
     }
 
-    /// The number of the policy with this name.
-    ///
-    /// # Panics
-    /// If there is none.
-    pub(crate) fn number_of(&self, name: &str) -> usize {
-        let number = self.own().iter().position(|policy| policy.name() == name);
-        number.unwrap_or_else(|| {
-            let names: Vec<&str> = self.own().iter().map(Policy::name).collect();
-            panic!("the limiter has no policy {name:?}: its policies are {names:?}")
-        })
+    /// The number of the policy with this name, if there is one.
+    pub(crate) fn number(&self, name: &str) -> Option<usize> {
+        self.numbers.get(name).copied()
     }
 
-    /// The number of the policy with this name, which is `likely` unless the set is another one.
-    pub(crate) fn number_near(&self, likely: usize, name: &str) -> Option<usize> {
-        let is_it = |policy: &Policy| policy.name() == name;
-        if self.own().get(likely).is_some_and(is_it) {
-            return Some(likely);
-        }
-        self.own().iter().position(is_it)
+    /// [`PolicySet::number`], or the error of a program that names a policy which is not there.
+    pub(crate) fn number_of(&self, name: &str) -> Result<usize, SetupError> {
+        self.number(name).ok_or_else(|| {
+            let names = self.own().iter().map(|policy| policy.name().to_owned());
+            SetupError::UnknownPolicy(name.to_owned(), names.collect())
+        })
     }
 
     /// The number of the rule whose tier, class or quota this is.
@@ -286,7 +285,7 @@ impl PolicySet {
 
     /// Whether a policy blocks keys.
     pub(crate) fn has_blocks(&self) -> bool {
-        self.blocks.iter().any(Option::is_some)
+        self.has_blocks
     }
 
     /// Whether the fields of responses contain it.

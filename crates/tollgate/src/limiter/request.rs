@@ -222,13 +222,24 @@ where
     }
 
     /// Takes what the policy of one rule charged a permit: see
-    /// [`Limiter::charge`](crate::Limiter::charge). A rule that did not apply to the request
-    /// charged nothing.
+    /// [`Limiter::charge`](crate::Limiter::charge). A rule that did not apply to the request, or is
+    /// in shadow, charged nothing.
     ///
     /// # Panics
-    /// If no rule has a policy of that name.
+    /// If [`RequestLimiter::try_charge`] would return an error.
+    #[track_caller]
     pub fn charge(&self, permit: &mut Permit, policy: &str) -> Charge {
-        self.decider.charge_of(permit, policy)
+        or_panic(self.try_charge(permit, policy))
+    }
+
+    /// [`RequestLimiter::charge`] for rules that a file may rename or remove.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownPolicy`] if no rule that decided about the permit has a policy of that
+    /// name. The permit keeps all charges then.
+    pub fn try_charge(&self, permit: &mut Permit, policy: &str) -> Result<Charge, SetupError> {
+        let charge = self.decider.charge_of(permit, policy);
+        charge.or_else(|error| self.shadow.decider.no_charge_of(policy).ok_or(error))
     }
 
     /// Settles a permit by the response that its request got: what [`Rule::count_if`] and

@@ -11,6 +11,7 @@ use crate::charge::{Charge, GrantStamp, Reservation, Settler, SettlerFuture};
 use crate::denial::Denial;
 use crate::observe::Observers;
 use crate::policy_set::{Ask, PolicyRef};
+use crate::setup_error::SetupError;
 
 impl<S: Store<Error: NeverFails>> Settler for Decider<S> {
     fn policy<'a>(&'a self, policy: &'a PolicyRef) -> &'a Policy {
@@ -62,12 +63,12 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     }
 
     /// Takes what one policy charged a permit, in any of its tiers, out of the permit.
-    pub(super) fn charge_of(&self, permit: &mut Permit, policy: &str) -> Charge {
+    pub(super) fn charge_of(&self, permit: &mut Permit, policy: &str) -> Result<Charge, SetupError> {
         let decider = Arc::new(self.of_permit(permit));
         let policies = &decider.policies;
-        let named = policies.number_of(policy);
+        let named = policies.number_of(policy)?;
         let settler: Arc<dyn Settler> = decider.clone();
-        match permit.take(|policy| policies.named(policy) == named) {
+        Ok(match permit.take(|policy| policies.named(policy) == named) {
             // A slot comes back with its permit.
             Some((ask, _)) if policies.policy(&ask.policy).is_in_flight() => {
                 Charge::new(&settler, named.into(), None, 0, None)
@@ -76,6 +77,13 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 Charge::new(&settler, policy, Some(key), cost, granted)
             }
             None => Charge::new(&settler, named.into(), None, 0, None),
-        }
+        })
+    }
+
+    /// A charge of nothing by a policy. `None` if there is no policy of that name.
+    pub(super) fn no_charge_of(&self, policy: &str) -> Option<Charge> {
+        let named = self.policies.number(policy)?;
+        let settler: Arc<dyn Settler> = Arc::new(self.clone());
+        Some(Charge::new(&settler, named.into(), None, 0, None))
     }
 }
