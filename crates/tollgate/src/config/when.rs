@@ -3,12 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use http::{HeaderName, Method, Uri};
+use http::{HeaderName, Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::values::{AsText, InText, OneOrMany};
 use crate::extract::Head;
+use crate::rule::path_index::received;
 
 /// The requests to which a rule applies: those that meet each of these conditions.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
@@ -57,6 +58,10 @@ impl When {
                 .as_ref()
                 .is_none_or(|methods| methods.0.iter().any(|each| each.matches(head.method())))
             && self.header.as_ref().is_none_or(|name| head.headers().contains_key(&name.0.0))
+    }
+
+    pub(super) fn paths(&self) -> Option<impl Iterator<Item = &str>> {
+        self.path.as_ref().map(|paths| paths.0.iter().map(|path| path.0.as_str()))
     }
 
     pub(super) fn header(&self) -> Option<&HeaderName> {
@@ -132,15 +137,6 @@ impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-/// The URI as it was received. A nested router of axum removes the beginning of the path.
-fn received<'a>(head: &Head<'a>) -> &'a Uri {
-    #[cfg(feature = "axum")]
-    if let Some(original) = head.extensions().get::<axum::extract::OriginalUri>() {
-        return &original.0;
-    }
-    head.uri()
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -32,6 +32,11 @@ impl Claim {
     pub(super) fn policy(&self) -> &Policy {
         self.policies.policy(&self.policy)
     }
+
+    /// The number of its rule.
+    pub(super) fn rule(&self) -> usize {
+        self.policies.named(&self.policy)
+    }
 }
 
 /// Where slots are released and renewed, without the type of the store.

@@ -82,7 +82,9 @@ impl<S: Store<Error: NeverFails>> ShadowRules<S> {
         let Decider { policies, observers, store, .. } = &self.decider;
         let supports = |policy: &Policy| store.supports(policy).is_ok();
         let mut waiting = Vec::new();
-        for rule in 0..self.rules.len() {
+        // Observers see rules that do not apply, too.
+        let may_apply = self.rules.that_may_apply(head).filter(|_| !observers.are_any());
+        for rule in may_apply.unwrap_or_else(|| (0..self.rules.len()).collect()) {
             match self.rules.ask_of(rule, head, policies, supports) {
                 Ok(Some(ask)) => waiting.extend(self.charge(rule, policies.with_blocks(smallvec![ask]))),
                 Ok(None) => observers.undecided(policies, rule, Outcome::Skipped),

@@ -70,6 +70,11 @@ impl Observers {
         self.0.as_ref().map(|watch| watch.clock.now())
     }
 
+    /// Whether there is an observer.
+    pub(crate) fn are_any(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Whether an observer or a span may see decisions.
     #[inline]
     fn is_on(&self) -> bool {
@@ -118,7 +123,17 @@ impl Observers {
             let (source, latency) = (verdict.source(), latency.take());
             Decision { policy, rule, outcome, units: ask.cost, source, wait, latency }
         };
-        self.show(rules.map(decision));
+        match self.0 {
+            None if !asks.is_empty() => {
+                // A span shows one of the rules that apply. Their blocks come behind them.
+                let of_rules = asks.iter().map(|ask| policies.named(&ask.policy));
+                let mut last = None;
+                let applying =
+                    of_rules.take_while(|rule| last.replace(*rule).is_none_or(|last| last < *rule));
+                self.show(applying.map(decision));
+            }
+            _ => self.show(rules.map(decision)),
+        }
     }
 
     /// Shows that the rule with this number found no key.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::Policy;
 
+use super::path_index::{PathIndex, RuleNumbers, received};
 use super::{IntoRules, MissingKey, Rule};
 use crate::charge::{ByResponse, Charge, GrantStamp, Settler};
 use crate::extract::Head;
@@ -19,12 +20,14 @@ use crate::setup_error::SetupError;
 #[derive(Debug)]
 pub(crate) struct RuleSet {
     rules: Box<[Rule]>,
+    /// `None` if all rules are for every path.
+    by_path: Option<PathIndex>,
     /// For each rule, the number of the first policy of its tiers and classes.
     first_variants: Box<[usize]>,
     /// Whether there is one rule, and it is only a key.
     is_lone_key: bool,
-    /// Whether a rule corrects its charges.
-    corrects: bool,
+    /// The numbers of the rules that correct their charges.
+    correcting: Box<[usize]>,
 }
 
 /// The charges of a request that are corrected later.
@@ -54,8 +57,10 @@ impl RuleSet {
         });
         let first_variants = first_variants.collect();
         let is_lone_key = matches!(&*rules, [rule] if rule.is_only_a_key());
-        let corrects = rules.iter().any(|rule| rule.policy().is_reserved());
-        Ok((RuleSet { rules, first_variants, is_lone_key, corrects }, policies))
+        let is_reserved = |number: &usize| rules[*number].policy().is_reserved();
+        let correcting = (0..rules.len()).filter(is_reserved).collect();
+        let by_path = PathIndex::new(&rules);
+        Ok((RuleSet { rules, by_path, first_variants, is_lone_key, correcting }, policies))
     }
 
     /// The rules that are enforced, and those in shadow.
@@ -67,7 +72,7 @@ impl RuleSet {
         in_shadow.iter().try_for_each(Rule::check_shadow)?;
         let ((enforced, policies), (in_shadow, of_shadow)) =
             (RuleSet::try_new(enforced)?, RuleSet::try_new(in_shadow)?);
-        let is_twice = |policy: &&Policy| policies.own().iter().any(|other| other.name() == policy.name());
+        let is_twice = |policy: &&Policy| policies.number(policy.name()).is_some();
         if let Some(twice) = of_shadow.own().iter().find(is_twice) {
             return Err(SetupError::PolicyTwice(twice.name().to_owned()));
         }
@@ -99,11 +104,21 @@ impl RuleSet {
         supports: impl Fn(&Policy) -> bool,
     ) -> Result<Asks, (usize, Reason)> {
         let mut asks = Asks::new();
-        for number in 0..self.rules.len() {
+        let mut ask = |number| {
             let ask = self.ask_of(number, head, policies, &supports);
             asks.extend(ask.map_err(|reason| (number, reason))?);
+            Ok(())
+        };
+        match self.that_may_apply(head) {
+            None => (0..self.rules.len()).try_for_each(ask)?,
+            Some(rules) => rules.into_iter().try_for_each(&mut ask)?,
         }
         Ok(asks)
+    }
+
+    /// The rules that may apply to a request. `None` if all may.
+    pub(crate) fn that_may_apply(&self, head: &Head<'_>) -> Option<RuleNumbers> {
+        self.by_path.as_ref().map(|index| index.find(received(head).path()))
     }
 
     /// What a request asks of the rule with this number, if the rule applies to it. Or why it has
@@ -164,8 +179,9 @@ impl RuleSet {
 
     /// Ends slots that their rules do not let a request hold for longer.
     pub(crate) fn hold_at_most(&self, slot: &Slot) {
-        slot.end_after(|policy| {
-            let rule = self.rules.iter().find(|rule| rule.policy().name() == policy.name());
+        slot.end_after(|rule, policy| {
+            // A permit may be of a set that these rules replaced.
+            let rule = self.rules.get(rule).filter(|rule| rule.policy().name() == policy.name());
             rule.and_then(Rule::held)
         });
     }
@@ -173,7 +189,7 @@ impl RuleSet {
     /// Whether a rule corrects its charges.
     #[inline]
     pub(crate) fn corrects(&self) -> bool {
-        self.corrects
+        !self.correcting.is_empty()
     }
 
     /// The charges of a request that passes, for each rule that corrects them. `granted` is what a
@@ -186,9 +202,9 @@ impl RuleSet {
         granted: impl Fn(usize) -> Option<GrantStamp>,
     ) -> Corrected {
         let mut corrected = Corrected { reserved: Vec::new(), by_response: ByResponse::default() };
-        for (number, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.policy().is_reserved()) {
+        for rule in self.correcting.iter().map(|number| &self.rules[*number]) {
             // A permit may be of a set that these rules replaced.
-            let Some(number) = policies.number_near(number, rule.policy().name()) else { continue };
+            let Some(number) = policies.number(rule.policy().name()) else { continue };
             let at = asks.iter().position(|ask| policies.named(&ask.policy) == number);
             let charge = match at {
                 Some(at) => {

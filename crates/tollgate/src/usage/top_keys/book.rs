@@ -1,6 +1,6 @@
 //! What this process counts, minute by minute.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -64,6 +64,8 @@ pub(super) struct Minute {
     /// Decisions that were counted one by one.
     counted: u32,
     policies: Vec<PolicyCount>,
+    /// The numbers of the policies.
+    by_name: HashMap<Box<str>, usize>,
     keys: MinuteKeys,
     /// Those of rules in shadow, which push out no others. `None` if there were none.
     in_shadow: Option<Box<MinuteKeys>>,
@@ -256,7 +258,8 @@ impl OpenPages {
 impl Minute {
     fn new(number: u64, settings: &Recording) -> Minute {
         let keys = MinuteKeys::new(settings);
-        Minute { number, one_in: 1, counted: 0, policies: Vec::new(), keys, in_shadow: None }
+        let (policies, by_name) = (Vec::new(), HashMap::new());
+        Minute { number, one_in: 1, counted: 0, policies, by_name, keys, in_shadow: None }
     }
 
     fn count(
@@ -268,9 +271,9 @@ impl Minute {
         is_in_shadow: bool,
     ) {
         let policy = check.policy.name();
-        let known = self.policies.iter().position(|known| known.name == policy);
-        let at = known.unwrap_or_else(|| {
+        let at = self.by_name.get(policy).copied().unwrap_or_else(|| {
             self.policies.push(PolicyCount { name: policy.to_owned(), allowed: 0, denied: 0 });
+            self.by_name.insert(policy.into(), self.policies.len() - 1);
             self.policies.len() - 1
         });
         let of_rules = self.in_shadow.as_mut().filter(|_| is_in_shadow).map_or(&mut self.keys, |keys| keys);
