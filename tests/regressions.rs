@@ -13,13 +13,13 @@
 //! | At its end a window passes its count on to the next | suite `waits::a_new_window_does_not_inherit_the_old_count`; `redis/windows.rs`: `an_ending_window_is_neither_forgotten_early_nor_inherited` |
 //! | State is forgotten early and the limit doubled | `memory_store/reclaim.rs`: `no_state_is_forgotten_before_its_wait_is_over`, `a_key_is_evicted_ten_seconds_after_its_reset`; `redis/life.rs`: `a_key_lives_exactly_as_long_as_its_state` |
 //! | Denied requests are recorded, so a caller that keeps trying never passes | suite `basics::denied_requests_are_not_recorded`; [`a_caller_that_keeps_trying_passes_after_the_reported_wait`]; `redis/denials.rs`: `a_denied_request_writes_nothing` |
-//! | A log grows with what it denies | `allocations.rs`: `denied_requests_do_not_lengthen_a_log`; `redis/denials.rs`: `denied_requests_do_not_grow_a_log` |
+//! | A log grows with what it denies | `alone/allocations.rs`: `denied_requests_do_not_lengthen_a_log`; `redis/denials.rs`: `denied_requests_do_not_grow_a_log` |
 //! | A state of another form makes every request fail | suite `keys::policies_of_another_name_window_or_algorithm_do_not_share_a_quota`; [`a_policy_with_a_changed_algorithm_finds_no_state`]; `redis/healing.rs`: `a_foreign_value_fails_no_request_and_blocks_no_caller` |
 //! | A script that the server has forgotten is an error to callers | `redis/scripts.rs`: `flushed_scripts_fail_no_request_and_grant_nothing_twice` |
-//! | A call whose reply was lost is sent again and charges twice | `redis/lost.rs`: `a_reply_that_is_lost_after_the_charge_charges_once`, `a_reply_that_is_lost_after_the_script_was_sent_whole_charges_once`, `an_answer_that_comes_too_late_is_an_error_and_charges_once`; `redis/cluster/masters.rs`: `a_node_that_answers_too_late_charges_once`; `faults/main.rs`: `every_policy_keeps_its_promise_under_every_fault` |
+//! | A call whose reply was lost is sent again and charges twice | `redis/lost.rs`: `a_reply_that_is_lost_after_the_charge_charges_once`, `a_reply_that_is_lost_after_the_script_was_sent_whole_charges_once`, `an_answer_that_comes_too_late_is_an_error_and_charges_once`; `redis/cluster/masters.rs`: `a_node_that_answers_too_late_charges_once`; `faults/mod.rs`: `every_policy_keeps_its_promise_under_every_fault` |
 //! | The keys of one check are in different slots, and the error is granted | `redis/cluster/mod.rs`: `all_policies_of_a_key_share_a_slot`; `redis/cluster/sets.rs`: `a_set_over_several_slots_charges_no_key_when_one_refuses`, `a_caller_that_leaves_between_two_slots_leaves_no_half_of_a_set` |
-//! | A connection never comes back after Redis restarted | `redis/scripts.rs`: `a_restart_under_load_fails_only_calls_in_flight`; `redis/lost.rs`: `a_server_that_stopped_answering_is_used_again_when_it_recovers`; `faults/main.rs`: `every_policy_keeps_its_promise_under_every_fault` |
-//! | After a failover the old primary stays in use | `redis/sentinel.rs`: `a_connection_to_a_demoted_master_is_replaced`, `a_demoted_master_is_replaced_by_its_successor`, `a_dead_master_is_replaced_by_its_successor`; `redis/cluster/masters.rs`: `a_master_that_dies_is_replaced_without_a_restart`; `faults/main.rs`: `every_policy_keeps_its_promise_under_every_fault` |
+//! | A connection never comes back after Redis restarted | `redis/scripts.rs`: `a_restart_under_load_fails_only_calls_in_flight`; `redis/lost.rs`: `a_server_that_stopped_answering_is_used_again_when_it_recovers`; `faults/mod.rs`: `every_policy_keeps_its_promise_under_every_fault` |
+//! | After a failover the old primary stays in use | `redis/sentinel.rs`: `a_connection_to_a_demoted_master_is_replaced`, `a_demoted_master_is_replaced_by_its_successor`, `a_dead_master_is_replaced_by_its_successor`; `redis/cluster/masters.rs`: `a_master_that_dies_is_replaced_without_a_restart`; `faults/mod.rs`: `every_policy_keeps_its_promise_under_every_fault` |
 //! | A master that is down is mistaken for a wrong name, and the store does not recover | `redis/sentinel.rs`: `a_master_that_is_down_is_not_a_misconfiguration` |
 //! | The first call after an idle hour fails | `redis/lost.rs`: `the_first_request_after_connections_were_cut_passes`; `faults/idle.rs`: `the_first_request_after_an_idle_hour_passes` |
 //! | All processes reconnect at once, and retry without a pause | `faults/storm.rs`: `a_lost_server_is_not_flooded_with_connection_attempts` |
@@ -50,11 +50,11 @@
 //! | Only the first of several header lines is read | `axum_server/keys.rs`: `several_lines_of_a_forwarding_header_are_one_list` |
 //! | A caller rotates through the addresses of its IPv6 network | `axum_server/keys.rs`: `a_caller_cannot_rotate_through_the_addresses_of_its_network`; [`an_ipv6_peer_cannot_rotate_through_its_network`] |
 //! | Behind a proxy all callers share one bucket | `axum_server/keys.rs`: `callers_behind_a_trusted_proxy_do_not_share_one_bucket` |
-//! | If the server does not pass on peer addresses, no message says so | `missing_peer.rs` |
+//! | If the server does not pass on peer addresses, no message says so | `alone/missing_peer.rs` |
 //! | A clone that was not polled ready is called | `service/readiness.rs`; among other layers, `service/stacks.rs`, `stacks/orders.rs` |
 //! | A future that is dropped half-way leaks what it held | `service/cancellation.rs`, `failure/cancellation.rs` |
-//! | Requests wait for a store that accepts connections and never answers | `failure/timeout.rs`: `a_silent_store_is_awaited_for_the_timeout`; `failure/policies.rs`; `faults/main.rs`: `every_policy_keeps_its_promise_under_every_fault` |
-//! | Calls that wait for a hanging server fill the memory | `redis/load.rs`: `a_hanging_redis_does_not_accumulate_callers`; `stopped_server.rs` |
+//! | Requests wait for a store that accepts connections and never answers | `failure/timeout.rs`: `a_silent_store_is_awaited_for_the_timeout`; `failure/policies.rs`; `faults/mod.rs`: `every_policy_keeps_its_promise_under_every_fault` |
+//! | Calls that wait for a hanging server fill the memory | `redis/load.rs`: `a_hanging_redis_does_not_accumulate_callers`; `alone/stopped_server.rs` |
 //! | A page request that imitates gRPC is refused with a 200 | `grpc/answers.rs`: `a_request_that_is_not_a_post_is_not_answered_as_grpc` |
 //! | A second cookie of the same name counts as a new caller | `../crates/tollgate/src/extract/cookie.rs`: `cookies_that_differ_are_counted_by_the_peers_address` |
 //! | Late failures of a past outage open the circuit again | `failure/breaker.rs`: `late_failures_of_a_past_outage_do_not_open_the_circuit` |
@@ -68,7 +68,7 @@
 //! | Keys are never evicted, or the user has to run an eviction thread | `memory_store/reclaim.rs`: `idle_keys_are_evicted_by_the_use_of_other_keys`, `one_time_callers_do_not_accumulate`; `memory_store/cap.rs` |
 //! | gRPC is left unlimited, or answered with an HTTP 429 that its clients cannot read | `grpc/denials.rs`: `a_client_reads_the_code_the_wait_and_the_policy`, `a_client_that_waits_for_the_pushback_passes`; `grpc/mounts.rs`: `http_and_grpc_on_one_port_share_a_quota`; `grpc/streams.rs`: `a_stream_is_refused_before_it_begins`; `grpc/web.rs` |
 //! | A quote in a policy's name breaks the field | [`a_quote_in_a_policy_name_breaks_neither_field_nor_document`] |
-//! | A denial, the path that an attack uses, is the most expensive one | `allocations.rs`: `a_denial_allocates_only_what_its_answer_needs`, `a_grpc_denial_allocates_only_what_its_answer_needs`, `the_thousandth_denial_allocates_as_much_as_the_second`; `no_clock.rs` |
+//! | A denial, the path that an attack uses, is the most expensive one | `alone/allocations.rs`: `a_denial_allocates_only_what_its_answer_needs`, `a_grpc_denial_allocates_only_what_its_answer_needs`, `the_thousandth_denial_allocates_as_much_as_the_second`; `alone/no_clock.rs` |
 //! | Refunds take connections from checks and make them late, and the circuit opens | `attacks.rs`: `refunded_log_ins_do_not_lift_the_limit_on_guesses`; `failure/breaker.rs`: `failed_refunds_and_resets_never_open_the_circuit` |
 //! | Questions about usage take the connections of checks | `redis/usage.rs`: `a_check_does_not_wait_behind_questions_about_usage` |
 //! | One request of a large cost occupies Redis for milliseconds | `attacks.rs`: `requests_of_a_large_cost_do_not_lift_the_limit_on_guesses`; `redis_docs/work.rs`: `a_large_cost_takes_no_more_commands_than_a_cost_of_one` |
@@ -82,7 +82,7 @@
 //! | A caller waits for ever for a store that was connected in a runtime that is not driven | `redis/timeouts.rs`: `a_caller_does_not_hang_if_the_runtime_of_the_store_is_not_driven` |
 //! | A deadline that passed in our own queue is taken for an outage | `failure/breaker.rs`: `an_overloaded_queue_does_not_count_as_a_store_failure`; `redis/timeouts.rs`: `a_deadline_that_passes_in_the_queue_is_no_timeout_of_redis` |
 //! | A refusal is lost because the request's body has not arrived | `axum_server/behind_nginx.rs`: `nginx_passes_on_each_refusal_and_fails_no_upstream`; `axum_server/refusals.rs`: `an_http2_client_sends_the_whole_refused_body` |
-//! | Slow senders of refused bodies hold connections or memory | `slow_senders.rs`: `a_thousand_slow_senders_hold_little_memory_and_end_soon` |
+//! | Slow senders of refused bodies hold connections or memory | `alone/slow_senders.rs`: `a_thousand_slow_senders_hold_little_memory_and_end_soon` |
 //! | Connect clients read a refusal as unavailable | `grpc/connect.rs`: `a_unary_call_gets_an_error_in_json_by_its_http_status`, `a_stream_gets_one_envelope_of_its_content_type` |
 //! | A server or proxy without RESP3 is refused, and `protocol=resp2` is ignored | `redis/proxies.rs`: `a_proxy_that_speaks_resp2_only_keeps_the_contract`, `resp2_is_spoken_if_the_url_asks_for_it` |
 //! | A proxy that spreads keys over servers multiplies the limit | `redis/proxies.rs`: `a_proxy_that_spreads_keys_is_refused_with_the_reason`, `a_proxy_that_spreads_keys_is_refused_once_its_servers_are_up` |
@@ -93,7 +93,7 @@
 //! | A set that loses a race in a Cluster is answered as an outage | `redis/cluster/sets.rs`: `a_set_that_loses_a_race_is_denied_with_a_wait` |
 //! | A leaky bucket keeps the places of callers that have left | `axum_server/deadlines.rs`: `a_client_that_disconnects_in_the_queue_gives_its_place_back` |
 //! | A request is delayed beyond its own deadline | `grpc/deadlines.rs`: `calls_that_cannot_meet_their_deadline_do_not_hold_up_the_next` |
-//! | A missing peer address is blamed on the caller | `missing_peer.rs`: `a_missing_peer_address_is_a_500_and_the_log_names_the_missing_call` |
+//! | A missing peer address is blamed on the caller | `alone/missing_peer.rs`: `a_missing_peer_address_is_a_500_and_the_log_names_the_missing_call` |
 //! | A rule by an extension that no layer has set gives no hint | `missing_extension.rs`: `a_missing_extension_is_named_once_in_the_log` |
 //! | A merged part with `.layer` charges the unknown paths of the whole app | `axum_server/paths.rs`: `a_merged_part_with_layer_charges_unknown_paths_of_the_whole_app`, `a_merged_part_with_route_layer_charges_its_own_routes_only` |
 //! | A denial in a log does not say which limit refused | `service/responses.rs`: `the_text_of_a_denial_names_the_policies_that_refused` |
@@ -133,11 +133,11 @@
 //! | A client that leaves does not pay for what was produced, or a failed upstream keeps the whole estimate | `service/charges.rs`: `the_drop_of_the_last_handle_settles_to_what_was_used`, `a_condition_refunds_errors_and_leaves_other_charges_to_the_handler`; `../examples/tests/llm_gateway_example.rs`: `the_llm_gateway_charges_a_client_that_leaves_what_was_produced`, `the_llm_gateway_charges_what_the_model_produced_before_it_failed` |
 //! | A reservation expires while the stream goes on | `service/charges.rs`: `a_reservation_lasts_as_long_as_the_work` |
 //! | A floor or a large estimate refuses every request of small quotas | `service/charges.rs`: `an_estimate_is_bounded_by_a_share_of_the_quota` |
-//! | A crash or a cancelled stream leaves a slot in use for ever | `slots/main.rs`: `no_more_than_the_limit_go_on_whatever_fails`; `service/slots.rs`: `a_slot_is_free_when_the_request_ends_in_any_other_way`, `a_caller_that_leaves_before_the_answer_holds_no_slot` |
+//! | A crash or a cancelled stream leaves a slot in use for ever | `slots/mod.rs`: `no_more_than_the_limit_go_on_whatever_fails`; `service/slots.rs`: `a_slot_is_free_when_the_request_ends_in_any_other_way`, `a_caller_that_leaves_before_the_answer_holds_no_slot` |
 //! | New arrivals prolong a slot that no request holds, or one ends under a long stream | `redis/slots.rs`: `a_slot_ends_a_lease_after_its_last_renewal`, `slots_that_have_ended_are_removed_by_the_next`; `service/leases_of_slots.rs`: `a_slot_is_renewed_as_long_as_it_is_held` |
 //! | A slot is free only after slow work behind the response | `service/slots.rs`: `a_slot_is_free_before_the_client_has_the_last_byte`; `slots/turns.rs`: `a_client_with_one_slot_is_never_refused_for_its_own_last_request` |
 //! | A refusal for want of a slot is charged to a rate | suite `slots::a_refused_set_takes_no_slot_and_charges_no_rate`; `redis/slots.rs`: `a_set_takes_all_of_its_slots_and_rates_or_none` |
-//! | A second or late release frees the slot of another | suite `slots::a_second_release_frees_nothing`; `slots/main.rs`: `no_more_than_the_limit_go_on_whatever_fails` |
+//! | A second or late release frees the slot of another | suite `slots::a_second_release_frees_nothing`; `slots/mod.rs`: `no_more_than_the_limit_go_on_whatever_fails` |
 //! | A slot is handed to a waiter that has left, or to one that came later | `service/slots.rs`: `requests_wait_for_slots_in_order_of_arrival`, `callers_of_different_rates_wait_for_one_slot_in_order`; `programs/queues.rs`: `a_caller_that_leaves_the_queue_is_skipped` |
 //! | A holder whose lease has ended goes on, since it is not notified | `service/leases_of_slots.rs`: `a_holder_hears_within_a_lease_that_no_renewal_succeeds`, `a_holder_hears_at_once_that_others_have_its_slot` |
 //! | A file that is renamed over, moved as a link, or in a folder that is gone for a while is no longer watched | `rules/edits.rs`: `a_file_that_is_written_or_renamed_over_is_followed`, `links_are_followed_also_as_kubernetes_moves_them`, `a_file_that_is_gone_or_is_none_keeps_the_rules`; `rules/walk.rs`: `a_fleet_decides_each_request_by_the_rules_of_its_edit` |

@@ -7,7 +7,7 @@ use tollgate::store::{Check, Grant, Renewal, Source, Store, Times};
 use tollgate::{CircuitBreaker, Key, Limiter, MemoryStore, Policy, Quota, Reason, Share, StoreExt};
 use tollgate_tests::{Connection, clock, store};
 
-use crate::{FAILURES, TIMEOUT, closed, failing, open};
+use crate::failure::{FAILURES, TIMEOUT, closed, failing, open};
 
 fn exports() -> Policy {
     Policy::in_flight("exports", 4)

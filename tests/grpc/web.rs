@@ -12,10 +12,10 @@ use tonic_types::StatusExt;
 use tonic_web::{GrpcWebClientLayer, GrpcWebLayer};
 use tower::ServiceBuilder;
 
-use crate::echo::proto::echo_client::EchoClient;
-use crate::echo::proto::echo_server::EchoServer;
-use crate::echo::{Echo, asking, text};
-use crate::{incoming, pushback};
+use crate::grpc::echo::proto::echo_client::EchoClient;
+use crate::grpc::echo::proto::echo_server::EchoServer;
+use crate::grpc::echo::{Echo, asking, text};
+use crate::grpc::{incoming, pushback};
 
 fn layer() -> RateLimitLayer {
     RateLimitLayer::new([per_user("p", 1)]).store(store(&clock()))

@@ -11,8 +11,8 @@ use tollgate::store::{NeverFails, Store};
 use tollgate::{
     Algorithm, CircuitBreaker, Denial, Key, Limiter, MemoryStore, Policy, Quota, Reason, StoreExt,
 };
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{Connection, Failing, Fault, clock, store, timed};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 

@@ -8,12 +8,12 @@ use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use tollgate::store::{Check, ErrorKind, Reply, Store, StoreError, Times};
 use tollgate::{Algorithm, Key, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, Rule, StoreExt};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{call, request, user};
 use tower::{Layer, service_fn};
 
-use crate::{Fresh, eventually, shared};
+use crate::redis::{Fresh, eventually, shared};
 
 async fn ok(_: Request<Body>) -> Result<Response<Body>, std::convert::Infallible> {
     Ok(Response::new(Body::empty()))

@@ -1,6 +1,6 @@
 //! `tollgate explain`, without a Redis and with one.
 
-use tollgate_conformance::servers::{Kind, Server};
+use tollgate_test_servers::{Kind, Server};
 
 use crate::rules::{RULES, file};
 use crate::run::{load, row, shown, tollgate};

@@ -6,7 +6,7 @@ use std::fs;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tollgate_conformance::servers::{Kind, Server as Redis};
+use tollgate_test_servers::{Kind, Server as Redis, short_or_long};
 
 use crate::playground::Playground;
 use crate::run::{load, row, shown};
@@ -54,9 +54,8 @@ by = "ip"
 mode = "shadow"
 "#;
 
-/// At least 200,000 in `.ci/run`.
 fn requests() -> u64 {
-    std::env::var("TOLLGATE_REPLAY_REQUESTS").ok().map_or(20_000, |requests| requests.parse().unwrap())
+    short_or_long(5_000, 200_000)
 }
 
 /// The denials of the rule in shadow, by the digests of keys.

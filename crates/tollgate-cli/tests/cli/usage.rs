@@ -7,9 +7,9 @@ use tollgate::StoreExt;
 use tollgate::store::{Check, Store, Times};
 use tollgate::usage::top_keys::{Recording, TopKeys};
 use tollgate::{Key, Limiter, ManualClock, MemoryStore, Policy, Quota, Timestamp};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_core::Clock;
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 
 use crate::run::{row, shown, tollgate};
 

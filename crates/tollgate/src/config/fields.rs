@@ -1,6 +1,5 @@
 //! The fields of a rule in a file.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_core::{Share, TimeSpan};
 
@@ -12,8 +11,9 @@ use super::when::When;
 use crate::rule::MissingKey;
 
 /// A rule: a quota, or a number of requests in flight, for each key.
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
-#[schemars(rename = "Rule")]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Rule"))]
 #[serde(
     rename_all = "kebab-case",
     deny_unknown_fields,
@@ -114,7 +114,8 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum AlgorithmName {
     Gcra,
@@ -126,14 +127,16 @@ pub(super) enum AlgorithmName {
     SlidingLog,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum ModeName {
     Enforce,
     Shadow,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum MissingKeyName {
     Refuse,
@@ -151,7 +154,8 @@ impl From<MissingKeyName> for MissingKey {
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table such as { by = \"plan\", quotas = { pro = \"600/min\" } }")]
 pub(super) struct TiersFields {
     /// The class of the registry that chooses a tier.
@@ -160,7 +164,8 @@ pub(super) struct TiersFields {
     pub(super) quotas: NamedValues<UnitsOr<Rate>>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table such as { by = \"class\", units = { batch = 200 } }")]
 pub(super) struct LeavingFields {
     /// The class of the registry.
@@ -169,7 +174,8 @@ pub(super) struct LeavingFields {
     pub(super) units: NamedValues<Units>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table such as { after = 20, for = \"15m\" }")]
 pub(super) struct BlockFields {
     /// How many denials within one window start a block.

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_path_to_error::{Path, Segment};
@@ -37,8 +36,9 @@ pub struct RuleFile {
 }
 
 /// Rules for a rate limiter.
-#[derive(Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RuleFile")]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "RuleFile"))]
 #[serde(deny_unknown_fields, expecting = "a table with the list rule")]
 pub(super) struct FileFields {
     /// The address of this schema, for editors.
@@ -105,8 +105,8 @@ impl RuleFile {
     }
 
     /// The JSON Schema of such a file, by which editors complete and check it.
-    pub fn json_schema() -> String {
-        serde_json::to_string_pretty(&schema_for!(FileFields)).unwrap_or_default()
+    pub const fn json_schema() -> &'static str {
+        include_str!("schema.json")
     }
 
     fn to_fields(&self) -> FileFields {

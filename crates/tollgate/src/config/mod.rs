@@ -132,6 +132,8 @@ mod rate;
 mod registry;
 mod rule;
 #[cfg(test)]
+mod schema;
+#[cfg(test)]
 mod tests;
 mod values;
 mod warnings;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
 use serde_json::json;
@@ -144,16 +143,6 @@ impl Serialize for RuleConfig {
 impl<'de> Deserialize<'de> for RuleConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RuleConfig, D::Error> {
         RuleConfig::try_new(RuleFields::deserialize(deserializer)?).map_err(D::Error::custom)
-    }
-}
-
-impl JsonSchema for RuleConfig {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        RuleFields::schema_name()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        RuleFields::json_schema(generator)
     }
 }
 

@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use http::{HeaderName, Method};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::values::{AsText, InText, OneOrMany};
@@ -12,7 +11,8 @@ use crate::extract::Head;
 use crate::rule::path_index::received;
 
 /// The requests to which a rule applies: those that meet each of these conditions.
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table such as { path = \"/api/*\" }")]
 pub(super) struct When {
     /// A path, or the beginning of paths before `*`; or a list of them. It is compared with the

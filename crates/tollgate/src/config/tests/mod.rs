@@ -3,7 +3,7 @@
 #[cfg(feature = "calendar")]
 mod calendar;
 mod every_mistake;
-mod files;
+pub(super) mod files;
 mod keys;
 mod mistakes;
 mod mistakes_in_form;
