@@ -9,11 +9,11 @@ use http::{Request, Response, StatusCode};
 use tollgate::store::{Check, ErrorKind, Reply, Store, StoreError, Times};
 use tollgate::{Algorithm, Key, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, Rule, StoreExt};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
-use tollgate_test_servers::{Kind, Server};
+use tollgate_test_servers::{Cluster, Kind, Server};
 use tollgate_tests::{call, request, user};
 use tower::{Layer, service_fn};
 
-use crate::redis::{Fresh, eventually, shared};
+use crate::redis::{Fresh, cluster, eventually, prefix, shared};
 
 async fn ok(_: Request<Body>) -> Result<Response<Body>, std::convert::Infallible> {
     Ok(Response::new(Body::empty()))
@@ -132,6 +132,26 @@ async fn a_call_in_shadow_carries_little_work() {
     // Each is 37 of work, and a call carries 512.
     let calls = calls() - before;
     assert!(sent > 0 && sent <= 14 * calls, "{sent} in {calls} calls");
+}
+
+/// Each slot has a queue of its own, and one call is made at a time.
+#[tokio::test]
+async fn rules_in_shadow_decide_on_a_cluster() {
+    let cluster = Cluster::start(Kind::Redis8_2).unwrap();
+    let store = cluster::store(&cluster, &prefix()).await;
+    let seen = Seen::new();
+    let rules = [daily("api", 500).by(user()), daily("s", 1).by(user()).shadow()];
+    let layer = seen.by(RateLimitLayer::new(rules).store(store.clone().fail_closed()));
+    let mut service = layer.layer(service_fn(ok));
+    for number in 0..100 {
+        for _ in 0..2 {
+            let response = call(&mut service, request(&number.to_string())).await;
+            assert_eq!(response.status(), StatusCode::OK);
+        }
+    }
+    eventually("each check has ended", async || seen.shadow().iter().sum::<u64>() == 200).await;
+    let [allowed, denied, _] = seen.shadow();
+    assert!(allowed > 0 && allowed <= 100 && denied <= 100, "{:?}", seen.shadow());
 }
 
 /// Two processes on one Redis: one enforces the rule that the other has in shadow.

@@ -242,8 +242,7 @@ async fn new_keys_of_a_moving_slot_do_not_open_the_circuit() {
     let (cluster, prefix, connected) = start(Kind::Redis8_2).await;
     let (slot, from) = home(&cluster, &prefix, "ada");
     cluster.begin_migration(slot, another_master(&cluster, from)).unwrap();
-    let store =
-        connected.clone().timeout(Duration::from_secs(2)).circuit_breaker(CircuitBreaker::default());
+    let store = connected.clone().timeout(Duration::from_secs(2)).circuit_breaker(CircuitBreaker::default());
     let circuit = store.circuit();
     let undecided = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&undecided);
