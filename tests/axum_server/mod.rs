@@ -8,6 +8,7 @@ mod keys;
 mod paths;
 mod refusals;
 mod verdicts;
+mod websockets;
 
 use axum::Router;
 use axum::routing::get;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::Duration;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -105,11 +106,19 @@ fn the_replay_is_that_of(store: &str) {
             });
         }
     });
+    // A thread of the server writes the log.
+    let enforced = |log: &str| log.lines().filter(|line| !line.contains("\"shadow\":true")).count() as u64;
+    for _ in 0..1_200 {
+        if enforced(&fs::read_to_string(&log).unwrap()) >= number(&half) * 2 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
     drop(playground);
 
     let replayed = shown(&["replay", &log, "--rules", &rules, "--top", "100"]);
     let log = fs::read_to_string(&log).unwrap();
-    let logged = log.lines().filter(|line| !line.contains("\"shadow\":true")).count() as u64;
+    let logged = enforced(&log);
     assert_eq!(logged, number(&half) * 2, "each decision is logged");
     let compared = replayed
         .lines()

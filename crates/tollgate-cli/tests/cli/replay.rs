@@ -601,3 +601,25 @@ fn mistakes_are_one_error_line() {
     let ran = tollgate(&["replay", "log"]);
     assert!(ran.code == Some(2) && ran.stderr.contains("--rules <FILE>"), "{}", ran.stderr);
 }
+
+#[test]
+fn a_byte_order_mark_is_skipped_and_utf_16_is_named() {
+    let line = api(0, 1, true, &check("api", "a", 1, false));
+    let access = "192.0.2.1 - - [04/May/2026:09:30:00 +0000] \"GET / HTTP/1.1\" 200 12";
+    for line in [&line, access] {
+        let shown = Files::new(format!("\u{feff}{line}\n{line}\n"), API).replayed();
+        assert!(!shown.contains("cannot be read"), "{shown}");
+        assert_eq!(row(&shown, "all rules")[2], "2", "{shown}");
+        let utf_16: Vec<u8> = format!("\u{feff}{line}\n").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let complaint = Files::new(utf_16, API).complaint();
+        assert!(complaint.ends_with("line 1: the log is UTF-16: save it as UTF-8\n"), "{complaint}");
+    }
+}
+
+#[test]
+fn decisions_without_a_line_are_named() {
+    let line = |second| api(second, 1, true, &check("api", "a", 1, false));
+    let late = |dropped: u64| line(1).replace("\"version\"", &format!("\"dropped\":{dropped},\"version\""));
+    let shown = Files::new([line(0), late(2), late(40)].join("\n"), API).replayed();
+    assert!(shown.starts_with("42 decisions have no line: the log did not take them in time\n"), "{shown}");
+}

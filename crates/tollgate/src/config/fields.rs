@@ -14,11 +14,7 @@ use crate::rule::MissingKey;
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Rule"))]
-#[serde(
-    rename_all = "kebab-case",
-    deny_unknown_fields,
-    expecting = "a table with name, quota, by and others"
-)]
+#[serde(remote = "Self", rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct RuleFields {
     /// The name of the policy: printable ASCII, once in a file.
     pub(super) name: String,
@@ -156,7 +152,7 @@ impl From<MissingKeyName> for MissingKey {
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields, expecting = "a table such as { by = \"plan\", quotas = { pro = \"600/min\" } }")]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(super) struct TiersFields {
     /// The class of the registry that chooses a tier.
     pub(super) by: String,
@@ -166,7 +162,7 @@ pub(super) struct TiersFields {
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields, expecting = "a table such as { by = \"class\", units = { batch = 200 } }")]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(super) struct LeavingFields {
     /// The class of the registry.
     pub(super) by: String,
@@ -176,7 +172,7 @@ pub(super) struct LeavingFields {
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields, expecting = "a table such as { after = 20, for = \"15m\" }")]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(super) struct BlockFields {
     /// How many denials within one window start a block.
     pub(super) after: u32,

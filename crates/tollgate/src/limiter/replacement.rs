@@ -32,6 +32,8 @@ pub(crate) enum Waited<T> {
 pub(crate) struct Waiting {
     /// When it began to wait.
     pub(super) begin: Option<Instant>,
+    /// Its place in every queue.
+    pub(super) arrival: Option<u64>,
     pub(super) place: Option<Waiter<Refusal>>,
 }
 

@@ -25,7 +25,7 @@ const MOST_CHECKS: usize = 1_024;
 /// other rules let pass. Its decider has a store [in shadow](Store::in_shadow).
 #[derive(Clone, Debug)]
 pub(crate) struct ShadowRules<S> {
-    rules: Arc<RuleSet>,
+    pub(crate) rules: Arc<RuleSet>,
     pub(crate) decider: Decider<S>,
     free: Arc<Semaphore>,
 }

@@ -9,6 +9,7 @@ mod request_quota;
 pub(crate) mod set;
 mod settling;
 mod tiers;
+pub(crate) mod variants;
 
 use std::fmt;
 use std::sync::Arc;
@@ -50,6 +51,7 @@ impl PolicyExt for Policy {
             without_fields: false,
             is_shadow: false,
             paths: None,
+            key_text: None,
         }
     }
 }
@@ -86,6 +88,8 @@ pub struct Rule {
     is_shadow: bool,
     /// The only paths to which it may apply, or the beginnings of paths before `*`.
     paths: Option<Arc<[Box<str>]>>,
+    /// What its extractor reads, in the words of a file.
+    key_text: Option<Arc<str>>,
 }
 
 /// One [`Rule`] or several: an array, a `Vec`, any iterator.
@@ -355,6 +359,16 @@ impl Rule {
     #[cfg(any(test, feature = "config"))]
     pub(crate) fn only_on<'a>(self, paths: impl IntoIterator<Item = &'a str>) -> Rule {
         Rule { paths: Some(paths.into_iter().map(Box::from).collect()), ..self }
+    }
+
+    /// The same rule, where this text says what its extractor reads.
+    #[cfg(feature = "config")]
+    pub(crate) fn with_key_text(self, text: &str) -> Rule {
+        Rule { key_text: Some(text.into()), ..self }
+    }
+
+    pub(crate) fn key_text(&self) -> Option<&str> {
+        self.key_text.as_deref()
     }
 
     pub(crate) fn in_shadow(self) -> Rule {

@@ -8,6 +8,7 @@ mod keys;
 mod mistakes;
 mod mistakes_in_form;
 mod requests;
+mod secrets;
 mod warnings;
 
 use super::{Registry, RuleFile};
