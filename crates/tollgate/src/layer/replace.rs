@@ -47,8 +47,8 @@ pub enum RuleChange {
     Changed,
     /// A window or the algorithm changed, of the rule or of one of its tiers, or what a file says
     /// of its key. The new window counts from zero. A tier that is added or removed starts again if
-    /// its window is not that of the rule's own quota.
-    /// A rule that enters or leaves its [shadow](crate::Rule::shadow) starts again, too.
+    /// its window is not that of the rule's own quota. A rule that enters or leaves its
+    /// [shadow](crate::Rule::shadow) starts again, too.
     StartsAgain,
 }
 
@@ -177,10 +177,10 @@ fn keeps_states(earlier: &[Variant<'_>], next: &[Variant<'_>]) -> bool {
         let without_class = variants.iter().filter(|variant| variant.class.is_none());
         without_class.map(|variant| (variant.tier, &variant.policy)).collect()
     }
+    fn scope<'a>(policies: &ByTier<'a>, tier: Option<&'a str>) -> Option<&'a str> {
+        policies.get(&tier).or_else(|| policies.get(&None)).map(|policy| policy.scope())
+    }
     let [was, is] = [earlier, next].map(by_tier);
-    let scope = |policies: &ByTier<'_>, tier: Option<&str>| {
-        policies.get(&tier).or_else(|| policies.get(&None)).map(|policy| policy.scope().to_owned())
-    };
     was.keys().chain(is.keys()).all(|tier| scope(&was, *tier) == scope(&is, *tier))
 }
 
