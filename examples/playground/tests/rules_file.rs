@@ -104,9 +104,7 @@ fn the_page_shows_the_rules_of_the_file_and_its_mistake() {
     page.wait_for("document.querySelector('#version').textContent === '2'");
 
     file.write("nothing");
-    page.wait_for(
-        "document.querySelector('#mistake').textContent.includes('line 1: not TOML')",
-    );
+    page.wait_for("document.querySelector('#mistake').textContent.includes('line 1: not TOML')");
     file.write(&rule("many", "200/d"));
     page.wait_for("document.querySelector('#mistake').textContent === ''");
     assert_eq!(page.logged().len(), 0, "{:?}", page.logged());
