@@ -196,6 +196,10 @@ impl<S: Store> Store for Slow<S> {
         Slow { store: self.store.patient(), clock: self.clock.clone() }
     }
 
+    fn in_shadow(&self) -> Slow<S> {
+        Slow { store: self.store.in_shadow(), clock: self.clock.clone() }
+    }
+
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
     }

@@ -1,6 +1,7 @@
 //! The conformance suite. A failure prints the name of the case.
 
 use tokio::runtime::Builder;
+use tollgate::store::Store;
 use tollgate::{Clock, MemoryStore, StoreExt};
 use tollgate_conformance::Suite;
 use tollgate_test_servers::short_or_long;
@@ -23,6 +24,11 @@ fn a_store_of_a_single_shard_keeps_the_contract() {
 #[test]
 fn a_store_of_a_few_shards_keeps_the_contract() {
     keeps_the_contract(|clock| store(clock, 4_096));
+}
+
+#[test]
+fn a_store_in_shadow_keeps_the_contract() {
+    keeps_the_contract(|clock| store(clock, 1_000_000).in_shadow());
 }
 
 #[test]

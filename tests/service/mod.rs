@@ -1,5 +1,6 @@
 //! The layer and its service without a network, in tokio's paused time and with manual clocks.
 
+mod apart_in_shadow;
 mod blocks;
 mod bodies;
 mod cancellation;
@@ -11,6 +12,7 @@ mod deadlines;
 mod delays;
 mod exemptions;
 mod leases_of_slots;
+mod names;
 mod readiness;
 mod replace;
 mod request_quotas;

@@ -68,6 +68,10 @@ impl<S: Store> Store for Twice<S> {
         Twice { store: self.store.patient(), journal: self.journal.clone() }
     }
 
+    fn in_shadow(&self) -> Twice<S> {
+        Twice { store: self.store.in_shadow(), journal: self.journal.clone() }
+    }
+
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
     }

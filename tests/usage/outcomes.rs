@@ -76,6 +76,23 @@ async fn a_request_counts_once_for_a_rule_that_blocks() {
 }
 
 #[tokio::test]
+async fn keys_of_rules_in_shadow_push_out_no_others() {
+    let (usage, recorder, _) = in_memory(Recording::default().keys(1));
+    let store = MemoryStore::new().count_usage(&recorder);
+    for _ in 0..3 {
+        assert!(ask(&store, &ample("api"), "ada").await);
+    }
+    for number in 0..10_000 {
+        ask(&store.in_shadow(), &ample("planned"), &format!("{}", number % 5_000)).await;
+    }
+    recorder.flush().await.unwrap();
+    let top = usage.top_allowed(10, HOUR).await.unwrap();
+    let ada = top.iter().find(|of| of.policy == "api").map(|of| (&*of.key, of.count));
+    assert_eq!(ada, Some(("=ada", 3)));
+    assert!(top.iter().any(|of| of.policy == "planned"), "they have places of their own");
+}
+
+#[tokio::test]
 async fn a_request_that_a_failure_policy_refuses_is_no_denial_of_its_key() {
     for (passes, due) in [(true, vec![("=ada", 1)]), (false, vec![])] {
         let (usage, recorder, _) = in_memory(Recording::default());

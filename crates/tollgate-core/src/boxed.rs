@@ -53,6 +53,7 @@ trait ErasedStore<E>: Send + Sync {
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>>;
     fn wait_limit(&self) -> Option<Duration>;
     fn patient(&self) -> BoxStore<E>;
+    fn in_shadow(&self) -> BoxStore<E>;
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError>;
 }
 
@@ -87,6 +88,10 @@ impl<S: Store> ErasedStore<S::Error> for S {
 
     fn patient(&self) -> BoxStore<S::Error> {
         BoxStore::new(Store::patient(self))
+    }
+
+    fn in_shadow(&self) -> BoxStore<S::Error> {
+        BoxStore::new(Store::in_shadow(self))
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
@@ -132,6 +137,10 @@ impl<E: StoreError> Store for BoxStore<E> {
 
     fn patient(&self) -> BoxStore<E> {
         self.0.patient()
+    }
+
+    fn in_shadow(&self) -> BoxStore<E> {
+        self.0.in_shadow()
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

@@ -140,6 +140,18 @@ pub trait Store: Clone + Send + Sync + 'static {
         self.clone()
     }
 
+    /// Returns a handle for checks that no request waits for, and that change nothing for others:
+    /// those of rules in shadow. It has states of its own, and takes neither room nor time from
+    /// the checks of other handles. A check that would have to wait too long fails instead.
+    ///
+    /// The default returns a clone, so the rules in shadow share the room of the store with all
+    /// others, and a policy of the same name shares its state. A store with a bound on keys or with
+    /// queues, and a wrapper, must override it.
+    #[must_use]
+    fn in_shadow(&self) -> Self {
+        self.clone()
+    }
+
     /// Checks whether this store can enforce a policy. A layer refuses a policy at construction if
     /// its store does not support it. Wrappers ask the stores inside them.
     ///

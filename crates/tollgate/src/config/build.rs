@@ -273,6 +273,9 @@ impl Registry {
 
     fn with_exemptions(&self, mut rule: Rule, fields: &RuleFields) -> Result<Rule, Mistake> {
         if let Some(when) = fields.when.clone() {
+            if let Some(paths) = when.paths() {
+                rule = rule.only_on(paths);
+            }
             rule = rule.exempt(move |head: &Head<'_>| !when.is_met_by(head));
         }
         for exemption in fields.exempt.iter().flat_map(|exempt| &exempt.0) {

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use http::{HeaderName, Method, Uri};
+use http::{HeaderName, Method};
 use serde::{Deserialize, Serialize};
 
 use super::values::{AsText, InText, OneOrMany};
 use crate::extract::Head;
+use crate::rule::path_index::received;
 
 /// The requests to which a rule applies: those that meet each of these conditions.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
@@ -133,15 +134,6 @@ impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-/// The URI as it was received. A nested router of axum removes the beginning of the path.
-fn received<'a>(head: &Head<'a>) -> &'a Uri {
-    #[cfg(feature = "axum")]
-    if let Some(original) = head.extensions().get::<axum::extract::OriginalUri>() {
-        return &original.0;
-    }
-    head.uri()
 }
 
 #[derive(Clone, Debug, PartialEq)]

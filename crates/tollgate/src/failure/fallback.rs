@@ -140,6 +140,13 @@ impl<S: Store, F: Store<Error = Infallible>> Store for Fallback<S, F> {
         Fallback { store: self.store.patient(), ..self.clone() }
     }
 
+    /// Nothing watches it: what is dropped in shadow is no outage.
+    fn in_shadow(&self) -> Fallback<S, F> {
+        let ByShare { store, share, .. } = &self.substitute;
+        let substitute = ByShare { store: store.in_shadow(), share: *share, outage: Outage::unwatched() };
+        Fallback { store: self.store.in_shadow(), substitute }
+    }
+
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)?;
         self.substitute.store.supports(&policy.share(self.substitute.share)?)

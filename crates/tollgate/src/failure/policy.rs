@@ -97,6 +97,11 @@ impl<S: Store> Store for FailurePolicy<S> {
         FailurePolicy { store: self.store.patient(), ..self.clone() }
     }
 
+    /// Nothing watches it: what is dropped in shadow is no outage.
+    fn in_shadow(&self) -> FailurePolicy<S> {
+        FailurePolicy { store: self.store.in_shadow(), outage: Outage::unwatched(), ..*self }
+    }
+
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
     }

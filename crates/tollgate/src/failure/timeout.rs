@@ -122,6 +122,10 @@ impl<S: Store> Store for Timeout<S> {
         Timeout { store: self.store.patient(), needs_timer: false, limit: Duration::MAX }
     }
 
+    fn in_shadow(&self) -> Timeout<S> {
+        Timeout { store: self.store.in_shadow(), ..*self }
+    }
+
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
     }

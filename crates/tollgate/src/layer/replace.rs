@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
 
 use tollgate_core::{Policy, Store};
 
@@ -44,12 +43,12 @@ pub enum RuleChange {
     Added,
     /// No rule has its name any more.
     Removed,
-    /// Its quota, its tiers, its classes or its block changed, or whether it is in
-    /// [shadow](crate::Rule::shadow). Keys keep what they have used.
+    /// Its quota, its tiers, its classes or its block changed. Keys keep what they have used.
     Changed,
     /// A window or the algorithm changed, of the rule or of one of its tiers, or what a file says
     /// of its key. The new window counts from zero. A tier that is added or removed starts again if
     /// its window is not that of the rule's own quota.
+    /// A rule that enters or leaves its [shadow](crate::Rule::shadow) starts again, too.
     StartsAgain,
 }
 
@@ -68,8 +67,8 @@ where
     /// - Another [time of blocks](crate::Rule::block_after) lifts the blocks that run.
     /// - [Leases](crate::StoreExt::leased) of an earlier quota are not spent any more.
     ///   [Denials](crate::StoreExt::deny_cache) of an earlier quota are forgotten.
-    /// - Callers that wait for a slot, or in [`until_ready`], wait by the rules that they came
-    ///   with.
+    /// - Callers that wait for a slot, or in [`until_ready`], ask again at once by the new rules, in
+    ///   their order. What they have waited counts.
     /// - All options of the layer stay: the store, the fields, the observers, the metrics.
     ///
     /// If two threads replace rules at once, the sets follow each other. A fleet replaces the rules
@@ -86,10 +85,8 @@ where
         loop {
             let earlier = self.live.load_full();
             let next = earlier.replaced(rules.iter().cloned())?;
-            let version = next.limiter.decider.policies.version();
-            let changes = RuleChanges::between(version, earlier.rules(), next.rules());
-            let found = self.live.compare_and_swap(&earlier, next.into());
-            if Arc::ptr_eq(&found, &earlier) {
+            let changes = RuleChanges::between(next.version(), earlier.rules(), next.rules());
+            if self.live.replace(&earlier, next) {
                 return Ok(changes);
             }
         }
@@ -98,7 +95,7 @@ where
     /// Returns the version of the rules: 1 at first, and one more with each
     /// [replacement](RateLimitLayer::replace).
     pub fn version(&self) -> u64 {
-        self.live.load().limiter.decider.policies.version()
+        self.live.load().version()
     }
 }
 
@@ -163,11 +160,12 @@ fn change(earlier: &Rule, next: &Rule) -> Option<RuleChange> {
         _ => false,
     };
     let (was, is) = (earlier.variants(), next.variants());
-    if reads_another_key || !keeps_states(&was, &is) {
+    let is_moved = earlier.is_shadow() != next.is_shadow();
+    if is_moved || reads_another_key || !keeps_states(&was, &is) {
         return Some(RuleChange::StartsAgain);
     }
     let block = |rule: &Rule| (rule.policy().block(), rule.policy().denials_until_block());
-    let has_changed = was != is || block(earlier) != block(next) || earlier.is_shadow() != next.is_shadow();
+    let has_changed = was != is || block(earlier) != block(next);
     has_changed.then_some(RuleChange::Changed)
 }
 

@@ -77,7 +77,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Where slots are claimed, if one is asked for.
     #[inline]
     pub(crate) fn slots_of(&self, asks: &[Ask]) -> Option<&Arc<SlotBook<S>>> {
-        let is_slot = |ask: &Ask| self.policies.policy(ask.policy).is_in_flight();
+        let is_slot = |ask: &Ask| self.policies.policy(&ask.policy).is_in_flight();
         self.slots.as_ref().filter(|_| asks.iter().any(is_slot))
     }
 
@@ -126,7 +126,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Whether each policy that refused is of requests in flight.
     fn lacks_only_slots(&self, asks: &[Ask], verdict: &Verdict) -> bool {
         let mut refused = asks.iter().zip(verdict.each()).filter(|(_, status)| status.wait() != Wait::None);
-        !verdict.each().is_empty() && refused.all(|(ask, _)| self.policies.policy(ask.policy).is_in_flight())
+        !verdict.each().is_empty() && refused.all(|(ask, _)| self.policies.policy(&ask.policy).is_in_flight())
     }
 
     fn claim_once(

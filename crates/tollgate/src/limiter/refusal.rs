@@ -1,5 +1,6 @@
 //! What callers that wait know of each other.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -7,7 +8,7 @@ use tokio::time::Instant;
 use tollgate_core::{Verdict, Wait};
 
 use crate::denial::Denial;
-use crate::policy_set::Ask;
+use crate::policy_set::{Ask, PolicySet};
 use crate::report::Report;
 use crate::time::YEAR;
 
@@ -38,17 +39,19 @@ impl Refusal {
             let (ask, status) = (&asks[at], verdict.each()[at]);
             let Wait::For(lasts) = status.wait() else { return None };
             let of_one = Verdict::new(0, Duration::ZERO, [status]).as_decided_by(verdict);
-            let denial = Denial::of(Report::new(report.policy_set(), [ask.policy], of_one));
+            let denial = Denial::of(Report::new(report.policy_set(), [ask.policy.clone()], of_one));
             // A slot may come back at any time.
-            let is_slot = report.policy_set().policy(ask.policy).is_in_flight();
+            let is_slot = report.policy_set().policy(&ask.policy).is_in_flight();
             let until = if is_slot { now } else { now + lasts.min(YEAR) };
             Some((at, lasts, Refusal { denial, cost: ask.cost, until }))
         };
         denial.violated_at().filter_map(by).collect()
     }
 
-    /// Whether a caller for the same key, which waits until `end`, would be refused too.
-    pub(crate) fn holds_for(&self, cost: u64, end: Instant) -> bool {
-        self.until > end && self.cost <= cost
+    /// Whether a caller for the same key, which waits until `end`, would be refused too. Nothing is
+    /// known of other policies than those that refused.
+    pub(crate) fn holds_for(&self, policies: &Arc<PolicySet>, cost: u64, end: Instant) -> bool {
+        let is_of_these = Arc::ptr_eq(self.denial.report().policy_set(), policies);
+        is_of_these && self.until > end && self.cost <= cost
     }
 }

@@ -12,6 +12,7 @@ use super::never_fails::NeverFails;
 use super::permit::Permit;
 use super::queue_slot::QueueSlot;
 use super::refusal::Refusal;
+use super::replacement::{LatestVersion, Waited, Waiting};
 use super::turn::turn_before;
 use super::wait_queue::Waiter;
 use crate::denial::Denial;
@@ -28,24 +29,54 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         asks: Result<Asks, Denial>,
         at_most: Option<Duration>,
     ) -> Result<Permit, Denial> {
-        let asks = self.shown(asks)?;
-        let permit = match at_most {
-            Some(at_most) => {
-                let to_count = self.to_count(&asks);
-                let charged = self.charge_in_turn(asks, &Patience::ForAll(at_most)).await;
-                charged.inspect_err(|denial| self.count(denial, &to_count))?
-            }
-            None => self.charge(asks, None).await?,
+        let Some(at_most) = at_most else {
+            let permit = self.charge(self.shown(asks)?, None).await?;
+            return Ok(self.after_delay(permit).await);
         };
-        Ok(self.after_delay(permit).await)
+        match self.admit_in_turn(asks, at_most, Waiting::default(), LatestVersion::default()).await {
+            Waited::Over(admitted) => admitted,
+            Waited::Replaced(_) => unreachable!("these rules are never replaced"),
+        }
+    }
+
+    /// Charges what is asked once the rules allow it, and waits for the delay of a leaky bucket.
+    pub(super) async fn admit_in_turn(
+        &self,
+        asks: Result<Asks, Denial>,
+        at_most: Duration,
+        waiting: Waiting,
+        latest: LatestVersion,
+    ) -> Waited<Result<Permit, Denial>> {
+        let asks = match self.shown(asks) {
+            Ok(asks) => asks,
+            Err(denial) => return Waited::Over(Err(denial)),
+        };
+        let to_count = self.to_count(&asks);
+        match self.charge_in_turn(asks, &Patience::ForAll(at_most), waiting, latest).await {
+            Waited::Over(Ok(permit)) => Waited::Over(Ok(self.after_delay(permit).await)),
+            Waited::Over(Err(denial)) => {
+                self.count(&denial, &to_count);
+                Waited::Over(Err(denial))
+            }
+            replaced => replaced,
+        }
     }
 
     /// Charges what is asked, and waits for slots as long as each rule says.
-    pub(super) async fn charge_for_slots(&self, asks: Asks, of_each: Waits) -> Result<Permit, Denial> {
-        let claimed = self.claim_in_turn(asks.clone(), of_each, None).await;
+    pub(super) async fn charge_for_slots(
+        &self,
+        asks: Asks,
+        of_each: Waits,
+        waiting: Waiting,
+        latest: LatestVersion,
+    ) -> Waited<Result<Permit, Denial>> {
+        let claimed = match self.claim_in_turn(asks.clone(), of_each, None, waiting, latest).await {
+            Waited::Over(claimed) => claimed,
+            Waited::Replaced(waiting) => return Waited::Replaced(waiting),
+        };
         let to_count = self.to_count(&asks);
         let decided = self.decided(asks, Reply::Now(claimed)).await;
-        decided.inspect_err(|denial| self.count(denial, &to_count))
+        Waited::Over(decided.inspect_err(|denial| self.count(denial, &to_count)))
     }
 
     /// Waits for slots in turn: see [`Patience::ForSlots`]. `deadline` is that of the caller.
@@ -54,31 +85,47 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         asks: Asks,
         of_each: Waits,
         deadline: Option<Duration>,
-    ) -> Claimed {
-        match self.charge_in_turn(asks, &Patience::ForSlots(of_each, deadline)).await {
-            Ok(permit) => permit.claimed(),
-            Err(denial) => (denial.report().verdict().clone(), Slot::default()),
+        waiting: Waiting,
+        latest: LatestVersion,
+    ) -> Waited<Claimed> {
+        match self.charge_in_turn(asks, &Patience::ForSlots(of_each, deadline), waiting, latest).await {
+            Waited::Over(Ok(permit)) => Waited::Over(permit.claimed()),
+            Waited::Over(Err(denial)) => Waited::Over((denial.report().verdict().clone(), Slot::default())),
+            Waited::Replaced(waiting) => Waited::Replaced(waiting),
         }
     }
 
-    /// Asks until the rules allow it, in the queues of callers that wait for the same keys.
-    async fn charge_in_turn(&self, asks: Asks, patience: &Patience) -> Result<Permit, Denial> {
+    /// Asks until the rules allow it, in the queues of callers that wait for the same keys. Stops
+    /// as soon as `latest` is after these rules.
+    async fn charge_in_turn(
+        &self,
+        asks: Asks,
+        patience: &Patience,
+        waiting: Waiting,
+        mut latest: LatestVersion,
+    ) -> Waited<Result<Permit, Denial>> {
         if !self.may_have_to_wait(&asks) {
             let reply = self.ask_once(&asks, patience.deadline(Duration::ZERO));
-            return self.asked(asks.clone(), reply, patience).await;
+            return Waited::Over(self.asked(asks.clone(), reply, patience).await);
         }
-        let begin = timer_now();
+        let version = self.policies.version();
+        let begin = waiting.begin.unwrap_or_else(timer_now);
         // As long as the timer can sleep.
         let end = begin + patience.longest().min(YEAR);
         let left = || end.saturating_duration_since(timer_now());
         let waits_for_all = matches!(patience, Patience::ForAll(_));
-        let arrival = self.queues.arrival();
+        let arrival = waiting.arrival.unwrap_or_else(|| self.queues.arrival());
         let waited_for = self.waited_for(&asks, waits_for_all);
-        let keys = || waited_for.iter().map(|at| (asks[*at].policy, &asks[*at].key));
-        let mut waiter = self.queues.join_others(arrival, keys());
+        let keys = || waited_for.iter().map(|at| (self.policies.queue_of(&asks[*at]), &asks[*at].key));
+        let mut waiter = match waiting.place {
+            Some(place) => Some(self.queues.join_from(place, keys())),
+            None => self.queues.join_others(arrival, keys()),
+        };
         // A refusal that lasts longer than the patience of this caller.
         let holds = |waiter: &Waiter<Refusal>| {
-            let lasts = |at: usize, refusal: &Refusal| refusal.holds_for(asks[waited_for[at]].cost, end);
+            let lasts = |at: usize, refusal: &Refusal| {
+                refusal.holds_for(&self.policies, asks[waited_for[at]].cost, end)
+            };
             waiter.refusal(|at, refusal| waits_for_all && lasts(at, refusal))
         };
         let (mut asks_again, mut outage_pause) = (None, FIRST_OUTAGE_PAUSE);
@@ -87,18 +134,24 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         loop {
             if let Some(waiter) = &mut waiter {
                 if let Some(refusal) = holds(waiter) {
-                    return Err(refusal.denial);
+                    return Waited::Over(Err(refusal.denial));
                 }
                 let in_time = turn_before(waiter, end).await;
                 // Without a refusal, the callers ahead have only not been answered yet.
-                let latest = || waiter.refusal(|at, _| waits_for_all && waiter.at() == Some(at));
-                if let Some(refusal) = holds(waiter).or_else(|| latest().filter(|_| !in_time)) {
-                    return Err(refusal.denial);
+                let last = || waiter.refusal(|at, _| waits_for_all && waiter.at() == Some(at));
+                if let Some(refusal) = holds(waiter).or_else(|| last().filter(|_| !in_time)) {
+                    return Waited::Over(Err(refusal.denial));
                 }
-                match (asks_again.take(), &mut releases.listener) {
-                    (Some(again), Some(listener)) => listener.released(again).await,
-                    (Some(again), None) => sleep_until(again).await,
-                    (None, _) => {}
+                let pause = async {
+                    match (asks_again.take(), &mut releases.listener) {
+                        (Some(again), Some(listener)) => listener.released(again).await,
+                        (Some(again), None) => sleep_until(again).await,
+                        (None, _) => {}
+                    }
+                };
+                // Callers without a turn hear of it when they get one.
+                if latest.unless_after(version, pause).await.is_none() {
+                    break;
                 }
                 if in_time && !waiter.enter() {
                     continue;
@@ -116,7 +169,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                     if let Some(waiter) = waiter {
                         waiter.passed(|at| room(&permit, waited_for[at]));
                     }
-                    return Ok(permit);
+                    return Waited::Over(Ok(permit));
                 }
                 Err(denial) => denial,
             };
@@ -133,9 +186,13 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                     outage_pause = LONGEST_OUTAGE_PAUSE.min(2 * outage_pause);
                     pause
                 }
-                None => return Err(denial),
+                None => return Waited::Over(Err(denial)),
             };
             let leaves = left.is_zero() || passes_after(&denial, left) > left;
+            if leaves && latest.is_after(version) {
+                // It was refused by rules that do not apply any more.
+                break;
+            }
             if !leaves {
                 waiter.get_or_insert_with(|| self.queues.join(arrival, keys()));
                 asks_again = Some(timer_now() + pause);
@@ -156,9 +213,10 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 }
             }
             if leaves {
-                return Err(denial);
+                return Waited::Over(Err(denial));
             }
         }
+        Waited::Replaced(Waiting { begin: Some(begin), arrival: Some(arrival), place: waiter })
     }
 
     /// The places of the asks that a caller waits for. Callers for one slot wait in one queue,
@@ -187,7 +245,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     }
 
     fn is_slot(&self, ask: &Ask) -> bool {
-        self.policies.policy(ask.policy).is_in_flight()
+        self.policies.policy(&ask.policy).is_in_flight()
     }
 
     /// Listens to releases of the slot that is lacking.
@@ -200,7 +258,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Whether another answer is possible later. A cost of 0 passes now, and one that exceeds a
     /// quota never does.
     fn may_have_to_wait(&self, asks: &Asks) -> bool {
-        let fits = |ask: &Ask| ask.cost <= self.policies.policy(ask.policy).largest_cost();
+        let fits = |ask: &Ask| ask.cost <= self.policies.policy(&ask.policy).largest_cost();
         asks.iter().any(|ask| ask.cost > 0) && asks.iter().all(fits)
     }
 

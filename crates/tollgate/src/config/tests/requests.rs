@@ -104,7 +104,7 @@ fn tiers_and_classes_are_chosen_by_the_registry() {
     let capacity = |class: &str| {
         let request = Request::get("/").header("x-class", class).body(()).unwrap();
         let asks = rules.ask(&Head::from(&request), &policies, |_| true).unwrap();
-        policies.policy(asks[0].policy).capacity()
+        policies.policy(&asks[0].policy).capacity()
     };
     assert_eq!((capacity("pro"), capacity("batch"), capacity("other")), (500, 45, 50));
 }

@@ -68,6 +68,26 @@ impl<T> WaitQueues<T> {
         Some(waiter)
     }
 
+    /// The place of a caller that wants these keys from now on. In every queue it is that of its
+    /// arrival.
+    pub(crate) fn join_from<'a>(
+        &self,
+        mut place: Waiter<T>,
+        keys: impl IntoIterator<Item = (usize, &'a Key)>,
+    ) -> Waiter<T> {
+        if !Arc::ptr_eq(&place.shared, &self.0) {
+            return self.join(self.arrival(), keys);
+        }
+        let mut next = self.waiter(place.arrival, keys);
+        let former = mem::take(&mut place.queues);
+        self.0.table.change(|locked| {
+            let left = former.into_iter().filter(|digest| !next.queues.contains(digest));
+            left.for_each(|digest| locked.leave(next.arrival, digest));
+        });
+        next.enter();
+        next
+    }
+
     /// Made before the lock, because keys can be long.
     fn waiter<'a>(&self, arrival: u64, keys: impl IntoIterator<Item = (usize, &'a Key)>) -> Waiter<T> {
         let digest = |(number, key): (usize, &Key)| self.0.secret.digest(number as u64, key.as_encoded());

@@ -243,3 +243,25 @@ fn a_refusal_by_a_queue_that_others_have_left_leaves_no_queue_behind() {
     drop(caller);
     assert_eq!(queues.len(), 0);
 }
+
+#[test]
+fn a_caller_that_wants_other_keys_keeps_its_arrival() {
+    let queues = WaitQueues::new();
+    let mut first = of(&queues, &["old"]);
+    first.refused(0, by(0, 1));
+    let second = of(&queues, &["old"]);
+    let newcomer = of(&queues, &["new", "both"]);
+    let mut slow = of(&queues, &["new"]);
+    slow.refused(0, by(0, 1));
+    assert!(newcomer.has_turn() && !second.has_turn());
+    let (old, new) = (Key::from("old"), Key::from("new"));
+    let first = queues.join_from(first, [(0, &new)]);
+    assert!(first.has_turn(), "it is older than all who are there");
+    assert!(second.has_turn(), "it has left its former queue");
+    let second = queues.join_from(second, [(0, &old)]);
+    assert!(second.has_turn(), "the same queue");
+    let elsewhere = WaitQueues::new();
+    assert!(elsewhere.join_from(second, [(0, &old)]).has_turn());
+    drop((first, newcomer, slow));
+    assert_eq!((queues.len(), elsewhere.len()), (0, 0));
+}

@@ -262,6 +262,11 @@ impl<S: Store> Store for Leases<S> {
         Leases { store: self.patient.clone(), ..self.clone() }
     }
 
+    /// With books of its own, so that its keys push out no others.
+    fn in_shadow(&self) -> Leases<S> {
+        Leases::new(self.store.in_shadow(), self.books.settings().clone())
+    }
+
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
     }
