@@ -301,7 +301,7 @@
 //!     +client|setname +ping
 //!     +mget +psetex +incrby +del +pttl +pexpire
 //!     +lindex +llen +lpush +lrange +ltrim +rpush
-//!     +zadd +zcard +zcount +zrange +zrangebyscore +zrem
+//!     +zadd +zcard +zcount +zrange +zrem
 //!     +zremrangebyrank +zremrangebyscore +zscore
 //!     +hset +hscan
 //!     +scan
