@@ -5,6 +5,7 @@ mod decide;
 mod drain;
 mod future;
 mod jitter;
+mod next_window;
 mod replace;
 mod service;
 #[cfg(test)]

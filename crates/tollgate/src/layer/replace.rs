@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tollgate_core::{Policy, Store};
+use tollgate_core::{Clock, Policy, Store, Timestamp};
 
 use super::RateLimitLayer;
 use super::decide::LayerShared;
+use super::next_window::{in_utc, running_end};
 use crate::limiter::NeverFails;
 use crate::policy_set::PolicySet;
 use crate::rule::IntoRules;
@@ -45,6 +46,11 @@ pub enum RuleChange {
     /// Its quota, its tiers, its classes or its block changed, or whether it is in
     /// [shadow](crate::Rule::shadow). Keys keep what they have used.
     Changed,
+    /// Its windows of a [calendar](crate::Algorithm::CalendarWindow) begin at other times, which
+    /// apply when the running window of a key ends: at this time, unless an earlier edit of the
+    /// same rule has not taken effect for that key. Until then keys keep what they have used. Other
+    /// changes of the rule, such as that of its limit, apply at once.
+    NextWindow(Timestamp),
     /// A window or the algorithm changed, of the rule or of one of its tiers. The new window counts
     /// from zero.
     StartsAgain,
@@ -62,7 +68,11 @@ where
     /// - Keys keep what they have used, in the store. Windows, rings and logs keep their units; a
     ///   bucket keeps the time until it is full, so a raised limit refills it faster.
     /// - A new window or another algorithm counts from zero. The result says which rules do.
-    /// - Another [time of blocks](crate::Rule::block_after) lifts the blocks that run.
+    /// - Another zone or anchor of a calendar applies when the running windows end. The result says
+    ///   when that is.
+    /// - Another [time of blocks](crate::Rule::block_after), or another
+    ///   [lease](crate::Policy::with_lease), is for new blocks and slots. Those that run end when
+    ///   they would have.
     /// - [Leases](crate::StoreExt::leased) of an earlier quota are not spent any more.
     ///   [Denials](crate::StoreExt::deny_cache) of an earlier quota are forgotten.
     /// - Callers that wait for a slot, or in [`until_ready`], wait by the rules that they came
@@ -119,10 +129,14 @@ impl RuleChanges {
             let was = rules_of(earlier).find(|(_, _, other)| other.name() == policy.name());
             let change = match was {
                 None => Some(RuleChange::Added),
-                Some((was_in, was, _)) => {
+                Some((was_in, was, earlier_policy)) => {
                     let is_moved = was_in.is_shadow() != set.is_shadow();
                     let change = change(&was_in.of_rule(was), &set.of_rule(number));
-                    change.or(is_moved.then_some(RuleChange::Changed))
+                    let change = change.or(is_moved.then_some(RuleChange::Changed));
+                    match running_end(earlier_policy, policy, Clock::system().now()) {
+                        Some(end) if change == Some(RuleChange::Changed) => Some(RuleChange::NextWindow(end)),
+                        _ => change,
+                    }
                 }
             };
             changes.extend(change.map(|change| (policy.name().to_owned(), change)));
@@ -173,6 +187,9 @@ impl fmt::Display for RuleChange {
             RuleChange::Added => "added",
             RuleChange::Removed => "removed",
             RuleChange::Changed => "changed",
+            RuleChange::NextWindow(end) => {
+                return write!(f, "changed, with other windows from {} UTC on", in_utc(*end));
+            }
             RuleChange::StartsAgain => "starts again",
         })
     }
