@@ -462,8 +462,8 @@ impl Policy {
     }
 
     /// Identifies the stored states of this policy: its name, its algorithm (`SlidingBuckets` with
-    /// its number of buckets) and its window. These may change while states live on, and are no part
-    /// of it: limit and burst, the boundaries of a calendar window, the lease of
+    /// its number of buckets) and its window. No part of it is what may change while states live
+    /// on: limit and burst, the boundaries of a calendar window, the lease of
     /// [slots](Policy::in_flight), and the time of a [block](Policy::block_after).
     #[inline]
     pub fn scope(&self) -> &str {

@@ -72,9 +72,9 @@ fn whole_micros(span: Duration) -> u64 {
 /// The clock of a store.
 ///
 /// The system clock is the wall time at its construction plus the monotonic time since then. Steps
-/// of the wall clock (by NTP, by an operator, after a suspension) change no decision but those of
-/// calendar windows: see [`Clock::on_the_wall`]. For tests, a [`ManualClock`] stands still until the
-/// test moves it.
+/// of the wall clock (by NTP, by an operator, after a suspension) only change decisions of calendar
+/// windows: see [`Clock::on_the_wall`]. For tests, a [`ManualClock`] stands still until the test
+/// moves it.
 ///
 /// Clones are cheap. Clones of a manual clock share their time.
 #[derive(Clone)]

@@ -105,7 +105,7 @@ local function in_flight(limit, lease, cost, number)
   end
 
   -- Cuts leases that end later than one from now, of units that were taken with this lease: the
-  -- clock has stepped back since. A lease that was renewed, or is of another length, proves nothing,
+  -- clock has stepped back since. A lease that was renewed or is of another length proves nothing,
   -- and its holder may still run. Only the last ones; the next refusal cuts others.
   local function cut(key)
     local last = call('ZRANGE', key, '-100', '-1', 'WITHSCORES')

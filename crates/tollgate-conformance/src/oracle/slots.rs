@@ -39,10 +39,11 @@ impl SlotOracle {
         Timestamp::from_micros(u64::try_from(self.ended).expect("it was a time"))
     }
 
-    /// Refuses a request for want of this many units, which are no more than the limit. If a unit
-    /// was taken with the lease of the policy, was not renewed and would end later than one lease
-    /// from `now`, the clock has stepped back, and its lease is cut. Returns the wait in
-    /// microseconds, if leases end: one lease at most.
+    /// Refuses a request for want of this many units, which are no more than the limit. Returns the
+    /// wait in microseconds, if leases end: one lease at most.
+    ///
+    /// A unit that was taken with this lease, and not renewed, ends one lease from `now` at the
+    /// latest. If it would end later, the clock has stepped back.
     pub fn refuse(&mut self, policy: &Policy, units: u64, now: Timestamp) -> Option<u64> {
         let lease = self.lease(policy)?;
         let latest = micros(now) + lease;
