@@ -7,10 +7,10 @@ use tollgate::{
     Algorithm, Boundaries, CalendarWindow, Key, ManualClock, MemoryStore, Policy, Timestamp, Wait,
 };
 use tollgate_conformance::random::Random;
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 
-use crate::acquire;
+use crate::calendar::acquire;
 
 const ZONES: [&str; 8] = [
     "UTC",

@@ -3,9 +3,9 @@
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use tollgate_conformance::servers::{Cluster, Kind, Server};
+use tollgate_test_servers::{Cluster, Kind, Server};
 
-use crate::process_control::{Answer, Process};
+use crate::calendar::process_control::{Answer, Process};
 
 const LIMIT: u64 = 6;
 

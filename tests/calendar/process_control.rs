@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use tollgate_conformance::servers::libfaketime;
+use tollgate_test_servers::libfaketime;
 
 /// An answer of a process, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Process {
     }
 
     fn with(url: &str, limit: u64, boundaries: &[u64], set: impl FnOnce(&mut Command)) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-calendar-process"));
+        let mut command = crate::process_of("calendar");
         command.arg(url).arg(limit.to_string()).args(boundaries.iter().map(u64::to_string));
         set(&mut command);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::process_control::{Answer, Process};
+use crate::calendar::process_control::{Answer, Process};
 
 const HOUR: u64 = 3_600_000_000;
 

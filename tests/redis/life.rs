@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tollgate::store::{Check, Grant, Stamp, Store, Times, Verdict};
 use tollgate::{Algorithm, Key, Policy, Quota, Wait};
-use tollgate_conformance::servers::{Kind, Server};
+use tollgate_test_servers::{Kind, Server};
 
-use crate::calls::calls;
-use crate::{BothLayouts, Fresh, acquire, at_once, crowd, every_policy, longest, look, shared};
+use crate::redis::calls::calls;
+use crate::redis::{BothLayouts, Fresh, acquire, at_once, crowd, every_policy, longest, look, shared};
 
 /// The server's time and the end of a key, read in one step, in microseconds since the epoch.
 struct Life {
@@ -49,9 +49,8 @@ fn state_ends(policy: &Policy, stamp: Stamp) -> u64 {
         Algorithm::SlidingBuckets { buckets } => {
             (stamp.micros() + u64::from(buckets) + 1) * window.div_ceil(buckets.into())
         }
-        Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } | Algorithm::SlidingLog { .. } => {
-            stamp.micros() + window
-        }
+        Algorithm::FixedWindow { .. } | Algorithm::SlidingLog { .. } => stamp.micros() + window,
+        Algorithm::CalendarWindow { .. } => stamp.micros(),
         _ => stamp.micros() + u64::from(stamp.fraction() > 0),
     }
 }

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use tollgate::{Outcome, Policy, PolicyExt, Quota, RateLimitLayer, StoreExt};
-use tollgate_conformance::servers::{Kind, Server};
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{call, request, user};
 use tower::{Layer, service_fn};
 
-use crate::{Fresh, eventually};
+use crate::redis::{Fresh, eventually};
 
 async fn ok(_: Request<Body>) -> Result<Response<Body>, std::convert::Infallible> {
     Ok(Response::new(Body::empty()))

@@ -13,7 +13,7 @@ use tollgate::{
 use tollgate_tests::{EVERY_ALGORITHM, a_minute, call, clock, field, store};
 use tower::{Layer, service_fn};
 
-use crate::layer;
+use crate::service::layer;
 
 /// The quota that an outer layer found in a token.
 #[derive(Clone)]

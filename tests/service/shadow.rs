@@ -23,7 +23,7 @@ use tollgate_tests::{
 };
 use tower::{Layer, service_fn};
 
-use crate::layer;
+use crate::service::layer;
 
 /// The decisions of each policy.
 #[derive(Clone, Debug, Default)]

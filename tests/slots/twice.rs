@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::store::{After, Check, Grant, Renewal, Reply, Store, StoreError, Then, Times, Verdict};
 use tollgate::{Key, Policy, PolicyError};
 
-use crate::Journal;
+use super::Journal;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Twice<S> {

@@ -8,7 +8,7 @@ use tollgate::usage::top_keys::{KeyUsage, Recording, UsageOf};
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, StoreExt};
 use tollgate_tests::{Connection, Failing, Fault, Later, keeps_the_contract};
 
-use crate::{HOUR, ample, ask, counts, in_memory};
+use crate::usage::{HOUR, ample, ask, counts, in_memory};
 
 #[test]
 fn a_counted_store_keeps_the_contract() {

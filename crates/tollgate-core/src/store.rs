@@ -121,6 +121,15 @@ pub trait Store: Clone + Send + Sync + 'static {
         false
     }
 
+    /// Returns how long a wait for an answer takes at most, if this handle has such a limit: the
+    /// shortest of [`Store::end_waits_after`] and of wrappers. A caller that asks again for one
+    /// request does so within it.
+    ///
+    /// The default has none. A wrapper must override it.
+    fn wait_limit(&self) -> Option<Duration> {
+        None
+    }
+
     /// Returns a handle without the limits of [`Store::end_waits_after`] and of wrappers: its
     /// futures wait as long as the store takes. It is for operations that no request waits for,
     /// such as the fetch of a lease, whose answer is worth something however late.

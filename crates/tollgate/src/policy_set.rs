@@ -19,9 +19,6 @@ pub(crate) struct PolicySet {
     version: u64,
     /// Whether they are those of rules in shadow.
     is_shadow: bool,
-    /// The names of the other rules of the limiter: those in shadow, or those that are enforced.
-    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "metrics of other rules stay"))]
-    other_names: Box<[String]>,
     /// Those with a name of their own, followed by those of all tiers.
     policies: Box<[Policy]>,
     /// For each policy, the number of the one whose tier it is, or its own.
@@ -88,7 +85,6 @@ impl PolicySet {
             in_fields: policies.iter().map(|policy| !policy.is_block()).collect(),
             version: 1,
             is_shadow: false,
-            other_names: Box::default(),
             blocks: blocks.into(),
             policies: policies.into(),
             named: named.into(),
@@ -107,21 +103,6 @@ impl PolicySet {
     /// The same set, of rules in shadow.
     pub(crate) fn in_shadow(self) -> PolicySet {
         PolicySet { is_shadow: true, ..self }
-    }
-
-    /// The same set, of a limiter that also has this one.
-    pub(crate) fn next_to(self, other: &PolicySet) -> PolicySet {
-        PolicySet { other_names: other.own().iter().map(|policy| policy.name().to_owned()).collect(), ..self }
-    }
-
-    /// Whether the limiter has a rule with this name, in shadow or not.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn is_known(&self, name: &str) -> bool {
-        self.own()
-            .iter()
-            .map(Policy::name)
-            .chain(self.other_names.iter().map(String::as_str))
-            .any(|known| known == name)
     }
 
     pub(crate) fn is_shadow(&self) -> bool {
@@ -155,13 +136,6 @@ impl PolicySet {
 
     pub(crate) fn version(&self) -> u64 {
         self.version
-    }
-
-    /// The policies of the rule with this number: its own, those of its tiers and classes, its
-    /// block.
-    pub(crate) fn of_rule(&self, rule: usize) -> Vec<&Policy> {
-        let of_rule = self.policies.iter().zip(&self.named).filter(|(_, named)| **named == rule);
-        of_rule.map(|(policy, _)| policy).collect()
     }
 
     /// Checks whether a store can enforce all policies, including those of tiers.

@@ -5,6 +5,7 @@ mod by_response;
 mod extractor;
 mod reservation;
 mod settler;
+mod web_trailers;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -91,6 +91,10 @@ impl<S: Store> Store for Breaker<S> {
         self.ask(self.shared.admit_uncounted(!policies.is_empty()), |store| store.reset(key, policies))
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        self.store.wait_limit()
+    }
+
     fn patient(&self) -> Breaker<S> {
         Breaker { store: self.store.patient(), ..self.clone() }
     }

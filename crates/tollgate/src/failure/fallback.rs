@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use pin_project::pin_project;
 use smallvec::SmallVec;
@@ -129,6 +130,10 @@ impl<S: Store, F: Store<Error = Infallible>> Store for Fallback<S, F> {
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
         let store = self.store.reset(key, policies).then(&self.substitute.outage, Complete);
         Both::of(self.substitute.store.reset(key, policies), store)
+    }
+
+    fn wait_limit(&self) -> Option<Duration> {
+        self.store.wait_limit()
     }
 
     fn patient(&self) -> Fallback<S, F> {

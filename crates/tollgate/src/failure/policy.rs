@@ -1,6 +1,7 @@
 //! The failure policies open and closed: requests pass, or are refused, while the store fails.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use tollgate_core::{
     After, Check, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Source, Store, StoreError, Then,
@@ -86,6 +87,10 @@ impl<S: Store> Store for FailurePolicy<S> {
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
         self.store.reset(key, policies).then(&self.outage, Complete)
+    }
+
+    fn wait_limit(&self) -> Option<Duration> {
+        self.store.wait_limit()
     }
 
     fn patient(&self) -> FailurePolicy<S> {

@@ -1,5 +1,6 @@
 //! Rules that are replaced while services run.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use super::RateLimitLayer;
 use super::decide::LayerShared;
 use super::next_window::{in_utc, running_end};
 use crate::limiter::NeverFails;
-use crate::policy_set::PolicySet;
-use crate::rule::IntoRules;
+use crate::rule::variants::Variant;
+use crate::rule::{IntoRules, Rule};
 use crate::setup_error::SetupError;
 
 /// What [`RateLimitLayer::replace`] changed.
@@ -34,8 +35,9 @@ pub struct RuleChanges {
     changes: Vec<(String, RuleChange)>,
 }
 
-/// What became of a rule, as far as its policies say it. A new extractor, cost or exemption is no
-/// change here.
+/// What became of a rule, as far as its policies say it. Its own quota is compared with its own
+/// quota, and a tier with the tier of that name. A new cost or exemption is no change here, and
+/// neither is a new extractor, but for the field `by` of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RuleChange {
@@ -51,8 +53,9 @@ pub enum RuleChange {
     /// same rule has not taken effect for that key. Until then keys keep what they have used. Other
     /// changes of the rule, such as that of its limit, apply at once.
     NextWindow(Timestamp),
-    /// A window or the algorithm changed, of the rule or of one of its tiers. The new window counts
-    /// from zero.
+    /// A window or the algorithm changed, of the rule or of one of its tiers, or what a file says
+    /// of its key. The new window counts from zero. A tier that is added or removed starts again if
+    /// its window is not that of the rule's own quota.
     StartsAgain,
 }
 
@@ -89,11 +92,12 @@ where
     ///
     /// [`until_ready`]: crate::RequestLimiter::until_ready
     pub fn replace(&self, rules: impl IntoRules) -> Result<RuleChanges, SetupError> {
-        let rules: Vec<_> = rules.into_rules().collect();
+        let (rules, now): (Vec<_>, _) = (rules.into_rules().collect(), Clock::system().now());
         loop {
             let earlier = self.live.load_full();
             let next = earlier.replaced(rules.iter().cloned())?;
-            let changes = RuleChanges::between(earlier.policy_sets(), next.policy_sets());
+            let version = next.limiter.decider.policies.version();
+            let changes = RuleChanges::between(version, earlier.rules(), next.rules(), now);
             let found = self.live.compare_and_swap(&earlier, next.into());
             if Arc::ptr_eq(&found, &earlier) {
                 return Ok(changes);
@@ -109,9 +113,9 @@ where
 }
 
 impl<S: Store<Error: NeverFails>> LayerShared<S> {
-    /// The policies of the rules that are enforced, and of those in shadow.
-    fn policy_sets(&self) -> [&PolicySet; 2] {
-        [&self.limiter.decider.policies, &self.limiter.shadow.decider.policies]
+    /// The rules that are enforced, followed by those in shadow.
+    fn rules(&self) -> impl Iterator<Item = &Rule> + Clone {
+        self.limiter.rules.rules().iter().chain(self.limiter.shadow.rules.rules())
     }
 
     /// The same options with other rules.
@@ -123,28 +127,27 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
 }
 
 impl RuleChanges {
-    fn between(earlier: [&PolicySet; 2], next: [&PolicySet; 2]) -> RuleChanges {
-        let mut changes = Vec::new();
-        for (set, number, policy) in rules_of(next) {
-            let was = rules_of(earlier).find(|(_, _, other)| other.name() == policy.name());
-            let change = match was {
+    fn between<'a>(
+        version: u64,
+        earlier: impl Iterator<Item = &'a Rule> + Clone,
+        next: impl Iterator<Item = &'a Rule>,
+        now: Timestamp,
+    ) -> RuleChanges {
+        let by_name: HashMap<&str, &Rule> =
+            earlier.clone().map(|rule| (rule.policy().name(), rule)).collect();
+        let (mut changes, mut names) = (Vec::new(), HashSet::new());
+        for rule in next {
+            let name = rule.policy().name();
+            let change = match by_name.get(name) {
                 None => Some(RuleChange::Added),
-                Some((was_in, was, earlier_policy)) => {
-                    let is_moved = was_in.is_shadow() != set.is_shadow();
-                    let change = change(&was_in.of_rule(was), &set.of_rule(number));
-                    let change = change.or(is_moved.then_some(RuleChange::Changed));
-                    match running_end(earlier_policy, policy, Clock::system().now()) {
-                        Some(end) if change == Some(RuleChange::Changed) => Some(RuleChange::NextWindow(end)),
-                        _ => change,
-                    }
-                }
+                Some(was) => change(was, rule, now),
             };
-            changes.extend(change.map(|change| (policy.name().to_owned(), change)));
+            names.insert(name);
+            changes.extend(change.map(|change| (name.to_owned(), change)));
         }
-        let is_gone = |policy: &&Policy| rules_of(next).all(|(_, _, other)| other.name() != policy.name());
-        let gone = rules_of(earlier).map(|(_, _, policy)| policy).filter(is_gone);
-        changes.extend(gone.map(|policy| (policy.name().to_owned(), RuleChange::Removed)));
-        RuleChanges { version: next[0].version(), changes }
+        let gone = earlier.map(|rule| rule.policy().name()).filter(|name| !names.contains(name));
+        changes.extend(gone.map(|name| (name.to_owned(), RuleChange::Removed)));
+        RuleChanges { version, changes }
     }
 
     /// Returns the version of the rules that apply now.
@@ -164,21 +167,35 @@ impl RuleChanges {
     }
 }
 
-/// The policy of each rule, with its number and its set.
-fn rules_of(sets: [&PolicySet; 2]) -> impl Iterator<Item = (&PolicySet, usize, &Policy)> {
-    sets.into_iter()
-        .flat_map(|set| set.own().iter().enumerate().map(move |(number, policy)| (set, number, policy)))
+/// How a rule became another one of its name.
+fn change(earlier: &Rule, next: &Rule, now: Timestamp) -> Option<RuleChange> {
+    let reads_another_key = match (earlier.key_text(), next.key_text()) {
+        (Some(was), Some(is)) => was != is,
+        _ => false,
+    };
+    let (was, is) = (earlier.variants(), next.variants());
+    if reads_another_key || !keeps_states(&was, &is) {
+        return Some(RuleChange::StartsAgain);
+    }
+    let block = |rule: &Rule| (rule.policy().block(), rule.policy().denials_until_block());
+    let has_changed = was != is || block(earlier) != block(next) || earlier.is_shadow() != next.is_shadow();
+    let end = running_end(earlier.policy(), next.policy(), now);
+    has_changed.then_some(end.map_or(RuleChange::Changed, RuleChange::NextWindow))
 }
 
-/// How a rule with these policies became one with those.
-fn change(earlier: &[&Policy], next: &[&Policy]) -> Option<RuleChange> {
-    if earlier == next {
-        return None;
+/// Whether each tier has the state that its callers had. A caller whose tier is unknown has the
+/// rule's own quota.
+fn keeps_states(earlier: &[Variant<'_>], next: &[Variant<'_>]) -> bool {
+    type ByTier<'a> = HashMap<Option<&'a str>, &'a Policy>;
+    fn by_tier<'a>(variants: &'a [Variant<'a>]) -> ByTier<'a> {
+        let without_class = variants.iter().filter(|variant| variant.class.is_none());
+        without_class.map(|variant| (variant.tier, &variant.policy)).collect()
     }
-    // Blocks are states of their own.
-    let is_kept =
-        |policy: &&Policy| policy.is_block() || earlier.iter().any(|other| other.scope() == policy.scope());
-    Some(if next.iter().all(is_kept) { RuleChange::Changed } else { RuleChange::StartsAgain })
+    let [was, is] = [earlier, next].map(by_tier);
+    let scope = |policies: &ByTier<'_>, tier: Option<&str>| {
+        policies.get(&tier).or_else(|| policies.get(&None)).map(|policy| policy.scope().to_owned())
+    };
+    was.keys().chain(is.keys()).all(|tier| scope(&was, *tier) == scope(&is, *tier))
 }
 
 impl fmt::Display for RuleChange {

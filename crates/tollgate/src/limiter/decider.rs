@@ -20,7 +20,7 @@ use crate::denial::Denial;
 use crate::in_flight::{Slot, SlotBook};
 use crate::memory::MemoryStore;
 #[cfg(feature = "metrics")]
-use crate::observe::metrics::Metrics;
+use crate::observe::metrics::{LayerLimits, Metrics};
 use crate::observe::{Decision, Observe, Observers};
 use crate::policy_set::{Ask, Asks, PolicySet};
 use crate::reason::Reason;
@@ -67,13 +67,14 @@ impl<S> Decider<S> {
 
     pub(super) fn observe(self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> Decider<S> {
         let observe: Arc<Observe> = Arc::new(observe);
-        Decider { observers: self.observers.and(&self.policies, move |_, _| Arc::clone(&observe)), ..self }
+        Decider { observers: self.observers.and(&self.policies, move |_| Arc::clone(&observe)), ..self }
     }
 
     #[cfg(feature = "metrics")]
     pub(super) fn metrics(self) -> Decider<S> {
-        let observers = self.observers.and(&self.policies, |earlier, policies| {
-            let metrics = Metrics::new(earlier, policies);
+        let limits = LayerLimits::default();
+        let observers = self.observers.and(&self.policies, move |policies| {
+            let metrics = Metrics::new(policies, &limits);
             Arc::new(move |decision: &Decision<'_>| metrics.record(decision))
         });
         Decider { observers, ..self }
@@ -137,7 +138,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         Ok(Decider {
             slots,
             denials: self.denials.clone().or_else(new_counts),
-            observers: self.observers.of(&self.policies, &policies),
+            observers: self.observers.of(&policies),
             // Those who wait finish by the rules that they came with.
             queues: WaitQueues::new(),
             store: self.store.clone(),

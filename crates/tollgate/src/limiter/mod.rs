@@ -11,6 +11,7 @@ mod refusal;
 mod request;
 mod settle;
 pub(crate) mod shadow;
+mod turn;
 mod until_ready;
 mod wait_queue;
 
@@ -260,17 +261,22 @@ where
     /// ```
     ///
     /// # Order
-    /// Callers that wait for the same keys form a queue, in order of arrival. Only the first asks
-    /// again, and a caller that leaves is skipped. In total, callers ask at most three times for
-    /// each one that passes, unless other processes, or checks that do not wait, take the units.
+    /// Callers that wait for the same key of a policy form a queue, in order of arrival. A caller
+    /// waits in the queue of the policy that refuses it; if several do, of the one that refuses for
+    /// longest. Only the first of a queue asks again, and a caller that leaves is skipped.
+    ///
+    /// With n policies, callers ask on average at most 2 + n times for each one that passes, unless
+    /// other processes, or checks that do not wait, take the units.
     ///
     /// - A caller that finds others waiting joins them without asking. It is refused at once if a
     ///   caller of the same cost, or less, has just been refused for longer than `at_most`.
     ///   Otherwise it waits for its turn until `at_most` is over. In both cases it gets the latest
-    ///   denial of a caller in the queue, and observers see no decision.
-    /// - Policies that apply together are one queue for each set of keys. Callers whose sets share
-    ///   only some keys are not ordered. Under a [`RequestLimiter`], neither are the tiers of a
-    ///   rule.
+    ///   denial of its queue, by that policy alone, and observers see no decision.
+    /// - A caller has the place of its arrival in every queue. What it waited for in a slow queue
+    ///   is kept for it while it waits in a faster one. It does not hold up a faster queue while it
+    ///   waits in a slower one: a thousand used-up tenants do not hold up one that is not.
+    /// - A large cost holds up smaller ones behind it, for as long as it waits.
+    /// - Under a [`RequestLimiter`], each tier of a rule has queues of its own.
     /// - Over a network, several callers of a queue ask at once while nothing is refused. They may
     ///   pass in another order.
     /// - A queue belongs to a limiter and its clones, in one process. [`Limiter::check`] does not

@@ -24,7 +24,7 @@ const MOST_CHECKS: usize = 1_024;
 /// other rules let pass.
 #[derive(Clone, Debug)]
 pub(crate) struct ShadowRules<S> {
-    rules: Arc<RuleSet>,
+    pub(crate) rules: Arc<RuleSet>,
     pub(crate) decider: Decider<S>,
     free: Arc<Semaphore>,
 }

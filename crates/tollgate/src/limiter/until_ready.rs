@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::time::{sleep, sleep_until, timeout_at};
+use tokio::time::{sleep, sleep_until};
 use tollgate_core::{Policy, Reply, Store, Wait};
 
 use super::claim::{Asking, Claimed};
@@ -12,12 +12,13 @@ use super::never_fails::NeverFails;
 use super::permit::Permit;
 use super::queue_slot::QueueSlot;
 use super::refusal::Refusal;
+use super::turn::turn_before;
 use super::wait_queue::Waiter;
 use crate::denial::Denial;
 use crate::in_flight::{Listener, Slot};
 use crate::policy_set::{Ask, Asks};
 use crate::reason::Reason;
-use crate::time::timer_now;
+use crate::time::{YEAR, timer_now};
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Charges what is asked, and waits for the delay of a leaky bucket. With `at_most`, also until
@@ -60,7 +61,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
-    /// Asks until the rules allow it, in the queue of callers that wait for the same.
+    /// Asks until the rules allow it, in the queues of callers that wait for the same keys.
     async fn charge_in_turn(&self, asks: Asks, patience: &Patience) -> Result<Permit, Denial> {
         if !self.may_have_to_wait(&asks) {
             let reply = self.ask_once(&asks, patience.deadline(Duration::ZERO));
@@ -71,27 +72,27 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         let end = begin + patience.longest().min(YEAR);
         let left = || end.saturating_duration_since(timer_now());
         let waits_for_all = matches!(patience, Patience::ForAll(_));
-        // Callers for the same slots are one queue, whatever their other rules are.
-        let set = || {
-            let waited_for = asks.iter().filter(|ask| waits_for_all || self.is_slot(ask));
-            waited_for.map(|ask| (ask.policy, &ask.key))
+        let arrival = self.queues.arrival();
+        let waited_for = self.waited_for(&asks, waits_for_all);
+        let keys = || waited_for.iter().map(|at| (asks[*at].policy, &asks[*at].key));
+        let mut waiter = self.queues.join_others(arrival, keys());
+        // A refusal that lasts longer than the patience of this caller.
+        let holds = |waiter: &Waiter<Refusal>| {
+            let lasts = |at: usize, refusal: &Refusal| refusal.holds_for(asks[waited_for[at]].cost, end);
+            waiter.refusal(|at, refusal| waits_for_all && lasts(at, refusal))
         };
-        let mut waiter = self.queues.join_others(set());
-        let holds = |refusal: &Refusal| waits_for_all && refusal.holds_for(&asks, end);
-        if let Some(refusal) = waiter.as_ref().and_then(Waiter::refusal).filter(holds) {
-            return Err(refusal.denial);
-        }
         let (mut asks_again, mut outage_pause) = (None, FIRST_OUTAGE_PAUSE);
         let mut releases =
             ReleasesOfOne { at: asks.iter().position(|ask| self.is_slot(ask)), listener: None };
         loop {
-            if let Some(waiter) = &waiter {
-                let in_time =
-                    waiter.has_turn() || (timeout_at(end, waiter.turn()).await.is_ok() && !left().is_zero());
+            if let Some(waiter) = &mut waiter {
+                if let Some(refusal) = holds(waiter) {
+                    return Err(refusal.denial);
+                }
+                let in_time = turn_before(waiter, end).await;
                 // Without a refusal, the callers ahead have only not been answered yet.
-                // A refusal of another request says nothing of rules that only this one has.
-                let is_refused = |refusal: &Refusal| holds(refusal) || (!in_time && waits_for_all);
-                if let Some(refusal) = waiter.refusal().filter(is_refused) {
+                let latest = || waiter.refusal(|at, _| waits_for_all && waiter.at() == Some(at));
+                if let Some(refusal) = holds(waiter).or_else(|| latest().filter(|_| !in_time)) {
                     return Err(refusal.denial);
                 }
                 match (asks_again.take(), &mut releases.listener) {
@@ -99,18 +100,21 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                     (Some(again), None) => sleep_until(again).await,
                     (None, _) => {}
                 }
+                if in_time && !waiter.enter() {
+                    continue;
+                }
                 // Before the store is asked, so that no release after its decision is missed.
                 self.listen(&mut releases, &asks);
             }
             let reply = self.ask_once(&asks, patience.deadline(begin.elapsed()));
             if let Reply::Later(_) = reply {
-                // Those who arrive before the answer come after this caller.
-                waiter.get_or_insert_with(|| self.queues.join(set()));
+                // So that those who arrive before the answer find this caller.
+                waiter.get_or_insert_with(|| self.queues.join(arrival, keys()));
             }
             let denial = match self.asked(asks.clone(), reply, patience).await {
                 Ok(permit) => {
                     if let Some(waiter) = waiter {
-                        waiter.passed(room(&permit));
+                        waiter.passed(|at| room(&permit, waited_for[at]));
                     }
                     return Ok(permit);
                 }
@@ -131,21 +135,38 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 }
                 None => return Err(denial),
             };
-            let again = timer_now() + pause;
             let leaves = left.is_zero() || passes_after(&denial, left) > left;
             if !leaves {
-                waiter.get_or_insert_with(|| self.queues.join(set()));
-                asks_again = Some(again);
+                waiter.get_or_insert_with(|| self.queues.join(arrival, keys()));
+                asks_again = Some(timer_now() + pause);
             }
-            if let Some(waiter) = waiter.as_ref().filter(|_| waits_for_all || lacking.is_some()) {
-                // A slot may come back at any time.
-                let until = if lacking.is_some() { timer_now() } else { again };
-                waiter.refused(Refusal::new(denial.clone(), &asks, until));
+            if let Some(waiter) = waiter.as_mut().filter(|_| waits_for_all || lacking.is_some()) {
+                let queue = |at: usize| waited_for.iter().position(|waited| *waited == at);
+                let now = timer_now();
+                let by = Refusal::each(&denial, &asks, now);
+                // The ask that refuses for longest, and has not only to wait for a slot.
+                let longest = by.iter().max_by_key(|(at, lasts, _)| (!self.is_slot(&asks[*at]), *lasts));
+                match lacking.or_else(|| Some(longest?.0)).and_then(queue) {
+                    Some(at) => {
+                        let by = by.into_iter();
+                        let by = by.filter_map(|(at, lasts, refusal)| Some((queue(at)?, lasts, refusal)));
+                        waiter.refused(at, by);
+                    }
+                    None => waiter.failed(pause, Refusal::of_failure(&denial, now + pause.min(YEAR))),
+                }
             }
             if leaves {
                 return Err(denial);
             }
         }
+    }
+
+    /// The places of the asks that a caller waits for. Callers for one slot wait in one queue,
+    /// whatever their other rules are.
+    fn waited_for(&self, asks: &[Ask], waits_for_all: bool) -> SmallVec<[usize; 4]> {
+        let is_waited_for = |ask: &Ask| ask.cost > 0 && (waits_for_all || self.is_slot(ask));
+        let each = asks.iter().enumerate().filter(|(_, ask)| is_waited_for(ask));
+        each.map(|(at, _)| at).collect()
     }
 
     /// The decision on what was asked, when the store has answered. Observers see it, unless the
@@ -281,10 +302,10 @@ fn passes_after(denial: &Denial, left: Duration) -> Duration {
     each.max().unwrap_or_default()
 }
 
-/// How many more requests of the same cost would pass now.
-fn room(permit: &Permit) -> usize {
-    let each = permit.asks.iter().zip(permit.report.statuses());
-    let room = each.filter_map(|(ask, status)| status.remaining().checked_div(ask.cost)).min();
+/// How many more requests of the cost of this ask would pass now.
+fn room(permit: &Permit, at: usize) -> usize {
+    let status = permit.report.statuses().get(at);
+    let room = status.and_then(|status| status.remaining().checked_div(permit.asks[at].cost));
     room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX)
 }
 
@@ -295,5 +316,3 @@ const SLOT_PAUSE: Duration = Duration::from_millis(200);
 /// The pauses in which the first caller asks a store that is unavailable.
 const FIRST_OUTAGE_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_OUTAGE_PAUSE: Duration = Duration::from_secs(1);
-
-const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);

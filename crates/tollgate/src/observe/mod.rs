@@ -2,6 +2,8 @@
 
 mod decision;
 #[cfg(feature = "metrics")]
+mod live_series;
+#[cfg(feature = "metrics")]
 pub(crate) mod metrics;
 #[cfg(feature = "tracing")]
 mod span;
@@ -21,8 +23,8 @@ use crate::policy_set::{Ask, PolicySet};
 
 pub(crate) type Observe = dyn Fn(&Decision<'_>) + Send + Sync;
 
-/// Makes an observer of the decisions by some policies, which replace others.
-type MakeObserver = dyn Fn(Option<&PolicySet>, &PolicySet) -> Arc<Observe> + Send + Sync;
+/// Makes an observer of the decisions by some policies, which replace those of the call before.
+type MakeObserver = dyn Fn(&PolicySet) -> Arc<Observe> + Send + Sync;
 
 /// The observers of a limiter.
 #[derive(Clone, Default)]
@@ -45,21 +47,21 @@ impl Observers {
     pub(crate) fn and(
         &self,
         policies: &PolicySet,
-        make: impl Fn(Option<&PolicySet>, &PolicySet) -> Arc<Observe> + Send + Sync + 'static,
+        make: impl Fn(&PolicySet) -> Arc<Observe> + Send + Sync + 'static,
     ) -> Observers {
         let (mut makers, mut observers, clock) = match &self.0 {
             Some(watch) => (watch.makers.clone(), watch.observers.clone(), watch.clock.clone()),
             None => (Vec::new(), Vec::new(), Clock::system()),
         };
-        observers.push(make(None, policies));
+        observers.push(make(policies));
         makers.push(Arc::new(make));
         Observers(Some(Arc::new(Observing { makers, observers, clock })))
     }
 
     /// The same observers, of the decisions by other policies.
-    pub(crate) fn of(&self, earlier: &PolicySet, policies: &PolicySet) -> Observers {
+    pub(crate) fn of(&self, policies: &PolicySet) -> Observers {
         let of = |watch: &Arc<Observing>| {
-            let observers = watch.makers.iter().map(|make| make(Some(earlier), policies)).collect();
+            let observers = watch.makers.iter().map(|make| make(policies)).collect();
             Arc::new(Observing { makers: watch.makers.clone(), observers, clock: watch.clock.clone() })
         };
         Observers(self.0.as_ref().map(of))

@@ -8,6 +8,7 @@ mod request_quota;
 pub(crate) mod set;
 mod settling;
 mod tiers;
+pub(crate) mod variants;
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,6 +49,7 @@ impl PolicyExt for Policy {
             exemptions: Vec::new(),
             without_fields: false,
             is_shadow: false,
+            key_text: None,
         }
     }
 }
@@ -82,6 +84,8 @@ pub struct Rule {
     exemptions: Vec<Arc<dyn Exemption>>,
     without_fields: bool,
     is_shadow: bool,
+    /// What its extractor reads, in the words of a file.
+    key_text: Option<Arc<str>>,
 }
 
 /// One [`Rule`] or several: an array, a `Vec`, any iterator.
@@ -344,6 +348,16 @@ impl Rule {
     /// ```
     pub fn is_exempt(&self, head: &Head<'_>) -> bool {
         self.exemptions.iter().any(|exemption| exemption.exempts(head))
+    }
+
+    /// The same rule, where this text says what its extractor reads.
+    #[cfg(feature = "config")]
+    pub(crate) fn with_key_text(self, text: &str) -> Rule {
+        Rule { key_text: Some(text.into()), ..self }
+    }
+
+    pub(crate) fn key_text(&self) -> Option<&str> {
+        self.key_text.as_deref()
     }
 
     pub(crate) fn in_shadow(self) -> Rule {

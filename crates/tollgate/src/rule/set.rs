@@ -40,7 +40,12 @@ impl RuleSet {
         let rules: Box<[Rule]> = rules.into_rules().collect();
         rules.iter().try_for_each(Rule::check_settling)?;
         rules.iter().try_for_each(Rule::check_slots)?;
-        let variants = rules.iter().map(Rule::try_variants).collect::<Result<Box<[Vec<Policy>]>, _>>()?;
+        let variants = |rule: &Rule| {
+            // Without its own policy.
+            let variants = rule.try_variants()?.into_iter().skip(1);
+            Ok(variants.map(|variant| variant.policy).collect::<Vec<Policy>>())
+        };
+        let variants = rules.iter().map(variants).collect::<Result<Box<[Vec<Policy>]>, SetupError>>()?;
         let with_variants =
             rules.iter().zip(&variants).map(|(rule, variants)| (rule.policy().clone(), &**variants));
         let policies = PolicySet::try_new(with_variants.collect())?;
@@ -72,9 +77,7 @@ impl RuleSet {
         if let Some(twice) = of_shadow.own().iter().find(is_twice) {
             return Err(SetupError::PolicyTwice(twice.name().to_owned()));
         }
-        let policies = policies.next_to(&of_shadow);
-        let of_shadow = of_shadow.in_shadow().next_to(&policies);
-        Ok([(enforced, policies), (in_shadow, of_shadow)])
+        Ok([(enforced, policies), (in_shadow, of_shadow.in_shadow())])
     }
 
     /// What a request asks of the only rule, if that rule is only a key and finds one. Through
@@ -136,6 +139,10 @@ impl RuleSet {
         });
         let cost = rule.cost_of(head, policies.policy(policy));
         Ok(Some(Ask { policy, key, cost }))
+    }
+
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.rules
     }
 
     pub(crate) fn len(&self) -> usize {

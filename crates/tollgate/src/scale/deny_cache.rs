@@ -380,6 +380,10 @@ impl<S: Store> Store for DenyCache<S> {
         self.store.end_waits_after(limit)
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        self.store.wait_limit()
+    }
+
     fn patient(&self) -> DenyCache<S> {
         DenyCache { store: self.store.patient(), ..self.clone() }
     }

@@ -254,6 +254,10 @@ impl<S: Store> Store for Leases<S> {
         self.store.end_waits_after(limit)
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        self.store.wait_limit()
+    }
+
     fn patient(&self) -> Leases<S> {
         Leases { store: self.patient.clone(), ..self.clone() }
     }

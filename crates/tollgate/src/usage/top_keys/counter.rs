@@ -82,6 +82,10 @@ impl<S: Store> Store for UsageCounter<S> {
         self.store.end_waits_after(limit)
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        self.store.wait_limit()
+    }
+
     fn patient(&self) -> UsageCounter<S> {
         UsageCounter { store: self.store.patient(), ..self.clone() }
     }
