@@ -86,7 +86,8 @@
 //! # Calendar
 //!
 //! `"10000/month"` with `zone = "Europe/Berlin"` is a quota for each month of that time zone:
-//! `CalendarWindow`. Such a rule has no `algorithm`, and its tiers have quotas per month too.
+//! `CalendarWindow`. Such a rule has no `algorithm`, and its tiers have quotas per month too. An
+//! edit of `zone` or `anchor` applies when the running windows end.
 //!
 //! **`day` and `d` differ.** `"100/day"` needs a `zone`, and all callers have their quota again at
 //! midnight there. `"100/d"` is 24 hours of any [algorithm](crate::algorithm), and refills
