@@ -206,10 +206,15 @@ impl<'a> Tables<'a> {
     fn refuse(&mut self, place: &mut Place<'_>, times: Times, now: Timestamp) -> Status {
         let (policy, look, cost) = (place.policy, place.look, place.cost);
         let status = self.state(place).refuse(policy, now, look, cost, times);
-        if let (StateHeld::Slot(at), true) =
-            (&place.held, times.max() > 0 && matches!(status.wait(), Wait::For(_)))
-        {
-            self.table(place.target.shard).slot(*at).pin();
+        if let StateHeld::Slot(at) = place.held {
+            let slot = self.table(place.target.shard).slot(at);
+            if times.max() > 0 && matches!(status.wait(), Wait::For(_)) {
+                slot.pin();
+            }
+            if slot.value.is_record() {
+                // The entry of a version may end later than others.
+                slot.renew(slot.value.expires(policy, now), false);
+            }
         }
         status
     }
@@ -221,7 +226,11 @@ impl<'a> Tables<'a> {
         let charge = self.state(place).charge(policy, now, look, units);
         let table = self.table(place.target.shard);
         match &mut place.held {
-            StateHeld::Slot(at) => table.slot(*at).renew(charge.expires, look.remaining == policy.capacity()),
+            StateHeld::Slot(at) => {
+                let slot = table.slot(*at);
+                let was_full = look.remaining == policy.capacity() && !slot.value.is_record();
+                slot.renew(charge.expires, was_full);
+            }
             StateHeld::Fresh(_) if units == 0 || policy.charges_nothing() => {}
             StateHeld::Fresh(state) => {
                 let state = std::mem::replace(state, State::new(policy));
